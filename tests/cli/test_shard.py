@@ -187,6 +187,7 @@ def test_nobody_there_is_said_in_one_sentence(imago: Imago, broker: FakeBroker) 
     done = imago("cluster", "status", "--admin", broker.address)
     assert done.returncode == 1
     assert f"no admin interface answers at {broker.address}" in done.stderr
+    assert "see whether that broker runs, or give another broker's --admin" in done.stderr
     wrong = imago("cluster", "status", "--admin", "file:///etc/passwd")
     assert wrong.returncode == 2
     broker.__init__()  # type: ignore[misc]  # for the fixture to close

@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from imago_broker.config.cluster_sections import ZookeeperSection
+from imago_broker.service.request_modes import RequestMode
 from imago_cli.commands import build
 from imago_cli.exits import CommandError, CommandUsageError, Exit
 from imago_cli.group import parse_target
@@ -19,10 +20,11 @@ from imago_cli.produce import SEND_TIMEOUT_S
 from imago_client import Message, ResetTo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from imago_client import Client
+    from imago_broker.app import Broker
+    from imago_client import Client, ReceivedMessage
 
     RunBody = Callable[[Callable[["Commands"], None]], Any]
 
@@ -285,14 +287,56 @@ async def test_deleting_asks_first_and_refuses_where_nobody_answers(
     await commands(body)
 
 
-async def test_filter_that_is_none_is_told_with_its_place(commands: RunBody) -> None:
+async def test_filter_on_an_empty_topic_is_told_with_its_place(commands: RunBody) -> None:
     def body(run: Commands) -> None:
         run.ok("topic create orders --queues 1")
-        run.ok("produce orders a")
         for line in ("consume orders --filter price>", "consume orders --group g --filter price>"):
-            error = run.run(line).exception
+            error = run.run(line).exception  # also where there is no message to try it on
             assert isinstance(error, CommandError)
             assert "at line 1, column" in str(error)
+
+    await commands(body)
+
+
+async def test_request_prints_the_reply_and_fails_without_one(
+    commands: RunBody, client: Client
+) -> None:
+    producer = client.producer()
+
+    async def handler(messages: Sequence[ReceivedMessage]) -> None:
+        for message in messages:
+            await producer.reply(message, message.body[::-1])
+
+    def body(run: Commands) -> None:
+        assert run.ok("request orders abc --timeout 50") == "cba\n"
+        shown = run.json("request orders abc --timeout 50 --key k --tags t")
+        assert shown["body"] == "cba"
+        assert shown["properties"]["MSG_TYPE"] == "reply"
+        error = run.run("request order abc").exception
+        assert isinstance(error, CommandError)
+        assert error.cure.startswith("did you mean orders?")
+        error = run.run("request silent abc --timeout 0.1").exception
+        assert isinstance(error, CommandError)
+        assert "no reply within 0.1 s" in str(error)
+
+    for topic in ("orders", "silent"):
+        await client.admin.create_topic(topic, queues=2)
+    async with client.push_consumer("repliers", ["orders"], handler):
+        await commands(body)
+
+
+async def test_group_is_switched_between_pull_and_pop(commands: RunBody, broker: Broker) -> None:
+    def body(run: Commands) -> None:
+        run.ok("topic create orders --queues 2")
+        assert isinstance(run.run("group mode nobody orders pop").exception, CommandError)
+        run.ok("produce orders a")
+        run.ok("consume orders --group g --count 1")
+        assert isinstance(run.run("group mode g none pop").exception, CommandError)
+        assert run.run("group mode g orders push").exit_code == Exit.USAGE
+        run.ok("group mode g orders pop --share 2")
+        assert broker.rocketmq.request_modes.get("g", "orders") == RequestMode("POP", 2)
+        run.ok("group mode g orders pull")
+        assert broker.rocketmq.request_modes.get("g", "orders") == RequestMode("PULL", 0)
 
     await commands(body)
 

@@ -145,7 +145,7 @@ def test_only_shard_is_tried_again_after_a_growing_pause_for_as_long_as_there_is
         world.run(sending(world, Message("orders", b"x"), ProducerConfig(retries_max=1)))
     assert world.pauses[:2] == [0.1, 0.2]
     assert set(world.pauses[2:]) == {0.3}, "a new master is found soon"
-    assert sum(world.pauses) == pytest.approx(ProducerConfig().send_timeout_s, abs=0.3)
+    assert sum(world.pauses) == pytest.approx(world.state.config.failover_timeout_s, abs=0.4)
 
 
 def test_busy_shard_is_not_pressed_more_often_than_asked() -> None:
@@ -168,6 +168,29 @@ def test_next_master_of_the_only_shard_is_found() -> None:
     world.brokers = changing
     world.run(sending(world, Message("orders", b"x"), ProducerConfig(retries_max=1)))
     assert shards_tried(world)[-2:] == ["a:1", "new:1"]
+
+
+@pytest.mark.parametrize("shards", [{"a": "a:1"}, {"a": "a:1", "b": "b:1"}])
+def test_message_waits_for_an_election_where_no_shard_is_led(shards: dict[str, str]) -> None:
+    world = Electing(shards=dict(shards), placed=set(shards))
+
+    def stopped(request: Request) -> RemotingCommand | Exception:
+        if request.address == "a:9":
+            return stored()
+        world.shards.clear()
+        return ConnectionLostError(request.address, "reset")
+
+    world.brokers = stopped
+    world.masters_at[world.now_s + 8.0] = ("a", "a:9")  # its session has to end first
+    world.run(sending(world, Message("orders", b"x"), ProducerConfig(retries_max=1)))
+    assert shards_tried(world)[-1] == "a:9"
+
+
+def test_message_is_given_up_when_no_shard_gets_a_master_and_says_so() -> None:
+    world = World(shards={}, placed={"a", "b"})
+    with pytest.raises(SendFailedError, match="shards a, b have no live master"):
+        world.run(sending(world, Message("orders", b"x")))
+    assert sum(world.pauses) == pytest.approx(world.state.config.failover_timeout_s, abs=0.4)
 
 
 def test_ordering_key_picks_the_queue_of_the_java_client_and_keeps_it_on_retry() -> None:
@@ -201,6 +224,17 @@ def test_topic_that_nobody_serves_or_creates_is_an_error_at_once() -> None:
     with pytest.raises(NoRouteError, match="imago topic create new"):
         world.run(sending(world, Message("new", b"x")))
     assert world.pauses == []
+
+
+def test_a_topic_whose_brokers_are_all_down_is_not_told_as_a_new_one() -> None:
+    world = World(brokers=lambda _: stored())
+    world.run(sending(world, Message("orders", b"x")))
+    world.topics.clear()
+    world.state.drop_route("orders")
+    with pytest.raises(SendFailedError) as failed:
+        world.run(sending(world, Message("orders", b"x")))
+    assert "it comes back with its brokers" in str(failed.value.__cause__ or failed.value)
+    assert "topic create" not in str(failed.value)
 
 
 def test_topic_that_vanished_is_waited_for() -> None:

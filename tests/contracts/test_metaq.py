@@ -68,6 +68,27 @@ async def test_metaq_is_told_a_new_number_of_partitions_by_a_new_node(registry: 
     assert after.created > before.created
 
 
+async def test_patterns_stand_in_metaqs_tree_under_their_own_names(registry: Registry) -> None:
+    one = await registry.join()
+    await one.register(broker())
+    await one.publish_topic(topic("orders", 4))
+    await one.offer_patterns([topic("a.b*", 3), topic("logs-*", 2)])
+    payload = '{"numParts":3,"broker":"0-m"}'
+    assert await registry.data("/meta/brokers/topics/a.b*/0-m") == "3"
+    assert await registry.data("/meta/brokers/topics-pub/a.b*/0-m") == payload
+    assert await registry.data("/meta/brokers/topics-sub/a.b*/0-m") == payload
+    assert set(one.view().topics) == {"orders"}, "a pattern is no topic"
+    await one.register(replace(broker(), role=Role.SLAVE))
+    await one.offer_patterns([topic("logs-*", 5)])
+    await one.register(broker())
+    await one.publish_topic(topic("orders", 5))
+    assert await registry.names("/meta/brokers/topics-pub/a.b*") == []
+    again = '{"numParts":5,"broker":"0-m"}'
+    assert await registry.data("/meta/brokers/topics-pub/logs-*/0-m") == again
+    await one.unregister()
+    assert await registry.names("/meta/brokers/topics-pub/logs-*") == []
+
+
 async def test_metaq_does_not_see_what_is_not_for_it(registry: Registry) -> None:
     one = await registry.join()
     await one.register(broker())

@@ -9,6 +9,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from imago_testing.interop.metaq import Got, MetaqClient, MetaqConsumer, MetaqFactory, Put
+from imago_testing.peers.metaq import metaq_peer, value_body
 from imago_testing.processes.servers import wait_until
 
 if TYPE_CHECKING:
@@ -238,11 +239,30 @@ def test_one_shot_get_reads_whole_messages_from_a_position(
         at_end = direct.get(metaq_topic, partition, 125)
     assert [each.body for each in all_five] == [b"12345"] * 5
     assert [each.id for each in from_third] == [each.id for each in all_five][2:]
-    # At most two whole messages fit into 60 bytes; a third may be cut, and then is not shown.
+    # Two whole messages fit into 60 bytes; a third comes cut, and is not shown.
     assert cut is not None
-    assert 1 <= len(cut.messages) <= 2
-    assert cut.next == 25 * len(cut.messages)
+    assert (len(cut.messages), cut.next) == (2, 50)
     assert at_end is None
+
+
+@pytest.mark.shows("pull")
+async def test_get_is_answered_with_as_many_bytes_as_were_asked_for(
+    metaq: MetaqClient, target: Target, metaq_topic: str
+) -> None:
+    with metaq.factory() as factory, factory.producer([metaq_topic]) as producer:
+        results = producer.send(metaq_topic, [Put(b"12345"), Put(b"67890")] * 20)
+    first = results[0]
+    broker, _, number = str(first.partition).partition("-")
+    ends = [each.offset + 25 for each in results if each.partition == first.partition]
+    url = target.metaq_urls[int(broker)] if len(target.metaq_urls) > 1 else target.metaq_urls[0]
+    async with metaq_peer(int(url.rpartition(":")[2])) as peer:
+        partition, end = int(number), max(ends)
+        whole = value_body(await peer.get(metaq_topic, partition, 0))
+        assert len(whole) == end
+        for size in (1, 19, 20, 25, 40, 60, end - 1, end, end + 1):
+            assert value_body(await peer.get(metaq_topic, partition, 0, size)) == whole[:size]
+            rest = value_body(await peer.get(metaq_topic, partition, 25, size))
+            assert rest == whole[25 : 25 + size]
 
 
 def walk(factory: MetaqFactory, topic: str, partition: str, position: int) -> list[Got]:

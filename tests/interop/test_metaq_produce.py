@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_testing.interop.metaq import MetaqClient, Put, PutResult
+from imago_testing.interop.targets import METAQ_PATTERN
 from imago_testing.java.driver import DriverError
 from imago_testing.processes.servers import wait_until
 
@@ -123,6 +124,34 @@ def test_topic_that_the_broker_does_not_have_is_refused(
     with metaq.direct(target.metaq_urls[0]) as factory, factory.producer([nowhere]) as producer:
         results = producer.send(nowhere, [Put(b"x")])
     assert [(each.success, nowhere in (each.error or "")) for each in results] == [(False, True)]
+
+
+def test_who_publishes_right_after_the_first_put_to_a_pattern_topic_finds_its_partitions(
+    metaq: MetaqClient, target: Target, unique: Callable[[str], str]
+) -> None:
+    """What a client does not find when it publishes it does not look for again."""
+    with metaq.direct(target.metaq_urls[0]) as direct, metaq.factory() as factory:
+        for _ in range(10):
+            topic = unique("pattern")
+            with direct.producer([topic]) as first:
+                assert [each.success for each in first.send(topic, puts(1))] == [True]
+            with factory.producer([topic]) as second:
+                assert [each.success for each in second.send(topic, puts(3))] == [True] * 3
+
+
+def test_a_pattern_topic_of_the_configuration_stands_in_the_tree_under_its_pattern(
+    metaq: MetaqClient, unique: Callable[[str], str]
+) -> None:
+    """A producer whose default topic is the pattern reaches every topic that it makes."""
+    topic = unique("pattern")
+    with (
+        metaq.factory() as factory,
+        factory.producer([], default_topic=METAQ_PATTERN) as producer,
+    ):
+        partitions = factory.partitions(METAQ_PATTERN)
+        results = producer.send(topic, puts(2 * len(partitions)))
+    assert all(each.success for each in results)
+    assert {each.partition for each in results} == set(partitions)
 
 
 def test_direct_puts_go_to_a_partition_the_broker_chose(

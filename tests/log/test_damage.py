@@ -22,9 +22,9 @@ from imago_testing.stores.in_memory import (
     Model,
     Sent,
     check_queue,
-    metaq_bytes,
     open_store,
     split_records,
+    whole_messages,
 )
 from imago_testing.stores.vfs import MemoryVfs
 from imago_wire.record import StoredMessage, decode_record, metaq_block
@@ -172,7 +172,7 @@ def got(store: MessageStore) -> Iterator[bytes]:
     while position < end:
         read = store.read_positions("T", 0, position, 700)
         assert read.status in (MetaqStatus.FOUND, MetaqStatus.LOST)
-        data = metaq_bytes(read.data)
+        data = whole_messages(read.data)
         assert read.position > position or data
         yield data
         position = read.position + len(data)

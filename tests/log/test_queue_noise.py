@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_testing.stores.in_memory import DATA, FakeClock, Model, open_store
+from imago_testing.stores.in_memory import DATA, FakeClock, Model, open_store, whole_messages
 from imago_testing.stores.vfs import MemoryVfs
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def read_positions(store: MessageStore) -> int:
     count, (position, end) = 0, store.position_range("T", 0)
     while position < end:
         found = store.read_positions("T", 0, position, 1 << 20)
-        data = found.data if isinstance(found.data, bytes) else found.data.read()
+        data = whole_messages(found.data)
         at = 0
         while at < len(data):
             at, count = at + 20 + int.from_bytes(data[at : at + 4], "big"), count + 1

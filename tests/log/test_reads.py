@@ -155,12 +155,42 @@ def test_position_below_what_retention_left(store: MessageStore, clock: FakeCloc
     assert (read.status, read.position) == (MetaqStatus.TOO_SMALL, low)
 
 
-def test_a_message_larger_than_the_read_comes_cut(store: MessageStore) -> None:
-    fill(store, 2, 500)
-    whole = metaq_bytes(store.read_positions("T", 0, 0, 600).data)
-    part = metaq_bytes(store.read_positions("T", 0, 0, 100).data)
-    assert part == whole[:100]
-    assert metaq_bytes(store.read_positions("T", 0, 0, 1).data) == whole[:20]
+@pytest.mark.parametrize("materialised", [False, True])
+def test_a_read_has_as_many_bytes_as_were_asked_for(*, materialised: bool) -> None:
+    store = open_store(MemoryVfs())
+    store.create_topic("T", {})
+    if materialised:
+        store.set_materialised("T")
+    model = fill(store, 6, 100)
+    store.tick()
+    end = store.position_range("T", 0)[1]
+    whole = b"".join(
+        metaq_bytes(store.read_positions("T", 0, sent.position, 1000).data)[: end // 6]
+        for sent in model.sent
+    )
+    assert len(whole) == end
+    for sent in model.sent:
+        for size in (1, 19, 20, 21, 25, end // 6, end // 6 + 1, 300, end, 1 << 20):
+            read = store.read_positions("T", 0, sent.position, size)
+            expected = whole[sent.position : sent.position + size]
+            found = metaq_bytes(read.data)
+            assert found == expected[: len(found)]
+            # A file of its own ends between two messages, as the original's.
+            assert len(found) == len(expected) or sent.position + len(found) in starts(store)
+    store.close()
+
+
+def starts(store: MessageStore) -> list[int]:
+    """Return where the files of partition 0 begin."""
+    segments = store.components.storage.materialiser.get("T", 0)
+    return [] if segments is None else segments.starts()
+
+
+def test_a_large_read_of_small_messages_goes_over_many_reads_of_units(store: MessageStore) -> None:
+    model = fill(store, 6000, 0)
+    size = model.sent[5999].position + 7
+    read = store.read_positions("T", 0, 0, size)
+    assert len(metaq_bytes(read.data)) == size
 
 
 def test_offsets_and_positions_are_one_list(store: MessageStore) -> None:

@@ -14,3 +14,13 @@ settings.load_profile("untimed")
 def twin(request: pytest.FixtureRequest) -> Twin:
     """The hot functions, in plain Python and compiled."""
     return Twin(request.param)
+
+
+@pytest.fixture(scope="session")
+def reference() -> Twin:
+    return Twin("python")
+
+
+@pytest.fixture(scope="session")
+def compiled() -> Twin:
+    return Twin("compiled")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -36,16 +35,6 @@ def outcome(call: Callable[..., Any], *arguments: Any, **named: Any) -> Outcome:
         return Outcome(call(*arguments, **named))
     except Exception as error:
         return Outcome(None, f"{type(error).__name__}: {error}")
-
-
-@pytest.fixture(scope="module")
-def reference() -> Twin:
-    return Twin("python")
-
-
-@pytest.fixture(scope="module")
-def compiled() -> Twin:
-    return Twin("compiled")
 
 
 numbers = st.integers() | i64 | i32 | st.integers(-2, 2)

@@ -160,6 +160,13 @@ class Registry(Protocol):
         """
         ...
 
+    async def offer_patterns(self, patterns: Sequence[TopicPlacement]) -> None:
+        """Show MetaQ's clients these patterns of topics under their own names, and no others.
+
+        They stand in MetaQ's tree only: there is no such topic.
+        """
+        ...
+
     async def remove_topic(self, name: str) -> None:
         """Take this shard's entry of a topic out of the registry; without entries it is gone."""
         ...
@@ -308,7 +315,7 @@ class MetaqConsumers(Protocol):
 
 
 class Coordinator(Registry, Protocol):
-    """The registry and everything else that stands on the same session with it.
+    """The registry and everything else that shares its session.
 
     Each part of the broker receives those of the five ports that it uses.
     """

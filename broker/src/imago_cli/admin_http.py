@@ -72,8 +72,17 @@ def ask(
         words = getattr(reason, "strerror", None) or reason
         raise CommandError(
             f"no admin interface answers at {address}: {words}",
-            cure="give --admin; `imago up` prints the addresses",
+            cure=_cure(admin, found=found),
         ) from error
+
+
+def _cure(admin: str, *, found: bool) -> str:
+    """Return what helps where nobody answers, by where the address is from."""
+    if found:
+        return "that broker is down or cut off: see `imago cluster status`, and repeat the command"
+    if admin == DEFAULT_ADMIN:
+        return "give --admin; `imago up` prints the addresses"
+    return "see whether that broker runs, or give another broker's --admin"
 
 
 def cluster_at(host: str, port: int) -> dict[str, Any] | None:

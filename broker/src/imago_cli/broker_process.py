@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 def serve(config: Path | None, ready_fd: int) -> int:
-    """Run a broker until it is told to stop; return the process's exit code.
+    """Run a broker until it has to stop; return the process's exit code.
 
     `config` is a TOML file; UsageError says what is wrong with it. A line is written into the pipe
     `ready_fd` when everything serves; -1: nobody asked.
     """
     settings = read_config(config)
-    # Only now: a mistyped key is told before half a second of imports.
+    # Only now: a mistyped key is reported before half a second of imports.
     from imago_broker.app import main
     from imago_broker.config import BrokerConfig, load
 

@@ -32,6 +32,7 @@ COMMANDS: dict[str, CommandRow] = {
     "topic": CommandRow("imago_cli.topic", "Create, change, list, move and delete topics."),
     "group": CommandRow("imago_cli.group", "Show consumer groups, their lag; move, delete them."),
     "produce": CommandRow("imago_cli.produce", "Send messages."),
+    "request": CommandRow("imago_cli.request", "Send a message and print the reply to it."),
     "consume": CommandRow("imago_cli.consume", "Read messages."),
     "bench": CommandRow("imago_cli.bench", "Measure a running cluster with Python clients."),
     "broker": CommandRow("imago_cli.broker", "Run one broker process."),

@@ -181,6 +181,7 @@ def _shown(
 
 async def _pull_all(client: Client, reading: Reading) -> None:
     consumer = client.pull_consumer("IMAGO_CLI")
+    await consumer.check(reading.topic, reading.tags)
     places: dict[MessageQueue, int] = {}
     for queue in await consumer.queues(reading.topic):
         at_start = reading.start is FromOption.earliest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -32,6 +33,7 @@ def attach(root: typer.Typer) -> None:
     group.command("list")(list_groups)
     group.command("describe")(describe)
     group.command("reset")(reset)
+    group.command("mode")(mode)
     group.command("delete")(delete)
     root.add_typer(group, name="group")
 
@@ -105,6 +107,37 @@ def reset(
         print_json({"group": group, "topic": topic, "queues": queues})
     else:
         print_table(f"group {group} in {topic}", ("shard", "queue", "offset"), rows)
+
+
+class ReadMode(StrEnum):
+    """How a group reads a topic."""
+
+    pull = "pull"
+    pop = "pop"
+
+
+def mode(
+    group: str,
+    topic: str,
+    to: Annotated[ReadMode, typer.Argument(help="pull or pop.")],
+    share: Annotated[
+        int,
+        typer.Option(
+            min=0, max=1000, help="With pop: queues that each member shares; 0 shares all."
+        ),
+    ] = 0,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+) -> None:
+    """Have a group's consumers of RocketMQ 5 read a topic by pull or by POP.
+
+    Those that let brokers deal out the queues (clientRebalance=false) follow.
+    """
+    with connected(bootstrap) as client:
+        _check_exists(client, group)
+        if topic not in (topics := client.admin.topics()):
+            raise unknown_topic(topic, topics)
+        client.admin.set_request_mode(group, topic, to.value, share_queues=share)
+    say(f"group {group}: reads {topic} by {to.value}")
 
 
 def delete(group: str, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, yes: Yes = False) -> None:

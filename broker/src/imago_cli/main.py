@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imago_cli.exits import CommandError, CommandUsageError, Exit
-from imago_cli.output import OutputClosedError, close_output, print_error
+from imago_cli.output import NO_ROOM, OutputClosedError, close_output, print_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +59,7 @@ def _broker_process(arguments: list[str]) -> tuple[Path, int] | None:
 
 
 def run(command: Callable[[], object]) -> None:
-    """Run a command, and exit with its code; errors are told in a sentence, never a trace."""
+    """Run a command, and exit with its code; errors are a sentence, never a trace."""
     try:
         command()
     except CommandError as error:
@@ -83,6 +83,8 @@ def _in_a_sentence(error: Exception) -> CommandError:
         return CommandUsageError(f"{error.object!r} is no text in UTF-8")
     if isinstance(error, OSError) and error.filename is not None:
         return CommandError(f"{os.fsdecode(error.filename)}: {error.strerror}")
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
+        return CommandError(f"a file cannot be written: {error.strerror}", cure="free space")
     return CommandError(
         f"{type(error).__name__}: {error}",
         cure=f"this is a mistake of imago; {DEBUG_VARIABLE}=1 shows where it happened",

@@ -50,7 +50,7 @@ def namesrv(
             "a name service of its own needs the registry: zookeeper.connect is 'none'",
             cure="set zookeeper.connect, or let the broker answer (namesrv.enabled = true)",
         )
-    # Only now: a mistyped key is told before half a second of imports.
+    # Only now: a mistyped key is reported before half a second of imports.
     import uvloop
 
     from imago_broker.app.process import configure_logging

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from contextlib import contextmanager
@@ -22,6 +23,8 @@ FOLDED_MIN: Final = 8
 """Characters that a cell keeps on each line where it folds."""
 GAP: Final = 2
 """Characters between two columns."""
+NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EIO, errno.EDQUOT})
+"""What the system says of a file that takes nothing more, without naming it."""
 
 
 class OutputClosedError(Exception):

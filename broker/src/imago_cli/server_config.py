@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from imago_broker.config import BrokerConfig, ConfigError, load
-from imago_broker.model.declared import declared_topic
+from imago_broker.model.declared import check_declared
 from imago_cli.exits import CommandUsageError
 
 if TYPE_CHECKING:
@@ -31,11 +31,10 @@ def read_config(path: Path | None) -> BrokerConfig:
         config = load(text, os.environ)
     except ConfigError as error:
         raise CommandUsageError(f"{path or 'environment'}: {error}") from error
-    for name, settings in config.topics.items():
-        try:
-            declared_topic(name, settings)
-        except ValueError as error:
-            raise CommandUsageError(f"{path or 'environment'}: topics.{name}: {error}") from error
+    try:
+        check_declared(config.topics, config.metaq.topic_patterns)
+    except ValueError as error:
+        raise CommandUsageError(f"{path or 'environment'}: {error}") from error
     return config
 
 

@@ -1,22 +1,22 @@
-"""Runs a command line, and tells mistakes in it as every other error is told."""
+"""Runs a command line, and prints mistakes in it like every other error."""
 
 from __future__ import annotations
 
-import errno
 import sys
 from typing import TYPE_CHECKING, Any
 
 from typer.main import get_command
 
 from imago_cli.exits import CommandError, CommandUsageError, Exit
-from imago_cli.output import OutputClosedError, close_output
+from imago_cli.output import NO_ROOM, OutputClosedError, close_output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import typer
 
-_UNWRITTEN = frozenset({errno.ENOSPC, errno.EIO, errno.EDQUOT})
+_PRINTERS = frozenset({"click", "rich", "typer"})
+"""Whose code writes the help."""
 _HELP_ONLY = "NoArgsIsHelpError"
 """A group without a command on the line: its help is the answer."""
 
@@ -35,16 +35,25 @@ def invoke(app: typer.Typer, program: str, arguments: Sequence[str] | None = Non
             raise OutputClosedError from end
         raise
     except OSError as error:
-        if error.filename is not None or error.errno not in _UNWRITTEN:
+        if error.filename is not None or error.errno not in NO_ROOM or not _of_help(error):
             raise
         close_output()
         raise CommandError(f"standard output cannot be written: {error.strerror}") from error
     except Exception as error:
-        # What is wrong with a command line is told by classes that are no public names.
+        # The classes of a command line's errors are no public names.
         if not hasattr(error, "format_message"):
             raise
         raise _told(error) from error
     sys.exit(code if isinstance(code, int) else Exit.DONE)
+
+
+def _of_help(error: OSError) -> bool:
+    """Whether the help could not be written; all else that commands print says so itself."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    module = trace.tb_frame.f_globals.get("__name__", "") if trace is not None else ""
+    return module.partition(".")[0] in _PRINTERS
 
 
 def _unwrap(command: Any) -> None:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
         ResetTo,
     )
     from imago_client.core.outgoing import batches
+    from imago_client.core.popping import PoppedMessage
+    from imago_client.core.requesting import ReceivedReply
     from imago_client.core.subscriptions import Sql
     from imago_client.core.transacting import Decision
     from imago_client.errors import (
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
         ClientError,
         ConnectionLostError,
         HidesMessagesError,
+        NoReplyError,
         NoRouteError,
         NoTopicError,
         OutOfOrderSequenceError,
@@ -45,11 +48,13 @@ if TYPE_CHECKING:
     )
     from imago_client.message_queue import MessageQueue
     from imago_client.messages import Message, PullStatus, SendResult, SendStatus
+    from imago_client.pop_consumer import PopConsumer
     from imago_client.producer import Producer
     from imago_client.pull_consumer import PullConsumer
     from imago_client.push_consumer import PushConsumer
     from imago_client.queue_reader import RetryLater
     from imago_client.received import Pulled, ReceivedMessage
+    from imago_client.requests import Requester
     from imago_client.transactions import OpenTransaction, TransactionProducer
 
 _HOMES = {
@@ -59,6 +64,8 @@ _HOMES = {
     "core.administration": ("QueueBounds", "ShardInfo"),
     "core.group_administration": ("GroupDescription", "GroupProgress", "Member", "ResetTo"),
     "core.outgoing": ("batches",),
+    "core.popping": ("PoppedMessage",),
+    "core.requesting": ("ReceivedReply",),
     "core.subscriptions": ("Sql",),
     "core.transacting": ("Decision",),
     "errors": (
@@ -69,6 +76,7 @@ _HOMES = {
         "ClientError",
         "ConnectionLostError",
         "HidesMessagesError",
+        "NoReplyError",
         "NoRouteError",
         "NoTopicError",
         "OutOfOrderSequenceError",
@@ -81,11 +89,13 @@ _HOMES = {
     ),
     "message_queue": ("MessageQueue",),
     "messages": ("Message", "PullStatus", "SendResult", "SendStatus"),
+    "pop_consumer": ("PopConsumer",),
     "producer": ("Producer",),
     "pull_consumer": ("PullConsumer",),
     "push_consumer": ("PushConsumer",),
     "queue_reader": ("RetryLater",),
     "received": ("Pulled", "ReceivedMessage"),
+    "requests": ("Requester",),
     "transactions": ("OpenTransaction", "TransactionProducer"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
@@ -108,10 +118,13 @@ __all__ = [
     "Member",
     "Message",
     "MessageQueue",
+    "NoReplyError",
     "NoRouteError",
     "NoTopicError",
     "OpenTransaction",
     "OutOfOrderSequenceError",
+    "PopConsumer",
+    "PoppedMessage",
     "Producer",
     "ProducerConfig",
     "ProducerFencedError",
@@ -121,7 +134,9 @@ __all__ = [
     "PushConsumer",
     "QueueBounds",
     "ReceivedMessage",
+    "ReceivedReply",
     "RequestTimeoutError",
+    "Requester",
     "ResetTo",
     "RetryLater",
     "SendFailedError",

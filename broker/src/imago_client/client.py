@@ -8,15 +8,19 @@ from typing import TYPE_CHECKING, Self
 
 from imago_client.admin import Admin
 from imago_client.config import ClientConfig, ConsumerConfig, ProducerConfig
+from imago_client.core.requesting import AwaitedReplies
 from imago_client.core.subscriptions import ALL
 from imago_client.core.transacting import group_of_check
 from imago_client.driver import Driver
 from imago_client.errors import UsageError
 from imago_client.handlers import check_handler
+from imago_client.messages import check_name
+from imago_client.pop_consumer import PopConsumer
 from imago_client.process import new_state
 from imago_client.producer import Producer
 from imago_client.pull_consumer import PullConsumer
 from imago_client.push_consumer import PushConsumer
+from imago_client.requests import Requester
 from imago_client.server_requests import answer_request
 from imago_client.transactions import TransactionProducer
 from imago_wire.remoting.codes import RequestCode
@@ -44,6 +48,8 @@ class Client:
         self._driver = Driver(self.config, self._on_request)
         self._consumers: dict[str, PushConsumer] = {}
         self._transacting: dict[str, TransactionProducer] = {}
+        self._requesters: set[Requester] = set()
+        self._awaited = AwaitedReplies()
         self.admin = Admin(self._state, self._driver)
 
     def producer(
@@ -76,9 +82,23 @@ class Client:
         self._transacting[group] = producer
         return producer
 
+    def requester(self, config: ProducerConfig | None = None) -> Requester:
+        """Return one who sends messages and waits for the replies of their consumers."""
+        settings = config or ProducerConfig()
+        requester = Requester(
+            self._state, self._driver, settings, self._awaited, self._requesters.discard
+        )
+        self._requesters.add(requester)
+        return requester
+
     def pull_consumer(self, group: str) -> PullConsumer:
         """Return a consumer that reads what the caller asks for, with the group's offsets."""
         return PullConsumer(self._state, self._driver, group)
+
+    def pop_consumer(self, group: str) -> PopConsumer:
+        """Return a consumer that takes messages for a while and acknowledges each by itself."""
+        check_name("consumer group", group, characters_max=120)
+        return PopConsumer(self._state, self._driver, group)
 
     def push_consumer(
         self,
@@ -107,6 +127,8 @@ class Client:
             await consumer.stop()
         for producer in list(self._transacting.values()):
             await producer.close()
+        for requester in list(self._requesters):
+            await requester.close()
         await self._driver.close()
 
     async def __aenter__(self) -> Self:
@@ -130,6 +152,9 @@ class Client:
             del self._consumers[consumer.config.group]
 
     def _on_request(self, connection: Connection, command: RemotingCommand) -> None:
+        if command.code == RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT:
+            connection.answer(self._awaited.arrived(command))
+            return
         if command.code != RequestCode.CHECK_TRANSACTION_STATE:
             answer_request(connection, command, self._consumers)
             return

@@ -50,7 +50,8 @@ class ClientConfig:
     connect_timeout_s: float = 3.0
     request_timeout_s: float = 3.0
     failover_timeout_s: float = 10.0
-    """How long reads, offsets and retries look for the master of a shard that has lost its own."""
+    """How long requests look for the master of a shard that has lost its own; sends do where they
+    have no other shard to go to."""
     route_age_max_s: float = 30.0
     """A route older than this is read again; after an error it is read again at once."""
     frame_bytes_max: int = 16 << 20

@@ -35,6 +35,8 @@ class Driver:
         self._connections = Connections(self._connect)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._tls = client_context(config)
+        self.opened = 0
+        """How many connections were opened so far: brokers reach a client over one it told them."""
         self.admission = Admission(count_max=config.sends_max, bytes_max=config.sends_bytes_max)
 
     async def run(self, operation: Operation[T]) -> T:
@@ -108,6 +110,7 @@ class Driver:
             raise ConnectionLostError(address, waited) from None
         except (OSError, UnicodeError) as error:
             raise ConnectionLostError(address, why(error)) from error
+        self.opened += 1
         return connection
 
 

@@ -60,14 +60,25 @@ class NoRouteError(TryAgainError):
     """No live broker serves the topic (the name service knows none)."""
 
     def __init__(
-        self, topic: str, reason: str = "no broker has registered it", cure: str | None = None
+        self, topic: str, reason: str = "no broker that is up has it", cure: str | None = None
     ) -> None:
         made = (
-            f"create it with `imago topic create {topic}`,"
-            " or check the name-service address and that a broker is up"
+            "`imago cluster explain` says whether its brokers are up; a new topic is made with"
+            f" `imago topic create {topic}`"
         )
         super().__init__(f"topic {topic!r}: {reason}; {cure or made}")
         self.topic = topic
+
+
+class TopicAwayError(NoRouteError):
+    """A topic that this client has used before is served by no live broker now."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            topic,
+            "all brokers that had it are down, or it was deleted",
+            "it comes back with its brokers; `imago cluster explain` says what they wait for",
+        )
 
 
 class NoMasterError(NoRouteError):
@@ -142,6 +153,17 @@ class SendFailedError(TryAgainError):
         last = causes[-1] if causes else "no try was made within the time-out"
         super().__init__(f"message to {topic!r} not acknowledged in {len(causes)} tries: {last}")
         self.topic, self.causes = topic, causes
+
+
+class NoReplyError(TryAgainError):
+    """Nobody replied to a request in time; its message may have been consumed all the same."""
+
+    def __init__(self, topic: str, timeout_s: float) -> None:
+        super().__init__(
+            f"request to {topic!r}: no reply within {timeout_s:g} s; does a consumer of the topic"
+            " reply?"
+        )
+        self.topic, self.timeout_s = topic, timeout_s
 
 
 class AnswerError(ClientError):

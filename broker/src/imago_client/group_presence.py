@@ -35,7 +35,8 @@ class GroupPresence:
     async def join(self) -> None:
         """Be a member. ClientError: a filter is refused, or no broker could be told."""
         wanted = self._subscriptions.values()
-        await self._driver.run(membership.check_filters(self._state, self._config, wanted))
+        group = self._config.group
+        await self._driver.run(membership.check_filters(self._state, group, wanted))
         errors = await self._tell_brokers()
         if errors and not await self._is_known():
             raise errors[0]

@@ -1,4 +1,4 @@
-"""What handlers have to be, and what is said of those that are something else."""
+"""What handlers have to be, and the errors for others."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def check_handler(handler: object, name: str = "handler") -> None:
 
 
 class Batch(list[ReceivedMessage]):
-    """The messages of one call; whoever takes it for one message is told so."""
+    """The messages of one call; taking it for one message raises an error that says so."""
 
     __slots__ = ()
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from imago_client.core import idempotent, recalling, sending
 from imago_client.core.lanes import ProducerLanes
 from imago_client.core.outgoing import prepare, prepare_batch
+from imago_client.core.requesting import prepare_reply
 from imago_client.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from imago_client.config import ProducerConfig
     from imago_client.core.effects import Operation
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from imago_client.driver import Driver
     from imago_client.message_queue import MessageQueue
     from imago_client.messages import Message, SendResult
+    from imago_client.received import ReceivedMessage
 
 
 class Producer:
@@ -69,6 +71,17 @@ class Producer:
         BrokerError: it is due already, or the broker allows no recalls.
         """
         return await self._driver.run(recalling.recall(self._state, self._config, handle))
+
+    async def reply(
+        self, request: ReceivedMessage, body: bytes, *, properties: Mapping[str, str] | None = None
+    ) -> SendResult:
+        """Reply to a request that a consumer received: its requester gets the body.
+
+        SendFailedError: the requester is gone, or does not take the reply; UsageError: the message
+        is no request.
+        """
+        outgoing = prepare_reply(self._state, self._config, request, body, properties)
+        return await self._send(outgoing, None)
 
     async def send_oneway(
         self, message: Message, *, queue: MessageQueue | None = None

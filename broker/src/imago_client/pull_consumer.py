@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from imago_client.core import pulling
 from imago_client.core.lookup import find_route
+from imago_client.core.membership import check_filters
 from imago_client.core.subscriptions import ALL, subscribe
 
 if TYPE_CHECKING:
@@ -67,6 +68,11 @@ class PullConsumer:
                 ),
             )
         )
+
+    async def check(self, topic: str, tags: str) -> None:
+        """Have a broker say whether it can select so. BrokerError: it cannot, and why."""
+        wanted = subscribe(topic, tags, self._started_ms)
+        await self._driver.run(check_filters(self._state, self.group, [wanted]))
 
     async def min_offset(self, queue: MessageQueue) -> int:
         """Return the first offset that still exists."""

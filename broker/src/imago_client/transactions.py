@@ -115,20 +115,13 @@ class TransactionProducer:
     async def _check(self, address: str, command: RemotingCommand) -> None:
         try:
             asked, message = transacting.read_check(command)
-            decision: object = await self._checker(message)
+            decision = transacting.judge(self.config, await self._checker(message))
         except ProtocolError as error:
             log.warning("transaction_check_unreadable broker=%s error=%s", address, error)
             return
         except Exception:
             log.exception("transaction_checker_failed group=%s", self.config.group)
             return  # the broker asks again
-        if not isinstance(decision, Decision):
-            log.error(
-                "transaction_checker_failed group=%s: it returned %r, which is no Decision",
-                self.config.group,
-                decision,
-            )
-            return
         if decision is Decision.UNKNOWN:
             return
         try:

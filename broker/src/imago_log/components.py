@@ -1,4 +1,4 @@
-"""Puts a store together: what holds its state is opened, what works on that is made around it."""
+"""Puts a store together: opens the parts that hold state and builds the others around them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StoreEvents:
-    """What a store tells its owner."""
+    """Events of a store for its owner."""
 
     on_durable: Signal[int]
     """In the flusher thread, with the new durable end; listeners must not block or raise."""
@@ -60,7 +60,7 @@ class StoreEvents:
     on_failure: Signal[StoreError]
     """Once, in the thread that saw it: the process must stop (exit 4)."""
     on_metadata: Signal[Iterable[tuple[str, str]]]
-    """In the store's thread with the kinds and keys that changed by something else than a call of
+    """In the store's thread with the kinds and keys that changed other than through a call of
     `put_meta` or of the topics' methods: topics, groups, offsets … of the leader."""
 
     @classmethod
@@ -71,7 +71,7 @@ class StoreEvents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Components:
-    """What the facade hands its calls to."""
+    """The components behind the facade."""
 
     storage: StoreState
     events: StoreEvents

@@ -47,13 +47,13 @@ class StoreConfig:
     view_delay_ms: int = 200
     """How long a view entry waits for its file when there is little to write."""
     view_sync_interval_ms: int = 10_000
-    """View files are synced this often: bounds what a start after power loss reads again."""
+    """How often view files are synced; bounds what a start after power loss reads again."""
     checkpoint_interval_ms: int = 1000
 
     scrub_interval_ms: int = 24 * 3600 * 1000
-    """The whole log is verified once in this time; 0: only what is read is."""
+    """Verify the whole log once in this time; 0: verify only what is read."""
     scrub_step_bytes_max: int = 16 << 20
-    """What is verified between two ticks at most, so that others get at the disk."""
+    """Verify at most this much between two ticks, so that others get at the disk."""
 
     def __post_init__(self) -> None:
         _at_least("segment_bytes_max", self.segment_bytes_max, SEGMENT_BYTES_MIN)

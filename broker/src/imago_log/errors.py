@@ -1,4 +1,4 @@
-"""What can go wrong in the store, by what happens next.
+"""The store's errors, by what the caller does next.
 
 Answer and go on: `DiskFullError`, `StoreClosedError`, `NotLeadingError`. Ask the leader anew:
 `ReplicaGapError`, `CorruptRecordError`, `StaleEpochError`. Do not start: `DataFolderLockedError`,
@@ -115,7 +115,7 @@ class LogIOError(StoreError):
 
 
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE})
-"""What passes: a full disk, and no file descriptor left in the process or the system."""
+"""Errors that pass: a full disk, and no file descriptor left in the process or the system."""
 
 
 class NoSpaceError(LogIOError):

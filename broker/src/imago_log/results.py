@@ -1,4 +1,4 @@
-"""What reads and housekeeping answer, as values."""
+"""Results of reads and housekeeping, as values."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class MetaqRead(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreHealth:
-    """What `tick` saw; all offsets are physical log offsets."""
+    """The health report of a `tick`; all offsets are physical log offsets."""
 
     writable: bool
     disk_level: DiskLevel

@@ -1,4 +1,4 @@
-"""What a store tells its owners, and who listens."""
+"""Events of a store, and their listeners."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Signal(Generic[P]):
         self._listeners = (*self._listeners, listener)
 
     def remove(self, listener: Callable[P, None]) -> None:
-        """Call it no longer; a listener that is not there is no fault."""
+        """Stop calling a listener; one that is not registered is no error."""
         self._listeners = tuple(each for each in self._listeners if each != listener)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> None:

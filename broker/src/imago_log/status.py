@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class StoreStatus:
-    """The one place that says whether anything may be appended. `fail` in any thread."""
+    """The one place that decides whether appends are allowed. `fail` in any thread."""
 
     def __init__(self, on_failure: Signal[StoreError], *, leading: bool) -> None:
         self._on_failure = on_failure
@@ -22,7 +22,7 @@ class StoreStatus:
         """Whether this member writes the log; a follower takes it from the leader."""
         self.closed = False
         self.failure: StoreError | None = None
-        """What ended the store."""
+        """The error that ended the store."""
         self.barred = not leading
         """Whether nothing may be appended: closed, or not leading."""
 
@@ -31,15 +31,15 @@ class StoreStatus:
         self.leading, self.barred = True, self.closed
 
     def follow(self) -> None:
-        """Append no more; a leader's bytes are taken."""
+        """Refuse appends; take a leader's bytes."""
         self.leading, self.barred = False, True
 
     def close(self) -> None:
-        """Take nothing any more."""
+        """Refuse everything."""
         self.closed = self.barred = True
 
     def fail(self, error: StoreError) -> None:
-        """End the store: the first failure is told to its owner."""
+        """End the store: its owner hears of the first failure."""
         first = self.failure is None
         self.failure = self.failure or error
         self.close()
@@ -61,7 +61,7 @@ class StoreStatus:
             raise self.reason()
 
     def reason(self) -> StoreError:
-        """Return why nothing is appended."""
+        """Return the reason why appends are refused."""
         if not self.closed:
             return NotLeadingError("this member of the shard does not lead")
         error = StoreClosedError("the store is closed")

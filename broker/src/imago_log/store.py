@@ -283,7 +283,7 @@ class MessageStore:
 
     @property
     def epoch_seen(self) -> int:
-        """The highest epoch ever led, followed or promised, as it stands on the device."""
+        """The highest epoch ever led, followed or promised, as the device has it."""
         return self._epochs.promised
 
     @property
@@ -324,11 +324,11 @@ class MessageStore:
         return self._member.append_replica(offset, data, epoch=epoch, epoch_start=epoch_start)
 
     def truncate(self, end: int) -> None:
-        """Cut the log, and everything that came of what is cut: see `Realigner.truncate`."""
+        """Cut the log and everything derived from what is cut: see `Realigner.truncate`."""
         self._realigner.truncate(end)
 
     def reset(self, start: int) -> None:
-        """Let everything go and begin at `start`, empty: see `needs_metadata`."""
+        """Drop everything and begin at `start`, empty: see `needs_metadata`."""
         self._realigner.reset(start)
 
     @property

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from isal.isal_zlib import crc32
 
+from imago_wire._scan_py import queue_records
 from imago_wire.compression import inflate
 from imago_wire.crc import CRC31_MASK, Buffer, crc31
 from imago_wire.errors import RecordError
-from imago_wire.layout import METAQ_HEADER, METAQ_HEADER_SIZE, SYS_COMPRESSED
+from imago_wire.layout import METAQ_HEADER, METAQ_HEADER_SIZE, SYS_COMPRESSED, UNIT
 from imago_wire.properties import find
 from imago_wire.record_fields import read_layout, read_reserved
 
@@ -62,6 +63,56 @@ def metaq_block(records: Iterable[Buffer]) -> bytes:
     for record in records:
         parts.extend(metaq_form(record))
     return b"".join(parts)
+
+
+def metaq_records(
+    window: Buffer,
+    window_at: int,
+    units: bytes,
+    first: int,
+    topic: bytes,
+    queue_id: int,
+    offset: int,
+    position: int,
+    bytes_max: int,
+    *,
+    verify: bool = True,
+) -> tuple[bytes, int, int]:
+    """Return records of a queue in MetaQ's form, one after the other, cut at ``bytes_max``.
+
+    Those of its 20-byte units from number ``first`` on, as long as they lie in ``window``, log
+    bytes from ``window_at`` on. Then the number of the first one left out, and the position behind
+    the last one, be it cut. ``offset`` is the queue offset of unit 0, ``position`` MetaQ's of unit
+    ``first``. Left out, with all that follow, is a record that is not whole or not this queue's,
+    or that has another position. ``verify`` checks checksums. RecordError: the first one cannot be
+    inflated.
+    """
+    view, at, left = memoryview(window), first, bytes_max
+    parts: list[Buffer] = []
+    for place, size, _ in UNIT.iter_unpack(memoryview(units)[first * UNIT.size :]):
+        start = place - window_at
+        own = view[start : start + size] if start >= 0 else view[:0]
+        good = queue_records(own, place, topic, queue_id, offset + at, verify=verify)
+        if left <= 0 or not 0 < size == good or not _stands_at(own, position):
+            break
+        try:
+            message = b"".join(metaq_form(own))
+        except RecordError:
+            if at == first:
+                raise
+            break
+        parts.append(message[:left])
+        position, left, at = position + len(message), left - len(message), at + 1
+    return b"".join(parts), at, position
+
+
+def _stands_at(record: Buffer, position: int) -> bool:
+    try:
+        properties_at = read_layout(record, 0).properties_at
+        reserved = read_reserved(record, properties_at, len(record))
+    except RecordError:
+        return False
+    return reserved.metaq_id >= 0 and reserved.metaq_position == position
 
 
 _METAQ_HEAD = Struct(">iiq")

@@ -165,6 +165,22 @@ cdef bint read_record(
     return not verify or checksum_matches(data, record)
 
 
+cdef inline bint is_of_queue(
+    const uint8_t *data, Record *record, int64_t place, bytes topic, int64_t queue_id,
+    int64_t offset, bint verify
+) noexcept:
+    """Whether a record that was read stands at this place of the log and of this queue."""
+    # The reserved properties need no look of their own: the checksum covers them.
+    return (
+        record.physical_offset == place
+        and record.queue_offset == offset
+        and record.queue_id == queue_id
+        and record.topic_size == PyBytes_GET_SIZE(topic)
+        and not memcmp(data + record.topic_at, PyBytes_AS_STRING(topic), record.topic_size)
+        and (not verify or has_checksum(data, record))
+    )
+
+
 cdef int place_of(const uint8_t *data, Record *record, int64_t *code, int64_t *metaq_size) except -1:
     """Compute what the units of a record hold beside its place: tag code and MetaQ size."""
     cdef size_t tags_size = 0

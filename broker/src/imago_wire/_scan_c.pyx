@@ -122,22 +122,6 @@ def queue_records(
     return at
 
 
-cdef inline bint is_of_queue(
-    const uint8_t *data, Record *record, int64_t place, bytes topic, int64_t queue_id,
-    int64_t offset, bint verify
-) noexcept:
-    """Whether a record that was read stands at this place of the log and of this queue."""
-    # The reserved properties need no look of their own: the checksum covers them.
-    return (
-        record.physical_offset == place
-        and record.queue_offset == offset
-        and record.queue_id == queue_id
-        and record.topic_size == PyBytes_GET_SIZE(topic)
-        and not memcmp(data + record.topic_at, PyBytes_AS_STRING(topic), record.topic_size)
-        and (not verify or has_checksum(data, record))
-    )
-
-
 def fitting_units(bytes units not None, int64_t bytes_max):
     """Return how many of a queue's units one read may take, and their records' size."""
     cdef const uint8_t *unit = <const uint8_t *> PyBytes_AS_STRING(units)
@@ -149,6 +133,23 @@ def fitting_units(bytes units not None, int64_t bytes_max):
             return count, total
         total += size
     return left, total
+
+
+def near_units(bytes units not None, Py_ssize_t first, int64_t limit, int64_t gap_max):
+    """Return how far a queue's units lie in a part of the log, and where the last one ends."""
+    cdef const uint8_t *unit = <const uint8_t *> PyBytes_AS_STRING(units)
+    cdef Py_ssize_t at = first, count = PyBytes_GET_SIZE(units) // UNIT_SIZE
+    cdef int64_t place, size, end = -1
+    while at < count:
+        place = <int64_t> imago_get64(unit + at * UNIT_SIZE)
+        size = <int32_t> imago_get32(unit + at * UNIT_SIZE + 8)
+        if size <= 0 or place < 0 or place > limit - size:
+            break
+        if end >= 0 and (place < end or place - end > gap_max):
+            break
+        end = place + size
+        at += 1
+    return at, end
 
 
 def gather_records(

@@ -124,7 +124,7 @@ def queue_records(
 ) -> int:
     """Return how many bytes at the start of data are the records of one queue from an offset on.
 
-    The first one stands at ``physical_offset``, and they follow one another in the log and in the
+    The first one is at ``physical_offset``, and they follow one another in the log and in the
     queue. Less than all of the data: there is damage, or it is of something else.
     """
     at = 0
@@ -157,6 +157,22 @@ def fitting_units(units: bytes, bytes_max: int) -> tuple[int, int]:
             break
         count, total = count + 1, total + size
     return count, total
+
+
+def near_units(units: bytes, first: int, limit: int, gap_max: int) -> tuple[int, int]:
+    """Return how far a queue's 20-byte units from number ``first`` on lie in a part of the log.
+
+    The number of the first unit that does not follow the one before it with at most ``gap_max``
+    bytes between them, or ends behind ``limit``; and where the record before it ends.
+    """
+    at, end = first, -1
+    for place, size, _ in UNIT.iter_unpack(memoryview(units)[first * UNIT.size :]):
+        if size <= 0 or place < 0 or place + size > limit:
+            break
+        if end >= 0 and not 0 <= place - end <= gap_max:
+            break
+        at, end = at + 1, place + size
+    return at, end
 
 
 def gather_records(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 # The reference comes first: it is what type checkers see, and what stays where nothing is compiled.
 from imago_wire._index_py import index_records, key_entries
-from imago_wire._metaq_py import metaq_block, metaq_form, metaq_whole
+from imago_wire._metaq_py import metaq_block, metaq_form, metaq_records, metaq_whole
 from imago_wire._record_py import (
     RecordBuilder,
     entries_size_max,
@@ -15,6 +15,7 @@ from imago_wire._record_py import (
 from imago_wire._scan_py import (
     fitting_units,
     gather_records,
+    near_units,
     queue_records,
     scan_records,
     view_record,
@@ -36,7 +37,9 @@ __all__ = [
     "metaq_block",
     "metaq_entry",
     "metaq_form",
+    "metaq_records",
     "metaq_whole",
+    "near_units",
     "queue_records",
     "scan_records",
     "view_record",
@@ -47,10 +50,10 @@ _WRITE = (
     "QueueTail", "RecordBuilder", "entries_size_max", "make_entries", "make_entry", "metaq_entry",
 )  # fmt: skip
 _SCAN = (
-    "fitting_units", "gather_records", "queue_records", "scan_records", "view_record",
-    "whole_records",
+    "fitting_units", "gather_records", "near_units", "queue_records", "scan_records",
+    "view_record", "whole_records",
 )  # fmt: skip
-_METAQ = ("metaq_block", "metaq_form", "metaq_whole")
+_METAQ = ("metaq_block", "metaq_form", "metaq_records", "metaq_whole")
 _INDEX = ("index_records", "key_entries")
 
 globals().update(compiled_twins("imago_wire._record_c", _WRITE))

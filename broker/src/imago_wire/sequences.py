@@ -76,7 +76,7 @@ def read_wire(properties: bytes) -> Sequence | None:
 
 
 def split_wire(properties: bytes) -> tuple[bytes, Sequence] | None:
-    """Return the other properties and the sequence, where it stands at the end as we write it."""
+    """Return the other properties and the sequence, where it is at the end, as we write it."""
     match = _WIRE_END.search(properties)
     if match is None:
         return None

@@ -89,7 +89,7 @@ class Desired:
     min_in_sync: int
     zookeeper_connect: str
     settings: Mapping[str, Scalar]
-    """What stands in the brokers' file: nothing that is only a default, for a broker of another
+    """Content of the brokers' file: nothing that is only a default, for a broker of another
     version may not know it."""
     static: Mapping[str, Scalar]
     """Those of `settings` that need a restart."""

@@ -30,7 +30,7 @@ PAGE: Final = 500
 KOPF_LOGS: Final = {"kopf": logging.INFO, "kopf.objects": logging.WARNING}
 """Its debug lines are about each event, with whole objects."""
 TOKEN_KEPT: Final = timedelta(minutes=10)
-"""After this a token that stands in a file is read again."""
+"""After this a token in a file is read again."""
 
 
 class Work(Protocol):

@@ -1,4 +1,4 @@
-"""The work: which object is looked at when, by whom, and when again.
+"""The work: which object is handled when, by whom, and when again.
 
 Any number of events about an object lead to one look. What fails is tried again later and later;
 what never returns is found out and fails the process's liveness. Everything that is known of is
@@ -86,7 +86,7 @@ class Loop:
         return self._queue.waiting
 
     def running(self) -> Mapping[ObjectKey, float]:
-        """Return what is looked at now, and for how many seconds."""
+        """Return the objects being handled now, and for how many seconds."""
         now = self._sources.clock()
         return {key: now - since for key, since in self._queue.running().items()}
 

@@ -73,7 +73,7 @@ RECONCILERS: Final[tuple[Callable[[Context], Reconciler], ...]] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What the operator is told at its start."""
+    """The operator's options."""
 
     credentials: Credentials
     operator: OperatorInfo

@@ -1,8 +1,8 @@
 """What works on one object, and what it gets to work with.
 
-A reconciler gets keys, never events: it reads what is there, compares it with what is wanted, does
-what is missing, and writes a status if that says something new. It may be stopped between any two
-calls and is called again with the same key, never twice at a time.
+A reconciler gets keys, never events: it reads the actual state, compares it with the desired one,
+does what is missing, and writes a status if that says something new. It may be stopped between any
+two calls and is called again with the same key, never twice at a time.
 """
 
 from __future__ import annotations

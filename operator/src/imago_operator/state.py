@@ -1,4 +1,4 @@
-"""What is there, what has to happen first, and what is said of it: plain values.
+"""Actual state, preconditions and status: plain values.
 
 `Observed` is one look at a cluster. A field that could not be read is None or absent, never a
 guess: where information is missing, only what adds something may be done.
@@ -64,7 +64,7 @@ class RestartCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """What the broker in a pod says of itself. Who it is stands on its disk, not in its name."""
+    """What the broker in a pod reports. Its identity is on its disk, not in its name."""
 
     uuid: str
     shard: int

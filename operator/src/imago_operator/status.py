@@ -1,4 +1,4 @@
-"""What is said about a cluster: conditions, printed values, events."""
+"""The status of a cluster: conditions, printed values, events."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def findings(
     yield from _summary(desired, observed, plan, now)
     yield from plan.findings
     if plan.late_s is not None and plan.wait is not None:
-        # The moment, not the delay: what is said must not change all the time.
+        # The moment, not the delay: the status must not change all the time.
         text = f"Late since {written(now - timedelta(seconds=plan.late_s))}: {plan.explain()}."
         yield ConditionFinding(type="Stalled", holds=True, reason="DeadlineExceeded", message=text)
 

@@ -25,7 +25,7 @@ class _Queued:
     """When it is to be looked at; None: not by itself."""
     ready: bool = False
     started: float | None = None
-    """Since when it is looked at; None: it is not."""
+    """Since when it is being worked on; None: it is not."""
     not_before: float = 0.0
 
 

@@ -71,7 +71,10 @@ async def test_a_put_that_makes_a_topic_is_answered_when_clients_can_find_it(
 
 @pytest.mark.parametrize("fails", [True, False], ids=["the registry refuses", "it hangs"])
 async def test_a_registry_that_is_away_does_not_make_puts_fail(
-    maker: Broker, monkeypatch: pytest.MonkeyPatch, fails: bool
+    maker: Broker,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    fails: bool,
 ) -> None:
     monkeypatch.setattr(registration, "NEW_TOPIC_SECONDS_MAX", 0.05)
 
@@ -84,6 +87,8 @@ async def test_a_registry_that_is_away_does_not_make_puts_fail(
     put_place(await one_put(maker, "new"))
     put_place(await one_put(maker, "new"))
     assert maker.store.queue_range("new", 0) == (0, 2)
+    told = "topic_not_published topic=new" if fails else "topic_not_published_in_time topic=new"
+    assert told in caplog.text
 
 
 async def test_a_peer_that_half_closes_gets_the_answer_that_waits_for_the_registry(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from imago_broker.config import load
 from imago_broker.model.topics import TopicConfig
 from imago_broker.processors.metaq import puts
 from imago_broker.server.text_session import TextSession
@@ -242,6 +244,28 @@ async def test_topic_of_a_pattern_is_made_by_its_first_put(tmp_path: Path) -> No
         assert config.write_queues == 3
         for refused in ("logsXweb", "aa", "%RETRY%logs", "logs.a/b", "logs.*/../x"):
             assert (await peer.put(refused, 0, b"x")).startswith(b"result 500 ")
+
+
+async def test_a_pattern_gives_its_settings_to_the_topics_that_it_makes(tmp_path: Path) -> None:
+    settings = (
+        "metaq.topic_patterns=a*,ab*",
+        "metaq.default_partitions=3",
+        "topics.ab*.queues=5",
+        "topics.ab*.metaq_stat=true",
+        "topics.a*.acknowledgement=leader-fsync",
+    )
+    async with running_broker(tmp_path, *settings) as broker, metaq_peer(broker.metaq_port) as peer:
+        put_place(await peer.put("ax", 2, b"x"))
+        put_place(await peer.put("abx", 2, b"x"))
+        first, second = broker.topics.get("ax"), broker.topics.get("abx")
+        assert first is not None
+        assert second is not None
+        assert (first.write_queues, first.acknowledgement) == (3, "leader-fsync")
+        assert (second.write_queues, second.metaq_stat) == (3, None), "the first that matches"
+        config = load("[metaq]\ntopic_patterns = ['ab*']\n[topics.'ab*']\nqueues = 5\n")
+        broker.reload(replace(broker.config, topics=config.topics, metaq=config.metaq))
+        put_place(await peer.put("aby", 4, b"x"))
+        assert (await peer.put("az", 0, b"x")).startswith(b"result 500 ")
 
 
 async def test_any_topic_is_made_where_that_is_allowed(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from imago_broker.core.shard.effects import Mark, Reset
 from imago_broker.core.shard.events import StopAsked
 from imago_broker.errors import ExitCode
 from imago_broker.model.cluster import Role
+from imago_broker.replication.following import Following
 from imago_broker.service.messages import PutStatus
 from imago_log.commitlog.watermark import ALL_VISIBLE
 from imago_testing.clusters.shard_brokers import ShardBrokers, take_nothing, until
@@ -44,6 +45,23 @@ async def test_first_member_leads_and_the_others_join(three: ShardBrokers) -> No
     assert three.leader == 0
     assert [three.brokers[n].role.current.role for n in (1, 2)] == [Role.SLAVE, Role.SLAVE]
     await three.same_logs()
+
+
+async def test_who_waits_for_a_set_waits_until_every_member_sees_it(
+    three: ShardBrokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await three.stop(2)
+    await three.all_in_sync(0, 1)
+    behind = three.brokers[1].coordinator
+    old = behind.view()
+    with monkeypatch.context() as patch:
+        patch.setattr(behind, "view", lambda: old)
+        await three.start(2)
+        await until(lambda: three.in_sync(0) == {0, 1, 2})
+        waiting = asyncio.create_task(three.all_in_sync(0, 1, 2))
+        await asyncio.sleep(0.1)
+        assert not waiting.done()
+    await waiting
 
 
 async def test_puts_at_every_level_reach_every_member(three: ShardBrokers) -> None:
@@ -151,7 +169,7 @@ async def test_silent_follower_leaves_the_set_and_comes_back(three: ShardBrokers
     session.received = take_nothing  # type: ignore[method-assign]  # it falls behind
     session.heard_ms += 60_000  # it does not give the leader up either
     assert await three.put(0, b"one") == [OK]
-    assert three.in_sync() == {0, 1}
+    assert three.in_sync(0) == {0, 1}
     assert three.bodies(0) == [b"one"]
     session.end("woken")
     await three.all_in_sync(0, 1, 2)
@@ -190,7 +208,7 @@ async def test_leader_that_stops_in_order_hands_over(three: ShardBrokers) -> Non
     leader = await three.led()
     assert three.brokers[leader].coordinator.view().states[0].cause == "handover"
     assert await three.put(leader, b"two") == [OK]
-    assert three.in_sync() == {1, 2}
+    assert three.in_sync(leader) == {1, 2}
 
 
 async def test_whole_shard_comes_back_after_an_orderly_stop(three: ShardBrokers) -> None:
@@ -256,7 +274,7 @@ async def test_replicated_put_is_not_confirmed_by_a_set_that_shrinks_in_a_handov
     handover = asyncio.create_task(shard.shell(0).hand_over(None, "one"))
     await until(lambda: shard.brokers[0].messages.held)
     shard.shell(1).dispatch(StopAsked())  # it leaves the set in order
-    await until(lambda: shard.in_sync() == {0})
+    await until(lambda: shard.in_sync(0) == {0})
     assert await waiting == [PutStatus.SLAVE_UNAVAILABLE], "only one copy was made"
     await shard.close()
     assert (await handover)[0] is False
@@ -324,19 +342,19 @@ async def test_fault_while_connecting_is_tried_again(
 ) -> None:
     following = three.shell(2).executor.following
     assert following is not None
-    assert following.session is not None
-    connect, faults = following._connect, list[int]()
+    await until(lambda: following.session is not None and following.session.copying)
+    connect, faults = Following._connect, list[int]()
 
-    async def once() -> bool:
-        if not faults:
+    async def once(this: Following) -> bool:
+        if this is following and not faults:
             faults.append(1)
             raise KeyError("a fault of ours")
-        return await connect()
+        return await connect(this)
 
-    monkeypatch.setattr(following, "_connect", once)
+    monkeypatch.setattr(Following, "_connect", once)
+    assert following.session is not None
     following.session.end("a test")
-    await until(lambda: following.session is not None and following.session.copying)
-    assert faults
+    await until(lambda: bool(faults and following.session and following.session.copying))
 
 
 async def test_wishes_are_answered_by_a_member_that_stops(three: ShardBrokers) -> None:

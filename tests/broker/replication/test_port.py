@@ -188,7 +188,7 @@ async def test_an_epoch_that_the_registry_does_not_know_deposes_nobody(
     caller = await greeted(leader, epoch=99)
     assert (await caller.refusal()).code == RefusalCode.STALE_EPOCH
     await leader.start(2)
-    await until(lambda: 2 in leader.in_sync())
+    await until(lambda: 2 in leader.in_sync(0))
     assert leader.brokers[0].role.current.epoch == 1, "it leads on, in its epoch"
 
 

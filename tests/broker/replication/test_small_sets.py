@@ -36,5 +36,5 @@ async def test_put_that_outlived_a_small_set_is_answered_when_another_member_joi
     await until(lambda: three.gate(0).durable_end == three.store(0).log_end)
     await three.start(2)
     assert await waiting == [OK], "nothing else happens that would have it looked at"
-    assert three.in_sync() == {0, 2}
+    assert three.in_sync(0) == {0, 2}
     await three.close()

@@ -55,7 +55,11 @@ def test_what_is_announced_is_what_is_done(changes: dict[str, Any]) -> None:
         world.settle()
     done = world.done
     restarted = {pod.shard for pod in done if isinstance(pod, DeletePod)}
-    announced = {int(about[6]) for what, about in told if what == "Restart" and "shard-" in about}
+    announced = {
+        int(about[6]) if about.startswith("shard-") else None  # as pods of ZooKeeper have none
+        for what, about in told
+        if what == "Restart"
+    }
     assert restarted == (set() if policy.get("mode") == "Manual" else announced)
     set_now = {name for one in done if isinstance(one, SetConfig) for name in one.values}
     set_now.discard(ZONE)  # no part of an edit: a pod that starts is told where it is
@@ -67,6 +71,15 @@ def test_what_is_announced_is_what_is_done(changes: dict[str, Any]) -> None:
     made_anew = {name for name in gone if name.startswith("StatefulSet")}
     assert gone - made_anew == {about for what, about in told if what == "DeleteChild"}
     assert made_anew == {about for what, about in told if what == "MakeAnew"}
+
+
+def test_servers_of_zookeeper_wait_for_an_approval_like_brokers() -> None:
+    changes = {**EDITS[-1], "spec.updatePolicy": {"mode": "Manual"}}
+    edit = edit_of(there(settled()), resource(changes), OPERATOR)
+    assert not isinstance(edit, str)
+    told = [one for one in edit.effects() if one.what == "Restart"]
+    assert any("ZooKeeper" in one.about for one in told)
+    assert all("kubectl imago approve" in one.how for one in told)
 
 
 def test_shards_that_come_and_go_are_named() -> None:

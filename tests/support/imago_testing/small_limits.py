@@ -62,7 +62,7 @@ SMALL: dict[str, dict[str, int]] = {
     "imago_log.metadata.image": {"PIECE": 3},
     "imago_log.metadata.producers": {"STATED_QUEUES_MAX": 2},
     "imago_log.reading.by_position": {"SLICE_BYTES_MIN": 300},
-    "imago_log.views.metaq_batch": {"MESSAGES_MAX": 3},
+    "imago_log.views.metaq_batch": {"UNITS_AT_ONCE": 3},
     "imago_log.views.metaq_segments": {"VERIFIED_MAX": 2},
     "imago_log.lifecycle.opening": {"_LOOK_BEHIND_END": 64},
     "imago_log.lifecycle.store_state": {"RECENT_BYTES_MAX": 700},
@@ -154,6 +154,7 @@ KEPT: dict[str, dict[str, str]] = {
     "imago_broker.replication.repair": {
         "WHOLE_BYTES_MAX": "what no record may pass",
     },
+    "imago_broker.replication.repeated": {"SUBJECTS_MAX": _COUNT},
     "imago_broker.replication.requests": {"REQUESTS_MAX": _COUNT},
     "imago_log.reading.by_properties": {"FIXED_WORK": "a weight, nothing that is read at once"},
 }

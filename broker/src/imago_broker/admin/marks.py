@@ -1,7 +1,7 @@
 """Routes about whether a shard takes anything new, and whether anything is left on it.
 
 Each stands alone for the broker's own shard, and below `/admin/v1/shards/{shard}` for any shard at
-any broker: what is wanted of a shard stands in the registry, and what is left on it is asked of its
+any broker: the registry holds what is wanted of a shard, and what is left on it is asked of its
 master.
 """
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 FORWARDED = "Imago-Forwarded"
 OK, ABSENT = "ok", "absent"
 LOGGED = ("/admin/v1/topics", "/admin/v1/groups")
-"""Paths of what stands in the shard's log, which only its master writes."""
+"""Paths of what the shard's log holds, which only its master writes."""
 LAGS_TIMEOUT = aiohttp.ClientTimeout(total=1)
 """A snapshot does not wait long for masters that may just have died."""
 TIMEOUT = aiohttp.ClientTimeout(total=10)

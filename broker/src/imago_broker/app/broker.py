@@ -107,7 +107,7 @@ class Broker:
         self.names: NameService | None = None
         self.metaq_counters = MetaqCounters()
         self.told_host = config.broker.advertised_host or self.host
-        """Address that clients are told."""
+        """Address for clients."""
         self.config_file = render(config, host=self.told_host)
         self.coordinator = coordinator or make_coordinator(config, self.config_file)
         self.serving = False
@@ -181,7 +181,8 @@ class Broker:
         self.rocketmq.settings.current = config.rocketmq
         if self.metaq is not None:
             self.metaq.settings.current = config.metaq
-        self.registration.changed(self.record())
+            self.metaq.patterns.current = config.patterns
+        self.registration.changed(self.record(), config)
 
     def _rocketmq_settings_changed(self, settings: RocketmqSection) -> None:
         """Keep what a RocketMQ tool changed, so that every part and interface has the same."""
@@ -285,7 +286,7 @@ class Broker:
             budget=self.ports.budget,
             loop=loop,
         )
-        self.registration = Registration(self.coordinator, self.topics, shard=config.broker.shard)
+        self.registration = Registration(self.coordinator, self.topics, config)
         self._wire_ports(loop)
         self.ticker = Ticker(
             self.store,

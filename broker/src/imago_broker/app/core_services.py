@@ -85,7 +85,7 @@ class CoreServices:
 
     def make_declared_topics(self, config: BrokerConfig) -> None:
         """Make the configuration's topics that are missing; FatalError names one that cannot be."""
-        for name, settings in config.topics.items():
+        for name, settings in config.declared.items():
             try:
                 declared = declared_topic(name, settings)
                 if self.topics.get(name) is None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from imago_log.store import MessageStore
 
 SERIES_MAX: Final = 1000
-"""Pairs of group and topic that are told; which of more is left to the order of their names."""
+"""Pairs of group and topic that are reported; of more, the first by name."""
 HELP: Final = "Messages of the topic on this shard that the group has not committed."
 
 

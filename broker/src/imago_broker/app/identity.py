@@ -20,7 +20,7 @@ _ASK_AGAIN_SECONDS = 0.25
 
 
 def advertised_host(configured: str, bind: str) -> str:
-    """Return the address that clients are told: the configured, the bound, or this machine's.
+    """Return the address for clients: the configured, the bound, or this machine's.
 
     The machine's is the one it would use to reach another network; nothing is sent.
     """

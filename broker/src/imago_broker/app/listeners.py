@@ -106,7 +106,7 @@ class Ports:
 
     @property
     def told_rocketmq_port(self) -> int:
-        """Port that RocketMQ clients are told."""
+        """Port for RocketMQ clients."""
         return self._config.rocketmq.advertised_port or self.rocketmq_port
 
     @property

@@ -63,6 +63,7 @@ def serve_metaq(
             port=config.metaq.advertised_port or listeners[0].port,
         ),
         settings=LiveSettings(config.metaq),
+        patterns=LiveSettings(config.patterns),
         messages=messages,
         topics=topics,
         store=messages.store,

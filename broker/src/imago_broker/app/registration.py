@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from imago_broker.model.cluster import BrokerRecord
-from imago_broker.model.placed import placement
+from imago_broker.model.placed import pattern_placements, placement
 from imago_broker.ports import CoordinatorError
 from imago_broker.replication.addresses import own_addresses
 from imago_broker.replication.outlook import log_position
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from imago_broker.app.listeners import Ports
     from imago_broker.config import BrokerConfig
-    from imago_broker.model.cluster import Role
+    from imago_broker.model.cluster import Role, TopicPlacement
     from imago_broker.model.topics import TopicConfig
     from imago_broker.ports import Registry
     from imago_broker.service.topics import TopicService
@@ -75,10 +75,11 @@ class Registration:
     The registry repeats what it could not write, so an error here is only worth a line.
     """
 
-    def __init__(self, registry: Registry, topics: TopicService, *, shard: int) -> None:
+    def __init__(self, registry: Registry, topics: TopicService, config: BrokerConfig) -> None:
         self._registry = registry
         self._topics = topics
-        self._shard = shard
+        self._shard = config.broker.shard
+        self._patterns = _patterns(config)
         self._tasks: set[asyncio.Task[None]] = set()
         self._publishing: dict[str, asyncio.Task[None]] = {}
         """The last write of each topic that is under way."""
@@ -93,9 +94,20 @@ class Registration:
             if self._topics.is_public(config.name)
         ]
         await self._registry.publish_topics(placements, complete=True)
+        if self._patterns:
+            await self._registry.offer_patterns(self._patterns)
 
-    def changed(self, record: BrokerRecord) -> None:
-        """Announce a zone that has changed; the registry repeats what it cannot write."""
+    async def _offer_patterns(self) -> None:
+        try:
+            await self._registry.offer_patterns(self._patterns)
+        except CoordinatorError as error:
+            logger.warning("patterns_not_published reason=%s", error)
+
+    def changed(self, record: BrokerRecord, config: BrokerConfig) -> None:
+        """Announce a zone and patterns that have changed; the registry repeats what it cannot."""
+        if self._patterns != (patterns := _patterns(config)):
+            self._patterns = patterns
+            self._keep(asyncio.create_task(self._offer_patterns()))
         registered = self._registry.registered
         if registered is None or registered.zone == record.zone:
             return
@@ -120,12 +132,21 @@ class Registration:
         writing = self._publishing.get(topic)
         if writing is None:
             return False
-        self._keep(asyncio.create_task(self._tell(writing, then)))
+        self._keep(asyncio.create_task(self._tell(topic, writing, then)))
         return True
 
-    async def _tell(self, writing: asyncio.Task[None], then: Callable[[], None]) -> None:
+    async def _tell(
+        self, topic: str, writing: asyncio.Task[None], then: Callable[[], None]
+    ) -> None:
         try:
-            await asyncio.wait((writing,), timeout=NEW_TOPIC_SECONDS_MAX)
+            done, _ = await asyncio.wait((writing,), timeout=NEW_TOPIC_SECONDS_MAX)
+            if not done:
+                logger.warning(
+                    "topic_not_published_in_time topic=%s seconds=%g: its first put is answered;"
+                    " clients find the topic when the registry answers",
+                    topic,
+                    NEW_TOPIC_SECONDS_MAX,
+                )
         finally:
             then()
 
@@ -163,3 +184,9 @@ class Registration:
                 await self._registry.publish_topic(placement(config, self._shard))
         except CoordinatorError as error:
             logger.warning("topic_not_published topic=%s reason=%s", name, error)
+
+
+def _patterns(config: BrokerConfig) -> list[TopicPlacement]:
+    """Return the patterns of topics as MetaQ's clients see them."""
+    queues = config.metaq.default_partitions
+    return pattern_placements(config.patterns, queues=queues, shard=config.broker.shard)

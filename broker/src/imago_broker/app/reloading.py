@@ -6,7 +6,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from imago_broker.config.changes import Changes, compare
-from imago_broker.model.declared import declared_topic
+from imago_broker.config.section import is_pattern
+from imago_broker.model.declared import check_declared, declared_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,10 +29,12 @@ def reload(
 
     ValueError or RequestError: a declared topic cannot be; nothing of it was changed.
     """
+    check_declared(config.topics, config.metaq.topic_patterns)
     changes = compare(current, config)
     declared = [
         declared_topic(name, settings, topics.get(name))
         for name, settings in changes.topics.items()
+        if not is_pattern(name)
     ]
     for topic in declared:
         topics.check(topic)

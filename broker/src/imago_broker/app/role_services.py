@@ -71,7 +71,7 @@ class RoleServices:
         try:
             self._core.lead(self._config)
         except DiskFullError as error:
-            # It still serves what is there; the topics are made by whoever leads with room left.
+            # It still serves existing topics; the others are made by whoever leads with room left.
             logger.warning("topics_not_made reason=%s", error)
         except FatalError as error:
             self._fail(error)

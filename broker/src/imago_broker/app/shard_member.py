@@ -185,7 +185,7 @@ class ShardMember:
 
     @property
     def problem(self) -> str:
-        """What keeps this member from its part for good, as others are told."""
+        """What keeps this member from its part for good, as others see it."""
         last = self.failures.last
         if last is None or not last.lasts:
             return ""

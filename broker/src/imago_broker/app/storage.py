@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from imago_broker.app import anew
 from imago_broker.errors import ExitCode, FatalError
 from imago_log.config import StoreConfig
-from imago_log.errors import CorruptLogError, DataFolderLockedError, LogIOError
+from imago_log.errors import CorruptLogError, DataFolderLockedError, DiskFullError, LogIOError
 from imago_log.store import MessageStore
 from imago_wire.record import host_bytes
 
@@ -40,6 +40,11 @@ def open_store(
     except CorruptLogError as error:
         raise FatalError(
             f"{error}; look at it with `imago log check {folder}`", exit_code=ExitCode.DATA
+        ) from error
+    except DiskFullError as error:
+        raise FatalError(
+            f"{folder}: no room for a log: free space on its disk, or set another broker.data_dir",
+            exit_code=ExitCode.IO,
         ) from error
     except LogIOError as error:
         raise FatalError(str(error), exit_code=ExitCode.IO) from error

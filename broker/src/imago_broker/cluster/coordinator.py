@@ -198,6 +198,9 @@ class TreeCoordinator:
             keys += self._keeper.topics.want_none(gone)
         await self._writer.written(keys, extra_seconds=len(keys) * SECONDS_PER_TOPIC)
 
+    async def offer_patterns(self, patterns: Sequence[TopicPlacement]) -> None:
+        await self._writer.written(self._keeper.topics.offer_patterns(patterns))
+
     async def remove_topic(self, name: str) -> None:
         await self._writer.written(self._keeper.topics.want_none([name]))
 

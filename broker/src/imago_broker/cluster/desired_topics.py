@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import ChainMap, defaultdict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -31,6 +31,8 @@ class DesiredTopics:
     def __init__(self, paths: Paths) -> None:
         self.placements: dict[str, TopicPlacement] = {}
         """Our entries, by topic."""
+        self.patterns: dict[str, TopicPlacement] = {}
+        """What MetaQ's clients are offered by pattern: in their tree, and nowhere else."""
         self._paths = paths
         self._unplaced: set[str] = set()
         self._unoffered: dict[str, None] = {}
@@ -64,8 +66,27 @@ class DesiredTopics:
             del self._ended[name]
         return self._touch(names)
 
+    def offer_patterns(self, patterns: Iterable[TopicPlacement]) -> list[str]:
+        """Offer these patterns and no others; return the keys to wait for."""
+        wanted = {pattern.name: pattern for pattern in patterns}
+        touched = {
+            name
+            for name in self.patterns.keys() | wanted.keys()
+            if self.patterns.get(name) != wanted.get(name)
+        }
+        self._ended.update(dict.fromkeys(self.patterns.keys() - wanted.keys()))
+        self.patterns = wanted
+        self.put_back(unoffered=sorted(touched))
+        return [topic_key(name) for name in sorted(touched)]
+
+    @property
+    def offers(self) -> Mapping[str, TopicPlacement]:
+        """All that MetaQ's tree shows of us, by name."""
+        return ChainMap(self.placements, self.patterns)
+
     def clear(self) -> None:
-        """Want none; what stands in the registry stays."""
+        """Want none; leave the registry as it is."""
+        self.patterns.clear()
         self.placements.clear()
         self._names_in.clear()
         self._unplaced.clear()
@@ -111,7 +132,7 @@ class DesiredTopics:
         self._unoffered.update(dict.fromkeys(unoffered))
 
     def _offer_all(self) -> None:
-        self._unoffered.update(dict.fromkeys(self.placements))
+        self._unoffered.update(dict.fromkeys((*self.placements, *self.patterns)))
         self._unoffered |= self._ended
 
     def _touch(self, names: list[str]) -> list[str]:

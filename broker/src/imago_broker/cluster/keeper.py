@@ -278,7 +278,9 @@ class Keeper:
             buckets, failed = await self._membership.place(record.shard, topics, placed)
             if self._publication is not None:
                 waiting = self._succession.consumers_wait
-                await self._publication.offer(record, topics, list(offers), consumers_wait=waiting)
+                await self._publication.offer(
+                    record, self.topics.offers, list(offers), consumers_wait=waiting
+                )
                 if waiting and offers:
                     self.topics.put_back(unoffered=offers)
                     self._held_back = True

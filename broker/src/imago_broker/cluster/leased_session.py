@@ -115,7 +115,7 @@ class LeasedSession:
         elif connection is RegistryConnection.LOST:
             self._session_ended()
         elif self._state is RegistryConnection.CONNECTED:
-            self._become(connection)  # one whose lease has run out is told nothing weaker
+            self._become(connection)  # one whose lease has run out hears nothing weaker
 
     def _session_ended(self) -> None:
         self._lease.revoke()

@@ -172,7 +172,7 @@ def _clash(record: BrokerRecord, other: BrokerRecord) -> str | None:
 
 
 def _told(record: BrokerRecord) -> tuple[str, str]:
-    """Return what clients are told."""
+    """Return the clients' view."""
     return record.rocketmq_address, record.metaq_url
 
 

@@ -1,4 +1,4 @@
-"""What a session with any kind of tree has: its state, and who is told of it and of watches."""
+"""A session with any kind of tree: its state, and the listeners of it and of watches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When MetaQ's clients are told of a change of master that was planned.
+"""When MetaQ's clients learn of a planned change of master.
 
 A MetaQ client that hears of a change below `topics-pub/<t>` or `topics-sub/<t>` closes its
 connections to all brokers of the topic, whoever changed, and opens them again. To a request on its
@@ -6,11 +6,11 @@ way it answers a time-out itself. A connection that its other producers or consu
 stays, and whoever changes over goes on without an error. So after a handover, while the former
 master still passes requests on:
 
-- nothing is told at first, until what was held back during the change has been answered;
-- then producers are told, whose connections their consumers keep open;
+- nobody hears of it at first, until what was held back during the change has been answered;
+- then producers hear of it, whose connections their consumers keep open;
 - then, when those have moved, consumers, and old connections end with nothing on its way.
 
-After the death of a master everything is told at once: its connections are dead already.
+After the death of a master everybody hears at once: its connections are dead already.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Succession:
 
     @property
     def quiet(self) -> bool:
-        """Whether nobody is told yet."""
+        """Whether nobody has heard of it yet."""
         return self._now_ms() < self._quiet_until
 
     @property

@@ -1,4 +1,4 @@
-"""The tree of nodes that the registry stands on, as a Protocol: what ZooKeeper offers.
+"""The tree of nodes under the registry, as a Protocol: what ZooKeeper offers.
 
 Nodes have data, a version that counts changes, and children. An ephemeral node lives as long as
 the session that made it. A watch fires once, after the next change of what was read.

@@ -50,7 +50,7 @@ def compare(old: BrokerConfig, new: BrokerConfig) -> Changes:
         name: settings for name, settings in new.topics.items() if old.topics.get(name) != settings
     }
     return Changes(
-        config=replace(old, topics={**old.topics, **topics}, **sections),
+        config=replace(old, topics={**old.declared, **new.topics}, **sections),
         applied=tuple(applied),
         waiting=tuple(waiting),
         topics=topics,

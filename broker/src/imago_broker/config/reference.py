@@ -35,6 +35,9 @@ metaq_subscribe = true             # false: MetaQ consumers do not find it
 metaq_stat = false                 # in place of metaq.stat
 ```
 
+A table whose name has a `*` (`[topics."logs-*"]`) is a pattern of `metaq.topic_patterns`: topics
+that puts make by it have these settings.
+
 MetaQ's `server.ini` is translated by `imago config convert`.
 """
 
@@ -57,7 +60,7 @@ the admin port (probes, tools), half of each at most for one address: they get i
 taken the places of all listeners.
 """,
 }
-"""What is said below the table of a section."""
+"""Text below the table of a section."""
 
 
 def page() -> str:

@@ -6,9 +6,12 @@ import ipaddress
 from itertools import combinations
 from typing import TYPE_CHECKING, Final, Protocol
 
+from imago_broker.config.section import is_pattern
 from imago_wire.record import blank_record, record_size
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from imago_broker.config.cluster_sections import ZookeeperSection
     from imago_broker.config.sections import (
         AdminSection,
@@ -57,6 +60,8 @@ class Sections(Protocol):
     @property
     def limits(self) -> LimitsSection: ...
     @property
+    def topics(self) -> Mapping[str, object]: ...
+    @property
     def acknowledgement_level(self) -> str: ...
     @property
     def min_in_sync(self) -> int: ...
@@ -70,7 +75,16 @@ def problem(config: Sections) -> str | None:
     """Return what does not go together, with the keys and the cure, or None."""
     found = _ports_problem(config) or _sizes_problem(config)
     found = found or _replicas_problem(config) or _address_problem(config)
-    return found or _tls_problem(config.tls) or _access_problem(config)
+    found = found or _tls_problem(config.tls) or _patterns_problem(config)
+    return found or _access_problem(config)
+
+
+def _patterns_problem(config: Sections) -> str | None:
+    """Settings for topics that nobody may make."""
+    for name in config.topics:
+        if is_pattern(name) and name not in config.metaq.topic_patterns:
+            return f"topics.{name}: no put may make such a topic: add it to metaq.topic_patterns"
+    return None
 
 
 def _tls_problem(tls: TlsSection) -> str | None:
@@ -113,7 +127,7 @@ def is_open(config: Sections) -> bool:
 
 
 def _address_problem(config: Sections) -> str | None:
-    """Others are told an address at which nothing listens."""
+    """Others get an address at which nothing listens."""
     bind, host = config.broker.bind, config.broker.host
     if is_loopback(bind) and host and not is_loopback(host):
         return (

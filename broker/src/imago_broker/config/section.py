@@ -47,3 +47,11 @@ def check(section: object) -> None:
 
 
 LEVELS = ("leader", "leader-fsync", "replicated", "replicated-fsync")
+
+PATTERN_SIGN = "*"
+"""Stands for anything in the name of a topic that MetaQ's puts may make; no topic has it."""
+
+
+def is_pattern(name: str) -> bool:
+    """Whether a declared name stands for many topics."""
+    return PATTERN_SIGN in name

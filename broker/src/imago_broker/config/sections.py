@@ -1,6 +1,6 @@
 """Sections of a broker's configuration: every key with default, range and meaning.
 
-A key's documentation stands in its field, so that `imago config`, the admin interface and an
+A key's documentation is in its field, so that `imago config`, the admin interface and an
 error message all say the same. `dynamic` keys may change while the broker runs; all others
 need a restart.
 """

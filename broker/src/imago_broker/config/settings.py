@@ -14,7 +14,7 @@ from imago_broker.config.cluster_sections import (
     ReplicationSection,
     ZookeeperSection,
 )
-from imago_broker.config.section import LEVELS, ConfigError, Scalar, Value
+from imago_broker.config.section import LEVELS, ConfigError, Scalar, Value, is_pattern
 from imago_broker.config.sections import (
     AdminSection,
     BrokerSection,
@@ -53,13 +53,23 @@ class BrokerConfig:
     limits: LimitsSection = field(default_factory=LimitsSection)
     log: LogSection = field(default_factory=LogSection)
     topics: Mapping[str, Mapping[str, Scalar]] = field(default_factory=dict)
-    """Topics to create at start when missing: name to `partitions` and attributes."""
+    """Topics to create at start when missing, and patterns of topics: name to settings."""
 
     def __post_init__(self) -> None:
         if self.metaq.broker_id_base + self.broker.shard > 1023:
             raise ValueError("metaq.broker_id_base + broker.shard: must be at most 1023")
         if problem := relations.problem(self):
             raise ValueError(problem)
+
+    @property
+    def patterns(self) -> dict[str, Mapping[str, Scalar]]:
+        """What MetaQ's puts may make: pattern to the settings of such topics."""
+        return {name: self.topics.get(name, {}) for name in self.metaq.topic_patterns}
+
+    @property
+    def declared(self) -> dict[str, Mapping[str, Scalar]]:
+        """The topics to be made, without the patterns."""
+        return {name: each for name, each in self.topics.items() if not is_pattern(name)}
 
     @property
     def acknowledgement_level(self) -> str:

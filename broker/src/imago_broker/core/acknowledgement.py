@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Acknowledgement(Enum):
-    """How safe a message is when its producer is told so; the value is the word users write."""
+    """How safe a message is when its producer is answered; the value is the word users write."""
 
     LEADER = "leader"
     """Written by the master: survives the death of the process, not of the machine."""

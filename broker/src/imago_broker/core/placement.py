@@ -26,7 +26,7 @@ class Room(NamedTuple):
 def choose(rooms: Iterable[Room], count: int, *, taken: Collection[Room] = ()) -> tuple[int, ...]:
     """Return the shards, ascending, that a topic gets besides those it has (`taken`).
 
-    Each next one stands in a zone that has the fewest of the topic so far, and among those has
+    Each next one is in a zone that has the fewest of the topic so far, and among those has
     the fewest queues. ValueError when there are not as many.
     """
     has = {room.shard for room in taken}

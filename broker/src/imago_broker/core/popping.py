@@ -82,7 +82,7 @@ class PopQueue:
 
     def _restore(self, stamp: int, handout: Handout) -> None:
         for offset in handout.times:
-            # Cut off between two records: what was handed out anew stands in both.
+            # Cut off between two records: what was handed out anew is in both.
             self._leave(offset)
             self._where[offset] = stamp
             self.next_offset = max(self.next_offset, offset + 1)

@@ -108,11 +108,11 @@ class BrokerRecord:
     """Addresses of its machine, from which it may call others: what `host` stands for may be known
     late, and may be another one of several."""
     client_host: str = ""
-    """Address that clients are told where it is not `host`."""
+    """Address for clients where it is not `host`."""
     client_metaq: int = 0
-    """Port that MetaQ clients are told where it is not `metaq`."""
+    """Port for MetaQ clients where it is not `metaq`."""
     client_rocketmq: int = 0
-    """Port that RocketMQ clients are told where it is not `rocketmq`."""
+    """Port for RocketMQ clients where it is not `rocketmq`."""
 
     def __post_init__(self) -> None:
         _check_range("shard", self.shard, 0, SHARD_MAX)
@@ -141,7 +141,7 @@ class BrokerRecord:
 
     @property
     def rocketmq_address(self) -> str:
-        """What RocketMQ clients are told."""
+        """The address for RocketMQ clients."""
         return f"{self.client_host or self.host}:{self.client_rocketmq or self.rocketmq}"
 
     @property
@@ -150,7 +150,7 @@ class BrokerRecord:
 
     @property
     def metaq_url(self) -> str:
-        """What MetaQ clients are told, in the form of MetaQ's tree: `meta://host:port`."""
+        """The address for MetaQ clients, in the form of MetaQ's tree: `meta://host:port`."""
         return f"meta://{self.client_host or self.host}:{self.client_metaq or self.metaq}"
 
 
@@ -255,7 +255,7 @@ class ClusterView:
     foreign: tuple[ForeignBroker, ...] = ()
     refused: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     """Nodes whose content could not be understood, with the reason: their last good content
-    still stands in this view."""
+    is still in this view."""
 
     def members(self, shard: int) -> tuple[BrokerRecord, ...]:
         """Live brokers of a shard, by replica number."""

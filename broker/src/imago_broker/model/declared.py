@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from imago_broker.config.section import PATTERN_SIGN, is_pattern
+from imago_broker.model import names
 from imago_broker.model.topics import (
     ACKNOWLEDGEMENT,
     DIALECTS,
@@ -18,8 +20,10 @@ from imago_broker.model.topics import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
+ANY_NAME: Final = "a"
+"""A topic that a pattern makes, to see its settings by, and what a pattern's sign stands for."""
 QUEUES = "queues"
 ATTRIBUTES = {
     "acknowledgement": ACKNOWLEDGEMENT,
@@ -56,6 +60,27 @@ def declared_topic(
     if queues is None:
         return replace(base, attributes=attributes)
     return replace(base, read_queues=queues, write_queues=queues, attributes=attributes)
+
+
+def check_declared(
+    topics: Mapping[str, Mapping[str, bool | int | float | str]], patterns: Iterable[str]
+) -> None:
+    """Raise ValueError for the first declared topic, or pattern of topics, that cannot be."""
+    for pattern in patterns:
+        if problem := names.topic_problem(pattern.replace(PATTERN_SIGN, ANY_NAME)):
+            raise ValueError(f"metaq.topic_patterns: {pattern!r:.60}: {problem}")
+    for name, settings in topics.items():
+        try:
+            declared_topic(ANY_NAME if is_pattern(name) else name, settings)
+        except ValueError as error:
+            raise ValueError(f"topics.{name}: {error}") from error
+
+
+def pattern_topic(
+    name: str, settings: Mapping[str, bool | int | float | str], *, queues: int
+) -> TopicConfig:
+    """Return a topic `name` as a pattern's settings have it made, `queues` unless they say."""
+    return declared_topic(name, {QUEUES: queues, **settings})
 
 
 def _text(value: object) -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from imago_broker.model.cluster import ShardQueues, TopicPlacement
+from imago_broker.model.declared import ANY_NAME, pattern_topic
 from imago_broker.model.sealing import without_seal
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from imago_broker.model.topics import TopicConfig
 
 
@@ -23,3 +27,13 @@ def placement(config: TopicConfig, shard: int) -> TopicPlacement:
         # The attributes are the topic's on all its shards; whether it is sealed is this one's.
         attributes=without_seal(config.attributes),
     )
+
+
+def pattern_placements(
+    patterns: Mapping[str, Mapping[str, bool | int | float | str]], *, queues: int, shard: int
+) -> list[TopicPlacement]:
+    """Return how the patterns stand in MetaQ's tree: each as a topic that it makes."""
+    return [
+        replace(placement(pattern_topic(ANY_NAME, settings, queues=queues), shard), name=pattern)
+        for pattern, settings in patterns.items()
+    ]

@@ -3,7 +3,7 @@
 Queues stay on the shard that made them: a topic leaves a shard by being opened elsewhere and
 sealed here. A sealed topic has no write queues and no write permission, which routes and MetaQ's
 tree show at once; producers that have not looked since are served until `until_ms`. What it was
-before stands in an attribute, so that it is in the log with the topic and can be undone:
+before is kept in an attribute, so that it is in the log with the topic and can be undone:
 
 ```
 sealed = "<write queues>,<permission>,<until, ms since 1970>,<cause>"

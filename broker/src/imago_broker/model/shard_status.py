@@ -1,4 +1,4 @@
-"""How a shard's replication stands at this moment, as one of its members sees it."""
+"""The state of a shard's replication now, as one of its members sees it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The follower's side of one connection: greeting, comparison, and the copy that grows.
 
-Whoever owns it decides: it is told the leader's WELCOME, cuts the log, and calls `fetch`. From then
-on the bytes that come are written as they come, with one ACK a turn.
+Whoever owns it decides: it receives the leader's WELCOME, cuts the log, and calls `fetch`. From
+then on bytes are written as they come, with one ACK a turn.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Following one leader in one epoch: connects again and again until it is told to stop."""
+"""Following one leader in one epoch: reconnects until it has to stop."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from imago_broker.replication.follower_session import FollowerSession
 from imago_broker.replication.link import Link, prepared
+from imago_broker.replication.repeated import RepeatedLines
 
 if TYPE_CHECKING:
     import random
@@ -54,6 +55,7 @@ class Following:
         self._clock = clock
         self._rng = rng
         self._pause_seconds = PAUSE_SECONDS_MIN
+        self._lines = RepeatedLines(clock)
         self._ended = asyncio.Event()
         self._task = asyncio.create_task(self._run())
 
@@ -88,10 +90,14 @@ class Following:
         if session is None:
             return
         self._lost = reason
-        logger.info("replication_disconnected leader=%s reason=%s", self.leader.uuid, reason)
+        self._say("replication_disconnected", reason)
         if session.agreed:
             self._pause_seconds = PAUSE_SECONDS_MIN
         self._ended.set()
+
+    def _say(self, event: str, reason: str) -> None:
+        if times := self._lines.due(event, reason):
+            logger.info("%s leader=%s times=%d reason=%s", event, self.leader.uuid, times, reason)
 
     def close(self) -> None:
         """Stop following."""
@@ -122,7 +128,7 @@ class Following:
                 sock = await _connected(record.host, record.replication)
         except (OSError, TimeoutError) as error:
             reason = f"{record.replication_address}: {str(error) or 'no answer'}"
-            logger.info("replication_unreachable leader=%s %s", self.leader.uuid, reason)
+            self._say("replication_unreachable", reason)
             self._lost = reason
             return False
         self.session = FollowerSession(

@@ -1,4 +1,4 @@
-"""What the replication shell stands on, and what it asks of the broker around it."""
+"""The parts under the replication shell, and its demands on the broker around it."""
 
 from __future__ import annotations
 
@@ -79,5 +79,5 @@ class Host(Protocol):
         ...
 
     def fail(self, reason: str, *, disk: bool) -> None:
-        """End the process: the disk does not do what it is told, or a fault of ours."""
+        """End the process: the disk refuses, or a bug."""
         ...

@@ -59,7 +59,7 @@ class LinkTaker(Protocol):
     """Whoever serves the connections of a port."""
 
     def take_link(self, link: Link) -> None:
-        """Serve a connection; the port is told by `gone` of its end."""
+        """Serve a connection; `gone` reports its end to the port."""
 
     def is_member(self, address: str) -> bool:
         """Return whether a member may call from this address."""

@@ -30,7 +30,7 @@ RETRY_SECONDS = 0.2
 
 
 class RegistryListener(Protocol):
-    """Who is told the answers: the shell."""
+    """Who receives the answers: the shell."""
 
     def dispatch(self, event: Event) -> None:
         """Take an event."""

@@ -67,7 +67,7 @@ class Repairs:
     ) -> None:
         """`heal(offset, data)` checks and writes the front of a range, and says how much of it.
 
-        Without data it is told that nothing more comes for now.
+        Without data it says that nothing more comes for now.
         Only what ends below `visible_end` is asked for: above it members' logs may differ.
         """
         self.healed = 0

@@ -1,4 +1,4 @@
-"""What administrators and metrics are told of a member's part in its shard."""
+"""A member's part in its shard, for administrators and metrics."""
 
 from __future__ import annotations
 

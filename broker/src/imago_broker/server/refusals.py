@@ -20,7 +20,7 @@ class Refusals:
         self._last = ""
 
     def note(self, reason: str, *, port: int, peer: str, held: int) -> None:
-        """Count a caller; the first one of a second is told at once."""
+        """Count a caller; answer the first one of a second at once."""
         self.count += 1
         self._unsaid += 1
         self._last = f"port={port} peer={peer} held={held} reason={reason}"

@@ -75,7 +75,7 @@ class Ledger(Protocol):
         ...
 
     def greeting(self) -> bytes:
-        """What the new master is told first on a new connection; empty: nothing."""
+        """What goes to the new master first on a new connection; empty: nothing."""
         ...
 
     def requests(self, data: bytes) -> bytes:

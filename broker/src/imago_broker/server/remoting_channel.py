@@ -49,7 +49,7 @@ class RemotingChannel:
         self.address = ""
         self.certificate_user = ""
         self.born_host = b""
-        """The peer's address as it stands in records: 4 or 16 bytes, then the port in 4."""
+        """The peer's address as records hold it: 4 or 16 bytes, then the port in 4."""
         self.calls = ClientCalls(port.loop, calls_max=port.limits.calls_max)
         self.waiting_bytes = 0
         """Of answers that `flush` has not written yet, those to puts aside."""

@@ -49,7 +49,7 @@ class RemotingPort:
     ) -> None:
         """Without a send path, sends go through the table like any other request.
 
-        `on_close` is told each connection that is gone; `on_drain` answers, when the port is
+        `on_close` receives each connection that is gone; `on_drain` answers, when the port is
         about to close, what waits for something else than the log (held pulls). `budget` counts
         what all connections have not read yet, those of other ports that share it included, and
         `input_budget` what has come of commands that are not whole.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CHECK_SECONDS: Final = 1.0
-"""How often the files are looked at."""
+"""How often the files are checked."""
 RETRY_SECONDS: Final = 10.0
 """How often files that were refused are tried again: a certificate may begin to be valid."""
 _HANDSHAKE_STEPS_MAX: Final = 8

@@ -119,7 +119,7 @@ class Upstream(asyncio.Protocol):
             self._timer = None
 
     def close(self) -> None:
-        """Close; nobody is told, and nothing is passed on any more."""
+        """Close quietly; pass nothing on any more."""
         self._closed = True
         self.calm()
         if self._opening is not None:

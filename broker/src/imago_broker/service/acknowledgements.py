@@ -53,7 +53,7 @@ class Acknowledgements:
         timeout_ms: int,
         gate: ShardGate | None,
     ) -> None:
-        """`arrivals` are told, before anybody is answered, that more may be visible."""
+        """`arrivals` hear, before anybody is answered, that more may be visible."""
         self.timeout_ms = timeout_ms
         self.timeouts = 0
         """Puts whose level was not reached in time."""

@@ -30,7 +30,7 @@ class Channel(Protocol):
     peer: str
     """`address:port` of the other side."""
     born_host: bytes
-    """The same as it stands in records: 4 or 16 bytes of address, 4 bytes of port."""
+    """The same as records hold it: 4 or 16 bytes of address, 4 bytes of port."""
     address: str
     """The address alone."""
     certificate_user: str

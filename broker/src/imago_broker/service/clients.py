@@ -2,7 +2,7 @@
 
 A connection that closes takes its clients along at once; a client that is silent for two minutes
 is forgotten and its connection closed. Whenever the members or the subscriptions of a consumer
-group change, every member is told, so that all of them divide the queues anew.
+group change, every member is notified, so that all of them divide the queues anew.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from imago_broker.service.topics import TopicService
 
 LOOK_SECONDS_MAX = 60.0
-"""The wall clock may step: no topic is looked at later than this."""
+"""The wall clock may step: every topic is checked within this time."""
 
 
 class Lingering:

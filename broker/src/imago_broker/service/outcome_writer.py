@@ -45,7 +45,7 @@ class _NotVisibleError(Exception):
 
 
 class OutcomeWriter:
-    """Puts marks and their messages. `written_down` is told after each append of outcomes."""
+    """Puts marks and their messages. Calls `written_down` after each append of outcomes."""
 
     def __init__(
         self,

@@ -27,7 +27,7 @@ class PopAsk(NamedTuple):
     group: str
     topic: str
     queue_ids: Sequence[int]
-    """In the order in which they are looked at."""
+    """In the order in which they are read."""
     messages_max: int
     bytes_max: int
     invisible_ms: int

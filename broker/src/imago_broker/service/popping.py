@@ -1,6 +1,6 @@
 """POP consumption: the broker keeps what each group has taken and not acknowledged yet.
 
-`core.popping` has the rules. All state stands in the log's metadata: an entry for each handout, one
+`core.popping` has the rules. All state is in the log's metadata: an entry for each handout, one
 for each queue of a group, and the group's committed offset, which is that below which everything
 is acknowledged. What changes during a turn of the loop is written at its end as one change, and
 nobody is answered before every in-sync member has it. So a restart or another master hands nothing

@@ -54,7 +54,7 @@ BATCH_MAX: Final = 256
 BATCH_BYTES_MAX: Final = 4 << 20
 RETRY_MS: Final = 500
 UNREADABLE_MS: Final = 30_000
-"""A timer that lies in a damaged part of the log is looked at again after this."""
+"""Try a timer in a damaged part of the log again after this."""
 LOOK_MS_MAX: Final = 1000
 """The wall clock may step: nobody sleeps longer than this before looking again."""
 

@@ -140,7 +140,7 @@ def _missing(store: MessageStore, mark: StoredCopy) -> list[tuple[int, Outcome]]
         record, at = _record_from(store, at)
         if record is None:
             if any(lost.start <= at < lost.end for lost in store.damaged_ranges()):
-                return []  # what is there nobody knows: nothing is put twice
+                return []  # unknown content: nothing is put twice
             return promised[number:]
         if read_layout(record, 0).prepared_offset != places[offset] and places[offset] >= 0:
             return promised[number:]

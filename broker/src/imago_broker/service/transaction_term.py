@@ -48,7 +48,7 @@ class Term:
     endings: dict[int, Ending] = field(default_factory=dict)
     queue: deque[Ending] = field(default_factory=deque)
     scheduled: bool = False
-    """Whether the queue is looked at when the turn ends."""
+    """Whether the queue is read when the turn ends."""
     ended_end: int = 0
     """Above all half messages that have ended."""
     since_note: int = 0

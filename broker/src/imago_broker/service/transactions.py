@@ -216,7 +216,7 @@ class TransactionService:
     # Outcomes
 
     def end(self, offset: int, outcome: Outcome, ended: Ended) -> OutcomeVerdict:
-        """Write down how an open half message ends; `ended` is told.
+        """Write down how an open half message ends, then call `ended`.
 
         CONTRADICTED, UNKNOWN: it is not told. REPEAT of what is in the log already: neither.
         """

@@ -62,7 +62,7 @@ def plan(
 
 
 def _looked_at(kube: Kubectl, after: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is said about one manifest."""
+    """Return the messages about one manifest."""
     metadata = after["metadata"]
     said: dict[str, Any] = {
         "kind": after["kind"],

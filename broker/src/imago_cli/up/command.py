@@ -97,7 +97,7 @@ def up(
     """
     _log_to_stderr()
     os.umask(OTHERS)
-    with up_state.locked(data.absolute()):
+    with up_state.locked(data.absolute()), up_state.room(data.absolute()):
         plan = up_state.plan(
             data.absolute(),
             shards=shards,

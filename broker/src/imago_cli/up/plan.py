@@ -146,7 +146,7 @@ class ClusterPlan:
 
     @property
     def zookeeper_connect(self) -> str:
-        """What processes are told: `none`, or where ZooKeeper is."""
+        """The processes' `--zookeeper`: `none`, or its address."""
         return f"{HOST}:{self.zookeeper_port}" if self.own_zookeeper else self.zookeeper
 
     @property

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from imago_cli.exits import CommandError, CommandUsageError, Exit
-from imago_cli.output import counted
+from imago_cli.output import NO_ROOM, counted
 from imago_cli.up.plan import OWN_ZOOKEEPER, ClusterPlan
 from imago_log.disk.vfs import make_private
 
@@ -48,6 +48,20 @@ def locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def room(folder: Path) -> Iterator[None]:
+    """Name the folder where its disk takes nothing more: the system does not say which file."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None or error.errno not in NO_ROOM:
+            raise
+        raise CommandError(
+            f"--data {folder}: {error.strerror}",
+            cure="free space on its disk, or give another --data",
+        ) from error
 
 
 def plan(

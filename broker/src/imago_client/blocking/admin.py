@@ -108,6 +108,15 @@ class Admin:
         """Return a group's members, subscriptions and progress."""
         return self._driver.run(group_administration.describe_group(self._state, group))
 
+    def set_request_mode(self, group: str, topic: str, mode: str, *, share_queues: int = 0) -> None:
+        """Have consumers whose queues brokers deal out read a topic by "pull" or by "pop".
+
+        `share_queues`: how many queues each member of a group that pops shares; 0: all.
+        """
+        self._driver.run(
+            group_administration.set_request_mode(self._state, group, topic, mode, share_queues)
+        )
+
     def reset_group(
         self, group: str, topic: str, to: ResetTo | str | int
     ) -> dict[MessageQueue, int]:

@@ -11,12 +11,16 @@ from imago_client.blocking.consumers import PullConsumer
 from imago_client.blocking.driver import BlockingDriver
 from imago_client.blocking.group import GroupConsumer
 from imago_client.blocking.pipelines import PipelineRun
+from imago_client.blocking.pop_consumer import PopConsumer
 from imago_client.blocking.producer import Producer
+from imago_client.blocking.requests import Requester
 from imago_client.blocking.transactions import TransactionProducer
 from imago_client.config import ClientConfig, ConsumerConfig, ProducerConfig
+from imago_client.core.requesting import AwaitedReplies
 from imago_client.core.subscriptions import ALL
 from imago_client.core.transacting import group_of_check
 from imago_client.errors import UsageError
+from imago_client.messages import check_name
 from imago_client.process import new_state
 from imago_wire.remoting.codes import RequestCode
 
@@ -39,6 +43,7 @@ class Client:
         self._driver = BlockingDriver(self.config, self._on_request)
         self._consumers: dict[str, GroupConsumer] = {}
         self._transacting: dict[str, TransactionProducer] = {}
+        self._awaited = AwaitedReplies()
 
     @cached_property
     def admin(self) -> Admin:
@@ -77,9 +82,18 @@ class Client:
         self._transacting[group] = producer
         return producer
 
+    def requester(self, config: ProducerConfig | None = None) -> Requester:
+        """Return one who sends messages and waits for the replies of their consumers."""
+        return Requester(self._state, self._driver, config or ProducerConfig(), self._awaited)
+
     def pull_consumer(self, group: str) -> PullConsumer:
         """Return a consumer that reads what the caller asks for, with the group's offsets."""
         return PullConsumer(self._state, self._driver, group)
+
+    def pop_consumer(self, group: str) -> PopConsumer:
+        """Return a consumer that takes messages for a while and acknowledges each by itself."""
+        check_name("consumer group", group, characters_max=120)
+        return PopConsumer(self._state, self._driver, group)
 
     def pipeline_run(self, pipeline: str, epoch: int) -> PipelineRun:
         """Return one run of a pipeline, which its starter has allowed under this epoch."""
@@ -127,13 +141,16 @@ class Client:
         if self._transacting.get(producer.config.group) is producer:
             del self._transacting[producer.config.group]
 
-    def _on_request(self, address: str, command: RemotingCommand) -> None:
-        """Note what asks for work at the next poll; pass over whatever else brokers say."""
+    def _on_request(self, address: str, command: RemotingCommand) -> RemotingCommand | None:
+        """Take replies, note what asks for work at the next poll, and pass over all else."""
+        if command.code == RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT:
+            return self._awaited.arrived(command)
         if command.code == RequestCode.CHECK_TRANSACTION_STATE:
             producer = self._transacting.get(group_of_check(command))
             if producer is not None:
                 producer.asked(address, command)
-            return
+            return None
         consumer = self._consumers.get(command.ext.get("consumerGroup", ""))
         if command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED and consumer is not None:
             consumer.rebalance_soon()
+        return None

@@ -13,7 +13,7 @@ from imago_client.core.framing import request_frame
 from imago_client.errors import ConnectionLostError, RequestTimeoutError, why
 from imago_client.tls import client_context
 from imago_wire.errors import ProtocolError
-from imago_wire.remoting.frame import check_frame_size, check_header_size
+from imago_wire.remoting.frame import check_frame_size, check_header_size, encode_frame
 from imago_wire.remoting.header import decode_header
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _PREFIX: Final = struct.Struct(">II")
 _OPAQUE_MAX: Final = (1 << 31) - 1
 _PEEK_AFTER_S: Final = 1.0
-"""A connection unused for so long is looked at before it is used again."""
+"""Check a connection that was unused for so long before using it again."""
 
 
 class BlockingConnection:
@@ -40,7 +40,7 @@ class BlockingConnection:
         self,
         address: str,
         config: ClientConfig,
-        on_request: Callable[[str, RemotingCommand], None],
+        on_request: Callable[[str, RemotingCommand], RemotingCommand | None],
     ) -> None:
         self.address = address
         self._config = config
@@ -56,14 +56,7 @@ class BlockingConnection:
         self._opaque = (self._opaque + 1) & _OPAQUE_MAX
         frame = request_frame(code, header, body, opaque=self._opaque, oneway=oneway)
         self.used_at = time.monotonic()
-        self._socket.settimeout(self._config.request_timeout_s)
-        try:
-            self._socket.sendall(frame)
-        except OSError as error:
-            raise self._lost(error) from error
-        except BaseException:
-            self.close()  # interrupted, perhaps inside the frame
-            raise
+        self._write(frame)
         if not oneway:
             self._wanted.add(self._opaque)
         return self._opaque
@@ -110,9 +103,21 @@ class BlockingConnection:
     def _take_in(self, deadline: float, timeout_s: float) -> None:
         command = self._read_frame(deadline, timeout_s)
         if not command.is_response:
-            self._on_request(self.address, command)
+            answer = self._on_request(self.address, command)
+            if answer is not None and not command.is_oneway:
+                self._write(encode_frame(answer))
         elif command.opaque in self._wanted:  # else it came too late: drop it
             self._answers[command.opaque] = command
+
+    def _write(self, frame: bytes) -> None:
+        self._socket.settimeout(self._config.request_timeout_s)
+        try:
+            self._socket.sendall(frame)
+        except OSError as error:
+            raise self._lost(error) from error
+        except BaseException:
+            self.close()  # interrupted, perhaps inside the frame
+            raise
 
     def _was_left(self) -> bool:
         self._socket.setblocking(False)  # else Python waits for the time-out set last

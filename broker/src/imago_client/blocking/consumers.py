@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from imago_client.blocking.scan import QueueScan, ScanLimits
 from imago_client.core import pulling
 from imago_client.core.lookup import find_route
+from imago_client.core.membership import check_filters
 from imago_client.core.subscriptions import ALL, subscribe
 
 if TYPE_CHECKING:
@@ -76,6 +77,11 @@ class PullConsumer:
         return QueueScan(
             self._state, self._driver, self.group, queue, start, end, limits or ScanLimits()
         )
+
+    def check(self, topic: str, tags: str) -> None:
+        """Have a broker say whether it can select so. BrokerError: it cannot, and why."""
+        wanted = subscribe(topic, tags, self._started_ms)
+        self._driver.run(check_filters(self._state, self.group, [wanted]))
 
     def min_offset(self, queue: MessageQueue) -> int:
         """Return the first offset that still exists."""

@@ -24,13 +24,17 @@ class BlockingDriver:
     """Performs effects. Opens nothing before the first one, and all anew after a fork."""
 
     def __init__(
-        self, config: ClientConfig, on_request: Callable[[str, RemotingCommand], None]
+        self,
+        config: ClientConfig,
+        on_request: Callable[[str, RemotingCommand], RemotingCommand | None],
     ) -> None:
         self._config = config
         self._on_request = on_request
         self._connections: dict[str, BlockingConnection] = {}
         self._process_id = os.getpid()
         self._closed = False
+        self.opened = 0
+        """How many connections were opened so far: brokers reach a client over one it told them."""
 
     def run(self, operation: Operation[T]) -> T:
         """Run an operation to its end and return what it returns."""
@@ -99,6 +103,7 @@ class BlockingDriver:
                 connection.close()
             connection = BlockingConnection(address, self._config, self._on_request)
             self._connections[address] = connection
+            self.opened += 1
         return connection
 
     def _leave_parents_connections(self) -> None:

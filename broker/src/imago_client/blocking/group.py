@@ -150,7 +150,9 @@ class GroupConsumer:
     def _beat(self) -> None:
         subscriptions = self._subscriptions.values()
         if not self._is_joined:
-            self._driver.run(membership.check_filters(self._state, self.config, subscriptions))
+            self._driver.run(
+                membership.check_filters(self._state, self.config.group, subscriptions)
+            )
         errors = self._driver.run(membership.heartbeat(self._state, self.config, subscriptions))
         if errors and not self._is_joined:
             raise errors[0]

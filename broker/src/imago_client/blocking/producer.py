@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from imago_client.core import idempotent, recalling, sending
 from imago_client.core.lanes import ProducerLanes
 from imago_client.core.outgoing import prepare, prepare_batch
+from imago_client.core.requesting import prepare_reply
 from imago_client.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from imago_client.blocking.driver import BlockingDriver
     from imago_client.config import ProducerConfig
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from imago_client.core.state import ClientState
     from imago_client.message_queue import MessageQueue
     from imago_client.messages import Message, SendResult
+    from imago_client.received import ReceivedMessage
 
 
 class Producer:
@@ -68,6 +70,17 @@ class Producer:
         BrokerError: it is due already, or the broker allows no recalls.
         """
         return self._driver.run(recalling.recall(self._state, self._config, handle))
+
+    def reply(
+        self, request: ReceivedMessage, body: bytes, *, properties: Mapping[str, str] | None = None
+    ) -> SendResult:
+        """Reply to a request that a consumer received: its requester gets the body.
+
+        SendFailedError: the requester is gone, or does not take the reply; UsageError: the message
+        is no request.
+        """
+        outgoing = prepare_reply(self._state, self._config, request, body, properties)
+        return self._driver.run(self._sending(outgoing, None))
 
     def send_oneway(self, message: Message, *, queue: MessageQueue | None = None) -> MessageQueue:
         """Send without asking for an acknowledgement: the message may be lost unnoticed.

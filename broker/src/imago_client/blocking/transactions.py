@@ -53,7 +53,8 @@ class TransactionProducer:
 
     There is no thread: brokers' questions about transactions that were left open, of this producer
     or of another of its group, are answered while `poll` runs, by `checker`, called with the
-    message. Whatever it raises counts as UNKNOWN: the broker asks again.
+    message. Whatever it raises counts as UNKNOWN, and so does what is no Decision: the broker asks
+    again.
     """
 
     def __init__(
@@ -136,7 +137,7 @@ class TransactionProducer:
         """Return whether the checker has decided and the broker was told."""
         try:
             asked, message = transacting.read_check(command)
-            decision = self._checker(message)
+            decision = transacting.judge(self.config, self._checker(message))
         except ProtocolError as error:
             log.warning("transaction_check_unreadable broker=%s error=%s", address, error)
             return False

@@ -12,6 +12,7 @@ from imago_client.core.lookup import find_route
 from imago_client.errors import BrokerError, UsageError
 from imago_wire.remoting.bodies.client import ConsumerConnection
 from imago_wire.remoting.bodies.config import SubscriptionGroupConfig, SubscriptionGroupWrapper
+from imago_wire.remoting.bodies.pop import SetMessageRequestModeRequestBody
 from imago_wire.remoting.bodies.stats import ConsumeStats, ResetOffsetBody
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.headers.admin import (
@@ -154,6 +155,19 @@ def reset_group(
     for address in route.masters():
         yield from _tell_members(state, address, group, topic, to)
     return moved
+
+
+def set_request_mode(
+    state: ClientState, group: str, topic: str, mode: str, share_queues: int
+) -> Operation[None]:
+    """Say on every shard how a group reads a topic: "pull" or "pop"."""
+    if mode not in ("pull", "pop"):
+        raise UsageError(f"mode {mode!r}: must be pull or pop")
+    body = SetMessageRequestModeRequestBody(
+        consumer_group=group, topic=topic, mode=mode.upper(), pop_share_queue_num=share_queues
+    ).encode(standard=True)
+    for address in (yield from masters(state)).values():
+        yield from body_of(state, address, RequestCode.SET_MESSAGE_REQUEST_MODE, None, body)
 
 
 def _target(state: ClientState, queue: MessageQueue, to: ResetTo | int) -> Operation[int]:

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Final
 from imago_client.core.effects import Operation, Request, Wait, ask
 from imago_client.core.routing import TopicRoute, topic_route
 from imago_client.core.state import RouteLookup
-from imago_client.errors import AnswerError, BrokerError, ClientError, NoRouteError, TryAgainError
+from imago_client.errors import (
+    AnswerError,
+    BrokerError,
+    ClientError,
+    NoRouteError,
+    TopicAwayError,
+    TryAgainError,
+)
 from imago_wire.remoting.bodies.route import ClusterInfo, TopicRouteData
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.fields import header
@@ -100,7 +107,7 @@ def _ask_route(state: ClientState, topic: str) -> Operation[TopicRoute]:
             return stale
         raise
     if answer.code == ResponseCode.TOPIC_NOT_EXIST:
-        raise NoRouteError(topic)
+        raise NoRouteError(topic) if state.stale_route(topic) is None else TopicAwayError(topic)
     route = topic_route(topic, TopicRouteData.decode(answer.body))
     state.keep_route(route)
     return route
@@ -110,11 +117,11 @@ def find_publish_route(state: ClientState, topic: str, queues_max: int) -> Opera
     """Return where a topic can be sent to; of an unknown one, where its first send creates it."""
     try:
         return (yield from find_route(state, topic))
-    except NoRouteError:
+    except NoRouteError as error:
         try:
             template = yield from find_route(state, TEMPLATE_TOPIC)
         except NoRouteError:
-            raise NoRouteError(topic) from None
+            raise error from None
     return route_like_template(topic, template, queues_max)
 
 

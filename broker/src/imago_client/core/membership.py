@@ -73,7 +73,7 @@ def heartbeat(
 
 
 def check_filters(
-    state: ClientState, config: ConsumerConfig, subscriptions: Iterable[Subscription]
+    state: ClientState, group: str, subscriptions: Iterable[Subscription]
 ) -> Operation[None]:
     """Have a broker of each topic say whether it can filter so. BrokerError: it cannot, and why."""
     for subscription in subscriptions:
@@ -82,7 +82,7 @@ def check_filters(
         route: TopicRoute = yield from find_route(state, subscription.topic)
         body = CheckClientRequestBody(
             client_id=state.client_id,
-            group=config.group,
+            group=group,
             subscription_data=_subscription_data(subscription),
         ).encode(standard=True)
         code, timeout_s = RequestCode.CHECK_CLIENT_CONFIG, state.config.request_timeout_s

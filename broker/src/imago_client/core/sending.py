@@ -76,8 +76,7 @@ def send(
 
     A message with a queue or an ordering key is tried again on its own queue only. The route is
     read again after every failure. Tries that have no other shard to go to are not counted: while
-    its master changes, only the time-out bounds them, of a message that may go nowhere else
-    `failover_timeout_s` where that is longer.
+    masters are sought, only the time-out bounds them, or `failover_timeout_s` where that is longer.
     """
     limits = _Limits(state, config, pinned=queue is not None or outgoing.ordering_key is not None)
     causes: list[Exception] = []
@@ -133,11 +132,12 @@ class _Limits:
 
     def note(self, error: TryAgainError | BrokerError, *, again: bool) -> None:
         """Count a failed try, unless it had to wait for a master and nowhere else to go."""
-        if not is_failover(error) or not (again or self._pinned):
+        no_shard_is_led = isinstance(error, NoMasterError)
+        if not is_failover(error) or not (again or self._pinned or no_shard_is_led):
             self._counted += 1
-        elif self._pinned:
-            waited_s = self._began_s + self._state.config.failover_timeout_s
-            self._deadline_s = max(self._deadline_s, waited_s)
+            return
+        waited_s = self._began_s + self._state.config.failover_timeout_s
+        self._deadline_s = max(self._deadline_s, waited_s)
 
 
 def send_oneway(

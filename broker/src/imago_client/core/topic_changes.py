@@ -1,4 +1,4 @@
-"""Making topics and changing them. Brokers look at what is there when they make the change."""
+"""Making topics and changing them. Brokers check what exists when they make the change."""
 
 from __future__ import annotations
 

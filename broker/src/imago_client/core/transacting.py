@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from imago_client.messages import Message, SendResult
     from imago_client.received import ReceivedMessage
     from imago_wire.remoting.command import RemotingCommand
+
+log = logging.getLogger(__name__)
 
 HEARTBEAT_S: Final = 30.0
 """As the original clients: brokers forget who is silent for two minutes."""
@@ -106,6 +109,18 @@ def read_check(
     asked = CheckTransactionStateRequestHeader.from_ext(command.ext)
     stored = decode_record(command.body, inflate=True)
     return asked, received(MessageQueue(stored.topic, asked.bname or "", stored.queue_id), stored)
+
+
+def judge(config: ProducerConfig, decision: object) -> Decision:
+    """Return what a checker decided; what is no Decision is logged and counts as UNKNOWN."""
+    if isinstance(decision, Decision):
+        return decision
+    log.error(
+        "transaction_checker_failed group=%s: it returned %r, which is no Decision",
+        config.group,
+        decision,
+    )
+    return Decision.UNKNOWN
 
 
 def answer_check(

@@ -5,7 +5,7 @@
 
 They are told the brokers' addresses, one a shard, and look for nothing else. MetaQ keeps no
 consumer offsets on the broker: a consumer is given an offset store, and reads every partition of
-its topics on every broker it is told of. Sharing a topic between several members is what MetaQ's
+its topics on every broker it knows. Sharing a topic between several members is what MetaQ's
 own clients do through ZooKeeper, and what `imago_client.Client.push_consumer` does here.
 """
 

@@ -1,4 +1,4 @@
-"""Where a consumer stands in one partition: position, fetch size, patience."""
+"""A consumer's progress in one partition: position, fetch size, patience."""
 
 from __future__ import annotations
 

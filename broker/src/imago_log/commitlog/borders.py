@@ -101,7 +101,7 @@ def written_end(log: LogBytes, offset: int, files_end: int) -> int:
 
 
 def is_torn(log: LogBytes, end: int, written: int) -> bool:
-    """Whether what stands at the end of the log is what a kill leaves of a write: its front.
+    """Whether the bytes at the end of the log are the front of a write that a kill tore.
 
     `written`: the last byte that is not zero ends there.
     """

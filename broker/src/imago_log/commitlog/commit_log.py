@@ -49,7 +49,7 @@ class CommitLog:
         self._rolled: list[OpenFile] = []
         self._sync_lock = threading.Lock()
         self._cuts = 0
-        """Grows with every cut: a sync that has begun before promises nothing."""
+        """Grows with every cut: a sync that began before it promises nothing."""
         self.start = self.end = self.durable_end = 0
         self._active: OpenFile | None = None
         self._base = 0
@@ -87,13 +87,13 @@ class CommitLog:
 
     @property
     def files_end(self) -> int:
-        """Where the last file ends; the log's start when there is none."""
+        """Where the last file ends; the log's start while it has no file."""
         return max((base + self.segment_size for base in self.bases()), default=self.start)
 
     # Opening for writes
 
     def begin(self, end: int, *, torn: bool) -> None:
-        """Start to write at `end`. With `torn`, what stands behind it is cut off, durably.
+        """Start to write at `end`. With `torn`, cut off the bytes behind it, durably.
 
         Stale records behind the end would come back to life at the next start. Where a file is to
         begin and the disk is full, the log begins without room: the next append asks for it.
@@ -124,7 +124,7 @@ class CommitLog:
     def reserve(self, sizes: Iterable[int], leave: int = 0) -> None:
         """Make sure that records of at most these sizes can be written, in this order.
 
-        Behind them so many bytes are left, or there is another file. DiskFullError: they cannot,
+        Behind them that many bytes stay free, or another file exists. DiskFullError: they cannot,
         nothing has changed. LimitExceededError: one never can.
         """
         room, files = self.room, 0
@@ -183,7 +183,7 @@ class CommitLog:
         self._limit = self._base + self.segment_size
 
     def sync_found(self, durable_end: int) -> None:
-        """Make durable what the last process wrote, before anything is done because of it."""
+        """Sync what the last process wrote, before anything acts on it."""
         for number in self._files.numbers():
             file = self._files.get(number)
             if file is not None and number >= durable_end // self.segment_size:
@@ -208,7 +208,7 @@ class CommitLog:
     # Cutting
 
     def truncate(self, end: int) -> None:
-        """Cut off what stands behind a record border, durably; files made ahead go too.
+        """Cut off the bytes behind a record border, durably; files made ahead go too.
 
         A kill on the way leaves the log's end at `end` or at the end of a later file: the newest
         goes first.

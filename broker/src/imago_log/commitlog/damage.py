@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 FORMAT = 1
 HEALING_MS = 5000
-"""So long readers wait for what another member may have whole, instead of being led past it."""
+"""How long readers wait for bytes that another member may hold whole, before they skip them."""
 
 
 def encode_ranges(ranges: Iterable[DamagedRange]) -> bytes:
@@ -89,7 +89,7 @@ class Damage:
         self._lock = threading.RLock()
         self._saved = b""
         self.skipped = 0
-        """Messages that readers were led past."""
+        """Messages that readers skipped."""
         self._told: set[int] = set()
 
     # The file
@@ -140,7 +140,7 @@ class Damage:
         return tuple(old for old in self._healed if self.first_in(old.start, old.end) is None)
 
     def forget_healed(self, healed: Sequence[DamagedRange]) -> None:
-        """Name these no longer: their views are on the device. `save` says it."""
+        """Drop these from the file at the next `save`: their views are on the device."""
         with self._lock:
             self._healed = tuple(each for each in self._healed if each not in healed)
 
@@ -241,7 +241,7 @@ class Damage:
         return next(found, None)
 
     def may_heal(self, log_offset: int) -> bool:
-        """Whether a damaged place was found so lately that another member may send it yet."""
+        """Whether damage is so new that another member may still send its bytes."""
         found = self.at(log_offset) if self._others else None
         return found is not None and 0 <= self._clock() - found.since_ms < HEALING_MS
 
@@ -250,7 +250,7 @@ class Damage:
         self.gaps = True
 
     def skip(self, log_offset: int, count: int) -> None:
-        """Count messages that a reader was led past; tell it once of each range."""
+        """Count messages that a reader skipped; log each range once."""
         self.skipped += count
         found = self.at(log_offset)
         start = log_offset if found is None else found.start

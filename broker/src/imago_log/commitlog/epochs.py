@@ -1,7 +1,7 @@
 """The epoch file: which leader wrote which part of the log, and the highest epoch ever promised.
 
 Text in the form of RocketMQ's `epochFileCheckpoint`: the number of epochs, the crc31 of what
-follows, then one `epoch-startOffset` a line. A promise above the last epoch stands in one more
+follows, then one `epoch-startOffset` a line. A promise above the last epoch is in one more
 line, `promised <epoch>`. Replaced whole and synced.
 
 Records do not say in which epoch they were written. Where the file is damaged or gone nothing is
@@ -76,7 +76,7 @@ class EpochFile:
             data = read_whole(vfs, path)
         self._waits = False
         self.unsaved = False
-        """Whether the file has still to say what is here."""
+        """Whether the file does not hold this state yet."""
         self.epochs: Epochs = ()
         self.promised = 0
         """The highest epoch ever promised or opened: nothing of a lower one is taken."""
@@ -106,12 +106,12 @@ class EpochFile:
             self._waits = False
 
     def save(self) -> None:
-        """Write what found no room. NoSpaceError: there is none yet."""
+        """Write what the disk had no room for. NoSpaceError: there is none yet."""
         if self.unsaved:
             self._write(self.epochs, self.promised)
 
     def set_aside(self) -> Path | None:
-        """Keep a file that could not be used for whoever looks into it; None: there is none."""
+        """Keep a file that could not be used, for people to inspect; None: there is none."""
         if not self._vfs.exists(self._path):
             return None
         aside = damaged_path(self._path)
@@ -121,7 +121,7 @@ class EpochFile:
         return aside
 
     def lead(self, epoch: int, log_start: int, log_end: int) -> None:
-        """Open an epoch of one's own at the log's end; where none is known all of it is of this."""
+        """Open a new epoch at the log's end; where no epoch is known it covers the whole log."""
         self.begin(epoch, log_end if self.epochs else log_start)
 
     def begin(self, epoch: int, start: int) -> None:
@@ -131,7 +131,7 @@ class EpochFile:
         self._replace((*kept, (epoch, start)), max(epoch, self.promised))
 
     def promise(self, epoch: int) -> None:
-        """Take nothing of a lower epoch any more."""
+        """Refuse lower epochs from now on."""
         if epoch > self.promised:
             self._replace(self.epochs, epoch)
 

@@ -69,6 +69,6 @@ class ThreadFlusher:
             try:
                 self._sync()
             except Exception as error:
-                # Without this thread nothing would ever be durable again: the store must stop.
+                # Without this thread nothing becomes durable any more: the store must stop.
                 self._failed(failure_of("flusher", error))
                 return

@@ -101,7 +101,7 @@ class LogFiles:
         return file
 
     def cut(self, file: OpenFile, position: int) -> None:
-        """Cut off what stands behind a position; the file has its size again, durably."""
+        """Cut off the bytes behind a position; the file has its size again, durably."""
         with fatal("truncate", file.path):
             self._vfs.truncate(file.fd, position)
             self.allocate(file)

@@ -22,7 +22,7 @@ class RecentLog:
         self._size = 0
 
     def holds(self, log_offset: int) -> bool:
-        """Whether what stands at a log offset, and all that follows, is in memory."""
+        """Whether the log from an offset on is in memory."""
         return self._dropped < len(self._starts) and log_offset >= self._starts[self._dropped]
 
     def add(self, log_offset: int, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Records of the log by place. None is handed out that is not whole and what it is taken for."""
+"""Records of the log by place; each is verified to be whole and the one that was asked for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 from imago_log.commitlog.borders import is_blank, segment_end
 from imago_log.errors import UnreadableError
 from imago_wire.errors import RecordError
-from imago_wire.hot import gather_records, queue_records, view_record
+from imago_wire.hot import (
+    gather_records,
+    metaq_records,
+    near_units,
+    queue_records,
+    view_record,
+)
 from imago_wire.layout import FIXED_SIZE_V4, HEAD, MAGIC_V1, MAGIC_V2, UNIT
 
 if TYPE_CHECKING:
@@ -110,6 +116,53 @@ class LogRecords:
                 raise self.unreadable(place)
             found.append(record)
         return found
+
+    def metaq(
+        self, tail: QueueTail, units: bytes, offset: int, positions: tuple[int, int], size: int
+    ) -> bytes:
+        """Return `size` bytes of MetaQ's form of the records of 20-byte units of one queue.
+
+        `offset` is the first one's queue offset, `positions` are where it begins and where the
+        last one ends; that may be cut. UnreadableError: one of them is not whole, or not where its
+        unit says. RecordError: it cannot be inflated.
+        """
+        topic, queue_id = tail.topic, tail.queue_id
+        position, left = positions[0], size
+        count, index, parts = len(units) // UNIT.size, 0, list[bytes]()
+        while index < count:
+            window, start, verify, end = self._metaq_window(units, index)
+            while index < end:
+                data, behind, position = metaq_records(
+                    window, start, units, index, topic, queue_id, offset, position, left,
+                    verify=verify,
+                )  # fmt: skip
+                if behind == index:
+                    raise self._unreadable_unit(units, offset, index)
+                parts.append(data)
+                left, index = left - len(data), behind
+        if left or position != positions[1]:
+            raise self._unreadable_unit(units, offset, count - 1)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _unreadable_unit(self, units: bytes, offset: int, index: int) -> UnreadableError:
+        place, _, _ = UNIT.unpack_from(units, index * UNIT.size)
+        return self.unreadable(place, offset + index)
+
+    def _metaq_window(self, units: bytes, index: int) -> tuple[memoryview, int, bool, int]:
+        """Return bytes that hold the record of a unit and as many of the next ones as are near.
+
+        Then where they begin, whether they come from a file, and the first unit left out.
+        """
+        place, size, _ = UNIT.unpack_from(units, index * UNIT.size)
+        block = self._recent.block(place, size)
+        if block is not None:
+            limit = block[1] + len(block[0])
+            return *block, False, max(index + 1, near_units(units, index, limit, limit)[0])
+        border = segment_end(self._log, place)
+        limit = min(border, max(place + WINDOW_BYTES_MAX, place + size))
+        last, end = near_units(units, index, limit, GAP_BYTES_MAX)
+        data = self._log.read(place, end - place) if last > index else b""
+        return memoryview(data), place, True, max(index + 1, last)
 
     def _window(self, rows: list[tuple[int, int, int]], index: int) -> tuple[memoryview, int, bool]:
         """Return bytes that hold the record of a row and as many of the next ones as are near.

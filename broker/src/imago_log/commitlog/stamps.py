@@ -15,7 +15,7 @@ class LogStamps:
         """Highest MetaQ id in the log."""
 
     def begin(self, store_ms: int, metaq_id: int) -> None:
-        """Take over what a start has found."""
+        """Take over what recovery has found."""
         self.store_ms, self.metaq_id = store_ms, metaq_id
 
     def observe(self, store_ms: int, metaq_id: int) -> None:

@@ -12,7 +12,7 @@ ALL_VISIBLE = (1 << 63) - 1
 
 
 def nothing_needed() -> int:
-    """Return the log offset from which on records are needed when nobody needs any."""
+    """Return a log offset above every record: nobody needs any."""
     return ALL_VISIBLE
 
 

@@ -46,10 +46,10 @@ class DataFolder:
         self.epochs = root / "epochFileCheckpoint"
         self.metadata = self.config / "metadata.json"
         self.views_mark = self.config / "views"
-        """Stands while the views are whole up to the checkpoint; without it they are built anew."""
+        """Exists while the views are whole up to the checkpoint; else a start rebuilds them."""
         self.damage = self.config / "damage"
         self.probe = self.config / "probe.new"
-        """Written to see whether there is room."""
+        """Written to test for free space."""
         self._running = root / "abort"
         self._unclean = root / "unclean"
         self._lock: int | None = None
@@ -69,7 +69,7 @@ class DataFolder:
             self._vfs.sync_folder(self.root)
 
     def _forget_lost_views(self) -> None:
-        """Somebody may have removed a view's folder to have it built anew."""
+        """An operator may have removed a view's folder so that it is rebuilt."""
         vfs = self._vfs
         folders = (self.queues, self.positions, self.keys)
         if vfs.exists(self.views_mark) and not all(vfs.exists(folder) for folder in folders):
@@ -77,7 +77,7 @@ class DataFolder:
             vfs.sync_folder(self.config)
 
     def note_views(self) -> None:
-        """Say durably which queues have files: for the next start, to miss one that is gone."""
+        """Record which queues have files, durably: the next start notices one that is gone."""
         mark = b"1\n%b\n" % self._queue_digest()
         with fatal("read", self.views_mark):
             found = read_whole(self._vfs, self.views_mark)
@@ -85,7 +85,7 @@ class DataFolder:
             replace_whole(self._vfs, self.views_mark, mark, room=True)
 
     def views_agree(self) -> bool:
-        """Whether the queues have the files that the last orderly stop has noted."""
+        """Whether the queues have the files that the last orderly stop recorded."""
         with fatal("read", self.views_mark):
             mark = read_whole(self._vfs, self.views_mark) or b""
         _, _, noted = mark.partition(b"\n")
@@ -104,7 +104,7 @@ class DataFolder:
         return b"%d %d" % (len(names), crc31("".join(names).encode()))
 
     def forget_views(self) -> None:
-        """Have the next start build all views anew from the log."""
+        """Make the next start rebuild all views from the log."""
         with fatal("remove", self.views_mark):
             self._vfs.unlink(self.views_mark)
             self._vfs.sync_folder(self.config)
@@ -120,7 +120,7 @@ class DataFolder:
         return LastStop.KILLED if same_boot and mark.strip() else LastStop.POWER_LOST
 
     def mark_running(self) -> None:
-        """Say durably that a process writes here; without room, not in which boot it does."""
+        """Record durably that a process writes here; on a full disk without the boot id."""
         boot = self._vfs.boot_id().encode() + b"\n"
         with fatal("read", self._running):
             found = read_whole(self._vfs, self._running)
@@ -133,7 +133,7 @@ class DataFolder:
                 replace_whole(self._vfs, self._running, b"")
 
     def mark_views(self) -> None:
-        """Say durably that the views are whole up to the checkpoint."""
+        """Record durably that the views are whole up to the checkpoint."""
         replace_whole(self._vfs, self.views_mark, b"1\n", room=True)
 
     def keep_room(self) -> None:
@@ -142,14 +142,14 @@ class DataFolder:
             keep_room(self._vfs, path)
 
     def mark_clean(self) -> None:
-        """Say durably that all is synced and nobody writes."""
+        """Record durably that everything is synced and nobody writes."""
         with fatal("remove", self._running):
             self._vfs.unlink(self._running)
             self._vfs.sync_folder(self.root)
 
     @property
     def unclean(self) -> bool:
-        """Whether the note stands that the log may lack acknowledged records."""
+        """Whether the folder notes that the log may lack acknowledged records."""
         return self._vfs.exists(self._unclean)
 
     def mark_unclean(self, unclean: bool) -> None:

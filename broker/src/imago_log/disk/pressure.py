@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class DiskLevel(Enum):
-    """How full the disk is, by what the store does about it."""
+    """Levels of a filling disk, by the store's reaction."""
 
     NORMAL = "normal"
     CLEAN = "clean"
@@ -27,7 +27,7 @@ class DiskLevel(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskRatios:
-    """From which share of the disk on something is done about it."""
+    """Shares of the disk at which the store reacts."""
 
     clean: float
     force: float
@@ -35,7 +35,7 @@ class DiskRatios:
 
 
 def disk_level(used_ratio: float, ratios: DiskRatios) -> DiskLevel:
-    """Return what a disk this full asks for."""
+    """Return the level of a disk this full."""
     if used_ratio > ratios.full:
         return DiskLevel.FULL
     if used_ratio > ratios.force:
@@ -55,7 +55,7 @@ class DiskPressure:
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing is written that can wait."""
+        """Whether writes that can wait have to."""
         return self.level is DiskLevel.FULL
 
     def measure(self) -> None:

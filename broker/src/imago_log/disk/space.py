@@ -30,11 +30,11 @@ class Space:
     def __init__(self, vfs: Vfs, probe: Path) -> None:
         self._vfs, self._probe = vfs, probe
         self.short = False
-        """Something could not be written; set in any thread."""
+        """A write found no room; set in any thread."""
 
     @contextlib.contextmanager
     def awaited(self) -> Iterator[None]:
-        """Let what is done within be left for later when there is no room."""
+        """Put off the work done within when the disk has no room."""
         try:
             yield
         except NoSpaceError as error:
@@ -44,7 +44,7 @@ class Space:
 
     @contextlib.contextmanager
     def log_awaited(self) -> Iterator[None]:
-        """The same for what the log is to say, which has no room even in the part that is kept."""
+        """The same for records of the log that do not even fit the reserve."""
         try:
             yield
         except DiskFullError as error:
@@ -53,7 +53,7 @@ class Space:
             self.short = True
 
     def awaiting(self, job: Callable[[], None]) -> Callable[[], None]:
-        """Return a job that does not fail for want of room: it is left undone."""
+        """Return a job that ends quietly, undone, when the disk has no room."""
 
         def run() -> None:
             with self.awaited():
@@ -62,7 +62,7 @@ class Space:
         return run
 
     def hope(self) -> None:
-        """Suppose that there is room, until something finds none."""
+        """Assume that there is room until a write finds none."""
         self.short = False
 
     def look(self) -> None:

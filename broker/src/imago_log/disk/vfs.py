@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 FILE_MODE, FOLDER_MODE = 0o600, 0o700
-"""Of everything in a data folder: messages are for nobody but the broker."""
+"""Mode of everything in a data folder: only the broker reads messages."""
 OTHERS = 0o077
 """What others may do; as a umask: what they may not do with new files."""
 
@@ -46,9 +46,9 @@ def disk_usage(path: Path) -> DiskUsage:
 
 
 def make_private(folder: Path | str) -> None:
-    """Take from others what they may do with a folder and everything in it.
+    """Revoke other users' rights to a folder and everything in it.
 
-    The folder itself comes last: where it is private, so is all that is in it. What belongs to
+    The folder itself comes last: once it is private, its content is too. What belongs to
     others stays as it is, such as the root of a volume in Kubernetes. Links are not followed.
     """
     with contextlib.suppress(FileNotFoundError, PermissionError):
@@ -97,7 +97,7 @@ class Vfs(Protocol):
 
     def size(self, fd: int) -> int: ...
     def start_sync(self, fd: int) -> None:
-        """Have the device begin with what `sync` would wait for. Promises nothing."""
+        """Start the writeback that `sync` would wait for. Promises nothing."""
 
     def sync(self, fd: int) -> None:
         """fdatasync: data and size are on the device afterwards."""
@@ -123,7 +123,7 @@ class Vfs(Protocol):
         """Changes when the page cache may have been lost."""
 
     def make_private(self, path: Path) -> None:
-        """Let nobody but the owner reach a folder and what is in it."""
+        """Let only the owner reach a folder and its content."""
 
     def lock(self, path: Path) -> int | None:
         """Take the exclusive lock of a file until `close`; None when it is taken."""
@@ -142,7 +142,7 @@ def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
 
 
 SYNC_FILE_RANGE_WRITE = 2
-"""Begin, and wait for nothing."""
+"""Start the writeback and do not wait."""
 
 
 class OsVfs:

@@ -82,15 +82,15 @@ class Background:
         self._worker: Worker = InlineWorker()
 
     def start(self) -> None:
-        """Have the worker do what is submitted from now on."""
+        """Hand jobs to the worker from now on."""
         self._worker = self._make()
 
     def submit(self, job: Callable[[], None]) -> None:
-        """Have a job done; it must not fail."""
+        """Run a job that must not fail."""
         self._worker.submit(job)
 
     def submit_waiting(self, job: Callable[[], None]) -> None:
-        """Have a job done, or left undone while there is no room on the disk."""
+        """Run a job; leave it undone while the disk has no room."""
         self._worker.submit(self._space.awaiting(job))
 
     def drain(self) -> None:
@@ -103,7 +103,7 @@ class Background:
 
 
 def failure_of(thread: str, error: Exception) -> StoreError:
-    """Return what ends the store: the device's refusal, or a fault of ours."""
+    """Return the error that ends the store: the device's refusal, or a bug."""
     if isinstance(error, StoreError):
         return error
     logger.error("store.thread-failed thread=%s", thread, exc_info=error)

@@ -1,4 +1,4 @@
-"""What a store does besides appending: views to files, syncs, checkpoints, retention, disk levels.
+"""A store's work besides appending: views to files, syncs, checkpoints, retention, disk levels.
 
 Everything is decided in the store's thread; the slow part of it (syncs, deletions, snapshots) is
 handed to the worker as jobs that hold all they need.
@@ -65,7 +65,7 @@ class Housekeeper:
         self._age_clock = AgeClock(stamps.store_ms)
 
     def tick(self, needed_from: Callable[[], int]) -> StoreHealth:
-        """Do what is due, and tell how things stand; `needed_from`: see `LogRetention.retain`."""
+        """Do what is due and return a health report; `needed_from`: see `LogRetention.retain`."""
         self._write_behind.expect_any_clock()
         now_ms = self._clock()
         age_ms = self._age_clock.now(self._wall(), now_ms)
@@ -90,7 +90,7 @@ class Housekeeper:
         return health
 
     def settle(self) -> None:
-        """Let the worker end what it was given, and take over what it has done: a cut follows."""
+        """Wait for the worker and take over its results: a cut follows."""
         self._view_sync.settle()
         self._retention.expect_cut()
         self._write_behind.expect_cut()
@@ -115,7 +115,7 @@ class Housekeeper:
             self._background.submit(self._add_spare)
 
     def _add_spare(self) -> None:
-        with contextlib.suppress(DiskFullError):  # said again by the append that needs it
+        with contextlib.suppress(DiskFullError):  # the append that needs it raises it again
             self._log.add_spare()
 
     def _health(self) -> StoreHealth:

@@ -1,6 +1,6 @@
 """Deleting the log's oldest files: by age, by size, on a full disk, or because the leader says so.
 
-What only the deleted files said is said again in the log first.
+What only the deleted files held is restated in the log first.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class LogRetention:
         self._newest_ms.clear()
 
     def retain(self, now_ms: int, needed_from: Callable[[], int]) -> None:
-        """Delete what is too old or too much, and what the leader has said that goes.
+        """Delete files that are too old or too many, and those that the leader deletes.
 
         `needed_from` returns the log offset of the oldest record that somebody will still need,
         and is called only when a file is about to go. That record and all behind it stay, like
@@ -121,7 +121,7 @@ class LogRetention:
             self._begin_log_at(bases[count - 1] + log.segment_size)
 
     def _begin_log_at(self, start: int) -> None:
-        """Delete what is before, at once or when all members know that it goes."""
+        """Delete the files before an offset, at once or when all members know of it."""
         self._restate(start)
         if self._watermark.is_alone:
             self._delete_before(start)
@@ -129,10 +129,10 @@ class LogRetention:
             self._metadata_log.put_again([(LOG_KIND, LOG_START, start)])
 
     def _follow_log_start(self) -> bool:
-        """Delete what the leader, or this member as one, has said that goes.
+        """Delete the files that the leader, or this member as leader, has recorded as going.
 
         Not before that is below the high watermark: what the deleted files said of topics and
-        queues is said again just before it, and a cut must not take that away. True: it waits.
+        queues is restated just before it, and a cut must not take that away. True: it waits.
         """
         start = self._metadata.kind(LOG_KIND).get(LOG_START, 0)
         if start <= self._log.start:
@@ -162,7 +162,7 @@ class LogRetention:
 
     def _delete_before(self, start: int) -> None:
         paths = self._log.delete_before(start)
-        with self._space.awaited():  # what stays of it says nothing wrong, and goes the next time
+        with self._space.awaited():  # the files that stay are correct, and go the next time
             self._epochs.forget_before(start)
         self._damage.forget_before(start)
         for queue in self._queues:
@@ -171,7 +171,7 @@ class LogRetention:
         checkpoint = self._checkpointer.now()
 
         def job() -> None:
-            self._log.sync()  # what was said again must be there before the first saying goes
+            self._log.sync()  # restated metadata must be durable before the first statement goes
             with self._space.awaited():
                 self._damage.save()
             self._checkpointer.write(checkpoint)  # then missing files are no damage
@@ -182,7 +182,7 @@ class LogRetention:
         self._background.submit(job)
 
     def _restate(self, start: int) -> None:
-        """Say again in the log what only its oldest files said: metadata, ends of queues."""
+        """Restate in the log what only its oldest files hold: metadata, ends of queues."""
         metadata = self._metadata
         if metadata.restated < start:
             here = self._log.end

@@ -1,4 +1,4 @@
-"""What a start knows of records at the ends of log and queues that are not there any more."""
+"""Records that are gone from the ends of log and queues, as far as a start can know."""
 
 from __future__ import annotations
 

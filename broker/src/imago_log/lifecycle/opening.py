@@ -99,7 +99,7 @@ class StoreOpening:
         checkpoint = self.checkpoint
         end = checkpoint.log_end if self.last_stop is LastStop.CLEAN else log.files_end
         for base in broken:
-            # The newest file, unless the stop was clean, is looked at when the end is found.
+            # The newest file, unless the stop was clean, is checked when the end is found.
             if base + log.segment_size < log.files_end or self.last_stop is LastStop.CLEAN:
                 self._survey(max(base, log.start), min(base + log.segment_size, end))
         if self.last_stop is LastStop.CLEAN and end > log.files_end:
@@ -143,7 +143,7 @@ class StoreOpening:
         self.healed.append((start, end))
 
     def _restore_healed(self) -> None:
-        """Give the views what was lost when they were made and is there again."""
+        """Add to the views the records that were lost when they were made and are back."""
         parts = self.parts
         for start, end in self.healed:
             parts.restorer.restore(start, end)
@@ -168,7 +168,7 @@ class StoreOpening:
             return None
 
     def _views_count(self) -> bool:
-        """Whether the views are whole up to the checkpoint, as far as can be seen at once."""
+        """Whether the views look whole up to the checkpoint, without reading them."""
         if not self.parts.vfs.exists(self.marker):
             return False
         if self.last_stop is LastStop.CLEAN and not self.parts.folder.views_agree():

@@ -68,7 +68,7 @@ def recover(
 ) -> tuple[int, bool]:
     """Hand all whole records from `start` on to `take`; return the end of the log.
 
-    Second: whether anything but zeros stands behind the end. What is damaged is told to `damaged`
+    Second: whether there is anything but zeros behind the end. `damaged` receives each damage
     before the records behind it are taken.
     """
     reader = LogReader(log, take)

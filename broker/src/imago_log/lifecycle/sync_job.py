@@ -49,7 +49,7 @@ class SyncJob:
     took_ms: int = 0
 
     def end(self, now_ms: int) -> None:
-        """Note how long it took."""
+        """Record how long it took."""
         self.took_ms = now_ms - self.began_ms
 
     def all_files(self) -> Iterator[Unsynced]:
@@ -80,7 +80,7 @@ class SyncJob:
 
 
 def _rest() -> None:
-    """Let the store's thread have the interpreter: only sleeping makes sure of it."""
+    """Yield the interpreter to the store's thread: only sleeping makes sure of it."""
     time.sleep(REST_SECONDS)
 
 
@@ -106,7 +106,7 @@ def _sync_files(vfs: Vfs, paths: Sequence[Path]) -> None:
 
 @contextlib.contextmanager
 def _unless_deleted(action: str, path: Path) -> Iterator[None]:
-    """Let a file be gone: topics and old files may go while the worker is on its way."""
+    """Tolerate a missing file: topics and old files may go while the worker runs."""
     try:
         yield
     except FileNotFoundError:

@@ -31,7 +31,7 @@ SYNC_REST = 30
 
 
 class ViewSync:
-    """Plans each round in the store's thread; the worker carries it out."""
+    """Plans each round in the store's thread; the worker executes it."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class ViewSync:
         self._synced: SyncJob | None = None
 
     def keep_found(self) -> None:
-        """Begin to make durable what a start has read again, so that the next one need not."""
+        """Start syncing what a start has read again, so that the next one need not read it."""
         if self._last_stop is not LastStop.CLEAN and self._may_snapshot():
             self._next_sync_ms += self._sync_interval_ms
             with self._space.awaited():
@@ -146,7 +146,7 @@ class ViewSync:
         try:
             self._run(job)
         except NoSpaceError:
-            self._syncing = None  # all of it is tried again
+            self._syncing = None  # the whole round is tried again
             raise
 
     def _run(self, job: SyncJob) -> None:
@@ -155,7 +155,7 @@ class ViewSync:
         self._synced = job
 
     def take_synced(self) -> None:
-        """Take over what the worker has made durable."""
+        """Take over what the worker has synced."""
         job = self._synced
         if job is None:
             return

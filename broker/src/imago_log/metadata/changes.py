@@ -59,7 +59,7 @@ class Topic:
         return TOPIC_KIND, self.name, {**self.fixed, "value": value}
 
     def take_value(self, value: dict[str, JSON]) -> None:
-        """Have another value: whoever holds the topic sees it."""
+        """Replace the value in place: whoever holds the topic sees it."""
         self.value = value
 
     @property

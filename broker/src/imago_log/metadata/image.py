@@ -1,6 +1,6 @@
 """The metadata as they were at one log offset, while they change on: what a snapshot is made of.
 
-Taking an image copies tables, not what stands in them: the values are never changed in place, only
+Taking an image copies tables, not their values: the values are never changed in place, only
 put in each other's place. So a broker with many topics does not stand still while its snapshot is
 written: any thread makes the bytes, a piece at a time.
 """

@@ -295,7 +295,7 @@ class Producers:
         ]
 
     def state(self, key: str, value: JSON, log_offset: int) -> None:
-        """Take over a producer's whole state where it stands in the log, or a part of it."""
+        """Take over a producer's whole state where the log has it, or a part of it."""
         whole, part = value[:STATE_FIELDS], value[STATE_FIELDS:]
         producer = _Producer.from_json(whole)
         producer.stated = log_offset

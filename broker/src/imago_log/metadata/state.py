@@ -85,7 +85,7 @@ class Metadata:
         return False
 
     def become(self, other: Metadata) -> tuple[list[Change], list[str]]:
-        """Take over another state, in place: whoever holds a mapping sees it.
+        """Replace the state in place: whoever holds a mapping sees it.
 
         Return the changes, and the topics whose queues are no longer valid.
         """
@@ -98,17 +98,17 @@ class Metadata:
         return changes, ended
 
     def adopt(self, other: Metadata) -> None:
-        """Be another state, which nobody else holds: before anybody has seen this one."""
+        """Become another state, which nobody else holds, before anybody has seen this one."""
         self.topics, self.values, self.public = other.topics, other.values, other.public
         self.producers = other.producers
         self.end, self.version, self.restated = other.end, other.version, other.restated
 
     def reach(self, end: int) -> None:
-        """Say that all changes in the log below an offset are in the state."""
+        """Note that all changes in the log below an offset are in the state."""
         self.end = end
 
     def note_restated(self, log_offset: int) -> None:
-        """Say that the log alone holds the whole state from an offset on."""
+        """Note that the log alone holds the whole state from an offset on."""
         self.restated = log_offset
 
     def doubt(self, unsure: bool = True) -> None:

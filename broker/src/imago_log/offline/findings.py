@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PER_FILE_MAX = 50
-"""Findings told of one file; a file that is wrong throughout says so once more and is quiet."""
+"""Findings reported per file; of a file that is wrong throughout one more says so."""
 
 RESTORE = (
     "restore the file from a backup or another copy of the shard; nothing is cut or repaired by "
@@ -76,6 +76,6 @@ class Findings:
         self.add(Severity.NOTE, file, None, what, cure)
 
     def take(self) -> list[Finding]:
-        """Hand out what has been gathered."""
+        """Return the findings gathered so far."""
         found, self._waiting = self._waiting, []
         return found

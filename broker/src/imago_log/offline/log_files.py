@@ -177,7 +177,7 @@ class LogCheck:
         self._metadata.doubt()
 
     def _name(self, offset: int) -> str:
-        """Return whose record stands at an offset, as far as it can be read."""
+        """Return whose record is at an offset, as far as it can be read."""
         head = self._log.read(offset, 4)
         size = min(int.from_bytes(head, "big"), self._log.segment_size)
         data = self._log.read(offset, size)

@@ -26,10 +26,10 @@ class MetadataCheck:
         self._replayed = Metadata()
         self._kept = self._load()
         self._log_start = store.checkpoint.log_start if store.checkpoint else 0
-        """A snapshot older than what stands for the log's deleted part is compared at the end."""
+        """A snapshot older than what restates the log's deleted part is compared at the end."""
         self._compared = self._kept is None
         self._uncertain = False
-        """Damage may have hidden changes from the replay."""
+        """Whether damage may have hidden changes from the replay."""
 
     def doubt(self) -> None:
         """Note that damage may have hidden changes from the replay."""

@@ -191,7 +191,7 @@ class MetaqCheck:
         return ""
 
     def finish(self) -> None:
-        """Look at what lies behind the last record."""
+        """Check the bytes behind the last record."""
         for partition in self._partitions.values():
             if partition is None:
                 continue

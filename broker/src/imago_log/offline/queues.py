@@ -40,7 +40,7 @@ class QueueState:
         self.cursor = units.first
         """Units before it have been looked at."""
         self.next_offset = self.next_position = _UNKNOWN
-        """What the next record in the log must say."""
+        """What the next record in the log must hold."""
         self.position_end = _UNKNOWN
         """Where the last position unit's message ends."""
         self.damage = 0
@@ -177,7 +177,7 @@ class QueuesCheck:
         self._findings.error(path, position, f"unit {index}: {'; '.join(wrong)}", REBUILD)
 
     def _miss(self, sequence: UnitSequence, index: int, how: str) -> None:
-        if sequence.missed():  # told once of all that follow
+        if sequence.missed():  # reported once for all that follow
             path, position = sequence.place(index)
             what = f"the log has message {index} of this queue, the file {how}"
             self._findings.error(path, position, what, REBUILD)
@@ -213,7 +213,7 @@ class QueuesCheck:
             return
         start, length = POSITION_UNIT.unpack(found)
         if size == LOST_SIZE_FIELD:
-            # How long it was, not every version has noted.
+            # Not every version noted how long it was.
             state.position_end = UNIT.unpack(unit)[2] or _UNKNOWN
             return
         if state.position_end not in (_UNKNOWN, start):

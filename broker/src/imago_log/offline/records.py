@@ -56,7 +56,7 @@ def blocks(log: StoppedLog, start: int, limit: int, *, verify: bool = True) -> I
 def look_behind(log: StoppedLog, start: int, limit: int) -> tuple[int | None, bool]:
     """Return where the first whole record from `start` on is, within one file.
 
-    Second: whether anything but zeros stands there before it.
+    Second: whether there is anything but zeros before it.
     """
     written = False
     while start < limit:

@@ -1,4 +1,4 @@
-"""The small files: checkpoint, epochs, marks, and what interrupted work left behind."""
+"""The small files: checkpoint, epochs, marks, and leftovers of interrupted work."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ANEW = ": the log begins a new epoch, a follower copies its leader's log anew"
 
 
 def check_marks(store: StoppedStore, findings: Findings) -> None:
-    """How the last broker stopped, and what it left."""
+    """How the last broker stopped, and its leftovers."""
     root = store.root
     if store.last_stop is LastStop.KILLED:
         findings.note(root / "abort", "the last broker was killed: the next start recovers")
@@ -89,7 +89,7 @@ def check_checkpoint(store: StoppedStore, findings: Findings) -> None:
 
 
 def check_against_log(store: StoppedStore, findings: Findings, log: LogCheck) -> None:
-    """What checkpoint and epochs say of the log."""
+    """Checkpoint and epochs, against the log."""
     checkpoint, path = store.checkpoint, store.folder.checkpoint
     if checkpoint is not None:
         ends = {

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from imago_log.views.key_index import KeyIndex
 
 FILTERED_UNITS_MAX = 800
-"""Units that one filtered read looks at, as RocketMQ does, unless more messages are wanted."""
+"""Units that one filtered read inspects, as RocketMQ does, unless more messages are wanted."""
 UNITS_AT_ONCE = 2048
 
 

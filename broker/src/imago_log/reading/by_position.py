@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_log.results import MetaqRead, MetaqStatus
-from imago_log.views.metaq_batch import whole_messages
-from imago_wire.hot import metaq_block, view_record
+from imago_log.views.metaq_batch import cut_messages
 
 if TYPE_CHECKING:
     from imago_log.commitlog.records import LogRecords
@@ -39,29 +38,21 @@ def read_positions(
     offset = queue.lookup.offset_of_position(position, low)
     if offset >= high:  # inside the last message
         return MetaqRead(MetaqStatus.AT_END, position_max, position_min, position_max)
-    start, count, size = whole_messages(queue, offset, high, bytes_max)
-    if count:
-        queue.lookup.remember(start + size, offset + count)
-    # A part of a message comes from the log: its checksum is over the whole.
-    found = segments.slice(start, size) if segments is not None and count else None
+    start, count, end = cut_messages(queue, offset, high, bytes_max)
+    size = min(bytes_max, end - start)
+    whole = count if end - start == size else count - 1
+    if whole:
+        at = end if whole == count else queue.position(offset + whole)[0]
+        queue.lookup.remember(at, offset + whole)
+    found = segments.slice(start, end - start) if segments is not None else None
     if segments is not None and found is not None:
         # A shorter slice is whole messages too: files end at message borders.
         if not segments.verify(start, found.size):
             raise WrongFilesError
+        found = found._replace(size=min(size, found.size))
         data = found if found.size >= SLICE_BYTES_MIN else found.read()
         return MetaqRead(MetaqStatus.FOUND, start, position_min, position_max, data)
-    units = queue.units(offset, count or 1)
-    block = _block(queue, records, units, offset)
-    if len(block) < size or (count and len(block) > size):
-        raise records.unreadable(int.from_bytes(units[:8], "big"))
-    data = block if count else block[:size]
+    units = queue.units(offset, count)
+    data = records.metaq(queue.tail, units, offset, (start, end), size)
     behind = not records.are_recent(units)
     return MetaqRead(MetaqStatus.FOUND, start, position_min, position_max, data, behind)
-
-
-def _block(queue: ConsumeQueue, records: LogRecords, units: bytes, offset: int) -> bytes:
-    """Return messages in MetaQ's form. UnreadableError: they are not whole, or not of there."""
-    found = records.each(queue.tail, units, offset)
-    if view_record(found[0]).metaq_position != queue.position(offset)[0]:
-        raise records.unreadable(int.from_bytes(units[:8], "big"))
-    return metaq_block(found)

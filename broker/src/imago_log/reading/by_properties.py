@@ -1,4 +1,4 @@
-"""Reads of the messages whose properties a filter wants: each is looked at, in bounded turns.
+"""Reads of the messages whose properties a filter wants: each is tested, in bounded turns.
 
 One read looks at no more messages, bytes and properties than these limits; the reader goes on from
 where it ended with its next read.
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from imago_log.views.consume_queue import ConsumeQueue
 
 EXAMINED_MAX = 800
-"""Messages that one read looks at, as RocketMQ does, unless more are wanted."""
+"""Messages that one read inspects, as RocketMQ does, unless more are wanted."""
 EXAMINED_BYTES_MAX = 4 << 20
-"""Bytes of records that one read looks at, unless one message is larger."""
+"""Bytes of records that one read inspects, unless one message is larger."""
 WORK_MAX = 8 << 20
-"""Bytes of properties that one read looks at, times the filter's cost: some milliseconds."""
+"""Bytes of properties that one read inspects, times the filter's cost: some milliseconds."""
 FIXED_WORK = 64
 """What a message without properties counts for."""
 UNITS_AT_ONCE = 64

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from imago_log.errors import NoSpaceError, UnreadableError
 from imago_log.reading.by_position import WrongFilesError, read_positions
 from imago_log.results import MetaqRead, MetaqStatus
-from imago_log.views.lost import first_kept, first_lost
-from imago_log.views.metaq_batch import MESSAGES_MAX
+from imago_log.views.lost import UNITS_AT_ONCE, first_kept, first_lost
 
 if TYPE_CHECKING:
     from imago_log.commitlog.commit_log import CommitLog
@@ -86,7 +85,7 @@ class PositionReader:
         segments = materialiser.get(queue.tail.topic.decode(), queue.tail.queue_id)
         visible = self._visible(queue)
         if self._damage.may_lose:
-            kept = self._up_to_damage(queue, visible, position)
+            kept = self._up_to_damage(queue, visible, position, bytes_max)
             if isinstance(kept, MetaqRead):
                 return kept
             visible = kept
@@ -103,7 +102,11 @@ class PositionReader:
         return read
 
     def _up_to_damage(
-        self, queue: ConsumeQueue, visible: tuple[int, int, int, int], position: int
+        self,
+        queue: ConsumeQueue,
+        visible: tuple[int, int, int, int],
+        position: int,
+        bytes_max: int,
     ) -> tuple[int, int, int, int] | MetaqRead:
         """Let a read end before the first lost message, or lead it past those that it begins at."""
         low, high, low_position, high_position = visible
@@ -111,7 +114,7 @@ class PositionReader:
             return visible
         damage = self._damage
         offset = queue.lookup.offset_of_position(position, low)
-        lost = first_lost(queue, damage, offset, min(high, offset + MESSAGES_MAX))
+        lost = _kept_until(queue, damage, offset, high, bytes_max)
         if lost > offset or lost == high:
             return low, max(lost, min(high, offset)), low_position, high_position
         if damage.may_heal(queue.unit(offset)[0]):  # the reader comes again
@@ -120,7 +123,7 @@ class PositionReader:
         damage.skip(queue.unit(offset)[0], kept - offset)
         behind = queue.position(kept)[0] if kept < high else high_position
         if behind == position:  # the lost ones take no room: the next message begins here, too
-            lost = first_lost(queue, damage, kept, min(high, kept + MESSAGES_MAX))
+            lost = _kept_until(queue, damage, kept, high, bytes_max)
             return kept, lost, low_position, high_position
         return MetaqRead(MetaqStatus.LOST, behind, low_position, high_position)
 
@@ -134,3 +137,15 @@ class PositionReader:
         if segments is not None:
             low_position = min(max(low_position, segments.min_position), high_position)
         return low, high, low_position, high_position
+
+
+def _kept_until(queue: ConsumeQueue, damage: Damage, offset: int, high: int, bytes_max: int) -> int:
+    """Return the first lost message from an offset on, or one that a read does not reach."""
+    end_position = queue.position(offset)[0] + bytes_max if offset < high else 0
+    while offset < high:
+        last = min(high, offset + UNITS_AT_ONCE)
+        lost = first_lost(queue, damage, offset, last)
+        if lost < last or last == high or queue.position(last)[0] >= end_position:
+            return lost
+        offset = last
+    return offset

@@ -1,4 +1,4 @@
-"""Reads that meet something unreadable are repeated once it is known what is in the way."""
+"""Repeats reads that met something unreadable, once its cause is known."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _Read = TypeVar("_Read")
 
 
 class Rereader:
-    """Asks the inspector, and reads again."""
+    """Asks the inspector, then reads again."""
 
     def __init__(self, inspector: Inspector, folder: DataFolder) -> None:
         self._inspector, self._folder = inspector, folder
@@ -37,10 +37,10 @@ class Rereader:
         again: Callable[[], _Read],
         pending: _Read | None = None,
     ) -> _Read:
-        """Read again whenever it has become clear what was in the way. CorruptLogError: it has not.
+        """Read again whenever the cause has become known. CorruptLogError: it has not.
 
         While it is being looked at, `pending` is the answer: that the reader is to come again.
-        Each time something is known that was not before, so there are as many as damaged messages.
+        Each round finds a new cause, so there are at most as many as damaged messages.
         """
         for _ in range(LOOKS_MAX):
             seen = self._inspector.look(error.place, queue, max(offset, error.offset))

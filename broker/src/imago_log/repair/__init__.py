@@ -1,1 +1,1 @@
-"""Finding out what is wrong, and putting it right while the store runs."""
+"""Finding and repairing damage while the store runs."""

@@ -1,4 +1,4 @@
-"""What is wrong when a record cannot be read: the log itself, or the unit that led there.
+"""Why a record cannot be read: the log itself is damaged, or the unit that led there is wrong.
 
 Damage of the log is noted and goes out of service. A wrong unit is put right from the log.
 """
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 UNITS_MAX = 2048
-"""Units that are looked at for the wrong one: what a read takes."""
+"""Units that are inspected for the wrong one: as many as a read takes."""
 NEIGHBOURS_MAX = 64
 MEND_BYTES_MAX = 64 << 20
 """Of the log, so much is searched for the records of wrong units."""
 POLLS_MAX = 60
-"""Ticks for which it is remembered that nothing wrong was found."""
+"""Ticks for which "nothing wrong" is remembered."""
 JOBS_MAX = 64
-"""Looks that the worker is given at a time; more have to wait."""
+"""Inspections that the worker runs at a time; more have to wait."""
 
 
 class Look(Enum):
@@ -51,7 +51,7 @@ class Look(Enum):
     NOTHING = "nothing"
     """Nothing wrong was found."""
     PENDING = "pending"
-    """It is being looked at: ask again."""
+    """It is being inspected: ask again."""
 
 
 class _MessageUnits(NamedTuple):
@@ -71,12 +71,12 @@ class _Job:
     witness: Witness
     place: int
     start: int
-    """Where the log began when this did: what is looked at has not expired by then."""
+    """Where the log began when this did: what is inspected has not expired by then."""
     limit: int
     """A border behind the place: of what is in memory, or the log's end when this began."""
     queue: ConsumeQueue | None
     first: int
-    """The first queue offset that is looked at; rows before it are only neighbours."""
+    """The first queue offset that is inspected; rows before it are only neighbours."""
     rows: list[_MessageUnits]
     damaged: Extent | None = None
     wrong: list[_MessageUnits] = field(default_factory=list)
@@ -155,7 +155,7 @@ class _Job:
 
 
 class Inspector:
-    """Finds out what readers stumble over. The worker looks, the store's thread puts right."""
+    """Finds out why readers failed. The worker inspects, the store's thread repairs."""
 
     def __init__(
         self,
@@ -200,7 +200,7 @@ class Inspector:
         return self.look(error.place, queue, error.offset) is not Look.NOTHING
 
     def _meets_gap(self, queue: ConsumeQueue, offset: int) -> bool:
-        """Whether lost units are in the way that nobody expected, for no damage is known."""
+        """Whether readers meet lost units although no damage is known."""
         if self._damage.may_lose or not queue.first <= offset < queue.end:
             return False
         units = queue.units(offset, min(UNITS_MAX, queue.end - offset))
@@ -306,7 +306,7 @@ def _rows(queue: ConsumeQueue, start: int, count: int) -> list[_MessageUnits]:
 
 
 def blank(queue: ConsumeQueue, offset: int) -> None:
-    """Let the units of a message that has expired say so."""
+    """Mark the units of a message that has expired."""
     position = (
         POSITION_UNIT.pack(queue.position(offset)[0], BLANK_SIZE_FIELD) if queue.tail.dual else b""
     )

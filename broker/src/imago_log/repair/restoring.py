@@ -37,7 +37,7 @@ RecordRun = list["RecordView"]
 
 
 class ViewRestorer:
-    """Gives the views what was lost when they were made."""
+    """Adds to the views the records that were lost when they were made."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Read the whole log again and again, slowly, so that damage is found before a reader needs it.
+"""Read the whole log again and again, slowly, to find damage before a reader needs it.
 
 The worker reads and verifies the records and makes of them what their views should hold; the
 store's thread compares, notes what is damaged, and puts views right. One step a tick.
@@ -50,7 +50,7 @@ Key = tuple[bytes, int]
 
 
 class ScrubCounts(NamedTuple):
-    """What scrubbing has done since the store was opened."""
+    """Scrubbing's counts since the store was opened."""
 
     passes: int = 0
     bytes_verified: int = 0
@@ -217,7 +217,7 @@ class Scrubber:
         self._began_ms = self._stepped_ms = -1
 
     def tick(self, now_ms: int) -> None:
-        """Take over what was verified, and have more verified when it is time."""
+        """Take over what was verified; start the next step when it is time."""
         if not self._interval_ms:
             return
         if self._step is not None:

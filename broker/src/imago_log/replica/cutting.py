@@ -1,4 +1,4 @@
-"""Cut a follower's log, and everything that came of what is cut.
+"""Cut a follower's log, and everything derived from the part that is cut.
 
 Order makes a crash harmless: first the checkpoint stops promising what goes, then the views and
 the metadata are cut, then the log, then the epochs. Until the log is cut the cut has not happened:
@@ -88,7 +88,7 @@ class LogCutter:
         return made
 
     def empty(self, start: int) -> Cut:
-        """Let everything go and begin at `start`.
+        """Drop everything and begin at `start`.
 
         The views are not trusted until the metadata have come. A crash leaves the old log, a part
         of its front, or an empty one that begins where it began or at `start`.
@@ -109,7 +109,7 @@ class LogCutter:
         self._materialiser.forget()
         self._queues.drop_all(keep_tails=True)
         self._folders.discard_segments()
-        self._folders.sync()  # of units below the log's start nothing tells that they are old
+        self._folders.sync()  # nothing marks units below the log's start as old
         self._keys.reset(start)
         self._recent.clear()
         self._log.begin_at(start)
@@ -139,7 +139,7 @@ class LogCutter:
         self._checkpointer.lower_to(end, keys_count)
 
     def _forget_lost_ends(self) -> None:
-        """Let no queue end in lost messages: which of them were cut off, nothing tells.
+        """Let no queue end in lost messages: it is unknown which of them were cut off.
 
         The next record of a queue, or the healed one, says again how many there are.
         """

@@ -1,4 +1,4 @@
-"""A follower's copy of the log: bytes of the leader become bytes here, and what follows of them."""
+"""A follower's copy of the log: the leader's bytes, and everything derived from them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Piece(NamedTuple):
 
 
 class FollowerLog:
-    """Takes the leader's bytes, and knows what of the leader's metadata must come first."""
+    """Takes the leader's bytes, and knows which of the leader's metadata must come first."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class FollowerLog:
         self._catching_up = metadata.end > log.end
         """The metadata are of a later log end than this one."""
         self._metadata_missing = self._catching_up or 0 < log.start == log.end or metadata.unsure
-        """What the deleted or damaged part of the log said of topics and queues comes first."""
+        """Topics and queues of the deleted or damaged part of the log come first."""
 
     @property
     def needs_metadata(self) -> bool:

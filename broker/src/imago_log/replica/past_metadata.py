@@ -82,7 +82,7 @@ class PastMetadata:
             return None  # damaged: the log has it all
 
     def _changes_behind(self, end: int) -> bool:
-        """Whether a change of metadata stands at or behind a log offset."""
+        """Whether a change of metadata is at or behind a log offset."""
         queue = self._queues.get(self._metadata.builtin[META_TOPIC], 0)
         return queue.end > queue.first and queue.unit(queue.end - 1)[0] >= end
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Realigner:
-    """Takes back what the leader's log does not have."""
+    """Removes what the leader's log does not have."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Realigner:
         self._on_metadata = on_metadata
 
     def truncate(self, end: int) -> None:
-        """Cut the log, and everything that came of what is cut: views, metadata, epochs.
+        """Cut the log, and everything derived from the part that is cut: views, metadata, epochs.
 
         A crash leaves the old end, the new one or a record border between them. Within damage
         any place may be a border: who asks has a log that is whole there. ValueError: `end` is no
@@ -109,7 +109,7 @@ class Realigner:
         self._tell(made)
 
     def _take_over(self, made: Cut, back: frozenset[str]) -> None:
-        """Drop the queues of topics that are gone, fill those of topics that are back."""
+        """Drop the queues of topics that are gone and fill those of topics that are back."""
         for name in made.ended:
             self._directory.drop_topic(name)
         if back:
@@ -122,7 +122,7 @@ class Realigner:
                 self._directory.materialise(self._metadata.topics[name])
 
     def reset(self, start: int) -> None:
-        """Let everything go and begin at `start`, empty: see `MessageStore.needs_metadata`."""
+        """Drop everything and begin at `start`, empty: see `MessageStore.needs_metadata`."""
         self._check_follows()
         with self._status.failing():
             self._keeper.settle()

@@ -242,7 +242,7 @@ def owes(queue: ConsumeQueue) -> bool:
 
 
 def end_tail(queue: ConsumeQueue) -> None:
-    """Let whoever holds the queue's tail be refused, until the queue comes again."""
+    """Refuse whoever holds the queue's tail, until the queue is loaded again."""
     queue.tail.next_offset = DEAD_OFFSET
 
 
@@ -257,7 +257,7 @@ def _joined(files: UnitFiles, memory: bytearray, unit: int, start: int, count: i
 
 
 def _move(memory: bytearray, files: UnitFiles, unit: int) -> None:
-    """Move units from memory to files; what there is no room for stays in memory."""
+    """Move units from memory to files; units without room stay in memory."""
     if not memory:
         return
     end = files.end

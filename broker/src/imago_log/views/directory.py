@@ -102,5 +102,5 @@ class QueueDirectory:
         self._tails.clear()
 
     def empty_trash(self) -> None:
-        """Have removed what was discarded."""
+        """Submit the removal of what was discarded."""
         self._background.submit(self._folders.empty_trash)

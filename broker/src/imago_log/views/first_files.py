@@ -40,7 +40,7 @@ class FirstFiles:
         self._making: _Making | None = None
 
     def make(self, queues: Sequence[ConsumeQueue]) -> None:
-        """Have the files of some queues made, unless others are being made."""
+        """Start making the files of some queues, unless others are being made."""
         if queues and self._making is None:
             self._making = _Making(self._vfs, queues)
             self._background.submit_waiting(self._making.run)

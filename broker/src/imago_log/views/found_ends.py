@@ -1,4 +1,4 @@
-"""What the files of queues say of where the last process was, before a start puts them in order."""
+"""Where the last process ended, by the files of queues before a start puts them in order."""
 
 from __future__ import annotations
 

@@ -17,10 +17,9 @@ from imago_log.disk.files import fatal, write_all
 from imago_log.errors import CorruptLogError, UnreadableError
 from imago_log.views.consume_queue import UNIT_SIZE
 from imago_log.views.lost import first_kept, first_lost
-from imago_log.views.metaq_batch import whole_messages
+from imago_log.views.metaq_batch import first_messages
 from imago_log.views.metaq_segments import MetaqSegments
 from imago_wire.errors import RecordError
-from imago_wire.hot import metaq_block
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -76,6 +75,7 @@ class _Block(NamedTuple):
     offset: int
     """Queue offset of the first of them."""
     units: bytes
+    position: int
     size: int
     path: Path
     at: int
@@ -105,14 +105,15 @@ class _Job:
             if self.cancelled:
                 break
             try:
-                data = metaq_block(
-                    self._records.each(block.partition.queue.tail, block.units, block.offset)
+                data = self._records.metaq(
+                    block.partition.queue.tail,
+                    block.units,
+                    block.offset,
+                    (block.position, block.position + block.size),
+                    block.size,
                 )
             except (CorruptLogError, RecordError) as error:
                 self.damage = error
-                break
-            if len(data) != block.size:
-                self.damage = RecordError(f"{len(data)} bytes where {block.size} were indexed")
                 break
             self._write(block, data)
             self.written += 1
@@ -378,13 +379,14 @@ def _blocks(partition: Partition, last: int, bytes_max: int) -> Iterator[_Block]
     start, end = segments.file_start, segments.end
     while bytes_max > 0 and offset < last:
         room = start + segments.size_max - end
-        _, whole, _ = whole_messages(queue, offset, last, min(room - 1, BLOCK_BYTES_MAX))
+        whole = first_messages(queue, offset, last, min(room - 1, BLOCK_BYTES_MAX)).messages
         count = min(whole + 1, last - offset)
         position, last_size = queue.position(offset + count - 1)
         size = position + last_size - end
         full = end + size - start >= segments.size_max
         following = segments.path(end + size) if full else None
         units = queue.units(offset, count)
-        yield _Block(partition, offset, units, size, segments.path(start), end - start, following)
+        path = segments.path(start)
+        yield _Block(partition, offset, units, end, size, path, end - start, following)
         offset, end, bytes_max = offset + count, end + size, bytes_max - size
         start = end if full else start

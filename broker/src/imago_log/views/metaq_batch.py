@@ -1,8 +1,8 @@
-"""How many whole messages of a queue fit into so many bytes of MetaQ's form."""
+"""How many messages of a queue make up so many bytes of MetaQ's form."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from imago_log.views.consume_queue import POSITION_SIZE
 from imago_wire.layout import METAQ_HEADER_SIZE, POSITION_UNIT
@@ -10,24 +10,48 @@ from imago_wire.layout import METAQ_HEADER_SIZE, POSITION_UNIT
 if TYPE_CHECKING:
     from imago_log.views.consume_queue import ConsumeQueue
 
-MESSAGES_MAX = 2048
-"""Messages that one read returns, however small they are."""
+UNITS_AT_ONCE = 2048
 
 
-def whole_messages(
-    queue: ConsumeQueue, offset: int, high: int, bytes_max: int
-) -> tuple[int, int, int]:
-    """Return the position of a message, and how many from it on are whole in `bytes_max` bytes.
+class MessageSpan(NamedTuple):
+    """Messages of a queue that follow each other, and where they stand in MetaQ's form."""
 
-    Third: their size; with no whole one a part of the first, at least its header.
+    start: int
+    """Position of the first one."""
+    messages: int
+    end: int
+    """Position behind the last one."""
+
+
+def first_messages(queue: ConsumeQueue, offset: int, high: int, bytes_max: int) -> MessageSpan:
+    """Return the messages from an offset on that end within `bytes_max` bytes; there may be none.
+
+    At most as many as have that room with empty bodies.
     """
-    count = min(high - offset, MESSAGES_MAX, max(1, bytes_max // METAQ_HEADER_SIZE))
-    units = queue.position_units(offset, count)
-    start, first_size = POSITION_UNIT.unpack_from(units)
-    if first_size > bytes_max:
-        return start, 0, max(bytes_max, METAQ_HEADER_SIZE)
-    fits, size = _fitting(units, count, start + bytes_max)
-    return start, fits, size - start
+    high = min(high, offset + bytes_max // METAQ_HEADER_SIZE)
+    start = end = queue.position(offset)[0]
+    count = 0
+    while offset < high:
+        asked = min(high - offset, UNITS_AT_ONCE)
+        units = queue.position_units(offset, asked)
+        at, size = POSITION_UNIT.unpack_from(units)
+        if at + size > start + bytes_max:
+            break
+        fits, end = _fitting(units, asked, start + bytes_max)
+        offset, count = offset + fits, count + fits
+        if fits < asked:
+            break
+    return MessageSpan(start, count, end)
+
+
+def cut_messages(queue: ConsumeQueue, offset: int, high: int, bytes_max: int) -> MessageSpan:
+    """Return the messages from an offset on that begin within `bytes_max` bytes: at least one."""
+    batch = first_messages(queue, offset, high, bytes_max)
+    behind = offset + batch.messages
+    if behind < high and batch.end - batch.start < bytes_max:
+        position, size = queue.position(behind)
+        return MessageSpan(batch.start, batch.messages + 1, position + size)
+    return batch
 
 
 def _fitting(units: bytes, count: int, limit: int) -> tuple[int, int]:

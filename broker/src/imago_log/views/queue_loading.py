@@ -54,7 +54,7 @@ class QueueLoader:
         self.limit = min(self.limit, end)
 
     def trust_files(self) -> None:
-        """Count all that files say from now on: they are in order."""
+        """Trust the files from now on: they are in order."""
         self._keeps_cut = False
         self._witness.trust_files()
 
@@ -98,7 +98,7 @@ class QueueLoader:
                 self._witness.keep(queue, end)
 
     def _has_noise_behind(self, queue: ConsumeQueue, end: int, *, torn: bool) -> bool:
-        """Whether what stands behind the units that count was not written there as units.
+        """Whether the bytes behind the units that count were not written there as units.
 
         With `torn` they may be there in part, but nothing else.
         """

@@ -1,4 +1,4 @@
-"""Units that the files of a queue have lost, or never had, made from the log."""
+"""Makes units that the files of a queue have lost, or never had, from the log."""
 
 from __future__ import annotations
 
@@ -108,13 +108,13 @@ class Refiller:
 
 
 def begin_empty(queue: ConsumeQueue, end: tuple[int, int] | None) -> None:
-    """Let a queue whose records are all gone go on where it was: queue offset and position."""
+    """Continue a queue whose records are all gone where it was: queue offset and position."""
     if end is not None and end[0] > queue.end and queue.lookup.is_bare:
         queue.begin_at(*end)
 
 
 def begin_empty_queues(metadata: Metadata, queue: Callable[[str, int], ConsumeQueue]) -> None:
-    """Let queues whose records are all gone go on where they were, not at 0."""
+    """Continue queues whose records are all gone where they were, not at 0."""
     for key, end in metadata.kind(QUEUE_KIND).items():
         name, _, queue_id = key.rpartition("/")
         try:

@@ -167,7 +167,7 @@ class UnitFiles:
     def start_at(self, unit: int, blank: bytes) -> None:
         """Begin a sequence at a unit above 0: the file's units before it are `blank`.
 
-        Where they find no room they are owed: see `settle`.
+        Without room they are owed: see `settle`.
         """
         while self._starts:  # what a power loss has left of a beginning like this one
             self._unlink(self._starts.pop())

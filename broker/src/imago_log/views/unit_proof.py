@@ -61,7 +61,7 @@ def _follows(queue: ConsumeQueue, offset: int) -> bool:
         return True
     (before, size), (position, _) = queue.position(offset - 1), queue.position(offset)
     if size == LOST_SIZE_FIELD:
-        return position >= before  # how long the lost ones were, not every version has noted
+        return position >= before  # not every version noted how long the lost ones were
     return position == (before if size == BLANK_SIZE_FIELD else before + size)
 
 

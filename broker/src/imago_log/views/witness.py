@@ -1,4 +1,4 @@
-"""What vouches for borders of records behind a place where the chain of records is broken.
+"""Witnesses for borders of records behind a place where the chain of records is broken.
 
 Behind a head that the device lost, records are looked for in bytes that may be the body of a
 message, which a client has chosen. What is found there counts only if something says so that no
@@ -51,7 +51,7 @@ class UnitWitness:
     # While a start puts the views in order
 
     def doubt_from(self, log_offset: int) -> None:
-        """Let units of records at or behind a log offset say nothing."""
+        """Ignore units of records at or behind a log offset."""
         self.units_below = log_offset
 
     def keep(self, queue: ConsumeQueue, end: int) -> None:

@@ -1,4 +1,4 @@
-"""What is in memory of the views goes to their files behind the append, a little at a time."""
+"""Moves the views' part in memory to their files behind the append, a little at a time."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class WriteBehind:
         self.next_ms = 0
 
     def expect_cut(self) -> None:
-        """Look at what waits in memory soon: the log is about to be cut."""
+        """Sweep soon: the log is about to be cut."""
         self._relieved_at = 0
 
     def sweep(self) -> None:

@@ -49,7 +49,7 @@ class Appender:
         self._builder = RecordBuilder(config.store_host, config.metaq_broker_id, stamps.metaq_id)
 
     def begin(self) -> None:
-        """Go on above the highest MetaQ id of the log, which may have been another member's."""
+        """Continue above the highest MetaQ id of the log, which may be another member's."""
         self._builder.last_metaq_id = self._stamps.metaq_id
 
     def append(self, entries: Sequence[Entry], *, sequenced: bool) -> list[Placed]:
@@ -95,7 +95,7 @@ class Appender:
         return placed
 
     def _written(self, start: int, data: bytes, sequenced: bool) -> None:
-        """Let those know that learn from the bytes what was appended."""
+        """Notify the views that read appended bytes."""
         self._recent.add(start, data)
         if self._builder.with_properties:
             self._keys.add(start, data)

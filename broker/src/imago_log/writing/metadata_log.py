@@ -107,20 +107,20 @@ class MetadataLog:
             self.create_topic(topic, {**found.value, "attributes": attributes})
 
     def put_again(self, changes: Sequence[Change]) -> int:
-        """Say again what the log's oldest files say, or which of them go: it frees the disk."""
+        """Restate what the log's oldest files hold, or which of them go: it frees the disk."""
         return self.put(changes, frees=True)
 
     def restate_topics(self, names: Iterable[str]) -> None:
-        """Say again which topics exist, whose creation is lost in damage."""
+        """Restate topics whose creation is lost in damage."""
         topics = self._metadata.topics
         self.put([topics[name].change(topics[name].value) for name in names if name in topics])
 
     def put(
         self, changes: Sequence[Change], *, frees: bool = False, size_max: int | None = None
     ) -> int:
-        """Append changes; what is said in order to free the disk may use the last room there is.
+        """Append changes; what frees the disk may use the last room there is.
 
-        What is only said again has no `size_max`: it was taken once.
+        What is only restated has no `size_max`: it was taken once.
         """
         tail = self._directory.tail(META_TOPIC, 0)
         entries = [

@@ -59,7 +59,7 @@ def data_header(
     size: int,
     flags: int = 0,
 ) -> bytes:
-    """Return what stands before `size` log bytes of a DATA frame; they follow as they are."""
+    """Return the front of a DATA frame of `size` log bytes; they follow as they are."""
     if size > DATA_BYTES_MAX:
         raise LimitExceededError("DATA", size=size, size_max=DATA_BYTES_MAX)
     head = _head(FrameType.DATA, epoch, DATA_NUMBERS.size + size, flags)
@@ -67,7 +67,7 @@ def data_header(
 
 
 def repair_header(*, epoch: int, offset: int, size: int) -> bytes:
-    """Return what stands before `size` log bytes of a REPAIR frame; they follow as they are."""
+    """Return the front of a REPAIR frame of `size` log bytes; they follow as they are."""
     if size > REPAIR_BYTES_MAX:
         raise LimitExceededError("REPAIR", size=size, size_max=REPAIR_BYTES_MAX)
     return _head(FrameType.REPAIR, epoch, REPAIR_NUMBERS.size + size) + REPAIR_NUMBERS.pack(offset)

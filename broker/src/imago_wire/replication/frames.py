@@ -47,7 +47,7 @@ REPAIR_BYTES_MAX: Final = PAYLOAD_BYTES_MAX - REPAIR_NUMBERS.size
 
 
 class FrameType(IntEnum):
-    """What a frame is; the number stands in its header."""
+    """Kind of a frame; its number is in the header."""
 
     HELLO = 1
     WELCOME = 2

@@ -1,4 +1,4 @@
-"""What is done about an ImagoConsumerGroup, and what is said of it."""
+"""Plan and status of an ImagoConsumerGroup."""
 
 from __future__ import annotations
 

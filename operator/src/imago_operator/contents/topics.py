@@ -1,4 +1,4 @@
-"""What is done about an ImagoTopic, and what is said of it: a pure function of what was seen.
+"""Plan and status of an ImagoTopic: a pure function of what was seen.
 
 What the resource says wins over what brokers have; what it does not say is left alone. A topic
 without a resource is never touched, and nothing that has messages is taken away but by a deletion

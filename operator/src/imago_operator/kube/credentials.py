@@ -144,7 +144,7 @@ def _named(entries: list[Mapping[str, Any]], name: str) -> Mapping[str, Any]:
 
 
 def _bytes(said: Mapping[str, Any], key: str, folder: Path) -> bytes | None:
-    """Return a part that stands in the file itself, or in one that it names."""
+    """Return a part from the file itself, or from one that it names."""
     if inline := said.get(f"{key}-data"):
         return base64.b64decode(inline, validate=True)
     if not (named := said.get(key)):

@@ -87,7 +87,7 @@ def _external(desired: Desired, listener: ExternalListener, shard: int, ordinal:
             port["nodePort"] = node_port(listener.first_node_port, shard, port["name"]) + ordinal
     spec: Manifest = {
         "type": listener.type.value,
-        # Its clients are told the node that the pod is on.
+        # Its clients get the node that the pod is on.
         "externalTrafficPolicy": "Local",
         # A member that catches up must be reached by the clients it still relays.
         "publishNotReadyAddresses": True,

@@ -1,1 +1,1 @@
-"""ImagoPipeline: what is to run, what is there, what to do about it, what to say of it."""
+"""ImagoPipeline: desired state, actual state, plan and status."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 SOON_S: Final = 2.0
 SILENT_S: Final = 10.0
 WATCH_S: Final = 10.0
-"""How often a run's progress is looked at."""
+"""How often a run's progress is read."""
 PATIENCE: Final = timedelta(seconds=60)
 """A driver that should have been killed that long ago is on a node that does not answer."""
 HOUR: Final = timedelta(hours=1)

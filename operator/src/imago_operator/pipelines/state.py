@@ -45,7 +45,7 @@ class RunObject:
     """What its engine calls the state it is in."""
     error: str | None = None
     suspend: bool = False
-    """Whether it is told to stand still."""
+    """Whether it is suspended."""
     deleting: bool = False
 
 
@@ -134,7 +134,7 @@ Action = Apply | RaiseEpoch | StartRun | StopRun | Suspend
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelinePlan:
-    """What is done now, in this order; what is said; when to look again by itself."""
+    """The actions of now, in order; the status; when to look again by itself."""
 
     actions: tuple[Action, ...] = ()
     record: PipelineStatus | None = None

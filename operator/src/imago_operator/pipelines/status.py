@@ -1,4 +1,4 @@
-"""What is said of a pipeline."""
+"""The status of a pipeline."""
 
 from __future__ import annotations
 

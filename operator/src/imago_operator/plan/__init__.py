@@ -1,4 +1,4 @@
-"""What is to be done about a cluster: a function of what is wanted, what is there, and when."""
+"""The plan for a cluster: a function of desired state, actual state, and time."""
 
 from imago_operator.plan.planner import plan
 from imago_operator.plan.rows import PlanRow, ReconcilePlan

@@ -26,9 +26,7 @@ def standing_still(desired: Desired | UnreadableSpec, observed: Observed) -> Pla
         return _invalid(problem, reason="DowngradeRefused")
     if not observed.synced:
         wait = PlanWait(key="reading", message="Kubernetes' lists to be complete", deadline_s=120)
-        return PlanStep(
-            row=PlanRow.READING, wait=wait, next="compare what is there with what is wanted"
-        )
+        return PlanStep(row=PlanRow.READING, wait=wait, next="compare actual with desired state")
     return None
 
 

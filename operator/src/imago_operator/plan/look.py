@@ -22,7 +22,7 @@ RESIZE_PENDING: Final = "FileSystemResizePending"
 
 @dataclass(frozen=True)
 class ClusterLook:
-    """What is wanted, what is there, and when."""
+    """Desired state, actual state, and time."""
 
     desired: Desired
     observed: Observed

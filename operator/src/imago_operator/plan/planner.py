@@ -48,7 +48,7 @@ ORDERLY: Final[tuple[Callable[[ClusterLook], PlanStep | None], ...]] = (
     scaledown.scale_down,
     storage.grown,
 )
-"""Asked only when all objects are as they are to be: pods get what stands in them."""
+"""Asked only when all objects are as desired: pods get their content."""
 
 
 def plan(desired: Desired | UnreadableSpec, observed: Observed, now: datetime) -> ReconcilePlan:

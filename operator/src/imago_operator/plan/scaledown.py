@@ -1,7 +1,7 @@
 """Shards that go: closed to new messages, read out, put on record, and only then removed.
 
-Every step is known by what is there, not by what was done: an operator that dies in between, and
-one that is asked to take the shards back, go on from the facts.
+Every step follows from the actual state, not from what was done: an operator that dies in
+between, and one that is asked to take the shards back, go on from the facts.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def scale_down(look: ClusterLook) -> PlanStep | None:
 
 
 def blocked(look: ClusterLook) -> tuple[str, str] | None:
-    """Return why shards cannot go, as reason and text; nothing stands in the way once drained."""
+    """Return why shards cannot go, as reason and text; none once they are drained."""
     if all(look.empty(n) for n in look.victims):
         return None
     left = len(look.targets)

@@ -1,4 +1,4 @@
-"""What is wrong and nothing is done about here: it is said, for people."""
+"""Troubles that the operator reports for people and does not act on."""
 
 from __future__ import annotations
 

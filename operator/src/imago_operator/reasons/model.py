@@ -25,7 +25,7 @@ class Reason:
 
 
 def own_mistake(kind: str) -> Reason:
-    """Return what is said where a look ended in a mistake of the operator's own."""
+    """Return the report of a look that ended in a bug of the operator."""
     return Reason(
         kind,
         "Stalled",
@@ -40,7 +40,7 @@ def own_mistake(kind: str) -> Reason:
 def refused_by_kubernetes(
     kind: str, *types: str, cure: str = "`helm upgrade` puts the chart's roles back;"
 ) -> Iterator[Reason]:
-    """Yield what is said, under these types, where the operator may not do its part."""
+    """Yield the conditions, of these types, where the operator may not do its part."""
     for type_ in types:
         yield Reason(
             kind,

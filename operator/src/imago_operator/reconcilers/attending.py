@@ -1,4 +1,4 @@
-"""How one object is attended to: read, looked at, worked on; what keeps that from its end is said.
+"""How one object is attended to: read, planned, worked on; obstacles are reported.
 
 Nothing stands still without a word: a spec that is wrong, a right that the operator lacks and a
 mistake of its own show in the object's status, or, where even that may not be written, in an event.

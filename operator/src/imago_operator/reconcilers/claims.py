@@ -167,7 +167,7 @@ def status_from(kind: Kind[Any], manifest: Manifest) -> Any:
 
 
 class Voice:
-    """Writes what is said of objects, if it is something new."""
+    """Writes the status of objects where it has changed."""
 
     def __init__(self, context: Context) -> None:
         self._context = context

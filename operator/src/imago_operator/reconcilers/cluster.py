@@ -41,7 +41,7 @@ SOON_S: Final = 1.0
 """After something was done: what came of it?"""
 WAIT_S: Final = 2.0
 PATIENCE: Final = 0.1
-"""What has been waited for that long is looked at after this part of it, up to `WAIT_MAX_S`."""
+"""Look again after this part of the time waited so far, up to `WAIT_MAX_S`."""
 WAIT_MAX_S: Final = 15.0
 BLOCKED_S: Final = 30.0
 WINDOW_S: Final = 60.0

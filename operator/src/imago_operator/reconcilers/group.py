@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 LISTING_S: Final = 10.0
 LAG_S: Final = 30.0
-"""How often lags are looked at: nothing in Kubernetes tells of them."""
+"""How often lags are read: no event in Kubernetes reports them."""
 SOON_S: Final = 1.0
 WAIT_S: Final = 5.0
 SILENT_S: Final = 10.0

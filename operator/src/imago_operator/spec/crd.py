@@ -95,7 +95,7 @@ def _column(column: Column) -> dict[str, Any]:
 
 def as_yaml(value: Any) -> str:
     """Return a manifest as people write it: in the order given, without anchors."""
-    apart = json.loads(json.dumps(value))  # what is there twice would become an anchor
+    apart = json.loads(json.dumps(value))  # a value that occurs twice would become an anchor
     text: str = yaml.safe_dump(apart, sort_keys=False, width=100, allow_unicode=True)
     return text
 

@@ -312,7 +312,25 @@ def test_a_forced_election_is_recorded() -> None:
     assert proposed.shard.unclean
     assert proposed.shard.history[-1].unclean
     told.tell(ev.ProposalDone(proposed.ticket, replace(proposed.shard, version=8)))
-    assert told.only(fx.Answer).done
+    assert not [effect for effect in told.effects if isinstance(effect, fx.Answer)]
+    epoch = proposed.shard.epoch
+    told.tell(ev.Led(epoch, LOG, LOG.end, 0))
+    assert told.only(fx.Answer) == fx.Answer("r1", True, f"leads in epoch {epoch}")
+
+
+def test_a_forced_election_without_room_for_its_epoch_is_told_as_it_is() -> None:
+    told = Told()
+    told.registered(state(OTHER, 4, OTHER), ALONE)
+    ticket = told.only(fx.ReadView).ticket
+    told.tell(ev.ElectAsked("r1", True))
+    told.sees(state(OTHER, 4, OTHER), ALONE, ticket)
+    proposed = told.only(fx.Propose)
+    told.tell(ev.ProposalDone(proposed.ticket, replace(proposed.shard, version=8)))
+    told.tell(ev.NotLed(proposed.shard.epoch, proposed.shard.epoch))
+    answer = told.only(fx.Answer)
+    assert (answer.request, answer.done) == ("r1", False)
+    assert "no room on the disk" in answer.text
+    assert told.machine.state.forced is None, "it forces no second one"
 
 
 def test_an_unbelievable_epoch_is_not_believed() -> None:

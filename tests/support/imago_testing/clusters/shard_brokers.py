@@ -114,22 +114,21 @@ class ShardBrokers:
         assert leader is not None
         return leader
 
-    def in_sync(self) -> set[int]:
-        """Members that the registry names as in sync, with the life that runs."""
-        for broker in self.brokers.values():
-            state = broker.coordinator.view().states.get(0)
-            if state is not None:
-                return {
-                    number
-                    for number, other in self.brokers.items()
-                    if (own := other.coordinator.registered) is not None
-                    and (own.uuid, own.incarnation) in state.in_sync
-                }
-        return set()
+    def in_sync(self, seen_by: int) -> set[int]:
+        """Members whose present life is in sync, as one member's view of the registry has it."""
+        state = self.brokers[seen_by].coordinator.view().states.get(0)
+        if state is None:
+            return set()
+        return {
+            number
+            for number, broker in self.brokers.items()
+            if (own := broker.coordinator.registered) is not None
+            and (own.uuid, own.incarnation) in state.in_sync
+        }
 
     async def all_in_sync(self, *numbers: int) -> None:
-        """Wait until exactly these members are in sync, as every one of them sees it."""
-        await until(lambda: self.in_sync() == set(numbers))
+        """Wait until exactly these members are in sync, as every one that runs sees it."""
+        await until(lambda: all(self.in_sync(number) == set(numbers) for number in self.brokers))
 
     async def same_logs(self) -> None:
         """Wait until all logs end alike; then compare them byte by byte."""

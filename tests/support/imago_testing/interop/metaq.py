@@ -110,10 +110,10 @@ class MetaqFactory:
 
     @contextlib.contextmanager
     def producer(
-        self, topics: Sequence[str], *, selector: str = "round-robin"
+        self, topics: Sequence[str], *, selector: str = "round-robin", **others: object
     ) -> Iterator[MetaqProducer]:
-        """Selectors: round-robin, by-attribute, ordered-by-attribute."""
-        options = {"factory": self.name, "topics": topics, "selector": selector}
+        """Selectors: round-robin, by-attribute, ordered-by-attribute. Option: default_topic."""
+        options = {"factory": self.name, "topics": topics, "selector": selector, **others}
         with _handle(self.driver, "producer", self.stops, **options) as name:
             yield MetaqProducer(self.driver, name)
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 ROCKETMQ_VERSIONS = (4, 5)
 METAQ_TOPICS = tuple(f"interop-{index:02}" for index in range(40))
 """Topics that the MetaQ side is configured with; tests take them in turn."""
+METAQ_PATTERN = "pattern-*"
+"""Topics that the MetaQ side makes at their first put."""
 _SHARDS = 2
 _PORTS_FIXED, _PORTS_BROKER = 20, 10
 _READY_SECONDS_MAX = 60.0
@@ -57,7 +59,7 @@ def running_target(name: TargetName, folder: Path) -> Iterator[Target]:
             with imago_up(folder, shards=_SHARDS, options=_SETTINGS) as ready:
                 yield _imago(ready)
         case TargetName.METAQ_ORIGINAL:
-            with metaq_original(folder, METAQ_TOPICS) as broker:
+            with metaq_original(folder, (*METAQ_TOPICS, METAQ_PATTERN)) as broker:
                 yield Target(name=name, zookeeper=broker.registry, metaq_urls=[broker.url])
         case TargetName.ROCKETMQ_ORIGINAL:
             with contextlib.ExitStack() as stack:
@@ -87,7 +89,9 @@ def imago_up(
 ) -> Iterator[Mapping[str, object]]:
     """Run `imago up` with the MetaQ topics configured; yield the line it prints when it serves."""
     ini = folder / "server.ini"
-    ini.write_text(_METAQ_INI + "".join(f"[topic={topic}]\n" for topic in METAQ_TOPICS))
+    ini.write_text(
+        _METAQ_INI + "".join(f"[topic={topic}]\n" for topic in (*METAQ_TOPICS, METAQ_PATTERN))
+    )
     command = [str(Path(sys.executable).parent / "imago"), "up", "--json"]
     command += ["--shards", str(shards), "--replicas", str(replicas)]
     ports = free_port_block(_PORTS_FIXED + shards * replicas * _PORTS_BROKER)

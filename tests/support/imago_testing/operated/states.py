@@ -72,8 +72,6 @@ EDITS: Final[tuple[dict[str, Any], ...]] = (
     {"spec.brokers.removeShards": [0]},
     {"spec.podDisruptionBudget": {"enabled": False}},
     {"spec.brokers.template": {"persistentVolumeClaim": {"metadata": {"labels": {"a": "b"}}}}},
-)
-SERVER_EDITS: Final[tuple[dict[str, Any], ...]] = (
     {"spec.zookeeper.managed.resources": {"requests": {"memory": "1Gi"}}},
     {"spec.zookeeper.managed.image": "zoo:2", "spec.image": "mine:2"},
 )
@@ -90,11 +88,11 @@ ORDERS: Final[tuple[dict[str, str], ...]] = (
 @cache
 def desired_pipeline(shards: int, replicas: int, edit: int, order: int, newer: bool) -> Desired:
     sizes = {"spec.brokers.shards": shards, "spec.brokers.replicasPerShard": replicas}
-    return wanted((EDITS + SERVER_EDITS)[edit] | sizes, ORDERS[order], NEWER if newer else OPERATOR)
+    return wanted(EDITS[edit] | sizes, ORDERS[order], NEWER if newer else OPERATOR)
 
 
 def random_desired(rng: random.Random, replicas: int) -> Desired:
-    edit, order = rng.randrange(len(EDITS + SERVER_EDITS)), rng.randrange(len(ORDERS))
+    edit, order = rng.randrange(len(EDITS)), rng.randrange(len(ORDERS))
     return desired_pipeline(rng.randint(1, SHARDS_MAX), replicas, edit, order, rng.random() < 0.3)
 
 
@@ -344,7 +342,7 @@ def check_walk(rng: random.Random, steps: int = 25) -> None:
                 world.turn()
     heal(world)
     last = desired_pipeline(
-        rng.randint(1, SHARDS_MAX), replicas, rng.randrange(len(EDITS + SERVER_EDITS)), 0, True
+        rng.randint(1, SHARDS_MAX), replicas, rng.randrange(len(EDITS)), 0, True
     )
     world.desired = last  # the newest operator, with nothing that keeps it from working
     world.settle(looks=1500)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from imago_log import FileSlice, MessageStore, MetaqStatus, ReadStatus, StoreConfig
+from imago_wire.hot import metaq_whole
 from imago_wire.record import decode_record, make_entry, metaq_block
 
 if TYPE_CHECKING:
@@ -183,10 +184,16 @@ def check_positions(store: MessageStore, topic: str, queue_id: int, live: list[S
         read = store.read_positions(topic, queue_id, position, 600)
         assert read.status is MetaqStatus.FOUND
         assert read.position == position
-        data = metaq_bytes(read.data)
+        data = whole_messages(read.data)
         found += data
         position += len(data)
     assert bytes(found) == expected[low - first :]
+
+
+def whole_messages(data: bytes | FileSlice) -> bytes:
+    """Return what a reader takes of a MetaQ read: it asks again for a message that was cut."""
+    found = metaq_bytes(data)
+    return found[: metaq_whole(found)]
 
 
 def metaq_bytes(data: bytes | FileSlice) -> bytes:

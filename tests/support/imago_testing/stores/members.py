@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from imago_log import MessageStore, MetaqStatus, ReadStatus
-from imago_testing.stores.in_memory import DATA, metaq_bytes, small_config
+from imago_testing.stores.in_memory import DATA, small_config, whole_messages
 
 if TYPE_CHECKING:
     from imago_log.commitlog.epochs import Epochs
@@ -145,7 +145,7 @@ def _queue(store: MessageStore, topic: str, queue_id: int) -> tuple[Any, ...]:
     while position < last:
         read = store.read_positions(topic, queue_id, position, 600)
         assert (read.status, read.position) == (MetaqStatus.FOUND, position)
-        data = metaq_bytes(read.data)
+        data = whole_messages(read.data)
         messages += data
         position += len(data)
     times = [store.offset_by_time(topic, queue_id, ms) for ms in (0, 1 << 60)]

@@ -28,7 +28,7 @@ ROUNDS_MAX = 4
 """So many times `Limits.compare_ms_max`, and nobody is waited for any more, whoever comes."""
 
 Electable = Callable[[Member, MemberInfo | None], bool]
-"""Whether a member, as it stands in the set and as it is registered now, may lead."""
+"""Whether a member, by the set and by its registration now, may lead."""
 
 
 class Patience(NamedTuple):

@@ -1,4 +1,4 @@
-"""What a member of a shard is told. The shell turns I/O into these values and does nothing else.
+"""Events for a member of a shard. The shell turns I/O into these values and does nothing else.
 
 Events of every loop turn (appends, acknowledgements of followers) are no objects but method
 calls: see `watermark.Watermark`.
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """Our registration stands in the coordinator, with a new incarnation."""
+    """The coordinator has our registration, with a new incarnation."""
 
     member: Member
 

@@ -57,9 +57,6 @@ def lead(transition: Transition) -> None:
         handover=None,
     )
     transition.do(Lead(epoch))
-    if state.forced is not None:
-        transition.set(forced=None)
-        transition.do(Answer(state.forced.request, done=True, text=f"leads in epoch {epoch}"))
 
 
 def led(transition: Transition, event: Led) -> None:
@@ -67,6 +64,7 @@ def led(transition: Transition, event: Led) -> None:
     state = transition.state
     if state.role is MachineRole.LEADING and state.epoch == event.epoch:
         transition.set(led=True, led_ms=transition.now_ms, epoch_start=event.log.end)
+        _answer_forced(transition, done=True, text=f"leads in epoch {event.epoch}")
 
 
 def not_led(transition: Transition, event: NotLed) -> None:
@@ -78,6 +76,16 @@ def not_led(transition: Transition, event: NotLed) -> None:
             epoch_seen=event.epoch_seen,
             yields_ms=transition.now_ms + YIELD_MS,
         )
+        why = f"no room on the disk of {state.uuid} to note epoch {event.epoch}: free some first"
+        _answer_forced(transition, done=False, text=why)
+
+
+def _answer_forced(transition: Transition, *, done: bool, text: str) -> None:
+    """Tell who forced an election what came of it."""
+    forced = transition.state.forced
+    if forced is not None:
+        transition.set(forced=None)
+        transition.do(Answer(forced.request, done=done, text=text))
 
 
 def govern(transition: Transition) -> None:
@@ -104,6 +112,7 @@ def step_down(transition: Transition, why: str) -> None:
         role=MachineRole.ELECTING, led=False, waits=None, puts=None, admitted=None, handover=None
     )
     transition.do(StepDown(why))
+    _answer_forced(transition, done=False, text=why)
     handover = state.handover
     if handover is not None and handover.request is not None:
         done = state.shard.leader is not None and state.shard.leader == handover.target

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from imago_broker.metrics import MetaqCounters
     from imago_broker.ports import Clock
     from imago_broker.processors.metaq.identity import MetaqIdentity
+    from imago_broker.processors.metaq.patterns import Patterns
     from imago_broker.processors.metaq.puts import WhenPublished
     from imago_broker.processors.metaq.realtime import RealTimeStatistics
     from imago_broker.service.messages import MessageService
@@ -32,6 +33,7 @@ class MetaqAssembly:
 
     identity: MetaqIdentity
     settings: LiveSettings[MetaqSection]
+    patterns: LiveSettings[Patterns]
     messages: MessageService
     topics: TopicService
     store: MessageStore

@@ -123,7 +123,7 @@ class GetProcessor:
     def _not_here(self, peer: Peer, item: GetItem, refusal: str) -> None:
         _, topic, _, partition, offset, _, opaque = item
         if refusal in (UNSETTLED, NO_LEASE):
-            # In a moment: a consumer that is told "nothing new" keeps its place and comes again.
+            # In a moment: a consumer that hears "nothing new" keeps its place and comes again.
             peer.reply(result(Status.NOT_FOUND, texts.nothing_at(offset), opaque))
             return
         text = texts.put_failed(self._identity.url, topic, partition, refusal)

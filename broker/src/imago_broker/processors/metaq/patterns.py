@@ -5,42 +5,60 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from imago_broker.model.declared import pattern_topic
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Mapping
 
     from imago_broker.config.live import LiveSettings
     from imago_broker.config.sections import MetaqSection
+    from imago_broker.config.settings import Scalar
+    from imago_broker.model.topics import TopicConfig
     from imago_broker.service.topics import TopicService
 
+    Settings = Mapping[str, Scalar]
+    Patterns = Mapping[str, Settings]
+    """Pattern to the settings of topics that it makes."""
 
-def compile_patterns(patterns: Iterable[str]) -> re.Pattern[str] | None:
-    """Return one expression for all patterns, in which ``*`` stands for anything; None: no topic.
+
+def compile_pattern(pattern: str) -> re.Pattern[str]:
+    """Return the expression of a pattern, in which ``*`` stands for anything.
 
     Unlike the original, everything else stands for itself: there a dot matches any character, and
     a name that is no valid expression stops the broker.
     """
-    parts = [re.escape(pattern).replace(r"\*", ".*") for pattern in patterns]
-    return re.compile("|".join(parts), re.ASCII) if parts else None
+    return re.compile(re.escape(pattern).replace(r"\*", ".*"), re.ASCII)
 
 
 class TopicPatterns:
     """The accept patterns of the settings in force."""
 
-    def __init__(self, settings: LiveSettings[MetaqSection], topics: TopicService) -> None:
+    def __init__(
+        self,
+        settings: LiveSettings[MetaqSection],
+        patterns: LiveSettings[Patterns],
+        topics: TopicService,
+    ) -> None:
         self._settings = settings
+        self._patterns = patterns
         self._topics = topics
-        self._compiled_from: tuple[str, ...] = ()
-        self._compiled: re.Pattern[str] | None = None
+        self._compiled_from: Patterns = {}
+        self._compiled: list[tuple[re.Pattern[str], Settings]] = []
 
-    def accept(self, topic: str) -> bool:
-        """Return whether a put may make the topic."""
-        settings = self._settings.current
-        if settings.auto_create_topic:
-            return True
-        if settings.topic_patterns != self._compiled_from:
-            self._compiled_from = settings.topic_patterns
-            self._compiled = compile_patterns(settings.topic_patterns)
-        return self._compiled is not None and self._compiled.fullmatch(topic) is not None
+    def made(self, topic: str) -> TopicConfig | None:
+        """Return the topic as a put makes it; None: a put may not.
+
+        Where several patterns match, the first in the configuration counts.
+        """
+        patterns, settings = self._patterns.current, self._settings.current
+        if patterns is not self._compiled_from:
+            self._compiled_from = patterns
+            self._compiled = [(compile_pattern(name), own) for name, own in patterns.items()]
+        found = (own for expression, own in self._compiled if expression.fullmatch(topic))
+        own = next(found, {} if settings.auto_create_topic else None)
+        if own is None:
+            return None
+        return pattern_topic(topic, own, queues=settings.default_partitions)
 
     def counts(self, topic: str) -> bool:
         """Return whether the topic is in the real-time statistics."""

@@ -10,7 +10,6 @@ from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.errors import BrokerError
 from imago_broker.model import names
 from imago_broker.model.sealing import seal_of
-from imago_broker.model.topics import TopicConfig
 from imago_broker.processors.metaq import realtime, texts
 from imago_broker.processors.metaq.asks import ASKS
 from imago_broker.processors.rounds import Round
@@ -236,9 +235,11 @@ class PutProcessor:
         if partition != ANY_PARTITION:
             return partition
         handle = self._handles.of(topic)
-        count = self._settings.current.default_partitions
         if handle is not None:
             count = handle.partitions
+        else:
+            made = self._patterns.made(topic) if names.topic_problem(topic) is None else None
+            count = 1 if made is None else made.write_queues
         closed = self._handles.closed_partitions(topic)
         choices: Sequence[int] = range(count)
         if closed:
@@ -280,14 +281,11 @@ class PutProcessor:
         return handle
 
     def _create(self, topic: str, partition: int) -> None:
-        accepted = self._patterns.accept(topic) and not names.is_derived(topic)
-        accepted = accepted and not self._topics.cordoned
-        if not accepted or names.is_system(topic) or names.topic_problem(topic):
+        own = names.is_system(topic) or names.is_derived(topic) or names.topic_problem(topic)
+        made = None if own or self._topics.cordoned else self._patterns.made(topic)
+        if made is None:
             raise self._refusal(topic, partition, texts.topic_not_accepted(topic))
-        queues = self._settings.current.default_partitions
-        self._topics.create_or_update(
-            TopicConfig(name=topic, read_queues=queues, write_queues=queues)
-        )
+        self._topics.create_or_update(made)
         # Clients that publish to it as soon as they are answered look for it in the registry.
         if self._when_published(topic, partial(self._published, topic)):
             self._handles.unpublished.add(topic)

@@ -111,7 +111,7 @@ class MetaqProcessors:
 
 def build_processors(parts: MetaqAssembly) -> MetaqProcessors:
     """Build the processors, each from what it uses."""
-    patterns = TopicPatterns(parts.settings, parts.topics)
+    patterns = TopicPatterns(parts.settings, parts.patterns, parts.topics)
     return MetaqProcessors(
         puts=PutProcessor(
             identity=parts.identity,

@@ -139,7 +139,7 @@ def assemble(
 ) -> RocketmqAssembly:
     """Make what only RocketMQ needs and connect it with what the broker has anyway.
 
-    `before_settings_change` is told when a client changes settings, so that every interface shows
+    `before_settings_change` is called when a client changes settings, so that every interface shows
     the same. Delays, timers, transactions and POP are not started: that happens once the broker may
     write.
     """

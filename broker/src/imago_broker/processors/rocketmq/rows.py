@@ -54,7 +54,7 @@ class Row:
     """Which members of the shard serve it."""
     replicated: bool = False
     """Whether the answer waits until every in-sync member has what it tells: changes of metadata
-    and what clients are told of them must not be taken back by a failover."""
+    and a failover must not take back what clients know of them."""
     elsewhere: Handler | None = None
     """Who answers where this member does not serve it; else: it is not available."""
     fast: bool = True

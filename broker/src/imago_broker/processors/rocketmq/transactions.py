@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 UNDECIDED = 0
 COPIES_MAX = 32
-"""Half messages of one unique id that are looked at."""
+"""Half messages of one unique id that are compared."""
 RESUMED_MAX = 10_000
 """Messages given up of which it is remembered that they were resumed; the log tells of others."""
 _OUTCOMES = {8: Outcome.COMMITTED, 12: Outcome.ROLLED_BACK}

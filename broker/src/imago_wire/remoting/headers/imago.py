@@ -25,7 +25,7 @@ PERM = "perm"
 
 @header
 class ChangeTopicRequestHeader(CreateTopicRequestHeader):
-    """UPDATE_AND_CREATE_TOPIC as our clients ask: the broker itself looks at what is there."""
+    """UPDATE_AND_CREATE_TOPIC as our clients ask: the broker itself checks what exists."""
 
     imago_change: str | None = None
     imago_named: str | None = None

@@ -49,6 +49,9 @@ final class Producers {
         for (String topic : with.texts("topics")) {
             producer.publish(topic);
         }
+        if (with.has("default_topic")) {
+            producer.setDefaultTopic(with.text("default_topic"));
+        }
         producers.put(with.text("name"), producer);
         return true;
     }

@@ -1,0 +1,34 @@
+"""Lines of the log about what comes again and again: said once, then once a minute with a count."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from imago_broker.ports import Clock
+
+AGAIN_MS: Final = 60_000
+SUBJECTS_MAX: Final = 64
+"""What is told apart; above it the one that was said longest ago is forgotten."""
+
+
+class RepeatedLines:
+    """Which lines are due, by what they are about."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._said: dict[tuple[str, ...], tuple[int, int]] = {}
+        """When each was said last, and how often it was due and not said since."""
+
+    def due(self, *subject: str) -> int:
+        """Return for how many times a line stands that is to be said now; 0: say nothing."""
+        now_ms = self._clock.monotonic_ms()
+        said = self._said.get(subject)
+        if said is not None and now_ms - said[0] < AGAIN_MS:
+            self._said[subject] = (said[0], said[1] + 1)
+            return 0
+        self._said.pop(subject, None)
+        if len(self._said) >= SUBJECTS_MAX:
+            del self._said[next(iter(self._said))]
+        self._said[subject] = (now_ms, 0)
+        return 1 if said is None else said[1] + 1
