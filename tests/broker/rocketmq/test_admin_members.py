@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from imago_broker.model.cluster import Role
 from imago_broker.model.groups import GroupConfig
 from imago_broker.model.shard import Member, ShardState
+from imago_broker.processors.rocketmq import admin_cold_data, admin_groups
 from imago_testing.clusters.roles import LEADER_PORT, step_down
 from imago_wire.remoting.codes import RequestCode as Code
 from imago_wire.remoting.codes import ResponseCode
@@ -134,3 +135,31 @@ async def test_read_ahead_mode_is_a_setting(peer: RemotingPeer) -> None:
         refused = await peer.call(Code.SET_COMMITLOG_READ_MODE, ext)
         assert refused.code == ResponseCode.INVALID_PARAMETER
         assert refused.remark == f"set commitlog readahead mode {what}"
+
+
+async def test_thresholds_and_forbidden_topics_have_limits(
+    peer: RemotingPeer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert admin_cold_data.GROUPS_MAX > 2
+    monkeypatch.setattr(admin_cold_data, "GROUPS_MAX", 2)
+    update = Code.UPDATE_COLD_DATA_FLOW_CTR_CONFIG
+    assert (await peer.call(update, body=b"a=1\nb=2\n")).code == ResponseCode.SUCCESS
+    refused = await peer.call(update, body=b"b=3\nc=1\n")
+    assert refused.code == ResponseCode.SYSTEM_ERROR
+    assert refused.remark == "there are thresholds of 2 groups already"
+    shown = await body_of(peer, Code.GET_COLD_DATA_FLOW_CTR_INFO)
+    assert shown["configTable"] == {"a": 1, "b": 2}, "nothing of a refused request is kept"
+    await peer.call(Code.REMOVE_COLD_DATA_FLOW_CTR_CONFIG, body=b"a")
+    assert (await peer.call(update, body=b"c=1\n")).code == ResponseCode.SUCCESS
+
+    assert admin_groups.FORBIDDEN_TOPICS_MAX > 2
+    monkeypatch.setattr(admin_groups, "FORBIDDEN_TOPICS_MAX", 2)
+
+    async def forbid(topic: str, readable: str = "false") -> int:
+        asked = {"group": "g", "topic": topic, "readable": readable}
+        return (await peer.call(Code.UPDATE_AND_GET_GROUP_FORBIDDEN, asked)).code
+
+    assert [await forbid(topic) for topic in ("t1", "t2", "t2")] == [0, 0, 0]
+    assert await forbid("t3") == ResponseCode.INVALID_PARAMETER
+    assert await forbid("t1", "true") == 0
+    assert await forbid("t3") == 0

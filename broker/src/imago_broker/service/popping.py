@@ -101,11 +101,14 @@ class PopService:
         self._loop = loop
         self._queues: dict[Queue, Popped] = {}
         self._turn: _Turn | None = None
+        self._unwritten: dict[Popped, None] = {}
+        """What the disk had no room for: nobody is told that all is safe before it is written."""
         offsets.on_forgotten.append(self._forget)
 
     def start(self) -> None:
         """Read what is out."""
         self._queues.clear()
+        self._unwritten.clear()
         self.out = 0
         for key, (state, told) in _stored(self._store.meta(KIND)).items():
             popped = self._queues[key] = Popped(key, state, told)
@@ -123,6 +126,7 @@ class PopService:
         if turn is not None:
             self._write(turn)
         self._queues.clear()
+        self._unwritten.clear()
         self.out = 0
         for listener in self.on_stop:
             listener()
@@ -166,7 +170,8 @@ class PopService:
 
     def _current(self) -> _Turn:
         if self._turn is None:
-            self._turn = _Turn()
+            self._turn = _Turn(changed=self._unwritten)
+            self._unwritten = {}
             self._loop.call_soon(self._end_turn)
         return self._turn
 
@@ -186,15 +191,15 @@ class PopService:
         except StoreError as error:
             logger.warning("pop_not_written queues=%d reason=%s", len(turn.changed), error)
             _tell(turn.waiting, PutStatus.DISK_FULL, ())
-            self._loop.call_later(RETRY_SECONDS, self._again, list(turn.changed))
+            self._unwritten |= turn.changed
+            self._loop.call_later(RETRY_SECONDS, self._again)
             return
         if turn.waiting:
             self._messages.acknowledgements.when_replicated(_tell, turn.waiting)
 
-    def _again(self, changed: Iterable[Popped]) -> None:
-        for popped in changed:
-            if self.ready and self._queues.get(popped.key) is popped:
-                self.changed(popped)
+    def _again(self) -> None:
+        if self.ready and self._unwritten:
+            self._current()
 
     def _write_one(self, popped: Popped) -> None:
         """Write what has changed in one queue; the newest handouts first, should it be cut."""

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from imago_broker.core.sql92 import tree
 from imago_broker.core.sql92.errors import FilterError
 from imago_broker.core.sql92.filters import FilterCache, PropertyFilter
 from imago_broker.core.sql92.tokens import EXPRESSION_CHARS_MAX
@@ -350,3 +351,44 @@ def test_doubles_have_javas_order(smaller: str, larger: str) -> None:
     assert matches("a < b", a=smaller, b=larger)
     assert not matches("b < a", a=smaller, b=larger)
     assert matches("a <= b AND b >= a", a=larger, b=larger)
+
+
+@pytest.mark.parametrize("limit", range(1, 7))
+def test_limits_are_met_exactly(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An expression as large as a limit is taken, one that is larger by one refused."""
+    monkeypatch.setattr(tree, "OPERATIONS_MAX", limit)
+    comparison = PropertyFilter("a = 1").cost - 1
+    assert comparison == 1
+    for count in range(2, 9):
+        expression = " OR ".join(f"a = {number}" for number in range(count))
+        if count + 1 > limit:  # the comparisons, and what joins them
+            with pytest.raises(FilterError, match=f"more than {limit} operations"):
+                PropertyFilter(expression)
+        else:
+            assert PropertyFilter(expression).matches(b"a\x010\x02")
+    monkeypatch.setattr(tree, "OPERATIONS_MAX", 512)
+    monkeypatch.setattr(tree, "DEPTH_MAX", limit)
+    for depth in range(9):
+        expression = "a" + " IS NULL" * depth + ("" if depth else " = 1")
+        if max(depth, 1) > limit:
+            with pytest.raises(FilterError, match=f"more than {limit} deep"):
+                PropertyFilter(expression)
+        else:
+            PropertyFilter(expression)
+
+
+def test_filters_are_kept_up_to_the_limit_and_the_newest_whatever_its_length() -> None:
+    cache = FilterCache(chars_max=12)
+    short = [cache.get(f"a = {number}") for number in (1, 2)]  # five characters each
+    assert cache.get("a = 1") is short[0]
+    cache.get("a = 3")
+    assert len(cache) == 2
+    assert cache.get("a = 1") is short[0], "used last but one"
+    assert cache.get("a = 2") is not short[1]
+    long = cache.get("a = 1000000 OR b = 2000000")
+    assert len(cache) == 1
+    assert cache.get("a = 1000000 OR b = 2000000") is long
+    for _ in range(2):
+        with pytest.raises(FilterError):
+            cache.get("a =")
+    assert len(cache) == 1, "what is none has its place too"

@@ -9,6 +9,7 @@ retry topic of POP, and receipts name the topic itself.
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -180,7 +181,7 @@ class PopProcessor:
         return allowed
 
 
-class _Waiter:
+class _Waiter(ABC):
     """A request that looks, waits and looks again until it has an answer."""
 
     def __init__(
@@ -262,15 +263,17 @@ class _Waiter:
             self._parts.waiting.left(waiting)
         self._exchange.finish()
 
+    @abstractmethod
     def _look(self, answer: Callable[[Reply], object]) -> bool:
         """Look; true: `answer` was called, or will be."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _nothing(self) -> Reply:
-        raise NotImplementedError
+        """Return the answer when the time is up."""
 
+    @abstractmethod
     def _full(self) -> Reply:
-        raise NotImplementedError
+        """Return the answer when too many wait."""
 
 
 class _Pop(_Waiter):
