@@ -37,6 +37,7 @@ FEATURES: Final = {
     "transactions": "transactions: commit, rollback, answer to checks",
     "timer": "delivery at a time of its own, and recall",
     "request": "request and reply",
+    "pop": "consume by POP, where brokers deal out the queues",
     "query": "find messages by id and key",
     "admin": "administration and statistics by the client's library",
     "tls": "TLS with a checked certificate",

@@ -62,10 +62,7 @@ NEVER: Final = (
 )
 """Codes that no broker of RocketMQ's serves, or only its controller, container or RocksDB."""
 
-SLAVES: Final = "asked by the slaves of an original broker alone"
 ABSENT: Final[Mapping[int, str]] = {
-    402: SLAVES,
-    200052: "no client of RocketMQ's asks for it",
     217: "topics are registered by their brokers alone",
     513: "static topics are not served",
 }

@@ -61,8 +61,7 @@ class QueueTake:
         self.size += len(record)
 
 
-@dataclass(slots=True)
-class PopTake:
+class PopTake(NamedTuple):
     """What a request gets; nothing: it may wait."""
 
     stamp: int
@@ -89,6 +88,18 @@ class PopReader:
 
     def take(self, ask: PopAsk, now_ms: int) -> PopTake:
         """Hand out what there is; the caller answers once it is written."""
+        looks = self._looks(ask, now_ms)
+        found = _taken(looks, now_ms)
+        for look in looks:
+            self._hand_out(look, found.stamp, now_ms + ask.invisible_ms)
+        return found._replace(rest=self._rest(ask))
+
+    def peek(self, ask: PopAsk, now_ms: int) -> PopTake:
+        """Return what there is, and hand out nothing."""
+        return _taken(self._looks(ask, now_ms), now_ms)._replace(rest=self._rest(ask))
+
+    def _looks(self, ask: PopAsk, now_ms: int) -> list[QueueTake]:
+        """Look at the queues until the request has enough."""
         looks: list[QueueTake] = []
         count_left, bytes_left = ask.messages_max, ask.bytes_max
         for queue_id in ask.queue_ids:
@@ -98,15 +109,7 @@ class PopReader:
             looks.append(look)
             count_left -= len(look.times)
             bytes_left -= look.size
-        stamp = max((look.popped.state.next_stamp(now_ms) for look in looks), default=now_ms)
-        for look in looks:
-            self._hand_out(look, stamp, now_ms + ask.invisible_ms)
-        return PopTake(
-            stamp,
-            [look for look in looks if look.times],
-            self._rest(ask),
-            any(look.more for look in looks),
-        )
+        return looks
 
     def waits(self, ask: PopAsk, now_ms: int) -> bool:
         """Whether there is anything to take, without taking it."""
@@ -205,6 +208,15 @@ class PopReader:
                 end = self._store.queue_range(ask.topic, queue_id)[1]
                 rest += max(0, end - known.state.next_offset)
         return rest
+
+
+def _taken(looks: Sequence[QueueTake], now_ms: int) -> PopTake:
+    return PopTake(
+        max((look.popped.state.next_stamp(now_ms) for look in looks), default=now_ms),
+        [look for look in looks if look.times],
+        0,
+        any(look.more for look in looks),
+    )
 
 
 def _offset_of(record: bytes) -> int:

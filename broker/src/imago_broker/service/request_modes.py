@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from imago_log.store import MessageStore
 
@@ -33,6 +33,12 @@ class RequestModes:
         if mode not in (PULL, POP):
             return RequestMode()
         return RequestMode(mode, int(share) if share.removeprefix("-").isdigit() else -1)
+
+    def all(self) -> Iterator[tuple[str, str, RequestMode]]:
+        """Yield group, topic and mode of all that were set."""
+        for name in list(self._stored):
+            group, _, topic = name.partition("@")
+            yield group, topic, self.get(group, topic)
 
     def set(self, group: str, topic: str, mode: RequestMode) -> None:
         """Have a group read a topic so from now on."""

@@ -375,7 +375,7 @@ class RocketmqClient:
 
     @contextlib.contextmanager
     def push(self, topic: str, group: str, **options: object) -> Iterator[PushConsumer]:
-        """Options: expression, sql, model, orderly, from, failures, reconsume_max and more."""
+        """Options: expression, sql, model, orderly, from, failures, reconsume_max, dealt_out …"""
         with self._handle("push", topic=topic, group=group, **options) as name:
             yield PushConsumer(self.driver, name)
 

@@ -18,6 +18,7 @@ from imago_broker.service.request_modes import POP, PULL, RequestMode
 from imago_wire.remoting.bodies.client import MessageModel, MessageQueue
 from imago_wire.remoting.bodies.pop import (
     MessageQueueAssignment,
+    MessageRequestModes,
     QueryAssignmentRequestBody,
     QueryAssignmentResponseBody,
     SetMessageRequestModeRequestBody,
@@ -39,7 +40,7 @@ SHARE_MAX = 65_536
 
 
 class AssignmentProcessor:
-    """QUERY_ASSIGNMENT and SET_MESSAGE_REQUEST_MODE."""
+    """QUERY_ASSIGNMENT, SET_MESSAGE_REQUEST_MODE and GET_ALL_MESSAGE_REQUEST_MODE."""
 
     def __init__(
         self,
@@ -95,6 +96,18 @@ class AssignmentProcessor:
         share = max(-1, min(asked.pop_share_queue_num, SHARE_MAX))
         self._modes.set(asked.consumer_group, asked.topic, RequestMode(asked.mode, share))
         return OK
+
+    def all_modes(self, _: Exchange) -> Reply:
+        """GET_ALL_MESSAGE_REQUEST_MODE: what was set, by topic and group."""
+        table: dict[str, dict[str, dict[str, object]]] = {}
+        for group, topic, mode in self._modes.all():
+            table.setdefault(topic, {})[group] = SetMessageRequestModeRequestBody(
+                consumer_group=group,
+                topic=topic,
+                mode=mode.mode,
+                pop_share_queue_num=mode.share_queues,
+            ).to_json()
+        return Reply(body=MessageRequestModes(message_request_mode_map=table).encode())
 
     def _queues(self, topic: str) -> list[MessageQueue]:
         """Return a topic's readable queues on all shards, as all clients sort them."""

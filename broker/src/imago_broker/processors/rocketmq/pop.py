@@ -25,6 +25,7 @@ from imago_wire.remoting.codes import ResponseCode
 from imago_wire.remoting.headers.pop import (
     NotificationRequestHeader,
     NotificationResponseHeader,
+    PeekMessageRequestHeader,
     PollingInfoRequestHeader,
     PollingInfoResponseHeader,
     PopMessageRequestHeader,
@@ -70,7 +71,7 @@ class PopParts:
 
 
 class PopProcessor:
-    """POP_MESSAGE, NOTIFICATION and POLLING_INFO."""
+    """POP_MESSAGE, PEEK_MESSAGE, NOTIFICATION and POLLING_INFO."""
 
     def __init__(
         self,
@@ -114,6 +115,27 @@ class PopProcessor:
             wanted=chosen.wanted,
         )
         return _Pop(self._parts, exchange, ask, header.queue_id, until_ms).begin()
+
+    def peek(self, exchange: Exchange) -> Reply:
+        """PEEK_MESSAGE: what a POP would give now, and nothing is taken."""
+        header = PeekMessageRequestHeader.from_ext(exchange.ext)
+        self._allow_group(header.consumer_group)
+        ask = PopAsk(
+            group=header.consumer_group,
+            topic=header.topic,
+            queue_ids=self._queue_ids(exchange, header.topic, header.queue_id),
+            messages_max=max(1, min(header.max_msg_nums, MESSAGES_MAX)),
+            bytes_max=self._allowance(),
+            invisible_ms=0,
+        )
+        if not self._parts.pops.ready:
+            return not_here(NOT_SETTLED)
+        take = self._parts.reader.peek(ask, self._parts.clock.epoch_ms())
+        ext = _header(take, ask).to_ext()
+        body = b"".join(record for look in take.queues for record in look.records)
+        if not body:
+            return Reply(ResponseCode.PULL_NOT_FOUND, "NO_MESSAGE_IN_QUEUE", ext)
+        return Reply(ResponseCode.SUCCESS, "FOUND", ext, body)
 
     def notify(self, exchange: Exchange) -> Reply | None:
         """NOTIFICATION: whether there is something to pop, now or while it waits."""
@@ -293,7 +315,7 @@ class _Pop(_Waiter):
             parts.waiting.out_until(ask.topic, look.queue_id, now_ms + ask.invisible_ms)
         body = b"".join(record for look in take.queues for record in look.records)
         parts.traffic.delivered(ask.topic, sum(len(look.times) for look in take.queues), len(body))
-        reply = Reply(ResponseCode.SUCCESS, "FOUND", self._header().to_ext(), body)
+        reply = Reply(ResponseCode.SUCCESS, "FOUND", _header(self._take, self._ask).to_ext(), body)
         exchange = self._exchange
 
         def written(status: PutStatus) -> None:
@@ -303,27 +325,29 @@ class _Pop(_Waiter):
         parts.pops.when_written(written)
         return True
 
-    def _header(self) -> PopMessageResponseHeader:
-        take = self._take
-        return PopMessageResponseHeader(
-            pop_time=take.stamp,
-            invisible_time=self._ask.invisible_ms,
-            revive_qid=IN_ORDER_QUEUE if self._ask.in_order else REVIVE_QUEUE,
-            rest_num=take.rest,
-            start_offset_info=";".join(
-                f"0 {look.queue_id} {next(iter(look.times))}" for look in take.queues
-            ),
-            msg_offset_info=";".join(
-                f"0 {look.queue_id} {','.join(map(str, look.times))}" for look in take.queues
-            ),
-        )
-
     def _nothing(self) -> Reply:
-        ext = self._header().to_ext()
+        ext = _header(self._take, self._ask).to_ext()
         return Reply(ResponseCode.POLLING_TIMEOUT, "NO_MESSAGE_IN_QUEUE", ext)
 
     def _full(self) -> Reply:
-        return Reply(ResponseCode.POLLING_FULL, "POLLING_FULL", self._header().to_ext())
+        return Reply(
+            ResponseCode.POLLING_FULL, "POLLING_FULL", _header(self._take, self._ask).to_ext()
+        )
+
+
+def _header(take: PopTake, ask: PopAsk) -> PopMessageResponseHeader:
+    return PopMessageResponseHeader(
+        pop_time=take.stamp,
+        invisible_time=ask.invisible_ms,
+        revive_qid=IN_ORDER_QUEUE if ask.in_order else REVIVE_QUEUE,
+        rest_num=take.rest,
+        start_offset_info=";".join(
+            f"0 {look.queue_id} {next(iter(look.times))}" for look in take.queues
+        ),
+        msg_offset_info=";".join(
+            f"0 {look.queue_id} {','.join(map(str, look.times))}" for look in take.queues
+        ),
+    )
 
 
 class _Notification(_Waiter):

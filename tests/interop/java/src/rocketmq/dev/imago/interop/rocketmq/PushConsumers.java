@@ -31,6 +31,9 @@ final class PushConsumers {
     private Object start(Arguments with) throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(with.text("group"));
         Versions.prepare(consumer, with.text("namesrv"), with.text("name"));
+        if (with.flag("dealt_out")) {
+            Versions.haveQueuesDealtOut(consumer);
+        }
         Versions.setEnum(consumer, "setMessageModel", with.text("model", "CLUSTERING"));
         consumer.setConsumeFromWhere(ConsumeFromWhere.valueOf(
             with.text("from", "CONSUME_FROM_FIRST_OFFSET")));

@@ -46,6 +46,11 @@ final class Versions {
             .invoke(producer, topic, handle);
     }
 
+    /** Has brokers deal out the queues, and say whether to pull or to pop them; 4.9 cannot. */
+    static void haveQueuesDealtOut(Object consumer) throws ReflectiveOperationException {
+        consumer.getClass().getMethod("setClientRebalance", boolean.class).invoke(consumer, false);
+    }
+
     private static Method method(Object target, String name) throws NoSuchMethodException {
         return Arrays.stream(target.getClass().getMethods())
             .filter(each -> each.getName().equals(name) && each.getParameterCount() == 1)
