@@ -6,6 +6,7 @@ topic's queues on all shards, as this broker's view of the cluster has them.
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from imago_broker.core.assignment import STRATEGIES, shared
@@ -18,7 +19,6 @@ from imago_broker.service.request_modes import POP, PULL, RequestMode
 from imago_wire.remoting.bodies.client import MessageModel, MessageQueue
 from imago_wire.remoting.bodies.pop import (
     MessageQueueAssignment,
-    MessageRequestModes,
     QueryAssignmentRequestBody,
     QueryAssignmentResponseBody,
     SetMessageRequestModeRequestBody,
@@ -99,15 +99,16 @@ class AssignmentProcessor:
 
     def all_modes(self, _: Exchange) -> Reply:
         """GET_ALL_MESSAGE_REQUEST_MODE: what was set, by topic and group."""
-        table: dict[str, dict[str, dict[str, object]]] = {}
+        table: dict[str, dict[str, object]] = {}
         for group, topic, mode in self._modes.all():
-            table.setdefault(topic, {})[group] = SetMessageRequestModeRequestBody(
+            told = SetMessageRequestModeRequestBody(
                 consumer_group=group,
                 topic=topic,
                 mode=mode.mode,
                 pop_share_queue_num=mode.share_queues,
-            ).to_json()
-        return Reply(body=MessageRequestModes(message_request_mode_map=table).encode())
+            )
+            table.setdefault(topic, {})[group] = told.to_json()
+        return Reply(body=json.dumps({"messageRequestModeMap": table}).encode())
 
     def _queues(self, topic: str) -> list[MessageQueue]:
         """Return a topic's readable queues on all shards, as all clients sort them."""

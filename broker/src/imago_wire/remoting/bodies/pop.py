@@ -84,10 +84,3 @@ class SetMessageRequestModeRequestBody(Body):
     mode: str = "PULL"
     pop_share_queue_num: int = 0
     topic: str
-
-
-@body
-class MessageRequestModes(Body):
-    """All modes that were set: topic -> group -> mode."""
-
-    message_request_mode_map: dict[str, dict[str, dict[str, object]]]
