@@ -8,90 +8,28 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imago_broker.app import Broker
-from imago_broker.core import popping as core_popping
-from imago_broker.service import pop_reading, pop_waiting, popping
-from imago_log.errors import StoreError
-from imago_log.reading import by_offset
+from imago_broker.service import pop_waiting, popping
 from imago_testing.clusters.shard_brokers import until
+from imago_testing.peers.popping import (
+    LONG_MS,
+    acknowledge,
+    bodies,
+    committed,
+    pop,
+    pop_ext,
+    postpone,
+    receipts,
+)
 from imago_testing.peers.remoting import RemotingPeer, heartbeat
 from imago_wire.remoting.bodies.pop import ack_bits
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.messages import decode_messages
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable
 
     from imago_broker.config import BrokerConfig
-    from imago_log.metadata.changes import Change
     from imago_wire.remoting.command import RemotingCommand
-
-LONG_MS = 3_600_000
-
-
-def pop_ext(queue_id: int = 0, **more: object) -> dict[str, object]:
-    fields: dict[str, object] = {
-        "consumerGroup": "g",
-        "topic": "T",
-        "queueId": queue_id,
-        "maxMsgNums": 32,
-        "invisibleTime": LONG_MS,
-        "pollTime": 0,
-        "bornTime": 0,
-        "initMode": 0,
-        "exp": "*",
-        "expType": "TAG",
-        "order": "false",
-    }
-    return {**fields, **more}
-
-
-async def pop(peer: RemotingPeer, queue_id: int = 0, **more: object) -> RemotingCommand:
-    return await peer.call(RequestCode.POP_MESSAGE, pop_ext(queue_id, **more))
-
-
-def bodies(answer: RemotingCommand) -> list[bytes]:
-    assert answer.code == ResponseCode.SUCCESS, answer.remark
-    return [message.body for message in decode_messages(answer.body)]
-
-
-def receipts(answer: RemotingCommand) -> list[tuple[int, int, str]]:
-    """Return queue, offset and receipt of each message, as clients put them together."""
-    ext = answer.ext
-    starts = dict(block.split(" ")[1:] for block in ext["startOffsetInfo"].split(";"))
-    found = []
-    for block in ext["msgOffsetInfo"].split(";"):
-        retry, queue, offsets = block.split(" ")
-        for offset in map(int, offsets.split(",")):
-            text = (
-                f"{starts[queue]} {ext['popTime']} {ext['invisibleTime']} {ext['reviveQid']} "
-                f"{retry} broker {queue} {offset}"
-            )
-            found.append((int(queue), offset, text))
-    return found
-
-
-async def acknowledge(
-    peer: RemotingPeer, receipt: tuple[int, int, str], **more: object
-) -> RemotingCommand:
-    queue_id, offset, text = receipt
-    ext = {"consumerGroup": "g", "topic": "T", "queueId": queue_id, "offset": offset}
-    return await peer.call(RequestCode.ACK_MESSAGE, {**ext, "extraInfo": text, **more})
-
-
-async def postpone(
-    peer: RemotingPeer, receipt: tuple[int, int, str], invisible_ms: int
-) -> RemotingCommand:
-    queue_id, offset, text = receipt
-    ext = {"consumerGroup": "g", "topic": "T", "queueId": queue_id, "offset": offset}
-    return await peer.call(
-        RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
-        {**ext, "extraInfo": text, "invisibleTime": invisible_ms},
-    )
-
-
-async def committed(peer: RemotingPeer, queue_id: int = 0) -> int:
-    ext = {"consumerGroup": "g", "topic": "T", "queueId": queue_id}
-    return int((await peer.call(RequestCode.QUERY_CONSUMER_OFFSET, ext)).ext["offset"])
 
 
 @pytest.fixture(autouse=True)
@@ -422,91 +360,3 @@ async def test_peeking_that_cannot_be_is_refused(
     peer: RemotingPeer, fields: dict[str, Any], code: int
 ) -> None:
     assert (await peek(peer, **fields)).code == code
-
-
-TINY: dict[Any, dict[str, int]] = {
-    popping: {"OUT_MAX": 3, "OUT_ALL_MAX": 5},
-    pop_reading: {"_MOVES_MAX": 1},
-    by_offset: {"FILTERED_UNITS_MAX": 2, "UNITS_AT_ONCE": 2},
-    core_popping: {"_SLACK": 0},
-    pop_waiting: {"WAITING_MAX": 2, "WAITING_PER_GROUP_MAX": 1},
-}
-
-
-@pytest.mark.parametrize("in_order", ["false", "true"])
-async def test_everything_wanted_comes_with_every_limit_tiny(
-    peer: RemotingPeer, broker: Broker, monkeypatch: pytest.MonkeyPatch, in_order: str
-) -> None:
-    for module, limits in TINY.items():
-        for name, value in limits.items():
-            assert getattr(module, name) > value
-            monkeypatch.setattr(module, name, value)
-    wanted = await put_tagged(peer, 60)
-    done: dict[str, list[bytes]] = {"g": [], "h": []}
-    for group in [*done] * 200:
-        how = {"consumerGroup": group, "exp": "x", "order": in_order, "maxMsgNums": 2}
-        answer = await pop(peer, -1, **how)
-        assert broker.rocketmq.pops.out <= 5
-        if answer.code == ResponseCode.POLLING_TIMEOUT:
-            continue
-        done[group] += bodies(answer)
-        for receipt in reversed(receipts(answer)):
-            said = await acknowledge(peer, receipt, consumerGroup=group)
-            assert said.code == ResponseCode.SUCCESS
-    for found in done.values():
-        assert sorted(found) == sorted(wanted), "each came once"
-    assert broker.rocketmq.pops.out == 0
-
-
-async def put_tagged(peer: RemotingPeer, count: int) -> set[bytes]:
-    """Put messages into two queues; return those that have the tag x."""
-    wanted = set()
-    for number in range(count):
-        tag, body = "other" if number % 7 else "x", b"%d" % number
-        await peer.put("T", body, queue_id=number % 2, properties=f"TAGS\x01{tag}\x02")
-        if tag == "x":
-            wanted.add(body)
-    return wanted
-
-
-async def test_what_could_not_be_written_is_not_given_and_comes_later(
-    peer: RemotingPeer, broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    put_meta, refusals = broker.store.put_meta, 2
-    monkeypatch.setattr(popping, "RETRY_SECONDS", 0.01)
-
-    def full_at_first(rows: Sequence[Change]) -> None:
-        nonlocal refusals
-        if refusals and any(kind == popping.KIND for kind, *_ in rows):
-            refusals -= 1
-            raise StoreError("no room")
-        put_meta(rows)
-
-    monkeypatch.setattr(broker.store, "put_meta", full_at_first)
-    given = await pop(peer, invisibleTime=10)
-    assert (given.code, given.body) == (ResponseCode.SYSTEM_BUSY, b"")
-    await until(lambda: refusals == 0)  # it is tried again unasked
-    given = await pop(peer, pollTime=30_000)
-    assert bodies(given) == [b"a", b"b", b"c"]
-    assert refusals == 0
-    assert {message.reconsume_times for message in decode_messages(given.body)} == {1}
-    for receipt in receipts(given):
-        assert (await acknowledge(peer, receipt)).code == ResponseCode.SUCCESS
-    assert await committed(peer) == 3
-
-
-async def test_repeated_acknowledgement_is_confirmed_once_it_is_written(
-    peer: RemotingPeer, broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    receipt = receipts(await pop(peer))[0]
-
-    def full(_: Sequence[Change]) -> None:
-        raise StoreError("no room")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(broker.store, "put_meta", full)
-        for _ in range(3):
-            assert (await acknowledge(peer, receipt)).code == ResponseCode.SYSTEM_BUSY
-    assert await committed(peer) == 0
-    assert (await acknowledge(peer, receipt)).code == ResponseCode.SUCCESS
-    assert await committed(peer) == 1
