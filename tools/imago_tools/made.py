@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from imago_broker.config import metaq_keys
 from imago_tools import compatibility, figures
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ PARTS: Final = (
     Part("README.md", "tests/interop", compatibility.matrix),
     Part("README.md", "bench/results/peers.json", figures.peers),
     Part("README.md", "bench/results/failover.json", figures.failover),
+    Part("docs/metaq.md", "broker/src/imago_broker/config/metaq_keys.py", metaq_keys.table),
     Part("docs/performance.md", "bench/results/broker.json", figures.broker),
     Part("docs/performance.md", "bench/results/peers.json", figures.peers_in_full),
     Part("docs/performance.md", "bench/results/gate.json", figures.gate),

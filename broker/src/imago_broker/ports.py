@@ -160,6 +160,10 @@ class Registry(Protocol):
         """
         ...
 
+    def tell_checksum(self, checksum: int) -> None:
+        """Show MetaQ's slaves and tools that the configuration is another one now."""
+        ...
+
     async def offer_patterns(self, patterns: Sequence[TopicPlacement]) -> None:
         """Show MetaQ's clients these patterns of topics under their own names, and no others.
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from imago_broker.app import Broker
+    from imago_broker.config import BrokerConfig
 
 
 def serve(config: Path | None, ready_fd: int) -> int:
@@ -23,11 +24,12 @@ def serve(config: Path | None, ready_fd: int) -> int:
     settings = read_config(config)
     # Only now: a mistyped key is reported before half a second of imports.
     from imago_broker.app import main
-    from imago_broker.config import BrokerConfig, load
+    from imago_broker.config.sources import load_with_ini
+    from imago_broker.core.metaq_filters import check_config
 
     def reread() -> BrokerConfig:
         text = "" if config is None else config.read_text(encoding="utf-8")
-        return load(text, os.environ)
+        return load_with_ini(text, os.environ, check_config)
 
     def ready(running: Broker) -> None:
         announce(

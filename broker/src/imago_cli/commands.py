@@ -30,6 +30,9 @@ COMMANDS: dict[str, CommandRow] = {
     "cluster": CommandRow("imago_cli.cluster", "Show who leads each shard, and why."),
     "shard": CommandRow("imago_cli.shard", "Show shards, hand leadership over, force an election."),
     "topic": CommandRow("imago_cli.topic", "Create, change, list, move and delete topics."),
+    "metaq": CommandRow(
+        "imago_cli.metaq.command", "MetaQ's own tools: statistics, partitions, ZooKeeper's tree."
+    ),
     "group": CommandRow("imago_cli.group", "Show consumer groups, their lag; move, delete them."),
     "produce": CommandRow("imago_cli.produce", "Send messages."),
     "request": CommandRow("imago_cli.request", "Send a message and print the reply to it."),

@@ -12,6 +12,7 @@ import typer
 from imago_broker.config import ConfigError
 from imago_broker.config.loading import describe, to_tree
 from imago_broker.config.metaq_ini import convert as convert_ini
+from imago_broker.core.metaq_filters import check_config
 from imago_cli import toml_text
 from imago_cli.exits import CommandError, CommandUsageError
 from imago_cli.output import print_json, print_line, say
@@ -68,9 +69,9 @@ def convert(
 ) -> None:
     """Translate MetaQ's server.ini; standard error names settings without a counterpart."""
     try:
-        conversion = convert_ini(ini.read_text(encoding="utf-8"))
+        conversion = convert_ini(ini.read_text(encoding="utf-8"), str(ini), check_config)
     except ConfigError as error:
-        raise CommandUsageError(f"{ini}: {error}") from error
+        raise CommandUsageError(str(error)) from error
     except OSError as error:
         raise CommandUsageError(f"{ini}: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from imago_broker.config import BrokerConfig, ConfigError, load
-from imago_broker.model.declared import check_declared
+from imago_broker.config import BrokerConfig, ConfigError
+from imago_broker.config.sources import load_with_ini
+from imago_broker.core.metaq_filters import check_config
 from imago_cli.exits import CommandUsageError
 
 if TYPE_CHECKING:
@@ -28,11 +29,11 @@ def read_config(path: Path | None) -> BrokerConfig:
         except UnicodeDecodeError as error:
             raise CommandUsageError(f"--config {path}: {error}") from error
     try:
-        config = load(text, os.environ)
+        config = load_with_ini(text, os.environ, check_config)
     except ConfigError as error:
         raise CommandUsageError(f"{path or 'environment'}: {error}") from error
     try:
-        check_declared(config.topics, config.metaq.topic_patterns)
+        check_config(config)
     except ValueError as error:
         raise CommandUsageError(f"{path or 'environment'}: {error}") from error
     return config

@@ -258,6 +258,7 @@ def _compose(
         pressure,
         space,
         background,
+        config.due,
     )
     find_tail = TailFinder(
         log, damage, metadata, s.queue_folders, s.refiller, materialiser, directory.get

@@ -6,13 +6,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    Due = Callable[[str | None], bool]
+    """Whether expired files go now, by the schedule of their topic; None: that of the store."""
 
 SEGMENT_BYTES_MIN = 4096
 HOST_SIZES = (8, 20)
 
 FILES_OPEN_MAX = 512
 """Files of views; those of the log are open beside them."""
+
+
+def always_due(_: str | None) -> bool:
+    """Have expired files go as soon as they expire."""
+    return True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +43,8 @@ class StoreConfig:
     """Log files whose newest record is older than this are deleted; 0 keeps them."""
     retention_bytes: int = 0
     """The log is kept below this size by deleting its oldest files; 0 means no limit."""
+    due: Due = always_due
+    """Asked at each tick; files that go for want of room do not wait."""
     disk_clean_ratio: float = 0.75
     """Above it the health report warns; expired files are always deleted."""
     disk_force_ratio: float = 0.85

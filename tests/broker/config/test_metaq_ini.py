@@ -7,8 +7,11 @@ import tomllib
 import pytest
 
 from imago_broker.config import ConfigError, load
+from imago_broker.config.loading import describe
 from imago_broker.config.metaq_expression import evaluate, integer, truth
+from imago_broker.config.metaq_file import REQUIRED
 from imago_broker.config.metaq_ini import convert
+from imago_broker.config.metaq_keys import SYSTEM, TOPIC, ZOOKEEPER, table
 from imago_broker.config.metaq_render import render
 
 SAMPLE = """\
@@ -44,7 +47,31 @@ deletePolicy=delete,30m
 unflushThreshold=1000
 acceptPublish=1>2
 stat=TRUE
-group.g1=com.example.Filter
+group.g1=tags: red || blue
+"""
+
+SHIPPED = """\
+[system]
+brokerId=0
+numPartitions=1
+serverPort=8123
+dashboardHttpPort=8120
+unflushThreshold=0
+unflushInterval=10000
+maxSegmentSize=1073741824
+maxTransferSize=1048576
+deletePolicy=delete,168
+deleteWhen=0 0 6,18 * * ?
+flushTxLogAtCommit=1
+stat=true
+updateConsumerOffsets=true
+[zookeeper]
+zk.zkConnect=localhost:2181
+zk.zkSessionTimeoutMs=30000
+zk.zkConnectionTimeoutMs=30000
+zk.zkSyncTimeMs=5000
+[topic=test]
+[topic=meta-test]
 """
 
 
@@ -71,23 +98,26 @@ def test_sample_is_translated() -> None:
     assert config.acknowledgement.level == "leader-fsync"
     assert config.zookeeper.connect == "localhost:2181"
     assert config.zookeeper.session_timeout_ms == 30_000
+    assert config.store.delete_when == "0 0 6,18 * * ?"
+    assert config.store.sync_interval_ms == 10_000
+    assert config.zookeeper.connect_timeout_ms == 30_000
+    assert config.metaq.stop_linger_ms == 5000
     assert config.topics == {
         "test": {"queues": 1},
+        "a.b*": {"queues": 1},
         "meta-test": {
             "queues": 20,
             "retention_ms": 1_800_000,
             "acknowledgement": "leader",
             "metaq_publish": False,
             "metaq_stat": True,
+            "group.g1": "tags: red || blue",
         },
     }
 
 
-def test_what_has_no_effect_is_said() -> None:
-    notes = "\n".join(convert(SAMPLE).notes)
-    for key in ("deleteWhen", "flushTxLogAtCommit", "zk.zkSyncTimeMs", "group.g1"):
-        assert f"{key} has no effect" in notes
-    assert "168 hours" in notes
+def test_one_log_for_all_topics_is_said() -> None:
+    assert "168 hours" in "\n".join(convert(SAMPLE).notes)
 
 
 def test_archiving_and_a_disabled_registry_are_said() -> None:
@@ -96,7 +126,8 @@ def test_archiving_and_a_disabled_registry_are_said() -> None:
     )
     conversion = convert(text)
     assert tomllib.loads(conversion.toml)["zookeeper"]["connect"] == "none"
-    assert any("not archived" in note for note in conversion.notes)
+    topics = tomllib.loads(conversion.toml)["topics"]
+    assert topics["test"]["metaq_archive"] == "zip"
     assert any("registers nowhere" in note for note in conversion.notes)
 
 
@@ -111,7 +142,26 @@ def test_archiving_and_a_disabled_registry_are_said() -> None:
         (changed(maxTransferSize=""), "Blank value for maxTransferSize"),
         (changed(maxTransferSize="maxTransferSize=1024*"), "maxTransferSize: .*no arithmetic"),
         (changed(deletePolicy="deletePolicy=burn,1"), "must look like delete,168"),
-        (changed(brokerId="brokerId=2000"), "at most 1023"),
+        (changed(brokerId="brokerId=2000"), "line 3: brokerId: 2000, must be at most 1023"),
+        (changed(serverPort="serverPort=99999"), "line 5: serverPort: 99999, must be at most"),
+        (changed(deleteWhen="deleteWhen=0 0 25 * * ?"), "line 12: deleteWhen: .*hour: '25'"),
+        (changed(deleteWhen="dataLogPath=/tx"), "line 12: dataLogPath: /tx, but one log"),
+        (changed(deleteWhen="appClassPath=/jars"), "line 12: appClassPath: Java classes do not"),
+        (changed(deleteWhen="putProcessThreadCount=0"), "line 12: .*: 0, must be at least 1"),
+        (changed(deleteWhen="checkpointInterval=999"), "line 12: .*: 999, must be at least 1000"),
+        (changed(deleteWhen="brokerId=1"), "line 12: brokerId: stands on line 3 already"),
+        (changed(deleteWhen="slaveConfig=1"), "line 12: slaveConfig: MetaQ takes this key and"),
+        (changed(flushTxLogAtCommit="flushTxLogAtCommit=3"), "line 13: .*: 3, must be at most 2"),
+        (SAMPLE.replace("tags: red || blue", "a.b.Filter"), "line 33: group.g1: .*do not run here"),
+        (SAMPLE + "dataPath=/elsewhere\n", "line 34: dataPath: /elsewhere, but one log"),
+        (SAMPLE + "numPartitions=0\n", "line 34: numPartitions: stands on line 28 already"),
+        (SAMPLE + "[topic=new]\nnumPartitions=0\n", "line 35: numPartitions: 0, must be at least"),
+        (SAMPLE + "[topic=a/../b]\n", "line 34: 'a/../b': a topic's name consists"),
+        (SAMPLE + "[topic=test]\n", r"line 34: \[topic=test\]: stands on line 25 already"),
+        (
+            SAMPLE.replace("zk.zkEnable=true", "brokerId=1"),
+            r"line 19: brokerId: belongs into \[system\]",
+        ),
         (changed(stat="stat=17"), "stat: '17', must be true or false"),
         (SAMPLE.split("[topic=test]", maxsplit=1)[0], "at least one topic"),
         (SAMPLE.replace("[zookeeper]", "[zoo]"), r"there are \[system\]"),
@@ -169,5 +219,30 @@ def test_rendered_file_can_be_converted_back() -> None:
     assert again.zookeeper == config.zookeeper
     assert again.broker.host == "10.0.0.1"
     assert again.broker.bind == "0.0.0.0", "as the original listens"
+    assert again.store.delete_when == config.store.delete_when
     assert again.topics["meta-test"]["queues"] == 20
+    assert again.topics["meta-test"]["group.g1"] == "tags: red || blue"
     assert again.topics["meta-test"]["metaq_publish"] is False
+
+
+def test_the_smallest_interval_of_the_file_is_that_of_the_one_log() -> None:
+    text = SAMPLE + "unflushInterval=30*10\n[topic=other]\nunflushInterval=0\n"
+    assert load(convert(text).toml).store.sync_interval_ms == 300
+
+
+def test_every_key_is_shown_with_what_it_does() -> None:
+    rows = table()
+    for key in (*REQUIRED, "appClassPath", "zk.zkSyncTimeMs", "deleteWhen", "group.<group>"):
+        assert f"`{key}` |" in rows
+    assert len(rows.splitlines()) == 2 + len(SYSTEM) + len(ZOOKEEPER) + len(TOPIC)
+
+
+def test_the_file_that_is_shipped_with_metaq_is_taken() -> None:
+    load(convert(SHIPPED).toml)
+
+
+def test_what_takes_effect_at_a_reload_is_what_may_change_while_a_broker_runs() -> None:
+    dynamic = {key.key: key.dynamic for key in describe()}
+    for key in (*SYSTEM, *ZOOKEEPER):
+        if key.setting in dynamic:
+            assert key.reload == dynamic[key.setting], key.name

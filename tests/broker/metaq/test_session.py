@@ -86,7 +86,7 @@ async def test_config_then_quit_in_one_write_yields_config_then_the_end(
 ) -> None:
     await peer.send(b"stats config\r\nquit\r\n")
     answer = await peer.rest()
-    assert answer.partition(b"\r\n")[2] == broker.config_file
+    assert answer.partition(b"\r\n")[2] == broker.config_file()
 
 
 async def test_half_closed_peer_gets_its_answers(peer: MetaqPeer) -> None:

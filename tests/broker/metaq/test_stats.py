@@ -181,7 +181,7 @@ async def test_counted_topics_are_counted(tmp_path: Path) -> None:
 async def test_config_is_raw(broker: Broker, peer: MetaqPeer) -> None:
     answer = await peer.ask(b"stats config 5\r\n")
     body = answer.partition(b"\r\n")[2]
-    assert body == broker.config_file
+    assert body == broker.config_file()
     assert b"[system]\nbrokerId=0\n" in body
     again = await peer.ask(b"stats config 5\r\nstats config 5\r\n")
     assert again == answer

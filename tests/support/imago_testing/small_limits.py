@@ -62,6 +62,7 @@ SMALL: dict[str, dict[str, int]] = {
     "imago_log.metadata.image": {"PIECE": 3},
     "imago_log.metadata.producers": {"STATED_QUEUES_MAX": 2},
     "imago_log.reading.by_position": {"SLICE_BYTES_MIN": 300},
+    "imago_log.views.metaq_archive": {"READ_BYTES": 100},
     "imago_log.views.metaq_batch": {"UNITS_AT_ONCE": 3},
     "imago_log.views.metaq_segments": {"VERIFIED_MAX": 2},
     "imago_log.lifecycle.opening": {"_LOOK_BEHIND_END": 64},

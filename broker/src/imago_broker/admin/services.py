@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from imago_broker.config import BrokerConfig
+    from imago_broker.config.changes import Changes
     from imago_broker.model.topics import TopicConfig
     from imago_broker.ports import (
         Clock,
@@ -48,6 +49,20 @@ class Counters:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MetaqManagement:
+    """What MetaQ's own management asks of a broker."""
+
+    stats: Callable[[str], bytes] | None
+    """What `stats` answers to an item; None: the text protocol is not served."""
+    config_file: Callable[[], bytes]
+    """The configuration in force, in the form of server.ini."""
+    reload: Callable[[], Changes]
+    """Read the configuration again; ValueError, RequestError: nothing was changed."""
+    stop: Callable[[], None] | None
+    """Begin an orderly stop of the process; None: the broker is somebody's part."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AdminServices:
     """Everything that a route may use. Callables are cheap and answer for this moment."""
 
@@ -82,6 +97,7 @@ class AdminServices:
     """Consumers of a group that are connected now."""
     member_groups: Callable[[], list[str]]
     """Groups that have a connected consumer."""
+    metaq: MetaqManagement
     on_topic_made: list[Callable[[TopicConfig, str], None]]
     """Told each topic that a send has made here, and the template that it is made of."""
     version: str

@@ -6,7 +6,7 @@ import asyncio
 import importlib.metadata
 from typing import TYPE_CHECKING, Protocol
 
-from imago_broker.admin.services import AdminServices, Counters, GroupMember
+from imago_broker.admin.services import AdminServices, Counters, GroupMember, MetaqManagement
 from imago_broker.app.alone import AloneShard
 from imago_broker.metrics import registry
 from imago_broker.model.cluster import RegistryConnection
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from imago_broker.app.core_services import CoreServices
     from imago_broker.app.listeners import Ports
+    from imago_broker.app.metaq_port import ConfigFile, MetaqPort
+    from imago_broker.app.process_hooks import ProcessHooks
+    from imago_broker.app.reloading import ConfigSource
     from imago_broker.app.shard_member import ShardMember
     from imago_broker.config import BrokerConfig
     from imago_broker.errors import FatalError
@@ -36,6 +39,10 @@ class BrokerState(Protocol):
     serving: bool
     failed: asyncio.Future[FatalError]
     first_log_end: int
+    metaq: MetaqPort | None
+    process: ProcessHooks
+    source: ConfigSource
+    config_file: ConfigFile
 
     @property
     def health(self) -> StoreHealth: ...
@@ -92,6 +99,12 @@ def admin_services(
         replicated=lambda: _replicated(messages),
         members=lambda group: _members(rocketmq.clients, group),
         member_groups=lambda: sorted(rocketmq.clients.consumer_groups()),
+        metaq=MetaqManagement(
+            stats=None if state.metaq is None else state.metaq.stats,
+            config_file=state.config_file,
+            reload=state.source.reload,
+            stop=state.process.stop,
+        ),
         on_topic_made=rocketmq.on_topic_made,
         version=importlib.metadata.version("imago-mq"),
         not_compiled=None if compiled.PURE else compiled.missing,

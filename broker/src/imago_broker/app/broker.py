@@ -15,17 +15,17 @@ from imago_broker.app.coordination import join, make_coordinator
 from imago_broker.app.core_services import CoreServices
 from imago_broker.app.identity import advertised_host, data_folder_uuid, numeric_address
 from imago_broker.app.listeners import Ports
-from imago_broker.app.metaq_port import serve_metaq
+from imago_broker.app.metaq_port import ConfigFile, serve_metaq
 from imago_broker.app.metrics import add_metrics
+from imago_broker.app.process_hooks import ProcessHooks
 from imago_broker.app.registration import Registration, broker_record
-from imago_broker.app.reloading import reload
+from imago_broker.app.reloading import ConfigSource, reload
 from imago_broker.app.rocketmq_ports import serve_names, serve_rocketmq
 from imago_broker.app.role_services import RoleServices
 from imago_broker.app.shard_member import ShardMember, is_member
 from imago_broker.app.storage import open_store
 from imago_broker.app.ticking import Ticker
 from imago_broker.app.told_settings import ToldSettings
-from imago_broker.config.metaq_render import render
 from imago_broker.errors import ExitCode, FatalError
 from imago_broker.metrics import BrokerCollector, MetaqCounters
 from imago_broker.model.cluster import RegistryConnection
@@ -40,13 +40,13 @@ from imago_log.errors import StoreError
 
 if TYPE_CHECKING:
     from imago_broker.admin.services import AdminServices
+    from imago_broker.app.metaq_port import MetaqPort
     from imago_broker.config import BrokerConfig
     from imago_broker.config.changes import Changes
     from imago_broker.config.sections import RocketmqSection
     from imago_broker.model.cluster import BrokerRecord
     from imago_broker.namesrv.server import NameService
     from imago_broker.ports import Clock, Coordinator
-    from imago_broker.processors.metaq.assembly import MetaqAssembly
     from imago_broker.server.client_ports import ClientPorts
     from imago_broker.service.groups import GroupService
     from imago_broker.service.messages import MessageService
@@ -57,7 +57,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-UNREGISTER_SECONDS_MAX = 2.0
 PUBLISH_SECONDS_MAX = 10.0
 """How long a start waits until clients can find the topics that it made."""
 
@@ -88,8 +87,7 @@ class Broker:
     serving_rules: ServingRules
     """Who may be served what; follows `role`."""
     client_ports: ClientPorts
-    first_log_end: int
-    """Where the log ended when this process opened it."""
+    first_log_end: int  # where the log ended when this process opened it
 
     def __init__(
         self,
@@ -97,19 +95,21 @@ class Broker:
         *,
         coordinator: Coordinator | None = None,
         clock: Clock | None = None,
+        process: ProcessHooks | None = None,
     ) -> None:
         """Without a coordinator one is made as the configuration's `zookeeper.connect` says."""
         self.config = config
+        self.process = process = process or ProcessHooks()
+        self.source = ConfigSource(process.reread, self.reload, config.metaq.server_ini)
         self.clock: Clock = clock or SystemClock()
         self.host = advertised_host(config.broker.host, config.broker.bind)
         self.collector = BrokerCollector()
-        self.metaq: MetaqAssembly | None = None
+        self.metaq: MetaqPort | None = None
         self.names: NameService | None = None
         self.metaq_counters = MetaqCounters()
-        self.told_host = config.broker.advertised_host or self.host
-        """Address for clients."""
-        self.config_file = render(config, host=self.told_host)
-        self.coordinator = coordinator or make_coordinator(config, self.config_file)
+        self.told_host = config.broker.advertised_host or self.host  # for clients
+        self.config_file = ConfigFile(lambda: self.config, host=self.told_host)
+        self.coordinator = coordinator or make_coordinator(config, self.config_file())
         self.serving = False
         self.ports = Ports(config, self.coordinator.view)
         self.role = RoleState(UNSETTLED if is_member(config) else ALONE)
@@ -180,9 +180,8 @@ class Broker:
             self.role_services.apply(config)
         self.rocketmq.settings.current = config.rocketmq
         if self.metaq is not None:
-            self.metaq.settings.current = config.metaq
-            self.metaq.patterns.current = config.patterns
-        self.registration.changed(self.record(), config)
+            self.metaq.apply(config)
+        self.registration.changed(self.record(), config, self.config_file())
 
     def _rocketmq_settings_changed(self, settings: RocketmqSection) -> None:
         """Keep what a RocketMQ tool changed, so that every part and interface has the same."""
@@ -344,7 +343,9 @@ class Broker:
         config, member = self.config, self.member
         if member is not None:
             self._announced.push_async_callback(self.role_services.linger)
-        self._announced.push_async_callback(self.registration.withdraw, UNREGISTER_SECONDS_MAX)
+        self._announced.push_async_callback(
+            self.registration.withdraw, lambda: self.config.metaq.stop_linger_ms
+        )
         try:
             await self.registration.announce(self.record())
         except CoordinatorConflictError as error:
@@ -360,8 +361,9 @@ class Broker:
             await self.registration.published(PUBLISH_SECONDS_MAX)  # what a first master makes
         if config.admin.enabled:
             await self.ports.admin.start(self.admin_services)
-        self._announced.callback(self.ticker.stop)
-        self.ticker.start()
+        for part in (self.ticker, self.source):
+            self._announced.callback(part.stop)
+            part.start()
         self.serving = True
         logger.info(
             "broker_started shard=%d metaq=%d rocketmq=%d namesrv=%d admin=%d data=%s",

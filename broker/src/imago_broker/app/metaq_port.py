@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from imago_broker.config.live import LiveSettings
+from imago_broker.config.metaq_render import render
 from imago_broker.processors.metaq.assembly import MetaqAssembly
 from imago_broker.processors.metaq.identity import MetaqIdentity
 from imago_broker.processors.metaq.realtime import RealTimeStatistics
@@ -16,13 +18,47 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from imago_broker.config import BrokerConfig
+    from imago_broker.config.sections import MetaqSection
     from imago_broker.core.budget import InputBudget, OutputBudget
     from imago_broker.metrics import MetaqCounters
     from imago_broker.ports import Clock
+    from imago_broker.processors.metaq.patterns import Patterns
     from imago_broker.server.listener import Listener
     from imago_broker.service.messages import MessageService
     from imago_broker.service.serving_rules import ServingRules
     from imago_broker.service.topics import TopicService
+
+
+class ConfigFile:
+    """The configuration in force in the form of MetaQ's own file."""
+
+    def __init__(self, current: Callable[[], BrokerConfig], *, host: str) -> None:
+        self._current, self._host = current, host
+        self._shown: BrokerConfig | None = None
+        self._content = b""
+
+    def __call__(self) -> bytes:
+        config = self._current()
+        if config is not self._shown:
+            self._content, self._shown = render(config, host=self._host), config
+        return self._content
+
+
+@dataclass(frozen=True, slots=True)
+class MetaqPort:
+    """The port as it runs."""
+
+    identity: MetaqIdentity
+    settings: LiveSettings[MetaqSection]
+    patterns: LiveSettings[Patterns]
+    stats: Callable[[str], bytes]
+    """What `stats` answers to an item."""
+    realtime: RealTimeStatistics
+
+    def apply(self, config: BrokerConfig) -> None:
+        """Put changed settings in force."""
+        self.settings.current = config.metaq
+        self.patterns.current = config.patterns
 
 
 def text_limits(config: BrokerConfig) -> TextLimits:
@@ -49,13 +85,13 @@ def serve_metaq(
     topics: TopicService,
     clock: Clock,
     counters: MetaqCounters,
-    config_file: bytes,
+    config_file: Callable[[], bytes],
     serving_rules: ServingRules,
     budget: OutputBudget,
     input_budget: InputBudget,
     when_published: Callable[[str, Callable[[], None]], bool],
-) -> MetaqAssembly:
-    """Have listeners, without and with TLS, speak MetaQ; return what processors are made from."""
+) -> MetaqPort:
+    """Have listeners, without and with TLS, speak MetaQ."""
     parts = MetaqAssembly(
         identity=MetaqIdentity(
             broker_id=config.metaq_broker_id,
@@ -74,11 +110,13 @@ def serve_metaq(
         counters=counters,
         realtime=RealTimeStatistics(clock.monotonic_ms()),
         connections=lambda: sum(each.connections for each in listeners),
-        config_file=lambda: config_file,
+        config_file=config_file,
         when_published=when_published,
     )
     processors = build_processors(parts)
     limits = text_limits(config)
     for each in listeners:
         each.protocol_factory = lambda: TextSession(processors, limits, budget, input_budget)
-    return parts
+    return MetaqPort(
+        parts.identity, parts.settings, parts.patterns, processors.stats_text, parts.realtime
+    )

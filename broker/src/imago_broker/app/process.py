@@ -15,7 +15,8 @@ import uvloop
 
 from imago_broker.app.broker import Broker
 from imago_broker.app.open_files import raise_limit
-from imago_broker.errors import ExitCode, FatalError, RequestError
+from imago_broker.app.process_hooks import ProcessHooks
+from imago_broker.errors import ExitCode, FatalError
 from imago_log.disk.vfs import OTHERS
 from imago_wire import compiled
 
@@ -59,8 +60,8 @@ async def run(
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    broker = Broker(config)
-    loop.add_signal_handler(signal.SIGHUP, _reload, broker, reread)
+    broker = Broker(config, process=ProcessHooks(reread=reread, stop=stopped.set))
+    loop.add_signal_handler(signal.SIGHUP, _reload, broker)
     try:
         if not await unless(stopped, broker.start()):
             return int(ExitCode.CLEAN)
@@ -125,11 +126,7 @@ def settle_garbage_collector() -> None:
     gc.set_threshold(*GC_THRESHOLDS)
 
 
-def _reload(broker: Broker, reread: Callable[[], BrokerConfig] | None) -> None:
-    """Serve SIGHUP: a mistake in the new configuration leaves the old one in force."""
-    if reread is None or not broker.serving:
-        return
-    try:
-        broker.reload(reread())
-    except (OSError, ValueError, RequestError) as error:
-        logger.warning("config_not_reloaded reason=%s", error)
+def _reload(broker: Broker) -> None:
+    """Serve SIGHUP."""
+    if broker.process.reread is not None and broker.serving:
+        broker.source.reload_or_warn()

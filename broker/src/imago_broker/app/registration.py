@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import zlib
 from typing import TYPE_CHECKING
 
 from imago_broker.model.cluster import BrokerRecord
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 NEW_TOPIC_SECONDS_MAX = 2.0
 """How long whoever made a topic waits for the registry to have it: less than MetaQ's producers wait
 for an answer (3 s). While the registry is away they are answered all the same."""
+
+UNREGISTER_SECONDS_MAX = 2.0
 
 logger = logging.getLogger(__name__)
 
@@ -103,11 +106,12 @@ class Registration:
         except CoordinatorError as error:
             logger.warning("patterns_not_published reason=%s", error)
 
-    def changed(self, record: BrokerRecord, config: BrokerConfig) -> None:
+    def changed(self, record: BrokerRecord, config: BrokerConfig, config_file: bytes) -> None:
         """Announce a zone and patterns that have changed; the registry repeats what it cannot."""
         if self._patterns != (patterns := _patterns(config)):
             self._patterns = patterns
             self._keep(asyncio.create_task(self._offer_patterns()))
+        self._registry.tell_checksum(zlib.crc32(config_file))
         registered = self._registry.registered
         if registered is None or registered.zone == record.zone:
             return
@@ -154,18 +158,19 @@ class Registration:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def withdraw(self, timeout_seconds: float) -> None:
-        """Leave the registry, so that clients move before the port closes."""
+    async def withdraw(self, linger_ms: Callable[[], int]) -> None:
+        """Leave the registry, so that clients move before the port closes; serve them meanwhile."""
         if self._topic_changed in self._topics.on_change:
             self._topics.on_change.remove(self._topic_changed)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         try:
-            async with asyncio.timeout(timeout_seconds):
+            async with asyncio.timeout(UNREGISTER_SECONDS_MAX):
                 await self._registry.unregister()
         except (TimeoutError, CoordinatorError) as error:
             logger.warning("unregister_failed reason=%s", error)
+        await asyncio.sleep(linger_ms() / 1000)
 
     def _topic_changed(self, name: str, config: TopicConfig | None) -> None:
         task = self._publishing[name] = asyncio.create_task(self._publish(name, config))

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imago_broker.app import anew
+from imago_broker.core.deletion_times import DeletionTimes
 from imago_broker.errors import ExitCode, FatalError
-from imago_log.config import StoreConfig
+from imago_log.config import StoreConfig, always_due
 from imago_log.errors import CorruptLogError, DataFolderLockedError, DiskFullError, LogIOError
 from imago_log.store import MessageStore
 from imago_wire.record import host_bytes
@@ -15,6 +16,7 @@ from imago_wire.record import host_bytes
 if TYPE_CHECKING:
     from imago_broker.config import BrokerConfig
     from imago_broker.ports import Clock
+    from imago_log.config import Due
 
 
 def open_store(
@@ -28,7 +30,12 @@ def open_store(
     try:
         anew.set_aside(folder, ratio_max=config.store.disk_clean_ratio)
         return MessageStore.open(
-            store_config(config, folder, host_bytes(address, rocketmq_port)),
+            store_config(
+                config,
+                folder,
+                host_bytes(address, rocketmq_port),
+                DeletionTimes(clock.epoch_ms, config.store.delete_when).due,
+            ),
             clock=clock.epoch_ms,
             monotonic=clock.monotonic_ms,
             lead=lead,
@@ -52,8 +59,10 @@ def open_store(
         raise FatalError(f"{folder}: {error}", exit_code=ExitCode.IO) from error
 
 
-def store_config(config: BrokerConfig, folder: Path, store_host: bytes) -> StoreConfig:
-    """Translate the settings into the store's own."""
+def store_config(
+    config: BrokerConfig, folder: Path, store_host: bytes, due: Due = always_due
+) -> StoreConfig:
+    """Translate the settings into the store's own; `due`: when expired files go."""
     store = config.store
     return StoreConfig(
         data_dir=folder,
@@ -63,6 +72,7 @@ def store_config(config: BrokerConfig, folder: Path, store_host: bytes) -> Store
         message_bytes_max=max(config.rocketmq.message_bytes_max, config.metaq.message_bytes_max),
         metaq_segment_bytes_max=store.metaq_segment_bytes_max,
         retention_ms=store.retention_ms,
+        due=due,
         retention_bytes=store.retention_bytes_max,
         scrub_interval_ms=store.scrub_interval_ms,
         disk_clean_ratio=store.disk_clean_ratio,

@@ -198,6 +198,10 @@ class TreeCoordinator:
             keys += self._keeper.topics.want_none(gone)
         await self._writer.written(keys, extra_seconds=len(keys) * SECONDS_PER_TOPIC)
 
+    def tell_checksum(self, checksum: int) -> None:
+        if self._keeper.tell_checksum(checksum):
+            self._write_wake.set()
+
     async def offer_patterns(self, patterns: Sequence[TopicPlacement]) -> None:
         await self._writer.written(self._keeper.topics.offer_patterns(patterns))
 

@@ -64,6 +64,8 @@ class Keeper:
         self._publication: Publication | None = None
         self._written: BrokerRecord | None = None
         """The record that the registration was made of."""
+        self._checksum = config.metaq_config_checksum
+        self._checksum_announced = self._checksum
         self._announced: BrokerRecord | None = None
         """The record as MetaQ's clients were told of it."""
         self._state: ShardState | None = None
@@ -84,6 +86,11 @@ class Keeper:
         if self._wanted and self._wanted.shard != record.shard:
             raise CoordinatorConflictError("a process serves one shard")
         self._wanted = record
+
+    def tell_checksum(self, checksum: int) -> bool:
+        """Want this checksum of our settings in MetaQ's tree; returns whether it is a new one."""
+        changed, self._checksum = checksum != self._checksum, checksum
+        return changed
 
     def want_no_record(self) -> None:
         """Want neither the broker nor its topics in MetaQ's tree; their placement stays."""
@@ -215,15 +222,17 @@ class Keeper:
         record = self._shown(registration)
         if self._publication is not None:
             self._publication.held = self._giving > 0
-        if self._announced == record or self._kept_quiet(record):
+        told = self._checksum == self._checksum_announced and self._announced == record
+        if told or self._kept_quiet(record):
             return
         if self._changes_role(record):
             # Only a master says where topics are: what it learned as slave waits until then.
             self.topics.begin_role()
         self._announced = None  # until all of it is written
+        checksum = self._checksum
         if not self._config.alone and record.metaq:
-            await self._publish(record)
-        self._announced = record
+            await self._publish(record, checksum)
+        self._announced, self._checksum_announced = record, checksum
 
     def _changes_role(self, shown: BrokerRecord) -> bool:
         return self._announced is not None and self._announced.role is not shown.role
@@ -235,17 +244,17 @@ class Keeper:
         self._succession.begin(shown.role, self._state)
         return self._succession.quiet
 
-    async def _publish(self, record: BrokerRecord) -> None:
+    async def _publish(self, record: BrokerRecord, checksum: int) -> None:
         if self._publication is None:
             broker_id = self._config.metaq_broker_id_base + record.shard
             self._publication = Publication(
                 MetaqPaths(self._config.metaq_root, broker_id),
                 self._tree,
-                checksum=self._config.metaq_config_checksum,
                 session_id=self._session_id,
             )
         await self._publication.announce(
             record,
+            checksum=checksum,
             shard_urls=lambda: self._membership.shard_urls(record.shard),
             wait_seconds=self._config.stranger_wait_seconds,
         )

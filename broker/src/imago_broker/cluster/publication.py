@@ -37,15 +37,12 @@ POLL_SECONDS = 0.2
 class Publication:
     """Writes and remembers the nodes of one broker id in MetaQ's tree."""
 
-    def __init__(
-        self, paths: MetaqPaths, tree: NodeTree, *, checksum: int, session_id: int
-    ) -> None:
+    def __init__(self, paths: MetaqPaths, tree: NodeTree, *, session_id: int) -> None:
         self._paths = paths
         self._tree = tree
-        self._checksum = checksum
         self._session_id = session_id
         self._broker_nodes: dict[str, bytes] = {}
-        self._announced: BrokerRecord | None = None
+        self._announced: tuple[BrokerRecord, int] | None = None
         self._topic_nodes: dict[str, dict[str, bytes]] = {}
         self._unsure: dict[str, set[str]] = {}
         """Topics with nodes of which nobody knows whether they stand: an answer was lost."""
@@ -79,6 +76,7 @@ class Publication:
         self,
         record: BrokerRecord,
         *,
+        checksum: int,
         shard_urls: Callable[[], Awaitable[frozenset[str]]],
         wait_seconds: float,
     ) -> None:
@@ -89,8 +87,8 @@ class Publication:
         self._check_session()
         self._leads = record.role is Role.MASTER
         await self._prepare()
-        wanted = metaq_tree.broker_nodes(self._paths, record, self._checksum)
-        if self._announced == record:
+        wanted = metaq_tree.broker_nodes(self._paths, record, checksum)
+        if self._announced == (record, checksum):
             return
         self._announced = None
         if self._paths.master in wanted:
@@ -106,7 +104,7 @@ class Publication:
             self._check_session()
             await edits.claim(self._tree, path, data)
         self._broker_nodes = wanted
-        self._announced = record
+        self._announced = (record, checksum)
 
     def _leave_to_successor(self) -> None:
         """Forget what was written as master. The next master replaces all of it, at any moment

@@ -25,6 +25,10 @@ class Changes:
     """Other keys whose value changed: they need a restart."""
     topics: Mapping[str, Mapping[str, Scalar]]
     """Declared topics that are new or declared differently."""
+    removed: tuple[str, ...] = ()
+    """Topics that MetaQ's server.ini declares no more."""
+    back: tuple[str, ...] = ()
+    """Topics that are declared now and were not before."""
 
 
 def compare(old: BrokerConfig, new: BrokerConfig) -> Changes:
@@ -49,9 +53,13 @@ def compare(old: BrokerConfig, new: BrokerConfig) -> Changes:
     topics = {
         name: settings for name, settings in new.topics.items() if old.topics.get(name) != settings
     }
+    gone = old.declared.keys() - new.declared.keys() if new.metaq.server_ini else ()
+    kept = {name: each for name, each in old.declared.items() if name not in gone}
     return Changes(
-        config=replace(old, topics={**old.declared, **new.topics}, **sections),
+        config=replace(old, topics={**kept, **new.topics}, **sections),
         applied=tuple(applied),
         waiting=tuple(waiting),
         topics=topics,
+        removed=tuple(sorted(gone)),
+        back=tuple(sorted(new.declared.keys() - old.declared.keys())),
     )

@@ -41,6 +41,11 @@ def load(text: str = "", environ: Mapping[str, str] | None = None) -> BrokerConf
     `environ` may set every key but topics: `IMAGO__METAQ__PORT=8123`. Without it only the text
     counts, so that a caller decides whether its environment matters.
     """
+    return from_tree(parse_tree(text, environ))
+
+
+def parse_tree(text: str, environ: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return the text under the environment as nested plain values, unchecked."""
     try:
         tree = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -48,7 +53,7 @@ def load(text: str = "", environ: Mapping[str, str] | None = None) -> BrokerConf
     for name, value in (environ or {}).items():
         if name.startswith(ENVIRONMENT_PREFIX):
             _override(tree, name, value)
-    return from_tree(tree)
+    return tree
 
 
 def from_tree(tree: Mapping[str, Any]) -> BrokerConfig:

@@ -33,6 +33,9 @@ retention_bytes = 1073741824       # of MetaQ's own files of a partition; not of
 metaq_publish = true               # false: MetaQ producers do not find the topic
 metaq_subscribe = true             # false: MetaQ consumers do not find it
 metaq_stat = false                 # in place of metaq.stat
+metaq_archive = "zip"              # expired MetaQ files are kept, packed; "arc": as they were
+delete_when = "0 0 6,18 * * ?"     # in place of store.delete_when, for MetaQ's own files
+"group.g1" = "tags: red || blue"   # what this group of MetaQ's consumers gets; or "sql: …"
 ```
 
 A table whose name has a `*` (`[topics."logs-*"]`) is a pattern of `metaq.topic_patterns`: topics

@@ -55,3 +55,7 @@ PATTERN_SIGN = "*"
 def is_pattern(name: str) -> bool:
     """Whether a declared name stands for many topics."""
     return PATTERN_SIGN in name
+
+
+FILTER_PREFIX = "group."
+"""Of a topic's keys that say what a group of MetaQ's consumers gets of it."""

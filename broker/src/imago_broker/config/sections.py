@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from imago_broker.config.cron import Cron
 from imago_broker.config.section import check, setting
 
 
@@ -79,6 +80,19 @@ class MetaqSection:
         0, "MetaQ broker id of shard 0; raise it beside original brokers.", low=0, high=1023
     )
     zk_root: str = setting("/meta", "Root of MetaQ's public tree in ZooKeeper.")
+    server_ini: str = setting(
+        "",
+        "MetaQ's `server.ini`, read at the start and again whenever it changes; what this file and"
+        " the environment say wins over it.",
+    )
+    stop_linger_ms: int = setting(
+        0,
+        "How long an orderly stop still serves MetaQ's clients after it has left ZooKeeper, so that"
+        " they can move.",
+        low=0,
+        high=600_000,
+        dynamic=True,
+    )
     version: str = setting("1.4.6.2", "What `version` and `stats` answer.")
     auto_create_topic: bool = setting(
         False, "Whether a put to any unknown topic creates it.", dynamic=True
@@ -291,6 +305,11 @@ class StoreSection:
         high=1 << 31,
     )
     retention_ms: int = setting(72 * 3_600_000, "How long messages are kept; 0: for ever.", low=0)
+    delete_when: str = setting(
+        "",
+        "When expired files go: a cron expression with seconds (`0 0 6,18 * * ?`), in the machine's"
+        " zone; empty: as soon as they expire.",
+    )
     retention_bytes_max: int = setting(
         0, "Size of the log above which its oldest file goes; 0: none.", low=0
     )
@@ -321,6 +340,8 @@ class StoreSection:
 
     def __post_init__(self) -> None:
         check(self)
+        if self.delete_when:
+            Cron.parse(self.delete_when, "delete_when")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from imago_broker.config.cron import Cron, CronError
 from imago_broker.model import topics
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ _BOOLEANS = frozenset({"true", "false"})
 _CHOICES: Mapping[str, frozenset[str]] = {
     topics.DIALECTS: frozenset({"metaq,rocketmq", "rocketmq"}),
     topics.MATERIALISED: _BOOLEANS,
+    topics.METAQ_ARCHIVE: frozenset({"arc", "zip"}),
     topics.METAQ_PUBLISH: _BOOLEANS,
     topics.METAQ_STAT: _BOOLEANS,
     topics.METAQ_SUBSCRIBE: _BOOLEANS,
@@ -33,6 +35,11 @@ def attributes_problem(
             return f"{name}: {value!r:.60}, must be one of {', '.join(sorted(allowed))}"
         if name in _NUMBERS and not is_number(value):
             return f"{name}: {value!r:.60}, must be a whole number without a unit"
+        if name == topics.DELETE_WHEN:
+            try:
+                Cron.parse(value)
+            except CronError as error:
+                return f"{name}: {error}"
     return None
 
 

@@ -6,11 +6,15 @@ import difflib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from imago_broker.config.section import PATTERN_SIGN, is_pattern
+from imago_broker.config.section import FILTER_PREFIX, PATTERN_SIGN, is_pattern
 from imago_broker.model import names
 from imago_broker.model.topics import (
     ACKNOWLEDGEMENT,
+    DELETE_WHEN,
     DIALECTS,
+    MATERIALISED,
+    METAQ_ARCHIVE,
+    METAQ_FILTER,
     METAQ_PUBLISH,
     METAQ_STAT,
     METAQ_SUBSCRIBE,
@@ -20,14 +24,16 @@ from imago_broker.model.topics import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
 ANY_NAME: Final = "a"
 """A topic that a pattern makes, to see its settings by, and what a pattern's sign stands for."""
 QUEUES = "queues"
 ATTRIBUTES = {
     "acknowledgement": ACKNOWLEDGEMENT,
+    "delete_when": DELETE_WHEN,
     "dialects": DIALECTS,
+    "metaq_archive": METAQ_ARCHIVE,
     "metaq_publish": METAQ_PUBLISH,
     "metaq_stat": METAQ_STAT,
     "metaq_subscribe": METAQ_SUBSCRIBE,
@@ -40,23 +46,30 @@ def declared_topic(
     name: str,
     settings: Mapping[str, bool | int | float | str],
     base: TopicConfig | None = None,
+    *,
+    gone: Collection[str] = (),
 ) -> TopicConfig:
     """Return the settings of `[topics.NAME]`; ValueError names a key that there is not.
 
-    `base` gives what the section does not name: the topic as it is.
+    `base` gives what the section does not name: the topic as it is. `gone`: keys that it has
+    named before.
     """
     base = base or TopicConfig(name=name)
     attributes = dict(base.attributes)
+    for key in gone:
+        attributes.pop(_attribute(key) or "", None)
     queues: int | None = None
     for key, value in settings.items():
         if key == QUEUES:
             queues = int(value)
-        elif key in ATTRIBUTES:
-            attributes[ATTRIBUTES[key]] = _text(value)
+        elif attribute := _attribute(key):
+            attributes[attribute] = _text(value)
         else:
             known = [QUEUES, *ATTRIBUTES]
             nearest = difflib.get_close_matches(key, known, n=1, cutoff=0.0)[0]
             raise ValueError(f"{key}: no such key; did you mean {nearest}?")
+    if METAQ_ARCHIVE in attributes:
+        attributes[MATERIALISED] = "true"  # what is archived are MetaQ's own files
     if queues is None:
         return replace(base, attributes=attributes)
     return replace(base, read_queues=queues, write_queues=queues, attributes=attributes)
@@ -81,6 +94,12 @@ def pattern_topic(
 ) -> TopicConfig:
     """Return a topic `name` as a pattern's settings have it made, `queues` unless they say."""
     return declared_topic(name, {QUEUES: queues, **settings})
+
+
+def _attribute(key: str) -> str | None:
+    if key.startswith(FILTER_PREFIX):
+        return METAQ_FILTER + key.removeprefix(FILTER_PREFIX)
+    return ATTRIBUTES.get(key)
 
 
 def _text(value: object) -> str:

@@ -21,8 +21,14 @@ PERM_INHERIT = 1
 PERM_READ_WRITE = PERM_READ | PERM_WRITE
 
 ACKNOWLEDGEMENT = "acknowledgement"
+DELETE_WHEN = "delete.when"
 DIALECTS = "dialects"
 MATERIALISED = "materialised"
+METAQ_ARCHIVE = "metaq.archive"
+METAQ_BEGIN = "metaq.begin."
+"""Before a partition's number: position at which it begins for MetaQ's clients."""
+METAQ_FILTER = "metaq.filter."
+"""Before a group's name: what MetaQ's consumers of it get of the topic."""
 METAQ_PUBLISH = "metaq.publish"
 METAQ_STAT = "metaq.stat"
 METAQ_SUBSCRIBE = "metaq.subscribe"
@@ -34,8 +40,10 @@ SEALED = "sealed"
 OWN_ATTRIBUTES = frozenset(
     {
         ACKNOWLEDGEMENT,
+        DELETE_WHEN,
         DIALECTS,
         MATERIALISED,
+        METAQ_ARCHIVE,
         METAQ_PUBLISH,
         METAQ_STAT,
         METAQ_SUBSCRIBE,

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from imago_broker.core.metaq_filters import filters_of
+from imago_broker.core.sql92.errors import FilterError
 from imago_broker.errors import HidesMessagesError, InvalidNameError, RequestError
 from imago_broker.model import names
 from imago_broker.model.attributes import attributes_problem
@@ -14,6 +16,8 @@ from imago_broker.model.sealing import kept, sealed, unsealed
 from imago_broker.model.system_topics import system_topics
 from imago_broker.model.topics import (
     MATERIALISED,
+    METAQ_BEGIN,
+    METAQ_FILTER,
     PERM_INHERIT,
     TopicConfig,
     unread_problem,
@@ -67,6 +71,11 @@ class TopicService:
         """Whether any topic asks for MetaQ's real-time statistics of its own."""
         if store.leading:
             self.ensure_system_topics()
+
+    @property
+    def may_change(self) -> bool:
+        """Whether this member writes the log, and so the topics."""
+        return self._store.leading
 
     @property
     def auto_create_enabled(self) -> bool:
@@ -128,7 +137,7 @@ class TopicService:
     def check(self, config: TopicConfig, *, hide_messages: bool = False) -> TopicConfig:
         """Return what would be in force; RequestError where `create_or_update` would refuse."""
         old = self._configs.get(config.name)
-        problem = attributes_problem(config.attributes, acknowledgements=LEVELS)
+        problem = _attributes_problem(config)
         if not hide_messages:
             problem = problem or unread_problem(old, config)
         if problem is not None:
@@ -240,6 +249,23 @@ class TopicService:
             self._store.set_materialised(name)
             self.create_or_update(config.with_attributes(**{MATERIALISED: "true"}))
 
+    def delete_partitions(self, name: str, numbers: Iterable[int]) -> dict[int, int]:
+        """Let MetaQ's clients find nothing of what these partitions hold now.
+
+        Returns the position at which each begins from now on. RequestError where this member does
+        not lead, or the topic is none of MetaQ's.
+        """
+        config = self._configs.get(name)
+        if config is None or not config.dual or not self.may_change:
+            raise RequestError("only the master of the shard deletes partitions of MetaQ's topics")
+        self._before_change()
+        begins = {number: self._store.position_range(name, number)[1] for number in numbers}
+        attributes = dict(config.attributes) | {
+            f"{METAQ_BEGIN}{number}": str(begin) for number, begin in begins.items()
+        }
+        self._put(replace(config, attributes={**attributes, MATERIALISED: "true"}), config)
+        return begins
+
     def _inheritable(self, template: TopicConfig) -> bool:
         return self.is_public(template.name) and bool(template.perm & PERM_INHERIT)
 
@@ -274,6 +300,16 @@ class TopicService:
                 self._store.create_topic(config.name, config.to_json())
                 self._configs[config.name] = replace(config)
                 self._changed(config.name, config)
+
+
+def _attributes_problem(config: TopicConfig) -> str | None:
+    problem = attributes_problem(config.attributes, acknowledgements=LEVELS)
+    if problem is None and any(name.startswith(METAQ_FILTER) for name in config.attributes):
+        try:
+            filters_of(config.attributes)
+        except FilterError as error:
+            return str(error)
+    return problem
 
 
 def _stored(store: MessageStore) -> dict[str, TopicConfig]:

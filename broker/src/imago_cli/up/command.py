@@ -8,15 +8,16 @@ import os
 import signal
 import socket
 import sys
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from imago_broker.config import BrokerConfig, ConfigError
-from imago_broker.config.loading import from_tree, with_overrides
+from imago_broker.config.loading import with_overrides
 from imago_broker.config.metaq_ini import convert
+from imago_broker.config.sources import from_tree_with_ini, read_ini
+from imago_broker.core.metaq_filters import check_config
 from imago_broker.server.binding import cure_of
 from imago_cli import toml_text
 from imago_cli.exits import CommandUsageError, Exit
@@ -120,12 +121,11 @@ def base_settings(assignments: Sequence[str], metaq_ini: Path | None) -> dict[st
     tree: dict[str, Any] = local_base()
     try:
         if metaq_ini is not None:
-            conversion = convert(_read_ini(metaq_ini))
-            for note in conversion.notes:
+            path = metaq_ini.absolute()
+            for note in convert(read_ini(path), str(metaq_ini), check_config).notes:
                 say(f"note: {metaq_ini.name}: {note}")
-            for section, values in tomllib.loads(conversion.toml).items():
-                tree.setdefault(section, {}).update(values)
-            tree["broker"].update(local_base()["broker"])
+            # The brokers read it, again whenever it changes.
+            tree["metaq"] = {"server_ini": str(path)}
         with_overrides(tree, assignments)
     except ConfigError as error:
         raise CommandUsageError(str(error)) from error
@@ -368,18 +368,9 @@ def child_environment(ours: Mapping[str, str]) -> dict[str, str]:
 
 def _checked(tree: Mapping[str, Any]) -> BrokerConfig:
     try:
-        return from_tree(tree)
+        return from_tree_with_ini(tree)
     except ConfigError as error:
         raise CommandUsageError(str(error)) from error
-
-
-def _read_ini(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise CommandUsageError(f"--metaq-ini {path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise CommandUsageError(f"--metaq-ini {path}: {error}") from error
 
 
 def _log_to_stderr() -> None:

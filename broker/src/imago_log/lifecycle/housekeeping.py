@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from imago_log.commitlog.damage import Damage
     from imago_log.commitlog.epochs import EpochFile
     from imago_log.commitlog.stamps import LogStamps
+    from imago_log.config import Due
     from imago_log.disk.folder import DataFolder
     from imago_log.disk.pressure import DiskPressure
     from imago_log.disk.space import Space
@@ -55,7 +56,9 @@ class Housekeeper:
         pressure: DiskPressure,
         space: Space,
         background: Background,
+        due: Due,
     ) -> None:
+        self._due = due
         self._wall, self._clock, self._log, self._damage = wall, monotonic, log, damage
         self._epochs, self._folder = epochs, folder
         self._materialiser, self._write_behind = materialiser, write_behind
@@ -76,10 +79,10 @@ class Housekeeper:
         self._view_sync.take_synced()
         self._pressure.measure()
         with self._space.log_awaited():
-            self._retention.retain(age_ms, needed_from)
+            self._retention.retain(age_ms, needed_from, due=self._due(None))
         with self._space.awaited():
             self._epochs.save()
-            self._materialiser.expire(age_ms, self._log.start)
+            self._materialiser.expire(age_ms, self._log.start, self._due)
             self._keep_views(now_ms)
         self._make_spare()
         self._folder.keep_room()

@@ -5,6 +5,7 @@ What only the deleted files held is restated in the log first.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from imago_log.commitlog.watermark import ALL_VISIBLE
@@ -86,12 +87,13 @@ class LogRetention:
         """Forget the times of files: the log is about to be cut."""
         self._newest_ms.clear()
 
-    def retain(self, now_ms: int, needed_from: Callable[[], int]) -> None:
+    def retain(self, now_ms: int, needed_from: Callable[[], int], *, due: bool = True) -> None:
         """Delete files that are too old or too many, and those that the leader deletes.
 
         `needed_from` returns the log offset of the oldest record that somebody will still need,
         and is called only when a file is about to go. That record and all behind it stay, like
         what a follower still reads; a disk above `disk_force_ratio` does not wait for either.
+        What is too old waits until it is `due`.
         """
         log = self._log
         if self._follow_log_start() or not self._status.leading:
@@ -107,7 +109,7 @@ class LogRetention:
             file_size=log.segment_size,
             now_ms=now_ms,
             level=self._pressure.level,
-            limits=self._limits,
+            limits=self._limits if due else replace(self._limits, retention_ms=0),
         )
         if count:
             count -= files_to_spare(

@@ -79,6 +79,22 @@ class Topic:
         return int(text) if text.isdecimal() else None
 
     @property
+    def delete_when(self) -> str | None:
+        """When its expired files go; None: when those of all others go."""
+        text = self.attributes.get("delete.when")
+        return None if text is None else str(text)
+
+    @property
+    def archive(self) -> str:
+        """What stays of its expired files: "", arc or zip."""
+        return str(self.attributes.get("metaq.archive", ""))
+
+    def begin(self, queue_id: int) -> int:
+        """Return the position before which MetaQ's clients find nothing in a partition."""
+        text = str(self.attributes.get(f"metaq.begin.{queue_id}", ""))
+        return int(text) if text.isdecimal() else 0
+
+    @property
     def retention_bytes(self) -> int | None:
         """How large one partition's materialised files may grow."""
         text = str(self.attributes.get("retention.bytes", ""))

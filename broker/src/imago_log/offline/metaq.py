@@ -9,6 +9,7 @@ import orjson
 from imago_log.disk.files import offset_name, offsets_of
 from imago_log.offline.findings import START
 from imago_log.offline.stopped import file_size, read_part
+from imago_log.views.metaq_archive import is_archive
 from imago_log.views.metaq_segments import ORIGIN, SUFFIX
 from imago_wire.crc import crc31
 from imago_wire.errors import ProtocolError
@@ -49,7 +50,8 @@ class Partition:
         self.cursor = self.start
         self._behind = False
         known = {f"{offset_name(start)}{SUFFIX}" for start in self._starts}
-        for name in sorted({*names} - known - {ORIGIN}):
+        archives = {name for name in names if is_archive(name)}
+        for name in sorted({*names} - known - archives - {ORIGIN}):
             what = "is not named as a MetaQ file, which is its first position in 20 digits"
             findings.warn(self.folder / name, None, what, "move it out of the folder")
         if self.exists:

@@ -9,14 +9,17 @@ where a partition's files end is where writing goes on.
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from imago_log.commitlog.recent import RecentLog
 from imago_log.commitlog.records import LogRecords
+from imago_log.config import always_due
 from imago_log.disk.files import fatal, write_all
 from imago_log.errors import CorruptLogError, UnreadableError
 from imago_log.views.consume_queue import UNIT_SIZE
 from imago_log.views.lost import first_kept, first_lost
+from imago_log.views.metaq_archive import pack
 from imago_log.views.metaq_batch import first_messages
 from imago_log.views.metaq_segments import MetaqSegments
 from imago_wire.errors import RecordError
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 
     from imago_log.commitlog.commit_log import CommitLog
     from imago_log.commitlog.damage import Damage
+    from imago_log.config import Due
     from imago_log.disk.files import FilePool
     from imago_log.disk.vfs import Vfs
     from imago_log.disk.worker import Background
@@ -345,19 +349,32 @@ class Materialiser:
         self._by_key.clear()
         self._order.clear()
 
-    def expire(self, now_ms: int, log_start: int) -> None:
-        """Remove files that are older or larger than their topic allows, or gone from the log."""
+    def expire(self, now_ms: int, log_start: int, due: Due = always_due) -> None:
+        """Remove files that are older or larger than their topic allows, or gone from the log.
+
+        `due` says whether it is the time at which a topic has its expired files removed.
+        """
         for partition in self._order:
             segments, topic = partition.segments, partition.topic
+            segments.begin_at(topic.begin(partition.queue.tail.queue_id))
             while len(starts := segments.starts()) > 1:
                 newest = (
                     partition.queue.lookup.offset_of_position(starts[1], partition.queue.first) - 1
                 )
-                if newest >= partition.queue.first:
+                if newest >= partition.queue.first and starts[1] > segments.min_position:
                     place = partition.queue.unit(newest)[0]
-                    if place >= log_start and not self._expired(topic, segments, place, now_ms):
+                    waits = place >= log_start and not due(topic.delete_when)
+                    if waits or (
+                        place >= log_start and not self._expired(topic, segments, place, now_ms)
+                    ):
                         break
-                segments.drop_oldest()
+                self._drop_oldest(topic, segments)
+
+    def _drop_oldest(self, topic: Topic, segments: MetaqSegments) -> None:
+        """Remove the oldest file, or archive it as its topic says."""
+        archived = segments.drop_oldest(archive=bool(topic.archive))
+        if archived is not None and topic.archive == "zip":
+            self._background.submit(partial(pack, self._pool.vfs, archived))
 
     def _expired(self, topic: Topic, segments: MetaqSegments, place: int, now_ms: int) -> bool:
         age_max, size_max = topic.retention_ms, topic.retention_bytes

@@ -25,6 +25,7 @@ from imago_log.disk.files import (
 )
 from imago_log.errors import NoSpaceError
 from imago_log.results import FileSlice
+from imago_log.views.metaq_archive import set_aside
 from imago_wire.hot import metaq_whole
 
 if TYPE_CHECKING:
@@ -114,17 +115,14 @@ class MetaqSegments:
         self.min_position, self.synced = found
         if self._starts:
             self.end = self._starts[-1] + self._size(self._starts[-1])
-        self._keep_contiguous()
+        for at, start in enumerate(self._starts[:-1]):
+            if start + self._size(start) != self._starts[at + 1]:
+                self._drop_from(at + 1)
+                break
         if verify and self._starts:
             self._verify()
         if self._starts and self.end - self._starts[-1] >= self.size_max:
             self._new_file()
-
-    def _keep_contiguous(self) -> None:
-        for at in range(len(self._starts) - 1):
-            if self._starts[at] + self._size(self._starts[at]) != self._starts[at + 1]:
-                self._drop_from(at + 1)
-                return
 
     def _verify(self) -> None:
         """Check the messages from the last synced file on; cut at the first that is not whole."""
@@ -150,8 +148,10 @@ class MetaqSegments:
             self.end = self._starts[-1] + self._size(self._starts[-1])
 
     def begin(self, position: int) -> None:
-        """Begin at a position, with nothing before it."""
+        """Begin at a position, with nothing before it; readers are sent where they were."""
+        minimum = self.min_position
         self.discard()
+        self.min_position = minimum
         with fatal("create", self.folder):
             self._pool.vfs.make_folder(self.folder)
         self.end = self.synced = position
@@ -242,12 +242,27 @@ class MetaqSegments:
         self.end = end
         self.synced = min(self.synced, end)
 
-    def drop_oldest(self) -> None:
-        """Remove the oldest file; readers of its positions are sent to the next one."""
+    def drop_oldest(self, *, archive: bool = False) -> Path | None:
+        """Remove the oldest file; readers of its positions are sent to the next one.
+
+        With `archive` it gets another name: returns where it is.
+        """
         assert len(self._starts) > 1, "the file that is written stays"
-        self.min_position = self._starts[1]
+        self.min_position = max(self.min_position, self._starts[1])
         self._write_origin()  # first: a crash must not bring the minimum back down
-        self._unlink(self._starts.pop(0))
+        start = self._starts.pop(0)
+        if not archive:
+            self._unlink(start)
+            return None
+        self._pool.forget(self._names.pop(start, str(self.path(start))))
+        return set_aside(self._pool.vfs, self.path(start))
+
+    def begin_at(self, position: int) -> None:
+        """Send readers of everything before a position there."""
+        if position > self.min_position:
+            self.min_position = position
+            if self.exists:
+                self._write_origin()
 
     def _size(self, start: int) -> int:
         with fatal("open", self.folder):

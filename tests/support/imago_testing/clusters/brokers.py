@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from imago_broker.app import Broker
 from imago_broker.config.loading import from_tree, with_overrides
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from imago_broker.config import BrokerConfig
 
 
-def loopback_config(folder: Path, *overrides: str) -> BrokerConfig:
-    """Return a configuration for a small broker alone; overrides are `section.key=value`."""
-    tree: dict[str, object] = {
+def loopback_tree(folder: Path) -> dict[str, Any]:
+    """Return the settings of a small broker alone."""
+    return {
         "broker": {"data_dir": str(folder), "bind": "127.0.0.1", "host": "127.0.0.1"},
         "metaq": {"port": 0},
         "rocketmq": {"port": 0},
@@ -31,6 +31,11 @@ def loopback_config(folder: Path, *overrides: str) -> BrokerConfig:
             "disk_full_ratio": 1.0,
         },
     }
+
+
+def loopback_config(folder: Path, *overrides: str) -> BrokerConfig:
+    """Return a configuration for a small broker alone; overrides are `section.key=value`."""
+    tree = loopback_tree(folder)
     with_overrides(tree, ["broker.drain_seconds=5", *overrides])
     return from_tree(tree)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from imago_broker.core.metaq_filters import HEADER_SIZE, first_run
 from imago_broker.processors.metaq import realtime, texts
 from imago_broker.processors.metaq.asks import ASKS
 from imago_broker.service.serving_rules import NO_LEASE, UNSETTLED
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
     from imago_broker.config.live import LiveSettings
     from imago_broker.config.sections import MetaqSection
     from imago_broker.core.budget import OutputBudget
+    from imago_broker.core.metaq_filters import GroupFilter
     from imago_broker.metrics import MetaqCounters
+    from imago_broker.processors.metaq.filters import GroupFilters
     from imago_broker.processors.metaq.identity import MetaqIdentity
     from imago_broker.processors.metaq.patterns import TopicPatterns
     from imago_broker.processors.metaq.peer import Peer
@@ -30,9 +33,6 @@ if TYPE_CHECKING:
     from imago_wire.text.items import GetItem
 
 logger = logging.getLogger(__name__)
-
-HEADER_SIZE = 20
-"""Of a message in MetaQ's stored form; its first four bytes are the body's size."""
 
 
 class GetProcessor:
@@ -50,6 +50,7 @@ class GetProcessor:
         counters: MetaqCounters,
         realtime: RealTimeStatistics,
         patterns: TopicPatterns,
+        filters: GroupFilters,
     ) -> None:
         self._identity = identity
         self._settings = settings
@@ -60,6 +61,7 @@ class GetProcessor:
         self._counters = counters
         self._realtime = realtime
         self._patterns = patterns
+        self._filters = filters.by_topic
 
     def get(self, peer: Peer, item: GetItem) -> None:
         """Answer one ``get``."""
@@ -90,7 +92,7 @@ class GetProcessor:
             text = texts.invalid_max_size(max_size)
             peer.reply(result(Status.BAD_REQUEST, text, opaque))
         elif read.status is MetaqStatus.FOUND and read.position == offset:
-            self._found(peer, read, opaque)
+            self._found(peer, item, read)
         else:
             self._miss(topic)
             self._not_found(peer, item, read)
@@ -147,14 +149,35 @@ class GetProcessor:
             self._want_files(topic)
         return read
 
-    def _found(self, peer: Peer, read: MetaqRead, opaque: int) -> None:
-        data = read.data
+    def _found(self, peer: Peer, item: GetItem, read: MetaqRead) -> None:
+        if self._filters and (wanted := self._filters.get(item.topic, {}).get(item.group)):
+            self._filtered(peer, item, read, wanted)
+        else:
+            self._send(peer, read.data, item.opaque)
+
+    def _send(self, peer: Peer, data: bytes | FileSlice, opaque: int) -> None:
         if isinstance(data, FileSlice):
             self._counters.bytes_out += data.size
             peer.reply_file(value_head(data.size, opaque), data)
         else:
             self._counters.bytes_out += len(data)
             peer.reply(value_head(len(data), opaque), data)
+
+    def _filtered(self, peer: Peer, item: GetItem, read: MetaqRead, wanted: GroupFilter) -> None:
+        """Answer with accepted messages that begin where they were asked for, or send there."""
+        _, topic, _, partition, offset, _, opaque = item
+        data = _whole(read)
+        if len(data) < (size := _size_of(data)):
+            # Not one whole message was asked for: whether it is wanted is in all of it.
+            read = self._store.read_positions(topic, partition, offset, size)
+            data = _whole(read)
+        run = first_run(data, wanted)
+        if run.start == 0 < run.size:
+            self._send(peer, data[: run.size], opaque)
+            return
+        self._counters.cmd_offset += 1
+        self._count(realtime.OFFSET, topic)
+        peer.reply(result(Status.MOVED, str(offset + run.start), opaque))
 
     def _not_found(self, peer: Peer, item: GetItem, read: MetaqRead) -> None:
         _, topic, _, _, offset, _, opaque = item
@@ -217,4 +240,13 @@ def _first_size(read: MetaqRead) -> int:
     data = read.data
     if isinstance(data, FileSlice):
         data = data._replace(size=min(HEADER_SIZE, data.size)).read()
+    return _size_of(data)
+
+
+def _size_of(data: bytes) -> int:
+    """Return the size of the message that data begins with, with its header."""
     return HEADER_SIZE + int.from_bytes(data[:4], "big")
+
+
+def _whole(read: MetaqRead) -> bytes:
+    return read.data.read() if isinstance(read.data, FileSlice) else read.data

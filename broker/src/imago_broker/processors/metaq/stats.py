@@ -102,13 +102,15 @@ class StatsProcessor:
     def stats(self, peer: Peer, command: Stats) -> None:
         """Answer one ``stats``."""
         opaque = OPAQUE_DEFAULT if command.opaque is None else command.opaque
-        if command.item == "config":
-            peer.reply(result(Status.SUCCESS, self._config_file(), opaque))
-            return
-        lines = self._items.get(command.item)
-        body = lines() if lines is not None else self._one_topic(command.item)
-        text = "".join(f"{line}\r\n" for line in ("STATS", *body, "END"))
-        peer.reply(result(Status.SUCCESS, text, opaque))
+        peer.reply(result(Status.SUCCESS, self.text(command.item), opaque))
+
+    def text(self, item: str) -> bytes:
+        """Return what is answered to an item; "": the broker's own numbers."""
+        if item == "config":
+            return self._config_file()
+        lines = self._items.get(item)
+        body = lines() if lines is not None else self._one_topic(item)
+        return "".join(f"{line}\r\n" for line in ("STATS", *body, "END")).encode()
 
     def _broker(self) -> Iterator[str]:
         counters = self._counters

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from imago_broker.processors.metaq import texts
+from imago_broker.processors.metaq.filters import GroupFilters
 from imago_broker.processors.metaq.gets import GetProcessor
 from imago_broker.processors.metaq.patterns import TopicPatterns
 from imago_broker.processors.metaq.puts import PutProcessor
@@ -55,6 +56,8 @@ class MetaqProcessors:
         self._puts = puts
         self.take_puts = puts.take
         """The short way of a read that begins with puts: (peer, data) to where they end."""
+        self.stats_text = stats.text
+        """What ``stats`` answers to an item."""
         self._gets = gets
         self._settings = settings
         self._counters = counters
@@ -136,6 +139,7 @@ def build_processors(parts: MetaqAssembly) -> MetaqProcessors:
             counters=parts.counters,
             realtime=parts.realtime,
             patterns=patterns,
+            filters=GroupFilters(parts.topics),
         ),
         stats=StatsProcessor(
             identity=parts.identity,

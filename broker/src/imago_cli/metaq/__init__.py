@@ -1,0 +1,1 @@
+"""`imago metaq`: MetaQ's own tools, for brokers of ours."""

@@ -1,0 +1,164 @@
+"""MetaQ's server.ini under a running broker: read again when it changes, or refused whole."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import zlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imago_broker.app import Broker, reloading
+from imago_broker.app.process_hooks import ProcessHooks
+from imago_broker.config.sources import from_tree_with_ini
+from imago_broker.model.sealing import seal_of
+from imago_testing.clusters.brokers import loopback_tree
+from imago_testing.peers.metaq import metaq_peer, put_place
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from imago_broker.config import BrokerConfig
+
+SYSTEM = """\
+[system]
+brokerId=7
+numPartitions=2
+unflushThreshold=1000
+unflushInterval=10000
+maxSegmentSize=1048576
+maxTransferSize=1048576
+[zookeeper]
+zk.zkEnable=false
+"""
+TOPICS = """\
+[topic=orders]
+acceptSubscribe=false
+[topic=old]
+[topic=logs-*]
+"""
+
+
+class Ini:
+    """The file, and the broker that runs by it."""
+
+    def __init__(self, path: Path, data: Path) -> None:
+        self.path, self._data, self._written = path, data, 0
+        self.write(SYSTEM + TOPICS)
+        self.broker = Broker(self.read(), process=ProcessHooks(reread=self.read))
+
+    def read(self) -> BrokerConfig:
+        tree = loopback_tree(self._data)
+        tree["metaq"] = {"port": 0, "server_ini": str(self.path)}
+        return from_tree_with_ini(tree)
+
+    def write(self, text: str) -> None:
+        self._written += 1
+        self.path.write_text(text)
+        os.utime(self.path, ns=(self._written, self._written))  # two writes in one tick of a clock
+
+
+@pytest.fixture
+async def ini(tmp_path: Path) -> AsyncIterator[Ini]:
+    made = Ini(tmp_path / "server.ini", tmp_path / "data")
+    await made.broker.start()
+    try:
+        yield made
+    finally:
+        await made.broker.stop()
+
+
+async def test_the_broker_runs_by_the_file(ini: Ini) -> None:
+    config = ini.broker.config
+    assert config.metaq_broker_id == 7
+    assert config.metaq.default_partitions == 2
+    orders = ini.broker.topics.get("orders")
+    assert orders is not None
+    assert (orders.write_queues, orders.metaq_subscribe) == (2, False)
+    async with metaq_peer(ini.broker.metaq_port) as peer:
+        put_place(await peer.put("logs-web", 1, b"x"))
+
+
+async def test_what_changed_is_taken_and_told_exactly(ini: Ini) -> None:
+    broker = ini.broker
+    async with metaq_peer(broker.metaq_port) as peer:
+        put_place(await peer.put("orders", 1, b"x"))
+        before = await peer.ask(b"stats config 1\r\n")
+        ini.write(
+            SYSTEM.replace("numPartitions=2", "numPartitions=3\nstat=true").replace(
+                "brokerId=7", "brokerId=8"
+            )
+            + "[topic=orders]\nnumPartitions=1\n[topic=new]\nacceptPublish=false\n"
+        )
+        changes = broker.source.reload()
+        assert set(changes.applied) == {
+            "metaq.default_partitions",
+            "metaq.stat",
+            "metaq.topic_patterns",
+        }
+        assert changes.waiting == ("metaq.broker_id_base",)
+        assert set(changes.topics) == {"orders", "new"}
+        assert changes.removed == ("old",)
+        orders, new = broker.topics.get("orders"), broker.topics.get("new")
+        assert orders is not None
+        assert new is not None
+        # What partition 1 holds stays readable; puts beyond the new number are refused.
+        assert (orders.write_queues, orders.read_queues, orders.metaq_subscribe) == (1, 2, True)
+        assert b"wrong partition 1" in await peer.put("orders", 1, b"x")
+        assert (new.write_queues, new.metaq_publish) == (3, False)
+        assert b"has been closed" in await peer.put("old", 0, b"x")
+        assert b"do not accept topic logs-app" in await peer.put("logs-app", 0, b"x")
+        after = await peer.ask(b"stats config 2\r\n")
+        assert before.partition(b"\r\n")[2] != after.partition(b"\r\n")[2]
+    ini.write(SYSTEM + TOPICS)
+    assert broker.source.reload().back == ("old",)
+    old = broker.topics.get("old")
+    assert old is not None
+    assert seal_of(old) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (SYSTEM.replace("numPartitions=2", "numPartitions=x"), "line 3: numPartitions"),
+        (SYSTEM + "[topic=orders]\ndeletePolicy=burn,1\n", "line 11: deletePolicy"),
+        (SYSTEM + "[topic=orders]\nnumPartitions=70000\n", "70000"),
+        (SYSTEM + "[topic=orders]\n[topic=%RETRY%g]\nnumPartitions=2000000\n", "2000000"),
+        ("", "Blank value for brokerId"),
+    ],
+)
+async def test_a_wrong_file_changes_nothing(ini: Ini, text: str, reason: str) -> None:
+    config, topics = ini.broker.config, ini.broker.topics.all()
+    ini.write(text and text + "[topic=fresh]\n")
+    with pytest.raises(ValueError, match=reason):
+        ini.broker.source.reload()
+    assert ini.broker.config is config
+    assert ini.broker.topics.all() == topics
+
+
+async def test_a_file_that_changes_is_read_again_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(reloading, "LOOK_SECONDS", 0.01)
+    ini = Ini(tmp_path / "server.ini", tmp_path / "data")
+    await ini.broker.start()
+    try:
+        ini.write("nonsense")
+        while "config_not_reloaded" not in caplog.text:  # noqa: ASYNC110  the broker's own timer
+            await asyncio.sleep(0.01)
+        assert "line 1" in caplog.text
+        ini.write(SYSTEM + TOPICS + "[topic=fresh]\n")
+        while ini.broker.topics.get("fresh") is None:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    finally:
+        await ini.broker.stop()
+
+
+async def test_the_checksum_of_the_settings_follows_them(ini: Ini) -> None:
+    told: list[int] = []
+    ini.broker.coordinator.tell_checksum = told.append  # type: ignore[assignment, method-assign]
+    ini.write(SYSTEM.replace("numPartitions=2", "numPartitions=3") + TOPICS)
+    ini.broker.source.reload()
+    assert told[-1] == zlib.crc32(ini.broker.config_file())
