@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from imago_broker.core.metaq_tree_check import check_tree
 from imago_broker.model.cluster import (
     Role,
     ShardQueues,
@@ -87,6 +88,32 @@ async def test_patterns_stand_in_metaqs_tree_under_their_own_names(registry: Reg
     assert await registry.data("/meta/brokers/topics-pub/logs-*/0-m") == again
     await one.unregister()
     assert await registry.names("/meta/brokers/topics-pub/logs-*") == []
+
+
+async def test_a_checksum_that_changes_is_told_and_nothing_else_is_written_again(
+    registry: Registry,
+) -> None:
+    one = await registry.join(metaq_config_checksum=1)
+    await one.register(broker())
+    tree = await registry.outsider()
+    path = "/meta/brokers/ids/0/master"
+    before = await tree.get(path)
+    one.tell_checksum(4294967295)
+    await one.publish_topic(topic("orders"))  # a pass that began after the checksum was told
+    assert await registry.data("/meta/brokers/ids/0/master_config_checksum") == "4294967295"
+    after = await tree.get(path)
+    assert before
+    assert after
+    assert (after.created, after.version) == (before.created, before.version)
+
+
+async def test_the_whole_tree_is_read_and_right(registry: Registry) -> None:
+    one = await registry.join()
+    await one.register(broker())
+    await one.publish_topic(topic("orders", 4))
+    root, nodes = await one.metaq_consumers.metaq_tree()
+    assert nodes["/meta/brokers/topics/orders/0-m"] == ("4", True)
+    assert check_tree(nodes, root) == []
 
 
 async def test_metaq_does_not_see_what_is_not_for_it(registry: Registry) -> None:

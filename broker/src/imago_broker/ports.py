@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from imago_broker.core.metaq_tree_check import TreeNode
     from imago_broker.model.cluster import (
         BrokerRecord,
         ClusterView,
@@ -301,6 +302,10 @@ class MetaqConsumers(Protocol):
         `groups`: those to look at; None means all. They write it into MetaQ's tree themselves.
         CoordinatorUnavailableError: nobody knows.
         """
+        ...
+
+    async def metaq_tree(self) -> tuple[str, Mapping[str, TreeNode]]:
+        """Return the root of MetaQ's tree and all nodes below it by path; empty without one."""
         ...
 
     async def metaq_groups(self) -> tuple[str, ...]:

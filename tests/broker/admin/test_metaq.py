@@ -94,3 +94,8 @@ async def test_what_only_a_process_can_do_is_refused_to_a_part(admin: Admin) -> 
     assert (status, answer["error"]) == (409, "not_a_process")
     status, answer = await admin.call("POST", "/admin/v1/metaq/checkpoint", {})
     assert (status, answer["logEnd"] > 0) == (200, True)
+
+
+async def test_the_tree_is_shown_and_checked(admin: Admin) -> None:
+    status, answer = await admin.call("GET", "/admin/v1/metaq/tree")
+    assert (status, answer) == (200, {"root": "/meta", "nodes": [], "findings": []})

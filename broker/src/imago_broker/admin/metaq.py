@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 from imago_broker.admin.errors import AdminError, bad_request, refuse_unknown
 from imago_broker.admin.guard import json_body, json_response
 from imago_broker.admin.topics import known
+from imago_broker.core.metaq_tree_check import check_tree
 from imago_broker.errors import BrokerError
+from imago_broker.ports import CoordinatorError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -121,6 +123,26 @@ async def delete_partitions(services: AdminServices, request: web.Request) -> we
     except BrokerError as error:
         raise bad_request(f"Topic {topic.name!r:.200}: {error}.", "Ask the master.") from error
     return json_response({"topic": topic.name, "begin": begins})
+
+
+async def tree(services: AdminServices, _: web.Request) -> web.Response:
+    """GET /admin/v1/metaq/tree: MetaQ's tree in ZooKeeper, and what is wrong with it."""
+    try:
+        root, nodes = await services.metaq_consumers.metaq_tree()
+    except CoordinatorError as error:
+        raise AdminError(
+            503, "registry", f"{error}.", "Repeat the call when ZooKeeper answers."
+        ) from error
+    return json_response(
+        {
+            "root": root,
+            "nodes": [
+                {"path": path, "data": node.data, "ephemeral": node.ephemeral}
+                for path, node in sorted(nodes.items())
+            ],
+            "findings": [finding._asdict() for finding in check_tree(nodes, root)],
+        }
+    )
 
 
 async def checkpoint(services: AdminServices, _: web.Request) -> web.Response:

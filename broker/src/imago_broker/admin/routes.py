@@ -82,6 +82,7 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("GET", "/admin/v1/metaq", metaq.show),
     ("GET", "/admin/v1/metaq/config", metaq.config),
     ("GET", "/admin/v1/metaq/stats", metaq.stats),
+    ("GET", "/admin/v1/metaq/tree", metaq.tree),
     ("POST", "/admin/v1/metaq/reload", metaq.reload),
     ("POST", "/admin/v1/metaq/checkpoint", metaq.checkpoint),
     ("POST", "/admin/v1/metaq/stop", metaq.stop),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_broker.cluster import metaq_progress
+from imago_broker.cluster.metaq_nodes import read_tree
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from imago_broker.cluster.settings import CoordinatorConfig
     from imago_broker.cluster.shared_nodes import SharedNodes
     from imago_broker.cluster.tree import NodeTree
+    from imago_broker.core.metaq_tree_check import TreeNode
     from imago_broker.ports import MetaqProgress
 
 
@@ -42,6 +44,13 @@ class TreeMetaqConsumers:
                 frozenset(topics),
                 None if groups is None else [*groups],
             )
+
+    async def metaq_tree(self) -> tuple[str, Mapping[str, TreeNode]]:
+        root = self._config.metaq_root
+        if self._config.alone:
+            return root, {}
+        async with self._nodes.answered(root):
+            return root, await read_tree(self._tree, root)
 
     async def metaq_groups(self) -> tuple[str, ...]:
         if self._keeper.registered is None or self._config.alone:

@@ -137,6 +137,7 @@ unflushThreshold=0
 unflushInterval=1000
 maxSegmentSize=16777216
 maxTransferSize=1048576
+stat=true
 [zookeeper]
 zk.zkConnect=127.0.0.1:2181
 """

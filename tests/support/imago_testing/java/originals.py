@@ -63,7 +63,7 @@ class Scale:
 
 
 SMALL = Scale(
-    metaq={"unflushThreshold": 0, "maxSegmentSize": 16 << 20},
+    metaq={"unflushThreshold": 0, "maxSegmentSize": 16 << 20, "stat": "true"},
     rocketmq={
         "mappedFileSizeCommitLog": 64 << 20,
         "mappedFileSizeConsumeQueue": 600_000,
