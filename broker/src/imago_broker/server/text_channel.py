@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 JOIN_BYTES_MAX = 64 << 10
 """Answers up to this size are copied into one buffer; larger ones are written as they are."""
 UNKNOWN_HOST = bytes(8)
+# Bound once: an enumeration finds its members' values anew each time that they are named.
+_PEER, _OWN_REQUEST = WaitReason.PEER.value, WaitReason.OWN_REQUEST.value
 
 
 class TextChannel:
@@ -66,7 +68,8 @@ class TextChannel:
         The kernel moves as much as the socket takes; only what is left is read into memory and
         queued like any other answer.
         """
-        self.flush()
+        if self._replies:
+            self.flush()
         if self._state.closed:
             return
         sent = 0
@@ -82,7 +85,7 @@ class TextChannel:
     def is_full(self) -> bool:
         if self._reply_size > self._output_bytes_pause:
             self.flush()
-        return bool(self._state.waits & WaitReason.PEER.value)
+        return self._state.waits & _PEER != 0
 
     def flush(self) -> None:
         """Write everything that was added."""
@@ -100,7 +103,7 @@ class TextChannel:
 
     @property
     def held(self) -> bool:
-        return bool(self._state.waits & WaitReason.OWN_REQUEST.value)
+        return self._state.waits & _OWN_REQUEST != 0
 
     def hold_back(self) -> None:
         self._handover.wait(WaitReason.OWN_REQUEST)

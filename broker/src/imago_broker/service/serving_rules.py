@@ -30,6 +30,10 @@ class Asks(Enum):
     CHANGE = "a change, which is the master's alone"
 
 
+# Bound once: an enumeration finds its members anew each time that they are named.
+_MEMBER, _CHANGE = Asks.MEMBER, Asks.CHANGE
+
+
 def always() -> bool:
     """Nobody else can ever lead."""
     return True
@@ -64,14 +68,15 @@ class ServingRules:
     @property
     def settled(self) -> bool:
         """Whether the master knows at least what any reader has been told."""
-        return self._store.high_watermark >= self.settled_at
+        settled_at = self.settled_at
+        return not settled_at or self._store.high_watermark >= settled_at
 
     def refusal(self, asks: Asks) -> str | None:
         """Return why a request of this kind is not served here now; None: it is."""
-        if asks is Asks.MEMBER:
+        if asks is _MEMBER:
             return None
         if self.role.current.leads:
-            if asks is not Asks.CHANGE and not self.settled:
+            if asks is not _CHANGE and not self.settled:
                 return UNSETTLED
             return None if self.lease_holds() else NO_LEASE
         if asks is Asks.MESSAGES and self.slave_reads and self.role.current.role is Role.SLAVE:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_log.results import MetaqRead, MetaqStatus
-from imago_log.views.metaq_batch import cut_messages
+from imago_log.views.metaq_batch import first_messages
 
 if TYPE_CHECKING:
     from imago_log.commitlog.records import LogRecords
+    from imago_log.results import FileSlice
     from imago_log.views.consume_queue import ConsumeQueue
     from imago_log.views.metaq_segments import MetaqSegments
 
@@ -38,21 +39,31 @@ def read_positions(
     offset = queue.lookup.offset_of_position(position, low)
     if offset >= high:  # inside the last message
         return MetaqRead(MetaqStatus.AT_END, position_max, position_min, position_max)
-    start, count, end = cut_messages(queue, offset, high, bytes_max)
-    size = min(bytes_max, end - start)
-    whole = count if end - start == size else count - 1
-    if whole:
-        at = end if whole == count else queue.position(offset + whole)[0]
-        queue.lookup.remember(at, offset + whole)
-    found = segments.slice(start, end - start) if segments is not None else None
-    if segments is not None and found is not None:
-        # A shorter slice is whole messages too: files end at message borders.
-        if not segments.verify(start, found.size):
-            raise WrongFilesError
-        found = found._replace(size=min(size, found.size))
-        data = found if found.size >= SLICE_BYTES_MIN else found.read()
-        return MetaqRead(MetaqStatus.FOUND, start, position_min, position_max, data)
+    start, count, end = first_messages(queue, offset, high, bytes_max)
+    size = end - start
+    if count:
+        queue.lookup.remember(end, offset + count)
+    if size < bytes_max and offset + count < high:  # the next message is cut
+        at, length = queue.position(offset + count)
+        count, end = count + 1, at + length
+        size = min(bytes_max, end - start)
+    kept = None if segments is None else _kept(segments, start, end, size)
+    if kept is not None:
+        return MetaqRead(MetaqStatus.FOUND, start, position_min, position_max, kept)
     units = queue.units(offset, count)
     data = records.metaq(queue.tail, units, offset, (start, end), size)
     behind = not records.are_recent(units)
     return MetaqRead(MetaqStatus.FOUND, start, position_min, position_max, data, behind)
+
+
+def _kept(segments: MetaqSegments, start: int, end: int, size: int) -> FileSlice | bytes | None:
+    """Return what a file of MetaQ's has of the first `size` bytes of messages, None: nothing."""
+    found = segments.slice(start, end - start)
+    if found is None:
+        return None
+    # A shorter slice is whole messages too: files end at message borders.
+    if not segments.verify(start, found.size):
+        raise WrongFilesError
+    if found.size > size:
+        found = found._replace(size=size)
+    return found if found.size >= SLICE_BYTES_MIN else found.read()

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from imago_log.views.consume_queue import ConsumeQueue
     from imago_log.views.directory import QueueDirectory
     from imago_log.views.materialiser import Materialiser
+    from imago_log.views.metaq_segments import MetaqSegments
     from imago_log.views.visibility import Visibility
 
 
@@ -68,7 +69,7 @@ class PositionReader:
         A position inside a message stands for the next message, so nothing is skipped.
         """
         queue = self._directory.find(topic, queue_id)
-        if queue is None or not queue.tail.dual or not queue.end:
+        if queue is None or not queue.tail.dual or not queue.tail.next_offset:
             return MetaqRead(MetaqStatus.NO_QUEUE, position, 0, 0)
         try:
             return self._read(queue, position, bytes_max)
@@ -83,7 +84,7 @@ class PositionReader:
     def _read(self, queue: ConsumeQueue, position: int, bytes_max: int) -> MetaqRead:
         materialiser = self._materialiser
         segments = materialiser.get(queue.tail.topic.decode(), queue.tail.queue_id)
-        visible = self._visible(queue)
+        visible = self._visible_in(queue, segments)
         if self._damage.may_lose:
             kept = self._up_to_damage(queue, visible, position, bytes_max)
             if isinstance(kept, MetaqRead):
@@ -128,12 +129,18 @@ class PositionReader:
         return MetaqRead(MetaqStatus.LOST, behind, low_position, high_position)
 
     def _visible(self, queue: ConsumeQueue) -> tuple[int, int, int, int]:
-        low, high = self._visibility.bounds(queue)
-        end = queue.end
         tail = queue.tail
+        segments = self._materialiser.get(tail.topic.decode(), tail.queue_id)
+        return self._visible_in(queue, segments)
+
+    def _visible_in(
+        self, queue: ConsumeQueue, segments: MetaqSegments | None
+    ) -> tuple[int, int, int, int]:
+        low, high = self._visibility.bounds(queue)
+        tail = queue.tail
+        end = tail.next_offset
         low_position = queue.lookup.first_position(low) if low < end else tail.next_position
         high_position = queue.position(high)[0] if high < end else tail.next_position
-        segments = self._materialiser.get(tail.topic.decode(), tail.queue_id)
         if segments is not None:
             low_position = min(max(low_position, segments.min_position), high_position)
         return low, high, low_position, high_position

@@ -29,12 +29,17 @@ def first_messages(queue: ConsumeQueue, offset: int, high: int, bytes_max: int) 
     At most as many as have that room with empty bodies.
     """
     high = min(high, offset + bytes_max // METAQ_HEADER_SIZE)
-    start = end = queue.position(offset)[0]
+    if offset >= high:
+        start = queue.position(offset)[0]
+        return MessageSpan(start, 0, start)
+    start = end = -1
     count = 0
     while offset < high:
         asked = min(high - offset, UNITS_AT_ONCE)
         units = queue.position_units(offset, asked)
         at, size = POSITION_UNIT.unpack_from(units)
+        if not count:
+            start = end = at
         if at + size > start + bytes_max:
             break
         fits, end = _fitting(units, asked, start + bytes_max)
@@ -42,16 +47,6 @@ def first_messages(queue: ConsumeQueue, offset: int, high: int, bytes_max: int) 
         if fits < asked:
             break
     return MessageSpan(start, count, end)
-
-
-def cut_messages(queue: ConsumeQueue, offset: int, high: int, bytes_max: int) -> MessageSpan:
-    """Return the messages from an offset on that begin within `bytes_max` bytes: at least one."""
-    batch = first_messages(queue, offset, high, bytes_max)
-    behind = offset + batch.messages
-    if behind < high and batch.end - batch.start < bytes_max:
-        position, size = queue.position(behind)
-        return MessageSpan(batch.start, batch.messages + 1, position + size)
-    return batch
 
 
 def _fitting(units: bytes, count: int, limit: int) -> tuple[int, int]:

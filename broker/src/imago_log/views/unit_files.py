@@ -218,9 +218,12 @@ class UnitFiles:
         unit, pool = self._unit, self._pool
         if self._owed is not None:
             return self._owed[1] * (end - start)
+        known, name = self._last_name
+        if known != file_start:
+            name = self._name(file_start)
         try:
-            file = self._file(file_start)
-            return pool.vfs.pread(file.fd, (end - start) * unit, (start - file_start) * unit)
+            fd = pool.get(name).fd
+            return pool.vfs.pread(fd, (end - start) * unit, (start - file_start) * unit)
         except OSError as error:
             raise LogIOError("read", self._folder, error) from error
 
