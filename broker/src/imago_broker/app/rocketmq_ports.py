@@ -47,6 +47,7 @@ def serve_rocketmq(
             table,
             loop=loop,
             send_path=processors.send_path,
+            pull_path=processors.pull_path if table is processors.main else None,
             on_close=parts.clients.closed,
             on_drain=parts.hold.release_all,
             limits=limits,

@@ -31,8 +31,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _PREFIX = struct.Struct(">II")
-_JOIN_BYTES_MAX = 64 << 10
+_JOIN_BYTES_MAX = 8 << 10
 """Answers of one turn up to this size are joined; larger ones are handed over in pieces."""
+_PEER = WaitReason.PEER.value
 
 
 class RemotingChannel:
@@ -94,6 +95,19 @@ class RemotingChannel:
         self.push(data)
         self._port.flush_soon()
         self.waiting_bytes += len(data)
+
+    def add(self, head: bytes, body: bytes) -> bool:
+        """Add the frame of an answer, ready for the socket; False: no more may follow for now."""
+        if self._state.closed:
+            return False
+        self.push(head)
+        self._out.append(body)
+        self._port.flush_soon()
+        self.waiting_bytes += len(head) + len(body)
+        if self.waiting_bytes > self._port.limits.output_bytes_pause:
+            # What the socket does not take has to count before others get answers as large.
+            self.flush()
+        return self._state.serves
 
     def reply(self, request: RemotingCommand, reply: Reply) -> None:
         """Write the answer to a request, its header in the request's own form."""
@@ -172,7 +186,7 @@ class RemotingChannel:
             self.transport.write(b"".join(out))
         else:
             self.transport.writelines(out)
-        if self._state.waits & WaitReason.PEER.value:
+        if self._state.waits & _PEER:
             waiting = self.transport.get_write_buffer_size()
             self._write_backlog.count(waiting)
             if waiting > self._port.limits.output_bytes_max:

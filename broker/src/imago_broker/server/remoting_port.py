@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from imago_broker.core.budget import InputBudget, OutputBudget
@@ -10,12 +11,14 @@ from imago_broker.server.remoting_peer import RemotingLimits
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
 
+    from imago_broker.processors.rocketmq.pull_path import PullPath
     from imago_broker.processors.rocketmq.rows import Table
     from imago_broker.processors.rocketmq.send_path import SendPath
     from imago_broker.service.channel import Channel
 
+Take = Callable[[Any, bytes | bytearray, int], int]
+"""Takes (channel, read, limit of a frame) and returns how many bytes are done with."""
 OUTPUT_BYTES_TOTAL_MAX = 256 << 20
 """Of a server that shares no budget with others."""
 INPUT_BYTES_TOTAL_MAX = 64 << 20
@@ -41,13 +44,14 @@ class RemotingPort:
         *,
         loop: asyncio.AbstractEventLoop,
         send_path: SendPath | None = None,
+        pull_path: PullPath | None = None,
         on_close: Callable[[Channel], None] | None = None,
         on_drain: Callable[[], None] | None = None,
         limits: RemotingLimits | None = None,
         budget: OutputBudget | None = None,
         input_budget: InputBudget | None = None,
     ) -> None:
-        """Without a send path, sends go through the table like any other request.
+        """Without a send path, sends go through the table like any other request; so do pulls.
 
         `on_close` receives each connection that is gone; `on_drain` answers, when the port is
         about to close, what waits for something else than the log (held pulls). `budget` counts
@@ -57,8 +61,10 @@ class RemotingPort:
         self.table = table
         self.loop = loop
         self.send_path = send_path
-        self.take = send_path.take if send_path else _take_nothing
-        """Takes plain sends at the start of a read: (session, read, limit of a frame)."""
+        self.take_sends: Take = send_path.take if send_path else _take_nothing
+        """Takes plain sends at the start of a read."""
+        self.take_pulls: Take = pull_path.take if pull_path else _take_nothing
+        """Answers pulls at the start of a read, those that find messages."""
         self.on_close = on_close
         self.on_drain = on_drain
         self.limits = limits or RemotingLimits()
@@ -107,5 +113,5 @@ class RemotingPort:
 
 
 def _take_nothing(_session: Any, _data: bytes | bytearray, _size_max: int) -> int:
-    """Stand where a port takes no sends."""
+    """Stand where a port has no short way."""
     return 0

@@ -1,8 +1,9 @@
 """One connection of RocketMQ's remoting protocol: bytes to requests.
 
-Bytes come in as they come; one scan cuts them into frames. Sends take the short way: what the
-scanner found goes straight to the put path, without a command object. Everything else becomes a
-command and goes through the table. Answers leave through the connection's channel.
+Bytes come in as they come; one scan cuts them into frames. Sends, and pulls that find messages,
+take short ways: what the scanner found goes straight to the put path, or is answered with what the
+log has, without a command object. Everything else becomes a command and goes through the table.
+Answers leave through the connection's channel.
 
 A connection stops being read while its peer does not read, while one of its sends has to be
 inflated elsewhere (the order of a connection's sends is kept), and never holds more input than one
@@ -48,7 +49,8 @@ class RemotingSession(ClientSession):
         """The last one that was served: what the peer is."""
         self._limits = server.limits
         self._send = server.send_path.send if server.send_path else RemotingChannel.serve_send
-        self._take = server.take
+        self._ways = (server.take_sends, server.take_pulls)
+        """The short ways; the one that took something last comes first."""
         self._frame_bytes_max = server.limits.frame_bytes_max
         self._buffer = bytearray()
         self._backlog: Sequence[Item] = []
@@ -73,11 +75,19 @@ class RemotingSession(ClientSession):
         if self._buffer or not self.state.reads:
             self._add(data)
             return
-        used = self._take(self.channel, data, self._frame_bytes_max)
+        first, second = self._ways
+        used = first(self.channel, data, self._frame_bytes_max)
+        if not used:
+            used = second(self.channel, data, self._frame_bytes_max)
+            if used:
+                self._ways = (second, first)
         if used == len(data):
             return
         if used:
             data = data[used:]
+            if not self.state.serves:
+                self._add(data)
+                return
         items, consumed = scan_frames(data, self._frame_bytes_max)
         if consumed != len(data):
             self._partial_since_ms = self.server.now_ms
@@ -108,8 +118,10 @@ class RemotingSession(ClientSession):
             self.unfinished.note(len(self._buffer))
 
     def _scan_buffer(self) -> None:
-        self._drop(self._take(self.channel, self._buffer, self._frame_bytes_max))
-        if self._buffer:
+        for take in self._ways:
+            if self._buffer and self.state.serves:
+                self._drop(take(self.channel, self._buffer, self._frame_bytes_max))
+        if self._buffer and self.state.serves:
             items, consumed = scan_frames(self._buffer, self._frame_bytes_max)
             self._drop(consumed)
             self.unfinished.note(len(self._buffer))

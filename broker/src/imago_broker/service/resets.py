@@ -22,6 +22,10 @@ class PendingResets:
             del self._pending[next(iter(self._pending))]
         self._pending[group, topic, queue_id] = offset
 
+    def __bool__(self) -> bool:
+        """Whether any group has not heard yet."""
+        return bool(self._pending)
+
     def pending(self, group: str, topic: str, queue_id: int) -> bool:
         """Whether the group has not heard yet."""
         return (group, topic, queue_id) in self._pending

@@ -64,18 +64,18 @@ class LogRecords:
         last, last_size, _ = UNIT.unpack_from(units, len(units) - UNIT.size)
         if last + last_size - first == size:
             return self._run(tail, (first, size, offset))
-        rows = list(UNIT.iter_unpack(units))
-        parts, index = [], 0
-        while index < len(rows):
-            window, start, verify = self._window(rows, index)
+        topic, queue_id = tail.topic, tail.queue_id
+        count, index, parts = len(units) // UNIT.size, 0, list[bytes]()
+        while index < count:
+            window, start, verify, _ = self._window(units, index)
             data, end = gather_records(
-                window, start, units, index, tail.topic, tail.queue_id, offset, verify=verify
+                window, start, units, index, topic, queue_id, offset, verify=verify
             )
             if end == index:
-                raise self.unreadable(rows[index][0])
+                raise self.unreadable(UNIT.unpack_from(units, index * UNIT.size)[0])
             parts.append(data)
             index = end
-        return b"".join(parts)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def _run(self, tail: QueueTail, run: Run) -> bytes:
         place, size, offset = run
@@ -102,13 +102,12 @@ class LogRecords:
         UnreadableError: one of them is not whole, or not where its unit says.
         """
         found: list[memoryview] = []
-        rows = list(UNIT.iter_unpack(units))
         topic, queue_id = tail.topic, tail.queue_id
         window, verify = memoryview(b""), True
         start = end = 0
-        for index, (place, size, _) in enumerate(rows):
+        for index, (place, size, _) in enumerate(UNIT.iter_unpack(units)):
             if place < start or place + size > end:
-                window, start, verify = self._window(rows, index)
+                window, start, verify, _ = self._window(units, index)
                 end = start + len(window)
             record = window[place - start : place - start + size]
             good = queue_records(record, place, topic, queue_id, offset + index, verify=verify)
@@ -130,7 +129,7 @@ class LogRecords:
         position, left = positions[0], size
         count, index, parts = len(units) // UNIT.size, 0, list[bytes]()
         while index < count:
-            window, start, verify, end = self._metaq_window(units, index)
+            window, start, verify, end = self._window(units, index)
             while index < end:
                 data, behind, position = metaq_records(
                     window, start, units, index, topic, queue_id, offset, position, left,
@@ -148,7 +147,7 @@ class LogRecords:
         place, _, _ = UNIT.unpack_from(units, index * UNIT.size)
         return self.unreadable(place, offset + index)
 
-    def _metaq_window(self, units: bytes, index: int) -> tuple[memoryview, int, bool, int]:
+    def _window(self, units: bytes, index: int) -> tuple[memoryview, int, bool, int]:
         """Return bytes that hold the record of a unit and as many of the next ones as are near.
 
         Then where they begin, whether they come from a file, and the first unit left out.
@@ -163,23 +162,6 @@ class LogRecords:
         last, end = near_units(units, index, limit, GAP_BYTES_MAX)
         data = self._log.read(place, end - place) if last > index else b""
         return memoryview(data), place, True, max(index + 1, last)
-
-    def _window(self, rows: list[tuple[int, int, int]], index: int) -> tuple[memoryview, int, bool]:
-        """Return bytes that hold the record of a row and as many of the next ones as are near.
-
-        Third: whether they come from a file.
-        """
-        start, size, _ = rows[index]
-        block = self._recent.block(start, size)
-        if block is not None:
-            return *block, False
-        end = start + size
-        for place, size, _ in rows[index + 1 :]:
-            if not 0 <= place - end <= GAP_BYTES_MAX or place + size - start > WINDOW_BYTES_MAX:
-                break
-            end = place + size
-        end = min(end, segment_end(self._log, start))
-        return memoryview(self._log.read(start, max(0, end - start))), start, True
 
     def whole(self, place: int) -> bytes | None:
         """Return the record that starts at a log offset, or None when none does."""

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""Compiled twin of `_remoting_py`: the same functions and results, on C pointers.
+"""Compiled twin of `_remoting_py` and `_pulling_py`: the same functions and results, on C pointers.
 
 Headers as the known clients write them are read in place; for whatever else comes, and for every
 error, the plain twin does the work, so that the two cannot differ there.
@@ -13,6 +13,7 @@ from cpython.object cimport PyObject
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.string cimport memchr, memcmp, memcpy, memset, strlen
 
+from imago_wire.remoting import _pulling_py as plain_pulling
 from imago_wire.remoting import _remoting_py as plain
 from imago_wire.remoting import items
 from imago_wire import layout as _layout
@@ -42,6 +43,7 @@ cdef Py_ssize_t _host_v6_size = _layout.HOST_V6_SIZE
 cdef object _send_type = items.SendItem
 cdef object _frame_type = items.FrameItem
 cdef object _bad_type = items.BadFrameItem
+cdef object _pull_type = items.AskedPull
 cdef object SEND = items.SEND
 cdef object FRAME = items.FRAME
 cdef object BAD = items.BAD
@@ -57,6 +59,7 @@ cdef object _plain_scan_batch = plain.scan_batch
 cdef object _plain_scan_plain_batch = plain.scan_plain_batch
 cdef object _plain_answer = plain.encode_send_response
 cdef object _plain_take = plain.take_sends
+cdef object _plain_plain_pull = plain_pulling.plain_pull
 
 # Texts that come again and again (ext keys, topics): one object each, with its hash computed once.
 cdef list _texts = [None] * TEXTS
@@ -66,6 +69,7 @@ include "_remoting_header.pxi"
 include "_remoting_values.pxi"
 include "_remoting_answers.pxi"
 include "_remoting_taking.pxi"
+include "_remoting_pulling.pxi"
 
 
 cdef bint _is_utf8(Bytes at, Py_ssize_t size):

@@ -52,7 +52,7 @@ def scan_frames(data: bytes | bytearray, frame_bytes_max: int) -> tuple[list[Ite
     at = 0
     while True:
         try:
-            found = _frame(data, at, frame_bytes_max)
+            found = whole_frame(data, at, frame_bytes_max)
             if found is None:
                 break
             items.append(scan_frame(*found))
@@ -63,7 +63,9 @@ def scan_frames(data: bytes | bytearray, frame_bytes_max: int) -> tuple[list[Ite
     return items, at
 
 
-def _frame(data: bytes | bytearray, at: int, frame_bytes_max: int) -> tuple[bytes, bytes] | None:
+def whole_frame(
+    data: bytes | bytearray, at: int, frame_bytes_max: int
+) -> tuple[bytes, bytes] | None:
     """Return header, with its header word, and body of a frame; None: it is not whole yet."""
     left = len(data) - at
     if left < _LENGTH_SIZE:
@@ -305,7 +307,7 @@ def take_sends(
     at = 0
     for _ in range(count_max):
         try:
-            found = _frame(data, at, frame_bytes_max)
+            found = whole_frame(data, at, frame_bytes_max)
             if found is None:
                 break
             item = scan_frame(*found)

@@ -60,6 +60,31 @@ AskedSend: TypeAlias = tuple[int, int, int, bytes, bool]
 """Of a send that was taken: opaque, form of its header, queue, unique key, one-way."""
 
 
+class AskedPull(NamedTuple):
+    """A pull as the known clients write it. Numbers are as they were asked for, not limited yet."""
+
+    size: int
+    """Of its frame."""
+    opaque: int
+    serialize: int
+    """The form of its header: a `SerializeType`."""
+    group: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+    messages_max: int
+    sys_flag: int
+    commit_offset: int
+    suspend_ms: int
+    sub_version: int
+    bytes_max: int
+    """-1: it says none."""
+    subscription: str
+    expression_type: str | None
+    batch: bool
+    """Whether its client takes large answers."""
+
+
 def frame_of(item: Item) -> bytes:
     """Return a scanned request as the bytes that it came in."""
     match item:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from imago_wire.compiled import compiled_twins
+from imago_wire.remoting._pulling_py import answer_pull, plain_pull
 from imago_wire.remoting._remoting_py import (
     answer_sends,
     answer_stored,
@@ -17,11 +18,13 @@ from imago_wire.remoting._remoting_py import (
 )
 
 __all__ = [
+    "answer_pull",
     "answer_sends",
     "answer_stored",
     "encode_send_response",
     "find_each",
     "join_message_ids",
+    "plain_pull",
     "plain_send",
     "scan_batch",
     "scan_frames",

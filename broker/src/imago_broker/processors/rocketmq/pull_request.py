@@ -6,15 +6,14 @@ from it goes through the header class, which also says what is wrong.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from imago_wire.remoting.headers.pull import PullMessageRequestHeader
+from imago_wire.remoting.pulls import BATCH_FIELD, pull_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-BATCH_FIELD = "imagoBatch"
 BATCH_MESSAGES_MAX = 10_000
 BATCH_BYTES_MAX = 4 << 20
 MESSAGES_MAX = 1024
@@ -24,20 +23,7 @@ FLAG_COMMIT = 0x1
 FLAG_SUSPEND = 0x2
 FLAG_SUBSCRIPTION = 0x4
 
-_NUMBERS = (
-    "queueId",
-    "queueOffset",
-    "maxMsgNums",
-    "sysFlag",
-    "commitOffset",
-    "suspendTimeoutMillis",
-    "subVersion",
-)
 _DIGITS_OF_32_BITS = 9
-# Nine digits fit 32 bits and 18 fit 64: what is longer is left to the header class.
-_PLAIN = re.compile(
-    r"[0-9]{1,9},[0-9]{1,18},[0-9]{1,9},[0-9]{1,9},[0-9]{1,18},[0-9]{1,18},[0-9]{1,18}", re.ASCII
-)
 
 
 class PullRequest:
@@ -60,12 +46,10 @@ class PullRequest:
 
     def __init__(self, ext: Mapping[str, str]) -> None:
         """Read the header; HeaderFieldError names the field that is missing or wrong."""
-        try:
-            text = ",".join([ext[name] for name in _NUMBERS])
-            self.group, self.topic = ext["consumerGroup"], ext["topic"]
-        except KeyError:
-            text = ""
-        if _PLAIN.fullmatch(text):
+        numbers = pull_numbers(ext)
+        group, topic = ext.get("consumerGroup"), ext.get("topic")
+        if numbers is not None and group is not None and topic is not None:
+            self.group, self.topic = group, topic
             (
                 self.queue_id,
                 self.queue_offset,
@@ -74,7 +58,7 @@ class PullRequest:
                 self.commit_offset,
                 self.suspend_ms,
                 self.sub_version,
-            ) = map(int, text.split(","))
+            ) = numbers
         else:
             wanted = self._read_carefully(ext)
         self.subscription = ext.get("subscription", "")
@@ -96,22 +80,25 @@ class PullRequest:
         return header.max_msg_nums
 
     def _set_limits(self, ext: Mapping[str, str], wanted: int) -> None:
-        """Decide how many messages and bytes one answer may have: at least one message."""
-        if ext.get(BATCH_FIELD) == "true":
-            messages_max, bytes_max = BATCH_MESSAGES_MAX, BATCH_BYTES_MAX
-        else:
-            messages_max, bytes_max = MESSAGES_MAX, BYTES_MAX
-        self.messages_max = max(1, min(wanted, messages_max))
         asked = ext.get("maxMsgBytes")
-        if asked is not None:
-            bytes_max = min(_bytes_asked(ext, asked), bytes_max)
-        self.bytes_max = bytes_max
+        size = 0 if asked is None else _bytes_asked(ext, asked)
+        batch = ext.get(BATCH_FIELD) == "true"
+        self.messages_max, self.bytes_max = answer_limits(wanted, size, batch=batch)
+
+
+def answer_limits(messages: int, size: int, *, batch: bool) -> tuple[int, int]:
+    """Return how many messages and bytes one answer may have: at least one message.
+
+    `messages` and `size` are what the pull asks for; 0 or less leaves the size to the broker.
+    """
+    if batch:
+        messages_max, bytes_max = BATCH_MESSAGES_MAX, BATCH_BYTES_MAX
+    else:
+        messages_max, bytes_max = MESSAGES_MAX, BYTES_MAX
+    return max(1, min(messages, messages_max)), min(size, bytes_max) if size > 0 else bytes_max
 
 
 def _bytes_asked(ext: Mapping[str, str], text: str) -> int:
     if len(text) <= _DIGITS_OF_32_BITS and text.isascii() and text.isdecimal():
-        asked: int | None = int(text)
-    else:
-        asked = PullMessageRequestHeader.from_ext(ext).max_msg_bytes
-    # No limit, or a senseless one, leaves it to the broker.
-    return asked if asked is not None and asked > 0 else BATCH_BYTES_MAX
+        return int(text)
+    return PullMessageRequestHeader.from_ext(ext).max_msg_bytes or 0

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from imago_broker.core.sql92.errors import FilterError
 from imago_broker.processors.rocketmq import rules
 from imago_broker.processors.rocketmq.exchange import RequestError
-from imago_broker.processors.rocketmq.pull_request import FLAG_SUBSCRIPTION, PullRequest
+from imago_broker.processors.rocketmq.pull_request import FLAG_SUBSCRIPTION
 from imago_broker.processors.rocketmq.rows import REMARK_SIZE_MAX
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting.bodies.client import MessageModel
@@ -62,6 +62,23 @@ class Selection(NamedTuple):
         return tags + (0 if self.wanted is None else self.wanted.cost)
 
 
+class Selecting(Protocol):
+    """A pull, as far as it says which messages it wants."""
+
+    @property
+    def group(self) -> str: ...
+    @property
+    def topic(self) -> str: ...
+    @property
+    def sys_flag(self) -> int: ...
+    @property
+    def expression_type(self) -> str | None: ...
+    @property
+    def subscription(self) -> str: ...
+    @property
+    def sub_version(self) -> int: ...
+
+
 class MessageSelector:
     """Says what pulls want, by their own subscription or by that of their group."""
 
@@ -76,7 +93,7 @@ class MessageSelector:
         self._clients, self._groups = clients, groups
         self._filters, self._settings = filters, settings
 
-    def select(self, request: PullRequest) -> Selection:
+    def select(self, request: Selecting) -> Selection:
         """Return what a pull wants; refuse what RocketMQ refuses, in its order."""
         if not request.sys_flag & FLAG_SUBSCRIPTION:
             return self._registered_selection(request)
@@ -114,7 +131,7 @@ class MessageSelector:
             return Selection(wanted=self._filters.get(text))
         return Selection()
 
-    def _registered_selection(self, request: PullRequest) -> Selection:
+    def _registered_selection(self, request: Selecting) -> Selection:
         subscription = _registered(self._clients, self._groups, request)
         if _is_tag_type(subscription.expression_type):
             return Selection(tags=_codes(subscription))
@@ -134,7 +151,7 @@ def _is_tag_type(expression_type: str | None) -> bool:
 
 
 def _registered(
-    clients: ClientRegistry, groups: GroupService, request: PullRequest
+    clients: ClientRegistry, groups: GroupService, request: Selecting
 ) -> SubscriptionData:
     group = clients.consumers(request.group)
     if group is None:

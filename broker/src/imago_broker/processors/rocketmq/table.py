@@ -14,13 +14,12 @@ from imago_broker.processors.rocketmq.admin_progress import ProgressAdmin
 from imago_broker.processors.rocketmq.admin_shard import ShardAdmin
 from imago_broker.processors.rocketmq.admin_topics import TopicAdmin
 from imago_broker.processors.rocketmq.assignments import AssignmentProcessor
-from imago_broker.processors.rocketmq.directions import Directions
 from imago_broker.processors.rocketmq.half_sends import HalfSends
 from imago_broker.processors.rocketmq.members import MemberProcessor
 from imago_broker.processors.rocketmq.offsets import OffsetProcessor
 from imago_broker.processors.rocketmq.original_settings import BrokerSettings
 from imago_broker.processors.rocketmq.pop import PopParts, PopProcessor
-from imago_broker.processors.rocketmq.pull import PullProcessor, PullReading
+from imago_broker.processors.rocketmq.pull import PullProcessor
 from imago_broker.processors.rocketmq.queries import QueryProcessor
 from imago_broker.processors.rocketmq.recalling import RecallProcessor
 from imago_broker.processors.rocketmq.receipts import ReceiptProcessor
@@ -30,7 +29,11 @@ from imago_broker.processors.rocketmq.rows import Row, Table, build_table
 from imago_broker.processors.rocketmq.runtime_info import RuntimeFigures
 from imago_broker.processors.rocketmq.send import SendProcessor
 from imago_broker.processors.rocketmq.send_back import SendBackProcessor
-from imago_broker.processors.rocketmq.send_path import SendPath
+from imago_broker.processors.rocketmq.short_ways import (
+    build_pull_path,
+    build_send_path,
+    pull_reading,
+)
 from imago_broker.processors.rocketmq.subscriptions import MessageSelector
 from imago_broker.processors.rocketmq.transactions import TransactionProcessor
 from imago_broker.service.serving_rules import Asks
@@ -42,7 +45,10 @@ if TYPE_CHECKING:
 
     from imago_broker.processors.rocketmq.assembly import RocketmqAssembly
     from imago_broker.processors.rocketmq.exchange import Hook
+    from imago_broker.processors.rocketmq.pull import PullReading
+    from imago_broker.processors.rocketmq.pull_path import PullPath
     from imago_broker.processors.rocketmq.rows import Handler
+    from imago_broker.processors.rocketmq.send_path import SendPath
 
 
 class _PullColumns(TypedDict):
@@ -58,6 +64,8 @@ class Processors:
     fast: Table
     """Of the port two below: no pulls."""
     send_path: SendPath
+    pull_path: PullPath
+    """Of the main port."""
 
 
 def build_processors(
@@ -66,27 +74,32 @@ def build_processors(
     hooks: Sequence[Hook] = (),
 ) -> Processors:
     """Build the tables of both ports over the same parts."""
+    selector = MessageSelector(
+        clients=parts.clients, groups=parts.groups, filters=FilterCache(), settings=parts.settings
+    )
+    reading = pull_reading(parts)
     users = access_rows(parts.access, parts.identity, parts.lanes.admin)
-    rows = [*_client_rows(parts, loop), *_admin_rows(parts), *users]
+    rows = [*_client_rows(parts, loop, selector, reading), *_admin_rows(parts), *users]
     main = build_table(
         rows,
         hooks,
         serving_rules=parts.serving_rules,
         confirm=parts.messages.acknowledgements.when_replicated,
     )
-    send_path = SendPath(
-        messages=parts.messages,
-        handles=parts.topics.handles,
-        sequenced=parts.sequenced,
-        identity=parts.identity,
-        settings=parts.settings,
-        lane=parts.lanes.send,
-        table=main,
+    return Processors(
+        main=main,
+        fast=main.for_fast_port(),
+        send_path=build_send_path(parts, main),
+        pull_path=build_pull_path(parts, main, reading, selector),
     )
-    return Processors(main=main, fast=main.for_fast_port(), send_path=send_path)
 
 
-def _client_rows(parts: RocketmqAssembly, loop: asyncio.AbstractEventLoop) -> list[Row]:
+def _client_rows(
+    parts: RocketmqAssembly,
+    loop: asyncio.AbstractEventLoop,
+    selector: MessageSelector,
+    reading: PullReading,
+) -> list[Row]:
     lanes = parts.lanes
     send = SendProcessor(
         store=parts.store,
@@ -127,10 +140,13 @@ def _client_rows(parts: RocketmqAssembly, loop: asyncio.AbstractEventLoop) -> li
         clock=parts.clock,
         loop=loop,
     )
-    selector = MessageSelector(
-        clients=parts.clients, groups=parts.groups, filters=FilterCache(), settings=parts.settings
+    pull = PullProcessor(
+        reading,
+        group_rules=parts.group_rules,
+        selector=selector,
+        offsets=parts.offsets,
+        budget=parts.budget,
     )
-    pull = _pull_processor(parts, selector)
     offset = OffsetProcessor(
         store=parts.store,
         topics=parts.topics,
@@ -256,31 +272,6 @@ def _pop_processor(parts: RocketmqAssembly, selector: MessageSelector) -> PopPro
         selector=selector,
         budget=parts.budget,
         identity=parts.identity,
-    )
-
-
-def _pull_processor(parts: RocketmqAssembly, selector: MessageSelector) -> PullProcessor:
-    reading = PullReading(
-        store=parts.store,
-        topics=parts.topics,
-        hold=parts.hold,
-        resets=parts.resets,
-        serving_rules=parts.serving_rules,
-        directions=Directions(
-            identity=parts.identity,
-            registry=parts.registry,
-            serving_rules=parts.serving_rules,
-            memory=parts.memory,
-        ),
-        traffic=parts.traffic,
-        settings=parts.settings,
-    )
-    return PullProcessor(
-        reading,
-        group_rules=parts.group_rules,
-        selector=selector,
-        offsets=parts.offsets,
-        budget=parts.budget,
     )
 
 

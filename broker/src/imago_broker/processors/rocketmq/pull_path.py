@@ -1,0 +1,162 @@
+"""The short way of a pull that finds messages: without a command object or a map of header fields.
+
+Pulls are answered straight from the bytes of a read, one after the other. A pull that finds nothing
+at once, that is to be refused or sent elsewhere, that a filter over properties goes with, or whose
+group was reset: all of these are left to the table, and nothing of them has happened here.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, Protocol
+
+from imago_broker.model.topics import PERM_READ
+from imago_broker.processors.rocketmq.exchange import RequestError
+from imago_broker.processors.rocketmq.pull_request import (
+    FLAG_COMMIT,
+    FLAG_SUBSCRIPTION,
+    answer_limits,
+)
+from imago_broker.service.serving_rules import Asks
+from imago_log.results import ReadStatus
+from imago_wire.hot import answer_pull, plain_pull
+from imago_wire.remoting.bodies.route import MASTER_ID
+from imago_wire.remoting.subscriptions import ALL, TAG
+
+if TYPE_CHECKING:
+    from imago_broker.core.budget import OutputBudget
+    from imago_broker.processors.rocketmq.exchange import Lane
+    from imago_broker.processors.rocketmq.pull import PullReading
+    from imago_broker.processors.rocketmq.rows import Table
+    from imago_broker.processors.rocketmq.subscriptions import MessageSelector
+    from imago_broker.service.groups import GroupService
+    from imago_broker.service.offsets import ConsumerOffsets
+    from imago_log.results import ReadResult
+    from imago_wire.remoting.items import AskedPull
+
+logger = logging.getLogger(__name__)
+
+# Bound once: an enumeration finds its members anew each time that they are named.
+_FOUND, _MESSAGES = ReadStatus.FOUND, Asks.MESSAGES
+_EVERYTHING: Final = frozenset({ALL, ""})
+_TAG_TYPES: Final = frozenset({None, "", TAG})
+
+
+class PullingChannel(Protocol):
+    """A connection as the short way uses it."""
+
+    peer: str
+
+    def add(self, head: bytes, body: bytes) -> bool:
+        """Add the frame of an answer; False: its peer has to read before there are more."""
+        ...
+
+
+class PullPath:
+    """Answers the pulls of all connections of one port, as far as they need no closer look."""
+
+    def __init__(
+        self,
+        reading: PullReading,
+        *,
+        groups: GroupService,
+        selector: MessageSelector,
+        offsets: ConsumerOffsets,
+        budget: OutputBudget,
+        lane: Lane,
+        table: Table,
+    ) -> None:
+        """`table` serves what is left, in the same lane."""
+        self._groups, self._topics = groups, reading.topics
+        self._serving_rules, self._resets = reading.serving_rules, reading.resets
+        self._directions, self._traffic = reading.directions, reading.traffic
+        self._read = reading.store.read
+        self._selector, self._offsets, self._budget = selector, offsets, budget
+        self._lane, self._table = lane, table
+
+    def take(self, channel: PullingChannel, data: bytes | bytearray, frame_bytes_max: int) -> int:
+        """Answer the pulls at the start of a read, as far as they find messages at once.
+
+        Returns how many bytes they fill.
+        """
+        used = 0
+        asked = plain_pull(data, 0, frame_bytes_max)
+        if asked is None or not self._serves():
+            return 0
+        while asked is not None:
+            try:
+                found = self._find(asked)
+            except Exception:
+                # Asked again by the table, which says what is wrong, to the log and to the client.
+                logger.debug("pull_left peer=%s topic=%s", channel.peer, asked.topic, exc_info=True)
+                break
+            if found is None:
+                break
+            used += asked.size
+            if not channel.add(self._head(asked, found), found.body) or used == len(data):
+                break
+            asked = plain_pull(data, used, frame_bytes_max)
+        return used
+
+    def _serves(self) -> bool:
+        """Whether this broker answers pulls as usual: it is the master, and nobody looks on."""
+        rules, lane = self._serving_rules, self._lane
+        return (
+            not self._table.hooks
+            and lane.running < lane.running_max
+            and rules.role.current.leads
+            and rules.refusal(_MESSAGES) is None
+            and not self._resets
+        )
+
+    def _find(self, asked: AskedPull) -> ReadResult | None:
+        """Return the messages that a pull gets, None where it needs a closer look."""
+        name = asked.topic
+        group, topic = self._groups.get(asked.group), self._topics.get(name)
+        budget = self._budget
+        if (
+            group is None
+            or topic is None
+            or not group.consume_enable
+            or name in group.forbidden_topics
+            or not topic.perm & PERM_READ
+            or asked.queue_id >= topic.read_queues
+            or budget.held >= budget.bytes_max
+        ):
+            return None
+        tags = None
+        if (
+            not asked.sys_flag & FLAG_SUBSCRIPTION
+            or asked.subscription not in _EVERYTHING
+            or asked.expression_type not in _TAG_TYPES
+        ):
+            try:
+                tags, wanted = self._selector.select(asked)
+            except RequestError:
+                return None
+            if wanted is not None:
+                return None
+        messages_max, bytes_max = answer_limits(
+            asked.messages_max, asked.bytes_max, batch=asked.batch
+        )
+        found = self._read(
+            name,
+            asked.queue_id,
+            asked.queue_offset,
+            messages_max=messages_max,
+            bytes_max=bytes_max,
+            tags=tags,
+        )
+        return found if found.status is _FOUND else None
+
+    def _head(self, asked: AskedPull, found: ReadResult) -> bytes:
+        """Note that a pull is answered; return what stands before its messages."""
+        queue_id, body = asked.queue_id, found.body
+        if asked.sys_flag & FLAG_COMMIT:
+            self._offsets.commit(asked.group, asked.topic, queue_id, asked.commit_offset)
+        suggested = MASTER_ID
+        if self._serving_rules.slave_reads:
+            suggested = self._directions.after(body, queue_id)
+        self._traffic.delivered(asked.topic, found.count, len(body))
+        offsets = (found.next_offset, found.min_offset, found.max_offset)
+        return answer_pull(asked.opaque, asked.serialize, offsets, suggested, len(body))

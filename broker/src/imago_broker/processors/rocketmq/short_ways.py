@@ -1,0 +1,62 @@
+"""What serves sends and pulls without a command object, each made of the parts that it uses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_broker.processors.rocketmq.directions import Directions
+from imago_broker.processors.rocketmq.pull import PullReading
+from imago_broker.processors.rocketmq.pull_path import PullPath
+from imago_broker.processors.rocketmq.send_path import SendPath
+
+if TYPE_CHECKING:
+    from imago_broker.processors.rocketmq.assembly import RocketmqAssembly
+    from imago_broker.processors.rocketmq.rows import Table
+    from imago_broker.processors.rocketmq.subscriptions import MessageSelector
+
+
+def build_send_path(parts: RocketmqAssembly, table: Table) -> SendPath:
+    """Build the short way of sends; `table` serves what it leaves."""
+    return SendPath(
+        messages=parts.messages,
+        handles=parts.topics.handles,
+        sequenced=parts.sequenced,
+        identity=parts.identity,
+        settings=parts.settings,
+        lane=parts.lanes.send,
+        table=table,
+    )
+
+
+def pull_reading(parts: RocketmqAssembly) -> PullReading:
+    """Return what every pull needs."""
+    return PullReading(
+        store=parts.store,
+        topics=parts.topics,
+        hold=parts.hold,
+        resets=parts.resets,
+        serving_rules=parts.serving_rules,
+        directions=Directions(
+            identity=parts.identity,
+            registry=parts.registry,
+            serving_rules=parts.serving_rules,
+            memory=parts.memory,
+        ),
+        traffic=parts.traffic,
+        settings=parts.settings,
+    )
+
+
+def build_pull_path(
+    parts: RocketmqAssembly, table: Table, reading: PullReading, selector: MessageSelector
+) -> PullPath:
+    """Build the short way of pulls; `table` serves what it leaves."""
+    return PullPath(
+        reading,
+        groups=parts.groups,
+        selector=selector,
+        offsets=parts.offsets,
+        budget=parts.budget,
+        lane=parts.lanes.pull,
+        table=table,
+    )
