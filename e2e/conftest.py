@@ -42,7 +42,6 @@ ORDER = (
     "operator_killed",
     "namespace",
     "partitioned",
-    "power",
     "uninstall",
 )
 """Words in the names of stories, in the order in which they are told: what breaks more is later."""

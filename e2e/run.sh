@@ -22,9 +22,16 @@ bash tests/support/system.sh
 layer=apiserver programs=--promcheck
 [ -z "${E2E_IMAGES:-}" ] || layer="apiserver and not promcheck" programs=
 .venv/bin/python -m rig build $programs
-# Operator and chart against an API server without nodes first: that needs no image.
+# Images before the cluster: new nodes share one copy of them. Meanwhile operator and chart are tried
+# against an API server without nodes, which needs no image.
+told=$(mktemp)
+.venv/bin/python e2e/images.py ${E2E_IMAGES:-} >"$told" 2>&1 &
+images=$!
 .venv/bin/pytest -q -p no:cacheprovider -m "$layer" --timeout 500 tests/k8s_operator/apiserver tests/chart
-# Images before the cluster: new nodes share one copy of them.
-.venv/bin/python e2e/images.py ${E2E_IMAGES:-}
+made=0
+wait "$images" || made=$?
+cat "$told"
+rm "$told"
+[ "$made" = 0 ] || exit "$made"
 .venv/bin/python -m rig up
 exec .venv/bin/python -m rig run "${stories[@]}"

@@ -1,4 +1,7 @@
-"""A node that holds a master is drained: refused while a member lags, then done unnoticed."""
+"""A node that holds a master is drained while a member lags: refused.
+
+Drains that are done, of all leaders together and during a rollout: `test_faults_during_rollout`.
+"""
 
 from __future__ import annotations
 
@@ -9,22 +12,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_e2e import draining, machine
-from imago_e2e.clients import load
 from imago_e2e.kube import KubeError, is_ready, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from imago_e2e.brokers import Brokers
-    from imago_testing.java.driver import JavaDriver
 
 pytestmark = pytest.mark.own_nodes
 REFUSED = "violate the pod's disruption budget"
 
 
-def test_draining_waits_for_the_member_that_lags(
-    whole: Brokers, drivers: dict[str, JavaDriver], topic: str, account: list[str]
-) -> None:
+def test_draining_waits_for_the_member_that_lags(whole: Brokers) -> None:
     master, lagging = whole.master(), whole.slaves()[0]
     node, uids = whole.node_of(master), whole.uids()
     with draining.uncordoned(whole, node), _asleep(whole, lagging):
@@ -32,19 +31,6 @@ def test_draining_waits_for_the_member_that_lags(
             draining.drain(whole, node, seconds=5)
         assert whole.uids()[master] == uids[master], "the master was not touched"
     whole.settled()
-    master = whole.master()
-    node, uids = whole.node_of(master), whole.uids()
-    with load(whole, drivers, topic) as running, draining.uncordoned(whole, node):
-        draining.drain(whole, node, seconds=120)
-        assert whole.uids().get(master) != uids[master]
-        assert whole.master() != master
-        running.go_on()
-        whole.kube.run("uncordon", node)
-        whole.settled()
-        running.go_on()
-        account.append(f"while it was drained, gaps: {running.gaps()}")
-        account.append(running.finish())
-        running.unharmed()
 
 
 @contextlib.contextmanager
