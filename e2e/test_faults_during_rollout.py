@@ -80,7 +80,7 @@ def a_masters_node_dies(brokers: Brokers, rollout: Rollout) -> None:
     placing.lead_elsewhere(brokers, placing.NEVER_CUT, shard=1)
     rollout.order()
     rollout.under_way()
-    with machine.without_power(brokers.node_of(brokers.master(1))):
+    with rollout.without_power(brokers.node_of(brokers.master(1))):
         time.sleep(NODE_OFF_SECONDS)
 
 

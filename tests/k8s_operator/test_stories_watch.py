@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -117,6 +118,28 @@ def test_one_that_came_back_from_an_eviction_may_be_taken_only_like_any_other() 
     back = [*evicted("s0-0")[:6], seen("s0-0", "new", deleting=True)]
     assert disturbed_together(back) == []
     assert disturbed_together([seen("s0-1", "old"), *back]) == ["s0-0 beside s0-1"]
+
+
+def test_what_is_deleted_on_a_node_without_power_was_away_by_itself() -> None:
+    first = taken_and_back("s0-0")
+    before = [seen("s1-0", "old", ready=True)]
+    deleted = seen("s1-0", "old", deleting=True, ready=True)
+    dark = replace(deleted, dark=True)
+    assert disturbed_together([*first[:4], *before, deleted]) == ["s0-0 and s1-0"]
+    assert disturbed_together([*first[:4], *before, dark]) == []
+    assert disturbed_together([dark, *taken_and_back("s1-1")]) == ["s1-1 beside s1-0"]
+    again = seen("s1-0", "new", deleting=True)
+    assert disturbed_together([dark, seen("s1-1", "old"), again]) == ["s1-0 beside s1-1"]
+
+
+def test_the_pod_says_on_which_node_it_is() -> None:
+    there = event([])
+    there["object"]["spec"] = {"nodeName": "node2"}
+    assert [seen_in(there, 1.0, dark).dark for dark in ({"node2"}, {"node3"}, ())] == [
+        True,
+        False,
+        False,
+    ]
 
 
 @pytest.mark.parametrize(

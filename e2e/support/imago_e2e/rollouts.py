@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import TYPE_CHECKING, Final
 
+from imago_e2e import machine
 from imago_e2e.kube import until
 from imago_e2e.operator import until_ready
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from imago_e2e.brokers import Brokers
     from imago_e2e.watching import Watch
 
@@ -39,6 +43,14 @@ class Rollout:
         """Wait until the first broker is taken away."""
         if self.real:
             until(self._watch.taken, "a rollout is under way", seconds_max=60)
+
+    @contextlib.contextmanager
+    def without_power(self, node: str) -> Iterator[None]:
+        """Cut a node's power; what anybody deletes there meanwhile was away by itself."""
+        with machine.without_power(node):
+            self._watch.dark.add(node)
+            yield
+        self._watch.dark.discard(node)
 
     def over(self) -> None:
         """Wait until every broker was restarted, and all are whole again."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from imago_e2e.kube import is_ready
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from imago_e2e.brokers import Brokers
 
@@ -36,6 +36,8 @@ class Seen:
     gone: bool
     evicted: bool
     """Whether Kubernetes takes it from a node that is not ready, or is gone."""
+    dark: bool = False
+    """Whether its node has no power, which Kubernetes learns later: it is away by itself."""
 
 
 class Watch:
@@ -43,6 +45,8 @@ class Watch:
 
     def __init__(self, brokers: Brokers) -> None:
         self.seen: list[Seen] = []
+        self.dark: set[str] = set()
+        """Nodes without power now."""
         self._brokers = brokers
         self._stopping = False
         self._watching: subprocess.Popen[str]
@@ -69,7 +73,7 @@ class Watch:
     def _run(self) -> None:
         assert self._watching.stdout is not None
         for line in self._watching.stdout:  # kubectl writes one event a line
-            self.seen.append(seen_in(json.loads(line), time.monotonic()))
+            self.seen.append(seen_in(json.loads(line), time.monotonic(), self.dark))
         if not self._stopping:
             self.seen.clear()  # a story that did not see all of it must not pass
 
@@ -106,7 +110,8 @@ def disturbed_together(seen: Iterable[Seen], shards: int = 1) -> list[str]:
     A pod is away from its deletion until one of its name is ready. Never are two of one shard, nor
     some of more than so many shards; and none is taken away beside another of its shard that was
     not ready by itself. That Kubernetes evicts a pod from a node that is not ready is nobody's
-    doing; whoever takes another away then has to count it as away.
+    doing; whoever takes another away then has to count it as away. The same holds of a pod whose
+    node has no power: whoever deletes it takes nothing away.
     """
     last: dict[str, Seen] = {}
     away: dict[str, Seen] = {}
@@ -114,9 +119,10 @@ def disturbed_together(seen: Iterable[Seen], shards: int = 1) -> list[str]:
     for each in seen:
         before = away.get(each.pod)
         if each.deleting or each.gone:
-            if before is None or (before.evicted and each.uid != before.uid):
+            lost = before is not None and (before.evicted or before.dark)
+            if before is None or (lost and each.uid != before.uid):
                 away[each.pod] = each
-                found += [] if each.evicted else _too_many(each, away, last, shards)
+                found += [] if each.evicted or each.dark else _too_many(each, away, last, shards)
         elif before is not None and each.ready and each.uid != before.uid:
             del away[each.pod]
         last[each.pod] = each
@@ -136,7 +142,7 @@ def _too_many(
     return found + ([f"{' and '.join(sorted(away))}"] if len(concerned) > shards else [])
 
 
-def seen_in(event: Mapping[str, Any], at: float) -> Seen:
+def seen_in(event: Mapping[str, Any], at: float, dark: Collection[str] = ()) -> Seen:
     """Return what an event of a watch says."""
     pod = event["object"]
     metadata = pod["metadata"]
@@ -148,6 +154,7 @@ def seen_in(event: Mapping[str, Any], at: float) -> Seen:
         deleting="deletionTimestamp" in metadata,
         ready=is_ready(pod),
         gone=event["type"] == "DELETED",
+        dark=pod.get("spec", {}).get("nodeName") in dark,
         evicted=any(
             condition["type"] == "DisruptionTarget"
             and condition["status"] == "True"
