@@ -84,6 +84,7 @@ KEYS: Final[dict[str, BrokerKey]] = {
     "tls.mode": BrokerKey("permissive", False),
     "tls.metaq_port": BrokerKey(-1, False),
     "tls.admin": BrokerKey("permissive", False),
+    "tls.replication": BrokerKey("disabled", False),
     "acl.enabled": BrokerKey(False, False),
     "security.allow_open": BrokerKey(True, False),
     "replication.port": BrokerKey(-1, False),

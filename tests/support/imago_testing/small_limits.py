@@ -83,6 +83,7 @@ SMALL: dict[str, dict[str, int]] = {
     "imago_broker.replication.leader_session": {"METADATA_FRAME_BYTES": 300},
     "imago_broker.replication.link": {"RECEIVE_BYTES": 300},
     "imago_broker.replication.repair": {"CHUNK_BYTES": 300},
+    "imago_broker.replication.secure_link": {"CHUNK_BYTES": 300, "READ_BYTES": 300},
     "imago_broker.replication.sending": {
         "FAR_BYTES": 600,
         "FRAME_BYTES": 300,
@@ -143,6 +144,7 @@ KEPT: dict[str, dict[str, str]] = {
         "BUFFERS_MAX": _COUNT,
         "UNREAD_BYTES_MAX": "what nothing may pass",
     },
+    "imago_broker.replication.member_tls": {"NAMED_MAX": _COUNT},
     "imago_broker.replication.port": {
         "BACKLOG": _COUNT,
         "CONNECTIONS_MAX": _COUNT,
@@ -157,6 +159,7 @@ KEPT: dict[str, dict[str, str]] = {
     },
     "imago_broker.replication.repeated": {"SUBJECTS_MAX": _COUNT},
     "imago_broker.replication.requests": {"REQUESTS_MAX": _COUNT},
+    "imago_broker.replication.secure_link": {"HANDSHAKE_RECORD": _FORMAT},
     "imago_log.reading.by_properties": {"FIXED_WORK": "a weight, nothing that is read at once"},
 }
 """By module: constants that stay, and why."""

@@ -10,10 +10,11 @@ from imago_broker.app.admin_port import AdminPort
 from imago_broker.app.input_memory import input_budget, memory_limit
 from imago_broker.app.member_addresses import MemberAddresses
 from imago_broker.app.open_files import connections_that_fit, files_allowed, warn_if_few
-from imago_broker.app.tls import load_certificates, secure
+from imago_broker.app.tls import load_certificates, member_tls, secure
 from imago_broker.config.relations import is_loopback
 from imago_broker.core.budget import OutputBudget
 from imago_broker.errors import ExitCode, FatalError
+from imago_broker.replication.member_tls import member_uri
 from imago_broker.replication.port import ReplicationPort
 from imago_broker.server.binding import cure_of
 from imago_broker.server.client_ports import ClientPorts, Door
@@ -167,12 +168,14 @@ class Ports:
     def _secure(self) -> None:
         """Load the certificate, if there is one; FatalError says why it cannot be used."""
         tls = self._config.tls
-        self.certificates = load_certificates(tls)
+        uri = member_uri(self._config.broker.cluster, self._config.broker.shard)
+        self.certificates = load_certificates(tls, member=uri)
         if self.certificates is None:
             return
         self.certificates.start()
         secure((self.rocketmq, self.fast, self.names), self.certificates, tls)
         self.metaq_tls.secure(self.certificates, plain_too=False)
+        self.replication.tls = member_tls(self.certificates, tls, uri=uri)
         if tls.admin != "disabled":
             self.admin.secure(self.certificates)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_broker.errors import ExitCode, FatalError
+from imago_broker.replication.member_tls import MemberTls
 from imago_broker.server.tls_certificates import CertificateError, Certificates, TlsFiles
 
 if TYPE_CHECKING:
@@ -14,8 +15,11 @@ if TYPE_CHECKING:
     from imago_broker.server.listener import Listener
 
 
-def load_certificates(tls: TlsSection) -> Certificates | None:
-    """Return what the files have; None: none are named. FatalError: they cannot be used."""
+def load_certificates(tls: TlsSection, *, member: str = "") -> Certificates | None:
+    """Return what the files have; None: none are named. FatalError: they cannot be used.
+
+    `member`: what they have to name where members connect with them.
+    """
     if not tls.certificate_file:
         return None
     files = TlsFiles(
@@ -23,6 +27,7 @@ def load_certificates(tls: TlsSection) -> Certificates | None:
         key=tls.key_file,
         ca=tls.ca_file,
         client_auth=tls.client_auth,
+        member=member if tls.replication != "disabled" else "",
     )
     try:
         return Certificates(files)
@@ -31,6 +36,18 @@ def load_certificates(tls: TlsSection) -> Certificates | None:
             f"{error}; set tls.certificate_file and tls.key_file to a certificate and its key",
             exit_code=ExitCode.USAGE,
         ) from error
+
+
+def member_tls(certificates: Certificates, tls: TlsSection, *, uri: str) -> MemberTls | None:
+    """Return what members connect with, as `tls.replication` says."""
+    if tls.replication == "disabled":
+        return None
+    return MemberTls(
+        uri=uri,
+        accepting=lambda: certificates.contexts.members,
+        calling=lambda: certificates.contexts.client,
+        plain_too=tls.replication == "permissive",
+    )
 
 
 def secure(

@@ -257,7 +257,7 @@ class AdminSection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TlsSection:
-    """TLS of the client ports and of the admin port."""
+    """TLS of the client ports, of the admin port and between members."""
 
     certificate_file: str = setting(
         "",
@@ -288,6 +288,13 @@ class TlsSection:
         "permissive",
         "The admin port: disabled, or permissive (https and http on the same port).",
         one_of=("disabled", "permissive"),
+    )
+    replication: str = setting(
+        "disabled",
+        "Between the members of a shard, with mutual TLS: disabled, permissive (also without, for a"
+        " shard that changes over) or enforcing. The certificate names cluster and shard, as"
+        " URI:imago://CLUSTER/shard-N.",
+        one_of=("disabled", "permissive", "enforcing"),
     )
 
     def __post_init__(self) -> None:

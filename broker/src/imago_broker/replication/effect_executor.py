@@ -239,6 +239,7 @@ class EffectExecutor:
             parts.identity,
             self.leader,
             parts.counters,
+            tls=parts.port.tls,
             clock=parts.clock,
             rng=parts.rng,
         )

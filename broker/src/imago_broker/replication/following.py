@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from imago_broker.replication.follower_session import FollowerSession
 from imago_broker.replication.link import Link, prepared
 from imago_broker.replication.repeated import RepeatedLines
+from imago_broker.replication.secure_link import SecureLink
 
 if TYPE_CHECKING:
     import random
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from imago_broker.replication.counters import ReplicationCounters
     from imago_broker.replication.follower_session import Owner
     from imago_broker.replication.member import MemberIdentity
+    from imago_broker.replication.member_tls import MemberTls
     from imago_log.store import MessageStore
 
 logger = logging.getLogger(__name__)
@@ -40,6 +42,7 @@ class Following:
         owner: Owner,
         counters: ReplicationCounters,
         *,
+        tls: MemberTls | None,
         clock: Clock,
         rng: random.Random,
     ) -> None:
@@ -52,6 +55,10 @@ class Following:
         self._identity = identity
         self._owner = owner
         self._counters = counters
+        self._tls = tls
+        self._plain_next = False
+        """Whether the leader does not answer with TLS, and need not."""
+        self._called: SecureLink | None = None
         self._clock = clock
         self._rng = rng
         self._pause_seconds = PAUSE_SECONDS_MIN
@@ -89,6 +96,8 @@ class Following:
         session, self.session = self.session, None
         if session is None:
             return
+        if self._tls is not None and self._tls.plain_too and self._called is not None:
+            self._plain_next = self._called.unanswered
         self._lost = reason
         self._say("replication_disconnected", reason)
         if session.agreed:
@@ -132,7 +141,7 @@ class Following:
             self._lost = reason
             return False
         self.session = FollowerSession(
-            Link(sock, asyncio.get_running_loop()),
+            self._link(sock),
             self._store,
             self._identity,
             self._owner,
@@ -143,6 +152,14 @@ class Following:
         )
         self.session.greet()
         return self.session is not None
+
+    def _link(self, sock: socket.socket) -> Link:
+        loop, self._called = asyncio.get_running_loop(), None
+        plain, self._plain_next = self._plain_next, False
+        if self._tls is None or plain:
+            return Link(sock, loop)
+        self._called = SecureLink(sock, loop, self._tls, calls=True)
+        return self._called
 
 
 async def _connected(host: str, port: int) -> socket.socket:

@@ -139,6 +139,10 @@ class Link:
         if not data:
             self._lost("closed by the other side")
             return
+        self._deliver(data, owner)
+
+    def _deliver(self, data: bytes, owner: LinkOwner) -> None:
+        """Hand on what came."""
         try:
             owner.received(data)
         except Exception as error:

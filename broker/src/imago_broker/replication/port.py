@@ -10,13 +10,17 @@ import asyncio
 import errno
 import logging
 import socket
-from collections import Counter
-from typing import Protocol
+from collections import Counter, deque
+from typing import TYPE_CHECKING, Protocol
 
 from imago_broker.replication.link import Link, prepared
+from imago_broker.replication.secure_link import SecureLink
 from imago_broker.replication.silent import Silent
 from imago_wire.replication.encoder import encode
 from imago_wire.replication.frames import RefusalCode, Refuse
+
+if TYPE_CHECKING:
+    from imago_broker.replication.member_tls import MemberTls
 
 logger = logging.getLogger(__name__)
 
@@ -44,11 +48,14 @@ class RefusedPeers:
     def __init__(self) -> None:
         self.count: Counter[str] = Counter()
         """Refusals by reason."""
+        self.details: deque[str] = deque(maxlen=NAMED_MAX)
+        """What the newest were told, or would have been."""
         self._named: set[tuple[str, str]] = set()
 
     def note(self, peer: str, reason: str, detail: str = "") -> None:
         """Count a refusal; log the first of its kind from this peer."""
         self.count[reason] += 1
+        self.details.append(detail)
         if (peer, reason) in self._named or len(self._named) >= NAMED_MAX:
             return
         self._named.add((peer, reason))
@@ -73,6 +80,8 @@ class ReplicationPort:
         self.host = host
         self.port = port
         """The bound port, once bound; 0 before then means any free one."""
+        self.tls: MemberTls | None = None
+        """With what members connect; None: without TLS."""
         self.refused = RefusedPeers()
         self._strangers = Silent(SILENT_MAX, SILENT_PER_ADDRESS_MAX)
         self._members = Silent(SILENT_MEMBERS_MAX, SILENT_MEMBERS_MAX)
@@ -154,7 +163,7 @@ class ReplicationPort:
             self.refused.note("", "descriptors", str(error))
             self._pause(PAUSE_SECONDS, taker)
             return
-        link = Link(prepared(sock), self._loop, self._known)
+        link = self._link(prepared(sock), self._loop)
         members = len(self._links) - self.silent
         if members >= CONNECTIONS_MAX:
             self._busy(link, f"{members} connections")
@@ -168,6 +177,16 @@ class ReplicationPort:
         self._links.add(link)
         places.add(link, self._loop.time())
         taker.take_link(link)
+
+    def _link(self, sock: socket.socket, loop: asyncio.AbstractEventLoop) -> Link:
+        if self.tls is None:
+            return Link(sock, loop, self._known)
+        return SecureLink(
+            sock, loop, self.tls, calls=False, on_known=self._known, on_refused=self._no_member
+        )
+
+    def _no_member(self, link: Link, reason: str) -> None:
+        self.refused.note(link.peer, "tls", reason)
 
     def _pause(self, seconds: float, taker: LinkTaker) -> None:
         assert self._sock is not None

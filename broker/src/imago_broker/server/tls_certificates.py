@@ -47,6 +47,8 @@ class TlsFiles:
     ca: str = ""
     """PEM: authorities of clients and of other brokers; empty: those in `certificate`."""
     client_auth: str = "none"
+    member: str = ""
+    """What the certificate has to name, as that of a member of a shard; empty: nothing."""
 
     def state(self) -> tuple[object, ...]:
         """Return what changes when a file is written or replaced."""
@@ -68,6 +70,8 @@ class TlsContexts:
     server: ssl.SSLContext
     client: ssl.SSLContext
     """For connections to other brokers."""
+    members: ssl.SSLContext
+    """For connections that other members make: each shows a certificate."""
     expires_s: float
     """When the certificate ends, in seconds since 1970; 0: it has ended, or not begun."""
 
@@ -85,11 +89,18 @@ def load(files: TlsFiles) -> TlsContexts:
     client.verify_mode = ssl.CERT_REQUIRED
     client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     _trust(client, files.ca or files.certificate)
+    members = _with_certificate(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), files)
+    members.options |= ssl.OP_NO_RENEGOTIATION
+    members.verify_mode = ssl.CERT_REQUIRED
+    members.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    _trust(members, files.ca or files.certificate)
     expires_s = _expires_s(server, files)
+    if files.member and expires_s:
+        _check_member(members, client, files)
     server.verify_mode = _VERIFY[files.client_auth]
     if files.client_auth != "none":
         _trust(server, files.ca)
-    return TlsContexts(server, client, expires_s)
+    return TlsContexts(server, client, members, expires_s)
 
 
 def _with_certificate(context: ssl.SSLContext, files: TlsFiles) -> ssl.SSLContext:
@@ -139,6 +150,19 @@ def _expires_s(server: ssl.SSLContext, files: TlsFiles) -> float:
     except ssl.SSLError as error:
         raise CertificateError(f"{files.certificate}: {error.reason}") from error
     return float(ssl.cert_time_to_seconds(str(found["notAfter"])))
+
+
+def _check_member(members: ssl.SSLContext, client: ssl.SSLContext, files: TlsFiles) -> None:
+    """CertificateError: other members would not take this certificate for one of theirs."""
+    try:
+        found = _handshake(members, client)
+    except ssl.SSLCertVerificationError as error:
+        text = f"{files.certificate}: no certificate of a member: {error.verify_message}"
+        raise CertificateError(text) from error
+    except ssl.SSLError as error:
+        raise CertificateError(f"{files.certificate}: {error.reason}") from error
+    if ("URI", files.member) not in found.get("subjectAltName", ()):  # type: ignore[operator]  # pairs
+        raise CertificateError(f"{files.certificate}: does not name URI:{files.member}")
 
 
 def _handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> Mapping[str, object]:

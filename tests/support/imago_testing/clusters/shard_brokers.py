@@ -43,6 +43,8 @@ class ShardBrokers:
         self.ensemble = MemoryEnsemble()
         self.brokers: dict[int, Broker] = {}
         self.trees: dict[int, MemoryTree] = {}
+        self.more: dict[int, tuple[str, ...]] = {}
+        """Settings of one member alone, in force from its next start."""
         self._session_ms = session_ms
         self._overrides = (
             f"broker.replicas={replicas}",
@@ -59,7 +61,9 @@ class ShardBrokers:
             tree = self.trees[number] = MemoryTree(self.ensemble)
             settings = CoordinatorConfig(session_timeout_ms=self._session_ms, stranger_wait_ms=200)
             broker = Broker(
-                loopback_config(self.folder / f"member-{number}", *self._overrides),
+                loopback_config(
+                    self.folder / f"member-{number}", *self._overrides, *self.more.get(number, ())
+                ),
                 coordinator=TreeCoordinator(settings, tree),
             )
             await broker.start()

@@ -1,0 +1,161 @@
+"""A connection between two members over TLS, on the same socket and with the same calls.
+
+The bytes are encrypted in this process, in buffers of OpenSSL's that hold at most one chunk. Log
+bytes that are in files are read for it: `sendfile` cannot encrypt them.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from typing import TYPE_CHECKING, Final
+
+from imago_broker.replication.link import Link
+from imago_broker.replication.member_tls import reason_of
+from imago_log.results import FileSlice
+
+if TYPE_CHECKING:
+    import asyncio
+    import socket
+    from collections.abc import Callable
+
+    from imago_broker.replication.link import LinkOwner
+    from imago_broker.replication.member_tls import MemberTls
+
+CHUNK_BYTES: Final = 256 << 10
+"""What is encrypted at a time, and then handed to the kernel."""
+READ_BYTES: Final = 256 << 10
+HANDSHAKE_RECORD: Final = 22
+"""First byte of a TLS connection; no frame begins so."""
+TLS_RECORDS: Final = (21, HANDSHAKE_RECORD)
+"""First byte of what TLS answers first: an alert, or a handshake."""
+
+
+class SecureLink(Link):
+    """Nothing passes in either direction until the other side is known to be a member."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        loop: asyncio.AbstractEventLoop,
+        tls: MemberTls,
+        *,
+        calls: bool,
+        on_known: Callable[[Link], None] | None = None,
+        on_refused: Callable[[Link, str], None] | None = None,
+    ) -> None:
+        """`calls`: this side has made the connection; `on_refused` hears who is no member."""
+        super().__init__(sock, loop, on_known)
+        self.is_plain = False
+        """Whether the caller has begun without TLS, and may."""
+        self.unanswered = calls
+        """Whether the other side has not answered with TLS."""
+        self._tls = tls
+        self._on_refused = on_refused
+        self._unknown = not calls and tls.plain_too
+        """Whether it is not known yet if the caller speaks TLS."""
+        self._open = False
+        self._cipher = memoryview(b"")
+        """What is encrypted and not taken by the kernel yet."""
+        self._arrived, self._leaving = ssl.MemoryBIO(), ssl.MemoryBIO()
+        context = tls.calling() if calls else tls.accepting()
+        self._session = context.wrap_bio(self._arrived, self._leaving, server_side=not calls)
+        self._calls = calls
+
+    def start(self, owner: LinkOwner) -> None:
+        """Read from now on, for this owner; who has called begins the handshake."""
+        super().start(owner)
+        if self._calls:
+            self._shake_hands()
+            self.flush()
+
+    def _deliver(self, data: bytes, owner: LinkOwner) -> None:
+        if self._unknown:
+            self._unknown = False
+            self.is_plain = data[0] != HANDSHAKE_RECORD
+            if self.is_plain:
+                self.flush()
+        if self.is_plain:
+            super()._deliver(data, owner)
+            return
+        self.unanswered = self.unanswered and data[0] not in TLS_RECORDS
+        self._arrived.write(data)
+        try:
+            if self._open or self._shake_hands():
+                self._read(owner)
+        except ssl.SSLError as error:
+            self._refuse(reason_of(error))
+
+    def _shake_hands(self) -> bool:
+        """Go on with the handshake; return whether the other side is known to be a member."""
+        try:
+            self._session.do_handshake()
+        except ssl.SSLWantReadError:
+            self.flush()
+            return False
+        if problem := self._tls.problem(self._session.getpeercert()):
+            self._refuse(problem)
+            return False
+        self._open = True
+        self.flush()
+        return not self.closed
+
+    def _read(self, owner: LinkOwner) -> None:
+        parts, ended = list[bytes](), False
+        try:
+            while part := self._session.read(READ_BYTES):
+                parts.append(part)
+            ended = True
+        except ssl.SSLWantReadError:
+            pass
+        except ssl.SSLZeroReturnError:
+            ended = True
+        if self._leaving.pending:
+            self.flush()
+        if parts:
+            super()._deliver(b"".join(parts), owner)
+        if ended:
+            self._lost("closed by the other side")
+
+    def _refuse(self, reason: str) -> None:
+        self._queue.clear()
+        self.flush()  # the alert says why
+        if self._on_refused is not None and not self._open:
+            self._on_refused(self, reason)
+        self._lost(reason)
+
+    def _send_all(self) -> None:
+        if self.is_plain:
+            super()._send_all()
+            return
+        while self._cipher or self._encrypt():
+            sent = self._sock.send(self._cipher)
+            self.pending -= sent
+            self._cipher = self._cipher[sent:]
+
+    def _encrypt(self) -> bool:
+        """Encrypt the next chunk; return whether there is anything to send."""
+        plain = 0
+        while self._open and self._queue and plain < CHUNK_BYTES:
+            part = self._next(CHUNK_BYTES - plain)
+            plain += len(part)
+            while part:
+                part = part[self._session.write(part) :]
+        self._cipher = memoryview(self._leaving.read())
+        self.pending += len(self._cipher) - plain
+        return bool(self._cipher)
+
+    def _next(self, size: int) -> memoryview:
+        """Take so many bytes at most from the head of the queue."""
+        head = self._queue.popleft()
+        if isinstance(head, FileSlice):
+            part = memoryview(os.pread(head.fileno(), min(size, head.size), head.offset))
+            if not part:
+                raise OSError(f"a file of the log ends before byte {head.offset + head.size}")
+            if len(part) < head.size:
+                rest = FileSlice(head.file, head.offset + len(part), head.size - len(part))
+                self._queue.appendleft(rest)
+            return part
+        if len(head) > size:
+            self._queue.appendleft(head[size:])
+        return head[:size]
