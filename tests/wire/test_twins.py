@@ -90,7 +90,9 @@ plans = st.builds(
 def made(twin: Twin, tails: list[Any], plan: Plan) -> Outcome:
     tail = tails[plan.queue]
     if plan.metaq:
-        return outcome(twin.metaq_entry, tail, plan.body, plan.flag, -1, NOW, plan.host)
+        return outcome(
+            twin.metaq_entry, tail, plan.body, plan.flag, -1, NOW, plan.host, plan.unit_tag
+        )
     return outcome(
         twin.make_entry, tail, plan.body, plan.properties, flag=plan.flag, sys_flag=plan.sys_flag,
         born_ms=NOW, born_host=plan.host, unit_tag=plan.unit_tag, metaq_shape=plan.shape,
@@ -116,7 +118,7 @@ def built(twin: Twin, topic: bytes, plan: list[Plan], rooms: list[int]) -> list[
     start, offset = 0, 1 << 33
     for room in [*rooms, 1 << 30]:
         data, placed = builder.build(entries, start, offset, NOW + room % 2, room)
-        seen += [data, placed]
+        seen += [data, placed, outcome(builder.take_id, NOW - room).error, builder.last_metaq_id]
         start, offset = start + len(placed), offset + len(data)
     seen += [(tail.next_offset, tail.next_position, tail.units, tail.positions) for tail in tails]
     return [*seen, builder.last_metaq_id]
@@ -194,6 +196,7 @@ def test_entries_are_checked_alike(
     checksum=st.none() | numbers,
     born_ms=numbers,
     born_host=st.sampled_from([*HOSTS, b"short"]),
+    metaq_id=st.none() | numbers,
 )
 def test_metaq_puts_are_checked_alike(
     reference: Twin,
@@ -203,16 +206,18 @@ def test_metaq_puts_are_checked_alike(
     checksum: int | None,
     born_ms: int,
     born_host: bytes,
+    metaq_id: int | None,
 ) -> None:
     given_checksum = crc31(body) if checksum is None else checksum
     outcomes = [
         outcome(
             lambda twin=twin: twin.metaq_entry(
-                twin.QueueTail(b"t", 0, dual=True), body, flag, given_checksum, born_ms, born_host
+                twin.QueueTail(b"t", 0, dual=True), body, flag, given_checksum, born_ms, born_host,
+                metaq_id,
             )[1:]
         )
         for twin in (reference, compiled)
-    ]
+    ]  # fmt: skip
     assert outcomes[0] == outcomes[1]
 
 

@@ -31,6 +31,10 @@ class MetaqCounters:
         "malformed",
         "put_failed",
         "puts_stored",
+        "tx_begin",
+        "tx_commit",
+        "tx_rollback",
+        "tx_xa_begin",
     )
 
     def __init__(self) -> None:
@@ -44,6 +48,12 @@ class MetaqCounters:
         """Connections closed because of bytes that are no command."""
         self.bytes_out = 0
         """Of messages in their stored form."""
+        self.tx_begin = 0
+        self.tx_xa_begin = 0
+        """Those of them that are XA."""
+        self.tx_commit = 0
+        self.tx_rollback = 0
+        """Requests, also those that were refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +119,10 @@ def metaq_samples(counters: MetaqCounters) -> list[Sample]:
         "puts_stored": "messages stored",
         "malformed": "connections closed for malformed input",
         "bytes_out": "bytes of messages sent",
+        "tx_begin": "transactions begun, or begun again",
+        "tx_xa_begin": "those of them that are XA",
+        "tx_commit": "requests to commit",
+        "tx_rollback": "requests to roll back",
     }
     return [
         Sample(f"imago_metaq_{name}", f"MetaQ: {text}.", partial(getattr, counters, name))

@@ -124,6 +124,14 @@ class MessageStore:
 
     # Appending
 
+    def take_metaq_id(self, above: int = 0) -> int:
+        """Give out the id of a message that is put later, if ever: no other gets it."""
+        return self._appender.take_metaq_id(above)
+
+    def keep_whole(self, start: int, end: int) -> None:
+        """Have all that was just appended to this range become visible at once."""
+        self.components.storage.watermark.keep_whole(start, end)
+
     def append(self, entries: Sequence[Entry], *, sequenced: bool = False) -> list[Placed]:
         """Write the entries in this order, in one call to the file; they are readable at once.
 
@@ -300,18 +308,11 @@ class MessageStore:
             self._folder.mark_unclean(unclean)
 
     def lead(self, epoch: int) -> None:
-        """Begin to append, in an epoch of its own that starts at the log's end.
-
-        When it returns, the epoch is on the device. StaleEpochError: it is not above every epoch
-        seen; nothing has changed. NoSpaceError: the disk has no room to note it; the same.
-        """
+        """Begin to append, in an epoch of its own: see `ReplicaRole.lead`."""
         self._member.lead(epoch)
 
     def follow(self, epoch: int) -> None:
-        """Stop appending, and take nothing of an epoch below this one any more.
-
-        When it returns, the promise is on the device. StaleEpochError: a higher one was promised.
-        """
+        """Stop appending, and take nothing of an older epoch: see `ReplicaRole.follow`."""
         self._member.follow(epoch)
 
     def append_replica(

@@ -127,6 +127,7 @@ def metaq_entry(
     checksum,
     born_ms,
     bytes born_host not None,
+    metaq_id=None,
 ):
     """Return the entry of a MetaQ put. The attribute becomes TAGS, the payload the body."""
     cdef const uint8_t *data = <const uint8_t *> PyBytes_AS_STRING(body)
@@ -135,6 +136,8 @@ def metaq_entry(
     cdef int overflow = 0
     cdef bytes properties = b""
     cdef uint8_t *to
+    if metaq_id is not None:
+        return _reference.metaq_entry(tail, body, flag, checksum, born_ms, born_host, metaq_id)
     wanted = PyLong_AsLongLongAndOverflow(checksum, &overflow)
     if not fits_32(flag) or not fits_64(born_ms) or overflow:
         return _reference.metaq_entry(tail, body, flag, checksum, born_ms, born_host)
@@ -214,6 +217,7 @@ cdef struct Item:
     int64_t unit_tag
     int64_t shape_length
     int64_t shape_crc
+    int64_t given_id
     bint has_unit_tag
     bint has_unit
     bint has_place
@@ -287,6 +291,13 @@ cdef class RecordBuilder:
                 PyMem_Free(items)
         return data, placed
 
+    def take_id(self, store_ms):
+        """Give out an id for a message that is not put yet."""
+        cdef int64_t now = number(store_ms)
+        if now < 0 or now > STORE_MS_MAX:
+            raise ProtocolError(f"store time {store_ms}")
+        return next_id(self, now)
+
 
 def entries_size_max(entries not None):
     """Return an upper bound in bytes of the records of all entries together."""
@@ -344,9 +355,14 @@ cdef bytes read_entry(RecordBuilder builder, tuple entry, Item *item):
         size += UNIT_TAG_SIZE
     if item.has_place:
         size += METAQ_PLACE_SIZE
+    item.given_id = 0
     if item.has_shape:
-        item.shape_length, item.shape_crc = shape
-        size += METAQ_SHAPE_SIZE
+        if isinstance(shape, tuple):
+            item.shape_length, item.shape_crc = shape
+            size += METAQ_SHAPE_SIZE
+        else:
+            item.given_id = shape
+            item.has_shape = False
     item.size = size
     return properties
 
@@ -424,7 +440,11 @@ cdef tuple write_record(
         imago_put64(to, position)
         imago_put32(to + 8, metaq_size)
         tail.next_position = position + metaq_size
-        metaq_id = next_id(builder, store_ms)
+        if item.given_id:
+            metaq_id = item.given_id
+            builder.last_metaq_id = max(builder.last_metaq_id, metaq_id)
+        else:
+            metaq_id = next_id(builder, store_ms)
     fill(builder, tail, item, record, physical_offset, store_ms, queue_offset, position, metaq_id)
     return (queue_offset, physical_offset, item.size, position, metaq_id)
 

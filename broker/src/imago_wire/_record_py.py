@@ -47,6 +47,7 @@ from imago_wire.layout import (
     METAQ_SHAPE_SIZE,
     POSITION_UNIT,
     SYS_BORN_V6,
+    SYS_COMMIT,
     SYS_COMPRESSED,
     SYS_PREPARED,
     SYS_STORE_V6,
@@ -126,11 +127,18 @@ def make_entries(
 
 
 def metaq_entry(
-    tail: QueueTail, body: bytes, flag: int, checksum: int, born_ms: int, born_host: bytes
+    tail: QueueTail,
+    body: bytes,
+    flag: int,
+    checksum: int,
+    born_ms: int,
+    born_host: bytes,
+    metaq_id: int | None = None,
 ) -> Entry:
     """Return the entry of a MetaQ put. The attribute becomes TAGS, the payload the body.
 
-    A checksum of -1 is none. ChecksumError: it is not the body's. ProtocolError: the attribute
+    `metaq_id` is that of a committed transaction's message, which was told its id before. A
+    checksum of -1 is none. ChecksumError: it is not the body's. ProtocolError: the attribute
     holds 0x01 or 0x02. LimitExceededError: it is longer than a property list may be. An attribute
     that cannot be parsed (a length beyond the body, no UTF-8) stays in the body.
     """
@@ -150,7 +158,12 @@ def metaq_entry(
     _check_sizes(body, properties, born_host)
     _check_i32("flag", flag)
     _check_i64("born timestamp", born_ms)
-    return (tail, body, properties, flag, 0, born_ms, born_host, 0, 0, None, None, body_crc)
+    if metaq_id is not None and not 0 < metaq_id <= I64_MAX:
+        raise ProtocolError(f"MetaQ id {metaq_id}")
+    sys_flag = 0 if metaq_id is None else SYS_COMMIT
+    return (
+        tail, body, properties, flag, sys_flag, born_ms, born_host, 0, 0, None, metaq_id, body_crc,
+    )  # fmt: skip
 
 
 def parse_attribute(body: bytes) -> bytes | None:
@@ -283,7 +296,8 @@ class RecordBuilder:
             if entry[ENTRY_UNIT_TAG] is not None:
                 size += UNIT_TAG_SIZE
             if tail.dual:
-                size += METAQ_PLACE_SIZE if entry[ENTRY_SHAPE] is None else _METAQ_SIZE_WITH_SHAPE
+                inflated = isinstance(entry[ENTRY_SHAPE], tuple)
+                size += _METAQ_SIZE_WITH_SHAPE if inflated else METAQ_PLACE_SIZE
         return size
 
     def _place(
@@ -300,7 +314,7 @@ class RecordBuilder:
         if not tail.dual:
             return (queue_offset, physical_offset, size, -1, -1)
         position, shape = tail.next_position, entry[ENTRY_SHAPE]
-        if shape is not None:
+        if isinstance(shape, tuple):
             metaq_size = METAQ_HEADER_SIZE + shape[0]
         else:
             metaq_size = METAQ_HEADER_SIZE + len(entry[ENTRY_BODY])
@@ -308,7 +322,16 @@ class RecordBuilder:
                 metaq_size += 4 + len(tags)
         tail.next_position = position + metaq_size
         tail.positions += POSITION_UNIT.pack(position, metaq_size)
+        if isinstance(shape, int):
+            self.last_metaq_id = max(self.last_metaq_id, shape)
+            return (queue_offset, physical_offset, size, position, shape)
         return (queue_offset, physical_offset, size, position, self._next_id(store_ms))
+
+    def take_id(self, store_ms: int) -> int:
+        """Give out an id for a message that is not put yet."""
+        if not 0 <= store_ms <= STORE_MS_MAX:
+            raise ProtocolError(f"store time {store_ms}")
+        return self._next_id(store_ms)
 
     def _next_id(self, store_ms: int) -> int:
         last = self.last_metaq_id
@@ -376,7 +399,7 @@ def _reserved(entry: Entry, place: Placed) -> bytes:
         parts = b"%b%016x\x02" % (UNIT_TAG_PREFIX, unit_tag & I64_MASK)
     if place[4] < 0:
         return parts
-    if shape is not None:
+    if isinstance(shape, tuple):
         parts += b"%b%08x\x02%b%08x\x02" % (METAQ_LEN_PREFIX, shape[0], METAQ_CRC_PREFIX, shape[1])
     return parts + b"%b%016x\x02%b%016x\x02" % (
         METAQ_POS_PREFIX, place[3] & I64_MASK, METAQ_ID_PREFIX, place[4] & I64_MASK,

@@ -58,10 +58,24 @@ class QueueTail:
 
 
 Entry: TypeAlias = tuple[
-    QueueTail, bytes, bytes, int, int, int, bytes, int, int, int | None, tuple[int, int] | None, int
+    QueueTail,
+    bytes,
+    bytes,
+    int,
+    int,
+    int,
+    bytes,
+    int,
+    int,
+    int | None,
+    tuple[int, int] | int | None,
+    int,
 ]
 """tail, body, properties, flag, sys flag, born ms, born host, reconsume times, prepared offset,
-unit tag, MetaQ shape, crc31 of the body or -1: made by make_entry() or metaq_entry() alone."""
+unit tag, MetaQ shape, crc31 of the body or -1: made by make_entry() or metaq_entry() alone.
+
+The shape is length and checksum of a compressed body, inflated; or the MetaQ id of a message that
+has one already; None of all others."""
 
 ENTRY_TAIL: Final = 0
 ENTRY_BODY: Final = 1

@@ -24,7 +24,7 @@ FAILED = b"] failed.Detail:this broker is not the master, "
 def test_every_command_says_what_it_asks_of_a_member() -> None:
     assert set(ASKS) == set(get_args(commands.Command))
     asking = {kind for kind, asks in ASKS.items() if asks is not Asks.MEMBER}
-    assert asking == {commands.Put, commands.Get, commands.Offset}
+    assert asking == {commands.Put, commands.Get, commands.Offset, commands.Transaction}
 
 
 @pytest.mark.parametrize("role", OTHER_ROLES)

@@ -202,7 +202,7 @@ async def test_version_is_the_heartbeat(peer: MetaqPeer, request_line: bytes, op
     assert await peer.ask(request_line) == b"result 200 7 %d\r\n1.4.6.2" % opaque
 
 
-async def test_transactions_and_sync_have_no_handler(peer: MetaqPeer) -> None:
+async def test_sync_has_no_handler(peer: MetaqPeer) -> None:
     # The bytes that the original sends.
     text = (
         b"\xe6\x9c\xaa\xe6\xb3\xa8\xe5\x86\x8c\xe8\xaf\xb7\xe6\xb1\x82\xe5\xa4\x84\xe7\x90\x86"
@@ -211,9 +211,6 @@ async def test_transactions_and_sync_have_no_handler(peer: MetaqPeer) -> None:
     )
     answer = await peer.ask(b"sync test 1 5 0 9999 907060870 44\r\nhello")
     assert answer == b"result 503 92 44\r\n" + text
-    answer = await peer.ask(b"transaction TX:s1:1 s1 BEGIN 30\r\n")
-    assert answer.startswith(b"result 503 ")
-    assert answer.endswith(b"com.taobao.metamorphosis.network.TransactionCommand")
 
 
 async def test_the_end_of_a_transaction_is_not_answered(peer: MetaqPeer) -> None:

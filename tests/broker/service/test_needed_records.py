@@ -87,7 +87,12 @@ class Leader:
             broker_name="b",
         )
         self.transactions.half_tail()
-        needed = NeededRecords(self.store, self.delay, self.transactions, self.timers)
+        self.metaq_transactions = MetaqTransactions(
+            self.messages, self.topics, loop=loop, clock=clock, settings=LiveSettings(MetaqSection())
+        )
+        needed = NeededRecords(
+            self.store, self.delay, self.transactions, self.timers, self.metaq_transactions
+        )
         self.ticker = Ticker(
             self.store,
             clock,
@@ -103,6 +108,7 @@ class Leader:
         self.delay.start()
         self.timers.start()
         self.transactions.start()
+        self.metaq_transactions.start()
         self.loop.run()
 
     def tick(self, times: int = 1, *, idle: bool = False) -> None:

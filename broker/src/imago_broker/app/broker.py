@@ -274,6 +274,7 @@ class Broker:
             settings=config.rocketmq,
             told=self.told,
             before_settings_change=self._rocketmq_settings_changed,
+            metaq_transactions=self.core.metaq_transactions,
             messages=self.messages,
             topics=self.topics,
             offsets=self.offsets,
@@ -352,9 +353,11 @@ class Broker:
             raise FatalError(str(error), exit_code=ExitCode.USAGE) from error
         except CoordinatorError as error:
             raise FatalError(str(error), exit_code=ExitCode.UNEXPECTED) from error
+        self._announced.callback(self.core.metaq_transactions.stop)
         self._announced.callback(self.rocketmq.stop)
         if member is None:
             self.rocketmq.start()
+            self.core.metaq_transactions.start()
         else:
             self._announced.push_async_callback(lambda: member.leave(orderly=self._clean))
             await member.start()
@@ -385,6 +388,8 @@ class Broker:
                 host=self.told_host,
                 messages=self.messages,
                 topics=self.topics,
+                settings=self.core.metaq_settings,
+                transactions=self.core.metaq_transactions,
                 clock=self.clock,
                 counters=self.metaq_counters,
                 config_file=self.config_file,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from imago_broker.config.live import LiveSettings
 from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.errors import ExitCode, FatalError, RequestError
 from imago_broker.model.declared import declared_topic
@@ -12,6 +13,7 @@ from imago_broker.service.groups import KIND as GROUP_KIND
 from imago_broker.service.groups import GroupService
 from imago_broker.service.lingering import Lingering
 from imago_broker.service.messages import MessageService, PutStatus
+from imago_broker.service.metaq_transactions import MetaqTransactions
 from imago_broker.service.offsets import KIND as OFFSET_KIND
 from imago_broker.service.offsets import ConsumerOffsets
 from imago_broker.service.topics import TopicService
@@ -65,6 +67,10 @@ class CoreServices:
         )
         self.offsets = ConsumerOffsets(store, loop=loop)
         self.access = AccessService(store, clock=clock, shard=config.broker.shard)
+        self.metaq_settings = LiveSettings(config.metaq)
+        self.metaq_transactions = MetaqTransactions(
+            self.messages, self.topics, loop=loop, clock=clock, settings=self.metaq_settings
+        )
         self.lingering = Lingering(self.topics, clock=clock, loop=loop)
         self.topics.on_change.append(self._forget_offsets)
         store.on_metadata.add(self._refresh)
@@ -77,6 +83,7 @@ class CoreServices:
         self.groups.groups_max = config.limits.groups_max
         self.groups.auto_create_enabled = config.rocketmq.auto_create_group
         self.messages.acknowledgements.timeout_ms = config.acknowledgement.timeout_ms
+        self.metaq_settings.current = config.metaq
 
     def lead(self, config: BrokerConfig) -> None:
         """Make what a leader's log has to have and ours lacks."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from imago_broker.processors.metaq.patterns import Patterns
     from imago_broker.server.listener import Listener
     from imago_broker.service.messages import MessageService
+    from imago_broker.service.metaq_transactions import MetaqTransactions
     from imago_broker.service.serving_rules import ServingRules
     from imago_broker.service.topics import TopicService
 
@@ -80,9 +81,11 @@ def serve_metaq(
     listeners: tuple[Listener, Listener],
     config: BrokerConfig,
     *,
+    settings: LiveSettings[MetaqSection],
     host: str,
     messages: MessageService,
     topics: TopicService,
+    transactions: MetaqTransactions,
     clock: Clock,
     counters: MetaqCounters,
     config_file: Callable[[], bytes],
@@ -98,10 +101,11 @@ def serve_metaq(
             host=host,
             port=config.metaq.advertised_port or listeners[0].port,
         ),
-        settings=LiveSettings(config.metaq),
+        settings=settings,
         patterns=LiveSettings(config.patterns),
         messages=messages,
         topics=topics,
+        transactions=transactions,
         store=messages.store,
         serving_rules=serving_rules,
         clock=clock,

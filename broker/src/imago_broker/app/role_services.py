@@ -82,6 +82,7 @@ class RoleServices:
     def _settled_in(self) -> None:
         self._delay.start()
         self._transactions.start()
+        self._core.metaq_transactions.start()
         self._timers.start()
         self._pops.start()
         self._held_pulls.look_at_all()
@@ -101,6 +102,7 @@ class RoleServices:
         self._pops.stop()
         self._delay.stop()
         self._transactions.stop()
+        self._core.metaq_transactions.stop()
         self._timers.stop()
         self._core.offsets.lost_leadership()
         self._held_pulls.release_all()

@@ -130,6 +130,37 @@ class MetaqSection:
         "Whether a `get` beyond the end receives the end (301) instead of 404.",
         dynamic=True,
     )
+    transactions_max: int = setting(
+        10_000,
+        "Most transactions, local and XA, that are open, prepared, or decided by a person.",
+        low=1,
+        dynamic=True,
+    )
+    transactions_per_name_max: int = setting(
+        5_000,
+        "Most of them with one session id, or one unique qualifier.",
+        low=1,
+        dynamic=True,
+    )
+    transaction_messages_max: int = setting(
+        10_000, "Most messages of one transaction.", low=1, dynamic=True
+    )
+    transaction_bytes_max: int = setting(
+        32 << 20, "Most bytes of one transaction.", low=1024, dynamic=True
+    )
+    transactions_bytes_max: int = setting(
+        256 << 20,
+        "Most bytes of all transactions that are not prepared: they are in memory.",
+        low=1024,
+        dynamic=True,
+    )
+    transaction_timeout_seconds_max: int = setting(
+        60,
+        "Longest time after which a transaction that is not prepared is rolled back, where its "
+        "producer asks for a time.",
+        low=1,
+        dynamic=True,
+    )
 
     def __post_init__(self) -> None:
         check(self)

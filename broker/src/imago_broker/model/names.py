@@ -60,10 +60,20 @@ REPLY_TOPIC_SUFFIX = "_REPLY_TOPIC"
 """Of the topic of a cluster's replies to requests."""
 TIMER_TOPIC = "rmq_sys_wheel_timer"
 """Where messages wait that are to be delivered at a time of their own."""
+METAQ_PREPARED_TOPIC = "rmq_sys_metaq_prepared"
+"""Messages of MetaQ's transactions that were prepared, or that end in one step."""
+METAQ_OUTCOME_TOPIC = "rmq_sys_metaq_outcomes"
+"""How they ended."""
 PARKING_TOPICS = frozenset({SCHEDULE_TOPIC, TIMER_TOPIC})
 """Where messages wait that belong to other topics."""
 
-WITHHELD_TOPICS = PARKING_TOPICS | {META_TOPIC, HALF_TOPIC, TRANSACTION_MARK_TOPIC}
+WITHHELD_TOPICS = PARKING_TOPICS | {
+    META_TOPIC,
+    HALF_TOPIC,
+    TRANSACTION_MARK_TOPIC,
+    METAQ_PREPARED_TOPIC,
+    METAQ_OUTCOME_TOPIC,
+}
 """Whose records no consumer was given to work on: those of others that wait, and the broker's."""
 
 CLOSED_TO_SENDERS = frozenset(
@@ -76,6 +86,8 @@ CLOSED_TO_SENDERS = frozenset(
         GIVEN_UP_TOPIC,
         HALF_TOPIC,
         TRANSACTION_MARK_TOPIC,
+        METAQ_PREPARED_TOPIC,
+        METAQ_OUTCOME_TOPIC,
     }
 )
 """System topics into which no client may put."""

@@ -9,7 +9,9 @@ from imago_broker.server.file_sender import FileSender
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
+    from imago_broker.processors.metaq.peer import Peer
     from imago_broker.server.handover import ConnectionHandover
     from imago_log.results import FileSlice
 
@@ -35,6 +37,7 @@ class TextChannel:
         self.address = ""
         self.certificate_user = ""
         self.puts = 0
+        self.on_lost: Callable[[Peer], None] | None = None
         self.finishing = False
         """Whether the peer has said that it is done: what it sent afterwards counts no more."""
         self._handover = handover
@@ -115,6 +118,9 @@ class TextChannel:
         """The connection is gone: drop what waits."""
         self._files.end()
         self._replies.clear()
+        if self.on_lost is not None:
+            self.on_lost(self)
+            self.on_lost = None
 
     def _write_replies(self) -> None:
         replies, self._replies = self._replies, []

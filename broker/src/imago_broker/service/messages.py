@@ -16,7 +16,7 @@ from imago_broker.service.acknowledgements import Acknowledgements, Answer, Done
 from imago_broker.service.arrivals import Arrivals
 from imago_broker.service.put_status import APPENDED, PutStatus
 from imago_log.errors import DiskFullError, LogIOError, StoreClosedError, StoreError
-from imago_wire.entries import ENTRY_TAIL
+from imago_wire.entries import ENTRY_TAIL, PLACED_PHYSICAL_OFFSET, PLACED_SIZE
 from imago_wire.errors import LimitExceededError
 from imago_wire.record import Entry, Placed
 
@@ -69,6 +69,9 @@ class MessageService:
         """Whether puts are asked to come again soon: leadership is being handed over."""
         self._sequenced = False
         """Whether this turn has messages of idempotent producers."""
+        self._whole: list[list[Entry]] = []
+        """Those of this turn that become visible at once."""
+        self._whole_now: list[list[Entry]] = []
         self._loop = loop
         self._level_of = level_of
         self._waiting_bytes_max = waiting_bytes_max
@@ -104,6 +107,14 @@ class MessageService:
             self._loop.call_soon(self.flush_turn)
         self._jobs.append((entries, level, done, token))
         self.newest = entries
+
+    def put_whole(
+        self, entries: list[Entry], level: Acknowledgement | None, done: Done, token: object
+    ) -> None:
+        """Put messages that readers see at once: all of them, or none."""
+        self._whole.append(entries)
+        self.put(entries, level, done, token)
+        self.newest = None
 
     def put_sequenced(
         self, entries: list[Entry], level: Acknowledgement | None, done: Done, token: object
@@ -160,6 +171,7 @@ class MessageService:
         if self._gate is not None and self._gate.short:
             jobs = self._without_replicated(jobs)
         sequenced, self._sequenced = self._sequenced, False
+        self._whole_now, self._whole = self._whole, []
         status = self._admission() or (self._append(jobs, sequenced) if jobs else None)
         if status is not None:
             for _, _, done, token in jobs:
@@ -194,9 +206,20 @@ class MessageService:
         self.appends += 1
         # Arrivals first: a long poll may then be answered in the same write as the put.
         tails = set(map(_tail_of, entries))
+        if self._whole_now:
+            self._keep_whole(jobs, placed)
         self._arrivals.grown(tails)
         self._appended(jobs, placed)
         return None
+
+    def _keep_whole(self, jobs: list[_Job], placed: list[Placed]) -> None:
+        at = 0
+        for entries, *_ in jobs:
+            first, last = placed[at], placed[at + len(entries) - 1]
+            at += len(entries)
+            if any(entries is each for each in self._whole_now):
+                end = last[PLACED_PHYSICAL_OFFSET] + last[PLACED_SIZE]
+                self.store.keep_whole(first[PLACED_PHYSICAL_OFFSET], end)
 
     def _without_replicated(self, jobs: list[_Job]) -> list[_Job]:
         """Refuse the puts that too few members could keep; return the others."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from imago_broker.service.delay import DelayService
+    from imago_broker.service.metaq_transactions import MetaqTransactions
     from imago_broker.service.timers import TimerService
     from imago_broker.service.transactions import TransactionService
     from imago_log.store import MessageStore
@@ -20,9 +21,11 @@ class NeededRecords:
         delay: DelayService,
         transactions: TransactionService,
         timers: TimerService,
+        metaq_transactions: MetaqTransactions,
     ) -> None:
         self._store = store
         self._delay, self._transactions, self._timers = delay, transactions, timers
+        self._metaq_transactions = metaq_transactions
         self._log_start = store.log_start
 
     def needed_from(self) -> int:
@@ -35,11 +38,14 @@ class NeededRecords:
             self._delay.needed_from(),
             self._transactions.needed_from(),
             self._timers.needed_from(),
+            self._metaq_transactions.needed_from(),
         )
 
     def look(self) -> None:
         """See whether the log lost some of them: call it after each tick of the store."""
+        self._metaq_transactions.note_now_and_then()
         if self._store.log_start != self._log_start:
             self._log_start = self._store.log_start
             self._transactions.log_shortened()
             self._timers.log_shortened()
+            self._metaq_transactions.log_shortened()

@@ -47,7 +47,8 @@ LOOK_BACK = 256
 READ_MAX = 256
 READ_BYTES_MAX = 1 << 20
 
-_NOTE = "open"
+NOTE = "open"
+"""Key of what names the pieces of a note."""
 _OUTCOMES = {outcome.value: outcome for outcome in Outcome}
 
 
@@ -222,23 +223,23 @@ def note_changes(found: Found, generation: int) -> list[Change]:
         "generation": generation,
         "pieces": len(pieces),
     }
-    return [*changes, (KIND, _NOTE, note)]
+    return [*changes, (KIND, NOTE, note)]
 
 
 def generation_of(meta: Mapping[str, Any]) -> int:
     """Return the number of the note that counts."""
-    return int(meta.get(_NOTE, {}).get("generation", 0))
+    return int(meta.get(NOTE, {}).get("generation", 0))
 
 
-def stale_pieces(meta: Mapping[str, Any]) -> list[Change]:
+def stale_pieces(meta: Mapping[str, Any], kind: str = KIND) -> list[Change]:
     """Return the changes that remove what no note needs."""
-    note = meta.get(_NOTE, {})
+    note = meta.get(NOTE, {})
     kept = {f"{note.get('generation', 0) % 2}/{number}" for number in range(note.get("pieces", 0))}
-    return [(KIND, key, None) for key in meta if key != _NOTE and key not in kept]
+    return [(kind, key, None) for key in meta if key != NOTE and key not in kept]
 
 
 def _noted(meta: Mapping[str, Any]) -> Found:
-    note = meta.get(_NOTE, {})
+    note = meta.get(NOTE, {})
     found = Found(half_end=int(note.get("half", 0)), mark_end=int(note.get("mark", 0)))
     for number in range(int(note.get("pieces", 0))):
         key = f"{int(note['generation']) % 2}/{number}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ class HighWatermark:
     def __init__(self, log: CommitLog) -> None:
         self._log = log
         self.value = ALL_VISIBLE
+        self._whole: deque[tuple[int, int]] = deque()
+        """Ranges that are not visible yet and become so at once."""
 
     @property
     def is_alone(self) -> bool:
@@ -40,9 +43,21 @@ class HighWatermark:
     def raise_to(self, offset: int) -> None:
         """Make everything below visible; never above the log's end, and never back."""
         offset = min(offset, self._log.end)
+        whole = self._whole
+        while whole and whole[0][1] <= offset:
+            whole.popleft()
+        if whole:
+            offset = min(offset, whole[0][0])
         if self.is_alone or offset > self.value:
             self.value = offset
 
     def lower_to(self, offset: int) -> None:
         """Make nothing visible at or behind a log offset: it is about to be cut."""
         self.value = min(self.value, offset)
+        while self._whole and self._whole[-1][1] > offset:
+            self._whole.pop()
+
+    def keep_whole(self, start: int, end: int) -> None:
+        """Have what was just appended become visible at once; alone it is already."""
+        if not self.is_alone:
+            self._whole.append((start, end))

@@ -12,7 +12,7 @@ from imago_log.offline.records import CHUNK_BYTES, blocks, look_behind
 from imago_log.views.witness import UnitWitness, noted_borders
 from imago_wire.crc import crc31
 from imago_wire.errors import RecordError
-from imago_wire.layout import BLANK_SIZE
+from imago_wire.layout import BLANK_SIZE, SYS_COMMIT
 from imago_wire.record import ScanStop
 from imago_wire.record_fields import read_layout
 
@@ -205,7 +205,8 @@ class LogCheck:
             self.tell(view, f"store time {view.store_ms} after {self.store_ms}: it went back")
         self.store_ms = view.store_ms
         if view.metaq_id >= 0:
-            if view.metaq_id <= self.metaq_id:
+            # A transaction's messages got theirs before others that were put earlier.
+            if view.metaq_id <= self.metaq_id and not view.sys_flag & SYS_COMMIT:
                 self.tell(view, f"MetaQ id {view.metaq_id} after {self.metaq_id}: ids only grow")
             self.metaq_id = max(self.metaq_id, view.metaq_id)
         said = int.from_bytes(data[view.at + 8 : view.at + 12], "big")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from imago_log.errors import DeadQueueError, LogIOError
 from imago_wire.entries import ENTRY_BODY, ENTRY_BORN_HOST, ENTRY_PROPERTIES, ENTRY_TAIL
 from imago_wire.hot import RecordBuilder, entries_size_max
-from imago_wire.layout import BLANK_SIZE
+from imago_wire.layout import BLANK_SIZE, METAQ_EPOCH_MS
 from imago_wire.record import record_size
 
 if TYPE_CHECKING:
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from imago_log.views.key_index import KeyIndex
     from imago_log.views.write_behind import WriteBehind
     from imago_wire.record import Entry, Placed
+
+METAQ_ID_TIME_SHIFT = 22
+METAQ_ID_REST = (1 << METAQ_ID_TIME_SHIFT) - 1
+"""Of an id: all but its time."""
 
 
 class Appender:
@@ -49,8 +53,19 @@ class Appender:
         self._builder = RecordBuilder(config.store_host, config.metaq_broker_id, stamps.metaq_id)
 
     def begin(self) -> None:
-        """Continue above the highest MetaQ id of the log, which may be another member's."""
-        self._builder.last_metaq_id = self._stamps.metaq_id
+        """Continue above the highest MetaQ id of the log, which may be another member's.
+
+        Also above those that it gave out for later, by the time of the log's newest record.
+        """
+        stamps = self._stamps
+        given_out = max(0, stamps.store_ms - METAQ_EPOCH_MS << METAQ_ID_TIME_SHIFT | METAQ_ID_REST)
+        self._builder.last_metaq_id = max(stamps.metaq_id, given_out)
+
+    def take_metaq_id(self, above: int) -> int:
+        """Give out the id of a message that is put later: see `MessageStore`."""
+        builder = self._builder
+        builder.last_metaq_id = max(builder.last_metaq_id, above)
+        return builder.take_id(max(self._clock(), self._stamps.store_ms))
 
     def append(self, entries: Sequence[Entry], *, sequenced: bool) -> list[Placed]:
         """Append messages: see `MessageStore.append`."""

@@ -29,9 +29,9 @@ ASKS: Final[Mapping[type[Command], Asks]] = {
     Quit: Asks.MEMBER,
     Stats: Asks.MEMBER,
     Version: Asks.MEMBER,
-    # Answered alike by every member: that they are not served.
+    # Answered alike by every member: that it is not served.
     Sync: Asks.MEMBER,
-    Transaction: Asks.MEMBER,
+    Transaction: Asks.CHANGE,
     # Answers to nothing that was asked.
     Result: Asks.MEMBER,
     Value: Asks.MEMBER,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from imago_log.results import FileSlice
 
 
@@ -16,7 +18,9 @@ class Peer(Protocol):
     finishing: bool
     """Whether no further request is to be served."""
     puts: int
-    """Puts, counted by reads, that have no answer yet."""
+    """Puts, counted by reads, and transactions' commands that have no answer yet."""
+    on_lost: Callable[[Peer], None] | None
+    """Told when the connection is gone."""
 
     def stored(self, answers: bytes) -> None:
         """Write the answers to successful puts now."""

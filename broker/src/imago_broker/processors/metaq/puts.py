@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from imago_broker.core.acknowledgement import Acknowledgement
+from imago_broker.core.metaq_transaction import MetaqTransactionError, TransactionProblem
 from imago_broker.errors import BrokerError
 from imago_broker.model import names
 from imago_broker.model.sealing import seal_of
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from imago_broker.processors.metaq.patterns import TopicPatterns
     from imago_broker.processors.metaq.peer import Peer
     from imago_broker.processors.metaq.realtime import RealTimeStatistics
+    from imago_broker.processors.metaq.transactions import TransactionProcessor
     from imago_broker.service.messages import MessageService
     from imago_broker.service.serving_rules import ServingRules
     from imago_broker.service.topic_handles import TopicHandle
@@ -85,6 +87,7 @@ class PutProcessor:
         realtime: RealTimeStatistics,
         patterns: TopicPatterns,
         when_published: WhenPublished,
+        transactions: TransactionProcessor,
     ) -> None:
         self._identity = identity
         self._settings = settings
@@ -97,6 +100,7 @@ class PutProcessor:
         self._realtime = realtime
         self._patterns = patterns
         self._when_published = when_published
+        self._transactions = transactions
         self._handles = topics.handles
         self._tails = topics.handles.metaq_tails
         self._size_max = settings.current.message_bytes_max
@@ -150,6 +154,8 @@ class PutProcessor:
     def _take_one(self, peer: Peer, item: PutItem) -> bool:
         """Take or refuse a put: all checks, in the original's order. False: it has to wait."""
         topic, body = item.topic, item.body
+        if item.transaction is not None:
+            return self._take_into_transaction(peer, item)
         partition = self._chosen(item)
         try:
             handle = self._look_closer(item, partition)
@@ -176,6 +182,21 @@ class PutProcessor:
             self._messages.put(round_.entries, round_.level, self._done, round_)
         round_.runs.append((peer, first, first + 1))
         peer.puts += 1
+        return True
+
+    def _take_into_transaction(self, peer: Peer, item: PutItem) -> bool:
+        def accepted(topic: str) -> TopicHandle:
+            try:
+                return self._accepted(topic, item.partition)
+            except (RefusedError, BrokerError, StoreError) as error:
+                text = texts.topic_not_accepted(topic)
+                raise MetaqTransactionError(TransactionProblem.LOST, text) from error
+
+        try:
+            peer.reply(self._transactions.put(peer, item, accepted))
+        except UnpublishedError:
+            self._hold_back(peer, item.topic)
+            return False
         return True
 
     def _hold_back(self, peer: Peer, topic: str) -> None:
@@ -249,9 +270,7 @@ class PutProcessor:
 
     def _look_closer(self, item: PutItem, partition: int) -> TopicHandle:
         """Check a put in the original's order; return its topic, or raise RefusedError."""
-        topic, transaction, body = item.topic, item.transaction, item.body
-        if transaction is not None:
-            raise RefusedError(Status.INTERNAL_SERVER_ERROR, texts.transaction_unknown(transaction))
+        topic, body = item.topic, item.body
         if partition in self._handles.closed_partitions(topic):
             detail = texts.put_closed(self._identity.broker_id, partition)
             raise RefusedError(Status.FORBIDDEN, self._text(topic, partition, detail))

@@ -127,8 +127,10 @@ class StatsProcessor:
         yield f"cmd_put {counters.cmd_put}"
         yield f"cmd_get {counters.cmd_get}"
         yield f"cmd_offset {counters.cmd_offset}"
-        # Transactions are not served yet, so none was begun or ended.
-        yield from ("tx_begin 0", "tx_xa_begin 0", "tx_commit 0", "tx_rollback 0")
+        yield f"tx_begin {counters.tx_begin}"
+        yield f"tx_xa_begin {counters.tx_xa_begin}"
+        yield f"tx_commit {counters.tx_commit}"
+        yield f"tx_rollback {counters.tx_rollback}"
         yield f"get_miss {counters.get_miss}"
         yield f"put_failed {counters.put_failed}"
         total = sum(part.messages for topic in topics for part in self._partitions(topic))

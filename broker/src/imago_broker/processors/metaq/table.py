@@ -13,6 +13,7 @@ from imago_broker.processors.metaq.gets import GetProcessor
 from imago_broker.processors.metaq.patterns import TopicPatterns
 from imago_broker.processors.metaq.puts import PutProcessor
 from imago_broker.processors.metaq.stats import StatsProcessor
+from imago_broker.processors.metaq.transactions import TransactionProcessor
 from imago_wire.text.commands import (
     OPAQUE_DEFAULT,
     Command,
@@ -22,7 +23,6 @@ from imago_wire.text.commands import (
     Stats,
     Sync,
     Transaction,
-    TransactionType,
     Value,
     Version,
 )
@@ -50,6 +50,7 @@ class MetaqProcessors:
         puts: PutProcessor,
         gets: GetProcessor,
         stats: StatsProcessor,
+        transactions: TransactionProcessor,
         settings: LiveSettings[MetaqSection],
         counters: MetaqCounters,
     ) -> None:
@@ -61,6 +62,7 @@ class MetaqProcessors:
         self._gets = gets
         self._settings = settings
         self._counters = counters
+        self._transactions = transactions
         self._others: dict[type, Callable[[Peer, Any], None]] = {
             Offset: self._gets.offset,
             Quit: lambda peer, _: peer.finish(),
@@ -69,7 +71,6 @@ class MetaqProcessors:
             Result: _ignore,
             Stats: stats.stats,
             Sync: self._sync,
-            Transaction: self._transaction,
             Value: _ignore,
             Version: self._version,
         }
@@ -77,8 +78,8 @@ class MetaqProcessors:
     def run(self, peer: Peer, items: Sequence[Item], at: int = 0) -> int:
         """Work on scanned commands from `at` on; return the index of the first one left.
 
-        One is left where the peer has so many answers waiting that it must read first, and where
-        a put waits for clients to be told of its topic.
+        One is left where the peer has so many answers waiting that it must read first, where a
+        put waits for clients to be told of its topic, and a transaction for the log to be read.
         """
         count = len(items)
         while not peer.finishing:
@@ -90,7 +91,11 @@ class MetaqProcessors:
             if item.kind == GET:
                 self._gets.get(peer, item)
             elif item.kind == OTHER:
-                self._others[type(item.command)](peer, item.command)
+                command = item.command
+                if not isinstance(command, Transaction):
+                    self._others[type(command)](peer, command)
+                elif not self._transactions.transaction(peer, command):
+                    return at - 1
             else:
                 assert item.kind == BAD, "all puts were taken just now"
                 self._counters.malformed += 1
@@ -103,11 +108,6 @@ class MetaqProcessors:
         opaque = OPAQUE_DEFAULT if command.opaque is None else command.opaque
         peer.reply(result(Status.SUCCESS, self._settings.current.version, opaque))
 
-    def _transaction(self, peer: Peer, command: Transaction) -> None:
-        # END has no answer, and a client that got one would find no call to match it.
-        if command.type is not TransactionType.END:
-            _no_handler(peer, "TransactionCommand", command.opaque)
-
     def _sync(self, peer: Peer, command: Sync) -> None:
         _no_handler(peer, "SyncCommand", command.opaque)
 
@@ -115,6 +115,12 @@ class MetaqProcessors:
 def build_processors(parts: MetaqAssembly) -> MetaqProcessors:
     """Build the processors, each from what it uses."""
     patterns = TopicPatterns(parts.settings, parts.patterns, parts.topics)
+    transactions = TransactionProcessor(
+        transactions=parts.transactions,
+        settings=parts.settings,
+        serving_rules=parts.serving_rules,
+        counters=parts.counters,
+    )
     return MetaqProcessors(
         puts=PutProcessor(
             identity=parts.identity,
@@ -128,6 +134,7 @@ def build_processors(parts: MetaqAssembly) -> MetaqProcessors:
             realtime=parts.realtime,
             patterns=patterns,
             when_published=parts.when_published,
+            transactions=transactions,
         ),
         gets=GetProcessor(
             identity=parts.identity,
@@ -153,6 +160,7 @@ def build_processors(parts: MetaqAssembly) -> MetaqProcessors:
             connections=parts.connections,
             config_file=parts.config_file,
         ),
+        transactions=transactions,
         settings=parts.settings,
         counters=parts.counters,
     )

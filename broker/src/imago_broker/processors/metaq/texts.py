@@ -60,6 +60,36 @@ def invalid_max_size(size: int) -> str:
 
 
 def transaction_unknown(key: str) -> str:
-    """Return the text of a put in a transaction that was never begun."""
-    kind = "XA" if key.startswith("XID:") else "Local"
-    return f"{kind} transaction '{key}' has not been started."
+    """Return the text for a transaction that was never begun, or is over."""
+    return f"{_kind(key)} transaction '{key}' has not been started."
+
+
+def transaction_decided(key: str, how: str) -> str:
+    """Return the text for a transaction about which a person has decided."""
+    return f"XA transaction '{key}' has been heuristically {how}."
+
+
+def no_xid(key: str) -> str:
+    """Return the text of a request that is for XA transactions alone."""
+    return f"{key} is not a valid xid"
+
+
+def xa_error(code: int, text: str) -> str:
+    """Return a text from which clients make an exception with a code."""
+    return f"XAException:code={code},msg={text}"
+
+
+LOCAL_NOT_PREPARED = "Prepare not implemented on Local Transactions."
+PREPARED_ALREADY = "Cannot call prepare now."
+NOT_PREPARED = "Cannot do 2 phase commit if the transaction has not been prepared."
+COMMIT_FAILED = "STORE COMMIT FAILED: Transaction rolled back."
+PUT_PREPARED = "Cannot put a message into a transaction that has been prepared."
+
+
+def partition_not_given(partition: int) -> str:
+    """Return the text of a put in a transaction that leaves the partition to the broker."""
+    return f"Invalid partition for transaction command:{partition}"
+
+
+def _kind(key: str) -> str:
+    return "XA" if key.startswith("XID:") else "Local"

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from imago_broker.service.access import AccessService
     from imago_broker.service.groups import GroupService
     from imago_broker.service.messages import MessageService
+    from imago_broker.service.metaq_transactions import MetaqTransactions
     from imago_broker.service.offsets import ConsumerOffsets
     from imago_broker.service.serving_rules import ServingRules
     from imago_broker.service.topics import TopicService
@@ -126,6 +127,7 @@ def assemble(
     settings: RocketmqSection,
     told: ToldEntries,
     before_settings_change: Callable[[RocketmqSection], None],
+    metaq_transactions: MetaqTransactions,
     messages: MessageService,
     topics: TopicService,
     offsets: ConsumerOffsets,
@@ -199,7 +201,7 @@ def assemble(
         transactions=transactions,
         checks=checks,
         timers=timers,
-        needed=NeededRecords(store, delay, transactions, timers),
+        needed=NeededRecords(store, delay, transactions, timers, metaq_transactions),
         pops=pops,
         pop_reader=PopReader(store, pops, first_in_memory=memory.holds_first),
         pop_waiting=pop_waiting,

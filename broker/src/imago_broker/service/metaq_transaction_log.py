@@ -1,0 +1,350 @@
+"""How MetaQ's transactions stand in the log, and how a leader finds there what is prepared.
+
+A transaction is written down as a record for each of its messages in the queue of prepared ones,
+all in one append. How it ends says a *mark*, a record of the queue of outcomes; the messages that
+it puts follow it at once, in their order, in the same append. They have the ids that their
+producer was told, by which they are known.
+
+One that ends in a single step is all of this in one append: its messages twice, the mark between.
+A log after a crash or an election is a prefix of what was appended. So what lacks its mark was
+never prepared or ended, and only the log's last mark can lack messages: the next leader puts them,
+behind a mark of its own. One message alone needs nothing of this.
+
+Now and then the leader notes in the metadata what is prepared below which offsets, so that a start
+reads only what came after.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote, unquote
+
+from imago_broker.core.metaq_transaction import (
+    MetaqOutcome,
+    MetaqTransaction,
+    TransactionMessage,
+)
+from imago_broker.model import names
+from imago_broker.service.transaction_log import NOTE, copies
+from imago_wire.record import make_entry, scan_records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from imago_broker.service.copies import StoredCopy
+    from imago_log.metadata.changes import Change
+    from imago_log.store import MessageStore
+    from imago_wire.record import Entry, RecordView
+
+logger = logging.getLogger(__name__)
+
+KIND = "metaq-transaction"
+"""Of what is noted in the metadata."""
+PLACE = b"IMAGO_TX_PLACE"
+"""Property of a prepared record: number of the transaction, of the message, how many there are."""
+MESSAGE_ID = b"IMAGO_TX_ID"
+KEY = b"IMAGO_TX_KEY"
+"""Property of the first record: name of the transaction, and when it began."""
+ONE_STEP = b"IMAGO_TX_ENDS"
+"""Property of records whose mark follows them in the same append."""
+PIECE = 100
+"""Transactions in one value of the metadata."""
+LOOK_BACK = 256
+"""Marks that are read at least, so that a producer that repeats itself is understood."""
+READ_MAX = 256
+READ_BYTES_MAX = 1 << 20
+RECORD_PARTS_MAX = 64 << 10
+"""Of a message's record: all but its body."""
+
+
+class Mark(NamedTuple):
+    """What one mark says."""
+
+    outcome: MetaqOutcome
+    number: int
+    first: int
+    """Number of the first message that follows."""
+    size: int
+    """How many messages the transaction has."""
+    key: str
+
+
+@dataclass(slots=True)
+class FoundTransactions:
+    """What the log says."""
+
+    open: dict[int, MetaqTransaction] = field(default_factory=dict)
+    """By number: the prepared ones, and those that a person decided about."""
+    prepared_end: int = 0
+    outcome_end: int = 0
+    ended: list[Mark] = field(default_factory=list)
+    """Marks that were read, oldest first."""
+    missing: tuple[Mark, list[TransactionMessage]] | None = None
+    """What the last mark promises and the log does not have."""
+    highest_id: int = 0
+    """Of all messages that were told theirs and are prepared, or were."""
+
+
+# Writing
+
+
+def prepared_entries(
+    store: MessageStore,
+    transaction: MetaqTransaction,
+    *,
+    ends: bool,
+) -> list[Entry]:
+    """Return the entries that write an open transaction down."""
+    tail = store.tail(names.METAQ_PREPARED_TOPIC, 0)
+    messages = transaction.messages
+    number, count = messages[0].metaq_id, len(messages)
+    first = b"%b\x01%b %d\x02" % (KEY, _quoted(transaction.key), transaction.begun_ms)
+    ending = ONE_STEP + b"\x011\x02" if ends else b""
+    return [
+        make_entry(
+            tail,
+            message.body,
+            b"%b\x01%d %d %d\x02REAL_TOPIC\x01%b\x02REAL_QID\x01%d\x02%b\x01%d\x02%b%b"
+            % (
+                PLACE, number, index, count, message.topic.encode(), message.partition,
+                MESSAGE_ID, message.metaq_id, ending, b"" if index else first,
+            ),
+            flag=message.flag,
+            born_ms=message.born_ms,
+            born_host=message.born_host,
+        )
+        for index, message in enumerate(messages)
+    ]  # fmt: skip
+
+
+def outcome_entry(store: MessageStore, mark: Mark, born_ms: int) -> Entry:
+    """Return the entry of a mark."""
+    return make_entry(
+        store.tail(names.METAQ_OUTCOME_TOPIC, 0),
+        b"%b %d %d %d %b"
+        % (mark.outcome.value.encode(), mark.number, mark.first, mark.size, _quoted(mark.key)),
+        born_ms=born_ms,
+        born_host=store.config.store_host,
+    )
+
+
+def _quoted(key: str) -> bytes:
+    return quote(key, safe=":").encode()
+
+
+# Reading
+
+
+def read_mark(body: bytes) -> Mark:
+    """Return what a mark says."""
+    letter, number, first, count, key = body.decode().split(" ")
+    return Mark(MetaqOutcome(letter), int(number), int(first), int(count), unquote(key))
+
+
+def read_messages(store: MessageStore, offset: int, count: int) -> list[TransactionMessage] | None:
+    """Return the messages of a prepared transaction; None: the log has them no more."""
+    found: list[TransactionMessage] = []
+    for copy in _records(store, names.METAQ_PREPARED_TOPIC, offset, offset + count):
+        if copy.queue_offset != offset + len(found):
+            return None
+        found.append(_message(copy))
+    return found if len(found) == count else None
+
+
+def find_transactions(store: MessageStore) -> FoundTransactions:
+    """Read the note, then what came after it."""
+    found = _noted(store)
+    first, end = store.queue_range(names.METAQ_PREPARED_TOPIC, 0)
+    if found.prepared_end > end:
+        found = FoundTransactions()  # of a topic that was deleted since
+    last_step = _read_prepared(store, found, max(first, found.prepared_end), end)
+    found.prepared_end = end
+    first, end = store.queue_range(names.METAQ_OUTCOME_TOPIC, 0)
+    last = None
+    at = max(first, min(found.outcome_end, end - LOOK_BACK))
+    for copy in _records(store, names.METAQ_OUTCOME_TOPIC, at, end):
+        mark = read_mark(copy.body)
+        last = copy, mark, found.open.get(mark.number)
+        _take_mark(found, mark)
+    found.outcome_end = end
+    if last is not None:
+        copy, mark, transaction = last
+        if transaction is None and last_step is not None and last_step.number == mark.number:
+            transaction = last_step
+        if transaction is not None and mark.outcome.has_messages:
+            found.missing = _missing(store, copy, mark, transaction)
+    return found
+
+
+def _take_mark(found: FoundTransactions, mark: Mark) -> None:
+    found.ended.append(mark)
+    transaction = found.open.get(mark.number)
+    if mark.outcome.heuristic and transaction is not None:
+        transaction.outcome = mark.outcome
+    else:
+        found.open.pop(mark.number, None)
+
+
+def _read_prepared(
+    store: MessageStore, found: FoundTransactions, at: int, end: int
+) -> MetaqTransaction | None:
+    """Take what is whole of the prepared records; return the last one that ends in one step.
+
+    What was cut off its mark, or in itself, counts for nothing.
+    """
+    current: MetaqTransaction | None = None
+    last_step = None
+    read = 0
+    for copy in _records(store, names.METAQ_PREPARED_TOPIC, at, end):
+        number, index, count = map(int, copy.text(PLACE).split())
+        found.highest_id = max(found.highest_id, int(copy.text(MESSAGE_ID)))
+        if index == 0:
+            key, begun_ms = copy.text(KEY).split(" ")
+            current = restored(
+                unquote(key), int(begun_ms), number=number, offset=copy.queue_offset, count=count
+            )
+            read = 0
+        if current is None or current.number != number or index != read:
+            current = None  # its first part is gone with the log's oldest files
+            continue
+        read += 1
+        if read == count:
+            if copy.text(ONE_STEP):
+                last_step = current
+            else:
+                found.open[number] = current
+    return last_step
+
+
+def restored(key: str, begun_ms: int, *, number: int, offset: int, count: int) -> MetaqTransaction:
+    """Return a transaction of the log."""
+    parts = key.split(":")
+    owner = parts[4] if key.startswith("XID:") and len(parts) == 5 else parts[1]
+    return MetaqTransaction(
+        key, owner, key.startswith("XID:"), begun_ms, number=number, offset=offset, count=count
+    )
+
+
+def _missing(
+    store: MessageStore, copy: StoredCopy, mark: Mark, transaction: MetaqTransaction
+) -> tuple[Mark, list[TransactionMessage]] | None:
+    """Return the messages that a mark promises and the log does not have behind it."""
+    messages = read_messages(store, transaction.offset, transaction.count)
+    if messages is None:
+        return None
+    at = copy.physical_offset + copy.size
+    for index in range(mark.first, mark.size):
+        if any(lost.start <= at < lost.end for lost in store.damaged_ranges()):
+            return None  # what is there nobody knows: nothing is put twice
+        view = _record_from(store, at, messages[index])
+        if view is None or view.metaq_id != messages[index].metaq_id:
+            return mark._replace(first=index), messages[index:]
+        at = view.physical_offset + view.size
+    return None
+
+
+def _record_from(store: MessageStore, at: int, expected: TransactionMessage) -> RecordView | None:
+    """Return what is at a border of the log, or at the start of its next file; None: nothing.
+
+    Whether its topic is still there does not matter: it was put.
+    """
+    size = store.config.segment_bytes_max
+    for place in (at, (at // size + 1) * size):
+        if place < store.log_end:
+            data = store.read_log(place, expected.cost + RECORD_PARTS_MAX)
+            scan = scan_records(data, place)
+            if scan.views:
+                return scan.views[0]
+    return None
+
+
+def _message(copy: StoredCopy) -> TransactionMessage:
+    return TransactionMessage(
+        topic=copy.text(b"REAL_TOPIC"),
+        partition=int(copy.text(b"REAL_QID")),
+        flag=copy.flag,
+        body=copy.body,
+        metaq_id=int(copy.text(MESSAGE_ID)),
+        born_ms=copy.born_ms,
+        born_host=copy.born_host,
+    )
+
+
+def _records(store: MessageStore, topic: str, at: int, end: int) -> Iterator[StoredCopy]:
+    """Yield the records of a queue that can be read."""
+    while at < end:
+        block = store.read(topic, 0, at, messages_max=READ_MAX, bytes_max=READ_BYTES_MAX)
+        for copy in copies(block.body):
+            if copy.queue_offset >= end:
+                return
+            yield copy
+        if block.next_offset <= at:
+            logger.error("metaq_transactions_unreadable topic=%s offset=%d end=%d", topic, at, end)
+            return
+        at = block.next_offset
+
+
+# The note in the metadata
+
+
+def note_changes(
+    prepared: Iterable[MetaqTransaction],
+    decided: Iterable[MetaqTransaction],
+    prepared_end: int,
+    outcome_end: int,
+    highest_id: int,
+    generation: int,
+) -> list[Change]:
+    """Return the changes that note what the log has.
+
+    The pieces of two notes have names of their own, and what names the pieces that count comes
+    last: of changes that are cut in two the older note counts, whole.
+    """
+    noted = [_form(each, "") for each in prepared]
+    noted += [_form(each, each.outcome.value) for each in decided if each.outcome is not None]
+    pieces = [noted[at : at + PIECE] for at in range(0, len(noted), PIECE)]
+    changes: list[Change] = [
+        (KIND, f"{generation % 2}/{number}", piece) for number, piece in enumerate(pieces)
+    ]
+    note = {
+        "prepared": prepared_end,
+        "outcomes": outcome_end,
+        "highest_id": highest_id,
+        "generation": generation,
+        "pieces": len(pieces),
+    }
+    return [*changes, (KIND, NOTE, note)]
+
+
+def _form(transaction: MetaqTransaction, decided: str) -> dict[str, Any]:
+    return {
+        "key": transaction.key,
+        "number": transaction.number,
+        "offset": transaction.offset,
+        "count": transaction.count,
+        "begun": transaction.begun_ms,
+        "decided": decided,
+    }
+
+
+def _noted(store: MessageStore) -> FoundTransactions:
+    meta = store.meta(KIND)
+    note: Any = meta.get(NOTE, {})
+    found = FoundTransactions(
+        prepared_end=int(note.get("prepared", 0)),
+        outcome_end=int(note.get("outcomes", 0)),
+        highest_id=int(note.get("highest_id", 0)),
+    )
+    for piece in range(int(note.get("pieces", 0))):
+        forms: Any = meta.get(f"{int(note['generation']) % 2}/{piece}", ())
+        for form in forms:
+            transaction = restored(
+                form["key"], form["begun"],
+                number=form["number"], offset=form["offset"], count=form["count"],
+            )  # fmt: skip
+            if form["decided"]:
+                transaction.outcome = MetaqOutcome(form["decided"])
+            found.open[transaction.number] = transaction
+    return found

@@ -1,0 +1,68 @@
+"""What is known of MetaQ's transactions during one leadership, and what was counted of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from imago_broker.core.metaq_transaction import MetaqTransactionError, TransactionProblem
+from imago_broker.core.transactions import Border
+from imago_broker.service.put_status import PutStatus
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from imago_broker.core.metaq_transactions import OpenTransactions
+
+EndTold = Callable[[PutStatus | MetaqTransactionError], None]
+"""Told how the writing down went; an error says why it was not tried."""
+
+
+def lost(why: str) -> MetaqTransactionError:
+    """Return the error for messages that cannot be put any more."""
+    return MetaqTransactionError(TransactionProblem.LOST, why)
+
+
+@dataclass(slots=True, eq=False)
+class MetaqTerm:
+    """What is known during one leadership."""
+
+    open: OpenTransactions
+    prepared_border: Border = field(default_factory=Border)
+    outcome_border: Border = field(default_factory=Border)
+    ready: bool = False
+    """Whether it is known what is prepared."""
+    over: bool = False
+    held: list[Callable[[], None]] = field(default_factory=list)
+    """What waits until it is ready."""
+    unseen: list[Callable[[], None]] = field(default_factory=list)
+    """What waits until prepared records can be read."""
+    expiry: asyncio.TimerHandle | None = None
+    since_note: int = 0
+    unnoted_from: int | None = None
+    """Log offset of the first mark since the note."""
+    generation: int = 0
+
+    def become_ready(self) -> None:
+        """Let those go on that waited for it."""
+        self.ready = True
+        held, self.held = self.held, []
+        for each in held:
+            each()
+
+
+@dataclass(slots=True)
+class MetaqTransactionCounts:
+    """What has happened since the start."""
+
+    begun: int = 0
+    prepared: int = 0
+    committed: int = 0
+    rolled_back: int = 0
+    expired: int = 0
+    """Rolled back since their time was over."""
+    abandoned: int = 0
+    """Rolled back since their connections were gone."""
+    lost: int = 0
+    """Prepared ones of which the log lost messages."""
