@@ -35,6 +35,7 @@ FEATURES: Final = {
     "dead": "dead letters",
     "delay": "delay levels",
     "transactions": "transactions: commit, rollback, answer to checks",
+    "xa": "XA transactions: both phases, recovery",
     "timer": "delivery at a time of its own, and recall",
     "request": "request and reply",
     "pop": "consume by POP, where brokers deal out the queues",

@@ -110,6 +110,9 @@ RESERVED_SIZE_MAX: Final = 1 + UNIT_TAG_SIZE + METAQ_SHAPE_SIZE + METAQ_PLACE_SI
 CLIENT_PROPERTIES_BYTES_MAX: Final = PROPERTIES_BYTES_MAX - RESERVED_SIZE_MAX
 
 METAQ_EPOCH_MS: Final = 1_577_836_800_000
+METAQ_ID_TIME_AT: Final = 22
+"""Bit of an id from which on it is the time since then."""
+METAQ_ID_REST: Final = (1 << METAQ_ID_TIME_AT) - 1
 """2020-01-01T00:00Z: the origin of the time in our MetaQ message ids."""
 METAQ_BROKER_ID_MAX: Final = 1023
 

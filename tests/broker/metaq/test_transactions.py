@@ -278,7 +278,7 @@ async def test_prepared_transaction_survives_a_restart(tmp_path: Path) -> None:
         running_broker(tmp_path, *topics) as broker,
         metaq_peer(broker.metaq_port) as peer,
     ):
-        client = Client(peer)
+        client, places = Client(peer), []
         for key in (XA, other):
             await client.do("BEGIN", key)
             places = [await client.put(each, key=key) for each in (b"one", b"two")]

@@ -6,6 +6,7 @@ inside an append, too. Producers repeat themselves, go away, forget, or say some
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any, cast
@@ -21,7 +22,6 @@ from imago_broker.core.metaq_transaction import (
     MetaqTransactionError,
     TransactionPhase,
 )
-from imago_broker.model import names
 from imago_broker.model.topics import TopicConfig
 from imago_broker.service import metaq_transaction_log, metaq_transaction_notes
 from imago_broker.service.messages import MessageService, PutStatus
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from imago_broker.service.metaq_transaction_term import EndTold
 
 TINY: dict[Any, dict[str, int]] = {
     metaq_transaction_log: {"PIECE": 2, "LOOK_BACK": 1, "READ_MAX": 2, "READ_BYTES_MAX": 300},
@@ -215,18 +214,14 @@ class World:
         elif wanted is COMMITTED:
             one_phase = self.rng.random() < 0.5
             self._try(
-                lambda: transactions.commit(
-                    case.key, case.session, one_phase=one_phase, told=told
-                )
+                lambda: transactions.commit(case.key, case.session, one_phase=one_phase, told=told)
             )
         else:
             self._try(lambda: transactions.roll_back(case.key, case.session, told))
 
     def _try(self, do: Callable[[], object]) -> None:
-        try:
+        with contextlib.suppress(MetaqTransactionError):
             do()
-        except MetaqTransactionError:
-            pass
 
     def _known(self, case: Case) -> bool:
         return any(each.key == case.key for each in self.leader.transactions.open)
@@ -288,38 +283,30 @@ class World:
         """`whole`: this leader has had the time to complete what a crash cut."""
         delivered = self.leader.delivered()
         places = {
-            body: (place, message_id)
+            body: (*place, message_id)
             for place, bodies in delivered.items()
             for body, message_id in bodies
         }
         assert len(places) == sum(map(len, delivered.values())), "each is delivered once"
-        ready = self.leader.transactions.ready
         for number, case in enumerate(self.cases):
             there = [each for each in case.bodies if each[2] in places]
             if case.outcome is ROLLED_BACK or not case.said:
                 assert not there, f"{number} was not committed"
-            if whole and ready:
-                assert len(there) in (0, len(case.bodies)), f"{number} is seen in part"
             for topic, partition, body, message_id in there:
-                assert places[body] == ((topic, partition), message_id)
-            if self.leader.store.high_watermark < self.confirmed_end or not ready:
-                continue  # this leader cannot know yet what readers may see
-            if case.ended and case.outcome is COMMITTED:
-                assert len(there) == len(case.bodies), f"{number} was acknowledged"
-            if case.prepared and not case.ended and not there and not case.said:
-                assert case.key in self.leader.transactions.open.recoverable(QUALIFIER)
+                assert places[body] == (topic, partition, message_id)
+            if self.leader.transactions.ready:
+                assert not whole or len(there) in (0, len(case.bodies)), f"{number} is in part"
+                self._check_kept(case, len(there))
         for bodies in delivered.values():
-            # What a transaction puts into a partition stands together, in order.
-            numbers = [body.split(".") for body, _ in bodies]
-            seen: list[str] = []
-            last = -1
-            for number_, index in numbers:
-                if seen and seen[-1] == number_:
-                    assert int(index) > last
-                else:
-                    assert number_ not in seen
-                    seen.append(number_)
-                last = int(index)
+            check_together([body.split(".") for body, _ in bodies])
+
+    def _check_kept(self, case: Case, there: int) -> None:
+        if self.leader.store.high_watermark < self.confirmed_end:
+            return  # this leader cannot know yet what readers may see
+        if case.ended and case.outcome is COMMITTED:
+            assert there == len(case.bodies), f"{case.key} was acknowledged"
+        if case.prepared and not case.ended and not there and not case.said:
+            assert case.key in self.leader.transactions.open.recoverable(QUALIFIER)
 
     def step(self) -> None:
         """Let one thing happen, and look."""
@@ -364,7 +351,7 @@ class World:
     def _note(self) -> None:
         self.leader.loop.run()
         if self.leader.transactions.ready:
-            self.leader.transactions.note()
+            self.leader.transactions.notes.note()
 
     def _maybe_end_turn(self) -> None:
         if self.rng.random() < 0.7:
@@ -396,6 +383,19 @@ def test_each_transaction_ends_whole_and_as_it_was_said_through_failovers(
     for _ in range(70):
         world.step()
     world.settle()
+
+
+def check_together(found: list[list[str]]) -> None:
+    """What a transaction puts into a partition stands together, in order."""
+    seen: list[str] = []
+    last = -1
+    for number, index in found:
+        if seen and seen[-1] == number:
+            assert int(index) > last
+        else:
+            assert number not in seen
+            seen.append(number)
+        last = int(index)
 
 
 def make_tiny(monkeypatch: pytest.MonkeyPatch) -> None:

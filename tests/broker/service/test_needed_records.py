@@ -15,7 +15,7 @@ import pytest
 
 from imago_broker.app.ticking import Ticker
 from imago_broker.config.live import LiveSettings
-from imago_broker.config.sections import RocketmqSection
+from imago_broker.config.sections import MetaqSection, RocketmqSection
 from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.core.transactions import Outcome
 from imago_broker.model import names
@@ -25,6 +25,7 @@ from imago_broker.service.delay import DelayService
 from imago_broker.service.delaying import delayed_entry, timed_entry
 from imago_broker.service.halves import half_entry
 from imago_broker.service.messages import MessageService, PutStatus
+from imago_broker.service.metaq_transactions import MetaqTransactions
 from imago_broker.service.needed_records import NeededRecords
 from imago_broker.service.timers import TimerService
 from imago_broker.service.topics import TopicService
@@ -88,10 +89,14 @@ class Leader:
         )
         self.transactions.half_tail()
         self.metaq_transactions = MetaqTransactions(
-            self.messages, self.topics, loop=loop, clock=clock, settings=LiveSettings(MetaqSection())
+            self.messages,
+            self.topics,
+            loop=loop,
+            clock=clock,
+            settings=LiveSettings(MetaqSection()),
         )
         needed = NeededRecords(
-            self.store, self.delay, self.transactions, self.timers, self.metaq_transactions
+            self.store, self.delay, self.transactions, self.timers, self.metaq_transactions.notes
         )
         self.ticker = Ticker(
             self.store,
@@ -130,6 +135,7 @@ class Leader:
 
     def close(self) -> None:
         self.transactions.stop()
+        self.metaq_transactions.stop()
         self.timers.stop()
         self.delay.stop()
         self.messages.acknowledgements.close()
@@ -213,8 +219,28 @@ def open_half(world: World) -> None:
     leader.loop.run()
 
 
+def prepare(world: World) -> None:
+    leader = world.leader
+    transactions, key, told = leader.metaq_transactions, "XID:1:aa:bb:q", []
+    transactions.begin(key, "q", world, 0)
+    transactions.put(
+        transactions.open.get(key, world),
+        topic="T",
+        partition=0,
+        flag=0,
+        body=b"it",
+        born_host=bytes(8),
+    )
+    assert transactions.prepare(key, world, told.append)
+    leader.loop.run()
+    assert told == [PutStatus.OK]
+
+
 def commit(world: World) -> None:
     """End what is open as its producer would."""
+    prepared = world.leader.metaq_transactions
+    for key in prepared.open.recoverable(None):
+        prepared.commit(key, world, one_phase=False, told=lambda _: None)
     transactions = world.leader.transactions
     for offset in tuple(transactions.halves):
         transactions.end(offset, Outcome.COMMITTED, lambda _: None)
@@ -224,7 +250,19 @@ WAITING: dict[str, Callable[[World], None]] = {
     "timer": park_timer,
     "level": park_delayed(18),
     "transaction": open_half,
+    "prepared": prepare,
 }
+
+
+def lost(world: World) -> tuple[int, ...]:
+    """Return how many of each kind are lost, in the order above."""
+    leader = world.leader
+    return (
+        leader.timers.figures.lost,
+        leader.delay.lost,
+        leader.transactions.counts.lost,
+        leader.metaq_transactions.counts.lost,
+    )
 
 
 @pytest.mark.parametrize("what", WAITING)
@@ -247,10 +285,7 @@ def test_retention_by_size_keeps_what_waits(what: str) -> None:
         world.clock.advance(10 * MINUTE)
     world.leader.tick(6)
     assert world.leader.store.log_start > at, "and goes when it has ended"
-    figures = world.leader.timers.figures
-    assert (figures.lost, world.leader.delay.lost, world.leader.transactions.counts.lost) == (
-        0, 0, 0,
-    )  # fmt: skip
+    assert lost(world) == (0, 0, 0, 0)
 
 
 @pytest.mark.parametrize("what", WAITING)
@@ -294,42 +329,41 @@ def test_each_delay_level_keeps_its_first_message(level: int) -> None:
 def test_full_disk_takes_what_waits_and_says_so(what: str, caplog: Any) -> None:
     world = World(BY_SIZE)
     WAITING[what](world)
+    at = world.leader.store.log_end
     world.fill()
     world.leader.tick(2)
-    assert world.leader.store.log_start == 0
+    assert world.leader.store.log_start < at
     world.fill_disk(0.86)
     with caplog.at_level(logging.ERROR):
         world.leader.tick(3)
         world.clock.advance(2 * MINUTE)
         world.leader.tick()
-    assert world.leader.store.log_start > 0
-    leader = world.leader
-    lost = (leader.timers.figures.lost, leader.delay.lost, leader.transactions.counts.lost)
-    assert lost == tuple(int(each == what) for each in WAITING)
+    assert world.leader.store.log_start >= at
+    assert lost(world) == tuple(int(each == what) for each in WAITING)
     assert "lost" in " ".join(record.getMessage() for record in caplog.records)
     world.fill_disk(0.5)
     world.restart()
     world.leader.start()
-    leader = world.leader
-    assert leader.timers.figures.lost + leader.delay.lost + leader.transactions.counts.lost == 0
-    assert leader.timers.pending == 0
+    assert not any(lost(world))
+    assert world.leader.timers.pending == 0
 
 
 @pytest.mark.parametrize("what", WAITING)
 def test_next_leader_says_what_went_before_it(what: str) -> None:
     world = World(BY_SIZE)
     WAITING[what](world)
+    at = world.leader.store.log_end
+    world.leader.metaq_transactions.notes.note()
     world.fill()
     world.fill_disk(0.86)
     world.leader.ticker._needed.look = lambda: None  # type: ignore[method-assign]
-    world.leader.tick(2, idle=True)
-    assert world.leader.store.log_start > 0
+    world.leader.tick(4, idle=True)
+    assert world.leader.store.log_start >= at
     world.leader.store.close()
     world.fill_disk(0.5)
     world.leader = leader = Leader(world.vfs, world.clock, world.limits)
     leader.start()
-    lost = (leader.timers.figures.lost, leader.delay.lost, leader.transactions.counts.lost)
-    assert lost == tuple(int(each == what) for each in WAITING)
+    assert lost(world) == tuple(int(each == what) for each in WAITING)
 
 
 def test_transaction_whose_immunity_outlasts_retention_is_given_up() -> None:

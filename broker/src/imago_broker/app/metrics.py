@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from imago_broker.server.listener import Listener
     from imago_broker.server.tls_entry import TlsDoor
     from imago_broker.service.delay import DelayService
+    from imago_broker.service.metaq_transactions import MetaqTransactions
     from imago_broker.service.pop_waiting import PopWaiting
     from imago_broker.service.popping import PopService
     from imago_broker.service.role import RoleState
@@ -64,6 +65,7 @@ def add_metrics(
             *_timers(rocketmq.delay, rocketmq.timers),
             *_pops(rocketmq.pops, rocketmq.pop_waiting),
             *metaq_samples(metaq_counters),
+            *_metaq_transactions(core.metaq_transactions),
         ]
     )
     if member is not None:
@@ -239,6 +241,52 @@ def _transactions(transactions: TransactionService) -> list[Sample]:
         _counter("transaction_checks", "Checks of open ones.", lambda: counts.checks),
         _counter(
             "transaction_checks_unasked", "Checks without a live producer.", lambda: counts.unasked
+        ),
+    ]
+
+
+def _metaq_transactions(transactions: MetaqTransactions) -> list[Sample]:
+    counts = transactions.counts
+    return [
+        _gauge(
+            "metaq_transactions_open",
+            "MetaQ: transactions open or prepared.",
+            lambda: transactions.open.count,
+        ),
+        _gauge(
+            "metaq_transactions_bytes",
+            "MetaQ: bytes of open transactions in memory.",
+            lambda: transactions.open.total_bytes,
+        ),
+        _gauge(
+            "metaq_transactions_prepared_seconds_max",
+            "MetaQ: age of the oldest prepared transaction; 0: none is.",
+            transactions.oldest_prepared_s,
+        ),
+        _gauge(
+            "metaq_transactions_decided",
+            "MetaQ: transactions that a person decided about and no producer forgot.",
+            lambda: len(transactions.open.heuristic),
+        ),
+        _counter("metaq_transactions_prepared", "MetaQ: prepared.", lambda: counts.prepared),
+        _counter("metaq_transactions_committed", "MetaQ: committed.", lambda: counts.committed),
+        _counter(
+            "metaq_transactions_rolled_back", "MetaQ: rolled back.", lambda: counts.rolled_back
+        ),
+        _counter(
+            "metaq_transactions_expired",
+            "MetaQ: rolled back since their time was over.",
+            lambda: counts.expired,
+        ),
+        _counter(
+            "metaq_transactions_abandoned",
+            "MetaQ: rolled back since their connections were gone.",
+            lambda: counts.abandoned,
+        ),
+        _counter(
+            "metaq_transactions_lost",
+            "MetaQ: prepared ones whose messages the log lost.",
+            lambda: counts.lost,
         ),
     ]
 

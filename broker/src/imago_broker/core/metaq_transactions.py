@@ -211,10 +211,6 @@ class OpenTransactions:
 
     # Phases
 
-    def preparing(self, transaction: MetaqTransaction) -> None:
-        """Note that an open one is being written down."""
-        transaction.phase = TransactionPhase.PREPARING
-
     def prepared(self, transaction: MetaqTransaction, offset: int, log_end: int) -> None:
         """Note that the log has it: it has no time any more, and no connection."""
         transaction.phase = TransactionPhase.PREPARED

@@ -59,7 +59,7 @@ RECORD_PARTS_MAX = 64 << 10
 """Of a message's record: all but its body."""
 
 
-class Mark(NamedTuple):
+class OutcomeMark(NamedTuple):
     """What one mark says."""
 
     outcome: MetaqOutcome
@@ -79,9 +79,9 @@ class FoundTransactions:
     """By number: the prepared ones, and those that a person decided about."""
     prepared_end: int = 0
     outcome_end: int = 0
-    ended: list[Mark] = field(default_factory=list)
+    ended: list[OutcomeMark] = field(default_factory=list)
     """Marks that were read, oldest first."""
-    missing: tuple[Mark, list[TransactionMessage]] | None = None
+    missing: tuple[OutcomeMark, list[TransactionMessage]] | None = None
     """What the last mark promises and the log does not have."""
     highest_id: int = 0
     """Of all messages that were told theirs and are prepared, or were."""
@@ -119,7 +119,7 @@ def prepared_entries(
     ]  # fmt: skip
 
 
-def outcome_entry(store: MessageStore, mark: Mark, born_ms: int) -> Entry:
+def outcome_entry(store: MessageStore, mark: OutcomeMark, born_ms: int) -> Entry:
     """Return the entry of a mark."""
     return make_entry(
         store.tail(names.METAQ_OUTCOME_TOPIC, 0),
@@ -137,10 +137,10 @@ def _quoted(key: str) -> bytes:
 # Reading
 
 
-def read_mark(body: bytes) -> Mark:
+def read_mark(body: bytes) -> OutcomeMark:
     """Return what a mark says."""
     letter, number, first, count, key = body.decode().split(" ")
-    return Mark(MetaqOutcome(letter), int(number), int(first), int(count), unquote(key))
+    return OutcomeMark(MetaqOutcome(letter), int(number), int(first), int(count), unquote(key))
 
 
 def read_messages(store: MessageStore, offset: int, count: int) -> list[TransactionMessage] | None:
@@ -178,7 +178,7 @@ def find_transactions(store: MessageStore) -> FoundTransactions:
     return found
 
 
-def _take_mark(found: FoundTransactions, mark: Mark) -> None:
+def _take_mark(found: FoundTransactions, mark: OutcomeMark) -> None:
     found.ended.append(mark)
     transaction = found.open.get(mark.number)
     if mark.outcome.heuristic and transaction is not None:
@@ -228,8 +228,8 @@ def restored(key: str, begun_ms: int, *, number: int, offset: int, count: int) -
 
 
 def _missing(
-    store: MessageStore, copy: StoredCopy, mark: Mark, transaction: MetaqTransaction
-) -> tuple[Mark, list[TransactionMessage]] | None:
+    store: MessageStore, copy: StoredCopy, mark: OutcomeMark, transaction: MetaqTransaction
+) -> tuple[OutcomeMark, list[TransactionMessage]] | None:
     """Return the messages that a mark promises and the log does not have behind it."""
     messages = read_messages(store, transaction.offset, transaction.count)
     if messages is None:

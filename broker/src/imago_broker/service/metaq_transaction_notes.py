@@ -13,7 +13,9 @@ from imago_log.errors import StoreError
 from imago_wire.record import PLACED_PHYSICAL_OFFSET
 
 if TYPE_CHECKING:
-    from imago_broker.service.metaq_transaction_term import MetaqTerm
+    from collections.abc import Callable
+
+    from imago_broker.service.metaq_transaction_term import MetaqTerm, MetaqTransactionCounts
     from imago_log.store import MessageStore
 
 logger = logging.getLogger(__name__)
@@ -25,12 +27,15 @@ NOTE_EVERY = 10_000
 class MetaqTransactionNotes:
     """Writes them into the metadata, so that a start reads only what came after."""
 
-    def __init__(self, store: MessageStore) -> None:
-        self._store = store
+    def __init__(
+        self, store: MessageStore, term: Callable[[], MetaqTerm], counts: MetaqTransactionCounts
+    ) -> None:
+        """`term` gives the leadership of the moment."""
+        self._store, self._term, self._counts = store, term, counts
 
-    def needed_from(self, term: MetaqTerm) -> int:
+    def needed_from(self) -> int:
         """Return the log offset of the oldest record that is still needed."""
-        store = self._store
+        store, term = self._store, self._term()
         if not term.ready:
             return 0  # nobody knows yet
         places = [store.log_end if term.unnoted_from is None else term.unnoted_from]
@@ -40,9 +45,9 @@ class MetaqTransactionNotes:
             places += [placed[0][PLACED_PHYSICAL_OFFSET]] if placed else []
         return min(places)
 
-    def forget_lost(self, term: MetaqTerm) -> int:
-        """Forget the prepared ones that went with the log's oldest files; return how many."""
-        first = self._store.queue_range(names.METAQ_PREPARED_TOPIC, 0)[0]
+    def log_shortened(self) -> None:
+        """Forget the prepared ones that went with the log's oldest files."""
+        term, first = self._term(), self._store.queue_range(names.METAQ_PREPARED_TOPIC, 0)[0]
         gone = [
             each
             for each in term.open
@@ -52,23 +57,25 @@ class MetaqTransactionNotes:
             reason = "a full disk took its log file: give it room, or shorten store.retention_ms"
             logger.error("metaq_transaction_lost key=%s reason=%s", each.key, reason)
             term.open.drop(each)
-        return len(gone)
+            term.since_note += 1
+            self._counts.lost += 1
 
-    def note_now_and_then(self, term: MetaqTerm) -> None:
+    def note_now_and_then(self) -> None:
         """Note what is prepared where that was long ago."""
-        store = self._store
+        store, term = self._store, self._term()
         if not term.ready:
             return
-        # A mark that is not noted keeps its file of the log.
+        # What is not noted keeps its file of the log.
         old = term.unnoted_from is not None and (
             store.log_end - term.unnoted_from > store.config.segment_bytes_max
         )
         if old or term.since_note >= NOTE_EVERY:
-            self.note(term)
+            self.note()
 
-    def note(self, term: MetaqTerm) -> None:
+    def note(self) -> None:
         """Note what is prepared."""
-        store, border = self._store, term.prepared_border.offset
+        store, term = self._store, self._term()
+        border = term.prepared_border.offset
         if not term.since_note:
             return
         prepared = [each for each in term.open if 0 <= each.offset < border]

@@ -41,7 +41,7 @@ class MetaqTerm:
     expiry: asyncio.TimerHandle | None = None
     since_note: int = 0
     unnoted_from: int | None = None
-    """Log offset of the first mark since the note."""
+    """Log offset of the first record since the note."""
     generation: int = 0
 
     def become_ready(self) -> None:

@@ -11,7 +11,7 @@ from imago_broker.core.metaq_transaction import MetaqOutcome, MetaqTransactionEr
 from imago_broker.model import names
 from imago_broker.model.topics import TopicConfig
 from imago_broker.service import metaq_transaction_log as transaction_log
-from imago_broker.service.metaq_transaction_log import Mark
+from imago_broker.service.metaq_transaction_log import OutcomeMark
 from imago_broker.service.metaq_transaction_term import lost
 from imago_broker.service.put_status import PutStatus
 from imago_log.errors import StoreError
@@ -80,7 +80,9 @@ class MetaqTransactionWriter:
         self._ensure_topics()
         written = transaction_log.prepared_entries(store, transaction, ends=True)
         number, count = messages[0].metaq_id, len(messages)
-        written.append(self._mark(Mark(MetaqOutcome.COMMITTED, number, 0, count, transaction.key)))
+        written.append(
+            self._mark(OutcomeMark(MetaqOutcome.COMMITTED, number, 0, count, transaction.key))
+        )
         entries = written + entries
         self._put(term, entries, done, level=level, prepared=count, mark_at=count)
 
@@ -96,7 +98,7 @@ class MetaqTransactionWriter:
         MetaqTransactionError: a message is lost, or cannot be put any more; nothing was.
         """
         number, count = transaction.number, transaction.count
-        entries = [self._mark(Mark(outcome, number, 0, count, transaction.key))]
+        entries = [self._mark(OutcomeMark(outcome, number, 0, count, transaction.key))]
         level = None
         if outcome.has_messages:
             messages = transaction_log.read_messages(self._store, transaction.offset, count)
@@ -109,7 +111,7 @@ class MetaqTransactionWriter:
     def finish(
         self,
         term: MetaqTerm,
-        missing: tuple[Mark, list[TransactionMessage]],
+        missing: tuple[OutcomeMark, list[TransactionMessage]],
         then: Callable[[], None],
     ) -> None:
         """Put what the log's last mark promises and the log lacks, before any other mark.
@@ -159,7 +161,7 @@ class MetaqTransactionWriter:
     def _store(self) -> MessageStore:
         return self._messages.store
 
-    def _mark(self, mark: Mark) -> Entry:
+    def _mark(self, mark: OutcomeMark) -> Entry:
         return transaction_log.outcome_entry(self._store, mark, self._clock.epoch_ms())
 
     def _level(self, messages: Sequence[TransactionMessage]) -> Acknowledgement:
@@ -194,10 +196,10 @@ class MetaqTransactionWriter:
             if mark_ticket is not None and mark_at is not None:
                 end = placed[mark_at][PLACED_QUEUE_OFFSET] + 1 if placed else 0
                 term.outcome_border.report(mark_ticket, end)
-                if placed and term.unnoted_from is None:
-                    term.unnoted_from = placed[mark_at][PLACED_PHYSICAL_OFFSET]
             if placed and (prepared_ticket or mark_ticket):
                 term.since_note += len(placed)
+                if term.unnoted_from is None:
+                    term.unnoted_from = placed[0][PLACED_PHYSICAL_OFFSET]
             if term.over:
                 done(PutStatus.NOT_WRITABLE, ())
                 return

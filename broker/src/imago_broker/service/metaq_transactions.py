@@ -64,8 +64,8 @@ class MetaqTransactions:
         self._writer = MetaqTransactionWriter(
             messages, topics, loop=loop, clock=clock, written=self._written
         )
-        self._notes = MetaqTransactionNotes(self._store)
         self.counts = MetaqTransactionCounts()
+        self.notes = MetaqTransactionNotes(self._store, lambda: self._term, self.counts)
         self._term = self._new_term()
 
     @property
@@ -91,6 +91,7 @@ class MetaqTransactions:
                 term.open.remember_key(mark.key, mark.outcome)
         for transaction in found.open.values():
             term.open.restore(transaction)
+        self.notes.log_shortened()  # some may have gone while nobody led
         term.generation = generation_of(store.meta(transaction_log.KIND))
         store.take_metaq_id(found.highest_id)
         if found.open or found.missing is not None:
@@ -108,7 +109,7 @@ class MetaqTransactions:
         """Forget what is open; what is prepared is the next leader's."""
         term = self._term
         if term.ready:
-            self.note()
+            self.notes.note()
         term.over = True
         if term.expiry is not None:
             term.expiry.cancel()
@@ -202,7 +203,7 @@ class MetaqTransactions:
         if not transaction.messages:
             term.open.drop(transaction)
             return False
-        term.open.preparing(transaction)
+        transaction.phase = TransactionPhase.PREPARING
 
         def done(status: PutStatus, placed: Sequence[Placed]) -> None:
             if placed:
@@ -357,27 +358,14 @@ class MetaqTransactions:
 
         return done
 
-    # What the log keeps
-
-    def needed_from(self) -> int:
-        """Return the log offset of the oldest record that a transaction needs."""
-        return self._notes.needed_from(self._term)
-
-    def log_shortened(self) -> None:
-        """Forget the prepared ones that went with the log's oldest files."""
-        self.counts.lost += self._notes.forget_lost(self._term)
-
-    def note(self) -> None:
-        """Note what is prepared, so that the next start reads only what came after."""
-        self._notes.note(self._term)
-
-    def note_now_and_then(self) -> None:
-        """Note it where the last note is long ago."""
-        self._notes.note_now_and_then(self._term)
+    def oldest_prepared_s(self) -> float:
+        """Return for how long the oldest prepared one has waited for a decision; 0: none does."""
+        begun = [each.begun_ms for each in self._term.open if each.offset >= 0]
+        return max(0, self._clock.epoch_ms() - min(begun)) / 1000 if begun else 0
 
     def _written(self) -> None:
         if self._term.since_note:
-            self.note_now_and_then()
+            self.notes.note_now_and_then()
 
 
 def _later(transaction: MetaqTransaction, told: EndTold, again: Callable[[], None]) -> None:

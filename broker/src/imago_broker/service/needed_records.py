@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from imago_broker.service.delay import DelayService
-    from imago_broker.service.metaq_transactions import MetaqTransactions
+    from imago_broker.service.metaq_transaction_notes import MetaqTransactionNotes
     from imago_broker.service.timers import TimerService
     from imago_broker.service.transactions import TransactionService
     from imago_log.store import MessageStore
@@ -21,7 +21,7 @@ class NeededRecords:
         delay: DelayService,
         transactions: TransactionService,
         timers: TimerService,
-        metaq_transactions: MetaqTransactions,
+        metaq_transactions: MetaqTransactionNotes,
     ) -> None:
         self._store = store
         self._delay, self._transactions, self._timers = delay, transactions, timers

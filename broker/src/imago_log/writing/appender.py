@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from imago_log.errors import DeadQueueError, LogIOError
 from imago_wire.entries import ENTRY_BODY, ENTRY_BORN_HOST, ENTRY_PROPERTIES, ENTRY_TAIL
 from imago_wire.hot import RecordBuilder, entries_size_max
-from imago_wire.layout import BLANK_SIZE, METAQ_EPOCH_MS
+from imago_wire.layout import BLANK_SIZE, METAQ_EPOCH_MS, METAQ_ID_REST, METAQ_ID_TIME_AT
 from imago_wire.record import record_size
 
 if TYPE_CHECKING:
@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     from imago_log.views.key_index import KeyIndex
     from imago_log.views.write_behind import WriteBehind
     from imago_wire.record import Entry, Placed
-
-METAQ_ID_TIME_SHIFT = 22
-METAQ_ID_REST = (1 << METAQ_ID_TIME_SHIFT) - 1
-"""Of an id: all but its time."""
 
 
 class Appender:
@@ -58,7 +54,7 @@ class Appender:
         Also above those that it gave out for later, by the time of the log's newest record.
         """
         stamps = self._stamps
-        given_out = max(0, stamps.store_ms - METAQ_EPOCH_MS << METAQ_ID_TIME_SHIFT | METAQ_ID_REST)
+        given_out = max(0, stamps.store_ms - METAQ_EPOCH_MS << METAQ_ID_TIME_AT | METAQ_ID_REST)
         self._builder.last_metaq_id = max(stamps.metaq_id, given_out)
 
     def take_metaq_id(self, above: int) -> int:

@@ -84,6 +84,44 @@ class MetaqProducer:
 
 
 @dataclass(frozen=True, slots=True)
+class MetaqTransactional:
+    """A producer whose messages are in transactions; XA by the steps of a transaction manager."""
+
+    driver: JavaDriver
+    name: str
+
+    def _call(self, command: str, **options: object) -> Any:
+        return self.driver.call(command, producer=self.name, **options)
+
+    def set_timeout(self, seconds: int) -> None:
+        self._call("transaction.timeout", seconds=seconds)
+
+    def begin(self) -> None:
+        self._call("transaction.begin")
+
+    def send(self, topic: str, messages: Sequence[Put]) -> list[PutResult]:
+        forms = [message.form(topic) for message in messages]
+        return [PutResult(**form) for form in self._call("transaction.send", messages=forms)]
+
+    def commit(self) -> None:
+        self._call("transaction.commit")
+
+    def roll_back(self) -> None:
+        self._call("transaction.rollback")
+
+    def xa(self, step: str, xid: str, **options: object) -> Any:
+        """Steps: start, end, fail, prepare, commit (option one_phase), rollback, forget."""
+        return self._call(f"xa.{step}", xid=xid, **options)
+
+    def set_xa_timeout(self, seconds: int) -> None:
+        self._call("xa.timeout", seconds=seconds)
+
+    def recover(self) -> list[str]:
+        found: list[str] = self._call("xa.recover")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
 class MetaqConsumer:
     driver: JavaDriver
     name: str
@@ -116,6 +154,17 @@ class MetaqFactory:
         options = {"factory": self.name, "topics": topics, "selector": selector, **others}
         with _handle(self.driver, "producer", self.stops, **options) as name:
             yield MetaqProducer(self.driver, name)
+
+    @contextlib.contextmanager
+    def transactional(
+        self, topics: Sequence[str], *, xa: bool = False, qualifier: str | None = None
+    ) -> Iterator[MetaqTransactional]:
+        """`xa` needs a factory of the kind xa."""
+        options: dict[str, object] = {"factory": self.name, "topics": topics, "xa": xa}
+        if qualifier is not None:
+            options["qualifier"] = qualifier
+        with _handle(self.driver, "transaction", self.stops, **options) as name:
+            yield MetaqTransactional(self.driver, name)
 
     @contextlib.contextmanager
     def consumer(
@@ -167,7 +216,7 @@ class MetaqClient:
 
     @contextlib.contextmanager
     def factory(self, kind: str = "simple", **options: object) -> Iterator[MetaqFactory]:
-        """Kinds: simple, async, ordered (option partitions), broadcast."""
+        """Kinds: simple, async, ordered (option partitions), broadcast, xa."""
         where = {"zookeeper": self.zookeeper}
         with _handle(self.driver, "factory", kind=kind, **where, **options) as name:
             yield MetaqFactory(self.driver, name)

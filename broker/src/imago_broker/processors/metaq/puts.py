@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from imago_broker.processors.metaq.patterns import TopicPatterns
     from imago_broker.processors.metaq.peer import Peer
     from imago_broker.processors.metaq.realtime import RealTimeStatistics
-    from imago_broker.processors.metaq.transactions import TransactionProcessor
+    from imago_broker.processors.metaq.transactions import MetaqTransactionProcessor
     from imago_broker.service.messages import MessageService
     from imago_broker.service.serving_rules import ServingRules
     from imago_broker.service.topic_handles import TopicHandle
@@ -87,7 +87,7 @@ class PutProcessor:
         realtime: RealTimeStatistics,
         patterns: TopicPatterns,
         when_published: WhenPublished,
-        transactions: TransactionProcessor,
+        transactions: MetaqTransactionProcessor,
     ) -> None:
         self._identity = identity
         self._settings = settings

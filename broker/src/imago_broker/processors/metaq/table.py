@@ -13,7 +13,7 @@ from imago_broker.processors.metaq.gets import GetProcessor
 from imago_broker.processors.metaq.patterns import TopicPatterns
 from imago_broker.processors.metaq.puts import PutProcessor
 from imago_broker.processors.metaq.stats import StatsProcessor
-from imago_broker.processors.metaq.transactions import TransactionProcessor
+from imago_broker.processors.metaq.transactions import MetaqTransactionProcessor
 from imago_wire.text.commands import (
     OPAQUE_DEFAULT,
     Command,
@@ -50,7 +50,7 @@ class MetaqProcessors:
         puts: PutProcessor,
         gets: GetProcessor,
         stats: StatsProcessor,
-        transactions: TransactionProcessor,
+        transactions: MetaqTransactionProcessor,
         settings: LiveSettings[MetaqSection],
         counters: MetaqCounters,
     ) -> None:
@@ -115,7 +115,7 @@ class MetaqProcessors:
 def build_processors(parts: MetaqAssembly) -> MetaqProcessors:
     """Build the processors, each from what it uses."""
     patterns = TopicPatterns(parts.settings, parts.patterns, parts.topics)
-    transactions = TransactionProcessor(
+    transactions = MetaqTransactionProcessor(
         transactions=parts.transactions,
         settings=parts.settings,
         serving_rules=parts.serving_rules,

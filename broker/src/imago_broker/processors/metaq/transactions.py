@@ -47,7 +47,7 @@ _DECIDED = {
 """Of XA, and the original's words."""
 
 
-class TransactionProcessor:
+class MetaqTransactionProcessor:
     """Serves ``transaction``, and puts that have a transaction's key."""
 
     def __init__(
@@ -203,7 +203,7 @@ class _Owed:
     """An answer that comes later; what is refused at once within the block is answered at once."""
 
     def __init__(
-        self, processor: TransactionProcessor, peer: Peer, command: Transaction, text: str = ""
+        self, processor: MetaqTransactionProcessor, peer: Peer, command: Transaction, text: str = ""
     ) -> None:
         self.text = text
         self._processor, self._peer, self._command = processor, peer, command

@@ -201,7 +201,7 @@ def assemble(
         transactions=transactions,
         checks=checks,
         timers=timers,
-        needed=NeededRecords(store, delay, transactions, timers, metaq_transactions),
+        needed=NeededRecords(store, delay, transactions, timers, metaq_transactions.notes),
         pops=pops,
         pop_reader=PopReader(store, pops, first_in_memory=memory.holds_first),
         pop_waiting=pop_waiting,

@@ -3,6 +3,7 @@ package dev.imago.interop.metaq;
 import com.taobao.metamorphosis.client.MessageSessionFactory;
 import com.taobao.metamorphosis.client.MetaClientConfig;
 import com.taobao.metamorphosis.client.MetaMessageSessionFactory;
+import com.taobao.metamorphosis.client.XAMetaMessageSessionFactory;
 import com.taobao.metamorphosis.client.extension.AsyncMetaMessageSessionFactory;
 import com.taobao.metamorphosis.client.extension.MetaBroadcastMessageSessionFactory;
 import com.taobao.metamorphosis.client.extension.OrderedMetaMessageSessionFactory;
@@ -38,6 +39,7 @@ public final class MetaqDriver {
             .on("factory.stats", this::stats);
         new Producers(factories).register(driver);
         new Consumers(factories).register(driver);
+        new Transactions(factories).register(driver);
         driver.serve();
     }
 
@@ -72,6 +74,7 @@ public final class MetaqDriver {
     private static MessageSessionFactory create(String kind, MetaClientConfig config)
             throws MetaClientException {
         return switch (kind) {
+            case "xa" -> new XAMetaMessageSessionFactory(config);
             case "simple" -> new MetaMessageSessionFactory(config);
             case "async" -> new AsyncMetaMessageSessionFactory(config);
             case "ordered" -> new OrderedMetaMessageSessionFactory(config);

@@ -116,13 +116,13 @@ final class Producers {
         return true;
     }
 
-    private static Message message(Arguments each) {
+    static Message message(Arguments each) {
         return each.has("attribute")
             ? new Message(each.text("topic"), each.bytes("body"), each.text("attribute"))
             : new Message(each.text("topic"), each.bytes("body"));
     }
 
-    private static Map<String, Object> describe(Message message, SendResult result) {
+    static Map<String, Object> describe(Message message, SendResult result) {
         Map<String, Object> form = new LinkedHashMap<>();
         form.put("success", result.isSuccess());
         form.put("partition", result.getPartition() == null ? null : result.getPartition().toString());
