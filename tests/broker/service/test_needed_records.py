@@ -221,7 +221,8 @@ def open_half(world: World) -> None:
 
 def prepare(world: World) -> None:
     leader = world.leader
-    transactions, key, told = leader.metaq_transactions, "XID:1:aa:bb:q", []
+    transactions, key = leader.metaq_transactions, "XID:1:aa:bb:q"
+    told: list[object] = []
     transactions.begin(key, "q", world, 0)
     transactions.put(
         transactions.open.get(key, world),

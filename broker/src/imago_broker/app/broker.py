@@ -76,8 +76,7 @@ class Broker:
     rocketmq: RocketmqAssembly
     failed: asyncio.Future[FatalError]
     uuid: str
-    told: ToldSettings
-    """Settings that RocketMQ's tools have changed."""
+    told: ToldSettings  # what RocketMQ's tools have changed
     core: CoreServices
     gate: ShardGate | None
     """Whether this member may acknowledge; None: the shard is not led through the registry."""
@@ -353,7 +352,6 @@ class Broker:
             raise FatalError(str(error), exit_code=ExitCode.USAGE) from error
         except CoordinatorError as error:
             raise FatalError(str(error), exit_code=ExitCode.UNEXPECTED) from error
-        self._announced.callback(self.core.metaq_transactions.stop)
         self._announced.callback(self.rocketmq.stop)
         if member is None:
             self.rocketmq.start()
@@ -386,10 +384,7 @@ class Broker:
                 (self.ports.metaq, self.ports.metaq_tls),
                 config,
                 host=self.told_host,
-                messages=self.messages,
-                topics=self.topics,
-                settings=self.core.metaq_settings,
-                transactions=self.core.metaq_transactions,
+                core=self.core,
                 clock=self.clock,
                 counters=self.metaq_counters,
                 config_file=self.config_file,

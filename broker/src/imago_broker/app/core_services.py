@@ -103,6 +103,7 @@ class CoreServices:
     def close(self, *, clean: bool) -> None:
         """Answer what still waits; `clean`: write what is gathered."""
         self.lingering.close()
+        self.metaq_transactions.stop()
         self.messages.acknowledgements.release_all(PutStatus.STOPPING)
         self.messages.acknowledgements.close()
         if clean:

@@ -17,6 +17,7 @@ from imago_broker.server.text_session import TextLimits, TextSession
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from imago_broker.app.core_services import CoreServices
     from imago_broker.config import BrokerConfig
     from imago_broker.config.sections import MetaqSection
     from imago_broker.core.budget import InputBudget, OutputBudget
@@ -24,10 +25,7 @@ if TYPE_CHECKING:
     from imago_broker.ports import Clock
     from imago_broker.processors.metaq.patterns import Patterns
     from imago_broker.server.listener import Listener
-    from imago_broker.service.messages import MessageService
-    from imago_broker.service.metaq_transactions import MetaqTransactions
     from imago_broker.service.serving_rules import ServingRules
-    from imago_broker.service.topics import TopicService
 
 
 class ConfigFile:
@@ -81,11 +79,8 @@ def serve_metaq(
     listeners: tuple[Listener, Listener],
     config: BrokerConfig,
     *,
-    settings: LiveSettings[MetaqSection],
     host: str,
-    messages: MessageService,
-    topics: TopicService,
-    transactions: MetaqTransactions,
+    core: CoreServices,
     clock: Clock,
     counters: MetaqCounters,
     config_file: Callable[[], bytes],
@@ -101,12 +96,12 @@ def serve_metaq(
             host=host,
             port=config.metaq.advertised_port or listeners[0].port,
         ),
-        settings=settings,
+        settings=core.metaq_settings,
         patterns=LiveSettings(config.patterns),
-        messages=messages,
-        topics=topics,
-        transactions=transactions,
-        store=messages.store,
+        messages=core.messages,
+        topics=core.topics,
+        transactions=core.metaq_transactions,
+        store=core.messages.store,
         serving_rules=serving_rules,
         clock=clock,
         rng=random.Random(),  # noqa: S311  spreads load over partitions
