@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Any
 from imago_broker.app import Broker
 from imago_broker.app.process import settle_garbage_collector
 from imago_broker.config import BrokerConfig
+from imago_broker.config.metaq_section import MetaqSection
 from imago_broker.config.sections import (
     AdminSection,
     BrokerSection,
-    MetaqSection,
     NamesrvSection,
     RocketmqSection,
     StoreSection,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from imago_broker.config.live import LiveSettings
-from imago_broker.config.sections import MetaqSection
+from imago_broker.config.metaq_section import MetaqSection
 from imago_broker.core import metaq_transactions as core_transactions
 from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.core.metaq_transaction import (

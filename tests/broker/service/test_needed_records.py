@@ -15,7 +15,8 @@ import pytest
 
 from imago_broker.app.ticking import Ticker
 from imago_broker.config.live import LiveSettings
-from imago_broker.config.sections import MetaqSection, RocketmqSection
+from imago_broker.config.metaq_section import MetaqSection
+from imago_broker.config.sections import RocketmqSection
 from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.core.transactions import Outcome
 from imago_broker.model import names

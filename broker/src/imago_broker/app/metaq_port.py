@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from imago_broker.app.core_services import CoreServices
     from imago_broker.config import BrokerConfig
-    from imago_broker.config.sections import MetaqSection
+    from imago_broker.config.metaq_section import MetaqSection
     from imago_broker.core.budget import InputBudget, OutputBudget
     from imago_broker.metrics import MetaqCounters
     from imago_broker.ports import Clock

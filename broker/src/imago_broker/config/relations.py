@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from imago_broker.config.cluster_sections import ZookeeperSection
+    from imago_broker.config.metaq_section import MetaqSection
     from imago_broker.config.sections import (
         AdminSection,
         BrokerSection,
         LimitsSection,
-        MetaqSection,
         NamesrvSection,
         RocketmqSection,
         StoreSection,

@@ -14,13 +14,13 @@ from imago_broker.config.cluster_sections import (
     ReplicationSection,
     ZookeeperSection,
 )
+from imago_broker.config.metaq_section import MetaqSection
 from imago_broker.config.section import LEVELS, ConfigError, Scalar, Value, is_pattern
 from imago_broker.config.sections import (
     AdminSection,
     BrokerSection,
     LimitsSection,
     LogSection,
-    MetaqSection,
     NamesrvSection,
     RocketmqSection,
     StoreSection,

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from imago_broker.config.live import LiveSettings
-    from imago_broker.config.sections import MetaqSection
+    from imago_broker.config.metaq_section import MetaqSection
     from imago_broker.core.metaq_transaction import MetaqTransaction
     from imago_broker.ports import Clock
     from imago_broker.service.messages import MessageService

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from imago_broker.config import BrokerConfig
+from imago_broker.config.metaq_section import MetaqSection
 from imago_broker.config.sections import (
     AdminSection,
     BrokerSection,
-    MetaqSection,
     NamesrvSection,
     RocketmqSection,
     StoreSection,

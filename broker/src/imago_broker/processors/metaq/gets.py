@@ -17,7 +17,7 @@ from imago_wire.text.status import Status
 
 if TYPE_CHECKING:
     from imago_broker.config.live import LiveSettings
-    from imago_broker.config.sections import MetaqSection
+    from imago_broker.config.metaq_section import MetaqSection
     from imago_broker.core.budget import OutputBudget
     from imago_broker.core.metaq_filters import GroupFilter
     from imago_broker.metrics import MetaqCounters

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from imago_broker.config.live import LiveSettings
-    from imago_broker.config.sections import MetaqSection
+    from imago_broker.config.metaq_section import MetaqSection
     from imago_broker.config.settings import Scalar
     from imago_broker.model.topics import TopicConfig
     from imago_broker.service.topics import TopicService

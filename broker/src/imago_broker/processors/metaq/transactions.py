@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from imago_broker.config.live import LiveSettings
-    from imago_broker.config.sections import MetaqSection
+    from imago_broker.config.metaq_section import MetaqSection
     from imago_broker.metrics import MetaqCounters
     from imago_broker.processors.metaq.peer import Peer
     from imago_broker.service.metaq_transactions import MetaqTransactions

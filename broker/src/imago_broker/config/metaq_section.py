@@ -1,0 +1,106 @@
+"""The settings of MetaQ's protocol."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from imago_broker.config.section import check, setting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetaqSection:
+    """The text protocol of MetaQ."""
+
+    enabled: bool = setting(True, "Whether the MetaQ listener is opened.")
+    port: int = setting(8123, "Port of the MetaQ listener; 0: any free one.", low=0, high=65535)
+    advertised_port: int = setting(
+        0, "Port that MetaQ clients receive; 0: the listener's.", low=0, high=65535
+    )
+    broker_id_base: int = setting(
+        0, "MetaQ broker id of shard 0; raise it beside original brokers.", low=0, high=1023
+    )
+    zk_root: str = setting("/meta", "Root of MetaQ's public tree in ZooKeeper.")
+    server_ini: str = setting(
+        "",
+        "MetaQ's `server.ini`, read at the start and again whenever it changes; what this file and"
+        " the environment say wins over it.",
+    )
+    stop_linger_ms: int = setting(
+        0,
+        "How long an orderly stop still serves MetaQ's clients after it has left ZooKeeper, so that"
+        " they can move.",
+        low=0,
+        high=600_000,
+        dynamic=True,
+    )
+    version: str = setting("1.4.6.2", "What `version` and `stats` answer.")
+    auto_create_topic: bool = setting(
+        False, "Whether a put to any unknown topic creates it.", dynamic=True
+    )
+    topic_patterns: tuple[str, ...] = setting(
+        (),
+        "Topics accepted when auto_create_topic is off: names in which * matches anything.",
+        dynamic=True,
+    )
+    default_partitions: int = setting(
+        8, "Partitions of a topic that a MetaQ put creates.", low=1, high=65536, dynamic=True
+    )
+    message_bytes_max: int = setting(
+        2 << 20,
+        "Largest body a put may have. MetaQ's own consumers cannot read more than 2 MiB.",
+        low=1,
+        high=16 << 20,
+    )
+    transfer_bytes_max: int = setting(
+        1 << 20, "Most bytes of one `get` answer, unless one message is larger.", low=1024
+    )
+    line_bytes_max: int = setting(4096, "Longest command line.", low=256, high=65536)
+    idle_seconds: int = setting(
+        120,
+        "A connection without traffic is closed after this; clients beat every 10 s.",
+        low=1,
+    )
+    stat: bool = setting(
+        False,
+        "Whether topics without a setting of their own have real-time statistics.",
+        dynamic=True,
+    )
+    update_consumer_offsets: bool = setting(
+        False,
+        "Whether a `get` beyond the end receives the end (301) instead of 404.",
+        dynamic=True,
+    )
+    transactions_max: int = setting(
+        10_000,
+        "Most transactions, local and XA, that are open, prepared, or decided by a person.",
+        low=1,
+        dynamic=True,
+    )
+    transactions_per_name_max: int = setting(
+        5_000,
+        "Most of them with one session id, or one unique qualifier.",
+        low=1,
+        dynamic=True,
+    )
+    transaction_messages_max: int = setting(
+        10_000, "Most messages of one transaction.", low=1, dynamic=True
+    )
+    transaction_bytes_max: int = setting(
+        32 << 20, "Most bytes of one transaction.", low=1024, dynamic=True
+    )
+    transactions_bytes_max: int = setting(
+        256 << 20,
+        "Most bytes of all transactions that are not prepared: they are in memory.",
+        low=1024,
+        dynamic=True,
+    )
+    transaction_timeout_seconds_max: int = setting(
+        60,
+        "Longest time after which a transaction that is not prepared is rolled back, where its "
+        "producer asks for a time.",
+        low=1,
+        dynamic=True,
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
