@@ -16,18 +16,13 @@ if TYPE_CHECKING:
 
     from imago_broker.config import BrokerConfig
 
-TOKEN = "the-token-of-the-tests"
-
 
 @pytest.fixture
 def config(tmp_path: Path) -> BrokerConfig:
     base = broker_config(tmp_path)
-    token = tmp_path / "token"
-    token.write_text(TOKEN)
     return replace(
         base,
         store=replace(base.store, segment_bytes_max=32 << 20),
-        admin=replace(base.admin, token_file=str(token)),
         acl=replace(base.acl, enabled=True),
     )
 

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from imago_broker.app import Broker
-    from imago_broker.processors.rocketmq.rights import Need, Right
+    from imago_broker.model.access import Need
+    from imago_broker.processors.rocketmq.rights import Right
 
 BY = Actor("the tests", "nowhere")
 SECRET = "secret-of-tester"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_broker.admin import access
-from imago_broker.admin.access import OPEN
+from imago_broker.admin.rights import open_to_all
 from imago_broker.admin.routes import ROUTES
 from imago_testing.peers.admin import TOKEN
 
@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from imago_testing.peers.admin import Admin
 
 EPOCH = "/admin/v1/pipelines/lake.orders/epoch"
-ASKED = [(method, re.sub(r"\{[a-z]+\}", "0", path)) for method, path, _ in ROUTES]
-GUARDED = [(method, path) for method, path in ASKED if path not in OPEN]
+GUARDED = [
+    (method, re.sub(r"\{[a-z]+\}", "0", path))
+    for method, path, _, right in ROUTES
+    if right is not open_to_all
+]
 WRONG = ("", f"Bearer {TOKEN[:-1]}", f"Bearer {TOKEN}x", TOKEN, "Bearer ", f"Basic {TOKEN}")
 
 

@@ -1,10 +1,11 @@
 """Who may call.
 
-Health and metrics are open. Everything below `/admin/v1` needs the token of `admin.token_file`: as
-it is, or as the key of another broker's signature. Only where `admin.loopback_trusted` is set does
-a caller on this machine need none. Then being here is a credential, which what a proxy on this
-machine passes on must not have, nor what a browser sends for a page that had its name resolved
-to us.
+Health and metrics are open. Everything below `/admin/v1` needs the token of `admin.token_file`, as
+it is or as the key of another broker's signature; where access control is on, a user's bearer token
+or session with the route's right will do. Only without access control, and where
+`admin.loopback_trusted` is set, does a caller on this machine need nothing. Then being here is a
+credential, which what a proxy on this machine passes on must not have, nor what a browser sends for
+a page that had its name resolved to us.
 """
 
 from __future__ import annotations
@@ -16,50 +17,97 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from imago_broker.admin.calls import SCHEME, admin_token, is_signed
+from imago_broker.admin.calls import SCHEME
 from imago_broker.admin.errors import AdminError
+from imago_broker.admin.identity import (
+    CSRF,
+    csrf_of,
+    holder_of_token,
+    note_user,
+    user_by_session,
+    user_by_token,
+)
+from imago_broker.admin.rights import open_to_all
+from imago_broker.model.access import AccessKind, Need
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
     from aiohttp.typedefs import Middleware
 
+    from imago_broker.admin.rights import RouteRight
     from imago_broker.admin.services import AdminServices
 
-OPEN = frozenset({"/", "/healthz", "/readyz", "/writez", "/metrics"})
+SAFE = frozenset({"GET", "HEAD"})
+NOBODY = (Need((), AccessKind.CLUSTER, "a path without a right"),)
+"""What is asked for where the table of routes says nothing: no rule gives it."""
 OF_PROXIES = ("forwarded", "via", "x-real-ip")
 """Headers that a proxy adds; so are all that begin with `X-Forwarded-`."""
 
 
-def authorize(services: AdminServices) -> Middleware:
-    """Ask for the token where one is needed; it is read again at each call, so it may change."""
+def authorize(services: AdminServices, rights: Mapping[tuple[str, str], RouteRight]) -> Middleware:
+    """Ask for credentials where some are needed, and for the route's right, by method and path.
+
+    The token is read again at each call, so it may change.
+    """
 
     @web.middleware
     async def check(
         request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        if request.path not in OPEN and not await _has_token(services, request):
-            _check_place(services, request)
+        resource = request.match_info.route.resource
+        right = rights.get((request.method, resource.canonical)) if resource is not None else None
+        if right is not open_to_all:
+            if who := await holder_of_token(services, request):
+                note_user(request, who)
+            elif services.config.acl.enabled:
+                _check_user(services, request, right)
+            else:
+                _check_place(services, request)
         return await handler(request)
 
     return check
 
 
-async def _has_token(services: AdminServices, request: web.Request) -> bool:
-    given = request.headers.get("Authorization", "")
-    token = admin_token(services.config.admin.token_file) if given else ""
-    if not token:
-        return False
-    if hmac.compare_digest(given.encode(errors="surrogateescape"), f"Bearer {token}".encode()):
-        return True
-    own = services.coordinator.registered
-    if own is None or not given.startswith(SCHEME):
-        return False
-    target = f"{own.host}:{own.admin}"
-    if request.headers.get("Host") != target:
-        return False
-    now_ms, body = services.clock.epoch_ms(), await request.read()
-    return is_signed(given, token, now_ms, request.method, target, request.path_qs, body)
+def _check_user(services: AdminServices, request: web.Request, right: RouteRight | None) -> None:
+    """Raise unless a user calls who has the right."""
+    name = user_by_token(services, request) or _user_of_session(services, request)
+    if not name:
+        raise AdminError(
+            401,
+            "unauthorized",
+            "This call needs a user.",
+            "Send `Authorization: Bearer …` with a user's token (`imago user token`) or with the"
+            " content of admin.token_file, or log in at the dashboard.",
+        )
+    note_user(request, name)
+    address = request.remote or ""
+    needs = right(services, request) if right is not None else NOBODY
+    allowed = services.access.rights_of(name)
+    for need in needs:
+        if not allowed.meets(need, address):
+            raise AdminError(
+                403,
+                "forbidden",
+                f"User {name} may not {' or '.join(need.operations)} {need.kind.value}"
+                f" {need.name!a:.127} from {address}.",
+                "An administrator gives rights: `imago user allow`.",
+            )
+
+
+def _user_of_session(services: AdminServices, request: web.Request) -> str:
+    """Return the user that is logged in; a changing call has to come from a page of ours."""
+    name, cookie = user_by_session(services, request)
+    shown = request.headers.get(CSRF, "").encode(errors="surrogateescape")
+    safe = request.method in SAFE or hmac.compare_digest(shown, csrf_of(cookie).encode())
+    if name and not safe:
+        raise AdminError(
+            403,
+            "no_csrf_token",
+            "This call changes something and carries a session's cookie alone.",
+            f"Send {CSRF} with what GET /admin/v1/session answers, or a bearer token.",
+        )
+    return name
 
 
 def _check_place(services: AdminServices, request: web.Request) -> None:

@@ -12,17 +12,21 @@ from imago_broker.admin import (
     configuration,
     groups,
     leadership,
+    login,
     marks,
     messages,
     metaq,
     moves,
     opening,
     pipelines,
+    rights,
     status,
     topics,
+    users,
     whole,
 )
 from imago_broker.admin.access import authorize
+from imago_broker.admin.access_spreading import SPREADER, AccessSpreader
 from imago_broker.admin.draining import Drainer
 from imago_broker.admin.guard import audited, errors_as_json, no_foreign_pages
 from imago_broker.admin.remaining import PROGRESS
@@ -31,67 +35,81 @@ from imago_broker.admin.shards import to_master
 from imago_broker.admin.spreading import Spreader
 
 if TYPE_CHECKING:
+    from imago_broker.admin.rights import RouteRight
     from imago_broker.admin.services import AdminServices
 
 Handler = Callable[["AdminServices", web.Request], Awaitable[web.Response]]
 
 BODY_BYTES_MAX = 1 << 20
 
-ROUTES: tuple[tuple[str, str, Handler], ...] = (
-    ("GET", "/", status.dashboard),
-    ("GET", "/healthz", status.healthz),
-    ("GET", "/readyz", status.readyz),
-    ("GET", "/writez", status.writez),
-    ("GET", "/metrics", status.metrics),
-    ("GET", "/admin/v1/status", status.status),
-    ("GET", "/admin/v1/cluster", status.cluster),
-    ("GET", "/admin/v1/cluster/topics", whole.topics),
-    ("GET", "/admin/v1/cluster/groups", whole.groups),
-    ("GET", "/admin/v1/shard", leadership.shard),
-    ("GET", "/admin/v1/restart-check", leadership.restart_check),
-    ("GET", "/admin/v1/restart-done", leadership.restart_done),
-    ("POST", "/admin/v1/handover", leadership.handover),
-    ("POST", "/admin/v1/elect", leadership.elect),
-    ("POST", "/admin/v1/cordon", marks.cordon),
-    ("POST", "/admin/v1/uncordon", marks.undrain),
-    ("POST", "/admin/v1/drain", marks.drain),
-    ("POST", "/admin/v1/undrain", marks.undrain),
-    ("POST", "/admin/v1/shards/{shard}/cordon", marks.cordon),
-    ("POST", "/admin/v1/shards/{shard}/uncordon", marks.undrain),
-    ("POST", "/admin/v1/shards/{shard}/drain", marks.drain),
-    ("POST", "/admin/v1/shards/{shard}/undrain", marks.undrain),
-    ("GET", "/admin/v1/shards/{shard}/remaining", marks.remaining),
-    ("POST", "/admin/v1/shards/{shard}/drained", marks.mark_drained),
-    ("POST", "/admin/v1/shards/{shard}/remove", marks.remove),
-    ("POST", "/admin/v1/operator-epoch", leadership.operator_epoch),
-    ("GET", "/admin/v1/pipelines/{name}", pipelines.show),
-    ("POST", "/admin/v1/pipelines/{name}/epoch", pipelines.raise_epoch),
-    ("GET", "/admin/v1/topics", topics.list_all),
-    ("GET", "/admin/v1/topics/{topic}", topics.show),
-    ("PUT", "/admin/v1/topics/{topic}", topics.put),
-    ("DELETE", "/admin/v1/topics/{topic}", topics.delete),
-    ("POST", "/admin/v1/topics/{topic}/open", opening.open_here),
-    ("POST", "/admin/v1/topics/{topic}/move", moves.move),
-    ("POST", "/admin/v1/topics/{topic}/seal", moves.seal),
-    ("POST", "/admin/v1/topics/{topic}/spread", moves.spread),
-    ("GET", "/admin/v1/groups", groups.list_all),
-    ("GET", "/admin/v1/groups/{group}", groups.show),
-    ("PUT", "/admin/v1/groups/{group}", groups.put),
-    ("DELETE", "/admin/v1/groups/{group}", groups.delete),
-    ("POST", "/admin/v1/groups/{group}/reset", groups.reset),
-    ("GET", "/admin/v1/metaq", metaq.show),
-    ("GET", "/admin/v1/metaq/config", metaq.config),
-    ("GET", "/admin/v1/metaq/stats", metaq.stats),
-    ("GET", "/admin/v1/metaq/tree", metaq.tree),
-    ("POST", "/admin/v1/metaq/reload", metaq.reload),
-    ("POST", "/admin/v1/metaq/checkpoint", metaq.checkpoint),
-    ("POST", "/admin/v1/metaq/stop", metaq.stop),
-    ("POST", "/admin/v1/metaq/topics/{topic}/close-partitions", metaq.close_partitions),
-    ("POST", "/admin/v1/metaq/topics/{topic}/open-partitions", metaq.open_partitions),
-    ("POST", "/admin/v1/metaq/topics/{topic}/delete-partitions", metaq.delete_partitions),
-    ("GET", "/admin/v1/messages", messages.find),
-    ("GET", "/admin/v1/config", configuration.show),
-    ("PATCH", "/admin/v1/config", configuration.patch),
+ROUTES: tuple[tuple[str, str, Handler, RouteRight], ...] = (
+    ("GET", "/", status.dashboard, rights.open_to_all),
+    ("GET", "/healthz", status.healthz, rights.open_to_all),
+    ("GET", "/livez", status.healthz, rights.open_to_all),
+    ("POST", "/login", login.log_in, rights.open_to_all),
+    ("POST", "/logout", login.log_out, rights.open_to_all),
+    ("GET", "/admin/v1/session", login.session, rights.any_user),
+    ("GET", "/readyz", status.readyz, rights.open_to_all),
+    ("GET", "/writez", status.writez, rights.open_to_all),
+    ("GET", "/metrics", status.metrics, rights.open_to_all),
+    ("GET", "/admin/v1/status", status.status, rights.SHOW_CLUSTER),
+    ("GET", "/admin/v1/cluster", status.cluster, rights.SHOW_CLUSTER),
+    ("GET", "/admin/v1/cluster/topics", whole.topics, rights.SHOW_CLUSTER),
+    ("GET", "/admin/v1/cluster/groups", whole.groups, rights.SHOW_CLUSTER),
+    ("GET", "/admin/v1/shard", leadership.shard, rights.SHOW_CLUSTER),
+    ("GET", "/admin/v1/restart-check", leadership.restart_check, rights.SHOW_CLUSTER),
+    ("GET", "/admin/v1/restart-done", leadership.restart_done, rights.SHOW_CLUSTER),
+    ("POST", "/admin/v1/handover", leadership.handover, rights.RUN_CLUSTER),
+    ("POST", "/admin/v1/elect", leadership.elect, rights.RUN_CLUSTER),
+    ("POST", "/admin/v1/cordon", marks.cordon, rights.RUN_CLUSTER),
+    ("POST", "/admin/v1/uncordon", marks.undrain, rights.RUN_CLUSTER),
+    ("POST", "/admin/v1/drain", marks.drain, rights.RUN_CLUSTER),
+    ("POST", "/admin/v1/undrain", marks.undrain, rights.RUN_CLUSTER),
+    ("POST", "/admin/v1/shards/{shard}/cordon", marks.cordon, rights.RUN_CLUSTER),
+    ("POST", "/admin/v1/shards/{shard}/uncordon", marks.undrain, rights.RUN_CLUSTER),
+    ("POST", "/admin/v1/shards/{shard}/drain", marks.drain, rights.RUN_CLUSTER),
+    ("POST", "/admin/v1/shards/{shard}/undrain", marks.undrain, rights.RUN_CLUSTER),
+    ("GET", "/admin/v1/shards/{shard}/remaining", marks.remaining, rights.SHOW_CLUSTER),
+    ("POST", "/admin/v1/shards/{shard}/drained", marks.mark_drained, rights.RUN_CLUSTER),
+    ("POST", "/admin/v1/shards/{shard}/remove", marks.remove, rights.RUN_CLUSTER),
+    ("POST", "/admin/v1/operator-epoch", leadership.operator_epoch, rights.RUN_CLUSTER),
+    ("GET", "/admin/v1/pipelines/{name}", pipelines.show, rights.SHOW_PIPELINE),
+    ("POST", "/admin/v1/pipelines/{name}/epoch", pipelines.raise_epoch, rights.ALTER_PIPELINE),
+    ("GET", "/admin/v1/topics", topics.list_all, rights.SHOW_CLUSTER),
+    ("GET", "/admin/v1/topics/{topic}", topics.show, rights.SHOW_TOPIC),
+    ("PUT", "/admin/v1/topics/{topic}", topics.put, rights.put_topic),
+    ("DELETE", "/admin/v1/topics/{topic}", topics.delete, rights.DELETE_TOPIC),
+    ("POST", "/admin/v1/topics/{topic}/open", opening.open_here, rights.RUN_CLUSTER),
+    ("POST", "/admin/v1/topics/{topic}/move", moves.move, rights.ALTER_TOPIC),
+    ("POST", "/admin/v1/topics/{topic}/seal", moves.seal, rights.ALTER_TOPIC),
+    ("POST", "/admin/v1/topics/{topic}/spread", moves.spread, rights.ALTER_TOPIC),
+    ("GET", "/admin/v1/groups", groups.list_all, rights.SHOW_CLUSTER),
+    ("GET", "/admin/v1/groups/{group}", groups.show, rights.SHOW_GROUP),
+    ("PUT", "/admin/v1/groups/{group}", groups.put, rights.put_group),
+    ("DELETE", "/admin/v1/groups/{group}", groups.delete, rights.DELETE_GROUP),
+    ("POST", "/admin/v1/groups/{group}/reset", groups.reset, rights.ALTER_GROUP),
+    ("GET", "/admin/v1/users", users.list_all, rights.RULE_CLUSTER),
+    ("GET", "/admin/v1/users/{user}", users.show, rights.RULE_CLUSTER),
+    ("PUT", "/admin/v1/users/{user}", users.put, rights.RULE_CLUSTER),
+    ("DELETE", "/admin/v1/users/{user}", users.delete, rights.RULE_CLUSTER),
+    ("POST", "/admin/v1/users/{user}/tokens", users.make_token, rights.RULE_CLUSTER),
+    ("DELETE", "/admin/v1/users/{user}/tokens/{number}", users.delete_token, rights.RULE_CLUSTER),
+    ("GET", "/admin/v1/access", users.settings, rights.RULE_CLUSTER),
+    ("PUT", "/admin/v1/access", users.put_settings, rights.RULE_CLUSTER),
+    ("POST", "/admin/v1/access/exchange", users.exchange, rights.of_members),
+    ("GET", "/admin/v1/metaq", metaq.show, rights.SHOW_CLUSTER),
+    ("GET", "/admin/v1/metaq/tree", metaq.tree, rights.SHOW_CLUSTER),
+    ("GET", "/admin/v1/metaq/config", metaq.config, rights.SHOW_CLUSTER),
+    ("GET", "/admin/v1/metaq/stats", metaq.stats, rights.SHOW_CLUSTER),
+    ("POST", "/admin/v1/metaq/reload", metaq.reload, rights.RUN_CLUSTER),
+    ("POST", "/admin/v1/metaq/checkpoint", metaq.checkpoint, rights.RUN_CLUSTER),
+    ("POST", "/admin/v1/metaq/stop", metaq.stop, rights.RUN_CLUSTER),
+    ("POST", "/admin/v1/metaq/topics/{topic}/close-partitions", metaq.close_partitions, rights.ALTER_TOPIC),
+    ("POST", "/admin/v1/metaq/topics/{topic}/open-partitions", metaq.open_partitions, rights.ALTER_TOPIC),
+    ("POST", "/admin/v1/metaq/topics/{topic}/delete-partitions", metaq.delete_partitions, rights.ALTER_TOPIC),
+    ("GET", "/admin/v1/messages", messages.find, rights.find_messages),
+    ("GET", "/admin/v1/config", configuration.show, rights.SHOW_CLUSTER),
+    ("PATCH", "/admin/v1/config", configuration.patch, rights.RUN_CLUSTER),
 )
 
 
@@ -102,30 +120,35 @@ def build_admin(services: AdminServices) -> web.Application:
             audited,
             errors_as_json,
             no_foreign_pages,
-            authorize(services),
+            authorize(services, {(method, path): right for method, path, _, right in ROUTES}),
             repeatable(),
             leadership.operator_fence(services),
             to_master(services),
         ],
         client_max_size=BODY_BYTES_MAX,
     )
-    for method, path, handler in ROUTES:
+    for method, path, handler, _ in ROUTES:
         app.router.add_route(method, path, partial(handler, services))
-    _keep_at_work(app, Drainer(services), Spreader(services))
+    _keep_at_work(app, Drainer(services), Spreader(services), AccessSpreader(services))
     return app
 
 
-def _keep_at_work(app: web.Application, drainer: Drainer, spreader: Spreader) -> None:
-    """Have topics leave, and spread, for as long as the application runs."""
+def _keep_at_work(
+    app: web.Application, drainer: Drainer, spreader: Spreader, users_spreader: AccessSpreader
+) -> None:
+    """Have topics leave, and spread, and users too, for as long as the application runs."""
 
     async def start(_: web.Application) -> None:
         drainer.start()
         spreader.start()
+        users_spreader.start()
 
     async def stop(_: web.Application) -> None:
+        await users_spreader.stop()
         await spreader.stop()
         await drainer.stop()
 
+    app[SPREADER] = users_spreader
     app[marks.DRAINER] = drainer
     app[PROGRESS] = drainer.progress
     app.on_startup.append(start)

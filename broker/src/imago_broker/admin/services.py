@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         ShardControl,
         SharedMarks,
     )
+    from imago_broker.service.access import AccessService
     from imago_broker.service.groups import GroupService
     from imago_broker.service.offsets import ConsumerOffsets
     from imago_broker.service.topics import TopicService
@@ -71,6 +72,7 @@ class AdminServices:
     """Put changed dynamic settings in force."""
     topics: TopicService
     groups: GroupService
+    access: AccessService
     offsets: ConsumerOffsets
     reset_offsets: Callable[[str, str, Mapping[int, int]], None]
     """(group, topic, queue to offset): set them, and have live consumers go on from there."""

@@ -70,6 +70,7 @@ def admin_services(
         replace_config=replace_config,
         topics=core.topics,
         groups=core.groups,
+        access=core.access,
         offsets=core.offsets,
         reset_offsets=rocketmq.resetter.reset,
         store=store,

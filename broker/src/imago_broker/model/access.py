@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,6 +53,21 @@ class AccessKind(StrEnum):
     PIPELINE = "pipeline"
     ANY = "any"
     """Of rules only: every kind."""
+
+
+READ: Final = (Operation.DESCRIBE, Operation.SUBSCRIBE)
+SHOW: Final = (Operation.DESCRIBE, Operation.LIST)
+RUN: Final = (Operation.ADMINISTER, Operation.ALTER)
+RULE: Final = (Operation.ADMINISTER,)
+"""Who gives rights can give himself all of them: to alter the cluster is not enough."""
+
+
+class Need(NamedTuple):
+    """One resource, and operations of which one has to be allowed."""
+
+    operations: tuple[Operation, ...]
+    kind: AccessKind
+    name: str
 
 
 ALL_OPERATIONS: Final = frozenset(Operation)
@@ -159,6 +174,11 @@ class Rights:
         asked = (operation, kind, name)
         decided = self._decided.get(asked)
         return decided if decided is not None else self._decide(asked, address)
+
+    def meets(self, need: Need, address: str) -> bool:
+        """Whether the user may do one of what a need names."""
+        operations, kind, name = need
+        return any(self.allows(each, kind, name, address) for each in operations)
 
     def _decide(self, asked: tuple[Operation, AccessKind, str], address: str) -> bool:
         operation, kind, name = asked

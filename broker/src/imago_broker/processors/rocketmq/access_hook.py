@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from imago_broker.model.access import AccessKind, Operation
+from imago_broker.model.access import AccessKind, Need, Operation
 from imago_broker.model.users import ANONYMOUS
 from imago_broker.model.white_addresses import is_listed
 from imago_broker.processors.rocketmq.exchange import RequestError
-from imago_broker.processors.rocketmq.rights import Asked, Need, open_to_all
+from imago_broker.processors.rocketmq.rights import Asked, open_to_all
 from imago_wire.remoting.codes import ResponseCode
 from imago_wire.remoting.peer import Version
 from imago_wire.remoting.signing import ACCESS_KEY, SIGNATURE, is_signed
@@ -96,12 +96,7 @@ class AccessHook:
             raise self._unknown(exchange)
         rights = access.rights_of(exchange.user)
         for need in needs:
-            operations, kind, name = need
-            if not any(rights.allows(each, kind, name, address) for each in operations) and not (
-                name == TRACE_TOPIC
-                and operations == (Operation.PUBLISH,)
-                and exchange.user != ANONYMOUS
-            ):
+            if not rights.meets(need, address) and not _is_trace(need, exchange.user):
                 raise self._denied(exchange, need)
 
     def after(self, exchange: Exchange, reply: Reply) -> None:
@@ -162,3 +157,9 @@ class AccessHook:
         if command.version < Version.V5_0_0:
             return RequestError(ResponseCode.SYSTEM_ERROR, text4)
         return RequestError(ResponseCode.NO_PERMISSION, text5)
+
+
+def _is_trace(need: Need, user: str) -> bool:
+    """Whether it is a trace that a client sends of itself: every user may, as at RocketMQ 4."""
+    wanted = (need.operations, need.name) == ((Operation.PUBLISH,), TRACE_TOPIC)
+    return wanted and user != ANONYMOUS

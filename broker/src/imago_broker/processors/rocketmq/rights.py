@@ -9,10 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from imago_broker.model import names
-from imago_broker.model.access import CLUSTER_NAME, AccessKind, Operation
+from imago_broker.model.access import (
+    CLUSTER_NAME,
+    READ,
+    RULE,
+    RUN,
+    SHOW,
+    AccessKind,
+    Need,
+    Operation,
+)
 from imago_wire.remoting.bodies.client import (
     CheckClientRequestBody,
     HeartbeatData,
@@ -39,20 +48,7 @@ SUBSCRIBE: Final = (Operation.SUBSCRIBE,)
 CREATE: Final = (Operation.CREATE,)
 ALTER: Final = (Operation.ALTER,)
 DELETE: Final = (Operation.DELETE,)
-READ: Final = (Operation.DESCRIBE, Operation.SUBSCRIBE)
-SHOW: Final = (Operation.DESCRIBE, Operation.LIST)
-RUN: Final = (Operation.ADMINISTER, Operation.ALTER)
-RULE: Final = (Operation.ADMINISTER,)
-"""Who gives rights can give himself all of them: `Cluster: Update` is not enough."""
 PROGRESS: Final = (Operation.SUBSCRIBE, Operation.ALTER)
-
-
-class Need(NamedTuple):
-    """One resource, and operations of which one has to be allowed."""
-
-    operations: tuple[Operation, ...]
-    kind: AccessKind
-    name: str
 
 
 TopicAt = Callable[[int], str]

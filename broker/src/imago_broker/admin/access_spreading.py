@@ -1,0 +1,146 @@
+"""Users and rules reach all shards: each master exchanges records with the others.
+
+At once after a change, and every few seconds as long as this broker leads, so that a shard that is
+new, or was away, gets what it lacks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import orjson
+from aiohttp import web
+
+from imago_broker.admin.calls import call
+from imago_broker.admin.shards import TIMEOUT, own_headers
+from imago_broker.errors import BrokerError
+from imago_broker.model.cluster import shard_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from imago_broker.admin.services import AdminServices
+    from imago_broker.model.cluster import BrokerRecord
+    from imago_broker.service.access import Record
+
+logger = logging.getLogger(__name__)
+
+LOOK_SECONDS = 5.0
+PATH = "/admin/v1/access/exchange"
+OK = "ok"
+BATCH_BYTES_MAX = 256 << 10
+"""Of records in one call; one larger record still goes alone."""
+
+
+class AccessSpreader:
+    """Works for as long as the admin interface does."""
+
+    def __init__(self, services: AdminServices) -> None:
+        self._services = services
+        self._access = services.access
+        self._changed = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Exchange from now on."""
+        self._access.on_change.append(self._changed.set)
+        self._access.pass_on = self.pass_on
+        self._task = asyncio.create_task(self._work())
+
+    async def stop(self) -> None:
+        """Leave the rest to whoever leads next."""
+        self._access.on_change.remove(self._changed.set)
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def spread(self) -> dict[str, str]:
+        """Exchange with all other shards; return how each went: "ok", or why not."""
+        own, view = self._services.config.broker.shard, self._services.coordinator.view()
+        others = [shard for shard in view.shards() if shard != own]
+        said = await asyncio.gather(*(self._exchange(view.master(shard)) for shard in others))
+        done = {shard_name(shard): text for shard, text in zip(others, said, strict=True)}
+        return {shard_name(own): OK, **done}
+
+    async def pass_on(self, records: list[Record]) -> None:
+        """Have this shard's master take records over. BrokerError: it does not."""
+        own, view = self._services.config.broker.shard, self._services.coordinator.view()
+        master = view.master(own)
+        if master is None:
+            raise BrokerError(f"{shard_name(own)} has no master now")
+        try:
+            await self._send(master, records)
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            raise BrokerError(f"the master does not take it: {_reason(error)}") from error
+
+    async def _work(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(LOOK_SECONDS):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass
+            self._changed.clear()
+            own, view = self._services.coordinator.registered, self._services.coordinator.view()
+            if own is None or not view.leads(own):
+                continue
+            failed = {name: text for name, text in (await self.spread()).items() if text != OK}
+            if failed:
+                logger.info("access_not_spread %s", failed)
+
+    async def _exchange(self, master: BrokerRecord | None) -> str:
+        if master is None:
+            return "it has no master now"
+        try:
+            answer = await self._ask(master, {"digest": self._access.digest()})
+            if answer["records"]:
+                self._access.merge(answer["records"])
+                if self._access.digest() != answer["digest"]:
+                    await self._send(master, self._access.records())
+        except (aiohttp.ClientError, TimeoutError, ValueError, KeyError, TypeError) as error:
+            return _reason(error)
+        except BrokerError as error:
+            return str(error)
+        return OK
+
+    async def _send(self, master: BrokerRecord, records: Sequence[Record]) -> None:
+        for batch in batches(records, BATCH_BYTES_MAX):
+            await self._ask(master, {"records": batch})
+
+    async def _ask(self, master: BrokerRecord, body: dict[str, Sequence[Record] | str]) -> Any:
+        data, headers = orjson.dumps(body), own_headers()
+        async with (
+            aiohttp.ClientSession(timeout=TIMEOUT) as session,
+            call(
+                session, self._services, master, "POST", PATH, headers=headers, body=data
+            ) as answer,
+        ):
+            text = await answer.text()
+            if answer.status != 200:
+                raise ValueError(text[:200])
+            return orjson.loads(text)
+
+
+def batches(records: Sequence[Record], bytes_max: int) -> Iterator[list[Record]]:
+    """Cut records into lists of about as many bytes as one call takes."""
+    batch: list[Record] = []
+    size = 0
+    for record in records:
+        own = len(orjson.dumps(record))
+        if batch and size + own > bytes_max:
+            yield batch
+            batch, size = [], 0
+        batch.append(record)
+        size += own
+    if batch:
+        yield batch
+
+
+def _reason(error: Exception) -> str:
+    return str(error)[:200] or type(error).__name__
+
+
+SPREADER = web.AppKey("access_spreader", AccessSpreader)

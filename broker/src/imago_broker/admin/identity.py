@@ -1,0 +1,113 @@
+"""Whose call it is: the admin token's, another broker's, a user's by token or by its session.
+
+A session is a cookie that every broker of the cluster can check: the user's name and when it ends,
+under a keyed hash. It ends with the user's password, too, which is part of what is hashed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from http.cookies import CookieError, SimpleCookie
+from typing import TYPE_CHECKING, Final
+
+from aiohttp import web
+
+from imago_broker.admin.calls import SCHEME, admin_token, is_signed
+from imago_broker.model.users import name_problem, token_hash, token_parts
+
+if TYPE_CHECKING:
+    from imago_broker.admin.services import AdminServices
+    from imago_broker.model.users import User
+
+COOKIE: Final = "imago_session"
+CSRF: Final = "X-Imago-CSRF"
+SESSION_SECONDS: Final = 8 * 3600
+OPERATOR: Final = "(admin token)"
+MEMBER: Final = "(broker)"
+_USER: Final = web.RequestKey("user", str)
+
+
+def user_of(request: web.Request) -> str:
+    """Return whose call it is, as `note_user` said; "" where that was not asked."""
+    user: str = request.get(_USER, "")
+    return user
+
+
+def note_user(request: web.Request, user: str) -> None:
+    """Say whose call it is."""
+    request[_USER] = user
+
+
+async def holder_of_token(services: AdminServices, request: web.Request) -> str:
+    """Return who calls with the admin token, or signed with it; "": nobody."""
+    given = request.headers.get("Authorization", "")
+    token = admin_token(services.config.admin.token_file) if given else ""
+    if not token:
+        return ""
+    if hmac.compare_digest(given.encode(errors="surrogateescape"), f"Bearer {token}".encode()):
+        return OPERATOR
+    own = services.coordinator.registered
+    if own is None or not given.startswith(SCHEME):
+        return ""
+    target = f"{own.host}:{own.admin}"
+    if request.headers.get("Host") != target:
+        return ""
+    now_ms, body = services.clock.epoch_ms(), await request.read()
+    signed = is_signed(given, token, now_ms, request.method, target, request.path_qs, body)
+    return MEMBER if signed else ""
+
+
+def user_by_token(services: AdminServices, request: web.Request) -> str:
+    """Return the user whose bearer token is shown; "": none."""
+    scheme, _, text = request.headers.get("Authorization", "").partition(" ")
+    parts = token_parts(text.strip()) if scheme.lower() == "bearer" else None
+    user = services.access.users.get(parts[0]) if parts else None
+    token = user.token(parts[1]) if parts and user and user.enabled else None
+    if parts is None or user is None or token is None:
+        return ""
+    kept = token_hash(parts[2]).encode()
+    fresh = not token.expires_ms or token.expires_ms > services.clock.epoch_ms()
+    return user.name if hmac.compare_digest(kept, token.hashed.encode()) and fresh else ""
+
+
+def session_of(services: AdminServices, user: User) -> str:
+    """Return the cookie of a new session."""
+    ends_ms = services.clock.epoch_ms() + SESSION_SECONDS * 1000
+    return f"{user.name}|{ends_ms}|{_hash(services, user, ends_ms)}"
+
+
+def csrf_of(cookie: str) -> str:
+    """Return what changing calls of a session show beside its cookie: a page of ours can read it,
+    another's cannot."""
+    return hashlib.sha256(f"csrf:{cookie}".encode()).hexdigest()
+
+
+def user_by_session(services: AdminServices, request: web.Request) -> tuple[str, str]:
+    """Return the user of a session and its cookie; "" and "": there is none."""
+    cookie = session_cookie(request)
+    name, _, rest = cookie.partition("|")
+    ends, _, given = rest.partition("|")
+    user = services.access.users.get(name) if not name_problem(name) else None
+    if user is None or not user.enabled or not (ends.isascii() and ends.isdecimal()):
+        return "", ""
+    if len(ends) > 16 or int(ends) <= services.clock.epoch_ms():
+        return "", ""
+    wanted = _hash(services, user, int(ends))
+    right = hmac.compare_digest(given.encode(errors="surrogateescape"), wanted.encode())
+    return (name, cookie) if right else ("", "")
+
+
+def session_cookie(request: web.Request) -> str:
+    """Return the session's cookie as it was sent; "" where there is none."""
+    try:
+        found = SimpleCookie(request.headers.get("Cookie", "")).get(COOKIE)
+    except CookieError:
+        return ""
+    return found.value if found is not None else ""
+
+
+def _hash(services: AdminServices, user: User, ends_ms: int) -> str:
+    key = admin_token(services.config.admin.token_file)
+    told = "\n".join((COOKIE, user.name, str(ends_ms), user.secret, user.hashed))
+    return hmac.new(key.encode(), told.encode(), hashlib.sha256).hexdigest() if key else ""

@@ -1,0 +1,71 @@
+"""The dashboard's login: a name and a password for a session's cookie."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from imago_broker.admin.errors import AdminError
+from imago_broker.admin.guard import audit, json_body, json_response
+from imago_broker.admin.identity import (
+    COOKIE,
+    SESSION_SECONDS,
+    csrf_of,
+    session_cookie,
+    session_of,
+    user_of,
+)
+from imago_broker.model.users import User
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from imago_broker.admin.services import AdminServices
+
+_AT_ONCE: Final = asyncio.Semaphore(2)
+"""Passwords that are compared at the same time: each takes tens of milliseconds, on purpose."""
+_NOBODY: Final = User(name="nobody", hashed="")
+
+
+async def log_in(services: AdminServices, request: web.Request) -> web.Response:
+    """POST /login with `{"user": …, "password": …}`: 200 and a cookie, or 401."""
+    body = await json_body(request)
+    name, password = str(body.get("user", "")), str(body.get("password", ""))
+    user = services.access.users.get(name)
+    async with _AT_ONCE:
+        right = await asyncio.to_thread((user or _NOBODY).has_password, password[:1024])
+    if user is None or not user.enabled or not right or not services.config.acl.enabled:
+        audit.info("login refused user=%a from %s", name[:64], request.remote)
+        raise AdminError(
+            401,
+            "wrong_password",
+            "There is no such user, or the password is another.",
+            "Try again; an administrator sets passwords: `imago user password`.",
+        )
+    audit.info("login user=%s from %s", user.name, request.remote)
+    cookie = session_of(services, user)
+    answer = json_response({"user": user.name, "csrf": csrf_of(cookie)})
+    answer.set_cookie(
+        COOKIE,
+        cookie,
+        max_age=SESSION_SECONDS,
+        httponly=True,
+        samesite="Strict",
+        secure=request.secure,
+        path="/",
+    )
+    return answer
+
+
+async def log_out(_: AdminServices, __: web.Request) -> web.Response:
+    """POST /logout: forget the cookie."""
+    answer = json_response({})
+    answer.del_cookie(COOKIE, path="/")
+    return answer
+
+
+async def session(services: AdminServices, request: web.Request) -> web.Response:
+    """GET /admin/v1/session: who calls, and what changing calls of a session have to show."""
+    cookie, name = session_cookie(request), user_of(request)
+    csrf = csrf_of(cookie) if cookie and name in services.access.users else ""
+    return json_response({"user": name, "csrf": csrf})

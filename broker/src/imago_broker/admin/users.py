@@ -1,0 +1,235 @@
+"""Routes of users: credentials, rules, tokens, white lists; none of them shows a secret."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from imago_broker.admin.access_spreading import SPREADER
+from imago_broker.admin.errors import AdminError, bad_request, not_found, refuse_unknown
+from imago_broker.admin.guard import json_body, json_response
+from imago_broker.admin.identity import user_of
+from imago_broker.admin.paging import page
+from imago_broker.errors import RequestError
+from imago_broker.model.users import (
+    ANONYMOUS,
+    User,
+    hash_of,
+    new_token,
+    rules_from_json,
+    rules_to_json,
+    secret_problem,
+)
+from imago_broker.service.access import Actor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from aiohttp import web
+
+    from imago_broker.admin.services import AdminServices
+    from imago_broker.model.access import AccessRule
+
+KEYS = ("password", "signs", "super", "enabled", "whiteAddresses", "rules")
+TOKEN_SECONDS_MAX = 10 * 365 * 86_400
+SALT_BYTES = 16
+
+
+async def list_all(services: AdminServices, request: web.Request) -> web.Response:
+    """GET /admin/v1/users: all, a page at a time."""
+    known = sorted({*services.access.users, *services.access.rules})
+    return json_response(page(known, request.query, lambda name: _shown(services, name)))
+
+
+async def show(services: AdminServices, request: web.Request) -> web.Response:
+    """GET /admin/v1/users/{user}."""
+    name = request.match_info["user"]
+    if name not in services.access.users and name not in services.access.rules:
+        raise not_found("user", name, services.access.users)
+    return json_response(_shown(services, name))
+
+
+async def put(services: AdminServices, request: web.Request) -> web.Response:
+    """PUT /admin/v1/users/{user}: make one, or change what the body names."""
+    name, body = request.match_info["user"], await json_body(request)
+    refuse_unknown(body, KEYS)
+    access, by = services.access, actor_of(request)
+    try:
+        rules = rules_from_json(body["rules"]) if "rules" in body else access.rules.get(name, ())
+        if name == ANONYMOUS:
+            refuse_unknown(body, ("rules",))
+            access.set_rules(name, rules, by)
+        else:
+            user = _changed(access.users.get(name) or User(name=name), body)
+            _require_super(services, request, access.users.get(name), user)
+            access.put_account(user, rules, by)
+    except (ValueError, RequestError) as error:
+        raise bad_request(f"User {name!a:.80}: {error}.", "Correct that.") from error
+    return await _everywhere(services, request, {"user": _shown(services, name)})
+
+
+async def delete(services: AdminServices, request: web.Request) -> web.Response:
+    """DELETE /admin/v1/users/{user}: its next request is refused."""
+    name, access = request.match_info["user"], services.access
+    _require_super(services, request, access.users.get(name))
+    if name == ANONYMOUS and name in access.rules:
+        access.set_rules(name, (), actor_of(request))
+    elif not access.delete_user(name, actor_of(request)):
+        raise not_found("user", name, access.users)
+    return await _everywhere(services, request, {"deleted": name})
+
+
+async def make_token(services: AdminServices, request: web.Request) -> web.Response:
+    """POST /admin/v1/users/{user}/tokens: a bearer token, which is shown this once."""
+    name, body = request.match_info["user"], await json_body(request)
+    refuse_unknown(body, ("expiresSeconds", "note"))
+    user = services.access.users.get(name)
+    if user is None:
+        raise not_found("user", name, services.access.users)
+    _require_super(services, request, user)
+    seconds, note = body.get("expiresSeconds", 0), body.get("note", "")
+    if type(seconds) is not int or not 0 <= seconds <= TOKEN_SECONDS_MAX:
+        raise bad_request(
+            f"expiresSeconds: {seconds!r:.40}.", f"Send 0 (never) to {TOKEN_SECONDS_MAX}."
+        )
+    if not isinstance(note, str) or not note.isprintable():
+        raise bad_request("note is no line of text.", "Send a line of text.")
+    now_ms = services.clock.epoch_ms()
+    expires_ms = now_ms + 1000 * seconds if seconds else 0
+    kept = tuple(t for t in user.tokens if not t.expires_ms or t.expires_ms > now_ms)
+    user, token = new_token(replace(user, tokens=kept), expires_ms=expires_ms, note=note)
+    try:
+        services.access.put_user(user, actor_of(request))
+    except RequestError as error:
+        raise bad_request(f"{error}.", "Delete one of its tokens.") from error
+    made = user.tokens[-1]
+    told = {"number": made.number, "expires": made.expires_ms, "token": token}
+    return await _everywhere(services, request, told)
+
+
+async def delete_token(services: AdminServices, request: web.Request) -> web.Response:
+    """DELETE /admin/v1/users/{user}/tokens/{number}."""
+    name, number = request.match_info["user"], request.match_info["number"]
+    user = services.access.users.get(name)
+    if user is None or user.token(number) is None:
+        raise AdminError(
+            404,
+            "token_not_found",
+            f"User {name!a:.80} has no token {number!a:.40}.",
+            f"List them: GET /admin/v1/users/{name:.80}.",
+        )
+    left = tuple(token for token in user.tokens if token.number != number)
+    services.access.put_user(replace(user, tokens=left), actor_of(request))
+    return await _everywhere(services, request, {"deleted": number})
+
+
+async def settings(services: AdminServices, _: web.Request) -> web.Response:
+    """GET /admin/v1/access: what holds for all users."""
+    return json_response(
+        {
+            "enabled": services.config.acl.enabled,
+            "whiteAddresses": list(services.access.white_addresses),
+        }
+    )
+
+
+async def put_settings(services: AdminServices, request: web.Request) -> web.Response:
+    """PUT /admin/v1/access: addresses whose requests are not checked."""
+    body = await json_body(request)
+    refuse_unknown(body, ("whiteAddresses",))
+    addresses = body.get("whiteAddresses")
+    if not isinstance(addresses, list) or not all(isinstance(each, str) for each in addresses):
+        raise bad_request("whiteAddresses is no list of texts.", 'Send ["10.1.2.*"].')
+    try:
+        services.access.set_white_addresses(addresses, actor_of(request))
+    except RequestError as error:
+        raise bad_request(f"{error}.", "Correct that.") from error
+    return await _everywhere(services, request, {"whiteAddresses": addresses})
+
+
+async def exchange(services: AdminServices, request: web.Request) -> web.Response:
+    """POST /admin/v1/access/exchange: between masters; takes over what is newer there."""
+    body = await json_body(request)
+    access = services.access
+    try:
+        access.merge(body.get("records", ()))  # type: ignore[arg-type]  # it looks at each
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise bad_request(f"These are no records: {error}.", "Masters alone send them.") from error
+    digest = access.digest()
+    differs = body.get("digest") not in (digest, None)
+    return json_response({"digest": digest, "records": access.records() if differs else []})
+
+
+def actor_of(request: web.Request) -> Actor:
+    """Return who asks, for the audit log."""
+    return Actor(user_of(request) or "(not checked)", request.remote or "?")
+
+
+async def _everywhere(
+    services: AdminServices, request: web.Request, answer: dict[str, Any]
+) -> web.Response:
+    """Answer once no failover takes the change back, and all other shards have it."""
+    if problem := await services.replicated():
+        raise AdminError(503, "not_settled", f"Changed here, but {problem}.", "Repeat the call.")
+    shards = await request.app[SPREADER].spread()
+    failed = {name: said for name, said in shards.items() if said != "ok"}
+    if failed:
+        listed = "; ".join(f"{name}: {said}" for name, said in failed.items())
+        raise AdminError(
+            502,
+            "shard_failed",
+            f"Done here, but not on every shard yet: {listed}.",
+            "It is tried again by itself; repeat the call to see when all have it.",
+        )
+    return json_response({**answer, "shards": shards})
+
+
+def _shown(services: AdminServices, name: str) -> dict[str, Any]:
+    user, rules = services.access.users.get(name), services.access.rules.get(name, ())
+    shown: dict[str, Any] = user.shown() if user is not None else {"name": name}
+    return {**shown, "rules": _rules(rules)}
+
+
+def _rules(rules: tuple[AccessRule, ...]) -> list[dict[str, Any]]:
+    return rules_to_json(rules)
+
+
+def _require_super(services: AdminServices, request: web.Request, *users: User | None) -> None:
+    """Leave users that may do everything to such users, and to who has the admin token."""
+    caller = services.access.users.get(user_of(request))
+    raised = any(user is not None and user.is_super for user in users)
+    if raised and caller is not None and not caller.is_super:
+        raise AdminError(
+            403,
+            "forbidden",
+            "Super users are changed by super users alone.",
+            "Ask one of them, or use the admin token.",
+        )
+
+
+def _changed(user: User, body: Mapping[str, Any]) -> User:
+    """Return the user with what the body names. ValueError: it cannot be."""
+    for key in ("super", "enabled", "signs"):
+        if not isinstance(body.get(key, True), bool):
+            raise ValueError(f"{key}: must be true or false")  # noqa: TRY004
+    user = replace(
+        user,
+        is_super=body.get("super", user.is_super),
+        enabled=body.get("enabled", user.enabled),
+        white_addresses=str(body.get("whiteAddresses", user.white_addresses)),
+    )
+    if "password" in body:
+        return _with_password(user, str(body["password"]), body.get("signs"))
+    if body.get("signs", bool(user.secret)) != bool(user.secret):
+        raise ValueError("signs: give the password with it")
+    return user
+
+
+def _with_password(user: User, password: str, signs: bool | None) -> User:
+    """`signs`: None: as before; a new user does."""
+    if problem := secret_problem(password):
+        raise ValueError(problem)
+    if signs or (signs is None and (user.secret or not user.hashed)):
+        return replace(user, secret=password, hashed="")
+    return replace(user, secret="", hashed=hash_of(password, os.urandom(SALT_BYTES)))
