@@ -111,7 +111,7 @@ async def _run(settings: BrokerConfig, ready_fd: int) -> int:
 def _hooks(settings: BrokerConfig) -> Sequence[Hook]:
     from imago_broker.app.access import name_hooks
     from imago_broker.app.clock import SystemClock
-    from imago_broker.processors.rocketmq.access_hook import DenialLog
+    from imago_broker.service.denials import DenialLog
 
     return name_hooks(settings, None, DenialLog(SystemClock()))
 

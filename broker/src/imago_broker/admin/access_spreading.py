@@ -96,10 +96,9 @@ class AccessSpreader:
             return "it has no master now"
         try:
             answer = await self._ask(master, {"digest": self._access.digest()})
-            if answer["records"]:
-                self._access.merge(answer["records"])
-                if self._access.digest() != answer["digest"]:
-                    await self._send(master, self._access.records())
+            self._access.merge(answer["records"])
+            if self._access.digest() != answer["digest"]:
+                await self._send(master, self._access.records())
         except (aiohttp.ClientError, TimeoutError, ValueError, KeyError, TypeError) as error:
             return _reason(error)
         except BrokerError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_broker.model import names
-from imago_broker.processors.rocketmq.access_hook import AccessHook, DenialLog
+from imago_broker.processors.rocketmq.access_hook import AccessHook
 from imago_broker.processors.rocketmq.rights import BROKER_RIGHTS, NAME_RIGHTS
 from imago_broker.service.copies import read_copy
 from imago_wire.errors import ProtocolError
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from imago_broker.config import BrokerConfig
     from imago_broker.processors.rocketmq.exchange import Hook
     from imago_broker.service.access import AccessService
+    from imago_broker.service.denials import DenialLog
     from imago_log.store import MessageStore
 
 _WAITING = names.PARKING_TOPICS | {names.HALF_TOPIC}

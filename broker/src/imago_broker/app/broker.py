@@ -392,6 +392,8 @@ class Broker:
                 budget=self.ports.budget,
                 input_budget=self.ports.input_budget,
                 when_published=self.registration.when_published,
+                access=self.core.access,
+                denials=self.rocketmq.denials,
             )
         if config.rocketmq.enabled:
             serve_rocketmq(self.ports, config, self.rocketmq, loop)

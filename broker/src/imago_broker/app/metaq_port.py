@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from imago_broker.config.live import LiveSettings
 from imago_broker.config.metaq_render import render
 from imago_broker.processors.metaq.assembly import MetaqAssembly
+from imago_broker.processors.metaq.guard import GuardedProcessors
 from imago_broker.processors.metaq.identity import MetaqIdentity
 from imago_broker.processors.metaq.realtime import RealTimeStatistics
 from imago_broker.processors.metaq.table import build_processors
@@ -88,6 +89,8 @@ def serve_metaq(
     budget: OutputBudget,
     input_budget: InputBudget,
     when_published: Callable[[str, Callable[[], None]], bool],
+    access: AccessService,
+    denials: DenialLog,
 ) -> MetaqPort:
     """Have listeners, without and with TLS, speak MetaQ."""
     parts = MetaqAssembly(
@@ -113,9 +116,10 @@ def serve_metaq(
         when_published=when_published,
     )
     processors = build_processors(parts)
+    guarded = GuardedProcessors(processors, access, denials) if config.acl.enabled else processors
     limits = text_limits(config)
     for each in listeners:
-        each.protocol_factory = lambda: TextSession(processors, limits, budget, input_budget)
+        each.protocol_factory = lambda: TextSession(guarded, limits, budget, input_budget)
     return MetaqPort(
         parts.identity, parts.settings, parts.patterns, processors.stats_text, parts.realtime
     )

@@ -41,6 +41,9 @@ def serve_rocketmq(
     """Have two bound listeners speak RocketMQ over the same parts."""
     hooks = broker_hooks(config, parts.access, parts.denials, parts.store)
     processors = build_processors(parts, loop, hooks)
+    if hooks:
+        # What is held was allowed once: it is asked for again, and checked again.
+        parts.access.on_change.append(parts.answer_held)
     limits = remoting_limits(config)
     for listener, table in ((ports.rocketmq, processors.main), (ports.fast, processors.fast)):
         server = RemotingServer(

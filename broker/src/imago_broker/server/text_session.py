@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from imago_broker.server.connection_states import ConnectionPhase, WaitReason
 from imago_broker.server.handover import ClientSession
 from imago_broker.server.relay_ledgers import TextLedger
+from imago_broker.server.remoting_peer import peer_text
 from imago_broker.server.text_channel import TextChannel
 from imago_wire.hot import scan_text
 from imago_wire.record import host_bytes
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from imago_broker.core.budget import InputBudget, OutputBudget
+    from imago_broker.processors.metaq.guard import GuardedProcessors
     from imago_broker.processors.metaq.table import MetaqProcessors
     from imago_broker.server.relay_ledgers import Ledger
     from imago_wire.text.items import Item
@@ -46,7 +48,7 @@ class TextSession(ClientSession):
 
     def __init__(
         self,
-        processors: MetaqProcessors,
+        processors: MetaqProcessors | GuardedProcessors,
         limits: TextLimits,
         budget: OutputBudget,
         input_budget: InputBudget,
@@ -80,6 +82,8 @@ class TextSession(ClientSession):
         peer = transport.get_extra_info("peername")
         if peer:
             self.channel.born_host = host_bytes(peer[0].partition("%")[0], peer[1])
+            self.channel.address = peer_text(peer[0])
+        self.channel.certificate_user = self.certificate_user
         self.opened()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -15,6 +15,10 @@ class Peer(Protocol):
 
     born_host: bytes
     """Its address and port as records hold them."""
+    address: str
+    """Its address alone."""
+    certificate_user: str
+    """Whom its certificate names; empty: it has shown none."""
     finishing: bool
     """Whether no further request is to be served."""
     puts: int

@@ -6,7 +6,6 @@ A request is its signer's; without a signature it is the one's whom the certific
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final
 
 from imago_broker.model.access import AccessKind, Need, Operation
@@ -22,43 +21,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from imago_broker.model.users import User
-    from imago_broker.ports import Clock
     from imago_broker.processors.rocketmq.exchange import Exchange, Reply
     from imago_broker.processors.rocketmq.rights import Right, TopicAt
     from imago_broker.service.access import AccessService
-
-log = logging.getLogger(__name__)
+    from imago_broker.service.denials import DenialLog
 
 TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
-LOGGED_PEERS_MAX: Final = 1000
-LOG_SECONDS: Final = 60
 _SHOWN_KINDS: Final = {
     AccessKind.TOPIC: "Topic",
     AccessKind.GROUP: "Group",
     AccessKind.CLUSTER: "Cluster",
 }
 _NO_SECRET: Final = "no such secret"  # noqa: S105  what the time of a check is spent on
-
-
-class DenialLog:
-    """One line for each peer and minute: whoever is denied must not fill the log."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._said: dict[str, int] = {}
-        self.count = 0
-        """Requests that were denied."""
-
-    def note(self, address: str, what: str, reason: str) -> None:
-        """Count a denial, and tell it if this peer had none in this minute."""
-        self.count += 1
-        minute = self._clock.monotonic_ms() // (LOG_SECONDS * 1000)
-        if self._said.get(address) == minute:
-            return
-        if len(self._said) >= LOGGED_PEERS_MAX:
-            self._said.clear()
-        self._said[address] = minute
-        log.warning("access_denied peer=%s %s reason=%s", address, what, ascii(reason[:200])[1:-1])
 
 
 class AccessHook:

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from imago_broker.config.live import LiveSettings
-from imago_broker.processors.rocketmq.access_hook import DenialLog
 from imago_broker.processors.rocketmq.lanes import Lanes
 from imago_broker.processors.rocketmq.memory_window import MemoryWindow
 from imago_broker.processors.rocketmq.resetting import OffsetResetter
 from imago_broker.processors.rocketmq.rules import GroupRules
 from imago_broker.service.clients import ClientRegistry
 from imago_broker.service.delay import DelayService
+from imago_broker.service.denials import DenialLog
 from imago_broker.service.locks import QueueLocks
 from imago_broker.service.needed_records import NeededRecords
 from imago_broker.service.pop_reading import PopReader

@@ -1,0 +1,141 @@
+"""Access control in front of MetaQ's commands.
+
+The protocol has no credentials: a connection is the user's whom its certificate names, else
+`anonymous`. Rules say what either may do, and from which networks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from imago_broker.model.access import CLUSTER_NAME, READ, RUN, SHOW, AccessKind, Need, Operation
+from imago_broker.model.users import ANONYMOUS
+from imago_wire.text.commands import (
+    OPAQUE_DEFAULT,
+    Get,
+    Offset,
+    Put,
+    Quit,
+    Result,
+    Stats,
+    Sync,
+    Transaction,
+    Value,
+    Version,
+)
+from imago_wire.text.encoder import result
+from imago_wire.text.items import GET, OTHER, PUT
+from imago_wire.text.status import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from imago_broker.processors.metaq.peer import Peer
+    from imago_broker.processors.metaq.table import MetaqProcessors
+    from imago_broker.service.access import AccessService
+    from imago_broker.service.denials import DenialLog
+    from imago_wire.text.commands import Command
+    from imago_wire.text.items import Item
+
+_PUBLISH: Final = (Operation.PUBLISH,)
+_SUBSCRIBE: Final = (Operation.SUBSCRIBE,)
+
+
+def _nothing(_: Any) -> Sequence[Need]:
+    return ()
+
+
+def _put(command: Any) -> Sequence[Need]:
+    return (Need(_PUBLISH, AccessKind.TOPIC, command.topic),)
+
+
+def _get(command: Any) -> Sequence[Need]:
+    return (
+        Need(_SUBSCRIBE, AccessKind.TOPIC, command.topic),
+        Need(_SUBSCRIBE, AccessKind.GROUP, command.group),
+    )
+
+
+def _offset(command: Any) -> Sequence[Need]:
+    return (
+        Need(READ, AccessKind.TOPIC, command.topic),
+        Need(READ, AccessKind.GROUP, command.group),
+    )
+
+
+RIGHTS: Final[Mapping[type[Command], Callable[[Any], Sequence[Need]]]] = {
+    Put: _put,
+    Get: _get,
+    Offset: _offset,
+    Stats: lambda _: (Need(SHOW, AccessKind.CLUSTER, CLUSTER_NAME),),
+    Transaction: lambda command: (Need(_PUBLISH, AccessKind.TRANSACTION, command.key),),
+    Sync: lambda _: (Need(RUN, AccessKind.CLUSTER, CLUSTER_NAME),),
+    # The heartbeat, and the end.
+    Version: _nothing,
+    Quit: _nothing,
+    # Answers to nothing that was asked: they are passed over.
+    Result: _nothing,
+    Value: _nothing,
+}
+"""What each command needs; one that is not here is denied."""
+
+
+class GuardedProcessors:
+    """The processors of the port, behind the rules."""
+
+    def __init__(
+        self, processors: MetaqProcessors, access: AccessService, denials: DenialLog
+    ) -> None:
+        self._processors, self._access, self._denials = processors, access, denials
+
+    def take_puts(self, _peer: Peer, _data: bytes | bytearray) -> int:
+        """Take none of a read's puts unseen."""
+        return 0
+
+    def run(self, peer: Peer, items: Sequence[Item], at: int = 0) -> int:
+        """Work on those commands that are allowed; see `MetaqProcessors.run`."""
+        while at < len(items):
+            end = at
+            while end < len(items) and self._denied(peer, items[end]) is None:
+                end += 1
+            if end > at:
+                at = self._processors.run(peer, items[:end], at)
+                if at < end or peer.held or peer.finishing:
+                    return len(items) if peer.finishing else at
+            else:
+                self._refuse(peer, items[at])
+                at += 1
+            if peer.is_full():
+                break
+        return at
+
+    def _denied(self, peer: Peer, item: Item) -> Need | None:
+        """Return what the connection's user may not; None: it may all."""
+        access, address = self._access, peer.address
+        if access.is_white(address):
+            return None
+        rights = access.rights_of(peer.certificate_user or ANONYMOUS)
+        needs = _needs(item)
+        return next((need for need in needs if not rights.meets(need, address)), None)
+
+    def _refuse(self, peer: Peer, item: Item) -> None:
+        user, need = peer.certificate_user or ANONYMOUS, self._denied(peer, item)
+        assert need is not None, "it was denied just now"
+        text = f"{user} may not {need.operations[0]} {need.kind} {need.name[:127]}"
+        self._denials.note(peer.address, f"metaq user={user}", text)
+        opaque = item.command.opaque if item.kind == OTHER else item.opaque  # type: ignore[union-attr]
+        peer.reply(result(Status.FORBIDDEN, text, OPAQUE_DEFAULT if opaque is None else opaque))
+
+
+def _needs(item: Item) -> Sequence[Need]:
+    if item.kind == PUT:
+        return _put(item)
+    if item.kind == GET:
+        return _get(item)
+    if item.kind == OTHER:
+        right = RIGHTS.get(type(item.command))
+        return right(item.command) if right is not None else _NOBODY
+    return ()  # a line that is no command: the processors end the connection
+
+
+_NOBODY: Final = (Need((Operation.ADMINISTER,), AccessKind.ANY, "a command without a right"),)

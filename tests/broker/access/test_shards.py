@@ -1,0 +1,51 @@
+"""Users reach every shard, whoever is told of them first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imago_broker.admin import access_spreading
+from imago_broker.admin.access_spreading import batches
+from imago_broker.model.users import User
+from imago_broker.service.access import Actor
+from imago_testing.clusters.shard_pair import eventually, running_pair
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BY = Actor("the tests", "nowhere")
+RULES = [{"resource": {"type": "Topic", "name": "orders"}, "operations": ["publish"]}]
+
+
+@pytest.mark.parametrize("batch_bytes", [1, 256 << 10])
+async def test_users_reach_the_other_shard(
+    tmp_path: Path, batch_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access_spreading, "BATCH_BYTES_MAX", batch_bytes)
+    monkeypatch.setattr(access_spreading, "LOOK_SECONDS", 0.05)
+    async with running_pair(tmp_path) as pair:
+        one, two = (admin.broker.core.access for admin in (pair.one, pair.two))
+        body = {"password": "password", "rules": RULES}
+        status, answer = await pair.one.call("PUT", "/admin/v1/users/ann", body)
+        assert (status, answer["shards"]) == (200, {"shard-0": "ok", "shard-1": "ok"})
+        assert (two.users, two.rules) == (one.users, one.rules)
+        # By a way that spreads nothing itself, as the codes of RocketMQ's tools are.
+        two.put_user(User(name="bob", secret="password"), BY)
+        one.put_user(User(name="eve", secret="password"), BY)
+        await eventually(lambda: one.digest() == two.digest())
+        assert set(one.users) == {"ann", "bob", "eve"}
+        status, _ = await pair.two.call("DELETE", "/admin/v1/users/ann")
+        assert status == 200
+        assert "ann" not in one.users
+        assert one.rules == {}
+
+
+def test_records_are_sent_in_parts() -> None:
+    records = [["access-user", f"user{n}", [n, 0], None] for n in range(10)]
+    for size in (1, 50, 100, 10_000):
+        parts = list(batches(records, size))
+        assert [record for part in parts for record in part] == records
+        assert all(len(part) == 1 or size > 40 for part in parts)
+    assert list(batches([], 1)) == []
