@@ -125,7 +125,7 @@ class Cell:
         access.set_rules("tester", [grant(need) for need in needs], BY)
 
     async def _denied(self, user: str | None, secret: str) -> bool:
-        denials = self._broker.rocketmq.denials
+        denials = self._broker.core.access.denials
         before, peer, version = denials.count, self._peer, self._version
         if user is None:
             answer = await peer.call(self._code, self._ext, self._body, version=version)

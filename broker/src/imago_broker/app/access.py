@@ -24,12 +24,12 @@ _WAITING = names.PARKING_TOPICS | {names.HALF_TOPIC}
 
 
 def broker_hooks(
-    config: BrokerConfig, access: AccessService, denials: DenialLog, store: MessageStore
+    config: BrokerConfig, access: AccessService, store: MessageStore
 ) -> Sequence[Hook]:
     """Return what looks at each request to RocketMQ's ports."""
     if not config.acl.enabled:
         return ()
-    return (AccessHook(access, BROKER_RIGHTS, denials, topic_at(store)),)
+    return (AccessHook(access, BROKER_RIGHTS, access.denials, topic_at(store)),)
 
 
 def name_hooks(

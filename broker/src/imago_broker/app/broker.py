@@ -375,7 +375,6 @@ class Broker:
             self.ports.admin_port,
             config.broker.data_dir,
         )
-        self.ports.warn_if_open()
 
     def _wire_ports(self, loop: asyncio.AbstractEventLoop) -> None:
         config = self.config
@@ -392,8 +391,6 @@ class Broker:
                 budget=self.ports.budget,
                 input_budget=self.ports.input_budget,
                 when_published=self.registration.when_published,
-                access=self.core.access,
-                denials=self.rocketmq.denials,
             )
         if config.rocketmq.enabled:
             serve_rocketmq(self.ports, config, self.rocketmq, loop)

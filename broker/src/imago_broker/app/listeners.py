@@ -77,7 +77,7 @@ class Ports:
         self.certificates: Certificates | None = None
         """Those of all listeners; None: there is no TLS."""
 
-    def warn_if_open(self) -> None:
+    def _warn_if_open(self) -> None:
         """Say that there is no access control, where clients of other machines may come."""
         if self.wanted and not is_loopback(self._config.broker.bind):
             logger.warning(
@@ -151,6 +151,7 @@ class Ports:
     def bind(self) -> None:
         """Take all ports without accepting yet; FatalError names the one that cannot be had."""
         warn_if_few(self._config.limits.connections_max, self.places.count_max)
+        self._warn_if_open()
         self._secure()
         try:
             for listener in self.wanted:

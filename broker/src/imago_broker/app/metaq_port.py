@@ -89,8 +89,6 @@ def serve_metaq(
     budget: OutputBudget,
     input_budget: InputBudget,
     when_published: Callable[[str, Callable[[], None]], bool],
-    access: AccessService,
-    denials: DenialLog,
 ) -> MetaqPort:
     """Have listeners, without and with TLS, speak MetaQ."""
     parts = MetaqAssembly(
@@ -116,7 +114,7 @@ def serve_metaq(
         when_published=when_published,
     )
     processors = build_processors(parts)
-    guarded = GuardedProcessors(processors, access, denials) if config.acl.enabled else processors
+    guarded = GuardedProcessors(processors, core.access) if config.acl.enabled else processors
     limits = text_limits(config)
     for each in listeners:
         each.protocol_factory = lambda: TextSession(guarded, limits, budget, input_budget)

@@ -39,7 +39,7 @@ def serve_rocketmq(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
     """Have two bound listeners speak RocketMQ over the same parts."""
-    hooks = broker_hooks(config, parts.access, parts.denials, parts.store)
+    hooks = broker_hooks(config, parts.access, parts.store)
     processors = build_processors(parts, loop, hooks)
     if hooks:
         # What is held was allowed once: it is asked for again, and checked again.
@@ -71,7 +71,7 @@ def serve_names(
     """Have its listener answer the name service. Sweep it now and then; stop it at the end."""
     listener = ports.names
     settings = NameServiceConfig(host=listener.host, port=listener.port)
-    hooks = name_hooks(config, parts.access, parts.denials)
+    hooks = name_hooks(config, parts.access, parts.access.denials)
     service = NameService(settings, coordinator, parts.clock, hooks)
     server = RemotingServer(
         service.table,

@@ -26,6 +26,7 @@ from imago_broker.model.users import (
     user_problem,
 )
 from imago_broker.model.white_addresses import is_listed, list_problem
+from imago_broker.service.denials import DenialLog
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -68,6 +69,8 @@ class AccessService:
         """Grows with every change: what somebody has remembered ends there."""
         self.changed_ms = 0
         """When the newest of the records was made."""
+        self.denials = DenialLog(clock)
+        """Of requests that were refused, on all ports."""
         self.on_change: list[Callable[[], None]] = []
         """Told after each change, whoever made it."""
         self.pass_on: Callable[[list[Record]], Awaitable[None]] = _no_way

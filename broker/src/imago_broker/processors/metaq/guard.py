@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from imago_broker.processors.metaq.peer import Peer
     from imago_broker.processors.metaq.table import MetaqProcessors
     from imago_broker.service.access import AccessService
-    from imago_broker.service.denials import DenialLog
     from imago_wire.text.commands import Command
     from imago_wire.text.items import Item
 
@@ -83,10 +82,9 @@ RIGHTS: Final[Mapping[type[Command], Callable[[Any], Sequence[Need]]]] = {
 class GuardedProcessors:
     """The processors of the port, behind the rules."""
 
-    def __init__(
-        self, processors: MetaqProcessors, access: AccessService, denials: DenialLog
-    ) -> None:
-        self._processors, self._access, self._denials = processors, access, denials
+    def __init__(self, processors: MetaqProcessors, access: AccessService) -> None:
+        self._processors, self._access = processors, access
+        self._denials = access.denials
 
     def take_puts(self, _peer: Peer, _data: bytes | bytearray) -> int:
         """Take none of a read's puts unseen."""

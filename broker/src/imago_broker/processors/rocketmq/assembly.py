@@ -17,7 +17,6 @@ from imago_broker.processors.rocketmq.resetting import OffsetResetter
 from imago_broker.processors.rocketmq.rules import GroupRules
 from imago_broker.service.clients import ClientRegistry
 from imago_broker.service.delay import DelayService
-from imago_broker.service.denials import DenialLog
 from imago_broker.service.locks import QueueLocks
 from imago_broker.service.needed_records import NeededRecords
 from imago_broker.service.pop_reading import PopReader
@@ -68,8 +67,6 @@ class RocketmqAssembly:
     offsets: ConsumerOffsets
     groups: GroupService
     access: AccessService
-    denials: DenialLog
-    """Of requests that access control refused, on all ports."""
     group_rules: GroupRules
     clock: Clock
     registry: Registry
@@ -189,7 +186,6 @@ def assemble(
         offsets=offsets,
         groups=groups,
         access=access,
-        denials=DenialLog(clock),
         group_rules=GroupRules(groups=groups, topics=topics, serving_rules=serving_rules),
         clock=clock,
         registry=registry,
