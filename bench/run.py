@@ -13,7 +13,7 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
-from bench import harness
+from bench import backlog, harness
 from bench.workloads import WORKLOADS, Workload
 
 if TYPE_CHECKING:
@@ -65,6 +65,10 @@ def calmest_run(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 def measure(workload: Workload, *, seconds: int, repeats: int, port_base: int) -> dict[str, Any]:
     """Run one workload; return its calmest run, beside the floor server's."""
+    if workload.reader:
+        runs = [backlog.measure(workload, port_base) for _ in range(repeats)]
+        shown = {"name": workload.name, "aim": workload.aim, "aim_of": workload.aim_of}
+        return shown | calmest_run(runs)
     with harness.broker(port_base, *workload.settings) as server:
         idle = server.rss_bytes()
         create_topics(server, workload)

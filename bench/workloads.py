@@ -26,6 +26,8 @@ class Workload:
     """Backlog to write before reading."""
     beside: str = ""
     """The plain work that it is compared with, run just before on the same broker."""
+    reader: str = ""
+    """`first` or `later`: a consumer that comes back to a broker started behind the fill."""
 
     @property
     def protocol(self) -> str:
@@ -62,6 +64,28 @@ WORKLOADS = [
         "bytes_per_second",
         floor=False,
         fill_bytes=GIB,
+    ),
+    Workload(
+        "MetaQ get, backlog of 3 GB, first reader",
+        "get",
+        {"conns": 4, "fetch": 1 << 20},
+        (),
+        1e9,
+        "bytes_per_second",
+        floor=False,
+        fill_bytes=3 * GIB,
+        reader="first",
+    ),
+    Workload(
+        "MetaQ get, backlog of 3 GB, later readers",
+        "get",
+        {"conns": 4, "fetch": 1 << 20},
+        (),
+        4e9,
+        "bytes_per_second",
+        floor=False,
+        fill_bytes=3 * GIB,
+        reader="later",
     ),
     Workload(
         "RocketMQ pull, catch-up",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import logging
 import os
@@ -30,6 +31,11 @@ logger = logging.getLogger(__name__)
 GC_THRESHOLDS = (50_000, 50, 100)
 """A turn makes thousands of short-lived tuples; the default of 700 would collect every turn."""
 
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+"""Numbers of glibc's `mallopt`."""
+HEAP_BLOCK_BYTES_MAX = 8 << 20
+FREE_BYTES_KEPT = 32 << 20
+
 
 def main(
     config: BrokerConfig,
@@ -40,9 +46,24 @@ def main(
     """Run a broker on an event loop of its own; return the process's exit code."""
     os.umask(OTHERS)  # whatever this process writes
     raise_limit()
+    keep_freed_memory()
     configure_logging(config.log.level)
     warn_of_plain_twins(compiled.missing)
     return uvloop.run(run(config, on_ready=on_ready, reread=reread))
+
+
+def keep_freed_memory() -> None:
+    """Let answers of megabytes be made in memory that former ones have used.
+
+    By default the C library gives it back to the kernel after each, and memory that is touched for
+    the first time costs more than what is written into it. Nothing changes with other C libraries.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except AttributeError:
+        return
+    mallopt(M_MMAP_THRESHOLD, HEAP_BLOCK_BYTES_MAX)
+    mallopt(M_TRIM_THRESHOLD, FREE_BYTES_KEPT)
 
 
 async def run(

@@ -51,6 +51,8 @@ class CommitLog:
         self._cuts = 0
         """Grows with every cut: a sync that began before it promises nothing."""
         self.start = self.end = self.durable_end = 0
+        self.version = 0
+        """Grows whenever bytes before the end are written anew, or taken away."""
         self._active: OpenFile | None = None
         self._base = 0
         self._limit = 0
@@ -98,6 +100,7 @@ class CommitLog:
         Stale records behind the end would come back to life at the next start. Where a file is to
         begin and the disk is full, the log begins without room: the next append asks for it.
         """
+        self.version += 1
         number, position = divmod(end, self.segment_size)
         self._files.remove_from(number + 1)
         known = self._files.get(number)
@@ -213,6 +216,7 @@ class CommitLog:
         A kill on the way leaves the log's end at `end` or at the end of a later file: the newest
         goes first.
         """
+        self.version += 1
         number = end // self.segment_size
         with self._sync_lock:
             self._cuts += 1
@@ -230,6 +234,7 @@ class CommitLog:
 
     def remove_all(self) -> None:
         """Remove every file, durably: the log is empty and begins where it began."""
+        self.version += 1
         with self._sync_lock:
             self._cuts += 1
             self._rolled.clear()
@@ -265,6 +270,19 @@ class CommitLog:
                 raise
             return self._read_around(file, size, position)
 
+    def read_into(self, offset: int, memory: memoryview) -> bool:
+        """Fill memory with bytes within one file; false: not all of them can be read at once."""
+        number, position = divmod(offset, self.segment_size)
+        file = self._files.get(number)
+        if file is None:
+            return False
+        try:
+            return self._vfs.pread_into(file.fd, memory, position) == len(memory)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            return False
+
     def _read_around(self, file: OpenFile, size: int, position: int) -> bytes:
         """Return zeros for pages that the device cannot read: damage like any other."""
         parts: list[bytes] = []
@@ -285,6 +303,7 @@ class CommitLog:
 
     def put_back(self, offset: int, data: bytes) -> None:
         """Write what was lost within one file; a missing file is made. The next sync covers it."""
+        self.version += 1
         number, position = divmod(offset, self.segment_size)
         file = self._files.take(number)
         with fatal("put back", file.path):

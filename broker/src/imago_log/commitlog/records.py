@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from imago_log.commitlog.blocks import BLOCK_BYTES, LogBlocks
 from imago_log.commitlog.borders import is_blank, segment_end
 from imago_log.errors import UnreadableError
 from imago_wire.errors import RecordError
@@ -29,6 +30,10 @@ Run = tuple[int, int, int]
 WINDOW_BYTES_MAX = 1 << 20
 GAP_BYTES_MAX = 4096
 """Reading over a gap this small is cheaper than a second read."""
+SHARED_BYTES_MIN = 64 << 10
+"""Who reads over less of the log reads that alone."""
+SHARED_GAP_MAX = 16 << 10
+"""Of a part of the log with larger gaps a reader uses too little to read all of it."""
 
 
 class LogRecords:
@@ -40,6 +45,7 @@ class LogRecords:
 
     def __init__(self, log: CommitLog, recent: RecentLog, damage: Damage) -> None:
         self._log, self._recent, self.damage = log, recent, damage
+        self._blocks = LogBlocks(log)
 
     def are_recent(self, units: bytes) -> bool:
         """Whether the records of some units of one queue are all in memory."""
@@ -126,19 +132,25 @@ class LogRecords:
         unit says. RecordError: it cannot be inflated.
         """
         topic, queue_id = tail.topic, tail.queue_id
-        position, left = positions[0], size
+        position, left, shared = positions[0], size, True
         count, index, parts = len(units) // UNIT.size, 0, list[bytes]()
         while index < count:
-            window, start, verify, end = self._window(units, index)
+            found = self._shared_window(units, index) if shared else None
+            window, start, verify, end = found or self._window(units, index)
             while index < end:
                 data, behind, position = metaq_records(
                     window, start, units, index, topic, queue_id, offset, position, left,
                     verify=verify,
                 )  # fmt: skip
                 if behind == index:
-                    raise self._unreadable_unit(units, offset, index)
+                    break
                 parts.append(data)
                 left, index = left - len(data), behind
+            if index < end and found is None:
+                raise self._unreadable_unit(units, offset, index)
+            if index < end:  # what is shared may be of before the log was mended
+                self._blocks.forget()
+            shared = index == end
         if left or position != positions[1]:
             raise self._unreadable_unit(units, offset, count - 1)
         return parts[0] if len(parts) == 1 else b"".join(parts)
@@ -162,6 +174,22 @@ class LogRecords:
         last, end = near_units(units, index, limit, GAP_BYTES_MAX)
         data = self._log.read(place, end - place) if last > index else b""
         return memoryview(data), place, True, max(index + 1, last)
+
+    def _shared_window(self, units: bytes, index: int) -> tuple[memoryview, int, bool, int] | None:
+        """Return the same out of what others have read, or of what they may read soon.
+
+        It is good until the next call. None: nothing of that; it has to be read.
+        """
+        place, size, _ = UNIT.unpack_from(units, index * UNIT.size)
+        if self._recent.holds(place):
+            return None
+        near = min(segment_end(self._log, place), place + BLOCK_BYTES)
+        end = near_units(units, index, near, SHARED_GAP_MAX)[1]
+        found = self._blocks.find(place, size, read=end - place >= SHARED_BYTES_MIN)
+        if found is None:
+            return None
+        limit = found[1] + len(found[0])
+        return *found, True, max(index + 1, near_units(units, index, limit, limit)[0])
 
     def whole(self, place: int) -> bytes | None:
         """Return the record that starts at a log offset, or None when none does."""

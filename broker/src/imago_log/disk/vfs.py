@@ -89,6 +89,9 @@ class Vfs(Protocol):
 
     def close(self, fd: int) -> None: ...
     def pread(self, fd: int, size: int, offset: int) -> bytes: ...
+    def pread_into(self, fd: int, memory: memoryview, offset: int) -> int:
+        """Read into memory as much as it holds; return how many bytes that is."""
+
     def pwrite(self, fd: int, data: bytes | bytearray | memoryview, offset: int) -> int: ...
     def pwritev(self, fd: int, buffers: Sequence[bytes], offset: int) -> int: ...
     def truncate(self, fd: int, size: int) -> None: ...
@@ -154,6 +157,10 @@ class OsVfs:
 
     close = staticmethod(os.close)
     pread = staticmethod(os.pread)
+
+    def pread_into(self, fd: int, memory: memoryview, offset: int) -> int:
+        return os.preadv(fd, [memory], offset)
+
     pwrite = staticmethod(os.pwrite)
     pwritev = staticmethod(os.pwritev)
     truncate = staticmethod(os.ftruncate)

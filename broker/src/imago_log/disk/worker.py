@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Protocol
 
@@ -24,6 +25,9 @@ class Worker(Protocol):
     def drain(self) -> None:
         """Return when every job submitted before is done."""
 
+    def leave_to_others(self, share: float) -> None:
+        """Rest until the job that calls has used at most this share of the time since it did."""
+
     def stop(self) -> None: ...
 
 
@@ -36,6 +40,9 @@ class InlineWorker:
     def drain(self) -> None:
         """Nothing waits."""
 
+    def leave_to_others(self, share: float) -> None:
+        """Nobody waits."""
+
     def stop(self) -> None:
         """Nothing runs."""
 
@@ -47,6 +54,8 @@ class ThreadWorker:
         self._failed = failed
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._broken = False
+        self._rested = 0.0
+        """Processor time of the thread when it last began to work."""
         self._thread = threading.Thread(target=self._run, name="imago_log-worker", daemon=True)
         self._thread.start()
 
@@ -60,6 +69,11 @@ class ThreadWorker:
             if not self._thread.is_alive():
                 return
 
+    def leave_to_others(self, share: float) -> None:
+        worked = time.thread_time() - self._rested
+        time.sleep(worked * (1 - share) / share)
+        self._rested = time.thread_time()
+
     def stop(self) -> None:
         """Do what was submitted, then end the thread."""
         self._jobs.put(None)
@@ -67,6 +81,7 @@ class ThreadWorker:
 
     def _run(self) -> None:
         while (job := self._jobs.get()) is not None:
+            self._rested = time.thread_time()
             try:
                 job()
             except Exception as error:
@@ -92,6 +107,10 @@ class Background:
     def submit_waiting(self, job: Callable[[], None]) -> None:
         """Run a job; leave it undone while the disk has no room."""
         self._worker.submit(self._space.awaiting(job))
+
+    def leave_to_others(self, share: float) -> None:
+        """Rest until the job that calls has used at most this share of the time since it did."""
+        self._worker.leave_to_others(share)
 
     def drain(self) -> None:
         """Return when every job submitted before is done."""

@@ -97,7 +97,7 @@ class PositionReader:
             name, queue_id = queue.tail.topic.decode(), queue.tail.queue_id
             materialiser.rebuild(name, queue_id, self._log.start)
             read = read_positions(queue, records, None, visible, position, bytes_max)
-        if read.behind and segments is not None:
+        if segments is not None and (read.behind or materialiser.is_due):
             with suppress(NoSpaceError):  # the next tick sees it too
                 materialiser.advance()  # without traffic nothing else would for a second
         return read

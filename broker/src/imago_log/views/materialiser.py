@@ -10,129 +10,53 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from imago_log.commitlog.recent import RecentLog
 from imago_log.commitlog.records import LogRecords
 from imago_log.config import always_due
-from imago_log.disk.files import fatal, write_all
-from imago_log.errors import CorruptLogError, UnreadableError
+from imago_log.errors import UnreadableError
 from imago_log.views.consume_queue import UNIT_SIZE
 from imago_log.views.lost import first_kept, first_lost
 from imago_log.views.metaq_archive import pack
-from imago_log.views.metaq_batch import first_messages
 from imago_log.views.metaq_segments import MetaqSegments
-from imago_wire.errors import RecordError
+from imago_log.views.metaq_writing import (
+    BLOCK_BYTES_MAX,
+    MetaqBlock,
+    Partition,
+    WritingJob,
+    next_blocks,
+    place_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from imago_log.commitlog.commit_log import CommitLog
     from imago_log.commitlog.damage import Damage
     from imago_log.config import Due
     from imago_log.disk.files import FilePool
-    from imago_log.disk.vfs import Vfs
     from imago_log.disk.worker import Background
     from imago_log.errors import StoreError
     from imago_log.metadata.changes import Topic
     from imago_log.views.consume_queue import ConsumeQueue
     from imago_log.views.visibility import Visibility
+    from imago_wire.errors import RecordError
 
 logger = logging.getLogger(__name__)
 
-BLOCK_BYTES_MAX = 256 << 10
-"""Written in one call, but for the last message in it."""
 ROUND_BYTES_MAX = 16 << 20
 """What one job of the worker writes: other jobs wait for it."""
 LAST_ROUNDS_MAX = 4
+WORKER_SHARE = 0.25
+"""Of the processor's time, while files are written: readers of the same messages have the rest."""
 BACKLOG_BYTES_MAX = 1 << 30
 """Of a partition's older messages so many get files; what is before is read from the log."""
 LOOKED_AT_MAX = 1024
 """Partitions that one round looks at."""
 CREATED_MAX = 8
 """Partitions that get their first file in one round: making folders and files is slow."""
-
-
-class Partition:
-    """One queue and its MetaQ files. `next_offset` is the first message not in them."""
-
-    __slots__ = ("next_offset", "queue", "segments", "topic")
-
-    def __init__(self, topic: Topic, queue: ConsumeQueue, segments: MetaqSegments) -> None:
-        self.topic, self.queue, self.segments = topic, queue, segments
-        self.next_offset = queue.end
-
-    @property
-    def behind(self) -> int:
-        """Bytes that the files do not have yet."""
-        end = self.segments.end
-        if not self.segments.exists and self.next_offset < self.queue.end:
-            end = self.queue.position(self.next_offset)[0]
-        return self.queue.tail.next_position - end
-
-
-class _Block(NamedTuple):
-    """Messages that are written in one call, and where: decided before they are read."""
-
-    partition: Partition
-    offset: int
-    """Queue offset of the first of them."""
-    units: bytes
-    position: int
-    size: int
-    path: Path
-    at: int
-    following: Path | None
-    """The file to make when these have filled theirs."""
-
-
-class _Job:
-    """One round of writing, for the worker. `done` is set last."""
-
-    def __init__(self, vfs: Vfs, records: LogRecords, blocks: Sequence[_Block]) -> None:
-        self._vfs, self._records, self.blocks = vfs, records, blocks
-        self.written = 0
-        """Blocks, the first ones, that are in their files."""
-        self.damage: StoreError | RecordError | None = None
-        """Why the block after them cannot be made."""
-        self.cancelled = self.done = False
-
-    def run(self) -> None:
-        try:
-            self._run()
-        finally:
-            self.done = True
-
-    def _run(self) -> None:
-        for block in self.blocks:
-            if self.cancelled:
-                break
-            try:
-                data = self._records.metaq(
-                    block.partition.queue.tail,
-                    block.units,
-                    block.offset,
-                    (block.position, block.position + block.size),
-                    block.size,
-                )
-            except (CorruptLogError, RecordError) as error:
-                self.damage = error
-                break
-            self._write(block, data)
-            self.written += 1
-
-    def _write(self, block: _Block, data: bytes) -> None:
-        vfs = self._vfs
-        with fatal("open", block.path):
-            fd = vfs.open(block.path)
-        try:
-            write_all(vfs, fd, data, block.at, block.path)
-        finally:
-            vfs.close(fd)
-        if block.following is not None:
-            with fatal("create", block.following):
-                vfs.close(vfs.open(block.following, create=True))
 
 
 class Materialiser:
@@ -162,7 +86,7 @@ class Materialiser:
         self._by_key: dict[tuple[str, int], Partition] = {}
         self._order: list[Partition] = []
         self._cursor = 0
-        self._job: _Job | None = None
+        self._job: WritingJob | None = None
         self._verify = False
         """Whether files that are found may be torn."""
 
@@ -224,7 +148,8 @@ class Materialiser:
             return
         blocks = self._plan(bytes_min)
         if blocks:
-            job = self._job = _Job(self._pool.vfs, self._records, blocks)
+            rest = partial(self._background.leave_to_others, WORKER_SHARE)
+            job = self._job = WritingJob(self._pool.vfs, self._records, blocks, rest)
             self._background.submit_waiting(job.run)
             self._take()
 
@@ -238,7 +163,7 @@ class Materialiser:
             blocks = self._plan(1, created_max=len(self._order))
             if not blocks:
                 return
-            self._job = _Job(self._pool.vfs, self._records, blocks)
+            self._job = WritingJob(self._pool.vfs, self._records, blocks, rest=_go_on)
             self._job.run()
             self._take()
 
@@ -250,12 +175,35 @@ class Materialiser:
             self._take()
             self._job = None  # the worker has ended without doing it
 
-    def _plan(self, bytes_min: int, created_max: int = CREATED_MAX) -> list[_Block]:
-        order, blocks = self._order, list[_Block]()
-        left, cursor = ROUND_BYTES_MAX, self._cursor
+    @property
+    def is_due(self) -> bool:
+        """Whether a round was written, so that the next one can begin."""
+        return self._job is not None and self._job.done
+
+    def _plan(self, bytes_min: int, created_max: int = CREATED_MAX) -> list[MetaqBlock]:
+        """Decide what is written next: of all partitions that are behind about as much.
+
+        In the order of the log: what is read of it for one partition serves the next ones.
+        """
+        ready = list(self._ready(bytes_min, created_max))
+        share = max(BLOCK_BYTES_MAX, ROUND_BYTES_MAX // max(1, len(ready)))
+        blocks = [
+            block
+            for partition, visible in ready
+            for block in next_blocks(
+                partition,
+                first_lost(partition.queue, self._damage, partition.next_offset, visible),
+                share,
+            )
+        ]
+        return sorted(blocks, key=place_of)
+
+    def _ready(self, bytes_min: int, created_max: int) -> Iterator[tuple[Partition, int]]:
+        """Yield partitions that can be written on, and up to which message."""
+        order, found = self._order, 0
         for _ in range(min(LOOKED_AT_MAX, len(order))):
-            cursor = cursor + 1 if cursor + 1 < len(order) else 0
-            partition = order[cursor]
+            self._cursor = self._cursor + 1 if self._cursor + 1 < len(order) else 0
+            partition = order[self._cursor]
             if partition.next_offset >= partition.queue.end or partition.behind < bytes_min:
                 continue
             if partition.next_offset >= (visible := self._visibility.end(partition.queue)):
@@ -267,19 +215,10 @@ class Materialiser:
                     continue
                 created_max -= 1
                 partition.segments.begin(partition.queue.position(partition.next_offset)[0])
-            planned = list(
-                _blocks(
-                    partition,
-                    first_lost(partition.queue, self._damage, partition.next_offset, visible),
-                    left,
-                )
-            )
-            blocks += planned
-            left -= sum(block.size for block in planned)
-            if left <= 0:
-                break
-        self._cursor = cursor
-        return blocks
+            yield partition, visible
+            found += 1
+            if found * BLOCK_BYTES_MAX >= ROUND_BYTES_MAX:
+                return
 
     def _pass_damage(self, partition: Partition) -> bool:
         """Begin anew behind lost messages, for files have no holes; false when nothing follows."""
@@ -390,20 +329,5 @@ class Materialiser:
             return False  # who reads it will find out why
 
 
-def _blocks(partition: Partition, last: int, bytes_max: int) -> Iterator[_Block]:
-    """Yield what to write next: each up to the message that makes its file large enough."""
-    queue, segments, offset = partition.queue, partition.segments, partition.next_offset
-    start, end = segments.file_start, segments.end
-    while bytes_max > 0 and offset < last:
-        room = start + segments.size_max - end
-        whole = first_messages(queue, offset, last, min(room - 1, BLOCK_BYTES_MAX)).messages
-        count = min(whole + 1, last - offset)
-        position, last_size = queue.position(offset + count - 1)
-        size = position + last_size - end
-        full = end + size - start >= segments.size_max
-        following = segments.path(end + size) if full else None
-        units = queue.units(offset, count)
-        path = segments.path(start)
-        yield _Block(partition, offset, units, end, size, path, end - start, following)
-        offset, end, bytes_max = offset + count, end + size, bytes_max - size
-        start = end if full else start
+def _go_on() -> None:
+    """Do not rest: the store closes."""

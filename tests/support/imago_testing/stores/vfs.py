@@ -225,6 +225,11 @@ class MemoryVfs:
     def pread(self, fd: int, size: int, offset: int) -> bytes:
         return bytes(self._open[fd][1].content[offset : offset + size])
 
+    def pread_into(self, fd: int, memory: memoryview, offset: int) -> int:
+        data = self.pread(fd, len(memory), offset)
+        memory[: len(data)] = data
+        return len(data)
+
     def pwrite(self, fd: int, data: bytes | bytearray | memoryview, offset: int) -> int:
         path, inode = self._open[fd]
         self._writing = (inode, offset, bytes(data))
