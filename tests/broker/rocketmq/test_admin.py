@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from imago_broker.metrics import registry
 from imago_broker.processors.rocketmq.original_settings import FIXED, original_settings
-from imago_testing.peers.remoting import RemotingPeer, heartbeat
+from imago_broker.service.put_status import PutStatus
+from imago_testing.peers.remoting import RemotingPeer, heartbeat, send_ext
 from imago_wire.remoting.bodies.client import MessageQueue
 from imago_wire.remoting.bodies.stats import ConsumeStats, TopicStatsTable
 from imago_wire.remoting.codes import RequestCode as Code
@@ -301,6 +303,39 @@ async def test_figures_that_the_tools_parse_are_there_and_can_be_parsed(
     for rates in ("putTps", "getTransferedTps", "getTransferredTps"):
         assert len([float(word) for word in table[rates].split()]) == 3
     assert table["msgPutTotalTodayNow"] == "1"
+
+
+async def test_figures_of_the_tools_are_those_of_this_broker(
+    peer: RemotingPeer, broker: Broker
+) -> None:
+    for number in range(5):
+        await peer.put("T", b"%d" % number)
+    refused = await peer.call(310, send_ext("T", 0), b"x" * (5 << 20))
+    assert refused.code == ResponseCode.MESSAGE_ILLEGAL
+    await peer.pull("T")
+    assert (await peer.pull("T", 5)).code == ResponseCode.PULL_NOT_FOUND
+    broker.messages.refuse(PutStatus.BUSY)
+    assert (await peer.put("T", b"no")).code != ResponseCode.SUCCESS
+    broker.messages.refuse(None)
+    broker.messages.append_times.note(1_500_000_000, 1)
+    broker.rocketmq.traffic.read_times.note(30_000_000, 1)
+    broker.rocketmq.history.sample()
+    table = (await body_of(peer, Code.GET_BROKER_RUNTIME_INFO))["table"]
+    assert (table["putMessageTimesTotal"], table["putMessageFailedTimes"]) == ("5", "1")
+    size, average = int(table["putMessageSizeTotal"]), float(table["putMessageAverageSize"])
+    assert 5 * 91 < size == round(5 * average)
+    assert (table["putMessageEntireTimeMax"], table["getMessageEntireTimeMax"]) == ("1500", "30")
+    assert "[1~2s]:1" in table["putMessageDistributeTime"]
+    assert table["putLatency999"] == "1500.0"
+    assert float(table["putTps"].split()[0]) > 0
+    assert float(table["getMissTps"].split()[0]) > 0
+    assert 0 < float(table["commitLogDiskRatio"]) < 1
+    assert 0 < int(table["earliestMessageTimeStamp"]) <= broker.clock.epoch_ms()
+    read = registry(broker.collector).get_sample_value
+    assert read("imago_puts_failed_total") == 1
+    assert read("imago_appended_bytes_total") == size
+    assert read("imago_append_ms_max") == 1500
+    assert read("imago_rocketmq_reads_missed_total") == 1
 
 
 async def test_entries_of_a_queue_are_shown(peer: RemotingPeer) -> None:

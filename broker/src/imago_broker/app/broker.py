@@ -403,7 +403,7 @@ class Broker:
 
     def _sweep(self) -> None:
         self.ports.leave_files(self.store.log_end - self.store.log_start)
-        self.rocketmq.sweeper.sweep()
+        self.rocketmq.tick()
         if self.names is not None:
             self.names.sweep()
 

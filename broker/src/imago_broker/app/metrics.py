@@ -138,10 +138,15 @@ def _shard(config: BrokerConfig, registry: Registry, role: RoleState) -> list[Sa
 
 def _puts(core: CoreServices) -> list[Sample]:
     puts, waiting = core.messages, core.messages.acknowledgements
+    times = puts.append_times
     return [
         _counter("messages_stored", "Messages appended.", lambda: puts.appended),
         _counter("appends", "Appends: one for all puts of a loop turn.", lambda: puts.appends),
         _counter("put_timeouts", "Puts whose level was late.", lambda: waiting.timeouts),
+        _counter("puts_failed", "Messages refused or not appended.", lambda: puts.failed),
+        _counter("appended_bytes", "Bytes of the log that puts took.", lambda: puts.appended_bytes),
+        _gauge("append_ms_max", "Longest append.", lambda: times.max_ns / 1e6),
+        _gauge("append_ms_p99", "Whole ms of 99 of 100.", lambda: times.percentile(0.99)),
         _gauge(
             "unacknowledged_bytes",
             "Bytes not yet acknowledged.",
@@ -226,6 +231,9 @@ def _rocketmq(traffic: Traffic) -> list[Sample]:
     return [
         _counter("rocketmq_messages_out", "Messages pulled.", lambda: traffic.messages),
         _counter("rocketmq_bytes_out", "Bytes pulled.", lambda: traffic.bytes),
+        _counter("rocketmq_reads_found", "Answers with messages.", lambda: traffic.found),
+        _counter("rocketmq_reads_missed", "Reads that found none.", lambda: traffic.missed),
+        _gauge("rocketmq_read_ms_max", "Longest read.", lambda: traffic.read_times.max_ns / 1e6),
     ]
 
 

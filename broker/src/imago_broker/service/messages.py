@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import logging
 from operator import itemgetter
+from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from imago_broker.core.acknowledgement import Acknowledgement
+from imago_broker.core.latencies import Latencies
 from imago_broker.service.acknowledgements import Acknowledgements, Answer, Done, tell
 from imago_broker.service.arrivals import Arrivals
 from imago_broker.service.put_status import APPENDED, PutStatus
@@ -65,6 +67,11 @@ class MessageService:
         """The list of this turn's newest `put`: it may grow."""
         self.appends = 0
         """Calls of the store, each for all messages of a turn."""
+        self.failed = 0
+        """Messages that were refused or could not be appended since the start."""
+        self.appended_bytes = 0
+        self.append_times = Latencies()
+        """How long the store took; each message of a turn took as long as all of them."""
         self.held = False
         """Whether puts are asked to come again soon: leadership is being handed over."""
         self._sequenced = False
@@ -174,6 +181,7 @@ class MessageService:
         self._whole_now, self._whole = self._whole, []
         status = self._admission() or (self._append(jobs, sequenced) if jobs else None)
         if status is not None:
+            self.failed += sum(len(entries) for entries, *_ in jobs)
             for _, _, done, token in jobs:
                 tell(done, token, status, ())
         self.acknowledgements.completed()
@@ -190,8 +198,10 @@ class MessageService:
     def _append(self, jobs: list[_Job], sequenced: bool) -> PutStatus | None:
         """Append and answer; or answer nobody and return why, with nothing appended."""
         entries = jobs[0][0] if len(jobs) == 1 else [entry for job in jobs for entry in job[0]]
+        store, began_ns = self.store, perf_counter_ns()
+        end = store.log_end
         try:
-            placed = self.store.append(entries, sequenced=sequenced)
+            placed = store.append(entries, sequenced=sequenced)
         except LogIOError:
             # What was written is unknown, so nobody is answered: the store has told the
             # application, which ends the process.
@@ -202,6 +212,8 @@ class MessageService:
             # A fault of ours. Producers that hear nothing would hold their connections up.
             logger.exception("append_failed entries=%d", len(entries))
             return PutStatus.BUSY
+        self.append_times.note(perf_counter_ns() - began_ns, len(entries))
+        self.appended_bytes += store.log_end - end
         self.appended += len(entries)
         self.appends += 1
         # Arrivals first: a long poll may then be answered in the same write as the put.
@@ -227,6 +239,7 @@ class MessageService:
         for job in jobs:
             entries, level, done, token = job
             if (level or self._level_of(entries[0][ENTRY_TAIL].topic)).needs_replicas:
+                self.failed += len(entries)
                 tell(done, token, PutStatus.TOO_FEW_IN_SYNC, ())
             else:
                 kept.append(job)
@@ -249,7 +262,8 @@ class MessageService:
         for job in jobs:
             status = self._append([job], sequenced)
             if status is not None:
-                _, _, done, token = job
+                entries, _, done, token = job
+                self.failed += len(entries)
                 tell(done, token, status, ())
         return None
 

@@ -1,20 +1,27 @@
-"""Counts of what went in and out, for the figures that RocketMQ's tools show."""
+"""Counts of what went out, for the figures that RocketMQ's tools show."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from imago_broker.core.latencies import Latencies
+
 
 @dataclass(slots=True)
 class Traffic:
-    """Messages and bytes delivered to RocketMQ consumers since the start."""
+    """What RocketMQ consumers were answered since the start."""
 
     messages: int = 0
     bytes: int = 0
-    by_topic: dict[str, int] = field(default_factory=dict)
+    found: int = 0
+    """Answers with messages."""
+    missed: int = 0
+    """Reads that found none."""
+    read_times: Latencies = field(default_factory=Latencies)
+    """How long reads of the store took."""
 
-    def delivered(self, topic: str, count: int, size: int) -> None:
-        """Note one answered pull."""
+    def delivered(self, count: int, size: int) -> None:
+        """Note one answer with messages."""
+        self.found += 1
         self.messages += count
         self.bytes += size
-        self.by_topic[topic] = self.by_topic.get(topic, 0) + count

@@ -48,6 +48,7 @@ namesrvAddr=127.0.0.1:{namesrv}
 storePathRootDir={data}
 storePathCommitLog={data}/commitlog
 enablePropertyFilter=true
+recallMessageEnable=true
 diskMaxUsedSpaceRatio=99
 {more}"""
 

@@ -17,6 +17,7 @@ from imago_broker.processors.rocketmq.resetting import OffsetResetter
 from imago_broker.processors.rocketmq.rules import GroupRules
 from imago_broker.service.clients import ClientRegistry
 from imago_broker.service.delay import DelayService
+from imago_broker.service.figure_history import FigureHistory
 from imago_broker.service.locks import QueueLocks
 from imago_broker.service.needed_records import NeededRecords
 from imago_broker.service.pop_reading import PopReader
@@ -89,11 +90,12 @@ class RocketmqAssembly:
     resets: PendingResets
     resetter: OffsetResetter
     sweeper: Sweeper
+    history: FigureHistory
     memory: MemoryWindow
     topic_version: TableVersion
     group_version: TableVersion
     started_ms: int
-    traffic: Traffic = field(default_factory=Traffic)
+    traffic: Traffic
     lanes: Lanes = field(default_factory=Lanes.made)
     on_topic_made: list[Callable[[TopicConfig, str], None]] = field(default_factory=list)
     """Told each topic that a send has made, and its template; not groups' own."""
@@ -104,6 +106,11 @@ class RocketmqAssembly:
         self.timers.start()
         self.transactions.start()
         self.pops.start()
+
+    def tick(self) -> None:
+        """Do what is due every second."""
+        self.sweeper.sweep()
+        self.history.sample()
 
     def answer_held(self) -> None:
         """Answer now what waits for messages."""
@@ -161,6 +168,7 @@ def assemble(
     topic_version, group_version = TableVersion(now_ms), TableVersion(now_ms)
     topics.on_change.append(lambda _name, _config: topic_version.bump(clock.epoch_ms()))
     topics.on_change.append(lambda name, _config: hold.topic_changed(name))
+    traffic = Traffic()
     clients, locks, resets = ClientRegistry(), QueueLocks(), PendingResets()
     live = LiveSettings(settings, before_settings_change)
     transactions = TransactionService(
@@ -213,6 +221,8 @@ def assemble(
         sweeper=Sweeper(
             store=store, clients=clients, locks=locks, serving_rules=serving_rules, clock=clock
         ),
+        history=FigureHistory(messages, traffic, timers, clock),
+        traffic=traffic,
         memory=memory,
         topic_version=topic_version,
         group_version=group_version,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from imago_broker.model.topics import PERM_READ
@@ -306,15 +307,18 @@ class _Pop(_Waiter):
     def _look(self, answer: Callable[[Reply], object]) -> bool:
         parts, ask = self._parts, self._ask
         now_ms = parts.clock.epoch_ms()
+        began_ns = perf_counter_ns()
         take = self._take = parts.reader.take(ask, now_ms)
+        parts.traffic.read_times.note(perf_counter_ns() - began_ns, 1)
         if not take.queues:
+            parts.traffic.missed += 1
             if take.more:
                 answer(self._nothing())
             return take.more
         for look in take.queues:
             parts.waiting.out_until(ask.topic, look.queue_id, now_ms + ask.invisible_ms)
         body = b"".join(record for look in take.queues for record in look.records)
-        parts.traffic.delivered(ask.topic, sum(len(look.times) for look in take.queues), len(body))
+        parts.traffic.delivered(sum(len(look.times) for look in take.queues), len(body))
         reply = Reply(ResponseCode.SUCCESS, "FOUND", _header(self._take, self._ask).to_ext(), body)
         exchange = self._exchange
 

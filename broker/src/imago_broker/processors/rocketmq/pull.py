@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
 from imago_broker.processors.rocketmq import rules
@@ -283,7 +284,8 @@ class _Pull:
         self._exchange.finish()
 
     def _read(self) -> ReadResult:
-        return self._reading.store.read(
+        began_ns = perf_counter_ns()
+        found = self._reading.store.read(
             self._request.topic,
             self._request.queue_id,
             self._offset,
@@ -292,12 +294,17 @@ class _Pull:
             tags=self._chosen.tags,
             wanted=self._chosen.wanted,
         )
+        traffic = self._reading.traffic
+        traffic.read_times.note(perf_counter_ns() - began_ns, 1)
+        if not found.count:
+            traffic.missed += 1
+        return found
 
     def _outcome(self, found: ReadResult) -> PullOutcome:
         suggested = MASTER_ID
         if found.count:
             suggested = self._reading.directions.after(found.body, self._request.queue_id)
-            self._reading.traffic.delivered(self._request.topic, found.count, len(found.body))
+            self._reading.traffic.delivered(found.count, len(found.body))
         elif not self._reading.serving_rules.leads:
             # Behind the master's end there may be more, and no place that is really too far.
             return PullOutcome.redirected(self._offset, self._reading.directions.to_master())

@@ -395,6 +395,7 @@ def _runtime_figures(parts: RocketmqAssembly) -> RuntimeFigures:
         messages=parts.messages,
         traffic=parts.traffic,
         delay=parts.delay,
+        history=parts.history,
         lanes=parts.lanes.by_name,
         clock=parts.clock,
         started_ms=parts.started_ms,
