@@ -1,0 +1,29 @@
+"""Requests of every code by chance, on the ports that speak RocketMQ: each is answered."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imago_testing.peers.generated import storm
+
+if TYPE_CHECKING:
+    from imago_testing.processes.broker import BrokerProcess
+
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(1800)]
+CONNECTIONS = 4
+
+
+@pytest.mark.parametrize("count", [4_000, pytest.param(100_000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("port", ["rocketmq", "fast", "namesrv"])
+async def test_every_request_is_answered(broker: BrokerProcess, port: str, count: int) -> None:
+    """The fixture looks for traces in the log."""
+    number = getattr(broker, port)
+    async with asyncio.TaskGroup() as tasks:
+        for seed in range(CONNECTIONS):
+            rng = random.Random(f"{port} {seed}")
+            tasks.create_task(storm(number, rng, count // CONNECTIONS))
+    assert broker.alive, broker.server.log_tail()
