@@ -233,7 +233,7 @@ def _rocketmq(traffic: Traffic) -> list[Sample]:
         _counter("rocketmq_bytes_out", "Bytes pulled.", lambda: traffic.bytes),
         _counter("rocketmq_reads_found", "Answers with messages.", lambda: traffic.found),
         _counter("rocketmq_reads_missed", "Reads that found none.", lambda: traffic.missed),
-        _gauge("rocketmq_read_ms_max", "Longest read.", lambda: traffic.read_times.max_ns / 1e6),
+        _gauge("rocketmq_read_ms_max", "Longest read.", lambda: traffic.read_ns_max / 1e6),
     ]
 
 

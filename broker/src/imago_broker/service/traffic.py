@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
-from imago_broker.core.latencies import Latencies
+from dataclasses import dataclass
 
 
 @dataclass(slots=True)
@@ -17,8 +15,8 @@ class Traffic:
     """Answers with messages."""
     missed: int = 0
     """Reads that found none."""
-    read_times: Latencies = field(default_factory=Latencies)
-    """How long reads of the store took."""
+    read_ns_max: int = 0
+    """How long the longest read of the store took."""
 
     def delivered(self, count: int, size: int) -> None:
         """Note one answer with messages."""

@@ -309,7 +309,7 @@ class _Pop(_Waiter):
         now_ms = parts.clock.epoch_ms()
         began_ns = perf_counter_ns()
         take = self._take = parts.reader.take(ask, now_ms)
-        parts.traffic.read_times.note(perf_counter_ns() - began_ns, 1)
+        parts.traffic.read_ns_max = max(parts.traffic.read_ns_max, perf_counter_ns() - began_ns)
         if not take.queues:
             parts.traffic.missed += 1
             if take.more:

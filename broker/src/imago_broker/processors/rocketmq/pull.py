@@ -294,8 +294,9 @@ class _Pull:
             tags=self._chosen.tags,
             wanted=self._chosen.wanted,
         )
-        traffic = self._reading.traffic
-        traffic.read_times.note(perf_counter_ns() - began_ns, 1)
+        traffic, took_ns = self._reading.traffic, perf_counter_ns() - began_ns
+        if took_ns > traffic.read_ns_max:
+            traffic.read_ns_max = took_ns
         if not found.count:
             traffic.missed += 1
         return found

@@ -106,7 +106,7 @@ class RuntimeFigures:
             "msgGetTotalYesterdayMorning": str(days.yesterday_morning),
             "msgGetTotalTodayMorning": str(days.today_morning),
             "msgGetTotalTodayNow": str(traffic.messages),
-            "getMessageEntireTimeMax": str(traffic.read_times.max_ms),
+            "getMessageEntireTimeMax": str(traffic.read_ns_max // 1_000_000),
             "getFoundTps": self._rate(figure_history.FOUND),
             "getMissTps": self._rate(figure_history.MISSED),
             "getTotalTps": self._rate(figure_history.FOUND, figure_history.MISSED),
