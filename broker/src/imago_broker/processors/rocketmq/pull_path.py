@@ -8,6 +8,7 @@ group was reset: all of these are left to the table, and nothing of them has hap
 from __future__ import annotations
 
 import logging
+from time import perf_counter_ns
 from typing import TYPE_CHECKING, Final, Protocol
 
 from imago_broker.model.topics import PERM_READ
@@ -139,6 +140,7 @@ class PullPath:
         messages_max, bytes_max = answer_limits(
             asked.messages_max, asked.bytes_max, batch=asked.batch
         )
+        began_ns = perf_counter_ns()
         found = self._read(
             name,
             asked.queue_id,
@@ -147,6 +149,8 @@ class PullPath:
             bytes_max=bytes_max,
             tags=tags,
         )
+        if (took_ns := perf_counter_ns() - began_ns) > self._traffic.read_ns_max:
+            self._traffic.read_ns_max = took_ns
         return found if found.status is _FOUND else None
 
     def _head(self, asked: AskedPull, found: ReadResult) -> bytes:
@@ -157,6 +161,6 @@ class PullPath:
         suggested = MASTER_ID
         if self._serving_rules.slave_reads:
             suggested = self._directions.after(body, queue_id)
-        self._traffic.delivered(asked.topic, found.count, len(body))
+        self._traffic.delivered(found.count, len(body))
         offsets = (found.next_offset, found.min_offset, found.max_offset)
         return answer_pull(asked.opaque, asked.serialize, offsets, suggested, len(body))
