@@ -13,7 +13,7 @@ SPANS_S: Final = (10, 60, 600)
 SAMPLES_MAX: Final = 601
 
 
-class Sample(NamedTuple):
+class CounterSample(NamedTuple):
     at_ms: int
     totals: Sequence[float]
 
@@ -22,11 +22,11 @@ class RateHistory:
     """Counters as they were each second of the last ten minutes."""
 
     def __init__(self) -> None:
-        self._samples: deque[Sample] = deque(maxlen=SAMPLES_MAX)
+        self._samples: deque[CounterSample] = deque(maxlen=SAMPLES_MAX)
 
     def note(self, now_ms: int, totals: Sequence[float]) -> None:
         """Note all counters: call it every second."""
-        self._samples.append(Sample(now_ms, totals))
+        self._samples.append(CounterSample(now_ms, totals))
 
     def rates(self, place: int) -> tuple[float, ...]:
         """Return one counter's growth a second, over each span or since the first sample."""
