@@ -16,6 +16,7 @@ from imago_broker.admin import (
     marks,
     messages,
     metaq,
+    metaq_transactions,
     moves,
     opening,
     pipelines,
@@ -104,6 +105,13 @@ ROUTES: tuple[tuple[str, str, Handler, RouteRight], ...] = (
     ("POST", "/admin/v1/metaq/reload", metaq.reload, rights.RUN_CLUSTER),
     ("POST", "/admin/v1/metaq/checkpoint", metaq.checkpoint, rights.RUN_CLUSTER),
     ("POST", "/admin/v1/metaq/stop", metaq.stop, rights.RUN_CLUSTER),
+    ("GET", "/admin/v1/metaq/transactions", metaq_transactions.list_all, rights.SHOW_CLUSTER),
+    (
+        "POST",
+        "/admin/v1/metaq/transactions/{key}/{decision:commit|rollback|complete|forget}",
+        metaq_transactions.decide,
+        rights.RUN_CLUSTER,
+    ),
     (
         "POST",
         "/admin/v1/metaq/topics/{topic}/close-partitions",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     )
     from imago_broker.service.access import AccessService
     from imago_broker.service.groups import GroupService
+    from imago_broker.service.metaq_transactions import MetaqTransactions
     from imago_broker.service.offsets import ConsumerOffsets
     from imago_broker.service.topics import TopicService
     from imago_log import MessageStore
@@ -76,6 +77,7 @@ class AdminServices:
     offsets: ConsumerOffsets
     reset_offsets: Callable[[str, str, Mapping[int, int]], None]
     """(group, topic, queue to offset): set them, and have live consumers go on from there."""
+    metaq_transactions: MetaqTransactions
     store: MessageStore
     coordinator: Registry
     marks: SharedMarks

@@ -28,7 +28,13 @@ if TYPE_CHECKING:
 
 FORWARDED = "Imago-Forwarded"
 OK, ABSENT = "ok", "absent"
-LOGGED = ("/admin/v1/topics", "/admin/v1/groups", "/admin/v1/users", "/admin/v1/access")
+LOGGED = (
+    "/admin/v1/topics",
+    "/admin/v1/groups",
+    "/admin/v1/users",
+    "/admin/v1/access",
+    "/admin/v1/metaq/transactions",
+)
 """Paths of what the shard's log holds, which only its master writes."""
 LAGS_TIMEOUT = aiohttp.ClientTimeout(total=1)
 """A snapshot does not wait long for masters that may just have died."""

@@ -73,6 +73,7 @@ def admin_services(
         access=core.access,
         offsets=core.offsets,
         reset_offsets=rocketmq.resetter.reset,
+        metaq_transactions=core.metaq_transactions,
         store=store,
         coordinator=coordinator,
         marks=coordinator.marks,

@@ -29,6 +29,8 @@ NUMBERS: Final = {
     "numPartitions": ("metaq", "default_partitions"),
     "maxSegmentSize": ("store", "metaq_segment_bytes_max"),
     "maxTransferSize": ("metaq", "transfer_bytes_max"),
+    "maxTxTimeoutTimerCapacity": ("metaq", "transactions_max"),
+    "maxTxTimeoutInSeconds": ("metaq", "transaction_timeout_seconds_max"),
 }
 TRUTHS: Final = {
     "stat": ("metaq", "stat"),
@@ -46,8 +48,6 @@ AT_LEAST: Final = {
     "quartzThreadCount": 1,
     "maxCheckpoints": 1,
     "checkpointInterval": 1000,
-    "maxTxTimeoutTimerCapacity": 1,
-    "maxTxTimeoutInSeconds": 1,
     "flushTxLogAtCommit": 0,
 }
 """Numbers that are met whatever they say, from this one on."""

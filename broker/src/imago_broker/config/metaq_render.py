@@ -30,6 +30,8 @@ def render(config: BrokerConfig, *, host: str) -> bytes:
         f"maxTransferSize={metaq.transfer_bytes_max}",
         f"deletePolicy=delete,{_kept(store.retention_ms)}",
         f"deleteWhen={store.delete_when or DEFAULT_DELETE_WHEN}",
+        f"maxTxTimeoutTimerCapacity={metaq.transactions_max}",
+        f"maxTxTimeoutInSeconds={metaq.transaction_timeout_seconds_max}",
         f"stat={_truth(metaq.stat)}",
         f"updateConsumerOffsets={_truth(metaq.update_consumer_offsets)}",
         "[zookeeper]",
