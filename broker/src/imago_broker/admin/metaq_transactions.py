@@ -119,4 +119,3 @@ def _refusal(services: AdminServices, key: str, error: MetaqTransactionError) ->
         text = f"{key!r:.200} has been {_WORDS[error.outcome]} already."
         return AdminError(409, "decided", text, "Its first decision counts.")
     return AdminError(409, "lost", f"{error}.", "Roll it back, or complete it.")
-
