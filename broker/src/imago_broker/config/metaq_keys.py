@@ -157,6 +157,7 @@ SYSTEM: Final = (
         KeyEffect.NEAREST,
         "acknowledgement.level",
         "a transaction's end is as safe as a put to its topics, see `unflushThreshold`. 0 to 2",
+        True,
     ),
     IniKey(
         "acceptPublish",
