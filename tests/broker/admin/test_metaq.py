@@ -66,7 +66,6 @@ async def test_only_closed_partitions_are_deleted(broker: Broker, admin: Admin) 
         await admin.call("POST", f"{TOPIC}/close-partitions", asked)
         status, answer = await admin.call("POST", f"{TOPIC}/delete-partitions", asked)
         assert (status, answer) == (200, {"topic": "orders", "begin": {"1": 75}})
-        broker.store.tick()
         await admin.call("POST", f"{TOPIC}/open-partitions", {})
         assert (await peer.ask(b"get orders g 1 0 100 5\r\n")).endswith(b"\r\n75")
         assert put_place(await peer.put("orders", 1, b"12345"))[2] == 75

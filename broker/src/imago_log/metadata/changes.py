@@ -30,6 +30,8 @@ RECORD_BYTES_MAX = 256 << 10
 CHANGE_BYTES_MAX = 1 << 20
 """Largest change that anybody outside may ask for: every follower takes a record of it."""
 NAME_BYTES_MAX = 255
+METAQ_BEGIN = "metaq.begin."
+"""Attribute before a partition's number: where it begins for MetaQ's clients."""
 
 JSON = Any
 Change = tuple[str, str, JSON | None]
@@ -89,9 +91,19 @@ class Topic:
         """What stays of its expired files: "", arc or zip."""
         return str(self.attributes.get("metaq.archive", ""))
 
+    @property
+    def begins(self) -> list[int]:
+        """Numbers of the partitions that have a `begin`."""
+        numbers = (
+            name.removeprefix(METAQ_BEGIN)
+            for name in self.attributes
+            if name.startswith(METAQ_BEGIN)
+        )
+        return [int(number) for number in numbers if number.isdecimal()]
+
     def begin(self, queue_id: int) -> int:
         """Return the position before which MetaQ's clients find nothing in a partition."""
-        text = str(self.attributes.get(f"metaq.begin.{queue_id}", ""))
+        text = str(self.attributes.get(f"{METAQ_BEGIN}{queue_id}", ""))
         return int(text) if text.isdecimal() else 0
 
     @property

@@ -88,6 +88,7 @@ class QueueDirectory:
         """The same, unless they are taken up already."""
         if not self._materialiser.has(topic):
             self.materialise(topic)
+        self._materialiser.take_begins(topic)
 
     def drop_topic(self, name: str) -> None:
         """Forget a topic's queues, and have their files removed."""

@@ -120,6 +120,7 @@ class Materialiser:
         else:
             self._order[self._order.index(self._by_key[topic.name, queue_id])] = partition
         self._by_key[topic.name, queue_id] = partition
+        segments.begin_at(topic.begin(queue_id))
         segments.truncate(queue.tail.next_position)
         self._find_next(partition, log_start)
 
@@ -287,6 +288,12 @@ class Materialiser:
         self._settle()
         self._by_key.clear()
         self._order.clear()
+
+    def take_begins(self, topic: Topic) -> None:
+        """Send readers of deleted messages to where the topic says that its partitions begin."""
+        for queue_id in topic.begins:
+            if (partition := self._by_key.get((topic.name, queue_id))) is not None:
+                partition.segments.begin_at(topic.begin(queue_id))
 
     def expire(self, now_ms: int, log_start: int, due: Due = always_due) -> None:
         """Remove files that are older or larger than their topic allows, or gone from the log.

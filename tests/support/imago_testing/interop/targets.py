@@ -47,6 +47,8 @@ class Target:
     name: TargetName
     zookeeper: str = ""
     metaq_urls: Sequence[str] = ()
+    admins: Sequence[str] = ()
+    """Addresses of administration; only ours has them."""
     namesrv: Mapping[int, str] = field(default_factory=dict)
     """Major version of the client to the address of its name service."""
 
@@ -79,6 +81,7 @@ def _imago(ready: Mapping[str, object]) -> Target:
         name=TargetName.IMAGO,
         zookeeper=str(ready["zookeeper"]),
         metaq_urls=[f"meta://{broker['metaq']}" for broker in brokers],
+        admins=[str(broker["admin"]) for broker in brokers],
         namesrv=dict.fromkeys(ROCKETMQ_VERSIONS, str(ready["namesrv"])),
     )
 

@@ -110,6 +110,11 @@ class JavaDriver:
         """Run a command and return its result; DriverError when the client threw."""
         return self.send(command, **arguments).result(CALL_SECONDS)
 
+    def kill(self) -> None:
+        """End the process as a crash does."""
+        self._process.kill()
+        self._process.wait()
+
     def close(self) -> None:
         """End the process: politely by the end of its input, else by force."""
         assert self._process.stdin is not None
