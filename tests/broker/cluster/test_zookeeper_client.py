@@ -8,8 +8,9 @@ import pytest
 from kazoo.exceptions import ConnectionLoss, WriterNotClosedException
 from kazoo.handlers.threading import SequentialThreadingHandler
 
-from imago_broker.cluster import zookeeper
-from imago_broker.cluster.zookeeper import BoundedHandler, ZooKeeperTree, connection_retry
+from imago_broker.cluster import kazoo_parts
+from imago_broker.cluster.kazoo_parts import BoundedHandler, connection_retry
+from imago_broker.cluster.zookeeper import ZooKeeperTree
 
 
 @pytest.mark.parametrize("session_ms", [2000, 6000, 40_000])
@@ -55,4 +56,4 @@ async def test_a_client_that_cannot_be_ended_does_not_keep_the_next_one_from_bei
     monkeypatch.setattr(tree, "_open_client", lambda: made.append(tree))
     await tree._renew()
     assert made == [tree]
-    zookeeper._close(Hanging())
+    kazoo_parts.close(Hanging())

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from imago_broker.cluster.memory import memory_coordinator
 from imago_broker.cluster.settings import CoordinatorConfig
+from imago_broker.cluster.tree_access import TreeAccess
 from imago_broker.errors import ExitCode, FatalError
 from imago_broker.ports import CoordinatorConflictError, CoordinatorError
 
@@ -32,7 +33,21 @@ def make_coordinator(config: BrokerConfig, config_file: bytes) -> Coordinator:
         return memory_coordinator(settings)
     from imago_broker.cluster.zookeeper import zookeeper_coordinator  # noqa: PLC0415  30 MB saved
 
-    return zookeeper_coordinator(settings, config.zookeeper.connect)
+    return zookeeper_coordinator(settings, config.zookeeper.connect, tree_access(config))
+
+
+def tree_access(config: BrokerConfig) -> TreeAccess:
+    """Return how ZooKeeper is reached, and who we are there."""
+    section = config.zookeeper
+    return TreeAccess(
+        ca_file=section.tls_ca_file,
+        certificate_file=section.tls_certificate_file,
+        key_file=section.tls_key_file,
+        user=section.user,
+        password_file=section.password_file,
+        protect=section.protect,
+        public_root=config.metaq.zk_root,
+    )
 
 
 async def join(coordinator: Coordinator, connect: str) -> None:

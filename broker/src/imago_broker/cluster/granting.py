@@ -15,6 +15,7 @@ from imago_broker.cluster.handshake import granted_session_timeout_ms
 from imago_broker.cluster.tree import TreeConfigurationError
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable, Sequence
 
 logger = logging.getLogger(__name__)
@@ -32,11 +33,21 @@ LATER_SECONDS = 5.0
 class Grants:
     """What the servers of an ensemble have answered."""
 
-    def __init__(self, servers: Sequence[Server], *, wanted_ms: int) -> None:
+    def __init__(
+        self,
+        servers: Sequence[Server],
+        *,
+        wanted_ms: int,
+        context: Callable[[], ssl.SSLContext | None] = lambda: None,
+    ) -> None:
+        """`context`: what connections are made with; None: without TLS."""
         self.approved: list[Server] = []
         """Servers that grant what is wanted, in the order they were named."""
         self._servers = list(servers)
+        self.problem = ""
+        """Why the last server that did not answer did not."""
         self._wanted_ms = wanted_ms
+        self._context = context
         self._told: set[tuple[Server, str]] = set()
 
     async def first(self) -> None:
@@ -75,8 +86,11 @@ class Grants:
     async def _ask(self, server: Server) -> int | None:
         try:
             async with asyncio.timeout(REACH_SECONDS):
-                return await granted_session_timeout_ms(*server, wanted_ms=self._wanted_ms)
+                return await granted_session_timeout_ms(
+                    *server, wanted_ms=self._wanted_ms, context=self._context()
+                )
         except (OSError, TimeoutError) as error:
+            self.problem = str(error)
             self._tell(logging.INFO, server, f"unreachable: {error}")
             return None
 

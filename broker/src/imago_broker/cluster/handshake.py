@@ -9,6 +9,10 @@ from __future__ import annotations
 import asyncio
 import struct
 from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import ssl
 
 _SIZE = struct.Struct(">i")
 _CONNECT = struct.Struct(">iqiqi16s?")
@@ -21,12 +25,15 @@ _CLOSE = struct.pack(">iii", 8, 1, -11)
 _ANSWER_BYTES_MAX = 1024
 
 
-async def granted_session_timeout_ms(host: str, port: int, *, wanted_ms: int) -> int:
+async def granted_session_timeout_ms(
+    host: str, port: int, *, wanted_ms: int, context: ssl.SSLContext | None = None
+) -> int:
     """Return the session time-out that the server would give to one who wants this one.
 
     OSError when it cannot be reached or does not answer as a ZooKeeper does.
     """
-    reader, writer = await asyncio.open_connection(host, port)
+    name = host if context is not None else None
+    reader, writer = await asyncio.open_connection(host, port, ssl=context, server_hostname=name)
     try:
         request = _CONNECT.pack(0, 0, wanted_ms, 0, 16, bytes(16), False)
         writer.write(_SIZE.pack(len(request)) + request)

@@ -1,4 +1,4 @@
-"""The tree of nodes in ZooKeeper. Nothing else imports kazoo.
+"""The tree of nodes in ZooKeeper. Only this module and `kazoo_parts` import kazoo.
 
 kazoo runs threads of its own and calls back in them: every callback here only hops to the event
 loop. What kazoo tells is followed with care:
@@ -21,37 +21,44 @@ from typing import TYPE_CHECKING, Any
 
 from kazoo import exceptions as kazoo_exceptions
 from kazoo.client import KazooClient
-from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
-from kazoo.hosts import collect_hosts
+from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent
-from kazoo.retry import KazooRetry
 
 from imago_broker.cluster import edits
 from imago_broker.cluster.coordinator import TreeCoordinator
 from imago_broker.cluster.granting import Grants
+from imago_broker.cluster.kazoo_parts import (
+    OPEN,
+    REFUSALS,
+    BoundedHandler,
+    acls_of,
+    close,
+    connection_retry,
+    parse_hosts,
+    translated,
+)
+from imago_broker.cluster.protecting import protect_in_time
 from imago_broker.cluster.session import TreeSession
 from imago_broker.cluster.tree import (
     OPERATIONS_MAX,
-    BadVersionError,
     Check,
     Create,
     Delete,
     Node,
-    NodeError,
-    NodeExistsError,
     NoNodeError,
-    NotEmptyError,
     Operation,
     SetData,
     TreeConfigurationError,
     TreeUnavailableError,
 )
+from imago_broker.cluster.znodes import Paths
 from imago_broker.model.cluster import RegistryConnection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from imago_broker.cluster.settings import CoordinatorConfig
+    from imago_broker.cluster.tree_access import TreeAccess
 
 logger = logging.getLogger(__name__)
 kazoo_logger = logger.getChild("kazoo")
@@ -62,66 +69,43 @@ _STATES = {
     KazooState.SUSPENDED: RegistryConnection.SUSPENDED,
     KazooState.LOST: RegistryConnection.LOST,
 }
-_REFUSALS: dict[type[Exception], type[NodeError]] = {
-    kazoo_exceptions.NoNodeError: NoNodeError,
-    kazoo_exceptions.NodeExistsError: NodeExistsError,
-    kazoo_exceptions.BadVersionError: BadVersionError,
-    kazoo_exceptions.NotEmptyError: NotEmptyError,
-}
-_UNANSWERED = (
-    kazoo_exceptions.ConnectionLoss,
-    kazoo_exceptions.ConnectionClosedError,
-    kazoo_exceptions.SessionExpiredError,
-    kazoo_exceptions.SessionMovedError,
-    kazoo_exceptions.OperationTimeoutError,
-    kazoo_exceptions.CancelledError,
-    KazooTimeoutError,
-)
-CONNECT_SECONDS_MIN = 0.5
 RENEW_AFTER_SESSIONS = 3
 """After so many session time-outs without a connection a session is given up."""
 
 
-def zookeeper_coordinator(config: CoordinatorConfig, hosts: str) -> TreeCoordinator:
+def zookeeper_coordinator(
+    config: CoordinatorConfig, hosts: str, access: TreeAccess = OPEN
+) -> TreeCoordinator:
     """Make a coordinator over `host:port[,host:port…][/chroot]`."""
     tree = ZooKeeperTree(
         hosts,
         session_timeout_ms=config.session_timeout_ms,
         connect_timeout_ms=config.connect_timeout_ms,
+        access=access,
+        owned=(Paths(config.cluster).root, f"{config.metaq_root}/brokers"),
     )
     return TreeCoordinator(config, tree)
-
-
-def connection_retry(session_timeout_ms: int) -> KazooRetry:
-    """Return when to try again: within a third of a session, kazoo's own jitter included.
-
-    What is left of a session when its connection is found to be gone is no more than that.
-    """
-    jitter = 0.4
-    delay_max = min(1.0, session_timeout_ms / 1000 / 3 / (1 + jitter))
-    return KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_jitter=jitter, max_delay=delay_max)
-
-
-class BoundedHandler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """kazoo's threads; a server that answers nothing does not take all of a session to be left."""
-
-    def __init__(self, session_timeout_ms: int, servers: int) -> None:
-        super().__init__()
-        self._connect_seconds_max = max(
-            CONNECT_SECONDS_MIN, session_timeout_ms / 1000 / 3 / max(1, servers)
-        )
-
-    def create_connection(self, *args: Any, **options: Any) -> Any:
-        """Connect to one server; kazoo would wait for a whole session."""
-        options["timeout"] = self._connect_seconds_max
-        return super().create_connection(*args, **options)
 
 
 class ZooKeeperTree(TreeSession):
     """One session with a ZooKeeper ensemble, opened anew by itself when it ends."""
 
-    def __init__(self, hosts: str, *, session_timeout_ms: int, connect_timeout_ms: int) -> None:
+    def __init__(
+        self,
+        hosts: str,
+        *,
+        session_timeout_ms: int,
+        connect_timeout_ms: int,
+        access: TreeAccess = OPEN,
+        owned: Sequence[str] = (),
+    ) -> None:
+        """`owned`: below these all is to have the rights that `access` says."""
         super().__init__()
+        self._access = access
+        self._owned = owned
+        self._protecting: asyncio.Task[None] | None = None
+        self._credentials: list[tuple[str, str]] = []
+        self._acls = acls_of(())
         self._hosts = hosts
         self._servers: list[tuple[str, int]] = []
         self._chroot = ""
@@ -139,7 +123,12 @@ class ZooKeeperTree(TreeSession):
     async def start(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._servers, self._chroot = parse_hosts(self._hosts)
-        grants = self._grants = Grants(self._servers, wanted_ms=self._session_timeout_ms)
+        access = self._access
+        access.context()
+        self._credentials = access.credentials()
+        grants = self._grants = Grants(
+            self._servers, wanted_ms=self._session_timeout_ms, context=access.context
+        )
         try:
             async with asyncio.timeout(self._connect_timeout_ms / 1000):
                 await grants.first()
@@ -147,14 +136,20 @@ class ZooKeeperTree(TreeSession):
         except TimeoutError as error:
             raise TreeUnavailableError(
                 f"no ZooKeeper answers at {self._hosts} within {self._connect_timeout_ms} ms"
+                + (f": {grants.problem}" if grants.problem else "")
             ) from error
         await self._make_chroot()
         self._asking = asyncio.create_task(grants.others(self._more_servers))
+        if access.protects:
+            self._protecting = asyncio.create_task(
+                protect_in_time(self._owned, self.children, self._give_rights)
+            )
 
     async def stop(self) -> None:
         self._stopped = True
-        if self._asking:
-            self._asking.cancel()
+        for task in (self._asking, self._protecting):
+            if task:
+                task.cancel()
         if self._renewal:
             self._renewal.cancel()
         if self._renewing:
@@ -162,7 +157,7 @@ class ZooKeeperTree(TreeSession):
         client, self._client = self._client, None
         if client is not None:
             # Joins kazoo's threads, so not in the loop that their last callbacks hop to.
-            await asyncio.to_thread(_close, client)
+            await asyncio.to_thread(close, client)
             self._session(RegistryConnection.LOST, 0)
 
     async def get(self, path: str, watch: bool = False) -> Node | None:
@@ -199,13 +194,13 @@ class ZooKeeperTree(TreeSession):
         ]
         if failed:
             # One operation failed; the others say only that they were rolled back.
-            cause, path = next((f for f in failed if type(f[0]) in _REFUSALS), failed[0])
-            raise _translated(cause, path)
+            cause, path = next((f for f in failed if type(f[0]) in REFUSALS), failed[0])
+            raise translated(cause, path)
 
     def abandon(self) -> None:  # in any thread
         client, loop = self._client, self._loop
         if client is not None and loop is not None:
-            _close(client)
+            close(client)
             _hop(loop, self._renew_soon)
 
     async def _connect(self) -> None:
@@ -215,12 +210,18 @@ class ZooKeeperTree(TreeSession):
         await self._first_connection
 
     def _open_client(self) -> None:
+        try:
+            self._credentials = self._access.credentials()
+        except TreeConfigurationError as error:  # the file may be half written
+            logger.warning("zookeeper_password_refused reason=%s; the former one stays", error)
+        self._acls = acls_of(self._credentials)
         client = KazooClient(
             hosts=self._usable(),
             timeout=self._session_timeout_ms / 1000,
             logger=kazoo_logger,
             connection_retry=connection_retry(self._session_timeout_ms),
-            handler=BoundedHandler(self._session_timeout_ms, len(self._servers)),
+            handler=BoundedHandler(self._session_timeout_ms, len(self._servers), self._access),
+            auth_data=self._credentials or None,
         )
         client.add_listener(partial(self._kazoo_state, client))
         self._client = client
@@ -241,7 +242,7 @@ class ZooKeeperTree(TreeSession):
         logger.warning("zookeeper_session_given_up session=%x", self._session_id)
         client, self._client = self._client, None
         if client is not None:
-            await asyncio.to_thread(_close, client)
+            await asyncio.to_thread(close, client)
         self._session(RegistryConnection.LOST, 0)
         if not self._stopped:
             self._open_client()
@@ -250,10 +251,23 @@ class ZooKeeperTree(TreeSession):
         parts = [part for part in self._chroot.split("/") if part]
         paths = ["/" + "/".join(parts[: end + 1]) for end in range(len(parts))]
         chroot, self._chroot = self._chroot, ""
+        access, self._access = self._access, OPEN  # others' clusters may be below it, too
         try:
             await edits.ensure(self, [(path, b"") for path in paths])
         finally:
-            self._chroot = chroot
+            self._chroot, self._access = chroot, access
+
+    def _acl(self, path: str) -> list[Any] | None:
+        """Return who may do what with a node; None: everybody may do all."""
+        return self._acls[self._access.rights(path)] if self._access.protects else None
+
+    async def _give_rights(self, path: str) -> bool:
+        wanted, full = self._acl(path), self._chroot + path
+        found, _ = await self._ask(lambda client: client.get_acls_async(full))
+        if found == wanted:
+            return False
+        await self._ask(lambda client: client.set_acls_async(full, wanted))
+        return True
 
     async def _exists(self, path: str, watcher: Callable[[WatchedEvent], None] | None) -> bool:
         stat = await self._ask(lambda client: client.exists_async(self._chroot + path, watcher))
@@ -265,7 +279,8 @@ class ZooKeeperTree(TreeSession):
             path = self._chroot + operation.path
             match operation:
                 case Create():
-                    transaction.create(path, operation.data, ephemeral=operation.ephemeral)
+                    acl = self._acl(operation.path)
+                    transaction.create(path, operation.data, acl, operation.ephemeral)
                 case SetData():
                     transaction.set_data(path, operation.data, operation.version)
                 case Delete():
@@ -288,7 +303,7 @@ class ZooKeeperTree(TreeSession):
         try:
             return await answered
         except kazoo_exceptions.KazooException as error:
-            raise _translated(error, self._hosts) from error
+            raise translated(error, self._hosts) from error
         except KazooTimeoutError as error:
             raise TreeUnavailableError(f"ZooKeeper: {error}") from error
 
@@ -327,17 +342,6 @@ class ZooKeeperTree(TreeSession):
         self._become(connection)
 
 
-def parse_hosts(hosts: str) -> tuple[list[tuple[str, int]], str]:
-    """Return the servers and the chroot of `host:port[,host:port…][/chroot]`."""
-    try:
-        servers, chroot = collect_hosts(hosts)
-    except ValueError as error:
-        raise TreeConfigurationError(
-            f"zookeeper.connect = {hosts!r}: {error}; write host:port[,host:port…][/chroot]"
-        ) from error
-    return servers, (chroot or "").rstrip("/")
-
-
 def _hop(loop: asyncio.AbstractEventLoop, call: Callable[..., None], *args: Any) -> None:
     try:
         loop.call_soon_threadsafe(call, *args)
@@ -354,25 +358,6 @@ def _resolve(answered: asyncio.Future[Any], result: Any) -> None:
         answered.set_result(result.value)
     else:
         answered.set_exception(error)
-
-
-def _close(client: Any) -> None:
-    """End a client for good, or as far as it lets itself be ended."""
-    try:
-        client.stop()
-        client.close()
-    except kazoo_exceptions.KazooException as error:
-        # Its thread hangs in a connection. What it does later is nobody's business any more.
-        logger.warning("zookeeper_client_hangs reason=%s", error)
-
-
-def _translated(error: Exception, where: str) -> Exception:
-    for kind, ours in _REFUSALS.items():
-        if isinstance(error, kind):
-            return ours(where)
-    if isinstance(error, _UNANSWERED):
-        return TreeUnavailableError(f"ZooKeeper did not answer: {type(error).__name__}")
-    return NodeError(f"ZooKeeper refused {where}: {type(error).__name__} {error}")
 
 
 def _bracketed(host: str) -> str:

@@ -75,6 +75,22 @@ class ZookeeperSection:
     connect_timeout_ms: int = setting(
         15_000, "How long a start waits for the first connection.", low=100
     )
+    tls_ca_file: str = setting(
+        "",
+        "PEM file of the authorities of ZooKeeper's certificates; empty: no TLS. `connect` names"
+        " the secure client port then, by the names in the certificates.",
+    )
+    tls_certificate_file: str = setting(
+        "", "PEM file of the certificate that this broker shows to ZooKeeper; empty: none."
+    )
+    tls_key_file: str = setting("", "PEM file of its key, without a password.")
+    user: str = setting("", "User of all brokers in ZooKeeper (scheme digest); empty: none.")
+    password_file: str = setting("", "File with its password.")
+    protect: bool = setting(
+        True,
+        "Whether the nodes of the brokers are for `user` alone, and others only read those that"
+        " MetaQ's clients need; false while some brokers have no user yet.",
+    )
 
     def __post_init__(self) -> None:
         check(self)

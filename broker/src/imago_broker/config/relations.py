@@ -75,7 +75,12 @@ def problem(config: Sections) -> str | None:
     """Return what does not go together, with the keys and the cure, or None."""
     found = _ports_problem(config) or _sizes_problem(config)
     found = found or _replicas_problem(config) or _address_problem(config)
-    found = found or _tls_problem(config.tls) or _patterns_problem(config)
+    found = (
+        found
+        or _tls_problem(config.tls)
+        or _zookeeper_problem(config.zookeeper)
+        or _patterns_problem(config)
+    )
     return found or _access_problem(config)
 
 
@@ -164,6 +169,20 @@ def _sizes_problem(config: Sections) -> str | None:
             f"limits.input_bytes_total_max: {input_max}, does not hold one frame: set 0 or at least"
             f" rocketmq.frame_bytes_max = {frame_max}"
         )
+    return None
+
+
+def _zookeeper_problem(zookeeper: ZookeeperSection) -> str | None:
+    """Credentials for ZooKeeper of which a part is missing."""
+    shown = (zookeeper.tls_certificate_file, zookeeper.tls_key_file)
+    if any(shown) and not all(shown):
+        return "zookeeper.tls_certificate_file: goes with zookeeper.tls_key_file: set both"
+    if any(shown) and not zookeeper.tls_ca_file:
+        return "zookeeper.tls_certificate_file: needs authorities: set zookeeper.tls_ca_file"
+    if bool(zookeeper.user) != bool(zookeeper.password_file):
+        return "zookeeper.user: goes with zookeeper.password_file: set both"
+    if ":" in zookeeper.user:
+        return f"zookeeper.user: {zookeeper.user!r}, must have no colon"
     return None
 
 

@@ -27,6 +27,7 @@ from imago_log.disk.vfs import disk_usage
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from imago_broker.cluster.tree_access import TreeAccess
     from imago_broker.config import BrokerConfig
 
 PYTHON_MIN = (3, 11)
@@ -191,7 +192,9 @@ def check_clock(folder: Path, admins: Sequence[tuple[str, int]]) -> Iterator[Che
         yield CheckFinding("clock", CheckLevel.OK, "nothing contradicts this machine's time")
 
 
-def check_zookeeper(connect: str, session_timeout_ms: int) -> Iterator[CheckFinding]:
+def check_zookeeper(
+    connect: str, session_timeout_ms: int, access: TreeAccess | None = None
+) -> Iterator[CheckFinding]:
     """Whether the registry can be reached and grants the configured session."""
     if connect == "none":
         yield CheckFinding(
@@ -200,7 +203,7 @@ def check_zookeeper(connect: str, session_timeout_ms: int) -> Iterator[CheckFind
         return
     from imago_cli.doctor.zookeeper import granted_ms
 
-    granted = granted_ms(connect, session_timeout_ms, seconds_max=_TIMEOUT_SECONDS)
+    granted = granted_ms(connect, session_timeout_ms, access=access, seconds_max=_TIMEOUT_SECONDS)
     for address, answer in granted.items():
         if isinstance(answer, str):
             cure = "start it, or correct zookeeper.connect; brokers cannot start without a majority"
@@ -213,7 +216,8 @@ def check_zookeeper(connect: str, session_timeout_ms: int) -> Iterator[CheckFind
                 "set zookeeper.session_timeout_ms between 2 and 20 times the server's tickTime",
             )
         else:
-            yield CheckFinding("zookeeper", CheckLevel.OK, f"{address} answers{_mode(address)}")
+            mode = " over TLS" if access and access.ca_file else _mode(address)
+            yield CheckFinding("zookeeper", CheckLevel.OK, f"{address} answers{mode}")
 
 
 def check_listeners(config: BrokerConfig) -> Iterator[CheckFinding]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from imago_broker.app.coordination import tree_access
 from imago_cli.doctor import checks
 from imago_cli.doctor.checks import CheckFinding, CheckLevel
 from imago_cli.doctor.damage import check_damage
@@ -113,7 +114,9 @@ def _zookeeper(settings: BrokerConfig, plan: ClusterPlan | None) -> Iterator[Che
         )
         return
     yield from checks.check_zookeeper(
-        settings.zookeeper.connect, settings.zookeeper.session_timeout_ms
+        settings.zookeeper.connect,
+        settings.zookeeper.session_timeout_ms,
+        tree_access(settings),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from imago_cli.java import find_java
@@ -13,14 +14,23 @@ from imago_testing.processes.ports import free_port_block
 from imago_testing.processes.servers import ProcessFailedError, ServerProcess, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 
 class RunningZooKeeper:
     """A server process that can be killed, paused and started again on the same data."""
 
-    def __init__(self, folder: Path, *, tick_ms: int = 500, port: int = 0) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        tick_ms: int = 500,
+        port: int = 0,
+        more: Mapping[str, object] = MappingProxyType({}),
+    ) -> None:
+        """`more`: lines of its configuration."""
+        self._more = more
         self._server = ZooKeeperServer(
             folder=folder, port=port or free_port_block(1), tick_ms=tick_ms, heap_mb=96
         )
@@ -39,6 +49,8 @@ class RunningZooKeeper:
     def start(self) -> None:
         """Start it and wait until it serves."""
         self._server.write_config()
+        with self._server.config_path.open("a") as config:
+            config.writelines(f"{key}={value}\n" for key, value in self._more.items())
         process = ServerProcess.start("zookeeper", self._command, self._server.folder)
         self._process = process
 
@@ -72,10 +84,14 @@ class RunningZooKeeper:
 
 @contextlib.contextmanager
 def running_zookeeper(
-    folder: Path, *, tick_ms: int = 500, port: int = 0
+    folder: Path,
+    *,
+    tick_ms: int = 500,
+    port: int = 0,
+    more: Mapping[str, object] = MappingProxyType({}),
 ) -> Iterator[RunningZooKeeper]:
     """Run a server for as long as the block lasts, on a free port unless one is given."""
-    server = RunningZooKeeper(folder, tick_ms=tick_ms, port=port)
+    server = RunningZooKeeper(folder, tick_ms=tick_ms, port=port, more=more)
     server.start()
     try:
         yield server
