@@ -193,3 +193,13 @@ async def test_places_in_memory_of_consumers_are_gathered(
     answer = await peer.answer(opaque)
     assert b'{"consumerTable":{"client":{' in answer.body
     assert answer.body.endswith(b":7}}}")
+
+
+async def test_lag_of_absurd_offsets_is_told_as_far_as_a_number_goes(peer: RemotingPeer) -> None:
+    for queue in (0, 1):
+        await peer.put("T", b"x", queue_id=queue)
+        ext = {"consumerGroup": "g", "topic": "T", "queueId": queue, "commitOffset": 2**63 - 1}
+        assert (await peer.call(15, ext)).code == ResponseCode.SUCCESS
+    answer = await peer.call(317, {"isOrder": "false"})
+    assert answer.code == ResponseCode.SUCCESS, answer.remark
+    assert b'"totalDiff":-9223372036854775808' in answer.body

@@ -182,3 +182,24 @@ async def test_names_of_real_clients_pass(peer: RemotingPeer, group: str, client
     assert answer.code == ResponseCode.SUCCESS
     assert len(json.loads(answer.body)["lockOKMQSet"]) == 1
     assert (await peer.call(Code.HEART_BEAT, {}, _beat(client))).code == ResponseCode.SUCCESS
+
+
+@pytest.mark.parametrize("topic", ["x" * 300, "x" * 40_000, "../../..", "a/b", "\x00"])
+@pytest.mark.parametrize("code", [14, 29, 30, 31, 32, 300, 321])
+async def test_topic_that_cannot_be_is_looked_for_nowhere(
+    peer: RemotingPeer,
+    broker: Broker,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    topic: str,
+    code: int,
+) -> None:
+    folders = broker.store.components.directory._folders
+
+    def nobody_asks(name: str, queue_id: int) -> bool:
+        raise AssertionError(f"looked for the files of {name[:20]!r}/{queue_id}")
+
+    monkeypatch.setattr(folders, "is_on_disk", nobody_asks)
+    fields = {"topic": topic, "queueId": 0, "consumerGroup": "g", "timestamp": 0, "index": 0}
+    await peer.call(code, {**fields, "count": 1})
+    assert "request_failed" not in caplog.text

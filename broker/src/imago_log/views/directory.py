@@ -47,6 +47,7 @@ class QueueDirectory:
         if queue is not None and (topic, queue_id) in self._tails:
             return queue
         try:
+            self._metadata.topic(topic)  # else its name may be any text, and is no folder's
             if queue is None and not self._folders.is_on_disk(topic, queue_id):
                 return None
             return self._open(topic, queue_id)

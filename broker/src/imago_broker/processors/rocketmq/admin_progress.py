@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     from imago_log.store import MessageStore
 
 
+LAG_MIN, LAG_MAX = -(1 << 63), (1 << 63) - 1
+"""A client may commit any offset, and a number of the tools has 64 bits."""
+
+
 class ProgressAdmin:
     """The request codes about offsets of groups."""
 
@@ -86,7 +90,7 @@ class ProgressAdmin:
         body = ConsumeStatsList(
             broker_addr=self._identity.address,
             consume_stats_list=tuple(tables),
-            total_diff=behind,
+            total_diff=max(LAG_MIN, min(behind, LAG_MAX)),
         )
         return Reply(body=body.encode())
 
