@@ -9,3 +9,7 @@ class FilterError(ValueError):
 
 class NoValueError(Exception):
     """Values that cannot be compared met in a message: RocketMQ's filter fails, nothing matches."""
+
+
+class FilterPendingError(Exception):
+    """An expression that this turn has no time left to compile: ask in the next one."""

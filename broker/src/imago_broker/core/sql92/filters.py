@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final
 
-from imago_broker.core.sql92.errors import FilterError, NoValueError
+from imago_broker.core.sql92.errors import FilterError, FilterPendingError, NoValueError
 from imago_broker.core.sql92.evaluation import function
 from imago_broker.core.sql92.grammar import parse
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from imago_broker.core.sql92.evaluation import Function
 
 KEPT_CHARS_MAX: Final = 256 << 10
 """Characters of all expressions that are kept compiled: about a hundred times that in memory."""
+
+TURN_CHARS_MAX: Final = 8192
+"""Characters that one turn compiles, unless its first expression is longer: some 16 ms."""
 
 
 class PropertyFilter:
@@ -38,9 +43,16 @@ class PropertyFilter:
 
 
 class FilterCache:
-    """The compiled filters that were used last."""
+    """The compiled filters that were used last; a turn compiles only so many new ones.
 
-    def __init__(self, chars_max: int = KEPT_CHARS_MAX) -> None:
+    `on_spending` is called at the first one of a turn: whoever hears it calls `renew` in the next.
+    Nobody does where all may be compiled at once.
+    """
+
+    def __init__(self, chars_max: int = KEPT_CHARS_MAX, turn_chars_max: int | None = None) -> None:
+        self.on_spending: Callable[[], None] | None = None
+        self._turn_chars_max = TURN_CHARS_MAX if turn_chars_max is None else turn_chars_max
+        self._spent = 0
         self._chars_max = chars_max
         self._chars = 0
         self._kept: OrderedDict[str, PropertyFilter | FilterError] = OrderedDict()
@@ -48,16 +60,33 @@ class FilterCache:
     def __len__(self) -> int:
         return len(self._kept)
 
+    def renew(self) -> None:
+        """Begin a new turn."""
+        self._spent = 0
+
     def get(self, expression: str) -> PropertyFilter:
-        """Return the filter of an expression. FilterError: it is none."""
+        """Return the filter of an expression. FilterError: it is none.
+
+        FilterPendingError: it has to be compiled, and this turn has compiled enough.
+        """
         found = self._kept.get(expression)
         if found is None:
+            self._spend(len(expression))
             found = self._compiled(expression)
         else:
             self._kept.move_to_end(expression)
         if isinstance(found, FilterError):
             raise FilterError(*found.args)
         return found
+
+    def _spend(self, chars: int) -> None:
+        if self.on_spending is None:
+            return
+        if not self._spent:
+            self.on_spending()
+        elif self._spent + chars > self._turn_chars_max:
+            raise FilterPendingError
+        self._spent += max(1, chars)
 
     def _compiled(self, expression: str) -> PropertyFilter | FilterError:
         made: PropertyFilter | FilterError

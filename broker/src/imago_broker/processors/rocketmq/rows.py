@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from imago_broker.errors import RequestError as ServiceError
@@ -59,6 +60,8 @@ class Row:
     """Who answers where this member does not serve it; else: it is not available."""
     fast: bool = True
     """Whether the fast port (RocketMQ's port - 2) serves it too."""
+    filtered: bool = False
+    """Whether it selects messages by filters, which may have to wait until they are compiled."""
     reject: RejectRule | None = None
 
 
@@ -96,23 +99,16 @@ class Table:
             exchange.answer(reply)
 
     def _reply_of(self, row: Row, exchange: Exchange) -> Reply | None:
-        try:
-            for hook in self.hooks:
-                hook.before(exchange)
-            if row.asks is not Asks.MEMBER and self.serving_rules is not None:
-                refusal = self.serving_rules.refusal(row.asks)
-                if refusal is not None:
-                    return not_here(refusal) if row.elsewhere is None else row.elsewhere(exchange)
-            return row.handle(exchange)
-        except RequestError as refusal:
-            return refusal.reply
-        except (ProtocolError, ServiceError, ValueError) as mistake:
-            # What the client sent does not add up: RocketMQ answers the exception's text.
-            return Reply(ResponseCode.SYSTEM_ERROR, str(mistake)[:REMARK_SIZE_MAX])
-        except Exception:
-            # A mistake of ours must cost one request, not the connection that others share.
-            log.exception("request_failed code=%d peer=%s", row.code, exchange.channel.peer)
-            return Reply(ResponseCode.SYSTEM_ERROR, "internal error, see the broker's log")
+        return reply_of(partial(self._handled, row), exchange)
+
+    def _handled(self, row: Row, exchange: Exchange) -> Reply | None:
+        for hook in self.hooks:
+            hook.before(exchange)
+        if row.asks is not Asks.MEMBER and self.serving_rules is not None:
+            refusal = self.serving_rules.refusal(row.asks)
+            if refusal is not None:
+                return not_here(refusal) if row.elsewhere is None else row.elsewhere(exchange)
+        return row.handle(exchange)
 
     def for_fast_port(self) -> Table:
         """Return the same table without the rows that the fast port does not serve."""
@@ -136,6 +132,22 @@ def build_table(
     return Table(
         rows=by_code, hooks=tuple(hooks), lanes=lanes, serving_rules=serving_rules, confirm=confirm
     )
+
+
+def reply_of(handle: Handler, exchange: Exchange) -> Reply | None:
+    """Return what a handler answers, and in place of what it raises the answer for that."""
+    try:
+        return handle(exchange)
+    except RequestError as refusal:
+        return refusal.reply
+    except (ProtocolError, ServiceError, ValueError) as mistake:
+        # What the client sent does not add up: RocketMQ answers the exception's text.
+        return Reply(ResponseCode.SYSTEM_ERROR, str(mistake)[:REMARK_SIZE_MAX])
+    except Exception:
+        # A mistake of ours must cost one request, not the connection that others share.
+        code, peer = exchange.command.code, exchange.channel.peer
+        log.exception("request_failed code=%d peer=%s", code, peer)
+        return Reply(ResponseCode.SYSTEM_ERROR, "internal error, see the broker's log")
 
 
 def not_here(reason: str) -> Reply:

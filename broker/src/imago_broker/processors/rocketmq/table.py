@@ -14,6 +14,7 @@ from imago_broker.processors.rocketmq.admin_progress import ProgressAdmin
 from imago_broker.processors.rocketmq.admin_shard import ShardAdmin
 from imago_broker.processors.rocketmq.admin_topics import TopicAdmin
 from imago_broker.processors.rocketmq.assignments import AssignmentProcessor
+from imago_broker.processors.rocketmq.filter_turns import FilterTurns
 from imago_broker.processors.rocketmq.half_sends import HalfSends
 from imago_broker.processors.rocketmq.members import MemberProcessor
 from imago_broker.processors.rocketmq.offsets import OffsetProcessor
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 class _PullColumns(TypedDict):
     elsewhere: Handler
     fast: bool
+    filtered: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +76,15 @@ def build_processors(
     hooks: Sequence[Hook] = (),
 ) -> Processors:
     """Build the tables of both ports over the same parts."""
+    filters = FilterCache()
     selector = MessageSelector(
-        clients=parts.clients, groups=parts.groups, filters=FilterCache(), settings=parts.settings
+        clients=parts.clients, groups=parts.groups, filters=filters, settings=parts.settings
     )
     reading = pull_reading(parts)
     users = access_rows(parts.access, parts.identity, parts.lanes.admin)
     rows = [*_client_rows(parts, loop, selector, reading), *_admin_rows(parts), *users]
     main = build_table(
-        rows,
+        FilterTurns(filters, loop).patient(rows),
         hooks,
         serving_rules=parts.serving_rules,
         confirm=parts.messages.acknowledgements.when_replicated,
@@ -191,7 +194,7 @@ def _client_rows(
         registry=parts.registry,
         identity=parts.identity,
     )
-    pulls: _PullColumns = {"elsewhere": pull.redirect, "fast": False}
+    pulls: _PullColumns = {"elsewhere": pull.redirect, "fast": False, "filtered": True}
     return [
         Row(Code.SEND_MESSAGE, send.send, lanes.send, Asks.CHANGE),
         Row(Code.SEND_MESSAGE_V2, send.send, lanes.send, Asks.CHANGE),
@@ -216,7 +219,7 @@ def _client_rows(
         Row(Code.RESUME_CHECK_HALF_MESSAGE, transaction.resume, lanes.transaction, Asks.CHANGE),
         Row(Code.PULL_MESSAGE, pull.pull, lanes.pull, Asks.MESSAGES, **pulls),
         Row(Code.LITE_PULL_MESSAGE, pull.pull, lanes.pull, Asks.MESSAGES, **pulls),
-        Row(Code.POP_MESSAGE, pop.pop, lanes.pull, Asks.CHANGE, fast=False),
+        Row(Code.POP_MESSAGE, pop.pop, lanes.pull, Asks.CHANGE, fast=False, filtered=True),
         Row(Code.PEEK_MESSAGE, pop.peek, lanes.pull, Asks.CHANGE, fast=False),
         Row(Code.NOTIFICATION, pop.notify, lanes.pull, Asks.CHANGE, fast=False),
         Row(Code.POLLING_INFO, pop.polling_info, lanes.client, Asks.CHANGE, fast=False),
@@ -248,7 +251,7 @@ def _client_rows(
         Row(Code.HEART_BEAT, member.heartbeat, lanes.heartbeat, Asks.MEMBER),
         Row(Code.UNREGISTER_CLIENT, member.unregister, lanes.client, Asks.MEMBER),
         Row(Code.GET_CONSUMER_LIST_BY_GROUP, member.consumer_list, lanes.client, Asks.MEMBER),
-        Row(Code.CHECK_CLIENT_CONFIG, member.check_config, lanes.client, Asks.MEMBER),
+        Row(Code.CHECK_CLIENT_CONFIG, member.check_config, lanes.client, filtered=True),
         Row(Code.LOCK_BATCH_MQ, member.lock, lanes.client, Asks.CHANGE, replicated=True),
         Row(Code.UNLOCK_BATCH_MQ, member.unlock, lanes.client, Asks.CHANGE),
         # A message's id names the member that stored it, whatever that has become since.
