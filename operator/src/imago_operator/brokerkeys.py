@@ -32,6 +32,7 @@ KEYS: Final[dict[str, BrokerKey]] = {
     "metaq.advertised_port": BrokerKey(0, False),
     "metaq.broker_id_base": BrokerKey(0, False),
     "metaq.zk_root": BrokerKey("/meta", False),
+    "metaq.http": BrokerKey(False, False),
     "metaq.server_ini": BrokerKey("", False),
     "metaq.stop_linger_ms": BrokerKey(0, True),
     "metaq.version": BrokerKey("1.4.6.2", False),

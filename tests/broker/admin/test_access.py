@@ -12,6 +12,7 @@ from aiohttp import web
 
 from imago_broker.admin import access
 from imago_broker.admin.calls import CLOCKS_DIFFER_MS_MAX, SCHEME, call, is_signed, signature
+from imago_broker.admin.routes import ROUTES, rights_by_route
 from imago_broker.app import Broker
 from imago_testing.peers.admin import TOKEN, Admin, broker_config
 from imago_testing.processes.ports import free_port_block
@@ -203,3 +204,11 @@ async def test_an_address_of_the_registry_gets_neither_token_nor_what_it_could_u
     assert status == 401
     status, _ = await distrusting.call("PUT", TOPIC, {}, Authorization=given, Host=request.host)
     assert status == 401
+
+
+def test_every_route_has_its_right_by_the_name_that_the_router_gives_it() -> None:
+    """A route with an expression in its path has another name: nobody would have its right."""
+    rights = rights_by_route()
+    for method, path, _, right in ROUTES:
+        named = web.UrlDispatcher().add_resource(path).canonical
+        assert rights[method, named] is right

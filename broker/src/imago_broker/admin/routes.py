@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ from imago_broker.admin import (
     marks,
     messages,
     metaq,
+    metaq_http,
     metaq_transactions,
     moves,
     opening,
@@ -130,10 +132,22 @@ ROUTES: tuple[tuple[str, str, Handler, RouteRight], ...] = (
         metaq.delete_partitions,
         rights.ALTER_TOPIC,
     ),
+    *(
+        (method, "/{function:[pgo].*}", metaq_http.serve, rights.open_to_all)
+        for method in ("GET", "POST", "PUT")
+    ),
     ("GET", "/admin/v1/messages", messages.find, rights.find_messages),
     ("GET", "/admin/v1/config", configuration.show, rights.SHOW_CLUSTER),
     ("PATCH", "/admin/v1/config", configuration.patch, rights.RUN_CLUSTER),
 )
+
+
+def rights_by_route() -> dict[tuple[str, str], RouteRight]:
+    """Return the rights by method and path as the router names it: without expressions."""
+    return {
+        (method, re.sub(r"\{(\w+):[^{}]*\}", r"{\1}", path)): right
+        for method, path, _, right in ROUTES
+    }
 
 
 def build_admin(services: AdminServices) -> web.Application:
@@ -143,7 +157,7 @@ def build_admin(services: AdminServices) -> web.Application:
             audited,
             errors_as_json,
             no_foreign_pages,
-            authorize(services, {(method, path): right for method, path, _, right in ROUTES}),
+            authorize(services, rights_by_route()),
             repeatable(),
             leadership.operator_fence(services),
             to_master(services),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         ShardControl,
         SharedMarks,
     )
+    from imago_broker.processors.metaq.peer import Peer
     from imago_broker.service.access import AccessService
     from imago_broker.service.groups import GroupService
     from imago_broker.service.metaq_transactions import MetaqTransactions
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from imago_broker.service.topics import TopicService
     from imago_log import MessageStore
     from imago_log.results import StoreHealth
+    from imago_wire.text.items import Item
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,8 @@ class MetaqManagement:
 
     stats: Callable[[str], bytes] | None
     """What `stats` answers to an item; None: the text protocol is not served."""
+    run: Callable[[Peer, Sequence[Item], int], int] | None
+    """Works on scanned commands of a peer."""
     config_file: Callable[[], bytes]
     """The configuration in force, in the form of server.ini."""
     reload: Callable[[], Changes]

@@ -103,6 +103,7 @@ def admin_services(
         member_groups=lambda: sorted(rocketmq.clients.consumer_groups()),
         metaq=MetaqManagement(
             stats=None if state.metaq is None else state.metaq.stats,
+            run=None if state.metaq is None else state.metaq.run,
             config_file=state.config_file,
             reload=state.source.reload,
             stop=state.process.stop,

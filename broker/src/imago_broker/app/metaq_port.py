@@ -16,7 +16,7 @@ from imago_broker.processors.metaq.table import build_processors
 from imago_broker.server.text_session import TextLimits, TextSession
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from imago_broker.app.core_services import CoreServices
     from imago_broker.config import BrokerConfig
@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from imago_broker.metrics import MetaqCounters
     from imago_broker.ports import Clock
     from imago_broker.processors.metaq.patterns import Patterns
+    from imago_broker.processors.metaq.peer import Peer
     from imago_broker.server.listener import Listener
     from imago_broker.service.serving_rules import ServingRules
+    from imago_wire.text.items import Item
 
 
 class ConfigFile:
@@ -53,6 +55,8 @@ class MetaqPort:
     patterns: LiveSettings[Patterns]
     stats: Callable[[str], bytes]
     """What `stats` answers to an item."""
+    run: Callable[[Peer, Sequence[Item], int], int]
+    """Works on scanned commands of a peer, with the rights that it has."""
     realtime: RealTimeStatistics
 
     def apply(self, config: BrokerConfig) -> None:
@@ -119,5 +123,10 @@ def serve_metaq(
     for each in listeners:
         each.protocol_factory = lambda: TextSession(guarded, limits, budget, input_budget)
     return MetaqPort(
-        parts.identity, parts.settings, parts.patterns, processors.stats_text, parts.realtime
+        identity=parts.identity,
+        settings=parts.settings,
+        patterns=parts.patterns,
+        stats=processors.stats_text,
+        run=guarded.run,
+        realtime=parts.realtime,
     )

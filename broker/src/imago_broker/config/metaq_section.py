@@ -20,6 +20,11 @@ class MetaqSection:
         0, "MetaQ broker id of shard 0; raise it beside original brokers.", low=0, high=1023
     )
     zk_root: str = setting("/meta", "Root of MetaQ's public tree in ZooKeeper.")
+    http: bool = setting(
+        False,
+        "Whether /put, /get and /offset of the admin port serve messages, as MetaQ's plugin"
+        " jettyBroker does: without a password, like the text protocol.",
+    )
     server_ini: str = setting(
         "",
         "MetaQ's `server.ini`, read at the start and again whenever it changes; what this file and"
