@@ -13,6 +13,8 @@ from imago_wire import _record_py as _reference
 from imago_wire.errors import LimitExceededError, ProtocolError
 from imago_wire.properties import strip_reserved as _strip_reserved
 
+from libc.string cimport memchr
+
 include "_common.pxi"
 
 cdef extern from "_hot.h" nogil:
@@ -375,7 +377,7 @@ cdef bytes read_properties(bytes properties, Item *item):
     item.separator = False
     item.tags = NULL
     if size:
-        if imago_has_two_underscores(data, size):
+        if imago_has_two_underscores(data, size) and has_reserved(data, size):
             changed = _strip_reserved(properties)
             size = PyBytes_GET_SIZE(changed)
             data = <const uint8_t *> PyBytes_AS_STRING(changed)
@@ -384,6 +386,25 @@ cdef bytes read_properties(bytes properties, Item *item):
     item.properties = data
     item.properties_size = size
     return changed
+
+
+cdef bint has_reserved(const uint8_t *data, Py_ssize_t size) noexcept nogil:
+    """Whether some property's name begins as those do that are stripped."""
+    cdef const uint8_t *end = data + size
+    cdef const uint8_t *stop
+    while end - data > 8:
+        if data[0] == 95 and data[1] == 95 and (
+            memcmp(data, b"__METAQ_", 8) == 0
+            or memcmp(data, b"__CRC32#", 8) == 0
+            or memcmp(data, b"__UNIT_T", 8) == 0
+            or memcmp(data, b"__RMQ.TR", 8) == 0
+        ):
+            return True
+        stop = <const uint8_t *> memchr(data, 2, end - data)
+        if stop == NULL:
+            return False
+        data = stop + 1
+    return end - data == 8 and memcmp(data, b"__CRC32#", 8) == 0
 
 
 cdef inline int64_t next_id(RecordBuilder builder, int64_t store_ms) noexcept:

@@ -5,6 +5,7 @@ from __future__ import annotations
 # The reference comes first: it is what type checkers see, and what stays where nothing is compiled.
 from imago_wire._index_py import index_records, key_entries
 from imago_wire._metaq_py import metaq_block, metaq_form, metaq_records, metaq_whole
+from imago_wire._parked_py import restore_half, restore_records
 from imago_wire._record_py import (
     RecordBuilder,
     entries_size_max,
@@ -41,6 +42,8 @@ __all__ = [
     "metaq_whole",
     "near_units",
     "queue_records",
+    "restore_half",
+    "restore_records",
     "scan_records",
     "view_record",
     "whole_records",
@@ -55,8 +58,10 @@ _SCAN = (
 )  # fmt: skip
 _METAQ = ("metaq_block", "metaq_form", "metaq_records", "metaq_whole")
 _INDEX = ("index_records", "key_entries")
+_PARKED = ("restore_half", "restore_records")
 
 globals().update(compiled_twins("imago_wire._record_c", _WRITE))
 globals().update(compiled_twins("imago_wire._scan_c", _SCAN))
 globals().update(compiled_twins("imago_wire._metaq_c", _METAQ))
 globals().update(compiled_twins("imago_wire._index_c", _INDEX))
+globals().update(compiled_twins("imago_wire._parked_c", _PARKED, needs=("imago_wire._record_c",)))

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from itertools import count
+from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from imago_broker.core.acknowledgement import Acknowledgement
+from imago_broker.model.names import SCHEDULE_TOPIC
 from imago_broker.model.topics import TopicConfig
+from imago_broker.service import delay as delay_module
 from imago_broker.service.clock_shift import ClockShift
 from imago_broker.service.copies import read_copy
 from imago_broker.service.delay import DelayService
 from imago_broker.service.delaying import delayed_entry
 from imago_broker.service.messages import MessageService
 from imago_broker.service.topics import TopicService
+from imago_testing.searching import examples
 from imago_testing.stores.in_memory import open_store
 from imago_testing.stores.vfs import MemoryVfs
 from imago_testing.virtual.clocks import ManualClock
@@ -22,6 +26,7 @@ from imago_testing.virtual.timers import ManualLoop
 
 if TYPE_CHECKING:
     import asyncio
+    from pathlib import Path
 
 HOUR = 3_600_000
 LEVELS = "1s 10s 60s 1800s 3600s 7200s"
@@ -85,6 +90,17 @@ def bodies(data: bytes) -> list[bytes]:
     return found
 
 
+def wanted(broker: Broker) -> list[str]:
+    """What waits or has waited, by the log alone."""
+    names: list[str] = []
+    for queue_id in range(len(DELAYS)):
+        found = broker.store.read(
+            SCHEDULE_TOPIC, queue_id, 0, messages_max=10_000, bytes_max=1 << 24
+        )
+        names += [name.decode() for name in bodies(found.body)]
+    return names
+
+
 class World:
     """Brokers that follow each other, and when each message was parked and delivered."""
 
@@ -129,7 +145,7 @@ class World:
         if self.broker.store.queue_range("T", 0)[1] == len(self.seen):
             return
         told = self.broker.delivered()
-        assert len(told) == len(set(told)), "each is delivered once"
+        assert len(told) == len(set(told)), f"each is delivered once: {told}"
         for name in told:
             self.seen.setdefault(name, self.clock.monotonic_ms())
 
@@ -221,3 +237,71 @@ def test_a_shift_is_that_of_the_first_look_after_the_clock_was_set_back() -> Non
     assert shift.corrected(9000, 9000) == 9000, "from before the clock was ahead"
     assert shift.corrected(70_000, HOUR) == 70_000, "read while the log's time stood still"
     assert shift.corrected(HOUR + 1, HOUR + 1) == HOUR + 1
+
+
+@pytest.mark.parametrize("seed", range(examples(150)))
+def test_crashes_and_cuts_leave_each_message_of_the_log_delivered_once(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part of any write, at any call, may be all that a crash leaves of it."""
+    rng = Random(seed)
+    monkeypatch.setattr(delay_module, "BATCH_MAX", rng.choice([1, 3, 256]))
+    monkeypatch.setattr(delay_module, "NOTE_MS", rng.choice([0, 700, 30_000]))
+    world = World()
+    for _ in range(rng.randint(2, 6)):
+        for _ in range(rng.randint(1, 6)):
+            act(world, rng)
+        crash(world, rng)
+        world.seen = dict.fromkeys(world.broker.delivered(), 0)
+        assert len(world.seen) == world.broker.store.queue_range("T", 0)[1]
+    expected = wanted(world.broker)
+    world.run(70_000, 5000)
+    assert sorted(world.broker.delivered()) == sorted(expected)
+
+
+def crash(world: World, rng: Random) -> None:
+    """Go on until the machine stops in the middle of a call, and start again on what is left."""
+    calls = count(1)
+    stop_at, power_loss = rng.randint(1, 60), rng.random() < 0.3
+    left: list[MemoryVfs] = []
+
+    def look(_what: str, _path: Path) -> None:
+        if next(calls) == stop_at:
+            left.append(world.vfs.crashed(power_loss=power_loss, rng=rng))
+
+    world.vfs.before_call = look
+    for _ in range(60):
+        act(world, rng)
+        if left:
+            break
+    world.vfs.before_call = None
+    if not left:
+        world.broker.close()
+    world.vfs = left[0] if left else world.vfs
+    world.broker = Broker(world.vfs, world.clock)
+    world.broker.loop.run()
+
+
+def act(world: World, rng: Random) -> None:
+    """Do one thing that may happen to a broker."""
+    what = rng.random()
+    if what < 0.4:
+        world.park(*[rng.choice([1, 1, 2, 3]) for _ in range(rng.randint(1, 8))])
+    elif what < 0.5:
+        world.broker.store.request_sync()
+    else:
+        world.clock.advance(rng.choice([50, 400, 1200, 12_000]))
+        world.broker.loop.run()
+        world.broker.store.tick()
+
+
+def test_messages_that_have_no_place_any_more_hold_nobody_up(world: World) -> None:
+    world.park(1, 1)
+    world.broker.topics.delete("T")
+    world.run(3000)
+    world.broker.topics.create_or_update(TopicConfig(name="T", read_queues=1, write_queues=1))
+    world.parked.clear()
+    world.park(1)
+    world.restart()
+    world.run(3000)
+    assert world.broker.delivered() == ["m2-level1"]

@@ -11,6 +11,7 @@ import pytest
 from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.model.names import TIMER_TOPIC
 from imago_broker.model.topics import TopicConfig
+from imago_broker.service import timer_queues
 from imago_broker.service import timers as timers_module
 from imago_broker.service.copies import read_copy
 from imago_broker.service.delaying import timed_entry
@@ -305,7 +306,9 @@ def test_crashes_and_cuts_leave_each_timer_of_the_log_fired_once(
     """A part of any write, at any call, may be all that a crash leaves of it."""
     rng = Random(seed)
     monkeypatch.setattr(timers_module, "BATCH_MAX", rng.choice([2, 5, 256]))
-    monkeypatch.setattr(timers_module, "UNITS_MAX", rng.choice([1, 3, 4096]))
+    units_max = rng.choice([1, 3, 4096])
+    for module in (timers_module, timer_queues):
+        monkeypatch.setattr(module, "UNITS_MAX", units_max)
     world = TimerWorld()
     for _ in range(rng.randint(2, 6)):
         for _ in range(rng.randint(1, 6)):

@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 from imago_testing.frames.records import HOST
 from imago_testing.frames.remoting import commands
 from imago_testing.searching import examples
-from imago_wire.hot import QueueTail
+from imago_wire.hot import QueueTail, make_entry
 from imago_wire.remoting import _remoting_c as compiled  # type: ignore[attr-defined]  # built, not typed
 from imago_wire.remoting import _remoting_py as plain
 from imago_wire.remoting import items as items_of
 from imago_wire.remoting.command import RemotingCommand, SerializeType
 from imago_wire.remoting.frame import FRAME_BYTES_MAX, encode_frame
+from imago_wire.remoting.handles import RecallHandle, parse_recall_handle
+from imago_wire.remoting.waiting import ParkingSpace
 
 TAILS: list[Any] = [QueueTail(b"topic", n, dual=True) for n in range(3)]
 NAMES = {"topic": [*TAILS, None], "tôpic": TAILS, "empty": []}
@@ -41,15 +43,36 @@ properties = st.sampled_from(
         "UNIQ_KEY\x01U\x02X\x01" + "y" * 32_000 + "\x02", "UNIQ_KEY\x01U\x02X\x01" + "y" * 40_000,
     ]
 )  # fmt: skip
+pieces = st.sampled_from(
+    [
+        "UNIQ_KEY\x01U1\x02", "TAGS\x01标签\x02", "TAGS\x01a\x02", "DELAY\x013\x02",
+        "DELAY\x0199\x02", "DELAY\x010\x02", "DELAY\x01-1\x02", "DELAY\x01\x02", "DELAY\x02",
+        "TRAN_MSG\x01true\x02",
+        "TRAN_MSG\x01TrUe\x02", "TRAN_MSG\x01false\x02", "PGROUP\x01g\x02", "PGROUP\x01\x02",
+        "TIMER_DELAY_SEC\x015\x02", "TIMER_DELAY_MS\x01700\x02", "TIMER_DELAY_MS\x01-700\x02",
+        "TIMER_DELIVER_MS\x011795258221000\x02", "TIMER_DELIVER_MS\x011\x02", "CLUSTER\x01c\x02",
+        "TIMER_DELAY_SEC\x019999999999999\x02", "TIMER_OUT_MS\x015\x02", "REAL_TOPIC\x01t\x02",
+        "\x02",
+        "__IMAGO_PID\x010123456789abcdef\x02", "__IMAGO_EPOCH\x010\x02", "__IMAGO_SEQ\x0107\x02",
+        "__IMAGO_PID\x010123456789abcdef\x02__IMAGO_EPOCH\x010\x02__IMAGO_SEQ\x017\x02",
+        "__IMAGO_PID\x010123456789abcdef\x02__IMAGO_EPOCH\x010\x02__IMAGO_SEQ\x018",
+        "__METAQ_ID\x011\x02", "__SHARDINGKEY\x01s\x02", "x\x01" + "z" * 4_000 + "\x02", "y",
+        "".join(f"n{n}\x01v\x02" for n in range(70)),
+    ]
+)  # fmt: skip
+waiting = st.lists(pieces, max_size=4).map(lambda parts: "UNIQ_KEY\x01U\x02" + "".join(parts)) | (
+    st.lists(pieces, max_size=3).map("".join)
+)
 changes = st.fixed_dictionaries(
     {},
     optional={
         "b": st.sampled_from(["topic", "tôpic", "empty", "other", ""]),
         "e": st.sampled_from(["0", "2", "3", "4", "-1", "+1", "x", "01"]),
-        "f": st.sampled_from(["0", "1", "-0", "7", ""]),
+        "a": st.sampled_from(["group", "g g", "", 'g"', "grüppe"]),
+        "f": st.sampled_from(["0", "1", "-0", "7", "", "4", "4", "5"]),
         "g": st.sampled_from(["0", "-1", "9223372036854775807", "9223372036854775808", "x"]),
         "h": st.sampled_from(["7", "-2147483648", "2147483648", ""]),
-        "i": properties,
+        "i": properties | waiting,
         "j": st.sampled_from(["0", "1", ""]),
         "m": st.sampled_from(["true", "false", "TRUE"]),
     },
@@ -78,10 +101,51 @@ def sends(draw: st.DrawFn) -> bytes:
     return struct.pack(">II", 4 + len(header) + len(body), len(header)) + header + body
 
 
-def taken(twin: Any, data: bytes | bytearray, limits: tuple[int, int, int]) -> Any:
+LEVELS: list[Any] = [QueueTail(b"levels", n, dual=False) for n in range(4)]
+BUCKETS: list[Any] = [QueueTail(b"buckets", n, dual=False) for n in range(7)]
+HALVES: Any = QueueTail(b"halves", 0, dual=False)
+
+
+class Lot:
+    """Where sends wait; the producer of the examples comes to number 7."""
+
+    def __init__(self, room: int = 2) -> None:
+        self.space: ParkingSpace | None = None
+        self.expected: dict[Any, tuple[int, int]] = {}
+        self._room = room
+
+    def look(self) -> ParkingSpace:
+        self.space = ParkingSpace(
+            now_ms=1795258220883,
+            delays_ms=(1000, 5000, 10_000, 30_000),
+            level_tails=[LEVELS[0], LEVELS[1], None, LEVELS[3]],
+            timer_delay_ms_max=10_000,
+            bucket_ms=3000,
+            bucket_count=7,
+            bucket_tails=[*BUCKETS[:3], None, *BUCKETS[4:]],
+            half_tail=HALVES if self._room >= 0 else None,
+            half_room=self._room,
+            broker_name="shard-0",
+        )
+        return self.space
+
+    def level_tail(self, level: int) -> Any:
+        return LEVELS[level - 1]
+
+    def bucket_tail(self, bucket: int) -> Any:
+        return BUCKETS[bucket]
+
+    def expect(self, producer: str, tail: Any) -> tuple[int, int]:
+        self.expected[producer, tail] = state = (0, 7) if tail is TAILS[1] else (-1, -1)
+        return state
+
+
+def taken(
+    twin: Any, data: bytes | bytearray, limits: tuple[int, int, int], lot: Lot | None = None
+) -> Any:
     entries: list[Any] = []
     asked: list[Any] = []
-    used = twin.take_sends(data, limits, NAMES, HOST, b"CLUSTER\x01c\x02", entries, asked)
+    used = twin.take_sends(data, limits, NAMES, HOST, b"CLUSTER\x01c\x02", entries, asked, lot)
     return used, entries, asked
 
 
@@ -93,6 +157,7 @@ def taken(twin: Any, data: bytes | bytearray, limits: tuple[int, int, int]) -> A
     frame_max=st.sampled_from([FRAME_BYTES_MAX, 500, 100]),
     body_max=st.sampled_from([1 << 20, 20, 0]),
     count_max=st.sampled_from([10, 2, 0, -1]),
+    room=st.sampled_from([2, 2, 1, 0, -1, None]),
 )
 def test_sends_are_taken_alike(
     frames: list[bytes],
@@ -101,6 +166,7 @@ def test_sends_are_taken_alike(
     frame_max: int,
     body_max: int,
     count_max: int,
+    room: int | None,
 ) -> None:
     data = bytearray(b"".join(frames))
     for at, value in changes:
@@ -108,8 +174,12 @@ def test_sends_are_taken_alike(
             data[at] = value
     read = data[:cut]
     limits = (frame_max, body_max, count_max)
-    expected = taken(plain, read, limits)
-    assert taken(compiled, read, limits) == expected
+    lots = [None if room is None else Lot(room) for _ in range(2)]
+    expected = taken(plain, read, limits, lots[0])
+    assert taken(compiled, read, limits, lots[1]) == expected
+    assert [lot and (lot.space, lot.expected) for lot in lots[:1]] == [
+        lot and (lot.space, lot.expected) for lot in lots[1:]
+    ]
     used, entries, asked = expected
     assert len(entries) == len(asked) <= max(0, count_max)
     items, _ = plain.scan_frames(bytes(read[:used]), frame_max)
@@ -129,7 +199,63 @@ def test_plain_sends_are_taken_up_to_the_first_other(twin: Any, form: SerializeT
     assert used == len(frames[0]) + len(frames[1])
     assert [(entry[0].queue_id, entry[1]) for entry in entries] == [(1, b"0"), (2, b"1")]
     assert {entry[2] for entry in entries} == {b"UNIQ_KEY\x01U\x02CLUSTER\x01c\x02"}
-    assert asked == [(0, int(form), 1, b"U", False), (1, int(form), 2, b"U", False)]
+    assert asked == [(0, int(form), 1, b"U", False, b""), (1, int(form), 2, b"U", False, b"")]
+
+
+_NUMBERS = "__IMAGO_PID\x010123456789abcdef\x02__IMAGO_EPOCH\x010\x02__IMAGO_SEQ\x01"
+_WHERE = b"REAL_TOPIC\x01topic\x02REAL_QID\x011\x02"
+
+
+@pytest.mark.parametrize("twin", [plain, compiled])
+@pytest.mark.parametrize("form", list(SerializeType))
+@pytest.mark.parametrize(
+    ("more", "sys_flag", "tail", "properties", "unit_tag"),
+    [
+        ("DELAY\x012\x02", 0, LEVELS[1], b"CLUSTER\x01c\x02DELAY\x012\x02" + _WHERE, 5000),
+        ("DELAY\x0199\x02", 0, LEVELS[3], b"CLUSTER\x01c\x02DELAY\x014\x02" + _WHERE, 30_000),
+        ("TIMER_DELAY_SEC\x015\x02", 0, BUCKETS[6],
+         b"TIMER_DELAY_SEC\x015\x02CLUSTER\x01c\x02TIMER_OUT_MS\x011795258225883\x02" + _WHERE,
+         5000),
+        ("TRAN_MSG\x01true\x02", 0, HALVES,
+         b"TRAN_MSG\x01true\x02CLUSTER\x01c\x02PGROUP\x01group\x02" + _WHERE
+         + b"__transactionId__\x01U\x02", None),
+        ("PGROUP\x01p\x02", 4, HALVES,
+         b"PGROUP\x01p\x02CLUSTER\x01c\x02" + _WHERE + b"__transactionId__\x01U\x02", None),
+        (_NUMBERS + "7\x02", 0, TAILS[1],
+         b"__IMAGO_SENT\x010123456789abcdef.0.7\x02CLUSTER\x01c\x02", None),
+    ],
+)  # fmt: skip
+def test_sends_that_wait_are_taken_to_where_they_wait(
+    twin: Any,
+    form: SerializeType,
+    more: str,
+    sys_flag: int,
+    tail: Any,
+    properties: bytes,
+    unit_tag: int | None,
+) -> None:
+    ext = USUAL | {"f": str(sys_flag), "i": "UNIQ_KEY\x01U\x02" + more}
+    command = RemotingCommand(310, 0, 1, 479, ext=ext, body=b"x")
+    command.serialize = form
+    lot = Lot()
+    frame = encode_frame(command)
+    used, entries, asked = taken(twin, frame, (FRAME_BYTES_MAX, 100, 10), lot)
+    assert used == len(frame)
+    due_ms = None if unit_tag is None else 1795258220883 + unit_tag
+    assert entries == [make_entry(
+        tail, b"x", b"UNIQ_KEY\x01U\x02" + properties, born_ms=1795258220883, born_host=HOST,
+        unit_tag=due_ms,
+    )]  # fmt: skip
+    recall = asked[0][5].decode()
+    if "TIMER" in more:
+        handle = RecallHandle("topic", "shard-0", due_ms or 0, "U")
+        assert parse_recall_handle(recall) == handle
+        assert recall == str(handle)
+    else:
+        assert not recall
+    assert lot.space is not None
+    assert len(lot.space.halves) == (tail is HALVES)
+    assert lot.space.numbered == ([(0, "0123456789abcdef", 0, 7)] if "IMAGO" in more else [])
 
 
 asked_sends = st.tuples(
@@ -138,6 +264,7 @@ asked_sends = st.tuples(
     st.integers(0, 2**31 - 1),
     st.binary(max_size=9) | st.sampled_from([b'"\\', b"u" * 3000]),
     st.booleans(),
+    st.sampled_from([b"", b"", b"djEgdG9waWM=", b"r" * 2000]),
 )
 
 

@@ -10,6 +10,7 @@ one states by how many it was.
 from __future__ import annotations
 
 import struct
+from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ def encode_firing(firing: Firing) -> bytes:
     """Return the body of a firing record."""
     offset, count = firing.broken or (-1, 0)
     head = _HEAD.pack(_VERSION, offset, count, len(firing.fired))
-    return head + b"".join(_PLACE.pack(*place) for place in (*firing.fired, *firing.dropped))
+    places = (*firing.fired, *firing.dropped)
+    return head + struct.pack(">" + "HQ" * len(places), *chain.from_iterable(places))
 
 
 def decode_firing(body: bytes) -> Firing:

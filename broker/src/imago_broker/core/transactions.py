@@ -105,6 +105,8 @@ class OpenHalves:
         self._open: dict[int, Half] = {}
         self._groups: dict[str, int] = {}
         self._ended: dict[int, Outcome] = {}
+        self.counted = 0
+        """How many all groups together have open, or on their way into the log."""
         self.known_end = 0
         """Below it, what is not open has ended."""
 
@@ -124,6 +126,7 @@ class OpenHalves:
 
     def count(self, group: str, by: int) -> None:
         """Count one that is on its way into the log (1), or one that did not get there (-1)."""
+        self.counted += by
         left = self._groups.get(group, 0) + by
         if left:
             self._groups[group] = left

@@ -6,6 +6,7 @@ from imago_broker.model import names
 from imago_broker.model.topics import PERM_INHERIT, PERM_READ_WRITE, TopicConfig
 
 DELAY_LEVELS_MAX = 18
+"""Queues in which messages of a level wait; one more is for what was delivered."""
 TIMER_BUCKETS = 1024
 """Queues in which timers wait, by when they are due; one more is for what has fired."""
 
@@ -19,7 +20,7 @@ def system_topics(cluster: str, default_queues: int) -> list[TopicConfig]:
             write_queues=default_queues,
             perm=PERM_READ_WRITE | PERM_INHERIT,
         ),
-        _with_queues(names.SCHEDULE_TOPIC, DELAY_LEVELS_MAX),
+        _with_queues(names.SCHEDULE_TOPIC, DELAY_LEVELS_MAX + 1),
         _with_queues(names.TIMER_TOPIC, TIMER_BUCKETS + 1),
         _with_queues("SELF_TEST_TOPIC", 1),
     ]

@@ -18,6 +18,11 @@ class ClockShift:
     def __init__(self) -> None:
         self._from_ms = self._until_ms = self._by_ms = 0
 
+    @property
+    def none(self) -> bool:
+        """Whether no time was ever ahead."""
+        return self._by_ms == 0
+
     def notice(self, newest_ms: int, now_ms: int) -> None:
         """Compare the log's newest time with the clock; the first look after a step counts."""
         ahead_ms = newest_ms - now_ms

@@ -1,10 +1,10 @@
 """Delayed messages: 18 levels, one queue of SCHEDULE_TOPIC_XXXX each, delivered in order.
 
 A delayed message is a record of its level's queue with its real topic and queue in the properties
-REAL_TOPIC and REAL_QID. When it is due it is put again, to where it belongs; how far each level
-has come is metadata in the log, so that a restart repeats little and loses nothing. Within a level
-all wait equally long, so the first message of each queue says when to look next: there is one
-timer a level, and none for a level without messages.
+REAL_TOPIC and REAL_QID. When it is due it is put again, to where it belongs, once: how far each
+level has come stands in the log with what it delivered (`delay_progress`). Within a level all wait
+equally long, so the first message of each queue says when to look next: there is one timer a level,
+and none for a level without messages.
 
 A level's order is that of its queue, whatever clocks say. The wait is counted by the clock of the
 broker that delivers, from when the message was parked: a time that another clock read, or this one
@@ -16,15 +16,20 @@ from __future__ import annotations
 
 import logging
 import re
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from imago_broker.core.acknowledgement import Acknowledgement
+from imago_broker.core.timer_record import mark_of
 from imago_broker.model import names
 from imago_broker.service.clock_shift import ClockShift
 from imago_broker.service.copies import StoredCopy, read_copy
+from imago_broker.service.delay_progress import DelayProgress
 from imago_broker.service.messages import APPENDED, PutStatus
 from imago_broker.service.parked import restored_entry
-from imago_log.errors import StoreError
+from imago_wire.hot import restore_records
 from imago_wire.layout import UNIT
+from imago_wire.sequences import TIMER_MARK
 
 if TYPE_CHECKING:
     import asyncio
@@ -38,12 +43,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-KIND = "delay"
 DEFAULT_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 LEVELS_MAX = 18
 BATCH_MAX = 256
 BATCH_BYTES_MAX = 4 << 20
 RETRY_MS = 500
+NOTE_MS = 1000
+"""How long after a delivery it is noted how far the levels are."""
 LOOK_MS_MAX = 60_000
 """The wall clock may step: no level sleeps longer than this before it looks again."""
 
@@ -79,20 +85,23 @@ class DelayService:
         self._topics = topics
         self._loop = loop
         self._clock = clock
-        self._delays = parse_levels(levels)
+        self.delays_ms = parse_levels(levels)
+        """How long each level waits."""
         self._levels: list[_Level] = []
+        self._progress = DelayProgress(messages.store)
         self.lost = 0
         """Messages that the log lost before they were due."""
         self._shift = ClockShift()
+        self._note_timer: asyncio.TimerHandle | None = None
 
     @property
     def level_max(self) -> int:
         """The highest level; a message that asks for more gets this one."""
-        return len(self._delays)
+        return len(self.delays_ms)
 
     def delay_ms(self, level: int) -> int:
         """Return how long a level waits."""
-        return self._delays[level - 1]
+        return self.delays_ms[level - 1]
 
     def due_ms(self, level: int) -> int:
         """Return when a message is due that is parked now."""
@@ -111,28 +120,58 @@ class DelayService:
 
     def start(self) -> None:
         """Look at every level and wait for what is due first."""
-        store = self._messages.store
-        progress = store.meta(KIND)
+        self._stop()
+        progress = DelayProgress(self._messages.store)
         self._levels = [
             _Level(
                 self,
-                level,
-                int(progress.get(str(level), 0)),
+                number,
+                offset,
+                progress,
                 messages=self._messages,
                 topics=self._topics,
                 loop=self._loop,
                 clock=self._clock,
             )
-            for level in range(1, self.level_max + 1)
+            for number, offset in enumerate(progress.read(self.level_max), 1)
         ]
+        self._progress = progress
         for level in self._levels:
             level.grew()
+        self.note_soon()
 
     def stop(self) -> None:
-        """Deliver nothing more. What was put but not noted is delivered again at the next start."""
+        """Deliver nothing more. What the log has is what was delivered."""
+        if self._note_timer is not None:
+            self._note()
+        self._stop()
+
+    def _stop(self) -> None:
+        if self._note_timer is not None:
+            self._note_timer.cancel()
+            self._note_timer = None
         for level in self._levels:
             level.stop()
         self._levels = []
+
+    def note_soon(self) -> None:
+        """Have it noted how far the levels are."""
+        if self._note_timer is None and self._levels:
+            self._note_timer = self._loop.call_later(NOTE_MS / 1000, self._note_now)
+
+    def _note_now(self) -> None:
+        self._note_timer = None
+        if not self._note():
+            self.note_soon()
+
+    def _note(self) -> bool:
+        floor = min([self._progress.end, *(level.begun_at for level in self._levels if level.busy)])
+        return self._progress.note({level.number: level.offset for level in self._levels}, floor)
+
+    @property
+    def usual_clock(self) -> bool:
+        """Whether all times in the log are those of a clock like this one."""
+        return self._shift.none
 
     def arrived(self, tails: Iterable[QueueTail]) -> None:
         """Look at the levels that grew; only one that slept with nothing to do has to."""
@@ -158,6 +197,17 @@ class DelayService:
 _SCHEDULE_TOPIC = names.SCHEDULE_TOPIC.encode()
 
 
+@dataclass(slots=True)
+class _Batch:
+    """What a level delivers by one append."""
+
+    next_offset: int
+    """Behind all that was looked at."""
+    entries: list[Entry] = field(default_factory=list)
+    places: list[tuple[int, int]] = field(default_factory=list)
+    """Where each entry was parked."""
+
+
 class _Level:
     """One level: its cursor, and at most one timer or one put under way."""
 
@@ -166,6 +216,7 @@ class _Level:
         service: DelayService,
         number: int,
         offset: int,
+        progress: DelayProgress,
         *,
         messages: MessageService,
         topics: TopicService,
@@ -174,14 +225,17 @@ class _Level:
     ) -> None:
         self.number = number
         self.offset = offset
-        self._service = service
+        self.busy = False
+        """Whether messages are being appended."""
+        self.begun_at = 0
+        """Then the firing record that names them, or an earlier one."""
+        self._service, self._progress = service, progress
         self._messages = messages
         self._topics = topics
         self._loop = loop
         self._clock = clock
         self._delay_ms = service.delay_ms(number)
         self._timer: asyncio.TimerHandle | None = None
-        self._busy = False
         self._stopped = False
         self._held_until = 0
         """Below this offset what was parked by a clock that nobody knows is due at `_held_ms`."""
@@ -196,8 +250,10 @@ class _Level:
         self._look_in(0)
 
     def needed_from(self) -> int:
-        """Return the log offset of the first record that waits; the log's end when none does."""
-        units = self._store.units(names.SCHEDULE_TOPIC, self.number - 1, self.offset, 1)
+        """Return the log offset of the record from which a start counts; else the log's end."""
+        noted = min(self.offset, self._progress.noted(self.number))
+        noted = max(noted, self._store.queue_range(names.SCHEDULE_TOPIC, self.number - 1)[0])
+        units = self._store.units(names.SCHEDULE_TOPIC, self.number - 1, noted, 1)
         return UNIT.unpack(units)[0] if units else self._store.log_end
 
     def stop(self) -> None:
@@ -210,7 +266,7 @@ class _Level:
     def look(self) -> None:
         """Deliver what is due and set the timer for what comes next, whatever happens."""
         self._timer = None
-        if self._stopped or self._busy:
+        if self._stopped or self.busy:
             return
         try:
             self._deliver()
@@ -236,37 +292,60 @@ class _Level:
         if not found.count:
             # Damaged or removed: the store says where to go on.
             self.offset = max(self.offset, found.next_offset)
+            self._service.note_soon()
             self._look_in(RETRY_MS)
             return
-        entries, next_offset, wait_ms = self._due(found.body, high)
-        if entries:
-            self._busy = True
-            self._messages.put(entries, None, self._delivered, next_offset)
-        elif next_offset > self.offset:
-            self._advance(next_offset)
+        batch, wait_ms = self._due(found.body, high)
+        if batch.next_offset > self.offset:
+            self._fire(batch)
         else:
             self._look_in(min(wait_ms, LOOK_MS_MAX))
 
-    def _due(self, body: bytes, high: int) -> tuple[list[Entry], int, int]:
-        """Return what is due, the offset behind it, and how long the next one has to wait.
+    def _fire(self, batch: _Batch) -> None:
+        """Append what is due behind a record that names it: whoever leads next knows of it."""
+        queue_id, fired = self.number - 1, {offset for _, offset in batch.places}
+        passed = range(self.offset, batch.next_offset)
+        dropped = [(queue_id, offset) for offset in passed if offset not in fired]
+        record, broken = self._progress.entry(batch.places, dropped, self._clock.epoch_ms())
+        self.busy, self.begun_at = True, self._progress.end
+        # Its producers were answered long ago: nobody waits for a level.
+        self._messages.put(
+            [record, *batch.entries],
+            Acknowledgement.LEADER,
+            self._delivered,
+            (batch.next_offset, broken),
+        )
+
+    def _due(self, body: bytes, high: int) -> tuple[_Batch, int]:
+        """Return what is due, and how long what comes next has to wait.
 
         `high` is the end of the level's queue.
         """
-        now_ms = self._service.now_ms()
-        entries: list[Entry] = []
-        next_offset, at = self.offset, 0
+        now_ms, tails = self._service.now_ms(), self._topics.handles.open_tails
+        usual, queue_id = self._service.usual_clock, self.number - 1
+        batch, at = _Batch(self.offset), 0
+        entries, places = batch.entries, batch.places
         while at < len(body):
+            if usual:
+                at = restore_records(body, at, BATCH_MAX, now_ms, tails, queue_id, entries, places)
+                if places:
+                    batch.next_offset = max(batch.next_offset, places[-1][1] + 1)
+                if at >= len(body):
+                    break
             parked = read_copy(body, at)
             wait_ms = self._service.parked_ms(parked, self._delay_ms) + self._delay_ms - now_ms
             if wait_ms > self._delay_ms:
                 wait_ms = self._held_wait_ms(parked.queue_offset, high)
             if wait_ms > 0:
-                return entries, next_offset, wait_ms
-            entry = restored_entry(self._store, self._topics, parked)
+                return batch, wait_ms
+            offset = parked.queue_offset
+            mark = b"%b\x01%b\x02" % (TIMER_MARK, mark_of(queue_id, offset))
+            entry = restored_entry(self._store, self._topics, parked, mark)
             if entry is not None:
                 entries.append(entry)
-            next_offset, at = parked.queue_offset + 1, at + parked.size
-        return entries, next_offset, 0
+                places.append((queue_id, offset))
+            batch.next_offset, at = offset + 1, at + parked.size
+        return batch, 0
 
     def _held_wait_ms(self, offset: int, high: int) -> int:
         """Have everything that is here now wait as long as the level does, counted from now."""
@@ -275,10 +354,19 @@ class _Level:
             self._held_until, self._held_ms = high, now_ms + self._delay_ms
         return self._held_ms - now_ms
 
-    def _delivered(self, next_offset: int, status: PutStatus, _: Sequence[Placed]) -> None:
-        self._busy = False
+    def _delivered(
+        self,
+        token: tuple[int, tuple[int, int] | None],
+        status: PutStatus,
+        _: Sequence[Placed],
+    ) -> None:
+        self.busy = False
+        next_offset, broken = token
         if status in APPENDED:
-            self._advance(next_offset)
+            self.offset = next_offset
+            self._progress.stated(broken)
+            self._service.note_soon()
+            self._look_in(0)
         else:
             log.warning("delayed_delivery_failed level=%d status=%s", self.number, status.value)
             self._look_in(RETRY_MS)
@@ -294,21 +382,10 @@ class _Level:
             low - self.offset,
             "a full disk took their log files: give it room, or shorten store.retention_ms",
         )
-        self._note(low)
-
-    def _advance(self, next_offset: int) -> None:
-        self._note(next_offset)
-        self._look_in(0)
-
-    def _note(self, next_offset: int) -> None:
-        self.offset = next_offset
-        try:
-            self._store.put_meta([(KIND, str(self.number), next_offset)])
-        except StoreError as error:
-            # What is delivered stays delivered; a restart before the next success repeats it.
-            log.warning("delay_progress_not_noted level=%d reason=%s", self.number, error)
+        self.offset = low
+        self._service.note_soon()
 
     def _look_in(self, wait_ms: int) -> None:
-        if self._stopped or self._busy or self._timer is not None:
+        if self._stopped or self.busy or self._timer is not None:
             return
         self._timer = self._loop.call_later(wait_ms / 1000, self.look)

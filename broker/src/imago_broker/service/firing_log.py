@@ -1,4 +1,4 @@
-"""The firing records of a log: written with the timers they name, read at a start."""
+"""The firing records of a log: written with the messages they name, read at a start."""
 
 from __future__ import annotations
 
@@ -39,8 +39,11 @@ BYTES_MAX: Final = 4 << 20
 class FiringLog:
     """What has fired, by the log alone."""
 
-    def __init__(self, store: MessageStore) -> None:
+    def __init__(
+        self, store: MessageStore, topic: str = TIMER_TOPIC, queue_id: int = FIRING_QUEUE
+    ) -> None:
         self._store = store
+        self._topic, self._queue_id = topic, queue_id
         self.floor = 0
         """The first record that was read."""
         self.broken: tuple[int, int] | None = None
@@ -49,12 +52,12 @@ class FiringLog:
     @property
     def end(self) -> int:
         """Offset of the next record."""
-        return self._store.queue_range(TIMER_TOPIC, FIRING_QUEUE)[1]
+        return self._store.queue_range(self._topic, self._queue_id)[1]
 
     def entry(self, firing: Firing, now_ms: int) -> Entry:
         """Return the record of timers that fire now; their messages have to follow at once."""
         return make_entry(
-            self._store.tail(TIMER_TOPIC, FIRING_QUEUE),
+            self._store.tail(self._topic, self._queue_id),
             encode_firing(firing),
             born_ms=now_ms,
             born_host=self._store.config.store_host,
@@ -68,15 +71,15 @@ class FiringLog:
     def read(self, floor: int) -> list[tuple[int, int]]:
         """Return what is done, by queue and offset, as the records from `floor` on say."""
         store = self._store
-        low, high = store.queue_range(TIMER_TOPIC, FIRING_QUEUE)
+        low, high = store.queue_range(self._topic, self._queue_id)
         at = self.floor = min(max(low, floor), high)
         self.broken = None
         records: list[tuple[int, Firing]] = []
         last_place, last_size = -1, 0
         while at < high:
             found = store.read(
-                TIMER_TOPIC,
-                FIRING_QUEUE,
+                self._topic,
+                self._queue_id,
                 at,
                 messages_max=RECORDS_MAX,
                 bytes_max=BYTES_MAX,

@@ -74,8 +74,8 @@ class MessageService:
         """How long the store took; each message of a turn took as long as all of them."""
         self.held = False
         """Whether puts are asked to come again soon: leadership is being handed over."""
-        self._sequenced = False
-        """Whether this turn has messages of idempotent producers."""
+        self.sequenced = False
+        """Whether this turn has messages of idempotent producers, whose numbers the store notes."""
         self._whole: list[list[Entry]] = []
         """Those of this turn that become visible at once."""
         self._whole_now: list[list[Entry]] = []
@@ -127,7 +127,7 @@ class MessageService:
         self, entries: list[Entry], level: Acknowledgement | None, done: Done, token: object
     ) -> None:
         """Put messages of an idempotent producer, whose numbers the store notes with them."""
-        self._sequenced = True
+        self.sequenced = True
         self.put(entries, level, done, token)
 
     def confirm(
@@ -177,7 +177,7 @@ class MessageService:
         self.turn += 1
         if self._gate is not None and self._gate.short:
             jobs = self._without_replicated(jobs)
-        sequenced, self._sequenced = self._sequenced, False
+        sequenced, self.sequenced = self.sequenced, False
         self._whole_now, self._whole = self._whole, []
         status = self._admission() or (self._append(jobs, sequenced) if jobs else None)
         if status is not None:

@@ -9,9 +9,16 @@ from imago_broker.core.transactions import Outcome
 from imago_broker.model import names
 from imago_broker.service.halves import NoPlaceError, committed_entry
 from imago_broker.service.put_status import PutStatus
+from imago_broker.service.recent_halves import copy_of
 from imago_broker.service.transaction_log import mark_entry, read_half
 from imago_broker.service.transaction_term import Ending, Term, TransactionRefusedError
-from imago_wire.record import PLACED_QUEUE_OFFSET, make_entry
+from imago_wire.hot import restore_half
+from imago_wire.record import (
+    ENTRY_TAIL,
+    PLACED_PHYSICAL_OFFSET,
+    PLACED_QUEUE_OFFSET,
+    make_entry,
+)
 
 if TYPE_CHECKING:
     import asyncio
@@ -147,15 +154,20 @@ class OutcomeWriter:
         """Return the level that an outcome waits for, and the message that it puts."""
         if not ending.outcome.has_message:
             return self._topics.handles.level_of(names.TRANSACTION_MARK_TOPIC.encode()), None
+        handles, recent = self._topics.handles, term.recent.get(ending.offset)
+        if recent is not None and ending.outcome is Outcome.COMMITTED:
+            entry = restore_half(recent[0], recent[1][PLACED_PHYSICAL_OFFSET], handles.open_tails)
+            if entry is not None:
+                return handles.level_of(entry[ENTRY_TAIL].topic), entry
         half = self._copy(term, ending.offset)
-        level = self._topics.handles.level_of(half.text(b"REAL_TOPIC").encode())
+        level = handles.level_of(half.text(b"REAL_TOPIC").encode())
         return level, self._message(half, ending.outcome)
 
     def _copy(self, term: Term, offset: int) -> StoredCopy:
         """Return a half message from memory, or from the log."""
         recent = term.recent.get(offset)
         if recent is not None:
-            return recent
+            return copy_of(*recent)
         store, half = self._messages.store, term.halves.get(offset)
         copy = read_half(store, offset)
         if copy is not None:

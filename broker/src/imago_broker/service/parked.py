@@ -37,7 +37,11 @@ def restored_entry(
     if config is None or not queue.isdecimal() or topic in names.PARKING_TOPICS:
         log.warning("delayed_message_dropped topic=%r offset=%d", topic, parked.queue_offset)
         return None
-    tail = store.tail(topic, min(int(queue), max(config.queues - 1, 0)))
+    queue_id, handle = min(int(queue), max(config.queues - 1, 0)), topics.handles.of(topic)
+    if handle is not None and queue_id < handle.partitions:
+        tail = topics.handles.tail(handle, queue_id)
+    else:
+        tail = store.tail(topic, queue_id)
     sys_flag = parked.sys_flag & (SYS_COMPRESSED | SYS_COMPRESSION_MASK)
     shape = shape_of(parked)
     if tail.dual and sys_flag and shape is None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from imago_broker.model import names
 from imago_broker.service.copies import StoredCopy
+from imago_wire.record import ENTRY_BODY, ENTRY_PROPERTIES, PLACED_QUEUE_OFFSET
 
 if TYPE_CHECKING:
     from imago_wire.record import Entry, Placed
@@ -20,27 +21,27 @@ class RecentHalves:
     """By queue offset, in order; the oldest go when they are too many."""
 
     def __init__(self, bytes_max: int = RECENT_BYTES_MAX) -> None:
-        self._copies: OrderedDict[int, StoredCopy] = OrderedDict()
+        self._halves: OrderedDict[int, tuple[Entry, Placed]] = OrderedDict()
         self._bytes_max = bytes_max
         self.bytes = 0
 
-    def add(self, half: StoredCopy) -> None:
+    def add(self, entry: Entry, placed: Placed) -> None:
         """Keep one, unless it alone is too large."""
-        self.bytes += _size(half)
-        self._copies[half.queue_offset] = half
+        self.bytes += _size(entry)
+        self._halves[placed[PLACED_QUEUE_OFFSET]] = (entry, placed)
         while self.bytes > self._bytes_max:
-            _, oldest = self._copies.popitem(last=False)
+            _, (oldest, _) = self._halves.popitem(last=False)
             self.bytes -= _size(oldest)
 
-    def get(self, offset: int) -> StoredCopy | None:
-        """Return one that is kept."""
-        return self._copies.get(offset)
+    def get(self, offset: int) -> tuple[Entry, Placed] | None:
+        """Return one that is kept: its entry, and where it was placed."""
+        return self._halves.get(offset)
 
     def drop(self, offset: int) -> None:
         """Let one go that has ended."""
-        gone = self._copies.pop(offset, None)
+        gone = self._halves.pop(offset, None)
         if gone is not None:
-            self.bytes -= _size(gone)
+            self.bytes -= _size(gone[0])
 
 
 def copy_of(entry: Entry, placed: Placed) -> StoredCopy:
@@ -65,5 +66,5 @@ def copy_of(entry: Entry, placed: Placed) -> StoredCopy:
     )
 
 
-def _size(half: StoredCopy) -> int:
-    return len(half.body) + len(half.properties) + OVERHEAD
+def _size(half: Entry) -> int:
+    return len(half[ENTRY_BODY]) + len(half[ENTRY_PROPERTIES]) + OVERHEAD

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from imago_broker.core.acknowledgement import Acknowledgement
     from imago_broker.core.sequencing import Numbers
     from imago_broker.service.messages import Done, MessageService, PutStatus
-    from imago_wire.record import Entry, Placed
+    from imago_wire.record import Entry, Placed, QueueTail
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +67,11 @@ class SequencedPuts:
         self._turn = -1
         self._gathered = Gathered()
         self._groups: dict[tuple[str, str, int], _Group] = {}
+        self.expected: dict[tuple[str, QueueTail], tuple[int, int]] = {}
+        """Epoch and next number of producers and queues, for those who take messages without `put`.
+        """
+        self.taken_in = -1
+        """The turn in which somebody last did."""
         self.repeats = 0
         """Puts that were not appended because they were in the log."""
         self.refused = 0
@@ -85,9 +90,10 @@ class SequencedPuts:
         A refusal is returned and nothing is called. `placed` holds NOWHERE for each message of a
         repeat that is further back than the window reaches.
         """
-        if self._turn != self._messages.turn:
-            self._turn = self._messages.turn
-            self._gathered, self._groups = Gathered(), {}
+        self.expected.clear()
+        if self.taken_in == self._messages.turn:
+            self._messages.flush_turn()  # what was taken is known by the log alone
+        self._begin_turn()
         tail = entries[0][ENTRY_TAIL]
         queue = (tail.topic.decode("utf-8", "replace"), tail.queue_id)
         logged = self._logged(claimed.producer, queue)
@@ -102,6 +108,21 @@ class SequencedPuts:
             self.refused += 1
             return SequenceRefusal(verdict, state)
         return None
+
+    def expect(self, producer: str, tail: QueueTail) -> tuple[int, int]:
+        """Return, and note, the epoch and the number with which a message may be taken without
+        `put`, in an append of this turn that fails for all behind it in the queue, or for none.
+        """
+        self._begin_turn()
+        queue = (tail.topic.decode("utf-8", "replace"), tail.queue_id)
+        state = self._gathered.state_of(queue, producer, self._logged(producer, queue))
+        self.expected[producer, tail] = expected = (state.epoch, state.next)
+        return expected
+
+    def _begin_turn(self) -> None:
+        if self._turn != self._messages.turn:
+            self._turn = self._messages.turn
+            self._gathered, self._groups = Gathered(), {}
 
     def _logged(self, producer: str, queue: tuple[str, int]) -> ProducerState:
         producers = self._messages.store.producers

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from imago_broker.core.timer_wheel import Timer
     from imago_wire.record import Entry
 
@@ -29,3 +31,16 @@ class TimerBatch:
         else:
             self.fired.append((timer.queue_id, timer.offset))
             self.entries.append(entry)
+
+    def add_run(
+        self,
+        timers: Sequence[Timer],
+        places: Sequence[tuple[int, int]],
+        entries: Sequence[Entry],
+        size: int,
+    ) -> None:
+        """Take several that all have their entries."""
+        self.taken += timers
+        self.fired += places
+        self.entries += entries
+        self.size += size

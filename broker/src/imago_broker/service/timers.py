@@ -17,20 +17,17 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from imago_broker.core.acknowledgement import Acknowledgement
-from imago_broker.core.timer_record import Firing, mark_of
+from imago_broker.core.timer_record import Firing
 from imago_broker.core.timer_wheel import Timer, TimerWheel
 from imago_broker.model.names import TIMER_TOPIC
 from imago_broker.model.system_topics import TIMER_BUCKETS
-from imago_broker.service.copies import read_copy
 from imago_broker.service.firing_log import FLOOR_KEY, TIMER_KIND, FiringLog
 from imago_broker.service.messages import APPENDED, PutStatus
-from imago_broker.service.parked import restored_entry
-from imago_broker.service.timer_batch import TimerBatch
 from imago_broker.service.timer_bucket import TimerBucket
 from imago_broker.service.timer_figures import TimerFigures
 from imago_broker.service.timer_queues import UNITS_MAX, TimerQueues
+from imago_broker.service.timer_taking import TimerTaker
 from imago_wire.layout import UNIT
-from imago_wire.sequences import TIMER_MARK
 
 if TYPE_CHECKING:
     import asyncio
@@ -40,7 +37,7 @@ if TYPE_CHECKING:
     from imago_broker.service.messages import MessageService
     from imago_broker.service.topics import TopicService
     from imago_log.store import MessageStore
-    from imago_wire.record import Entry, Placed, QueueTail
+    from imago_wire.record import Placed, QueueTail
 
 log = logging.getLogger(__name__)
 
@@ -51,10 +48,7 @@ _TOPIC: Final = TIMER_TOPIC.encode()
 AHEAD_MS: Final = 60_000
 """A bucket is read this long before its first timer may be due."""
 BATCH_MAX: Final = 256
-BATCH_BYTES_MAX: Final = 4 << 20
 RETRY_MS: Final = 500
-UNREADABLE_MS: Final = 30_000
-"""Try a timer in a damaged part of the log again after this."""
 LOOK_MS_MAX: Final = 1000
 """The wall clock may step: nobody sleeps longer than this before looking again."""
 
@@ -80,7 +74,7 @@ class TimerService:
         loop: asyncio.AbstractEventLoop,
         clock: Clock,
     ) -> None:
-        self._messages, self._topics = messages, topics
+        self._messages = messages
         self._loop, self._clock = loop, clock
         self._life = 0
         """Number of the start; odd while it runs."""
@@ -97,13 +91,12 @@ class TimerService:
         self._flying = False
         """Whether timers are being appended."""
         self._failed = False
-        self._refused: set[tuple[int, int]] = set()
-        """Timers that do not fit the log any more."""
         self._alone = 0
         """How many timers are to be fired one by one: one of them may be too large."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0  # kept here: what uvloop returns for this moment knows no time
         self.figures = TimerFigures()
+        self._taker = TimerTaker(messages.store, topics, self.figures)
 
     @property
     def pending(self) -> int:
@@ -205,7 +198,8 @@ class TimerService:
         self._loaded, self._waiting, self._done, self._first_places = {}, {}, {}, {}
         self._next_begin_ms = None
         self._flying = self._failed = False
-        self._refused, self._alone = set(), 0
+        self._taker.refused.clear()
+        self._alone = 0
 
     def _notice(self, queue_id: int) -> None:
         """See whether a queue has timers, and when its bucket begins."""
@@ -320,7 +314,8 @@ class TimerService:
             self._look_in(min(max(wait_ms, 0), LOOK_MS_MAX))
 
     def _fire(self, now_ms: int) -> None:
-        batch = self._take(now_ms)
+        count_max = 1 if self._alone > 0 else BATCH_MAX
+        batch = self._taker.take(self._wheel, self._loaded, now_ms, count_max)
         if not batch.taken:
             return
         self._alone = max(0, self._alone - len(batch.taken))
@@ -334,51 +329,6 @@ class TimerService:
             (self._life, batch.taken, broken),
         )
         self._flying = True
-
-    def _take(self, now_ms: int) -> TimerBatch:
-        """Take what is due off the wheel, as much as one append may have."""
-        batch = TimerBatch()
-        later: list[Timer] = []
-        count_max = 1 if self._alone > 0 else BATCH_MAX
-        while len(batch.taken) < count_max and batch.size < BATCH_BYTES_MAX:
-            timer = self._wheel.take(now_ms)
-            if timer is None:
-                break
-            bucket = self._loaded.get(timer.queue_id)
-            if bucket is None or bucket.is_done(timer.offset):
-                continue  # recalled
-            record = self._record(timer)
-            if record is None:
-                later.append(timer._replace(due_ms=now_ms + UNREADABLE_MS))
-            else:
-                bucket.begin(timer.offset)
-                batch.add(timer, record, self._entry(timer, record))
-        for timer in later:
-            self._wheel.add(timer)
-        return batch
-
-    def _entry(self, timer: Timer, record: bytes) -> Entry | None:
-        """Return the message that a timer becomes; None where it has no place any more."""
-        place = (timer.queue_id, timer.offset)
-        if not record:
-            self.figures.lost += 1
-            log.error("timer_lost queue=%d offset=%d due_ms=%d", *place, timer.due_ms)
-            return None
-        if place in self._refused:
-            log.warning("timer_dropped queue=%d offset=%d", *place)
-            return None
-        mark = b"%b\x01%b\x02" % (TIMER_MARK, mark_of(*place))
-        return restored_entry(self._store, self._topics, read_copy(record), mark)
-
-    def _record(self, timer: Timer) -> bytes | None:
-        """Return a parked record; empty: the log lost it; None: it cannot be read now."""
-        unit = self._store.units(TIMER_TOPIC, timer.queue_id, timer.offset, 1)
-        if not unit:
-            return b""
-        place = UNIT.unpack(unit)[0]
-        if place < self._store.log_start:
-            return b""
-        return self._store.record_at(place)
 
     def _appended(
         self,
@@ -406,7 +356,7 @@ class TimerService:
             self._wheel.add(timer)
         if status is PutStatus.TOO_LARGE:
             if len(taken) == 1:
-                self._refused.add((taken[0].queue_id, taken[0].offset))
+                self._taker.refused.add((taken[0].queue_id, taken[0].offset))
             self._alone = len(taken)
             self._look_in(0)
             return

@@ -66,6 +66,8 @@ class TopicHandles:
         """By level, the tails of the topics to which a MetaQ put needs no second look."""
         self.rocketmq_tails: Tails = {level: {} for level in Acknowledgement}
         """The same for RocketMQ's sends: topics that are nobody's own."""
+        self.open_tails: dict[str, list[QueueTail | None]] = {}
+        """Those of all topics that messages which have waited may go to, whatever the level."""
         self._closed: dict[str, frozenset[int]] = {}
         self._lingering: set[str] = set()
         self.unpublished: set[str] = set()  # MetaQ puts to them get a second look
@@ -82,13 +84,16 @@ class TopicHandles:
             self._by_name[name] = handle
             if config.dual and not closed and name not in self.unpublished:
                 self.metaq_tails[handle.level][name] = handle.tails
-            if not name.startswith("%") and name not in names.CLOSED_TO_SENDERS:
-                self.rocketmq_tails[handle.level][name] = handle.tails
+            if name not in names.CLOSED_TO_SENDERS:
+                self.open_tails[name] = handle.tails
+                if not name.startswith("%"):
+                    self.rocketmq_tails[handle.level][name] = handle.tails
         return handle
 
     def forget(self, name: str) -> None:
         """Make the topic's handle anew when it is next asked for."""
         self._by_name.pop(name, None)
+        self.open_tails.pop(name, None)
         for tails in (*self.metaq_tails.values(), *self.rocketmq_tails.values()):
             tails.pop(name, None)
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from imago_broker.core.transactions import Half, OpenHalves, Outcome, OutcomeVerdict
+from imago_broker.core.transactions import OpenHalves, Outcome, OutcomeVerdict
 from imago_broker.model import names
 from imago_broker.model.topics import TopicConfig
 from imago_broker.service import transaction_log
+from imago_broker.service.half_run import HalfRun
 from imago_broker.service.outcome_writer import OutcomeWriter
 from imago_broker.service.put_status import PutStatus
-from imago_broker.service.recent_halves import copy_of
-from imago_broker.service.transaction_log import Found, unique_of
+from imago_broker.service.transaction_log import Found
 from imago_broker.service.transaction_term import (
     Ended,
     Ending,
@@ -27,7 +27,6 @@ from imago_broker.service.transaction_term import (
 )
 from imago_log.errors import StoreError
 from imago_wire.layout import UNIT
-from imago_wire.record import ENTRY_PROPERTIES, PLACED_PHYSICAL_OFFSET, PLACED_QUEUE_OFFSET
 
 if TYPE_CHECKING:
     import asyncio
@@ -187,31 +186,34 @@ class TransactionService:
         token: object,
     ) -> None:
         """Put a half message; `immunity`: for how many ms, and whether the message says so."""
-        term = self._term
-        term.halves.count(group, 1)
-        ticket = term.half_border.begin()
+        run = self.begin_halves(immunity)
+        run.note([(0, group)])
 
         def put(_: object, status: PutStatus, placed: Sequence[Placed]) -> None:
-            if placed:
-                offset = placed[0][PLACED_QUEUE_OFFSET]
-                now_ms = self._clock.monotonic_ms()
-                half = Half(
-                    placed[0][PLACED_PHYSICAL_OFFSET],
-                    group,
-                    unique_of(entry[ENTRY_PROPERTIES]),
-                    now_ms + self.bounded_immunity_ms(immunity[0]),
-                    immunity[1],
-                )
-                term.half_border.report(ticket, offset + 1)
-                if term.halves.add(offset, half):
-                    term.recent.add(copy_of(entry, placed[0]))
-                self.counts.opened += 1
-            else:
-                term.half_border.report(ticket, 0)
-                term.halves.count(group, -1)
+            self.end_halves(run, [entry], placed)
             done(token, status, placed)
 
         self._messages.put([entry], level, put, None)
+
+    @property
+    def room(self) -> int:
+        """How many half messages may come at least, whoever sends them."""
+        halves, settings = self._term.halves, self._settings.current
+        return min(
+            settings.transactions_max - len(halves),
+            settings.transactions_per_group_max - halves.counted,
+        )
+
+    def begin_halves(self, immunity: tuple[int, bool]) -> HalfRun:
+        """Begin an append that has half messages; the next one may begin when it is on its way."""
+        return HalfRun(self._term, self.bounded_immunity_ms(immunity[0]), limited=immunity[1])
+
+    def end_halves(self, run: HalfRun, entries: Sequence[Entry], placed: Sequence[Placed]) -> None:
+        """Say where the append's entries are; none: they did not get into the log."""
+        if placed:
+            self.counts.opened += run.arrived(entries, placed, self._clock.monotonic_ms())
+        else:
+            run.failed()
 
     # Outcomes
 
@@ -232,6 +234,30 @@ class TransactionService:
             ending = term.endings[offset] = Ending(offset, outcome, [ended])
             self._writer.write(term, ending)
         return verdict
+
+    def end_usual(
+        self, offset: int, place: int, group: str, unique: str, outcome: Outcome, ended: Ended
+    ) -> bool:
+        """Do the same for one that is known since it came, and whose end nobody has said yet.
+
+        False, and nothing done: it is not known by all of this, or says itself how long its
+        producer may decide.
+        """
+        term = self._term
+        half = term.halves.get(offset)
+        if (
+            half is None
+            or half.physical_offset != place
+            or half.unique != unique
+            or half.group != group
+            or half.limited
+            or half.ending is not None
+        ):
+            return False
+        half.ending = outcome
+        ending = term.endings[offset] = Ending(offset, outcome, [ended])
+        self._writer.write(term, ending)
+        return True
 
     def lose(self, offset: int) -> None:
         """Forget a half message whose record nobody can read any more."""

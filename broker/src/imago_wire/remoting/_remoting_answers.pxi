@@ -62,7 +62,7 @@ cdef bint _needs_no_escape(bytes text) noexcept:
 
 cdef char* _json_answer(
     char* out, int opaque, bytes msg_id, int queue_id, long long queue_offset,
-    bytes transaction_id, int code, int version,
+    bytes transaction_id, int code, int version, bytes recall,
 ):
     out = _put_text(out, b'{"code":')
     out = _put_number(out, code)
@@ -77,6 +77,9 @@ cdef char* _json_answer(
     if PyBytes_GET_SIZE(transaction_id):
         out = _put_text(out, b'","transactionId":"')
         out = _put(out, PyBytes_AS_STRING(transaction_id), PyBytes_GET_SIZE(transaction_id))
+    if PyBytes_GET_SIZE(recall):
+        out = _put_text(out, b'","recallHandle":"')
+        out = _put(out, PyBytes_AS_STRING(recall), PyBytes_GET_SIZE(recall))
     out = _put_text(out, b'"},"flag":1,"language":"JAVA","opaque":')
     out = _put_number(out, opaque)
     out = _put_text(out, b',"serializeTypeCurrentRPC":"JSON","version":')
@@ -86,7 +89,7 @@ cdef char* _json_answer(
 
 cdef char* _binary_answer(
     char* out, int opaque, bytes msg_id, int queue_id, long long queue_offset,
-    bytes transaction_id, int code, int version,
+    bytes transaction_id, int code, int version, bytes recall,
 ):
     cdef char number[24]
     cdef char* ext
@@ -107,6 +110,10 @@ cdef char* _binary_answer(
             out, b"transactionId",
             PyBytes_AS_STRING(transaction_id), PyBytes_GET_SIZE(transaction_id),
         )
+    if PyBytes_GET_SIZE(recall):
+        out = _put_entry(
+            out, b"recallHandle", PyBytes_AS_STRING(recall), PyBytes_GET_SIZE(recall)
+        )
     _put_u32(ext, <unsigned int>(out - ext - 4))
     return out
 
@@ -120,36 +127,40 @@ def encode_send_response(
     int code = 0,
     int serialize = 0,
     int version = OWN_VERSION,
+    bytes recall not None = b"",
 ):
     """As `_remoting_py.encode_send_response`."""
     return _answer(
-        opaque, msg_id, queue_id, queue_offset, transaction_id, code, serialize, version
+        opaque, msg_id, queue_id, queue_offset, transaction_id, code, serialize, version, recall
     )
 
 
 cdef bytes _answer(
     int opaque, bytes msg_id, int queue_id, long long queue_offset, bytes transaction_id,
-    int code, int serialize, int version,
+    int code, int serialize, int version, bytes recall,
 ):
     cdef char frame[ANSWER_MAX]
     cdef char* end
     cdef Py_ssize_t room = ANSWER_MAX - 512
     if (
-        PyBytes_GET_SIZE(msg_id) + PyBytes_GET_SIZE(transaction_id) > room
+        PyBytes_GET_SIZE(msg_id) + PyBytes_GET_SIZE(transaction_id) + PyBytes_GET_SIZE(recall) > room
         or not 0 <= code <= 32767
         or not 0 <= version <= 32767
         or not (serialize or _needs_no_escape(transaction_id))
     ):
         return _plain_answer(
-            opaque, msg_id, queue_id, queue_offset, transaction_id, code, serialize, version
+            opaque, msg_id, queue_id, queue_offset, transaction_id, code, serialize, version,
+            recall,
         )
     if serialize:
         end = _binary_answer(
-            frame + 8, opaque, msg_id, queue_id, queue_offset, transaction_id, code, version
+            frame + 8, opaque, msg_id, queue_id, queue_offset, transaction_id, code, version,
+            recall,
         )
     else:
         end = _json_answer(
-            frame + 8, opaque, msg_id, queue_id, queue_offset, transaction_id, code, version
+            frame + 8, opaque, msg_id, queue_id, queue_offset, transaction_id, code, version,
+            recall,
         )
     _put_u32(frame, <unsigned int>(end - frame - 4))
     _put_u32(frame + 4, (1 << 24 if serialize else 0) | <unsigned int>(end - frame - 8))
@@ -202,11 +213,12 @@ def answer_stored(
     bytes transaction_id not None = b"",
     int code = 0,
     int serialize = 0,
+    bytes recall not None = b"",
 ):
     """As `_remoting_py.answer_stored`."""
     return _answer(
         opaque, _message_ids(store_host, placed, True), queue_id, placed[0][0], transaction_id, code,
-        serialize, _own_version,
+        serialize, _own_version, recall,
     )
 
 
@@ -226,12 +238,12 @@ def answer_sends(
 
 
 cdef bytes _answer_send(tuple asked, tuple place, bytes store_host, int code):
-    opaque, serialize, queue_id, unique, oneway = asked
+    opaque, serialize, queue_id, unique, oneway, recall = asked
     if oneway:
         return b""
     return _answer(
         opaque, _message_ids(store_host, (place,), True), queue_id, place[0], unique, code,
-        serialize, _own_version,
+        serialize, _own_version, recall,
     )
 
 

@@ -15,7 +15,9 @@ from libc.string cimport memchr, memcmp, memcpy, memset, strlen
 
 from imago_wire.remoting import _pulling_py as plain_pulling
 from imago_wire.remoting import _remoting_py as plain
+from imago_wire.remoting import _ending_py as _ending
 from imago_wire.remoting import items
+from imago_wire.remoting import waiting as _waiting
 from imago_wire import layout as _layout
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting.command import RemotingCommand, SerializeType
@@ -60,6 +62,10 @@ cdef object _plain_scan_plain_batch = plain.scan_plain_batch
 cdef object _plain_answer = plain.encode_send_response
 cdef object _plain_take = plain.take_sends
 cdef object _plain_plain_pull = plain_pulling.plain_pull
+cdef object _plain_take_ends = _ending.take_ends
+cdef Py_ssize_t _waiting_properties_max = _waiting.PROPERTIES_MAX
+cdef Py_ssize_t _word_max = _waiting.WORD_MAX
+cdef Py_ssize_t _digits_max = _waiting.DIGITS_MAX
 
 # Texts that come again and again (ext keys, topics): one object each, with its hash computed once.
 cdef list _texts = [None] * TEXTS
@@ -68,8 +74,10 @@ include "../_named.pxi"
 include "_remoting_header.pxi"
 include "_remoting_values.pxi"
 include "_remoting_answers.pxi"
+include "_remoting_waiting.pxi"
 include "_remoting_taking.pxi"
 include "_remoting_pulling.pxi"
+include "_remoting_ending.pxi"
 
 
 cdef bint _is_utf8(Bytes at, Py_ssize_t size):

@@ -14,6 +14,7 @@ import orjson
 from imago_wire._record_py import make_entry
 from imago_wire.entries import PLACED_PHYSICAL_OFFSET, PLACED_QUEUE_OFFSET
 from imago_wire.errors import ProtocolError
+from imago_wire.remoting._waiting_py import take_waiting
 from imago_wire.remoting.codes import SEND_CODES, RequestCode
 from imago_wire.remoting.fields import HeaderFieldError
 from imago_wire.remoting.frame import HEADER_BYTES_MAX, check_frame_size, check_header_size
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from imago_wire.entries import Entry, QueueTail
     from imago_wire.remoting.items import AskedSend, Item
+    from imago_wire.remoting.waiting import Parking
 
 _BATCH_HEAD: Final = Struct(">iiiii")
 _SHORT: Final = Struct(">h")
@@ -64,7 +66,7 @@ def scan_frames(data: bytes | bytearray, frame_bytes_max: int) -> tuple[list[Ite
 
 
 def whole_frame(
-    data: bytes | bytearray, at: int, frame_bytes_max: int
+    data: bytes | bytearray | memoryview, at: int, frame_bytes_max: int
 ) -> tuple[bytes, bytes] | None:
     """Return header, with its header word, and body of a frame; None: it is not whole yet."""
     left = len(data) - at
@@ -116,18 +118,22 @@ def encode_send_response(
     code: int = 0,
     serialize: int = 0,
     version: int = OWN_VERSION,
+    recall: bytes = b"",
 ) -> bytes:
     """Return the whole frame that answers a stored send.
 
-    `msg_id` is what join_message_ids() gives; `transaction_id`, the message's unique key, is left
-    out when empty; `serialize` is the form of the request's header.
+    `msg_id` is what join_message_ids() gives; `transaction_id`, the message's unique key, and
+    `recall`, the handle of one that may be called back, are left out when empty; `serialize` is the
+    form of the request's header.
     """
     if serialize:
         header = _binary_answer(
-            opaque, msg_id, queue_id, queue_offset, transaction_id, code, version
+            opaque, msg_id, queue_id, queue_offset, transaction_id, code, version, recall
         )
     else:
         transaction = b"" if not transaction_id else b',"transactionId":' + _quoted(transaction_id)
+        if recall:
+            transaction += b',"recallHandle":"%b"' % recall
         header = _JSON_ANSWER % (
             code, msg_id, queue_id, queue_offset, transaction, opaque, version,
         )  # fmt: skip
@@ -151,11 +157,14 @@ def _binary_answer(
     transaction_id: bytes,
     code: int,
     version: int,
+    recall: bytes,
 ) -> bytes:
     ext = [_BINARY_ANSWER, _entry(b"msgId", msg_id), _entry(b"queueId", b"%d" % queue_id)]
     ext.append(_entry(b"queueOffset", b"%d" % queue_offset))
     if transaction_id:
         ext.append(_entry(b"transactionId", transaction_id))
+    if recall:
+        ext.append(_entry(b"recallHandle", recall))
     entries = b"".join(ext)
     return b"".join(
         (
@@ -191,6 +200,7 @@ def answer_stored(
     transaction_id: bytes = b"",
     code: int = 0,
     serialize: int = 0,
+    recall: bytes = b"",
 ) -> bytes:
     """Return the frame that answers a send whose messages were stored.
 
@@ -199,7 +209,14 @@ def answer_stored(
     """
     msg_id = join_message_ids(store_host, [place[PLACED_PHYSICAL_OFFSET] for place in placed])
     return encode_send_response(
-        opaque, msg_id, queue_id, placed[0][PLACED_QUEUE_OFFSET], transaction_id, code, serialize
+        opaque,
+        msg_id,
+        queue_id,
+        placed[0][PLACED_QUEUE_OFFSET],
+        transaction_id,
+        code,
+        serialize,
+        recall=recall,
     )
 
 
@@ -287,13 +304,14 @@ def scan_plain_batch(data: bytes, entries_max: int) -> list[tuple[bytes, bytes, 
 
 
 def take_sends(
-    data: bytes | bytearray,
+    data: bytes | bytearray | memoryview,
     limits: tuple[int, int, int],
     tails_of: Mapping[str, Sequence[QueueTail | None]],
     born_host: bytes,
     suffix: bytes,
     entries: list[Entry],
     asked: list[AskedSend],
+    parking: Parking | None = None,
 ) -> int:
     """Make entries of the sends at the start of data; return how many bytes they fill.
 
@@ -301,7 +319,8 @@ def take_sends(
     the topics that take sends as they come; `suffix` a property that all of them get. Both lists
     grow by one item a send.
     Ends at the first frame that is anything else, a batch, or a send that needs a closer look: to
-    another topic or queue, too large, compressed, tried before, or not for plain_send().
+    another topic or queue, too large, compressed, tried before, or neither for plain_send() nor,
+    with `parking`, for take_waiting().
     """
     frame_bytes_max, body_bytes_max, count_max = limits
     at = 0
@@ -311,7 +330,7 @@ def take_sends(
             if found is None:
                 break
             item = scan_frame(*found)
-            taken = _plain_entry(item, body_bytes_max, tails_of, born_host, suffix)
+            taken = _taken(item, body_bytes_max, tails_of, born_host, suffix, parking, len(entries))
         except ProtocolError:
             break
         if taken is None:
@@ -322,26 +341,32 @@ def take_sends(
     return at
 
 
-def _plain_entry(
+def _taken(
     item: Item,
     body_bytes_max: int,
     tails_of: Mapping[str, Sequence[QueueTail | None]],
     born_host: bytes,
     suffix: bytes,
+    parking: Parking | None,
+    index: int,
 ) -> tuple[Entry, AskedSend] | None:
     """Return a send's entry, and what its answer needs. ProtocolError: the log cannot hold it."""
     if item.kind != SEND:
         return None
     body, queue_id, born_ms = item.body, item.queue_id, item.born_ms
-    if item.sys_flag or item.reconsume_times or item.batch or len(body) > body_bytes_max:
+    if item.reconsume_times or item.batch or len(body) > body_bytes_max:
         return None
     tails = tails_of.get(item.topic, ())
     tail = tails[queue_id] if 0 <= queue_id < len(tails) else None
-    plain = plain_send(item.properties, suffix)
-    if tail is None or plain is None:
+    if tail is None:
         return None
+    plain = None if item.sys_flag else plain_send(item.properties, suffix)
+    if plain is None:
+        if parking is None:
+            return None
+        return take_waiting(item, tail, born_host, suffix, parking, index)
     entry = make_entry(tail, body, plain[1], flag=item.flag, born_ms=born_ms, born_host=born_host)
-    return entry, (item.opaque, item.serialize, queue_id, plain[0], item.oneway)
+    return entry, (item.opaque, item.serialize, queue_id, plain[0], item.oneway, b"")
 
 
 def answer_sends(
@@ -355,8 +380,10 @@ def answer_sends(
     """Return the frames that answer the stored sends `first` … `end`, none to a one-way send."""
     return b"".join(
         [
-            answer_stored(opaque, store_host, [placed[first + at]], queue_id, unique, code, form)
-            for at, (opaque, form, queue_id, unique, oneway) in enumerate(asked[first:end])
+            answer_stored(
+                opaque, store_host, [placed[first + at]], queue_id, unique, code, form, recall
+            )
+            for at, (opaque, form, queue_id, unique, oneway, recall) in enumerate(asked[first:end])
             if not oneway
         ]
     )

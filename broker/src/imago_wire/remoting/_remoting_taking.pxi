@@ -3,7 +3,7 @@
 
 def take_sends(
     data not None, tuple limits, dict tails_of not None, bytes born_host not None,
-    bytes suffix not None, list entries not None, list asked not None
+    bytes suffix not None, list entries not None, list asked not None, parking=None
 ):
     """As `_remoting_py.take_sends`."""
     cdef Py_buffer buffer
@@ -25,12 +25,15 @@ def take_sends(
             if size == 0:
                 break
             taken = _take_send(
-                start + at, size, body_bytes_max, tails_of, born_host, suffix, entries, asked
+                start + at, size, body_bytes_max, tails_of, born_host, suffix, entries, asked,
+                parking,
             )
             if taken < 0:
                 frame = PyBytes_FromStringAndSize(<const char*>start + at, size)
                 alone = (frame_bytes_max, body_bytes_max, 1)
-                taken = _plain_take(frame, alone, tails_of, born_host, suffix, entries, asked) > 0
+                taken = _plain_take(
+                    frame, alone, tails_of, born_host, suffix, entries, asked, parking
+                ) > 0
             if not taken:
                 break
             at += size
@@ -72,7 +75,7 @@ cdef inline bint _is_other(Bytes raw, Py_ssize_t header_size) noexcept nogil:
 
 cdef int _take_send(
     Bytes frame, Py_ssize_t size, long long body_bytes_max, dict tails_of, bytes born_host,
-    bytes suffix, list entries, list asked
+    bytes suffix, list entries, list asked, object parking
 ) except -2:
     """Take one send (1) or not (0); -1: its header is to be read by the plain twin."""
     cdef Header h
@@ -90,7 +93,7 @@ cdef int _take_send(
         return 0
     if not _read_send(&h, &send):
         return -1
-    if send.sys_flag or send.reconsume_times or send.batch or send.properties == NULL:
+    if send.reconsume_times or send.batch or send.properties == NULL:
         return 0
     if body_size > body_bytes_max or body_size > _body_bytes_max:
         return 0
@@ -99,9 +102,11 @@ cdef int _take_send(
         return 0
     if h.binary and not _is_utf8(send.properties.at, send.properties.size):
         return -1
-    parts = _plain_properties(send.properties, suffix)
+    parts = None if send.sys_flag else _plain_properties(send.properties, suffix)
     if parts is None:
-        return 0
+        if parking is None:
+            return 0
+        return _take_waiting(frame, size, &h, &send, tail, born_host, suffix, parking, entries, asked)
     unique, properties = parts
     if PyBytes_GET_SIZE(properties) > _properties_bytes_max:
         return 0
@@ -109,7 +114,7 @@ cdef int _take_send(
     entries.append(
         (tail, body, properties, send.flag, 0, send.born_ms, born_host, 0, 0, None, None, -1)
     )
-    asked.append((h.opaque, <int>frame[4], send.queue_id, unique, (h.flag & 2) != 0))
+    asked.append((h.opaque, <int>frame[4], send.queue_id, unique, (h.flag & 2) != 0, b""))
     return 1
 
 

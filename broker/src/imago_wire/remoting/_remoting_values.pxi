@@ -116,6 +116,7 @@ cdef object _json_language(Span* span):
 
 
 cdef struct Send:
+    Span* group
     Span* topic
     Span* properties
     long long queue_id
@@ -166,10 +167,11 @@ cdef bint _short_send(Header* h, Send* send) noexcept nogil:
     cdef Span* sys_flag = _letter(h, c"f")
     cdef Span* born_ms = _letter(h, c"g")
     cdef Span* flag = _letter(h, c"h")
+    send.group = _letter(h, c"a")
     send.topic = _letter(h, c"b")
     send.properties = _letter(h, c"i")
     return (
-        _letter(h, c"a") != NULL
+        send.group != NULL
         and send.topic != NULL
         and queue_id != NULL
         and sys_flag != NULL
@@ -192,10 +194,11 @@ cdef bint _long_send(Header* h, Send* send) noexcept nogil:
     cdef Span* sys_flag = _field(h, b"sysFlag", 7)
     cdef Span* born_ms = _field(h, b"bornTimestamp", 13)
     cdef Span* flag = _field(h, b"flag", 4)
+    send.group = _field(h, b"producerGroup", 13)
     send.topic = _field(h, b"topic", 5)
     send.properties = _field(h, b"properties", 10)
     return (
-        _field(h, b"producerGroup", 13) != NULL
+        send.group != NULL
         and send.topic != NULL
         and queue_id != NULL
         and sys_flag != NULL

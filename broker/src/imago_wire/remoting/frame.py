@@ -79,7 +79,7 @@ class FrameDecoder:
         return decode_header(serialize, header, body)
 
 
-def check_frame_size(buffer: bytes | bytearray, at: int, frame_bytes_max: int) -> int:
+def check_frame_size(buffer: bytes | bytearray | memoryview, at: int, frame_bytes_max: int) -> int:
     """Return the size that the frame at `at` claims, once four bytes are there."""
     size = int.from_bytes(buffer[at : at + _LENGTH_SIZE], "big")
     if size + _LENGTH_SIZE > frame_bytes_max:
@@ -89,7 +89,9 @@ def check_frame_size(buffer: bytes | bytearray, at: int, frame_bytes_max: int) -
     return size
 
 
-def check_header_size(buffer: bytes | bytearray, at: int, header_bytes_max: int) -> int:
+def check_header_size(
+    buffer: bytes | bytearray | memoryview, at: int, header_bytes_max: int
+) -> int:
     """Return where the header of the frame at `at` ends, once eight bytes are there."""
     size, word = _PREFIX.unpack_from(buffer, at)
     header_size: int = word & 0xFFFFFF

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from imago_wire.compiled import compiled_twins
+from imago_wire.remoting._ending_py import take_ends
 from imago_wire.remoting._pulling_py import answer_pull, plain_pull
 from imago_wire.remoting._remoting_py import (
     answer_sends,
@@ -29,6 +30,7 @@ __all__ = [
     "scan_batch",
     "scan_frames",
     "scan_plain_batch",
+    "take_ends",
     "take_sends",
 ]
 

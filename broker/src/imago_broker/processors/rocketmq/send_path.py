@@ -1,8 +1,10 @@
 """The short ways of a send, without a command object or a map of header fields.
 
 Plain messages to queues that are in use are taken straight from the bytes of a read, and appended
-and answered together with those of other connections. Batches, and the first message of a queue,
-come as what the scanner found. Everything else is given back to go through the table.
+and answered together with those of other connections; so are those that wait for a level or a time,
+begin a transaction, or have the number that their producer comes to next. Batches, and the first
+message of a queue, come as what the scanner found. Everything else is given back to go through the
+table.
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ from typing import TYPE_CHECKING
 
 from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.processors.rocketmq.outcomes import REFUSED, STORED
+from imago_broker.processors.rocketmq.parking import SendParking
+from imago_broker.processors.rocketmq.send_round import SendRound
 from imago_broker.processors.rocketmq.sequenced_path import SequencedPath
-from imago_broker.processors.rounds import Round
 from imago_broker.service.messages import PutStatus
 from imago_wire.errors import ProtocolError
 from imago_wire.hot import (
@@ -34,15 +37,20 @@ if TYPE_CHECKING:
 
     from imago_broker.config.live import LiveSettings
     from imago_broker.config.sections import RocketmqSection
+    from imago_broker.core.sequencing import Numbers
+    from imago_broker.processors.rocketmq.end_path import EndPath
     from imago_broker.processors.rocketmq.exchange import Lane
     from imago_broker.processors.rocketmq.identity import RocketmqIdentity
     from imago_broker.processors.rocketmq.rows import Table
     from imago_broker.processors.rocketmq.sending_session import SendingSession, Token
+    from imago_broker.service.delay import DelayService
     from imago_broker.service.messages import MessageService
     from imago_broker.service.sequencing import SequencedPuts
     from imago_broker.service.topic_handles import TopicHandle, TopicHandles
+    from imago_broker.service.transactions import TransactionService
     from imago_wire.record import Placed
-    from imago_wire.remoting.items import AskedSend, SendItem
+    from imago_wire.remoting.items import SendItem
+    from imago_wire.remoting.waiting import ParkingSpace
 
 logger = logging.getLogger(__name__)
 _OK = PutStatus.OK
@@ -57,12 +65,17 @@ class SendPath:
         messages: MessageService,
         handles: TopicHandles,
         sequenced: SequencedPuts,
+        delay: DelayService,
+        transactions: TransactionService,
         identity: RocketmqIdentity,
         settings: LiveSettings[RocketmqSection],
         lane: Lane,
         table: Table,
+        ends: EndPath,
     ) -> None:
-        """`table` serves what goes the careful way, in the same lane."""
+        """`table` serves what goes the careful way, in the same lane; `ends` what may stand among
+        sends."""
+        self._ends = ends
         self._lane = lane
         self._table = table
         self._handles = handles
@@ -73,37 +86,54 @@ class SendPath:
         self._live = settings
         self._store_host = messages.store.config.store_host
         self._cluster = b"CLUSTER\x01" + identity.cluster.encode() + b"\x02"
+        self._puts, self._transactions = sequenced, transactions
+        self._parking = SendParking(
+            handles=handles,
+            delay=delay,
+            transactions=transactions,
+            sequenced=sequenced,
+            settings=settings,
+            broker_name=identity.broker_name,
+        )
         self._sequenced = SequencedPath(
             sequenced, handles, lane, cluster=self._cluster, stored=self._stored
         )
         self._tails = handles.rocketmq_tails
-        self._round: Round[SendingSession, AskedSend] = Round(Acknowledgement.LEADER)
+        self._round = SendRound(Acknowledgement.LEADER)
         self._settings: RocketmqSection | None = None
         self._usual = False
 
-    def take(self, session: SendingSession, data: bytes | bytearray, frame_bytes_max: int) -> int:
+    def take(
+        self,
+        session: SendingSession,
+        data: bytes | bytearray | memoryview,
+        frame_bytes_max: int,
+        *,
+        alone: bool = False,
+    ) -> int:
         """Take the sends at the start of a read, as far as they need no closer look.
 
-        Returns how many bytes they fill. Nearly all single messages come this way.
+        Returns how many bytes they fill. Nearly all single messages come this way. Ends of
+        transactions may stand among them, unless `alone`.
         """
         settings, lane, round_ = self._live.current, self._lane, self._round
-        if settings is not self._settings:
-            self._take_settings(settings)
-        if not self._usual:
+        usual = self._usual if settings is self._settings else self._take_settings(settings)
+        if not usual:
             return 0
         if round_.runs and round_.entries is not self._messages.newest:
-            round_ = self._round = Round(round_.level)
-        entries, level = round_.entries, round_.level
+            round_ = self._next_round(round_.level)
+        parking, entries, level = self._parking, round_.entries, round_.level
         first = len(entries)
         limits = (frame_bytes_max, settings.message_bytes_max, lane.running_max - lane.running)
         tails, host, asked = self._tails[level], session.born_host, round_.asked
         try:
-            used = take_sends(data, limits, tails, host, self._cluster, entries, asked)
+            used = take_sends(data, limits, tails, host, self._cluster, entries, asked, parking)
         except Exception:
             # A fault of ours must not keep others' sends from being appended: these go through
             # the table, one by one.
             logger.warning("sends_not_taken peer=%s", session.peer, exc_info=True)
             del entries[first:], asked[first:]
+            self._forget_special(first)
             return 0
         end = len(entries)
         if end > first:
@@ -111,7 +141,60 @@ class SendPath:
                 self._put(entries, level, self._answer_round, round_)
             lane.running += end - first
             round_.runs.append((session, first, end))
-        return used
+        if parking.space is not None:
+            self._note_special(round_, parking.space)
+        if alone or used == len(data):
+            return used
+        return self._take_ends(session, data, used, frame_bytes_max)
+
+    def _take_ends(
+        self,
+        session: SendingSession,
+        data: bytes | bytearray | memoryview,
+        at: int,
+        frame_bytes_max: int,
+    ) -> int:
+        """Take the ends of transactions at a place of a read, and more sends behind them."""
+        with memoryview(data) as view:
+            while True:
+                end = self._ends.take(session, view, at, frame_bytes_max)
+                if end == at or end == len(view):
+                    return end
+                with view[end:] as rest:
+                    at = end + self.take(session, rest, frame_bytes_max, alone=True)
+                if at in (end, len(view)):
+                    return at
+
+    def _next_round(self, level: Acknowledgement) -> SendRound:
+        """Begin a round; what producers have numbered in the one before is appended first."""
+        if self._round.turn == self._messages.turn:
+            self._messages.flush_turn()
+        self._parking.space = None
+        self._round = SendRound(level)
+        return self._round
+
+    def _note_special(self, round_: SendRound, space: ParkingSpace) -> None:
+        """Note the half messages, and those of idempotent producers, that were taken."""
+        if not round_.entries:
+            self._parking.space = None  # the next turn's is another one
+            return
+        if space.halves:
+            if round_.halves is None:
+                timeout_ms = self._live.current.transaction_timeout_ms
+                round_.halves = self._transactions.begin_halves((timeout_ms, False))
+            round_.halves.note(space.halves)
+        if space.numbered:
+            messages = self._messages
+            round_.note_numbers(space.numbered, messages.turn)
+            messages.sequenced, self._puts.taken_in = True, messages.turn
+
+    def _forget_special(self, first: int) -> None:
+        """Undo what was noted of entries from `first` on."""
+        space = self._parking.space
+        self._parking.expected.clear()
+        if space is not None:
+            space.halves[:] = [half for half in space.halves if half[0] < first]
+            space.numbered[:] = [taken for taken in space.numbered if taken[0] < first]
 
     def send(self, session: SendingSession, item: SendItem) -> None:
         """Take one send that `take` has left."""
@@ -120,7 +203,6 @@ class SendPath:
         lane = self._lane
         if (
             handle is None
-            or item.sys_flag
             or item.reconsume_times
             or not 0 <= queue_id < handle.partitions
             or lane.running >= lane.running_max
@@ -130,10 +212,10 @@ class SendPath:
         ):
             session.serve_send(item)
             return
-        if item.batch:
+        if item.batch and not item.sys_flag:
             self._send_batch(session, item, handle)
             return
-        plain = plain_send(item.properties, self._cluster)
+        plain = None if item.sys_flag else plain_send(item.properties, self._cluster)
         if plain is None:
             self._look_closer(session, item, handle)
             return
@@ -150,8 +232,7 @@ class SendPath:
             session.serve_send(item)
             return
         lane.running += 1
-        if handle.level is not self._round.level:
-            self._round = Round(handle.level)  # of the next round
+        self._prepare(handle, queue_id)
         self._put_one(
             entry,
             handle.level,
@@ -159,12 +240,13 @@ class SendPath:
             (session, item.opaque, item.serialize, queue_id, plain[0]),
         )
 
-    def _take_settings(self, settings: RocketmqSection) -> None:
-        """See whether anything about this broker asks for the careful way."""
+    def _take_settings(self, settings: RocketmqSection) -> bool:
+        """Return whether nothing about this broker asks for the careful way."""
         self._settings = settings
         # The answer's template knows RocketMQ's defaults only.
         is_default = settings.region == "DefaultRegion" and settings.trace_on
         self._usual = is_default and not self._table.hooks
+        return self._usual
 
     def _send_batch(self, session: SendingSession, item: SendItem, handle: TopicHandle) -> None:
         queue_id = item.queue_id
@@ -190,12 +272,21 @@ class SendPath:
         )
 
     def _look_closer(self, session: SendingSession, item: SendItem, handle: TopicHandle) -> None:
-        if not self._sequenced.send(session, item, handle):
+        if not item.batch:
+            self._prepare(handle, item.queue_id)
+        if item.sys_flag or not self._sequenced.send(session, item, handle):
             session.serve_send(item)
 
-    def _answer_round(
-        self, round_: Round[SendingSession, AskedSend], status: PutStatus, placed: Sequence[Placed]
-    ) -> None:
+    def _prepare(self, handle: TopicHandle, queue_id: int) -> None:
+        """Have the next send to this queue taken from its read."""
+        if handle.tails[queue_id] is None:
+            self._handles.tail(handle, queue_id)
+        if handle.level is not self._round.level:
+            self._next_round(handle.level)
+
+    def _answer_round(self, round_: SendRound, status: PutStatus, placed: Sequence[Placed]) -> None:
+        if round_.halves is not None:
+            self._transactions.end_halves(round_.halves, round_.entries, placed)
         code = 0 if status is _OK else STORED.get(status)
         if code is None:
             self._refuse_round(round_, status)
@@ -207,15 +298,25 @@ class SendPath:
             if answers:
                 session.stored(answers)
 
-    def _refuse_round(self, round_: Round[SendingSession, AskedSend], status: PutStatus) -> None:
+    def _refuse_round(self, round_: SendRound, status: PutStatus) -> None:
         if status is PutStatus.TOO_LARGE and len(round_.entries) > 1:
             for alone in round_.one_by_one():  # only the one too large shall fail
-                self._put(alone.entries, alone.level, self._answer_round, alone)
+                if alone.numbers is None:
+                    self._put(alone.entries, alone.level, self._answer_round, alone)
+                else:
+                    self._put_numbered(alone, alone.numbers[0])
             return
         for session, first, end in round_.runs:
-            for opaque, form, queue_id, unique, oneway in round_.asked[first:end]:
+            for opaque, form, queue_id, unique, oneway, _ in round_.asked[first:end]:
                 answer = self._unanswered if oneway else self._stored
                 answer((session, opaque, form, queue_id, unique), status, ())
+
+    def _put_numbered(self, alone: SendRound, claimed: Numbers) -> None:
+        """Put a message so that none behind it in its queue is stored without it."""
+        session, opaque, form, queue_id, unique, _, _ = (*alone.runs[0][:1], *alone.asked[0])
+        self._sequenced.put(
+            alone.entries, claimed, alone.level, (session, opaque, form, queue_id, unique)
+        )
 
     def _stored(self, token: Token, status: PutStatus, placed: Sequence[Placed]) -> None:
         self._lane.running -= 1

@@ -13,6 +13,7 @@ from imago_broker.processors.rocketmq.exchange import Reply
 from imago_broker.processors.rocketmq.outcomes import STORED
 from imago_broker.processors.rocketmq.sequenced import refusal_reply
 from imago_broker.service.sequencing import NOWHERE
+from imago_wire.entries import ENTRY_TAIL
 from imago_wire.errors import ProtocolError
 from imago_wire.hot import make_entry, plain_send, scan_batch
 from imago_wire.remoting.command import FLAG_RESPONSE, RemotingCommand, SerializeType
@@ -22,6 +23,7 @@ from imago_wire.sequences import split_wire, stored_property
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from imago_broker.core.acknowledgement import Acknowledgement
     from imago_broker.processors.rocketmq.exchange import Lane
     from imago_broker.processors.rocketmq.sending_session import SendingSession, Token
     from imago_broker.service.messages import PutStatus
@@ -77,12 +79,20 @@ class SequencedPath:
             ]
         except ProtocolError:
             return False
-        token = (session, item.opaque, item.serialize, queue_id, unique)
         self._lane.running += 1
-        refusal = self._puts.put(entries, claimed, handle.level, self._answer, token)
-        if refusal is not None:
-            self._reply(token, refusal_reply(refusal, claimed, f"{item.topic}/{queue_id}"))
+        token = (session, item.opaque, item.serialize, queue_id, unique)
+        self.put(entries, claimed, handle.level, token)
         return True
+
+    def put(
+        self, entries: list[Entry], claimed: Numbers, level: Acknowledgement, token: Token
+    ) -> None:
+        """Put messages that count in the lane already."""
+        refusal = self._puts.put(entries, claimed, level, self._answer, token)
+        if refusal is not None:
+            tail = entries[0][ENTRY_TAIL]
+            queue = f"{tail.topic.decode('utf-8', 'replace')}/{tail.queue_id}"
+            self._reply(token, refusal_reply(refusal, claimed, queue))
 
     def _read(self, item: SendItem) -> Read | None:
         if not item.batch:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_broker.processors.rocketmq.directions import Directions
+from imago_broker.processors.rocketmq.end_path import EndPath
 from imago_broker.processors.rocketmq.pull import PullReading
 from imago_broker.processors.rocketmq.pull_path import PullPath
 from imago_broker.processors.rocketmq.send_path import SendPath
@@ -21,10 +22,13 @@ def build_send_path(parts: RocketmqAssembly, table: Table) -> SendPath:
         messages=parts.messages,
         handles=parts.topics.handles,
         sequenced=parts.sequenced,
+        delay=parts.delay,
+        transactions=parts.transactions,
         identity=parts.identity,
         settings=parts.settings,
         lane=parts.lanes.send,
         table=table,
+        ends=EndPath(parts.transactions, parts.lanes.transaction, table),
     )
 
 

@@ -137,7 +137,7 @@ class TransactionProcessor:
                 )
 
         def ended(status: PutStatus | str) -> None:
-            exchange.answer(_answer(status))
+            exchange.answer(ended_reply(status))
 
         verdict = self._transactions.end(offset, outcome, ended)
         if verdict is OutcomeVerdict.END:
@@ -151,7 +151,7 @@ class TransactionProcessor:
         """Answer a repeat once all that is in the log is as safe as the first time."""
 
         def done(_: object, status: PutStatus, __: Sequence[Placed]) -> None:
-            exchange.answer(_answer(status))
+            exchange.answer(ended_reply(status))
 
         self._messages.confirm(names.TRANSACTION_MARK_TOPIC.encode(), (), None, done, None)
 
@@ -250,13 +250,14 @@ class TransactionProcessor:
                 resumed[place] = placed[0][PLACED_QUEUE_OFFSET]
             else:
                 resumed.pop(place, None)
-            exchange.answer(_answer(status))
+            exchange.answer(ended_reply(status))
 
         immunity = immunity_ms(properties, self._settings.current.transaction_timeout_ms)
         self._transactions.put_half(entry, group_of(copy), immunity, None, done, None)
 
 
-def _answer(status: PutStatus | str) -> Reply:
+def ended_reply(status: PutStatus | str) -> Reply:
+    """Return the answer that follows once an outcome is written down, or could not be."""
     if isinstance(status, str):
         return Reply(ResponseCode.SYSTEM_ERROR, status)
     if status is PutStatus.NOT_WRITABLE:

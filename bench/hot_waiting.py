@@ -1,0 +1,183 @@
+"""Sends that do not simply go to their queue, without sockets: what they cost on the hot path.
+
+    python -m bench.hot_waiting delay|timer|half|end|numbered CONNECTIONS ROUNDS [--profile]
+
+`delay` waits one second and `timer` half of one, some rounds here: each round parks a message of
+1 KiB a connection and delivers as many. `half` begins transactions, `end` commits such, `numbered`
+are an idempotent producer's. Prints µs a message. `bench.gate` runs it under callgrind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import cProfile
+import pstats
+import sys
+import tempfile
+import time
+from typing import TYPE_CHECKING, Any
+
+from bench.hot_path import (
+    BODY,
+    QUEUES,
+    RoundClock,
+    Wire,
+    configuration,
+    count_instructions,
+    rocketmq_frame,
+)
+from imago_broker.app import Broker
+from imago_broker.app.process import settle_garbage_collector
+from imago_broker.model import names
+from imago_broker.model.topics import TopicConfig
+from imago_wire.layout import UNIT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+WARM_ROUNDS = 30
+"""More than a message waits: then as many are delivered as come."""
+ROUND_MS = 50
+TIMES = {"delay": "DELAY\\u00011\\u0002", "timer": "TIMER_DELAY_MS\\u0001500\\u0002"}
+MADE = {"delay": 2, "timer": 2, "half": 1, "end": 1, "numbered": 1}
+"""Records of each message that the log gets in all, marks and firing records aside."""
+
+
+def send(work: str, number: int, round_: int, connections: int) -> bytes:
+    """SEND_MESSAGE_V2 as the Java client of version 5 writes it, with what asks for the work."""
+    unique = f"UNIQ_KEY\\u0001{round_:016X}{number:016X}\\u0002WAIT\\u0001true\\u0002"
+    flag = 0
+    if work == "half":
+        unique += "TRAN_MSG\\u0001true\\u0002PGROUP\\u0001bench_producer\\u0002"
+        flag = 4
+    elif work == "numbered":
+        unique += (
+            f"__IMAGO_PID\\u0001{number % connections:016x}\\u0002__IMAGO_EPOCH\\u00010\\u0002"
+            f"__IMAGO_SEQ\\u0001{round_}\\u0002"
+        )
+    else:
+        unique += TIMES[work]
+    ext = (
+        f'"a":"bench_producer","b":"bench","c":"TBW102","d":"4","e":"{number % QUEUES}",'
+        f'"f":"{flag}","g":"1795258220883","h":"0","i":"{unique}","j":"0","k":"false","m":"false",'
+        '"n":"shard-0"'
+    )
+    return rocketmq_frame(310, ext, number, BODY)
+
+
+def commit(number: int, round_: int, queue_offset: int, place: int) -> bytes:
+    """END_TRANSACTION for a half message."""
+    unique = f"{round_:016X}{number:016X}"
+    ext = (
+        '"bname":"shard-0","producerGroup":"bench_producer",'
+        f'"tranStateTableOffset":"{queue_offset}","commitLogOffset":"{place}",'
+        '"commitOrRollback":"8","fromTransactionCheck":"false",'
+        f'"msgId":"{unique}","transactionId":"{unique}"'
+    )
+    return rocketmq_frame(37, ext, number, b"")
+
+
+async def run_rounds(
+    sessions: Sequence[Any], rounds: Sequence[Sequence[bytes]], clock: RoundClock
+) -> None:
+    for reads in rounds:
+        clock.now_ms += ROUND_MS
+        for session, data in zip(sessions, reads, strict=True):
+            session.data_received(data)
+        for _ in range(4):  # what the turn has put off follows in the next ones
+            await asyncio.sleep(0)
+
+
+def reads_of(work: str, first: int, count: int, connections: int) -> list[list[bytes]]:
+    """The reads of all connections, round by round."""
+    return [
+        [send(work, number, round_, connections) for number in range(connections)]
+        for round_ in range(first, first + count)
+    ]
+
+
+async def ends(
+    broker: Broker, sessions: Sequence[Any], count: int, clock: RoundClock
+) -> list[list[bytes]]:
+    """Begin transactions; return the reads that commit them."""
+    connections = len(sessions)
+    await run_rounds(sessions, reads_of("half", 0, count, connections), clock)
+    units = broker.store.units(names.HALF_TOPIC, 0, 0, count * connections)
+    places: Iterator[tuple[int, int, int]] = UNIT.iter_unpack(units)
+    return [
+        [
+            commit(number, round_, round_ * connections + number, next(places)[0])
+            for number in range(connections)
+        ]
+        for round_ in range(count)
+    ]
+
+
+async def timed_rounds(
+    options: argparse.Namespace, broker: Broker, sessions: Sequence[Any], clock: RoundClock
+) -> float:
+    """Run all rounds; return the processor seconds of those that count."""
+    total = WARM_ROUNDS + options.rounds
+    if options.work == "end":
+        reads = await ends(broker, sessions, total, clock)
+    else:
+        reads = reads_of(options.work, 0, total, options.connections)
+    await run_rounds(sessions, reads[:WARM_ROUNDS], clock)
+    before = broker.messages.appended
+    count_instructions(options, on=True)
+    began = time.process_time()
+    await run_rounds(sessions, reads[WARM_ROUNDS:], clock)
+    took: float = time.process_time() - began
+    count_instructions(options, on=False)
+    made = broker.messages.appended - before
+    least = options.connections * options.rounds * MADE[options.work]
+    assert least <= made <= least * 1.2 + options.connections, f"made {made} records, not {least}"
+    return took
+
+
+async def turns(options: argparse.Namespace, folder: str) -> float:
+    """Run the rounds; return the seconds they took."""
+    clock = RoundClock()
+    broker = Broker(configuration(folder), clock=clock)
+    await broker.start()
+    broker.topics.create_or_update(
+        TopicConfig(name="bench", read_queues=QUEUES, write_queues=QUEUES)
+    )
+    sessions = []
+    for _ in range(options.connections):
+        session = broker.ports.rocketmq.protocol_factory()
+        session.connection_made(Wire())
+        sessions.append(session)
+    settle_garbage_collector()
+    profile = cProfile.Profile() if options.profile else None
+    if profile:
+        profile.enable()
+    with clock.rules(asyncio.get_running_loop()):
+        took = await timed_rounds(options, broker, sessions, clock)
+    if profile:
+        profile.disable()
+        pstats.Stats(profile).sort_stats("tottime").print_stats(45)
+    for session in sessions:
+        session.connection_lost(None)
+    await broker.stop()
+    messages: int = options.connections * options.rounds
+    return took / messages * 1_000_000
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.hot_waiting", description=__doc__)
+    parser.add_argument("work", choices=list(MADE))
+    parser.add_argument("connections", type=int)
+    parser.add_argument("rounds", type=int)
+    parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--callgrind", action="store_true", help="running under callgrind")
+    options = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
+    with tempfile.TemporaryDirectory(prefix="imago-bench-") as folder:
+        took = asyncio.run(turns(options, folder))
+    print(f"{took:.2f} µs a message")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

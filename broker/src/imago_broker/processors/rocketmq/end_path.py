@@ -1,0 +1,84 @@
+"""The short way of END_TRANSACTION: outcomes straight from the bytes of a read.
+
+It serves a producer that ends what this leader has seen it begin. Everything else is left to the
+table: another outcome than before, the answer to a check, whatever was read from the log.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from imago_broker.core.transactions import Outcome
+from imago_broker.processors.rocketmq.transactions import ended_reply
+from imago_broker.service.messages import PutStatus
+from imago_broker.service.serving_rules import Asks
+from imago_wire.hot import take_ends
+from imago_wire.remoting._ending_py import answer_done
+from imago_wire.remoting.command import FLAG_RESPONSE, RemotingCommand, SerializeType
+
+if TYPE_CHECKING:
+    from imago_broker.processors.rocketmq.exchange import Lane
+    from imago_broker.processors.rocketmq.rows import Table
+    from imago_broker.processors.rocketmq.sending_session import SendingSession
+    from imago_broker.service.transactions import TransactionService
+    from imago_wire.remoting.items import AskedEnd
+
+_OUTCOMES = {8: Outcome.COMMITTED, 12: Outcome.ROLLED_BACK}
+_OK = PutStatus.OK
+
+
+class EndPath:
+    """Takes ends of transactions of all connections of the broker."""
+
+    def __init__(self, transactions: TransactionService, lane: Lane, table: Table) -> None:
+        """`table` serves what is left, in the same lane."""
+        self._transactions, self._lane, self._table = transactions, lane, table
+
+    def take(
+        self,
+        session: SendingSession,
+        data: bytes | bytearray | memoryview,
+        at: int,
+        frame_bytes_max: int,
+    ) -> int:
+        """Take the ends that stand at `at` of a read; return where that ended."""
+        ends: list[AskedEnd] = []
+        lane = self._lane
+        take_ends(data, at, frame_bytes_max, lane.running_max - lane.running, ends)
+        if not ends or not self._serves():
+            return at
+        end_usual = self._transactions.end_usual
+        for opaque, form, oneway, group, offset, place, outcome, unique, frame_end in ends:
+            ended = partial(self._ended, session, opaque, form, oneway)
+            if not end_usual(offset, place, group, unique, _OUTCOMES[outcome], ended):
+                break
+            lane.running += 1
+            at = frame_end
+        return at
+
+    def _serves(self) -> bool:
+        table = self._table
+        if table.hooks or not self._transactions.ready:
+            return False
+        rules = table.serving_rules
+        return rules is None or rules.refusal(Asks.CHANGE) is None
+
+    def _ended(
+        self,
+        session: SendingSession,
+        opaque: int,
+        form: int,
+        oneway: bool,
+        status: PutStatus | str,
+    ) -> None:
+        self._lane.running -= 1
+        if oneway:
+            return
+        if status is _OK:
+            session.push(answer_done(opaque, form))
+            return
+        request = RemotingCommand(
+            code=0, opaque=opaque, serialize=SerializeType(form), flag=FLAG_RESPONSE
+        )
+        session.reply(request, ended_reply(status))

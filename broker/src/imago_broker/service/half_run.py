@@ -1,0 +1,64 @@
+"""Half messages that go into the log by one append, and are open from when they are there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_broker.core.transactions import Half
+from imago_broker.service.transaction_log import unique_of
+from imago_wire.record import ENTRY_PROPERTIES, PLACED_PHYSICAL_OFFSET, PLACED_QUEUE_OFFSET
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from imago_broker.service.transaction_term import Term
+    from imago_wire.record import Entry, Placed
+
+
+class HalfRun:
+    """Some of an append's entries: half messages, in their order."""
+
+    __slots__ = ("_halves", "_term", "_ticket", "immunity_ms", "limited")
+
+    def __init__(self, term: Term, immunity_ms: int, *, limited: bool) -> None:
+        """`immunity_ms`: how long nobody is asked about them; `limited`: they say so themselves."""
+        self._term = term
+        self._ticket = term.half_border.begin()
+        self._halves: list[tuple[int, str]] = []
+        self.immunity_ms, self.limited = immunity_ms, limited
+
+    def note(self, taken: Sequence[tuple[int, str]]) -> None:
+        """Count those that were added: all there are, by entry, and the group of the producer."""
+        for half in taken[len(self._halves) :]:
+            self._halves.append(half)
+            self._term.halves.count(half[1], 1)
+
+    def part(self, index: int) -> HalfRun | None:
+        """Return a run of one entry, once this one has failed; None: it is no half message."""
+        group = dict(self._halves).get(index)
+        if group is None:
+            return None
+        alone = HalfRun(self._term, self.immunity_ms, limited=self.limited)
+        alone.note([(0, group)])
+        return alone
+
+    def failed(self) -> None:
+        """Say that they did not get into the log."""
+        self._term.half_border.report(self._ticket, 0)
+        for _, group in self._halves:
+            self._term.halves.count(group, -1)
+
+    def arrived(self, entries: Sequence[Entry], placed: Sequence[Placed], now_ms: int) -> int:
+        """Say where the append's entries are; return how many transactions are open by that."""
+        halves, recent, until_ms = self._term.halves, self._term.recent, now_ms + self.immunity_ms
+        end = 0
+        for index, group in self._halves:
+            place, entry = placed[index], entries[index]
+            unique = unique_of(entry[ENTRY_PROPERTIES])
+            offset = place[PLACED_QUEUE_OFFSET]
+            half = Half(place[PLACED_PHYSICAL_OFFSET], group, unique, until_ms, self.limited)
+            if halves.add(offset, half):
+                recent.add(entry, place)
+            end = offset + 1
+        self._term.half_border.report(self._ticket, end)
+        return len(self._halves)

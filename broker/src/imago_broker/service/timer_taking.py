@@ -1,0 +1,133 @@
+"""Timers that are due, made into what one append fires: run by run, as their queues have them."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from imago_broker.core.timer_record import mark_of
+from imago_broker.model.names import TIMER_TOPIC
+from imago_broker.service.copies import read_copy
+from imago_broker.service.parked import restored_entry
+from imago_broker.service.timer_batch import TimerBatch
+from imago_wire.hot import restore_records
+from imago_wire.layout import UNIT
+from imago_wire.sequences import TIMER_MARK
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from imago_broker.core.timer_wheel import Timer, TimerWheel
+    from imago_broker.service.timer_bucket import TimerBucket
+    from imago_broker.service.timer_figures import TimerFigures
+    from imago_broker.service.topics import TopicService
+    from imago_log.store import MessageStore
+    from imago_wire.record import Entry
+
+log = logging.getLogger(__name__)
+
+BATCH_BYTES_MAX: Final = 4 << 20
+UNREADABLE_MS: Final = 30_000
+"""A timer that lies in a damaged part of the log is looked at again after this."""
+
+
+class TimerTaker:
+    """Takes timers off the wheel. `refused` are those that do not fit the log any more."""
+
+    def __init__(self, store: MessageStore, topics: TopicService, figures: TimerFigures) -> None:
+        self._store, self._topics, self._figures = store, topics, figures
+        self.refused: set[tuple[int, int]] = set()
+
+    def take(
+        self,
+        wheel: TimerWheel,
+        buckets: Mapping[int, TimerBucket],
+        now_ms: int,
+        count_max: int,
+    ) -> TimerBatch:
+        """Take what is due, as much as one append may have."""
+        batch = TimerBatch()
+        due: list[Timer] = []
+        while len(due) < count_max:
+            timer = wheel.take(now_ms)
+            if timer is None:
+                break
+            bucket = buckets.get(timer.queue_id)
+            if bucket is not None and not bucket.is_done(timer.offset):
+                bucket.begin(timer.offset)
+                due.append(timer)  # else it is recalled, or stands on the wheel twice
+        for run in _runs(due):
+            for timer in self._take_run(batch, run, now_ms):
+                buckets[timer.queue_id].fail(timer.offset)
+                wheel.add(timer)
+        return batch
+
+    def _take_run(self, batch: TimerBatch, run: Sequence[Timer], now_ms: int) -> Iterator[Timer]:
+        """Take timers that stand side by side; yield those that have to wait."""
+        for timer in run[self._restored(batch, run, now_ms) :]:
+            if batch.size >= BATCH_BYTES_MAX:
+                yield timer
+                continue
+            record = self._record(timer)
+            if record is None:
+                yield timer._replace(due_ms=now_ms + UNREADABLE_MS)
+            else:
+                batch.add(timer, record, self._entry(timer, record))
+
+    def _restored(self, batch: TimerBatch, run: Sequence[Timer], now_ms: int) -> int:
+        """Take what needs no closer look from the start of a run; return how many."""
+        queue_id, first = run[0].queue_id, run[0].offset
+        if batch.size >= BATCH_BYTES_MAX or self.refused:
+            return 0
+        found = self._store.read(
+            TIMER_TOPIC,
+            queue_id,
+            first,
+            messages_max=len(run),
+            bytes_max=BATCH_BYTES_MAX - batch.size,
+        )
+        entries: list[Entry] = []
+        places: list[tuple[int, int]] = []
+        size = restore_records(
+            found.body, 0, len(run), now_ms, self._topics.handles.open_tails, queue_id, entries,
+            places,
+        )  # fmt: skip
+        count = len(places)
+        if not count or places[0][1] != first or places[-1][1] != first + count - 1:
+            return 0
+        batch.add_run(run[:count], places, entries, size)
+        return count
+
+    def _entry(self, timer: Timer, record: bytes) -> Entry | None:
+        """Return the message that a timer becomes; None where it has no place any more."""
+        place = (timer.queue_id, timer.offset)
+        if not record:
+            self._figures.lost += 1
+            log.error("timer_lost queue=%d offset=%d due_ms=%d", *place, timer.due_ms)
+            return None
+        if place in self.refused:
+            log.warning("timer_dropped queue=%d offset=%d", *place)
+            return None
+        mark = b"%b\x01%b\x02" % (TIMER_MARK, mark_of(*place))
+        return restored_entry(self._store, self._topics, read_copy(record), mark)
+
+    def _record(self, timer: Timer) -> bytes | None:
+        """Return a parked record; empty: the log lost it; None: it cannot be read now."""
+        unit = self._store.units(TIMER_TOPIC, timer.queue_id, timer.offset, 1)
+        if not unit:
+            return b""
+        place = UNIT.unpack(unit)[0]
+        if place < self._store.log_start:
+            return b""
+        return self._store.record_at(place)
+
+
+def _runs(due: Sequence[Timer]) -> Iterator[Sequence[Timer]]:
+    """Yield the timers that stand side by side in a queue, in their order."""
+    start = 0
+    for at in range(1, len(due) + 1):
+        before = due[at - 1]
+        side_by_side = at < len(due) and due[at][1:] == (before.queue_id, before.offset + 1)
+        if not side_by_side:
+            yield due[start:at]
+            start = at

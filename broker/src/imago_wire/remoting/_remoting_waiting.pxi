@@ -1,0 +1,392 @@
+"""Sends that do not simply go to their queue, into entries; part of `_remoting_c`.
+
+As `_waiting_py.take_waiting`, which says what everything means.
+"""
+
+DEF PARTS_MAX = 64
+DEF MADE_MAX = 6144  # properties, suffix, and what is added: topic, words, numbers
+DEF DROPPED = 1
+DEF NUMBER = 2
+
+
+cdef struct Wanted:
+    # The parts of a property string, and those that say what is wanted.
+    int count
+    Span parts[PARTS_MAX]
+    int kinds[PARTS_MAX]
+    Span unique
+    Span delay
+    Span times[3]
+    Span half
+    Span group
+    Span numbers[3]
+    bint timed
+    bint numbered
+
+
+cdef inline bint _keep(Span* span, Bytes at, Bytes end) noexcept nogil:
+    """Note a value; False: it is there already."""
+    if span.at != NULL:
+        return False
+    span.at, span.size = at, end - at
+    return True
+
+
+cdef inline bint _begins(Bytes name, Py_ssize_t size, const char* known) noexcept nogil:
+    cdef Py_ssize_t known_size = strlen(known)
+    return size >= known_size and memcmp(name, known, known_size) == 0
+
+
+cdef inline bint _is_odd(Bytes name, Py_ssize_t size) noexcept nogil:
+    return (
+        _is(name, size, b"CLUSTER")
+        or _is(name, size, b"TIMER_OUT_MS")
+        or _is(name, size, b"CHECK_IMMUNITY_TIME_IN_SECONDS")
+        or _is(name, size, b"REAL_TOPIC")
+        or _is(name, size, b"REAL_QID")
+        or _is(name, size, b"IMAGO_SHAPE")
+        or _is(name, size, b"TRANSACTION_CHECK_TIMES")
+        or _is(name, size, b"TRAN_PREPARED_QUEUE_OFFSET")
+        or _is(name, size, b"__transactionId__")
+        or _begins(name, size, b"__IMAGO_")
+        or _begins(name, size, b"__METAQ_")
+        or _begins(name, size, b"__UNIT_TAG")
+        or _begins(name, size, b"__CRC32#")
+    )
+
+
+cdef bint _read_part(Wanted* w, Bytes at, Bytes value, Bytes end) noexcept nogil:
+    """Take one property in; False: it needs a closer look."""
+    cdef Py_ssize_t size = value - 1 - at
+    cdef int kind = 0
+    cdef bint fine = True
+    if size == 0:
+        return False
+    if _is(at, size, b"UNIQ_KEY"):
+        fine = _keep(&w.unique, value, end)
+    elif _is(at, size, b"DELAY"):
+        kind, fine = DROPPED, _keep(&w.delay, value, end)
+    elif _is(at, size, b"TIMER_DELAY_SEC"):
+        kind, fine = DROPPED, _keep(&w.times[0], value, end)
+        w.timed = True
+    elif _is(at, size, b"TIMER_DELAY_MS"):
+        kind, fine = DROPPED, _keep(&w.times[1], value, end)
+        w.timed = True
+    elif _is(at, size, b"TIMER_DELIVER_MS"):
+        kind, fine = DROPPED, _keep(&w.times[2], value, end)
+        w.timed = True
+    elif _is(at, size, b"TRAN_MSG"):
+        fine = _keep(&w.half, value, end)
+    elif _is(at, size, b"PGROUP"):
+        fine = _keep(&w.group, value, end)
+    elif _is(at, size, b"__IMAGO_PID"):
+        kind, fine = NUMBER, _keep(&w.numbers[0], value, end)
+        w.numbered = True
+    elif _is(at, size, b"__IMAGO_EPOCH"):
+        kind, fine = NUMBER, _keep(&w.numbers[1], value, end)
+        w.numbered = True
+    elif _is(at, size, b"__IMAGO_SEQ"):
+        kind, fine = NUMBER, _keep(&w.numbers[2], value, end)
+        w.numbered = True
+    elif _is_odd(at, size):
+        return False
+    if not fine or w.count == PARTS_MAX:
+        return False
+    w.parts[w.count].at, w.parts[w.count].size = at, end - at
+    w.kinds[w.count] = kind
+    w.count += 1
+    return True
+
+
+cdef int _read_wanted(Wanted* w, bytes properties) noexcept:
+    """Read what a send wants (1); 0: it needs a closer look; -1: by the plain twin, too many."""
+    cdef Bytes at = <Bytes>PyBytes_AS_STRING(properties)
+    cdef Bytes end = at + PyBytes_GET_SIZE(properties)
+    cdef Bytes part_end
+    cdef Bytes name_end
+    if PyBytes_GET_SIZE(properties) > _waiting_properties_max:
+        return 0
+    memset(w, 0, sizeof(Wanted))
+    while at < end:
+        if w.count == PARTS_MAX:
+            return -1
+        part_end = <Bytes>memchr(at, 2, end - at)
+        if part_end == NULL:
+            part_end = end
+        name_end = <Bytes>memchr(at, 1, part_end - at)
+        if name_end == NULL or not _read_part(w, at, name_end + 1, part_end):
+            return 0
+        at = part_end + 1
+    return 1
+
+
+cdef inline bint _is_word(Span* span) noexcept nogil:
+    cdef Py_ssize_t i
+    if span.at == NULL or not 1 <= span.size <= _word_max:
+        return False
+    for i in range(span.size):
+        if not 33 <= span.at[i] <= 126:
+            return False
+    return True
+
+
+cdef inline bint _property_number(Span* span, long long* number) noexcept nogil:
+    return (
+        1 <= span.size <= _digits_max
+        and span.at[0] != 45
+        and _number(span.at, span.size, number)
+    )
+
+
+cdef inline bint _is_true(Span* span) noexcept nogil:
+    cdef const char* word = b"true"
+    cdef Py_ssize_t i
+    if span.size != 4:
+        return False
+    for i in range(4):
+        if span.at[i] | 32 != <unsigned char>word[i] or span.at[i] < 65:
+            return False
+    return True
+
+
+cdef inline char* _put_span(char* out, Span* span) noexcept nogil:
+    return _put(out, <const char*>span.at, span.size)
+
+
+cdef char* _put_kept(char* out, Wanted* w, int dropped) noexcept nogil:
+    """Put the properties less those of one kind."""
+    cdef int i
+    for i in range(w.count):
+        if dropped == 0 or w.kinds[i] != dropped:
+            out = _put_span(out, &w.parts[i])
+            out[0] = 2
+            out += 1
+    return out
+
+
+cdef char* _put_belonging(char* out, bytes topic, long long queue_id):
+    out = _put_text(out, b"REAL_TOPIC\x01")
+    out = _put(out, PyBytes_AS_STRING(topic), PyBytes_GET_SIZE(topic))
+    out = _put_number(_put_text(out, b"\x02REAL_QID\x01"), queue_id)
+    out[0] = 2
+    return out + 1
+
+
+cdef bytes _recall_handle(bytes topic, bytes broker_name, long long due_ms, Span* unique):
+    """As `RecallHandle`: Base64, with the letters that an address may have."""
+    cdef char text[1024]
+    cdef char coded[1400]
+    cdef const char* letters = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+    cdef char* end = _put_text(text, b"v1 ")
+    cdef char* out = coded
+    cdef unsigned int group
+    cdef Py_ssize_t size, at
+    end = _put(end, PyBytes_AS_STRING(topic), PyBytes_GET_SIZE(topic))
+    end[0] = 32
+    end = _put(end + 1, PyBytes_AS_STRING(broker_name), PyBytes_GET_SIZE(broker_name))
+    end[0] = 32
+    end = _put_number(end + 1, due_ms)
+    end[0] = 32
+    end = _put_span(end + 1, unique)
+    size = end - text
+    end[0] = end[1] = 0
+    for at in range(0, size, 3):
+        group = (
+            (<unsigned int><unsigned char>text[at] << 16)
+            | (<unsigned int><unsigned char>text[at + 1] << 8)
+            | <unsigned char>text[at + 2]
+        )
+        out[0] = letters[group >> 18]
+        out[1] = letters[group >> 12 & 63]
+        out[2] = letters[group >> 6 & 63] if at + 1 < size else 61
+        out[3] = letters[group & 63] if at + 2 < size else 61
+        out += 4
+    return PyBytes_FromStringAndSize(coded, out - coded)
+
+
+cdef int _take_waiting(
+    Bytes frame, Py_ssize_t size, Header* h, Send* send, object tail, bytes born_host,
+    bytes suffix, object parking, list entries, list asked
+) except -2:
+    """Take one such send (1) or not (0); -1: the plain twin has to read it."""
+    cdef Wanted w
+    cdef char made[MADE_MAX]
+    cdef char* end
+    cdef bytes properties = _span_bytes(send.properties)
+    cdef bytes topic = tail.topic
+    cdef bytes recall = b""
+    cdef object space, target, unit_tag = None
+    cdef Py_ssize_t header_size = _u32(frame + 4) & 0xFFFFFF
+    cdef int found = _read_wanted(&w, properties)
+    if found <= 0:
+        return found
+    if not _is_word(&w.unique):
+        return 0
+    if PyBytes_GET_SIZE(suffix) > 512 or PyBytes_GET_SIZE(topic) > 255:
+        return -1
+    space = parking.space
+    if space is None:
+        space = parking.look()
+    if send.sys_flag or w.half.at != NULL:
+        if w.delay.at != NULL or w.timed or w.numbered:
+            return 0
+        target = _half_place(h, send, &w, space, len(entries))
+        if target is None:
+            return 0
+        end = _put_kept(made, &w, 0)
+        end = _put(end, PyBytes_AS_STRING(suffix), PyBytes_GET_SIZE(suffix))
+        if w.group.at == NULL:
+            end = _put_span(_put_text(end, b"PGROUP\x01"), send.group)
+            end[0] = 2
+            end += 1
+        end = _put_belonging(end, topic, send.queue_id)
+        end = _put_span(_put_text(end, b"__transactionId__\x01"), &w.unique)
+        end[0] = 2
+        end += 1
+    elif w.numbered:
+        if w.delay.at != NULL or w.timed or h.flag & 2:
+            return 0
+        return _take_numbered(
+            frame, size, h, send, &w, tail, born_host, suffix, parking, entries, asked
+        )
+    elif w.delay.at != NULL:
+        end = _put_kept(made, &w, DROPPED)
+        end = _put(end, PyBytes_AS_STRING(suffix), PyBytes_GET_SIZE(suffix))
+        target, unit_tag, level = _level_place(&w, space, parking)
+        if target is None:
+            return 0
+        end = _put_number(_put_text(end, b"DELAY\x01"), level)
+        end[0] = 2
+        end = _put_belonging(end + 1, topic, send.queue_id)
+    elif w.timed:
+        target, unit_tag = _bucket_place(&w, space, parking)
+        if target is None:
+            return 0
+        end = _put_kept(made, &w, 0)
+        end = _put(end, PyBytes_AS_STRING(suffix), PyBytes_GET_SIZE(suffix))
+        end = _put_number(_put_text(end, b"TIMER_OUT_MS\x01"), unit_tag)
+        end[0] = 2
+        end = _put_belonging(end + 1, topic, send.queue_id)
+        broker_name = space.broker_name.encode()
+        if len(broker_name) > 255:
+            return -1
+        recall = _recall_handle(topic, broker_name, unit_tag, &w.unique)
+    else:
+        return 0
+    entries.append((
+        target,
+        PyBytes_FromStringAndSize(<const char*>frame + 8 + header_size, size - 8 - header_size),
+        PyBytes_FromStringAndSize(made, end - made),
+        send.flag, 0, send.born_ms, born_host, 0, 0, unit_tag, None, -1,
+    ))
+    _ask(h, frame, send, &w, recall, asked)
+    return 1
+
+
+cdef _ask(Header* h, Bytes frame, Send* send, Wanted* w, bytes recall, list asked):
+    unique = PyBytes_FromStringAndSize(<const char*>w.unique.at, w.unique.size)
+    asked.append((h.opaque, <int>frame[4], send.queue_id, unique, (h.flag & 2) != 0, recall))
+
+
+cdef object _half_place(Header* h, Send* send, Wanted* w, object space, Py_ssize_t index):
+    """Return the queue of half messages, and note the group; None: a closer look."""
+    cdef Span* group = send.group if w.group.at == NULL else &w.group
+    cdef list halves = space.halves
+    if send.sys_flag != 0 and send.sys_flag != 4:
+        return None
+    if w.half.at != NULL and not _is_true(&w.half):
+        return None
+    if space.half_tail is None or PyList_GET_SIZE(halves) >= space.half_room:
+        return None
+    if group.escaped or not _is_word(group):
+        return None
+    halves.append((index, _known_text(group)))
+    return space.half_tail
+
+
+cdef tuple _level_place(Wanted* w, object space, object parking):
+    """Return the queue of a delay level, when it is due, and the level; no queue: a closer look."""
+    cdef long long level = 0
+    delays_ms = space.delays_ms
+    if _property_number(&w.delay, &level):
+        level = min(level, <long long>len(delays_ms))
+    if level == 0:
+        return None, None, 0
+    tail = space.level_tails[level - 1]
+    if tail is None:
+        tail = parking.level_tail(level)
+    return tail, space.now_ms + delays_ms[level - 1], level
+
+
+cdef tuple _bucket_place(Wanted* w, object space, object parking):
+    """Return the queue of a timer, and when it is due; no queue: a closer look."""
+    cdef long long now_ms = space.now_ms, due_ms = 0, bucket
+    cdef int which = 0
+    while w.times[which].at == NULL:
+        which += 1
+    if not _property_number(&w.times[which], &due_ms):
+        return None, None
+    if which == 0:
+        due_ms = now_ms + due_ms * 1000
+    elif which == 1:
+        due_ms += now_ms
+    if not 0 < due_ms - now_ms <= <long long>space.timer_delay_ms_max:
+        return None, None
+    bucket = due_ms // <long long>space.bucket_ms % <long long>space.bucket_count
+    tail = space.bucket_tails[bucket]
+    if tail is None:
+        tail = parking.bucket_tail(bucket)
+    return tail, due_ms
+
+
+cdef int _take_numbered(
+    Bytes frame, Py_ssize_t size, Header* h, Send* send, Wanted* w, object tail, bytes born_host,
+    bytes suffix, object parking, list entries, list asked
+) except -2:
+    """Take a send of an idempotent producer, where it has the number that comes next."""
+    cdef char made[MADE_MAX]
+    cdef char* end
+    cdef long long epoch = 0, number = 0
+    cdef Py_ssize_t header_size = _u32(frame + 4) & 0xFFFFFF
+    cdef Span* producer = &w.numbers[0]
+    cdef Py_ssize_t i
+    cdef dict expected
+    if w.count < 3 or w.numbers[0].at == NULL or w.numbers[1].at == NULL or w.numbers[2].at == NULL:
+        return 0
+    for i in range(3):  # they are the last three, in this order
+        if w.parts[w.count - 3 + i].at + w.parts[w.count - 3 + i].size != (
+            w.numbers[i].at + w.numbers[i].size
+        ):
+            return 0
+    if producer.size != 16:
+        return 0
+    for i in range(16):
+        if not 48 <= producer.at[i] <= 57 and not 97 <= producer.at[i] <= 102:
+            return 0
+    if not _property_number(&w.numbers[1], &epoch) or not _property_number(&w.numbers[2], &number):
+        return 0
+    key = (_known_text(producer), tail)
+    expected = parking.expected
+    state = expected.get(key)
+    if state is None:
+        state = parking.expect(key[0], tail)
+    if state != (epoch, number):
+        return 0
+    expected[key] = (epoch, number + 1)
+    parking.space.numbered.append((len(entries), key[0], epoch, number))
+    end = _put_kept(made, w, NUMBER)
+    end = _put_span(_put_text(end, b"__IMAGO_SENT\x01"), producer)
+    end[0] = 46
+    end = _put_number(end + 1, epoch)
+    end[0] = 46
+    end = _put_number(end + 1, number)
+    end[0] = 2
+    end = _put(end + 1, PyBytes_AS_STRING(suffix), PyBytes_GET_SIZE(suffix))
+    entries.append((
+        tail,
+        PyBytes_FromStringAndSize(<const char*>frame + 8 + header_size, size - 8 - header_size),
+        PyBytes_FromStringAndSize(made, end - made),
+        send.flag, 0, send.born_ms, born_host, 0, 0, None, None, -1,
+    ))
+    _ask(h, frame, send, w, b"", asked)
+    return 1

@@ -1,0 +1,189 @@
+"""Sends that do not simply go to their queue, and ends of transactions, taken from a read together.
+
+The first one to a queue goes through the table, the next ones do not: what is stored and answered
+must be the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imago_broker.model import names
+from imago_broker.server.remoting_channel import RemotingChannel
+from imago_testing.peers.remoting import RemotingPeer, send_ext
+from imago_testing.peers.transactions import COMMIT, ROLLBACK, half, half_properties
+from imago_wire.errors import LimitExceededError
+from imago_wire.remoting.codes import RequestCode, ResponseCode
+from imago_wire.remoting.command import SerializeType
+from imago_wire.remoting.handles import parse_recall_handle
+from imago_wire.sequences import Sequence as Numbered
+from imago_wire.sequences import wire_properties
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from imago_broker.app import Broker
+    from imago_wire.record import Entry, Placed
+    from imago_wire.remoting.command import RemotingCommand
+
+P = "00000000000000aa"
+
+
+def numbered(number: int) -> str:
+    return f"UNIQ_KEY\x01{number:032d}\x02" + wire_properties(Numbered(P, 0, number))
+
+
+@pytest.fixture
+def careful(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Codes of the requests that go through the table."""
+    served: list[int] = []
+    real = RemotingChannel.serve
+
+    def serve(channel: RemotingChannel, command: RemotingCommand) -> None:
+        served.append(command.code)
+        real(channel, command)
+
+    monkeypatch.setattr(RemotingChannel, "serve", serve)
+    return served
+
+
+@pytest.mark.parametrize("form", list(SerializeType))
+@pytest.mark.parametrize(
+    ("asks", "sys_flag", "topic", "queue"),
+    [
+        ("DELAY\x015\x02TIMER_DELAY_SEC\x019\x02", 0, names.SCHEDULE_TOPIC, 4),
+        ("DELAY\x0199\x02", 0, names.SCHEDULE_TOPIC, 17),
+        ("TIMER_DELAY_SEC\x0190\x02", 0, names.TIMER_TOPIC, None),
+        ("TIMER_DELAY_MS\x0190000\x02", 0, names.TIMER_TOPIC, None),
+        ("TRAN_MSG\x01true\x02PGROUP\x01P\x02", 4, names.HALF_TOPIC, 0),
+        ("TRAN_MSG\x01TRUE\x02", 0, names.HALF_TOPIC, 0),
+        ("", 4, names.HALF_TOPIC, 0),
+    ],
+)
+async def test_short_way_stores_and_answers_what_the_careful_one_does(
+    peer: RemotingPeer,
+    broker: Broker,
+    careful: list[int],
+    asks: str,
+    sys_flag: int,
+    topic: str,
+    queue: int | None,
+    form: SerializeType,
+) -> None:
+    properties = "TAGS\x01标签\x02UNIQ_KEY\x01u\x02KEYS\x01a b\x02" + asks
+    answers = []
+    for _ in range(3):
+        ext = send_ext("T", 1, properties, f=sys_flag, h=7)
+        answers.append(await peer.answer(peer.send(310, ext, b"body", serialize=form)))
+    assert careful.count(310) == 2, "the first makes the topic, the second its queue"
+    if queue is None:
+        queue = next(q for q in range(1025) if broker.store.queue_range(topic, q)[1])
+    first, _, second = await peer.messages(topic, queueId=queue)
+    changing = {"TIMER_OUT_MS", "__UNIT_TAG", "__CRC32#"}
+    assert list(first.properties) == list(second.properties)
+    assert {name: value for name, value in first.properties.items() if name not in changing} == {
+        name: value for name, value in second.properties.items() if name not in changing
+    }
+    for name in ("body", "flag", "sys_flag", "born_ms", "born_host", "reconsume_times"):
+        assert getattr(first, name) == getattr(second, name)
+    assert [answer.code for answer in answers] == [ResponseCode.SUCCESS] * 3
+    del answers[1]
+    assert set(answers[0].ext) == set(answers[1].ext)
+    assert [answer.ext["queueOffset"] for answer in answers] == ["0", "2"]
+    for name in ("queueId", "transactionId", "MSG_REGION", "TRACE_ON"):
+        assert answers[0].ext[name] == answers[1].ext[name]
+    if topic == names.TIMER_TOPIC:
+        for answer, stored in zip(answers, (first, second), strict=True):
+            recall = parse_recall_handle(answer.ext["recallHandle"])
+            assert str(recall.deliver_ms) == stored.properties["TIMER_OUT_MS"]
+            assert (recall.topic, recall.message_id) == ("T", "u")
+    elif topic == names.HALF_TOPIC:
+        group = first.properties["PGROUP"]
+        assert broker.rocketmq.transactions.halves.of_group(group) == 3
+
+
+async def test_refused_rounds_store_no_number_without_the_one_before(
+    peer: RemotingPeer, broker: Broker, monkeypatch: pytest.MonkeyPatch, careful: list[int]
+) -> None:
+    await half(peer, b"h0")
+    await peer.put("T", b"0", properties=numbered(0))
+    careful.clear()
+    append = broker.store.append
+
+    def bounded(entries: Sequence[Entry], *, sequenced: bool = False) -> list[Placed]:
+        if any(entry[1] == b"large" for entry in entries):
+            raise LimitExceededError("record", size=2, size_max=1)
+        return append(entries, sequenced=sequenced)
+
+    monkeypatch.setattr(broker.store, "append", bounded)
+    opaques = [
+        peer.send(310, send_ext("T", 0, numbered(1)), b"1"),
+        peer.send(310, send_ext("T", 0, half_properties("h1"), f=4), b"h1"),
+        peer.send(310, send_ext("T", 0, numbered(2)), b"large"),
+        peer.send(310, send_ext("T", 0, half_properties("h2"), f=4), b"large"),
+        peer.send(310, send_ext("T", 0, numbered(3)), b"3"),
+        peer.send(310, send_ext("T"), b"plain"),
+    ]
+    codes = [(await peer.answer(opaque)).code for opaque in opaques]
+    assert careful == []
+    assert codes[1] == codes[5] == ResponseCode.SUCCESS
+    assert codes[2] == codes[3] == ResponseCode.MESSAGE_ILLEGAL
+    assert codes[4] != ResponseCode.SUCCESS
+    bodies = [m.body for m in await peer.messages("T")]
+    assert b"3" not in bodies
+    assert b"plain" in bodies
+    transactions = broker.rocketmq.transactions
+    assert len(transactions.halves) == 2
+    assert transactions.halves.counted == 2
+    assert transactions._term.half_border.offset == 2
+    for number in range(1, 4):
+        answer = await peer.put("T", b"%d" % number, properties=numbered(number))
+        assert answer.code == ResponseCode.SUCCESS
+    told = [m.body for m in await peer.messages("T") if m.body in (b"0", b"1", b"2", b"3")]
+    assert told == [b"0", b"1", b"2", b"3"]
+
+
+async def test_ends_among_sends_of_one_read_are_taken_in_their_order(
+    peer: RemotingPeer, broker: Broker, careful: list[int]
+) -> None:
+    for _ in range(2):
+        await peer.put("T", b"first", queue_id=1)
+    halves = [await half(peer, b"%d" % n) for n in range(4)]
+    careful.clear()
+    opaques = [
+        peer.send(RequestCode.END_TRANSACTION, halves[0].header(COMMIT)),
+        peer.send(310, send_ext("T", 1), b"between"),
+        peer.send(RequestCode.END_TRANSACTION, halves[1].header(ROLLBACK)),
+        peer.send(
+            RequestCode.END_TRANSACTION,
+            halves[3].header(COMMIT),
+            serialize=SerializeType.ROCKETMQ,
+        ),
+        peer.send(310, send_ext("T", 1), b"behind"),
+        peer.send(RequestCode.END_TRANSACTION, halves[2].header(COMMIT, msgId="x")),
+        peer.send(310, send_ext("T", 1), b"last"),
+    ]
+    answers = [await peer.answer(opaque) for opaque in opaques]
+    codes = [answer.code for answer in answers]
+    assert codes == [*[ResponseCode.SUCCESS] * 5, ResponseCode.SYSTEM_ERROR, ResponseCode.SUCCESS]
+    assert careful == [RequestCode.END_TRANSACTION], "only the wrong one needs a closer look"
+    assert [m.body for m in await peer.messages("T")] == [b"0", b"3"]
+    told = [m.body for m in await peer.messages("T", queueId=1)]
+    assert told == [b"first", b"first", b"between", b"behind", b"last"]
+    assert list(broker.rocketmq.transactions.halves) == [halves[2].queue_offset]
+    lanes = broker.ports.rocketmq.protocol_factory().server.table.lanes  # type: ignore[attr-defined]  # a remoting session
+    assert (lanes["send"].running, lanes["transaction"].running) == (0, 0)
+
+
+async def test_half_messages_above_the_limit_are_refused_in_one_read_too(
+    peer: RemotingPeer, broker: Broker
+) -> None:
+    await half(peer, b"0")
+    settings = broker.rocketmq.settings
+    settings.current = replace(settings.current, transactions_per_group_max=3)
+    opaques = [peer.send(310, send_ext("T", 0, half_properties("u"), f=4), b"x") for _ in range(4)]
+    codes = [(await peer.answer(opaque)).code for opaque in opaques]
+    assert codes == [ResponseCode.SUCCESS] * 2 + [ResponseCode.SYSTEM_BUSY] * 2
