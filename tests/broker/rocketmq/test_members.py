@@ -283,3 +283,18 @@ async def test_bounds_and_times_of_a_queue(peer: RemotingPeer) -> None:
     assert await by_time(stored[2] + 1000) == "3"
     assert await by_time(stored[0]) == "0"
     assert await by_time(stored[2] + 1000, boundaryType="UPPER") == "2"
+
+
+async def test_many_who_join_together_are_told_a_few_times(
+    connect: Connect, broker: Broker
+) -> None:
+    first = await connect()
+    await first.call(34, {}, heartbeat("0"))
+    for number in range(1, 30):
+        await (await connect()).call(34, {}, heartbeat(str(number)))
+    group = broker.rocketmq.clients.consumers("G")
+    assert group is not None
+    assert len(group.members) == 30
+    await first.request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)  # the one at once
+    await first.request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)  # and one for all the others
+    assert len(first.unread) <= 8  # at most one a second, however slow the machine is

@@ -10,6 +10,7 @@ from imago_broker.processors.rocketmq import rules
 from imago_broker.processors.rocketmq.exchange import OK, Exchange, Reply, RequestError
 from imago_broker.processors.rocketmq.rows import REMARK_SIZE_MAX
 from imago_broker.service.locks import KIND as LOCK_KIND
+from imago_broker.service.member_notices import MemberNotices
 from imago_wire.remoting.bodies.client import (
     CheckClientRequestBody,
     GetConsumerListByGroupResponseBody,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.identity import RocketmqIdentity
     from imago_broker.processors.rocketmq.rules import GroupRules
     from imago_broker.processors.rocketmq.subscriptions import MessageSelector
-    from imago_broker.service.clients import ClientRegistry, ConsumerGroup
+    from imago_broker.service.clients import ClientRegistry
     from imago_broker.service.groups import GroupService
     from imago_broker.service.locks import QueueKey, QueueLocks
     from imago_broker.service.role import ShardRole
@@ -66,7 +67,8 @@ class MemberProcessor:
         self._identity = identity
         self._group_rules = group_rules
         self._selector = selector
-        clients.on_group_change.append(self._tell_members)
+        notices = MemberNotices(self._tell_members)
+        clients.on_group_change.append(lambda group: notices.changed(group.name))
         serving_rules.role.on_change.append(self._role_changed)
         self._role_changed(serving_rules.role.current)
 
@@ -162,12 +164,12 @@ class MemberProcessor:
         else:
             self._locks.clear()
 
-    def _tell_members(self, group: ConsumerGroup) -> None:
-        settings = self._groups.get(group.name)
+    def _tell_members(self, name: str) -> None:
+        settings, group = self._groups.get(name), self._clients.consumers(name)
         if settings is not None and not settings.notify_consumer_ids_changed_enable:
             return
-        for channel in group.members:
-            channel.notify(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group.name})
+        for channel in tuple(group.members) if group is not None else ():
+            channel.notify(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": name})
 
 
 def _queue_key(queue: MessageQueue) -> QueueKey:
