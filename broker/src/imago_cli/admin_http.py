@@ -45,8 +45,11 @@ def ask(
     *,
     seconds_max: float = SECONDS_MAX,
     found: bool = False,
+    method: str | None = None,
 ) -> dict[str, Any]:
     """Call one path, with POST when there is a body; CommandError in the broker's own words.
+
+    `method`: another one than that.
 
     `found`: the address is not the user's but stood in a broker's answer, out of the registry. It
     is sent a signature of the call, and not the token.
@@ -56,7 +59,7 @@ def ask(
         raise CommandUsageError(f"--admin {admin}: must look like http://HOST:PORT")
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(  # noqa: S310  http, see above
-        address + path, data=data, headers={"Content-Type": "application/json"}
+        address + path, data=data, headers={"Content-Type": "application/json"}, method=method
     )
     if token := _token():
         said = f"Bearer {token}" if not found else _signed(token, address, path, data)

@@ -8,6 +8,7 @@ commands.
 from __future__ import annotations
 
 import importlib
+import os
 from typing import Annotated, NamedTuple
 
 import typer
@@ -34,6 +35,7 @@ COMMANDS: dict[str, CommandRow] = {
         "imago_cli.metaq.command", "MetaQ's own tools: statistics, partitions, ZooKeeper's tree."
     ),
     "group": CommandRow("imago_cli.group", "Show consumer groups, their lag; move, delete them."),
+    "user": CommandRow("imago_cli.user", "Show, make, change users, their rights and tokens."),
     "produce": CommandRow("imago_cli.produce", "Send messages."),
     "request": CommandRow("imago_cli.request", "Send a message and print the reply to it."),
     "consume": CommandRow("imago_cli.consume", "Read messages."),
@@ -81,8 +83,21 @@ def _root(
             "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
         ),
     ] = False,
+    user: Annotated[
+        str | None,
+        typer.Option(envvar="IMAGO_USER", help="Whose requests these are, where brokers ask."),
+    ] = None,
+    password_file: Annotated[
+        str | None,
+        typer.Option(envvar="IMAGO_PASSWORD_FILE", help="File with the user's password alone."),
+    ] = None,
 ) -> None:
     """Imago: a message broker for MetaQ and RocketMQ clients."""
+    del version
+    # Commands read them where they connect; a password itself is never on a line that `ps` shows.
+    for name, value in (("IMAGO_USER", user), ("IMAGO_PASSWORD_FILE", password_file)):
+        if value is not None:
+            os.environ[name] = value
 
 
 def _placeholder() -> None:

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 DEFAULT_BOOTSTRAP = "127.0.0.1:9876"
 DEFAULT_METAQ = "127.0.0.1:8123"
 
+USER_VARIABLE = "IMAGO_USER"
+PASSWORD_FILE_VARIABLE = "IMAGO_PASSWORD_FILE"  # noqa: S105  the name of a variable
 _OPTIONS = {
+    "user": ("--user", "give --password-file too, or IMAGO_USER and IMAGO_PASSWORD_FILE"),
+    "password_file": ("--password-file", "name a file with the password alone"),
     "bootstrap": ("--bootstrap", f"such as {DEFAULT_BOOTSTRAP}; `imago up` prints it"),
     "servers": ("--metaq", f"such as {DEFAULT_METAQ}; `imago up` prints them"),
 }
@@ -65,7 +69,8 @@ def client_errors() -> Iterator[None]:
 
 
 def client_config(bootstrap: str) -> ClientConfig:
-    """Return how clients of these name services connect: with TLS where the environment says so."""
+    """Return how clients of these name services connect: with TLS, and as a user, where the
+    environment says so."""
     from imago_client.config import ClientConfig, parse_addresses
 
     return ClientConfig(
@@ -73,6 +78,8 @@ def client_config(bootstrap: str) -> ClientConfig:
         tls_ca_file=os.environ.get("IMAGO_TLS_CA") or None,
         tls_certificate_file=os.environ.get("IMAGO_TLS_CERTIFICATE") or None,
         tls_key_file=os.environ.get("IMAGO_TLS_KEY") or None,
+        user=os.environ.get(USER_VARIABLE) or None,
+        password_file=os.environ.get(PASSWORD_FILE_VARIABLE) or None,
     )
 
 

@@ -23,6 +23,9 @@ DEBUG_VARIABLE = "IMAGO_DEBUG"
 _COMPLETION_VARIABLE = "_IMAGO_COMPLETE"
 _COMPLETION_WORDS = ("_TYPER_COMPLETE_ARGS", "COMP_WORDS")
 
+_WITH_VALUE = ("--user", "--password-file")
+"""Options before the command whose value is the next word."""
+
 
 def main() -> None:
     """Run the command of this process's arguments and exit with its code."""
@@ -106,4 +109,10 @@ def _command_name(arguments: list[str]) -> str | None:
             arguments = shlex.split(words)[1:]
         except ValueError:  # a quote that is not closed yet
             arguments = words.split()[1:]
-    return next((word for word in arguments if not word.startswith("-")), None)
+    given = iter(arguments)
+    for word in given:
+        if word in _WITH_VALUE:
+            next(given, None)
+        elif not word.startswith("-"):
+            return word
+    return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from imago_client.errors import UsageError
@@ -67,6 +67,11 @@ class ClientConfig:
     tls_certificate_file: str | None = None
     """PEM file of this client's own certificate, where servers ask for one; with `tls_key_file`."""
     tls_key_file: str | None = None
+    user: str | None = None
+    """Whose requests these are, where brokers ask; with `password` or `password_file`."""
+    password: str | None = field(default=None, repr=False)
+    password_file: str | None = None
+    """File with the password alone; it is read again when it changes."""
     idle_s_max: float = 100.0
     """The blocking client drops a connection idle for so long: servers close at 120 s."""
 
@@ -75,6 +80,7 @@ class ClientConfig:
             raise UsageError("bootstrap: no address given, expected host:port[,host:port…]")
         if self.tls_ca_file is None and (self.tls_certificate_file or self.tls_key_file):
             raise UsageError("tls_certificate_file: means nothing without tls_ca_file")
+        self._check_user()
         _positive(
             self,
             "connect_timeout_s",
@@ -87,6 +93,13 @@ class ClientConfig:
             "sends_bytes_max",
             "idle_s_max",
         )
+
+    def _check_user(self) -> None:
+        given = [value for value in (self.password, self.password_file) if value]
+        if self.user is None and given:
+            raise UsageError("user: a password is given, and no user")
+        if self.user is not None and len(given) != 1:
+            raise UsageError("user: needs one of password and password_file")
 
     @classmethod
     def of(cls, bootstrap: str | ClientConfig) -> ClientConfig:

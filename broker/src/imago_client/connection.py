@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, cast
 
 from imago_client.core.framing import request_frame
+from imago_client.credentials import Credentials
 from imago_client.errors import ConnectionLostError, RequestTimeoutError, why
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting.frame import FrameDecoder, encode_frame
@@ -37,6 +38,7 @@ class Connection(asyncio.Protocol):
         self.address = address
         self._decoder = FrameDecoder(frame_bytes_max=config.frame_bytes_max)
         self._on_request = on_request
+        self._credentials = Credentials.of(config)
         self._slots = asyncio.Semaphore(config.in_flight_max)
         self._waiting: dict[int, asyncio.Future[RemotingCommand]] = {}
         self._opaque = 0
@@ -95,7 +97,15 @@ class Connection(asyncio.Protocol):
         if self.lost.done():
             raise ConnectionLostError(self.address, "the connection was closed")
         self._opaque = (self._opaque + 1) & _OPAQUE_MAX
-        self._queue(request_frame(code, header, body, opaque=self._opaque, oneway=oneway))
+        frame = request_frame(
+            code,
+            header,
+            body,
+            opaque=self._opaque,
+            oneway=oneway,
+            credentials=self._credentials,
+        )
+        self._queue(frame)
         return self._opaque
 
     def _queue(self, frame: bytes) -> None:

@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from imago_client.core.framing import request_frame
+from imago_client.credentials import Credentials
 from imago_client.errors import ConnectionLostError, RequestTimeoutError, why
 from imago_client.tls import client_context
 from imago_wire.errors import ProtocolError
@@ -49,12 +50,20 @@ class BlockingConnection:
         self._answers: dict[int, RemotingCommand] = {}
         self._wanted: set[int] = set()
         self.used_at = time.monotonic()
+        self._credentials = Credentials.of(config)
         self._socket = self._connect()
 
     def send(self, code: int, header: Header | None, body: bytes, *, oneway: bool = False) -> int:
         """Write a request; return its number for `receive`."""
         self._opaque = (self._opaque + 1) & _OPAQUE_MAX
-        frame = request_frame(code, header, body, opaque=self._opaque, oneway=oneway)
+        frame = request_frame(
+            code,
+            header,
+            body,
+            opaque=self._opaque,
+            oneway=oneway,
+            credentials=self._credentials,
+        )
         self.used_at = time.monotonic()
         self._write(frame)
         if not oneway:

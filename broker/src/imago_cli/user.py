@@ -1,0 +1,348 @@
+"""`imago user`: users, their rights and tokens, over the admin interface of any broker."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+from imago_cli.admin_http import DEFAULT_ADMIN, Admin, ask
+from imago_cli.connect import AsJson, Yes, confirm
+from imago_cli.exits import CommandError, CommandUsageError
+from imago_cli.output import print_json, print_line, print_table, say
+
+USERS = "/admin/v1/users"
+PLAIN_ACL = ("accounts", "globalWhiteRemoteAddresses")
+"""What RocketMQ 4.9's `plain_acl.yml` has at its top."""
+
+Name = Annotated[str, typer.Argument(help="The user; `anonymous`: who shows no credentials.")]
+PasswordFile = Annotated[
+    Path | None,
+    typer.Option("--from-file", help="File with the password alone; else one is made up."),
+]
+Resource = Annotated[
+    str, typer.Argument(help="topic:NAME, group:PREFIX*, cluster, pipeline:NAME, any:*.")
+]
+Operations = Annotated[
+    list[str],
+    typer.Argument(
+        help="all, or: publish, subscribe, create, alter, delete, describe, list, administer."
+    ),
+]
+Hosts = Annotated[
+    list[str] | None, typer.Option("--from", help="Only from this address or network; repeatable.")
+]
+
+
+def attach(root: typer.Typer) -> None:
+    """Add the group of commands."""
+    user = typer.Typer(no_args_is_help=True, help="Show, make, change users, their rights, tokens.")
+    user.command("list")(list_users)
+    user.command("show")(show)
+    user.command("create")(create)
+    user.command("password")(password)
+    user.command("allow")(allow)
+    user.command("deny")(deny)
+    user.command("forget")(forget)
+    user.command("token")(token)
+    user.command("delete")(delete)
+    user.command("export")(export)
+    user.command("import")(import_file)
+    root.add_typer(user, name="user")
+
+
+def list_users(admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
+    """List the users."""
+    found = _all(admin)
+    if as_json:
+        print_json(found)
+        return
+    columns = ("user", "super", "enabled", "signs", "tokens", "rules")
+    rows = [
+        (
+            one["name"],
+            one.get("super", False),
+            one.get("enabled", "-"),
+            one.get("signs", "-"),
+            len(one.get("tokens", ())),
+            len(one["rules"]),
+        )
+        for one in found
+    ]
+    print_table("", columns, rows)
+
+
+def show(name: Name, admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
+    """Show a user and its rules."""
+    found = ask(admin, _path(name))
+    if as_json:
+        print_json(found)
+        return
+    words = [word for word in ("super", "enabled", "signs") if found.get(word)]
+    rows = [
+        (
+            rule["effect"],
+            _resource_text(rule["resource"]),
+            ", ".join(rule["operations"]),
+            ", ".join(rule.get("hosts", ())) or "everywhere",
+        )
+        for rule in found["rules"]
+    ]
+    print_table(
+        f"user {name}: {', '.join(words)}", ("effect", "resource", "operations", "from"), rows
+    )
+
+
+def create(
+    name: Name,
+    is_super: Annotated[bool, typer.Option("--super", help="May do everything.")] = False,
+    signs: Annotated[
+        bool,
+        typer.Option(
+            help="Signs requests of RocketMQ's clients: brokers keep the password as it is. With"
+            " --no-signs it is kept as a hash, for the dashboard alone."
+        ),
+    ] = True,
+    from_file: PasswordFile = None,
+    admin: Admin = DEFAULT_ADMIN,
+) -> None:
+    """Make a user. A password that is made up is written to NAME.password, for you alone."""
+    if any(one["name"] == name for one in _all(admin)):
+        raise CommandUsageError(
+            f"there is a user {name} already", cure=f"imago user password {name}"
+        )
+    secret = _read(from_file) if from_file else secrets.token_urlsafe(24)
+    _put(admin, name, {"password": secret, "signs": signs, "super": is_super})
+    if from_file is None:
+        path = Path(f"{name}.password")
+        _write(path, secret)
+        say(f"user {name}: made; its password is in {path}")
+    else:
+        say(f"user {name}: made")
+
+
+def password(
+    name: Name,
+    from_file: Annotated[Path, typer.Option("--from-file", help="File with the password alone.")],
+    admin: Admin = DEFAULT_ADMIN,
+) -> None:
+    """Give a user another password."""
+    ask(admin, _path(name))
+    _put(admin, name, {"password": _read(from_file)})
+    say(f"user {name}: has another password")
+
+
+def allow(
+    name: Name,
+    resource: Resource,
+    operations: Operations,
+    hosts: Hosts = None,
+    admin: Admin = DEFAULT_ADMIN,
+) -> None:
+    """Give a right: `imago user allow ann topic:orders publish describe`."""
+    _add(admin, name, resource, operations, hosts or [], "Allow")
+
+
+def deny(
+    name: Name,
+    resource: Resource,
+    operations: Operations,
+    hosts: Hosts = None,
+    admin: Admin = DEFAULT_ADMIN,
+) -> None:
+    """Deny a right that a rule about more resources gives."""
+    _add(admin, name, resource, operations, hosts or [], "Deny")
+
+
+def forget(name: Name, resource: Resource, admin: Admin = DEFAULT_ADMIN) -> None:
+    """Take the rules about a resource away from a user."""
+    wanted, rules = _resource(resource), ask(admin, _path(name))["rules"]
+    left = [rule for rule in rules if rule["resource"] != wanted]
+    if len(left) == len(rules):
+        raise CommandError(
+            f"user {name} has no rule about {resource}", cure=f"imago user show {name}"
+        )
+    _put(admin, name, {"rules": left})
+    say(f"user {name}: {len(rules) - len(left)} rules taken away")
+
+
+def token(
+    name: Name,
+    days: Annotated[int, typer.Option(min=0, max=3650, help="0: it never ends.")] = 90,
+    note: Annotated[str, typer.Option(help="What it is for.")] = "",
+    out: Annotated[Path | None, typer.Option(help="File for it, readable by you alone.")] = None,
+    admin: Admin = DEFAULT_ADMIN,
+) -> None:
+    """Make a bearer token for the admin interface: name its file in IMAGO_ADMIN_TOKEN_FILE."""
+    body = {"expiresSeconds": days * 86_400, "note": note}
+    made = ask(admin, f"{_path(name)}/tokens", body)
+    path = out or Path(f"{name}.token")
+    _write(path, made["token"])
+    say(f"user {name}: token {made['number']} is in {path}")
+
+
+def delete(name: Name, admin: Admin = DEFAULT_ADMIN, yes: Yes = False) -> None:
+    """Delete a user: its next request is refused."""
+    confirm(f"Delete user {name} and its rules?", yes=yes)
+    ask(admin, _path(name), method="DELETE")
+    say(f"user {name}: deleted")
+
+
+def export(admin: Admin = DEFAULT_ADMIN) -> None:
+    """Print all users with their rules, without secrets, as YAML that `import` reads."""
+    white = ask(admin, "/admin/v1/access")["whiteAddresses"]
+    users = [{key: one[key] for key in _KEPT if key in one} for one in _all(admin)]
+    # JSON is YAML: no library is needed to write or read it.
+    print_line(json.dumps({"whiteAddresses": white, "users": users}, indent=2))
+
+
+def import_file(
+    file: Annotated[Path, typer.Argument(help="What `export` printed, or 4.9's plain_acl.yml.")],
+    admin: Admin = DEFAULT_ADMIN,
+) -> None:
+    """Make or change the users of a file. Those that it does not name stay.
+
+    Users of `export` that sign are made without a password: give them one.
+    """
+    told = _yaml(file)
+    if any(key in told for key in PLAIN_ACL):
+        told = _of_plain_acl(told)
+    for one in told.get("users", ()):
+        name = one.pop("name")
+        _put(admin, name, {key: one[key] for key in _PUT if key in one})
+        say(f"user {name}: imported")
+    if "whiteAddresses" in told:
+        body = {"whiteAddresses": told["whiteAddresses"]}
+        ask(admin, "/admin/v1/access", body, method="PUT")
+
+
+_KEPT = ("name", "super", "enabled", "whiteAddresses", "rules")
+_PUT = ("super", "enabled", "whiteAddresses", "rules", "password", "signs")
+
+
+def _all(admin: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    following: str | None = ""
+    while following is not None:
+        page = ask(admin, f"{USERS}?limit=1000&next={quote(following, safe='')}")
+        found += page["items"]
+        following = page["next"]
+    return found
+
+
+def _path(name: str) -> str:
+    return f"{USERS}/{quote(name, safe='')}"
+
+
+def _put(admin: str, name: str, body: dict[str, Any]) -> None:
+    ask(admin, _path(name), body, method="PUT")
+
+
+def _add(
+    admin: str, name: str, resource: str, operations: list[str], hosts: list[str], effect: str
+) -> None:
+    known = {one["name"]: one["rules"] for one in _all(admin)}
+    if name not in known and name != "anonymous":
+        raise CommandError(f"there is no user {name}", cure=f"imago user create {name}")
+    rule = {"effect": effect, "resource": _resource(resource), "operations": operations}
+    if hosts:
+        rule["hosts"] = hosts
+    _put(admin, name, {"rules": [*known.get(name, ()), rule]})
+    say(f"user {name}: has one more rule")
+
+
+def _resource(text: str) -> dict[str, str]:
+    kind, _, name = text.partition(":")
+    told = {"type": kind.capitalize()}
+    if name:
+        told["name"] = name.removesuffix("*")
+    if name.endswith("*"):
+        told["patternType"] = "prefix"
+    return told
+
+
+def _resource_text(resource: dict[str, str]) -> str:
+    star = "*" if "patternType" in resource else ""
+    name = resource.get("name", "")
+    kind = resource["type"].lower()
+    return f"{kind}:{name}{star}" if name or star else kind
+
+
+def _of_plain_acl(told: dict[str, Any]) -> dict[str, Any]:
+    from imago_broker.model.plain_acl import Account, account_rules, account_user
+    from imago_broker.model.users import rules_to_json
+
+    users = []
+    for one in told.get("accounts") or ():
+        account = Account(
+            access_key=str(one.get("accessKey", "")),
+            secret_key=str(one["secretKey"]) if "secretKey" in one else None,
+            white_addresses=str(one.get("whiteRemoteAddress") or ""),
+            admin=bool(one.get("admin", False)),
+            default_topic=str(one.get("defaultTopicPerm") or "DENY"),
+            default_group=str(one.get("defaultGroupPerm") or "DENY"),
+            topics=list(map(str, one.get("topicPerms") or ())),
+            groups=list(map(str, one.get("groupPerms") or ())),
+        )
+        try:
+            user, rules = account_user(account, None), account_rules(account, ())
+        except ValueError as error:
+            raise CommandUsageError(f"account {account.access_key!r:.40}: {error}") from error
+        users.append(
+            {
+                "name": user.name,
+                "password": user.secret,
+                "signs": True,
+                "super": user.is_super,
+                "whiteAddresses": user.white_addresses,
+                "rules": rules_to_json(rules),
+            }
+        )
+    return {"users": users, "whiteAddresses": told.get("globalWhiteRemoteAddresses") or []}
+
+
+def _yaml(file: Path) -> dict[str, Any]:
+    text = file.read_text(encoding="utf-8")
+    try:
+        told = json.loads(text)
+    except ValueError:
+        told = _real_yaml(file, text)
+    if not isinstance(told, dict):
+        raise CommandUsageError(f"{file}: holds no users")
+    return told
+
+
+def _real_yaml(file: Path, text: str) -> object:
+    try:
+        import yaml
+    except ModuleNotFoundError:
+        raise CommandUsageError(
+            f"{file}: is no JSON, and YAML needs a library that is not here",
+            cure="pip install 'imago-mq[operator]'",
+        ) from None
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise CommandUsageError(f"{file}: is neither JSON nor YAML: {error}") from error
+
+
+def _read(path: Path) -> str:
+    secret = path.read_text(encoding="utf-8").strip()
+    if not secret:
+        raise CommandUsageError(f"{path}: is empty", cure="write the password into it")
+    return secret
+
+
+def _write(path: Path, secret: str) -> None:
+    """Write a new file that nobody else may read."""
+    try:
+        number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise CommandUsageError(f"{path} is there already", cure="move it away") from None
+    with os.fdopen(number, "w", encoding="utf-8") as file:
+        file.write(f"{secret}\n")
