@@ -13,6 +13,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from imago_broker.admin import views
 from imago_broker.admin.guard import json_response
 from imago_broker.admin.shards import known_to_masters
+from imago_broker.config.relations import is_open
 from imago_broker.model.cluster import RegistryConnection, shard_name
 
 if TYPE_CHECKING:
@@ -95,6 +96,12 @@ def describe(services: AdminServices) -> dict[str, Any]:
             "usedShare": health.disk_used_ratio,
             "level": health.disk_level.value,
             "writable": health.writable,
+        },
+        "access": {
+            "controlled": services.config.acl.enabled,
+            "open": is_open(services.config),
+            "denied": services.access.denials.count,
+            "users": len(services.access.users),
         },
         "damaged": views.damage(store.damaged_ranges()),
         "rssBytes": _process.memory_info().rss,

@@ -11,7 +11,7 @@ from imago_broker.app.input_memory import input_budget, memory_limit
 from imago_broker.app.member_addresses import MemberAddresses
 from imago_broker.app.open_files import connections_that_fit, files_allowed, warn_if_few
 from imago_broker.app.tls import load_certificates, member_tls, secure
-from imago_broker.config.relations import is_loopback
+from imago_broker.config.relations import is_open
 from imago_broker.core.budget import OutputBudget
 from imago_broker.errors import ExitCode, FatalError
 from imago_broker.replication.member_tls import member_uri
@@ -79,9 +79,12 @@ class Ports:
 
     def _warn_if_open(self) -> None:
         """Say that there is no access control, where clients of other machines may come."""
-        if self.wanted and not is_loopback(self._config.broker.bind):
+        if self.wanted and is_open(self._config):
             logger.warning(
-                "access_open whoever reaches the client ports may send, read and administer"
+                "access_open bind=%s whoever reaches the client ports may send, read and"
+                " administer: set acl.enabled = true, or bind loopback (broker.bind); with"
+                " security.allow_open = false no broker starts so",
+                self._config.broker.bind,
             )
 
     @property

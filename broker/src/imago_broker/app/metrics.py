@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from imago_broker.app.group_metrics import group_samples
 from imago_broker.app.shard_metrics import shard_samples
+from imago_broker.config.relations import is_open
 from imago_broker.metrics import Sample, metaq_samples
 from imago_broker.model.cluster import RegistryConnection
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.assembly import RocketmqAssembly
     from imago_broker.server.listener import Listener
     from imago_broker.server.tls_entry import TlsDoor
+    from imago_broker.service.access import AccessService
     from imago_broker.service.delay import DelayService
     from imago_broker.service.metaq_transactions import MetaqTransactions
     from imago_broker.service.pop_waiting import PopWaiting
@@ -59,6 +61,7 @@ def add_metrics(
             *_shard(config, registry, role),
             *_puts(core),
             *_ports(ports),
+            *_access(config, core.access),
             *_input(ports.input_budget),
             *_rocketmq(rocketmq.traffic),
             *_transactions(rocketmq.transactions),
@@ -168,6 +171,22 @@ def _ports(ports: Ports) -> list[Sample]:
             "connections_max",
             "Connections of all client ports that the process has files for.",
             lambda: ports.places.count_max,
+        ),
+    ]
+
+
+def _access(config: BrokerConfig, access: AccessService) -> list[Sample]:
+    return [
+        _gauge(
+            "access_open",
+            "1 while whoever reaches the ports from other machines may do everything.",
+            lambda: is_open(config),
+        ),
+        _gauge("access_users", "Users.", lambda: len(access.users)),
+        _counter(
+            "access_denied",
+            "Requests that access control has refused.",
+            lambda: access.denials.count,
         ),
     ]
 

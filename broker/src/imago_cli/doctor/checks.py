@@ -220,16 +220,41 @@ def check_zookeeper(
             yield CheckFinding("zookeeper", CheckLevel.OK, f"{address} answers{mode}")
 
 
+def check_secrets(config: BrokerConfig) -> Iterator[CheckFinding]:
+    """Whether files with secrets are for the broker alone."""
+    for key, name in (
+        ("admin.token_file", config.admin.token_file),
+        ("tls.key_file", config.tls.key_file),
+    ):
+        try:
+            mode = Path(name).stat().st_mode & 0o777 if name else 0
+        except OSError as error:
+            yield CheckFinding(
+                "secrets", CheckLevel.ERROR, f"{key}: {name}: {error.strerror}", "correct the path"
+            )
+            continue
+        if mode & 0o077:
+            yield CheckFinding(
+                "secrets",
+                CheckLevel.WARNING,
+                f"{key}: {name} may be read by others (mode {mode:04o})",
+                f"chmod 600 {name}",
+            )
+
+
 def check_listeners(config: BrokerConfig) -> Iterator[CheckFinding]:
     """Who may use the broker."""
     bind = config.broker.bind
-    if bind in _ANYWHERE:
+    yield from check_secrets(config)
+    if config.acl.enabled:
+        yield CheckFinding("access", CheckLevel.OK, f"listeners bind {bind}; requests need a user")
+    elif bind in _ANYWHERE:
         yield CheckFinding(
             "access",
             CheckLevel.WARNING,
             f"clients of any machine may connect ({bind or 'all addresses'}) and there is no "
             "access control: whoever reaches the ports may read, write and delete",
-            "set broker.bind to an address of a trusted network, or let a firewall decide",
+            "set acl.enabled = true, or broker.bind to an address of a trusted network",
         )
     else:
         yield CheckFinding("access", CheckLevel.OK, f"listeners bind {bind} only")
