@@ -9,7 +9,7 @@ import pytest
 
 from imago_client.config import ClientConfig
 from imago_client.core.framing import request_frame
-from imago_client.credentials import Credentials
+from imago_client.credentials import UserCredentials
 from imago_client.errors import UsageError
 from imago_wire.remoting.frame import FrameDecoder
 from imago_wire.remoting.headers.pull import GetMaxOffsetRequestHeader
@@ -34,18 +34,18 @@ def decoded(frame: bytes) -> list[RemotingCommand]:
 def test_requests_are_signed() -> None:
     config = ClientConfig(bootstrap=("a:1",), user="ann", password="password")
     frame = request_frame(
-        30, HEADER, b"body", opaque=1, oneway=False, credentials=Credentials.of(config)
+        30, HEADER, b"body", opaque=1, oneway=False, credentials=UserCredentials.of(config)
     )
     [command] = decoded(frame)
     assert command.ext["AccessKey"] == "ann"
     assert is_signed("password", command)
     assert b"password" not in frame
     assert "password'" not in repr(config).replace("password_file", "")
-    assert repr(Credentials.of(config)) == "Credentials('ann')"
+    assert repr(UserCredentials.of(config)) == "UserCredentials('ann')"
 
 
 def test_a_client_without_a_user_signs_nothing() -> None:
-    assert Credentials.of(ClientConfig(bootstrap=("a:1",))) is None
+    assert UserCredentials.of(ClientConfig(bootstrap=("a:1",))) is None
     [command] = decoded(request_frame(30, HEADER, b"", opaque=1, oneway=False))
     assert "AccessKey" not in command.ext
 
@@ -56,7 +56,7 @@ def test_a_password_file_is_read_again_once_it_changed(
     monkeypatch.setattr("imago_client.credentials.LOOK_AGAIN_S", 0.0)
     file = tmp_path / "password"
     file.write_text("first-password\n")
-    credentials = Credentials("ann", file=str(file))
+    credentials = UserCredentials("ann", file=str(file))
 
     def signs_with(secret: str) -> bool:
         frame = request_frame(30, HEADER, b"", opaque=1, oneway=False, credentials=credentials)
@@ -90,7 +90,7 @@ def test_a_user_has_one_password(settings: dict[str, str]) -> None:
 
 def test_a_password_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"password_file: .*No such file"):
-        Credentials("ann", file=str(tmp_path / "none"))
+        UserCredentials("ann", file=str(tmp_path / "none"))
     (tmp_path / "empty").write_text("\n")
     with pytest.raises(UsageError, match=r"password_file: .*is empty"):
-        Credentials("ann", file=str(tmp_path / "empty"))
+        UserCredentials("ann", file=str(tmp_path / "empty"))

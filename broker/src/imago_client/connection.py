@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, cast
 
 from imago_client.core.framing import request_frame
-from imago_client.credentials import Credentials
+from imago_client.credentials import UserCredentials
 from imago_client.errors import ConnectionLostError, RequestTimeoutError, why
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting.frame import FrameDecoder, encode_frame
@@ -38,7 +38,7 @@ class Connection(asyncio.Protocol):
         self.address = address
         self._decoder = FrameDecoder(frame_bytes_max=config.frame_bytes_max)
         self._on_request = on_request
-        self._credentials = Credentials.of(config)
+        self._credentials = UserCredentials.of(config)
         self._slots = asyncio.Semaphore(config.in_flight_max)
         self._waiting: dict[int, asyncio.Future[RemotingCommand]] = {}
         self._opaque = 0

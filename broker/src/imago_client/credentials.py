@@ -18,7 +18,7 @@ LOOK_AGAIN_S: Final = 1.0
 """A password's file that has changed is read again after so long, at most."""
 
 
-class Credentials:
+class UserCredentials:
     """Signs requests. What it knows is in no text of it."""
 
     def __init__(self, user: str, password: str = "", file: str | None = None) -> None:
@@ -32,14 +32,14 @@ class Credentials:
             self._read(file)
 
     @classmethod
-    def of(cls, config: ClientConfig) -> Credentials | None:
+    def of(cls, config: ClientConfig) -> UserCredentials | None:
         """Return those of a configuration; None: it has none."""
         if config.user is None:
             return None
         return cls(config.user, config.password or "", config.password_file)
 
     def __repr__(self) -> str:
-        return f"Credentials({self.user!r})"
+        return f"UserCredentials({self.user!r})"
 
     def signed(self, ext: Mapping[str, str], body: bytes) -> dict[str, str]:
         """Return a request's fields with its user and signature."""

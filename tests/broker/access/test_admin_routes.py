@@ -47,11 +47,12 @@ class Request:
     """What a right sees of a request."""
 
     def __init__(self, path: str) -> None:
-        self.match_info = dict.fromkeys(re.findall(r"\{([a-z]+)\}", path), "orders")
+        self.match_info = dict.fromkeys(re.findall(r"\{([a-z]+)", path), "orders")
         self.query = {"topic": "orders"} if path.endswith("/messages") else {}
 
 
 def asked(path: str) -> str:
+    path = re.sub(r"\{[a-z]+:([a-z]+)[|a-z]*\}", r"\1", path)
     return re.sub(r"\{[a-z]+\}", "orders", path) + (
         "?topic=orders" if path.endswith("/messages") else ""
     )

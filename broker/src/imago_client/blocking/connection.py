@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from imago_client.core.framing import request_frame
-from imago_client.credentials import Credentials
+from imago_client.credentials import UserCredentials
 from imago_client.errors import ConnectionLostError, RequestTimeoutError, why
 from imago_client.tls import client_context
 from imago_wire.errors import ProtocolError
@@ -50,7 +50,7 @@ class BlockingConnection:
         self._answers: dict[int, RemotingCommand] = {}
         self._wanted: set[int] = set()
         self.used_at = time.monotonic()
-        self._credentials = Credentials.of(config)
+        self._credentials = UserCredentials.of(config)
         self._socket = self._connect()
 
     def send(self, code: int, header: Header | None, body: bytes, *, oneway: bool = False) -> int:

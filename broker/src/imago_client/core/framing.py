@@ -10,7 +10,7 @@ from imago_wire.remoting.frame import encode_frame
 from imago_wire.remoting.peer import Language
 
 if TYPE_CHECKING:
-    from imago_client.credentials import Credentials
+    from imago_client.credentials import UserCredentials
     from imago_wire.remoting.fields import Header
 
 
@@ -21,7 +21,7 @@ def request_frame(
     *,
     opaque: int,
     oneway: bool,
-    credentials: Credentials | None = None,
+    credentials: UserCredentials | None = None,
 ) -> bytes:
     """Return a request as one frame, signed where there are credentials. UsageError: a name in it
     is no text."""
