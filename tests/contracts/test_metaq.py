@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from imago_broker.cluster import edits
 from imago_broker.core.metaq_tree_check import check_tree
 from imago_broker.model.cluster import (
     Role,
     ShardQueues,
 )
 from imago_broker.model.shard import Member, ShardState
-from imago_broker.ports import CoordinatorConflictError
+from imago_broker.ports import CoordinatorConflictError, OffsetCopy
 from imago_testing.clusters.registry import Registry, broker, topic, until
 
 if TYPE_CHECKING:
@@ -105,6 +107,51 @@ async def test_a_checksum_that_changes_is_told_and_nothing_else_is_written_again
     assert before
     assert after
     assert (after.created, after.version) == (before.created, before.version)
+
+
+async def test_a_new_session_shows_patterns_and_checksum_again(registry: Registry) -> None:
+    one = await registry.join(metaq_config_checksum=1)
+    await one.register(broker())
+    await one.offer_patterns([topic("logs-*", 2)])
+    one.tell_checksum(7)
+    await one.publish_topic(topic("orders", 4))
+    tree = await registry.outsider()
+    paths = (
+        "/meta/brokers/topics-pub/logs-*/0-m",
+        "/meta/brokers/topics-pub/orders/0-m",
+        "/meta/brokers/ids/0/master",
+        "/meta/brokers/ids/0/master_config_checksum",
+    )
+    before = [await tree.get(path) for path in paths]
+    await registry.expire(one)
+    async with asyncio.timeout(20):
+        while True:
+            after = [await tree.get(path) for path in paths]
+            if all(a and b and a.owner != b.owner for a, b in zip(after, before, strict=True)):
+                break
+            await asyncio.sleep(0.02)
+    assert [node and node.data for node in after] == [node and node.data for node in before]
+    assert after[3]
+    assert after[3].data == b"7"
+
+
+async def test_offsets_of_moved_partitions_are_copied_where_there_are_none(
+    registry: Registry,
+) -> None:
+    one = await registry.join()
+    await one.register(broker())
+    tree = await registry.outsider()
+    folder = "/meta/consumers/g/offsets/orders"
+    parents = ["/meta/consumers", "/meta/consumers/g", "/meta/consumers/g/offsets", folder]
+    offsets = {"0-2": b"-5-100", "0-3": b"7-30", "1-1": b"9-1"}
+    nodes = [(path, b"") for path in parents]
+    await edits.ensure(tree, nodes)
+    await edits.ensure(tree, [(f"{folder}/{name}", data) for name, data in offsets.items()])
+    copy = OffsetCopy(source=0, target=1, first=2, last=4, target_first=0)
+    assert await one.metaq_consumers.copy_offsets("orders", copy) == [f"{folder}/1-0"]
+    assert await registry.data(f"{folder}/1-0") == "-5-100"
+    assert await registry.data(f"{folder}/1-1") == "9-1", "what was there stays"
+    assert await one.metaq_consumers.copy_offsets("orders", copy) == []
 
 
 async def test_the_whole_tree_is_read_and_right(registry: Registry) -> None:

@@ -6,6 +6,7 @@ Its parts are ports of their own, and each part of the broker receives those tha
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -291,6 +292,17 @@ class PipelineRecords(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetCopy:
+    """Which partitions of a broker id get the offsets of which of another's."""
+
+    source: int
+    target: int
+    first: int
+    last: int
+    target_first: int = 0
+
+
 class MetaqConsumers(Protocol):
     """What MetaQ's consumers have written into MetaQ's tree themselves."""
 
@@ -302,6 +314,10 @@ class MetaqConsumers(Protocol):
         `groups`: those to look at; None means all. They write it into MetaQ's tree themselves.
         CoordinatorUnavailableError: nobody knows.
         """
+        ...
+
+    async def copy_offsets(self, topic: str, copy: OffsetCopy) -> list[str]:
+        """Copy all groups' offsets of a topic where there are none; return the nodes made."""
         ...
 
     async def metaq_tree(self) -> tuple[str, Mapping[str, TreeNode]]:

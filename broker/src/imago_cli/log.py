@@ -18,7 +18,7 @@ from imago_log.offline.check import CheckProgress, Finding, NotADataFolderError,
 from imago_log.offline.check import check as check_folder
 from imago_log.offline.dump import Unreadable, readable_body, to_json
 from imago_log.offline.dump import dump as dump_folder
-from imago_wire.properties import KEYS, TAGS
+from imago_wire.properties import KEYS, METAQ_POS, TAGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,7 +30,18 @@ PREVIEW_SIZE = 60
 COUNT_DEFAULT = 50
 PAGE = 1000
 """Records of one table."""
-COLUMNS = ("log offset", "topic", "queue", "offset", "stored (UTC)", "size", "keys", "body")
+COLUMNS = (
+    "log offset",
+    "topic",
+    "queue",
+    "offset",
+    "MetaQ's",
+    "stored (UTC)",
+    "size",
+    "keys",
+    "body",
+)
+"""RocketMQ counts messages, MetaQ bytes: both stand side by side."""
 
 app = typer.Typer(no_args_is_help=True, help="Check or show a broker's files while it is stopped.")
 
@@ -159,7 +170,7 @@ def _finding_json(finding: Finding) -> dict[str, object]:
 def _row(found: StoredMessage | Unreadable) -> list[object]:
     if isinstance(found, Unreadable):
         place = f"unreadable to {found.end}: {found.reason}"
-        return [found.start, "", "", "", "", found.end - found.start, "", place]
+        return [found.start, "", "", "", "", "", found.end - found.start, "", place]
     stored = datetime.fromtimestamp(found.store_ms / 1000, UTC)
     keys = " ".join(found.properties[name] for name in (TAGS, KEYS) if name in found.properties)
     return [
@@ -167,6 +178,7 @@ def _row(found: StoredMessage | Unreadable) -> list[object]:
         found.topic,
         found.queue_id,
         found.queue_offset,
+        int(found.properties[METAQ_POS], 16) if METAQ_POS in found.properties else "",
         stored.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3],
         found.size,
         keys,

@@ -14,7 +14,8 @@ from imago_broker.admin.guard import json_body, json_response
 from imago_broker.admin.topics import known
 from imago_broker.core.metaq_tree_check import check_tree
 from imago_broker.errors import BrokerError
-from imago_broker.ports import CoordinatorError
+from imago_broker.model import names
+from imago_broker.ports import CoordinatorError, OffsetCopy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -143,6 +144,35 @@ async def tree(services: AdminServices, _: web.Request) -> web.Response:
             "findings": [finding._asdict() for finding in check_tree(nodes, root)],
         }
     )
+
+
+async def copy_offsets(services: AdminServices, request: web.Request) -> web.Response:
+    """POST /admin/v1/metaq/topics/{topic}/copy-offsets, for partitions that were moved.
+
+    {"source": 0, "target": 1, "first": 0, "last": 3, "targetFirst": 0}: of all groups, in
+    ZooKeeper, where the target has none.
+    """
+    body = await json_body(request)
+    refuse_unknown(body, ("source", "target", "first", "last", "targetFirst"))
+    copy = OffsetCopy(
+        source=_number(body, "source"),
+        target=_number(body, "target"),
+        first=_number(body, "first"),
+        last=_number(body, "last"),
+        target_first=_number({"targetFirst": 0, **body}, "targetFirst"),
+    )
+    if not copy.first <= copy.last < copy.first + names.PARTITIONS_MAX:
+        raise bad_request(f"Partitions {copy.first} to {copy.last}.", "Name a range.")
+    topic = request.match_info["topic"]
+    if problem := names.topic_problem(topic):
+        raise bad_request(f"{problem}.", "Correct the topic.")
+    try:
+        made = await services.metaq_consumers.copy_offsets(topic, copy)
+    except CoordinatorError as error:
+        raise AdminError(
+            503, "registry", f"{error}.", "Repeat the call when ZooKeeper answers."
+        ) from error
+    return json_response({"topic": topic, "made": made})
 
 
 async def checkpoint(services: AdminServices, _: web.Request) -> web.Response:

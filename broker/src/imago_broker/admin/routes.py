@@ -128,6 +128,12 @@ ROUTES: tuple[tuple[str, str, Handler, RouteRight], ...] = (
     ),
     (
         "POST",
+        "/admin/v1/metaq/topics/{topic}/copy-offsets",
+        metaq.copy_offsets,
+        rights.RUN_CLUSTER,
+    ),
+    (
+        "POST",
         "/admin/v1/metaq/topics/{topic}/delete-partitions",
         metaq.delete_partitions,
         rights.ALTER_TOPIC,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from imago_broker.cluster.shared_nodes import SharedNodes
     from imago_broker.cluster.tree import NodeTree
     from imago_broker.core.metaq_tree_check import TreeNode
-    from imago_broker.ports import MetaqProgress
+    from imago_broker.ports import MetaqProgress, OffsetCopy
 
 
 class TreeMetaqConsumers:
@@ -44,6 +44,13 @@ class TreeMetaqConsumers:
                 frozenset(topics),
                 None if groups is None else [*groups],
             )
+
+    async def copy_offsets(self, topic: str, copy: OffsetCopy) -> list[str]:
+        root = self._config.metaq_root
+        if self._config.alone:
+            return []
+        async with self._nodes.answered(f"{root}/consumers"):
+            return await metaq_progress.copy_offsets(self._tree, root, topic, copy)
 
     async def metaq_tree(self) -> tuple[str, Mapping[str, TreeNode]]:
         root = self._config.metaq_root

@@ -10,13 +10,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from imago_broker.cluster import edits
 from imago_broker.cluster.tree import NoNodeError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping, Sequence
 
     from imago_broker.cluster.tree import Node, NodeTree
-    from imago_broker.ports import MetaqProgress
+    from imago_broker.ports import MetaqProgress, OffsetCopy
 
 READS_AT_ONCE = 16
 
@@ -59,6 +60,23 @@ async def members(
         told = await asyncio.gather(*(_names(tree, f"{root}/consumers/{g}/ids") for g in part))
         found |= dict(zip(part, told, strict=True))
     return found
+
+
+async def copy_offsets(tree: NodeTree, root: str, topic: str, copy: OffsetCopy) -> list[str]:
+    """Give partitions of one broker id the offsets of another's; return the nodes made.
+
+    What stands there already stays.
+    """
+    made: list[str] = []
+    for group in await groups(tree, root):
+        folder = f"{root}/consumers/{group}/offsets/{topic}"
+        for partition in range(copy.first, copy.last + 1):
+            node = await tree.get(f"{folder}/{copy.source}-{partition}")
+            path = f"{folder}/{copy.target}-{partition - copy.first + copy.target_first}"
+            if node is not None and await tree.get(path) is None:
+                await edits.ensure(tree, [(path, node.data)])
+                made.append(path)
+    return made
 
 
 async def _of_group(

@@ -152,10 +152,8 @@ class GetProcessor:
     def _found(self, peer: Peer, item: GetItem, read: MetaqRead) -> None:
         if self._filters and (wanted := self._filters.get(item.topic, {}).get(item.group)):
             self._filtered(peer, item, read, wanted)
-        else:
-            self._send(peer, read.data, item.opaque)
-
-    def _send(self, peer: Peer, data: bytes | FileSlice, opaque: int) -> None:
+            return
+        data, opaque = read.data, item.opaque
         if isinstance(data, FileSlice):
             self._counters.bytes_out += data.size
             peer.reply_file(value_head(data.size, opaque), data)
@@ -173,7 +171,8 @@ class GetProcessor:
             data = _whole(read)
         run = first_run(data, wanted)
         if run.start == 0 < run.size:
-            self._send(peer, data[: run.size], opaque)
+            self._counters.bytes_out += run.size
+            peer.reply(value_head(run.size, opaque), data[: run.size])
             return
         self._counters.cmd_offset += 1
         self._count(realtime.OFFSET, topic)
