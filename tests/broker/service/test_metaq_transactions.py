@@ -66,8 +66,8 @@ class Case:
     ended_end: int = 0
     said: bool = False
     """Whether anybody has said how it ends."""
-    dead: bool = False
-    """Rolled back by itself: its connection, its time, its leader."""
+    asked: bool = False
+    """Whether it was to be prepared."""
     prepared: bool = False
     """Confirmed."""
     ended: bool = False
@@ -177,15 +177,13 @@ class World:
         case.bodies.append((topic, partition, name, message_id))
 
     def prepare(self, case: Case) -> None:
-        leader = self.leader
+        leader, case.asked = self.leader, True
 
         def told(how: PutStatus | MetaqTransactionError) -> None:
             if how is PutStatus.OK:
                 case.prepared_end = leader.store.log_end
 
         self._try(lambda: leader.transactions.prepare(case.key, case.session, told))
-        if not case.bodies and not self._known(case):
-            case.dead = True
 
     def end(self, case: Case, outcome: MetaqOutcome | None = None) -> None:
         """Say how it ends; of one that is prepared, a person may."""
@@ -297,6 +295,8 @@ class World:
             if self.leader.transactions.ready:
                 assert not whole or len(there) in (0, len(case.bodies)), f"{number} is in part"
                 self._check_kept(case, len(there))
+        asked = {case.key for case in self.cases if case.asked}
+        assert asked.issuperset(self.leader.transactions.open.recoverable(None))
         for bodies in delivered.values():
             check_together([body.split(".") for body, _ in bodies])
 
