@@ -13,7 +13,7 @@ from imago_broker.app import Broker, reloading
 from imago_broker.app.process_hooks import ProcessHooks
 from imago_broker.config.sources import from_tree_with_ini
 from imago_broker.model.sealing import seal_of
-from imago_testing.clusters.brokers import loopback_tree
+from imago_testing.clusters.brokers import loopback_tree, running_broker
 from imago_testing.peers.metaq import metaq_peer, put_place
 
 if TYPE_CHECKING:
@@ -162,3 +162,17 @@ async def test_the_checksum_of_the_settings_follows_them(ini: Ini) -> None:
     ini.write(SYSTEM.replace("numPartitions=2", "numPartitions=3") + TOPICS)
     ini.broker.source.reload()
     assert told[-1] == zlib.crc32(ini.broker.config_file())
+
+
+async def test_a_stop_serves_on_after_it_has_left_the_registry(tmp_path: Path) -> None:
+    async with (
+        running_broker(tmp_path, "metaq.stop_linger_ms=2000") as broker,
+        metaq_peer(broker.metaq_port) as peer,
+    ):
+        stopping = asyncio.create_task(broker.stop())
+        while broker.coordinator.registered is not None:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.2)  # what closes a port at once has closed it by now
+        assert (await peer.ask(b"version 1\r\n")).startswith(b"result 200 ")
+        await stopping
+        assert await peer.is_closed_without_an_answer()
