@@ -63,7 +63,6 @@ NEVER: Final = (
 """Codes that no broker of RocketMQ's serves, or only its controller, container or RocksDB."""
 
 ABSENT: Final[Mapping[int, str]] = {
-    217: "topics are registered by their brokers alone",
     513: "static topics are not served",
 }
 """Needed codes that are not served today, and why: taken out as they come."""

@@ -16,6 +16,7 @@ from imago_broker.cluster.memory import memory_coordinator
 from imago_broker.cluster.settings import CoordinatorConfig
 from imago_broker.namesrv.server import run
 from imago_broker.namesrv.settings import NameServiceConfig
+from imago_broker.namesrv.told_settings import FIXED
 from imago_broker.server.listener import Listener
 from imago_broker.server.remoting_server import RemotingServer
 from imago_testing.frames.remoting import load_captures
@@ -23,9 +24,11 @@ from imago_testing.peers.remoting import RemotingPeer
 from imago_wire.crc import crc31
 from imago_wire.remoting.bodies.config import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from imago_wire.remoting.bodies.register import RegisterBrokerBody, encode_register_body
+from imago_wire.remoting.bodies.route import QueueData, TopicRouteData
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.command import SerializeType
 from imago_wire.remoting.header import decode_header
+from imago_wire.remoting.properties_text import decode_properties_text, encode_properties_text
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -290,6 +293,51 @@ async def test_settings_of_the_name_service(peer: RemotingPeer, broker: Broker) 
     assert black.code == ResponseCode.NO_PERMISSION
     unknown = await peer.call(RequestCode.UPDATE_NAMESRV_CONFIG, {}, b"other=1\n")
     assert unknown.code == ResponseCode.SYSTEM_ERROR
+
+
+async def test_every_setting_of_the_originals_is_shown_and_taken(
+    peer: RemotingPeer, caplog: pytest.LogCaptureFixture
+) -> None:
+    show, change = RequestCode.GET_NAMESRV_CONFIG, RequestCode.UPDATE_NAMESRV_CONFIG
+    before = decode_properties_text((await peer.call(show)).body)
+    assert {"serverWorkerThreads", "notifyMinBrokerIdChanged", "productEnvName"} <= before.keys()
+    for name, value in before.items():
+        answer = await peer.call(change, {}, encode_properties_text({name: value}))
+        assert answer.code == (ResponseCode.NO_PERMISSION if name in FIXED else 0)
+    assert "setting_without_effect" not in caplog.text, "nothing was changed"
+    for wrong in (b"enableTopicList=perhaps\n", b"waitSecondsForService=x\n", b"other=1\n"):
+        answer = await peer.call(change, {}, b"scanNotActiveBrokerInterval=7\n" + wrong)
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert decode_properties_text((await peer.call(show)).body) == before
+    assert (await peer.call(change, {}, b"scanNotActiveBrokerInterval=7\n")).code == 0
+    assert "setting_without_effect name=scanNotActiveBrokerInterval" in caplog.text
+    for setting, code in (("enableAllTopicList", 206), ("enableTopicList", 311)):
+        assert (await peer.call(code)).code == 0
+        assert (await peer.call(change, {}, f"{setting}=false\n".encode())).code == 0
+        refused = await peer.call(code)
+        assert (refused.code, refused.remark) == (ResponseCode.SYSTEM_ERROR, "disable")
+
+
+async def test_topic_is_registered_by_hand_on_a_foreign_broker(
+    peer: RemotingPeer, connect: Connect
+) -> None:
+    foreign, body = await connect(), registration(Foreign=5).encode()
+    await foreign.call(RequestCode.REGISTER_BROKER, register_ext(body), body)
+    await until_routed(peer, "Foreign")
+
+    def route(broker_name: str) -> bytes:
+        queues = QueueData(broker_name=broker_name, perm=6, read_queue_nums=3, write_queue_nums=2)
+        return TopicRouteData(queue_datas=(queues,)).encode()
+
+    ask = RequestCode.REGISTER_TOPIC_IN_NAMESRV
+    name = str(NAME["brokerName"])
+    assert (await peer.call(ask, {"topic": "ByHand"}, route(name))).code == ResponseCode.SUCCESS
+    found = (await until_routed(peer, "ByHand"))["queueDatas"]
+    assert [(one["readQueueNums"], one["writeQueueNums"]) for one in found] == [(3, 2)]
+    assert (await peer.call(ask, {"topic": "Nowhere"}, route("nobody"))).code == 0
+    refused = await peer.call(ask, {"topic": "Ours"}, route("shard-0"))
+    assert refused.code == ResponseCode.SYSTEM_ERROR
+    assert "have it create the topic" in (refused.remark or "")
 
 
 async def test_unknown_code_is_answered_and_the_connection_stays(peer: RemotingPeer) -> None:

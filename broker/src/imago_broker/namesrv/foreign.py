@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from imago_broker.model.cluster import ForeignBroker
 from imago_broker.model.foreign import bytes_of
 from imago_broker.model.names import shown
-from imago_broker.namesrv import routes
+from imago_broker.namesrv import routes, told_settings
 from imago_broker.ports import CoordinatorError, CoordinatorUnavailableError
 from imago_broker.processors.rocketmq.exchange import Exchange, Reply, RequestError
-from imago_wire.remoting.bodies.config import DataVersion
+from imago_wire.remoting.bodies.config import DataVersion, TopicConfig
 from imago_wire.remoting.bodies.register import decode_register_body
 from imago_wire.remoting.bodies.route import (
     BrokerMemberGroup,
@@ -34,11 +34,13 @@ from imago_wire.remoting.headers.namesrv import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from imago_broker.namesrv.later import Later
+    from imago_broker.namesrv.told_settings import NameSettings
     from imago_broker.ports import Clock, Registry
     from imago_broker.service.channel import Channel
+    from imago_wire.remoting.bodies.route import QueueData
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +72,10 @@ class _Held:
 class ForeignBrokers:
     """The foreign brokers that are connected to this process."""
 
-    def __init__(self, registry: Registry, clock: Clock, later: Later) -> None:
+    def __init__(
+        self, settings: NameSettings, registry: Registry, clock: Clock, later: Later
+    ) -> None:
+        self._settings = settings
         self._registry = registry
         self._clock = clock
         self._later = later
@@ -141,6 +146,26 @@ class ForeignBrokers:
                 changed.append(held.broker)
         return changed
 
+    def with_topic(self, topic: str, queues: Iterable[QueueData]) -> list[ForeignBroker]:
+        """Return the brokers connected here, with what somebody says of a topic of theirs."""
+        by_name, changed = {one.broker_name: one for one in queues}, []
+        for held in self._held.values():
+            told = by_name.get(held.broker.broker_name)
+            if told is None:
+                continue
+            config = TopicConfig(
+                topic_name=topic,
+                perm=told.perm,
+                read_queue_nums=told.read_queue_nums,
+                write_queue_nums=told.write_queue_nums,
+                topic_sys_flag=told.topic_sys_flag,
+            )
+            topics = {**held.broker.topics, topic: config.to_json()}
+            held.broker = replace(held.broker, topics=topics)
+            held.size = bytes_of(topics)
+            changed.append(held.broker)
+        return changed
+
     def sweep(self) -> None:
         """Remove brokers that have been silent longer than they said."""
         now_ms = self._clock.monotonic_ms()
@@ -183,6 +208,8 @@ class ForeignBrokers:
                 ha_server_addr=master.ha_address, master_addr=master.address
             )
         order = view.kv.get(routes.ORDER_NAMESPACE)
+        if not self._settings.allows(told_settings.ORDER_TO_BROKERS):
+            order = None
         return Reply(
             ext=header.to_ext(), body=KvTable(table=dict(order)).encode() if order else b""
         )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from imago_broker.model import names
-from imago_broker.namesrv import pipelines, routes
+from imago_broker.namesrv import pipelines, routes, told_settings
 from imago_broker.processors.rocketmq.exchange import Exchange, Reply, RequestError
 from imago_broker.processors.rocketmq.rules import FAQ
-from imago_wire.remoting.bodies.route import KvTable
+from imago_wire.remoting.bodies.route import KvTable, TopicRouteData
 from imago_wire.remoting.codes import ResponseCode
 from imago_wire.remoting.headers.namesrv import (
     AddWritePermOfBrokerRequestHeader,
@@ -20,6 +19,7 @@ from imago_wire.remoting.headers.namesrv import (
     GetRouteInfoRequestHeader,
     GetTopicsByClusterRequestHeader,
     PutKVConfigRequestHeader,
+    RegisterTopicRequestHeader,
     WipeWritePermOfBrokerRequestHeader,
 )
 from imago_wire.remoting.peer import Version
@@ -28,12 +28,11 @@ from imago_wire.remoting.properties_text import decode_properties_text, encode_p
 if TYPE_CHECKING:
     from imago_broker.namesrv.foreign import ForeignBrokers
     from imago_broker.namesrv.later import Later
-    from imago_broker.namesrv.settings import NameServiceConfig
+    from imago_broker.namesrv.told_settings import NameSettings
     from imago_broker.ports import PipelineRecords, Registry, SharedMarks
 
 PLACED_FIELD = "imagoPlaced"
 """Asks for the queues of shards without a live broker too: our own clients use it."""
-FIXED_SETTINGS = ("configBlackList", "configStorePath", "kvConfigPath")
 
 
 class NameProcessor:
@@ -41,14 +40,14 @@ class NameProcessor:
 
     def __init__(
         self,
-        config: NameServiceConfig,
+        settings: NameSettings,
         registry: Registry,
         marks: SharedMarks,
         pipeline_records: PipelineRecords,
         foreign: ForeignBrokers,
         later: Later,
     ) -> None:
-        self._config = config
+        self._settings = settings
         self._registry = registry
         self._marks = marks
         self._pipeline_records = pipeline_records
@@ -63,7 +62,7 @@ class NameProcessor:
         body = self._answers.route(
             self._registry.view(),
             header.topic,
-            with_order=self._config.order_messages,
+            with_order=self._settings.allows(told_settings.ORDER),
             acting_master=version >= Version.V5_0_0,
             standard=version >= Version.V4_9_4 or bool(header.accept_standard_json_only),
             placed=exchange.ext.get(PLACED_FIELD) == "true",
@@ -82,32 +81,42 @@ class NameProcessor:
 
     def all_topics(self, _: Exchange) -> Reply:
         """GET_ALL_TOPIC_LIST_FROM_NAMESERVER."""
+        self._allow(told_settings.ALL_TOPICS)
         return Reply(body=routes.all_topics(self._registry.view()).encode())
 
     def topics_of_cluster(self, exchange: Exchange) -> Reply:
         """GET_TOPICS_BY_CLUSTER: an unknown cluster has none."""
+        self._allow(told_settings.TOPICS)
         header = GetTopicsByClusterRequestHeader.from_ext(exchange.ext)
         found = routes.topics_of_cluster(self._registry.view(), header.cluster)
         return Reply(body=found.encode())
 
     def system_topics(self, _: Exchange) -> Reply:
         """GET_SYSTEM_TOPIC_LIST_FROM_NS."""
+        self._allow(told_settings.TOPICS)
         return Reply(body=routes.system_topics(self._registry.view()).encode())
 
     def unit_topics(self, _: Exchange) -> Reply:
         """GET_UNIT_TOPIC_LIST."""
+        self._allow(told_settings.TOPICS)
         return Reply(body=routes.topics_by_flag(self._registry.view(), routes.UNIT).encode())
 
     def unit_subscription_topics(self, _: Exchange) -> Reply:
         """GET_HAS_UNIT_SUB_TOPIC_LIST."""
+        self._allow(told_settings.TOPICS)
         view = self._registry.view()
         return Reply(body=routes.topics_by_flag(view, routes.UNIT_SUBSCRIPTION).encode())
 
     def ununit_subscription_topics(self, _: Exchange) -> Reply:
         """GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST."""
+        self._allow(told_settings.TOPICS)
         view = self._registry.view()
         found = routes.topics_by_flag(view, routes.UNIT_SUBSCRIPTION, routes.UNIT)
         return Reply(body=found.encode())
+
+    def _allow(self, name: str) -> None:
+        if not self._settings.allows(name):
+            raise RequestError(ResponseCode.SYSTEM_ERROR, "disable")
 
     def delete_topic(self, exchange: Exchange) -> Reply | None:
         """DELETE_TOPIC_IN_NAMESRV: our brokers take their own topics out when they delete them."""
@@ -191,25 +200,33 @@ class NameProcessor:
         return Reply(body=KvTable(table=dict(table)).encode())
 
     def get_settings(self, _: Exchange) -> Reply:
-        """GET_NAMESRV_CONFIG: what of the originals' settings has a meaning here."""
-        entries = {
-            "listenPort": str(self._config.port),
-            "orderMessageEnable": "true" if self._config.order_messages else "false",
-        }
-        return Reply(body=encode_properties_text(entries))
+        """GET_NAMESRV_CONFIG."""
+        return Reply(body=encode_properties_text(self._settings.entries()))
 
     def set_settings(self, exchange: Exchange) -> Reply:
-        """UPDATE_NAMESRV_CONFIG: only `orderMessageEnable` can be changed."""
-        entries = decode_properties_text(exchange.command.body)
-        if any(key in FIXED_SETTINGS for key in entries):
-            raise RequestError(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
-        for key, value in entries.items():
-            if key != "orderMessageEnable":
-                raise RequestError(
-                    ResponseCode.SYSTEM_ERROR, f"the name service has no setting {key[:64]}"
-                )
-            self._config = replace(self._config, order_messages=value.strip().lower() == "true")
+        """UPDATE_NAMESRV_CONFIG."""
+        self._settings.change(decode_properties_text(exchange.command.body))
         return Reply()
+
+    def register_topic(self, exchange: Exchange) -> Reply | None:
+        """REGISTER_TOPIC_IN_NAMESRV: queues of a topic on foreign brokers, told by hand."""
+        header = RegisterTopicRequestHeader.from_ext(exchange.ext)
+        route = TopicRouteData.decode(exchange.command.body)
+        view = self._registry.view()
+        for queues in route.queue_datas:
+            if routes.is_own(view, queues.broker_name):
+                raise RequestError(
+                    ResponseCode.SYSTEM_ERROR,
+                    f"{names.shown(queues.broker_name)} is one of this cluster's own brokers: have"
+                    " it create the topic",
+                )
+
+        async def put() -> None:
+            for broker in self._foreign.with_topic(header.topic, route.queue_datas):
+                await self._registry.put_foreign(broker)
+
+        self._later.answer(exchange, put(), Reply)
+        return None
 
 
 def _kv_problem(header: PutKVConfigRequestHeader) -> str | None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from imago_broker.namesrv.foreign import ForeignBrokers
 from imago_broker.namesrv.later import Later
 from imago_broker.namesrv.requests import NameProcessor
+from imago_broker.namesrv.told_settings import NameSettings
 from imago_broker.processors.rocketmq.exchange import Lane
 from imago_broker.processors.rocketmq.rows import Row, Table, build_table
 from imago_wire.remoting.codes import RequestCode as Code
@@ -51,9 +52,10 @@ class NameService:
         hooks: Sequence[Hook] = (),
     ) -> None:
         self._later = Later()
-        self._foreign = ForeignBrokers(coordinator, clock, self._later)
+        settings = NameSettings(config)
+        self._foreign = ForeignBrokers(settings, coordinator, clock, self._later)
         names = NameProcessor(
-            config,
+            settings,
             coordinator,
             coordinator.marks,
             coordinator.pipelines,
@@ -83,6 +85,7 @@ def _rows(names: NameProcessor, foreign: ForeignBrokers) -> list[Row]:
         Row(Code.GET_UNIT_TOPIC_LIST, names.unit_topics, tools),
         Row(Code.GET_HAS_UNIT_SUB_TOPIC_LIST, names.unit_subscription_topics, tools),
         Row(Code.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST, names.ununit_subscription_topics, tools),
+        Row(Code.REGISTER_TOPIC_IN_NAMESRV, names.register_topic, tools),
         Row(Code.DELETE_TOPIC_IN_NAMESRV, names.delete_topic, tools),
         Row(Code.WIPE_WRITE_PERM_OF_BROKER, names.wipe_write, tools),
         Row(Code.ADD_WRITE_PERM_OF_BROKER, names.add_write, tools),

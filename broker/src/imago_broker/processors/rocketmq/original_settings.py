@@ -40,6 +40,8 @@ class OriginalSetting(NamedTuple):
     name: str
     kind: str
     """whole, number, truth or text."""
+    owner: str
+    """The class that has it."""
     default: str
     """Of version 5, or of 4.9 where 5 has none."""
 
@@ -50,8 +52,8 @@ def original_settings() -> Mapping[str, OriginalSetting]:
     text = resources.files(__package__).joinpath(TABLE).read_text("utf-8")
     rows = (line.split("\t") for line in text.splitlines() if not line.startswith("#"))
     return {
-        name: OriginalSetting(name, kind, older if newer == "-" else newer)
-        for name, kind, _, older, newer in rows
+        name: OriginalSetting(name, kind, owner, older if newer == "-" else newer)
+        for name, kind, owner, older, newer in rows
     }
 
 

@@ -315,6 +315,7 @@ NAME_RIGHTS: Mapping[int, Right] = MappingProxyType(
         Code.GET_KV_CONFIG: open_to_all,
         Code.GET_KVLIST_BY_NAMESPACE: open_to_all,
         Code.GET_BROKER_MEMBER_GROUP: open_to_all,
+        Code.REGISTER_TOPIC_IN_NAMESRV: cluster(RUN),
         Code.DELETE_TOPIC_IN_NAMESRV: topic(DELETE),
         Code.WIPE_WRITE_PERM_OF_BROKER: cluster(RUN),
         Code.ADD_WRITE_PERM_OF_BROKER: cluster(RUN),
