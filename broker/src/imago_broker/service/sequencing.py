@@ -115,7 +115,9 @@ class SequencedPuts:
         """
         self._begin_turn()
         queue = (tail.topic.decode("utf-8", "replace"), tail.queue_id)
-        state = self._gathered.state_of(queue, producer, self._logged(producer, queue))
+        state = self._logged(producer, queue)
+        if self._groups:
+            state = self._gathered.state_of(queue, producer, state)
         self.expected[producer, tail] = expected = (state.epoch, state.next)
         return expected
 
@@ -125,9 +127,8 @@ class SequencedPuts:
             self._gathered, self._groups = Gathered(), {}
 
     def _logged(self, producer: str, queue: tuple[str, int]) -> ProducerState:
-        producers = self._messages.store.producers
-        epoch, number = producers.epoch(producer), producers.next_number(producer, queue)
-        return UNKNOWN if epoch is None or number is None else ProducerState(epoch, number)
+        known = self._messages.store.producers.state_in(producer, queue)
+        return UNKNOWN if known is None else ProducerState(*known)
 
     def _append(
         self,

@@ -14,8 +14,8 @@ tell is stated again in the log as changes of the kind `producer`. Bounded: 16 r
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from imago_wire.hot import scan_records
 from imago_wire.sequences import MARK, read_stored
@@ -39,23 +39,22 @@ Queue = tuple[str, int]
 """Topic and queue id."""
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Numbers `first` … `first + count - 1` at as many queue offsets from `offset` on."""
+class Run(NamedTuple):
+    """Numbers `first` … `first + size - 1` at as many queue offsets from `offset` on."""
 
     epoch: int
     first: int
-    count: int
+    size: int
     offset: int
     place: int
     """Log offset of the last record."""
 
     @property
     def next(self) -> int:
-        return self.first + self.count
+        return self.first + self.size
 
     def to_json(self) -> list[int]:
-        return [self.epoch, self.first, self.count, self.offset, self.place]
+        return [self.epoch, self.first, self.size, self.offset, self.place]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +92,9 @@ class _Queue:
         if (
             last is not None
             and (last.epoch, last.next) == (epoch, number)
-            and last.offset + last.count == offset
+            and last.offset + last.size == offset
         ):
-            grown = Run(epoch, last.first, last.count + 1, last.offset, place)
+            grown = Run(epoch, last.first, last.size + 1, last.offset, place)
             self.runs = (*self.runs[:-1], grown)
             return
         self.runs = (*self.runs, Run(epoch, number, 1, offset, place))
@@ -105,12 +104,12 @@ class _Queue:
     def truncate(self, end: int, queue_end: int) -> None:
         """Forget the records from log offset `end` and queue offset `queue_end` on."""
         kept = [
-            replace(run, count=max(0, queue_end - run.offset), place=end - 1)
+            run._replace(size=max(0, queue_end - run.offset), place=end - 1)
             if run.place >= end
             else run
             for run in self.runs
         ]
-        self.runs = tuple(run for run in kept if run.count)
+        self.runs = tuple(run for run in kept if run.size)
         if self.dropped is not None and self.dropped.place >= end:
             # How much of it is left is not known: a producer that goes on hears of a gap.
             self.dropped = None
@@ -180,14 +179,20 @@ class Producers:
         found = self._by_id.get(producer)
         return None if found is None else found.epoch
 
-    def next_number(self, producer: str, queue: Queue) -> int | None:
-        """Return the number that comes next in the newest epoch; None: the producer is unknown."""
+    def state_in(self, producer: str, queue: Queue) -> tuple[int, int] | None:
+        """Return the newest epoch and the number that comes next in it; None: not known."""
         found = self._by_id.get(producer)
         if found is None:
             return None
         known = found.queues.get(queue)
         last = None if known is None else known.last
-        return 0 if last is None or last.epoch != found.epoch else last.next
+        epoch = found.epoch
+        return epoch, 0 if last is None or last.epoch != epoch else last.first + last.size
+
+    def next_number(self, producer: str, queue: Queue) -> int | None:
+        """Return the number that comes next in the newest epoch; None: the producer is unknown."""
+        known = self.state_in(producer, queue)
+        return None if known is None else known[1]
 
     def offset_of(
         self, producer: str, queue: Queue, epoch: int, first: int, count: int
@@ -239,7 +244,8 @@ class Producers:
             self.queues += 1
         known.add(sent.epoch, sent.number, offset, place)
         self.version += 1
-        self._shrink(ms)
+        if self.queues > QUEUES_MAX or ms - next(iter(self._by_id.values())).ms > AGE_MS_MAX:
+            self._shrink(ms)
 
     def _shrink(self, now_ms: int) -> None:
         """Let go who was used least recently. The times are those of records, never a clock's."""
