@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from imago_broker.model import names
 from imago_broker.service.copies import joined
-from imago_broker.service.delaying import delayed_entry, timed_entry
+from imago_broker.service.delaying import MessageParts, delayed_entry, timed_entry
 from imago_broker.service.parked import SHAPE, shape_of
 from imago_broker.service.timing import asked_ms, is_timed
 from imago_wire import properties as props
@@ -109,40 +109,24 @@ def committed_entry(
     sys_flag = half.sys_flag & _KEPT
     now_ms = delay.now_ms()
     due_ms = (asked_ms(properties, now_ms) or 0) if is_timed(properties) and not level else 0
+    message: MessageParts = {
+        "topic": topic,
+        "queue_id": queue_id,
+        "body": half.body,
+        "properties": properties,
+        "flag": half.flag,
+        "sys_flag": sys_flag,
+        "born_ms": half.born_ms,
+        "born_host": half.born_host,
+        "reconsume_times": half.reconsume_times,
+        "shape": shape,
+        "prepared_offset": half.physical_offset,
+    }
     try:
         if due_ms > now_ms:
-            return timed_entry(
-                store,
-                due_ms,
-                topic=topic,
-                queue_id=queue_id,
-                body=half.body,
-                properties=properties,
-                flag=half.flag,
-                sys_flag=sys_flag,
-                born_ms=half.born_ms,
-                born_host=half.born_host,
-                reconsume_times=half.reconsume_times,
-                shape=shape,
-                prepared_offset=half.physical_offset,
-            )
+            return timed_entry(store, due_ms, **message)
         if level:
-            return delayed_entry(
-                store,
-                delay,
-                level,
-                topic=topic,
-                queue_id=queue_id,
-                body=half.body,
-                properties=properties,
-                flag=half.flag,
-                sys_flag=sys_flag,
-                born_ms=half.born_ms,
-                born_host=half.born_host,
-                reconsume_times=half.reconsume_times,
-                shape=shape,
-                prepared_offset=half.physical_offset,
-            )
+            return delayed_entry(store, delay, level, **message)
         return make_entry(
             store.tail(topic, queue_id),
             half.body,
