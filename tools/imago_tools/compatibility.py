@@ -42,6 +42,7 @@ FEATURES: Final = {
     "query": "find messages by id and key",
     "admin": "administration and statistics by the client's library",
     "tls": "TLS with a checked certificate",
+    "users": "users and rights",
     "across": "read what the other protocol wrote",
     "handover": "no error at a planned handover of the master",
     "killed": "goes on after `kill -9` of its broker",

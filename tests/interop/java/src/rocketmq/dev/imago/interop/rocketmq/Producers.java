@@ -53,7 +53,7 @@ final class Producers {
     /** Version 4.9 knows the kind of compression only as a system property, read on creation. */
     private static synchronized DefaultMQProducer create(String group, String compression) {
         System.setProperty("rocketmq.message.compressType", compression);
-        return new DefaultMQProducer(group);
+        return new DefaultMQProducer(group, Credentials.hook());
     }
 
     private Object stop(Arguments with) {

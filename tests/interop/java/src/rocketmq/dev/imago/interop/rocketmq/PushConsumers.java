@@ -8,6 +8,7 @@ import java.util.List;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.MessageSelector;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyContext;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyContext;
@@ -29,7 +30,8 @@ final class PushConsumers {
     }
 
     private Object start(Arguments with) throws Exception {
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(with.text("group"));
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(
+            with.text("group"), Credentials.hook(), new AllocateMessageQueueAveragely());
         Versions.prepare(consumer, with.text("namesrv"), with.text("name"));
         if (with.flag("dealt_out")) {
             Versions.haveQueuesDealtOut(consumer);

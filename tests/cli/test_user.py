@@ -1,0 +1,137 @@
+"""`imago user`, and commands with a user, against a broker with access control."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imago_broker.app import Broker
+from imago_broker.model.access import AccessKind, Operation
+from imago_cli.up.access import with_token
+from imago_testing.peers.admin import broker_config
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+
+@dataclass
+class Shell:
+    """Runs commands in a folder, with the admin token."""
+
+    folder: Path
+    broker: Broker
+
+    async def run(self, *words: str, code: int = 0) -> str:
+        """Return what the command prints on both streams."""
+        ports = self.broker.ports
+        settings = {
+            "IMAGO_ADMIN": f"http://127.0.0.1:{ports.admin_port}",
+            "IMAGO_ADMIN_TOKEN_FILE": self.broker.config.admin.token_file,
+            "IMAGO_BOOTSTRAP": f"127.0.0.1:{ports.namesrv_port}",
+            "COLUMNS": "200",
+        }
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "imago_cli", *words),
+            cwd=self.folder,
+            env=os.environ | settings,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        out, _ = await process.communicate()
+        assert process.returncode == code, out.decode()
+        return out.decode()
+
+
+@pytest.fixture
+async def shell(tmp_path: Path) -> AsyncIterator[Shell]:
+    base = broker_config(tmp_path)
+    broker = Broker(replace(base, acl=replace(base.acl, enabled=True)))
+    await broker.start()
+    try:
+        yield Shell(tmp_path, broker)
+    finally:
+        await broker.stop()
+
+
+async def test_the_way_of_the_manual(shell: Shell) -> None:
+    broker = shell.broker
+    await shell.run("user", "create", "ann")
+    password = shell.folder / "ann.password"
+    assert password.stat().st_mode & 0o777 == 0o600
+    assert password.read_text().strip() not in await shell.run("user", "show", "ann", "--json")
+    again = await shell.run("user", "create", "ann", code=2)
+    assert "there is a user ann already" in again
+    ann = ("--user", "ann", "--password-file", str(password))
+    denied = await shell.run(*ann, "topic", "create", "orders", code=1)
+    assert "has no permission" in denied
+    await shell.run("user", "allow", "ann", "topic:orders*", "create", "describe", "publish")
+    await shell.run("user", "allow", "ann", "cluster", "describe", "--from", "127.0.0.0/8")
+    await shell.run("user", "deny", "ann", "topic:orders-secret", "all")
+    await shell.run(*ann, "topic", "create", "orders")
+    assert broker.topics.get("orders") is not None
+    assert "has no permission" in await shell.run(*ann, "topic", "create", "orders-secret", code=1)
+    assert "username cannot be null" in await shell.run("topic", "create", "more", code=1)
+    await shell.run("user", "forget", "ann", "topic:orders*")
+    assert "has no permission" in await shell.run(*ann, "topic", "create", "orders-2", code=1)
+    exported = await shell.run("user", "export")
+    assert password.read_text().strip() not in exported
+    (shell.folder / "users.yml").write_text(exported)
+    before = broker.core.access.rules
+    await shell.run("user", "delete", "ann", "--yes")
+    assert broker.core.access.users == {}
+    await shell.run("user", "import", "users.yml")
+    assert broker.core.access.rules == before
+
+
+async def test_a_token_of_a_user(shell: Shell) -> None:
+    await shell.run("user", "create", "ann", "--super", "--no-signs")
+    await shell.run("user", "token", "ann", "--days", "1", "--note", "ci")
+    token = shell.folder / "ann.token"
+    assert token.stat().st_mode & 0o777 == 0o600
+    [listed] = json.loads(await shell.run("user", "list", "--json"))
+    assert [one["note"] for one in listed["tokens"]] == ["ci"]
+    assert token.read_text().strip().rpartition(".")[2] not in str(listed)
+    assert (listed["signs"], listed["password"]) == (False, True)
+
+
+async def test_accounts_of_rocketmq_4_are_taken_over(shell: Shell) -> None:
+    (shell.folder / "plain_acl.yml").write_text(
+        "globalWhiteRemoteAddresses:\n  - 10.10.103.*\n"
+        "accounts:\n  - accessKey: RocketMQ\n    secretKey: '12345678'\n    admin: false\n"
+        "    defaultTopicPerm: SUB\n    topicPerms:\n      - topicA=DENY\n      - topicB=PUB|SUB\n"
+        "  - accessKey: rocketmq2\n    secretKey: '12345678'\n    admin: true\n"
+    )
+    await shell.run("user", "import", "plain_acl.yml")
+    access = shell.broker.core.access
+    assert access.white_addresses == ("10.10.103.*",)
+    assert access.users["rocketmq2"].is_super
+    rights = access.rights_of("RocketMQ")
+    both = (Operation.PUBLISH, Operation.SUBSCRIBE)
+    allowed = [
+        [what.value for what in both if rights.allows(what, AccessKind.TOPIC, name, "10.0.0.1")]
+        for name in ("topicA", "topicB", "topicC")
+    ]
+    assert allowed == [[], ["publish", "subscribe"], ["subscribe"]]
+
+
+def test_imago_up_makes_a_token_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("IMAGO_ADMIN_TOKEN_FILE", raising=False)
+    assert with_token({}, tmp_path) == {}
+    assert list(tmp_path.iterdir()) == []
+    base = {"acl": {"enabled": "true"}, "admin": {"port": 1}}
+    first = with_token(base, tmp_path)
+    file = tmp_path / "admin-token"
+    assert first["admin"] == {"port": 1, "token_file": str(file)}
+    assert file.stat().st_mode & 0o777 == 0o600
+    token = file.read_text()
+    assert with_token(base, tmp_path) == first
+    assert file.read_text() == token
+    own = {"acl": {"enabled": True}, "admin": {"token_file": "mine"}}
+    assert with_token(own, tmp_path)["admin"]["token_file"] == "mine"
