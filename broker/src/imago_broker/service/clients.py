@@ -7,6 +7,7 @@ group change, every member is notified, so that all of them divide the queues an
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
         SubscriptionData,
     )
     from imago_wire.remoting.peer import Language
+
+logger = logging.getLogger(__name__)
 
 CLIENT_LIFE_MS = 120_000
 """RocketMQ's channelExpiredTimeout: clients beat every 30 s."""
@@ -187,6 +190,7 @@ class ClientRegistry:
             if now_ms - client.seen_ms > self._life_ms
         }
         for channel in silent:
+            logger.info("connection_closed peer=%s reason=member_silent", channel.peer)
             self.closed(channel)
             channel.close()
 

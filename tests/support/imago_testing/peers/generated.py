@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 CODES: Final = tuple(int(code) for code in RequestCode)
 BATCH: Final = 100
+CONNECTION_REQUESTS: Final = 2000
+"""Brokers close a connection on which a member that joined has been silent for two minutes."""
 PATIENCE_S: Final = 120.0
 """An answer that has not come by then does not come: nothing may be held for so long."""
 NAMES: Final = (
@@ -145,9 +147,17 @@ class RequestGenerator:
 
 
 async def storm(port: int, rng: random.Random, count: int) -> None:
-    """Send so many requests over one connection; AssertionError: one was not answered."""
+    """Send so many requests, one connection after another; AssertionError: one had no answer."""
+    generator = RequestGenerator(rng)
+    while count > 0:
+        some = min(count, CONNECTION_REQUESTS)
+        await _storm_once(port, generator, some)
+        count -= some
+
+
+async def _storm_once(port: int, generator: RequestGenerator, count: int) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    generator, decoder = RequestGenerator(rng), FrameDecoder()
+    decoder = FrameDecoder()
     try:
         for first in range(0, count, BATCH):
             batch = [generator.next(opaque) for opaque in range(first, min(first + BATCH, count))]
