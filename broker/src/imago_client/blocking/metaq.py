@@ -7,6 +7,7 @@ import socket
 import time
 from typing import TYPE_CHECKING, Final, Self
 
+from imago_client.blocking.metaq_transactions import LocalTransaction, XaResource
 from imago_client.errors import (
     ClientClosedError,
     ConnectionLostError,
@@ -76,6 +77,14 @@ class MetaqClient:
             self.config.request_timeout_s,
         )
         return read_put(address, topic, answer)
+
+    def transaction(self, *, server: str | None = None, timeout_s: int = 0) -> LocalTransaction:
+        """Return a transaction for `with`, at one broker: `server`, or the first."""
+        return LocalTransaction(self._ask, server or self.config.servers[0], timeout_s, self.config)
+
+    def xa_resource(self, qualifier: str, *, server: str | None = None) -> XaResource:
+        """Return one broker, `server` or the first, as a resource of a transaction manager."""
+        return XaResource(self._ask, server or self.config.servers[0], qualifier, self.config)
 
     def get(
         self, partition: Partition, offset: int, *, group: str, size_max: int = 1 << 20

@@ -15,6 +15,8 @@ from imago_client.metaq.client import MetaqClient
 from imago_client.metaq.consumer import MetaqConsumer, MetaqConsumerConfig
 from imago_client.metaq.offsets import FileOffsets, MemoryOffsets, OffsetStore
 from imago_client.metaq.producer import MetaqProducer
+from imago_client.metaq.transacting import XaError, Xid
+from imago_client.metaq.transactions import LocalTransaction, XaResource
 from imago_client.metaq.values import (
     Fetched,
     MetaqConfig,
@@ -27,6 +29,7 @@ from imago_client.metaq.values import (
 __all__ = [
     "Fetched",
     "FileOffsets",
+    "LocalTransaction",
     "MemoryOffsets",
     "MetaqClient",
     "MetaqConfig",
@@ -38,4 +41,7 @@ __all__ = [
     "OffsetStore",
     "Partition",
     "PutResult",
+    "XaError",
+    "XaResource",
+    "Xid",
 ]

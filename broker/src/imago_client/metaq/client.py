@@ -9,6 +9,7 @@ from imago_client.metaq.connection import TextConnections
 from imago_client.metaq.consumer import MetaqConsumer, MetaqConsumerConfig
 from imago_client.metaq.offsets import MemoryOffsets
 from imago_client.metaq.producer import MetaqProducer
+from imago_client.metaq.transactions import LocalTransaction, XaResource
 from imago_client.metaq.values import (
     Fetched,
     MetaqConfig,
@@ -39,6 +40,17 @@ class MetaqClient:
     def producer(self) -> MetaqProducer:
         """Return a new producer."""
         return MetaqProducer(self._connections)
+
+    def transaction(self, *, server: str | None = None, timeout_s: int = 0) -> LocalTransaction:
+        """Return a transaction for `async with`, at one broker: `server`, or the first.
+
+        `timeout_s`: after so long the broker rolls it back; 0: when the connection is lost.
+        """
+        return LocalTransaction(self._connections, server or self.config.servers[0], timeout_s)
+
+    def xa_resource(self, qualifier: str, *, server: str | None = None) -> XaResource:
+        """Return one broker, `server` or the first, as a resource of a transaction manager."""
+        return XaResource(self._connections, server or self.config.servers[0], qualifier)
 
     def consumer(
         self,
