@@ -32,6 +32,7 @@ SHARED_NAMES = {
     "Message": "public in the client; in the wire, MetaQ's stored form of one",
     "MessageQueue": WIRE_FORM,
     "Metadata": WIRE_FORM,
+    "LocalTransaction": BLOCKING,
     "MetaqClient": BLOCKING,
     "OpenTransaction": BLOCKING,
     "Partition": "MetaQ's word, for its clients, its files and the check of these",
@@ -46,6 +47,7 @@ SHARED_NAMES = {
     "UniqueKeys": "a client's survives forks and clocks that step; a broker's does what is asked",
     "Value": "MetaQ's answer VALUE; the base of remoting's values",
     "Version": "MetaQ's command; RocketMQ's version ordinals",
+    "XaResource": BLOCKING,
 }
 """Class names that occur in several modules, each with the reason why that is no mistake."""
 
