@@ -102,3 +102,20 @@ def test_run_of_a_pipeline_comes_by_options_or_by_the_environment(
     assert parse_options({**least, "epoch": "0"}).run == FencedRun("lake.u", 0)
     with pytest.raises(OptionError, match="'epoch': '-1' is not a number of 0 or more"):
         parse_options({**least, "epoch": "-1"})
+
+
+def test_tls_comes_from_options_or_the_drivers_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = parse_options(GIVEN)
+    assert (plain.tls_ca_file, plain.tls_certificate_file, plain.tls_key_file) == (None, None, None)
+    monkeypatch.setenv("IMAGO_TLS_CA", "env.pem")
+    assert parse_options(GIVEN).tls_ca_file == "env.pem"
+    own = {"tlsCaFile": "own.pem", "tlsCertificateFile": "me.pem", "tlsKeyFile": "me.key"}
+    for parse, given in ((parse_options, GIVEN), (parse_sink_options, {"bootstrap": "a:1"})):
+        found = parse({**given, **own})
+        assert found.tls_ca_file == "own.pem"
+        assert (found.tls_certificate_file, found.tls_key_file) == ("me.pem", "me.key")
+    with pytest.raises(OptionError, match="give both"):
+        parse_options({**GIVEN, "tlsKeyFile": "me.key"})
+    monkeypatch.delenv("IMAGO_TLS_CA")
+    with pytest.raises(OptionError, match="give tlsCaFile"):
+        parse_options({**GIVEN, "tlsCertificateFile": "me.pem", "tlsKeyFile": "me.key"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import ssl
 import time
 import urllib.error
 import urllib.request
@@ -65,7 +66,9 @@ def ask(
         said = f"Bearer {token}" if not found else _signed(token, address, path, data)
         request.add_header("Authorization", said)
     try:
-        with urllib.request.urlopen(request, timeout=seconds_max) as answer:  # noqa: S310  http
+        with urllib.request.urlopen(  # noqa: S310  http, see above
+            request, timeout=seconds_max, context=_context(address)
+        ) as answer:
             return _object(answer.read(_ANSWER_BYTES_MAX), address)
     except urllib.error.HTTPError as error:
         with error:
@@ -94,6 +97,22 @@ def cluster_at(host: str, port: int) -> dict[str, Any] | None:
         return ask(f"http://{host}:{port}", "/admin/v1/cluster", seconds_max=2.0)
     except CommandError:
         return None
+
+
+def _context(address: str) -> ssl.SSLContext | None:
+    """Return what `https` is asked with: the files that clients of topics have, too."""
+    if not address.startswith("https:"):
+        return None
+    path = os.environ.get("IMAGO_TLS_CA") or None
+    try:
+        context = ssl.create_default_context(cafile=path)
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # as for topics
+        if certificate := os.environ.get("IMAGO_TLS_CERTIFICATE"):
+            path = certificate
+            context.load_cert_chain(certificate, os.environ.get("IMAGO_TLS_KEY") or None)
+    except OSError as error:  # SSLError is one
+        raise CommandUsageError(f"{path}: {error.strerror or error}") from error
+    return context
 
 
 def _is_http(address: str) -> bool:

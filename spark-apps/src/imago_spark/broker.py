@@ -13,6 +13,7 @@ from imago_client.errors import ClientError, ProducerFencedError
 from imago_client.messages import PullStatus
 from imago_spark.errors import DataLossError, FencedError, SourceError
 from imago_spark.offsets import EARLIEST, LATEST, split
+from imago_spark.options import ConnectionOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -36,32 +37,48 @@ _SYSTEM_TOPICS: Final = frozenset(
     {"TBW102", "SELF_TEST_TOPIC", "BenchmarkTest", "OFFSET_MOVED_EVENT", "IMAGO_META"}
 )
 
-_clients: dict[tuple[tuple[str, ...], float], Client] = {}
+_clients: dict[ConnectionOptions, Client] = {}
 """Spark reuses worker processes over batches, and their connections with them."""
 
 
-def client_of(bootstrap: tuple[str, ...], timeout_s: float) -> Client:
+def client_of(options: ConnectionOptions) -> Client:
     """Return this process's client for a cluster."""
-    client = _clients.get((bootstrap, timeout_s))
+    key = ConnectionOptions(
+        bootstrap=options.bootstrap,
+        timeout_s=options.timeout_s,
+        tls_ca_file=options.tls_ca_file,
+        tls_certificate_file=options.tls_certificate_file,
+        tls_key_file=options.tls_key_file,
+    )
+    client = _clients.get(key)
     if client is None:
-        config = ClientConfig(
-            bootstrap=bootstrap, request_timeout_s=timeout_s, connect_timeout_s=timeout_s
-        )
-        client = _clients[bootstrap, timeout_s] = Client(config)
+        client = _clients[key] = Client(client_config(key))
     return client
+
+
+def client_config(options: ConnectionOptions) -> ClientConfig:
+    """Return how a client of these options connects."""
+    return ClientConfig(
+        bootstrap=options.bootstrap,
+        request_timeout_s=options.timeout_s,
+        connect_timeout_s=options.timeout_s,
+        tls_ca_file=options.tls_ca_file,
+        tls_certificate_file=options.tls_certificate_file,
+        tls_key_file=options.tls_key_file,
+    )
 
 
 def consumer_of(options: SourceOptions) -> PullConsumer:
     """Return this process's consumer for a cluster."""
-    return client_of(options.bootstrap, options.timeout_s).pull_consumer(GROUP)
+    return client_of(options).pull_consumer(GROUP)
 
 
-def check_run(bootstrap: tuple[str, ...], timeout_s: float, run: FencedRun | None) -> None:
+def check_run(options: ConnectionOptions, run: FencedRun | None) -> None:
     """Return if the run may continue. FencedError: another run of its pipeline took over."""
     if run is None:
         return
     try:
-        client_of(bootstrap, timeout_s).pipeline_run(run.pipeline, run.epoch).check()
+        client_of(options).pipeline_run(run.pipeline, run.epoch).check()
     except ProducerFencedError as error:
         raise FencedError(error.remark) from error
     except ClientError as error:
@@ -114,7 +131,7 @@ class TopicBrokers:
         if options.pattern is None:
             return options.topics or sorted({queue.topic for queue in options.assigned})
         whole = re.compile(options.pattern).fullmatch
-        names = client_of(options.bootstrap, options.timeout_s).admin.topics()
+        names = client_of(options).admin.topics()
         return [
             name
             for name in names

@@ -8,7 +8,7 @@ import os
 import re
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypedDict, TypeVar
 
 from imago_client.config import parse_addresses
 from imago_client.errors import UsageError
@@ -51,10 +51,21 @@ class FencedRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceOptions:
-    """One query's options."""
+class ConnectionOptions:
+    """How the cluster is reached, from the driver and from every executor."""
 
     bootstrap: tuple[str, ...]
+    timeout_s: float = 10.0
+    tls_ca_file: str | None = None
+    """Authorities of the cluster's certificates; None: no TLS."""
+    tls_certificate_file: str | None = None
+    tls_key_file: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions(ConnectionOptions):
+    """One query's options."""
+
     topics: tuple[str, ...] = ()
     """Given by name; or else one of the next two."""
     assigned: tuple[MessageQueue, ...] = ()
@@ -72,7 +83,6 @@ class SourceOptions:
     fetch_bytes: int = FETCH_BYTES_MAX
     columns: Columns = Columns.CORE
     on_data_loss: OnDataLoss = OnDataLoss.FAIL
-    timeout_s: float = 10.0
     retries: int = 5
     run: FencedRun | None = None
     """Under which the query asks, before each micro-batch, whether it may go on."""
@@ -111,7 +121,37 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         timeout_s=read_option(given, "timeout", seconds_of, 10.0),
         retries=read_option(given, "retries", count_of, 5),
         run=read_run(given),
+        **read_tls(given),
     )
+
+
+_TLS: Final = (
+    ("tlsCaFile", "IMAGO_TLS_CA"),
+    ("tlsCertificateFile", "IMAGO_TLS_CERTIFICATE"),
+    ("tlsKeyFile", "IMAGO_TLS_KEY"),
+)
+TLS_NAMES: Final = tuple(option for option, _ in _TLS)
+
+
+class TlsOptions(TypedDict):
+    """The fields of `ConnectionOptions` that are about TLS."""
+
+    tls_ca_file: str | None
+    tls_certificate_file: str | None
+    tls_key_file: str | None
+
+
+def read_tls(given: Mapping[str, str]) -> TlsOptions:
+    """Return the files of TLS, by options or else by the driver's environment."""
+    ca, certificate, key = (
+        given.get(option.lower()) or os.environ.get(variable) or None for option, variable in _TLS
+    )
+    found = TlsOptions(tls_ca_file=ca, tls_certificate_file=certificate, tls_key_file=key)
+    if (found["tls_certificate_file"] is None) != (found["tls_key_file"] is None):
+        raise OptionError("options tlsCertificateFile and tlsKeyFile: give both, or none")
+    if found["tls_certificate_file"] is not None and found["tls_ca_file"] is None:
+        raise OptionError("option 'tlsCertificateFile': needs authorities: give tlsCaFile, too")
+    return found
 
 
 _NAMES: Final = (
@@ -133,6 +173,7 @@ _NAMES: Final = (
     "retries",
     "pipeline",
     "epoch",
+    *TLS_NAMES,
 )
 _TOPIC_CHOICES: Final = ("subscribe", "assign", "subscribePattern")
 _SPARKS_OWN: Final = frozenset({"path", "paths"})

@@ -109,7 +109,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self, start: dict[str, Any], limit: ReadLimit
     ) -> dict[str, Any]:
         options = self._options
-        broker.check_run(options.bootstrap, options.timeout_s, options.run)
+        broker.check_run(options, options.run)
         latest, incarnations = self._target if self._target is not None else self._latest()
         self._seen = latest
         known = incarnations_of(start)

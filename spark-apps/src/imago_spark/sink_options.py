@@ -10,12 +10,15 @@ from imago_client.config import parse_addresses
 from imago_client.messages import check_name
 from imago_spark.errors import OptionError
 from imago_spark.options import (
+    TLS_NAMES,
     Columns,
+    ConnectionOptions,
     FencedRun,
     choice,
     count_of,
     read_option,
     read_run,
+    read_tls,
     refuse_unknown,
     seconds_of,
 )
@@ -44,16 +47,14 @@ class QueueBy(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SinkOptions:
+class SinkOptions(ConnectionOptions):
     """One sink's options."""
 
-    bootstrap: tuple[str, ...]
     topic: str | None = None
     sink_id: str | None = None
     delivery: Delivery = Delivery.IDEMPOTENT
     send_bytes: int = 1 << 20
     queue_by: QueueBy = QueueBy.KEY
-    timeout_s: float = 10.0
     delivery_timeout_s: float = 120.0
     run: FencedRun | None = None
     """Under which each task asks, before it sends anything, whether it may."""
@@ -70,6 +71,7 @@ _NAMES: Final = (
     "deliveryTimeout",
     "pipeline",
     "epoch",
+    *TLS_NAMES,
 )
 _STREAMS_OWN: Final = frozenset({"checkpointlocation"})
 """Spark passes its own option on."""
@@ -104,6 +106,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
         timeout_s=read_option(given, "timeout", seconds_of, 10.0),
         delivery_timeout_s=read_option(given, "deliveryTimeout", seconds_of, 120.0),
         run=read_run(given),
+        **read_tls(given),
     )
 
 

@@ -56,7 +56,7 @@ def planned_queues(options: SinkOptions) -> Mapping[str, Queues]:
 
 def _queues(options: SinkOptions, topic: str) -> Queues:
     try:
-        return client_of(options.bootstrap, options.timeout_s).producer().queues(topic)
+        return client_of(options).producer().queues(topic)
     except ClientError as error:
         raise SinkError(str(error)) from error
 
@@ -108,7 +108,7 @@ def _send(
     planned: Mapping[str, Queues],
     batches: Iterator[pa.RecordBatch],
 ) -> Written:
-    check_run(options.bootstrap, options.timeout_s, options.run)
+    check_run(options, options.run)
     context = TaskContext.get()
     partition = context.partitionId() if context else 0
     known = dict(planned)
@@ -159,4 +159,4 @@ def _producer(options: SinkOptions, sink_id: str, partition: int, epoch: int) ->
         producer_id=producer_id(sink_id, partition) if idempotent else None,
         producer_epoch=epoch if idempotent else 0,
     )
-    return client_of(options.bootstrap, options.timeout_s).producer(config)
+    return client_of(options).producer(config)

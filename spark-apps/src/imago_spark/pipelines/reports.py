@@ -13,7 +13,7 @@ from imago_client.config import ClientConfig, parse_addresses
 from imago_client.errors import ClientError, ProducerFencedError
 from imago_spark.broker import TopicBrokers, client_of
 from imago_spark.errors import FencedError, SourceError
-from imago_spark.options import parse_options
+from imago_spark.options import parse_options, read_tls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,8 +30,9 @@ class Fence:
     def __init__(self, settings: IngestSettings) -> None:
         self._run: PipelineRun | None = None
         if settings.pipeline is not None:
-            config = ClientConfig(bootstrap=parse_addresses(settings.bootstrap))
-            self._run = Client(config).pipeline_run(settings.pipeline, settings.epoch)
+            bootstrap = parse_addresses(settings.bootstrap)
+            client = Client(ClientConfig(bootstrap=bootstrap, **read_tls({})))
+            self._run = client.pipeline_run(settings.pipeline, settings.epoch)
 
     def __call__(self) -> None:
         """Return if it may. FencedError: another run may; SourceError: no broker answers."""
@@ -76,7 +77,7 @@ class Reports:
     def _tell_group(self, ends: Mapping[MessageQueue, int]) -> None:
         if self._settings.group is None:
             return
-        client = client_of(self._options.bootstrap, self._options.timeout_s)
+        client = client_of(self._options)
         consumer = client.pull_consumer(self._settings.group)
         for queue, end in ends.items():
             if self._told.get(queue) != end:
@@ -86,6 +87,6 @@ class Reports:
     def _tell_record(self, commit: Commit, lag: int) -> None:
         if self._options.run is None:
             return
-        client = client_of(self._options.bootstrap, self._options.timeout_s)
+        client = client_of(self._options)
         run = client.pipeline_run(self._options.run.pipeline, self._options.run.epoch)
         run.report(rows=commit.rows, lag=lag, batch=max(0, commit.batch))
