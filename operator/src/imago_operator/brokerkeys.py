@@ -92,6 +92,7 @@ KEYS: Final[dict[str, BrokerKey]] = {
     "tls.metaq_port": BrokerKey(-1, False),
     "tls.admin": BrokerKey("permissive", False),
     "tls.replication": BrokerKey("disabled", False),
+    "tls.calls": BrokerKey("permissive", False),
     "acl.enabled": BrokerKey(False, False),
     "security.allow_open": BrokerKey(True, False),
     "replication.port": BrokerKey(-1, False),

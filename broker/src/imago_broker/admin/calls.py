@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import aiohttp
 from yarl import URL
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    import aiohttp
+    from collections.abc import AsyncIterator, Mapping
 
     from imago_broker.admin.services import AdminServices
     from imago_broker.model.cluster import BrokerRecord
@@ -27,7 +28,8 @@ CLOCKS_DIFFER_MS_MAX = 10 * 60_000
 """An older or newer call counts as none of now: someone may have kept it."""
 
 
-def call(
+@asynccontextmanager
+async def call(
     session: aiohttp.ClientSession,
     services: AdminServices,
     to: BrokerRecord,
@@ -36,8 +38,12 @@ def call(
     *,
     headers: Mapping[str, str],
     body: bytes = b"",
-) -> aiohttp.client._RequestContextManager:  # what the library's own methods return
-    """Ask another broker; `path` is as encoded on its way, with its query."""
+) -> AsyncIterator[aiohttp.ClientResponse]:
+    """Ask another broker; `path` is as encoded on its way, with its query.
+
+    Over TLS where we have a certificate; without it only if nothing was said over TLS, and the
+    configuration does not rule it out.
+    """
     target, said = f"{to.host}:{to.admin}", dict(headers)
     token = admin_token(services.config.admin.token_file)
     if token:
@@ -45,8 +51,20 @@ def call(
         signed = signature(token, now_ms, method, target, path, body)
         said["Authorization"] = f"{SCHEME} {now_ms} {signed}"
         said["Host"] = target
-    url = URL(f"http://{target}{path}", encoded=True)
-    return session.request(method, url, data=body, headers=said)
+    ask = partial(session.request, method, data=body, headers=said)
+    context = services.peer_tls()
+    if context is not None:
+        try:
+            found = await ask(URL(f"https://{target}{path}", encoded=True), ssl=context)
+        except (aiohttp.ClientConnectorError, aiohttp.ClientSSLError):
+            if services.config.tls.calls == "enforcing":
+                raise
+        else:
+            async with found:
+                yield found
+            return
+    async with ask(URL(f"http://{target}{path}", encoded=True)) as found:
+        yield found
 
 
 def signature(token: str, at_ms: int, method: str, target: str, path: str, body: bytes) -> str:

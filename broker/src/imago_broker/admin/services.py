@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from prometheus_client import CollectorRegistry
@@ -88,6 +89,8 @@ class AdminServices:
     pipelines: PipelineRecords
     metaq_consumers: MetaqConsumers
     clock: Clock
+    peer_tls: Callable[[], ssl.SSLContext | None]
+    """With what the admin ports of other brokers are asked; None: without TLS."""
     registry: CollectorRegistry
     control: ShardControl
     uuid: str

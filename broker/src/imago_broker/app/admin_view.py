@@ -80,6 +80,7 @@ def admin_services(
         pipelines=coordinator.pipelines,
         metaq_consumers=coordinator.metaq_consumers,
         clock=clock,
+        peer_tls=lambda: ports.peer_tls,
         registry=registry(collector),
         control=member or alone,
         uuid=uuid,

@@ -24,6 +24,7 @@ from imago_broker.server.session import Session
 from imago_broker.server.unfinished import InputGuard
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable
 
     from imago_broker.config import BrokerConfig
@@ -182,6 +183,13 @@ class Ports:
         self.replication.tls = member_tls(self.certificates, tls, uri=uri)
         if tls.admin != "disabled":
             self.admin.secure(self.certificates)
+
+    @property
+    def peer_tls(self) -> ssl.SSLContext | None:
+        """With what this broker asks the admin ports of others; None: without TLS."""
+        if self.certificates is None or self._config.tls.calls == "disabled":
+            return None
+        return self.certificates.contexts.client
 
     @property
     def doors(self) -> list[TlsDoor]:

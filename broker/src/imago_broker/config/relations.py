@@ -101,6 +101,7 @@ def _tls_problem(tls: TlsSection) -> str | None:
             ("tls.mode = enforcing", tls.mode == "enforcing"),
             ("tls.metaq_port", tls.metaq_port >= 0),
             (f"tls.replication = {tls.replication}", tls.replication != "disabled"),
+            ("tls.calls = enforcing", tls.calls == "enforcing"),
         ):
             if asked:
                 return f"{key}: needs a certificate: set tls.certificate_file and tls.key_file"

@@ -228,6 +228,12 @@ class TlsSection:
         " URI:imago://CLUSTER/shard-N.",
         one_of=("disabled", "permissive", "enforcing"),
     )
+    calls: str = setting(
+        "permissive",
+        "Calls to the admin ports of other brokers: disabled (http), permissive (https, and http"
+        " where that is not answered) or enforcing (https only).",
+        one_of=("disabled", "permissive", "enforcing"),
+    )
 
     def __post_init__(self) -> None:
         check(self)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
+    from imago_broker.config.sections import TlsSection
+
 LOOKS_MAX = 1000
 
 
@@ -50,8 +52,8 @@ class Pair:
 
 
 @asynccontextmanager
-async def running_pair(folder: Path) -> AsyncIterator[Pair]:
-    """Run two brokers with a registry in memory; they stop in order."""
+async def running_pair(folder: Path, *tls: TlsSection) -> AsyncIterator[Pair]:
+    """Run two brokers with a registry in memory; they stop in order. `tls`: of each its own."""
     ensemble, settings = MemoryEnsemble(), CoordinatorConfig(session_timeout_ms=60_000)
     brokers: list[Broker] = []
     for shard in range(2):
@@ -62,6 +64,7 @@ async def running_pair(folder: Path) -> AsyncIterator[Pair]:
             config,
             broker=replace(config.broker, shard=shard, seal_linger_ms=0),
             store=replace(config.store, segment_bytes_max=8 << 20),
+            tls=tls[shard] if tls else config.tls,
         )
         brokers.append(Broker(config, coordinator=memory_coordinator(settings, ensemble)))
         await brokers[-1].start()
