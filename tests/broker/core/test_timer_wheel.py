@@ -11,10 +11,11 @@ from imago_broker.core.timer_wheel import QUEUES_MAX, Timer, TimerWheel
 from imago_testing.searching import examples
 
 
-def drained(wheel: TimerWheel, now_ms: int) -> list[Timer]:
-    found = []
-    while (timer := wheel.take(now_ms)) is not None:
-        found.append(timer)
+def drained(wheel: TimerWheel, now_ms: int, at_once: int = 2) -> list[Timer]:
+    found: list[Timer] = []
+    while timers := wheel.take_due(now_ms, at_once):
+        assert len(timers) <= at_once
+        found += timers
     return found
 
 
@@ -25,7 +26,7 @@ def test_timers_come_in_the_order_of_their_time_and_place() -> None:
         wheel.add(timer)
     assert len(wheel) == 4
     assert wheel.next_ms == 1000
-    assert wheel.take(999) is None
+    assert wheel.take_due(999, 5) == []
     assert drained(wheel, 4999) == [timers[2], timers[1], timers[0]]
     assert (len(wheel), wheel.next_ms) == (1, 5000)
 
@@ -34,7 +35,7 @@ def test_an_earlier_second_comes_before_the_one_that_has_begun() -> None:
     wheel = TimerWheel()
     for offset in range(3):
         wheel.add(Timer(9000 + offset, 1, offset))
-    assert wheel.take(9000) == Timer(9000, 1, 0)
+    assert wheel.take_due(9000, 5) == [Timer(9000, 1, 0)]
     wheel.add(Timer(8500, 1, 7))
     wheel.add(Timer(9001, 1, 8))
     assert [timer.offset for timer in drained(wheel, 10_000)] == [7, 1, 8, 2]
@@ -44,7 +45,7 @@ def test_an_earlier_second_comes_before_the_one_that_has_begun() -> None:
 def test_the_largest_numbers_fit() -> None:
     wheel, timer = TimerWheel(), Timer(1_800_000_000_999, QUEUES_MAX - 1, (1 << 43) - 1)
     wheel.add(timer)
-    assert wheel.take(timer.due_ms) == timer
+    assert wheel.take_due(timer.due_ms, 5) == [timer]
 
 
 @pytest.mark.parametrize("seed", range(examples(200)))
@@ -58,7 +59,7 @@ def test_every_timer_comes_once_and_never_early(seed: int) -> None:
         if rng.random() < 0.3:
             now_ms += rng.randint(0, 2500)
             due = sorted(each for each in waiting if each.due_ms <= now_ms)
-            assert drained(wheel, now_ms) == due
+            assert drained(wheel, now_ms, rng.choice([1, 3, 1000])) == due
             waiting.difference_update(due)
         assert wheel.next_ms == min((each.due_ms for each in waiting), default=None)
         assert len(wheel) == len(waiting)

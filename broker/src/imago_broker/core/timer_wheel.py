@@ -63,14 +63,22 @@ class TimerWheel:
             return None
         return self._front_second * SLOT_MS + (self._front[0] >> _QUEUE_BITS + _OFFSET_BITS)
 
-    def take(self, now_ms: int) -> Timer | None:
-        """Return the first timer, and forget it; None while it is not due."""
-        due_ms = self.next_ms
-        if due_ms is None or due_ms > now_ms:
-            return None
-        packed = heapq.heappop(self._front)
-        self._count -= 1
-        return Timer(due_ms, packed >> _OFFSET_BITS & _QUEUE_MASK, packed & _OFFSET_MASK)
+    def take_due(self, now_ms: int, count_max: int) -> list[Timer]:
+        """Return the first timers that are due, and forget them."""
+        taken: list[Timer] = []
+        while len(taken) < count_max:
+            self._turn()
+            front, begins_ms = self._front, self._front_second * SLOT_MS
+            beyond = (now_ms - begins_ms + 1) << _QUEUE_BITS + _OFFSET_BITS
+            if not front or front[0] >= beyond:
+                break
+            while front and front[0] < beyond and len(taken) < count_max:
+                packed = heapq.heappop(front)
+                due_ms = begins_ms + (packed >> _QUEUE_BITS + _OFFSET_BITS)
+                queue_id = packed >> _OFFSET_BITS & _QUEUE_MASK
+                taken.append(Timer(due_ms, queue_id, packed & _OFFSET_MASK))
+        self._count -= len(taken)
+        return taken
 
     def _turn(self) -> None:
         """Have the earliest second in front; what is left of a later one goes back."""

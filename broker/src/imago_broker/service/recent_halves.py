@@ -21,27 +21,29 @@ class RecentHalves:
     """By queue offset, in order; the oldest go when they are too many."""
 
     def __init__(self, bytes_max: int = RECENT_BYTES_MAX) -> None:
-        self._halves: OrderedDict[int, tuple[Entry, Placed]] = OrderedDict()
+        self._halves: OrderedDict[int, tuple[Entry, Placed, int]] = OrderedDict()
         self._bytes_max = bytes_max
         self.bytes = 0
 
     def add(self, entry: Entry, placed: Placed) -> None:
         """Keep one, unless it alone is too large."""
-        self.bytes += _size(entry)
-        self._halves[placed[PLACED_QUEUE_OFFSET]] = (entry, placed)
+        size = len(entry[ENTRY_BODY]) + len(entry[ENTRY_PROPERTIES]) + OVERHEAD
+        self.bytes += size
+        self._halves[placed[PLACED_QUEUE_OFFSET]] = (entry, placed, size)
         while self.bytes > self._bytes_max:
-            _, (oldest, _) = self._halves.popitem(last=False)
-            self.bytes -= _size(oldest)
+            _, (_, _, oldest) = self._halves.popitem(last=False)
+            self.bytes -= oldest
 
     def get(self, offset: int) -> tuple[Entry, Placed] | None:
         """Return one that is kept: its entry, and where it was placed."""
-        return self._halves.get(offset)
+        kept = self._halves.get(offset)
+        return None if kept is None else kept[:2]
 
     def drop(self, offset: int) -> None:
         """Let one go that has ended."""
         gone = self._halves.pop(offset, None)
         if gone is not None:
-            self.bytes -= _size(gone[0])
+            self.bytes -= gone[2]
 
 
 def copy_of(entry: Entry, placed: Placed) -> StoredCopy:
@@ -64,7 +66,3 @@ def copy_of(entry: Entry, placed: Placed) -> StoredCopy:
         physical_offset=physical_offset,
         unit_tag=None,
     )
-
-
-def _size(half: Entry) -> int:
-    return len(half[ENTRY_BODY]) + len(half[ENTRY_PROPERTIES]) + OVERHEAD

@@ -70,9 +70,14 @@ class TimerBucket:
         at = offset - self.base
         return at >= len(self._done) or (at >= 0 and self._done[at] != _FIRED)
 
-    def begin(self, offset: int) -> None:
-        """Note that a timer is being fired."""
-        self._set(offset, _OPEN, _FIRING, -1)
+    def begin(self, offset: int) -> bool:
+        """Note that a timer is being fired; false: it does not wait any more."""
+        at, done = offset - self.base, self._done
+        if not 0 <= at < len(done) or done[at] != _OPEN:
+            return False
+        done[at] = _FIRING
+        self.left -= 1
+        return True
 
     def finish(self, offset: int) -> None:
         """Note that it has fired, or was dropped."""

@@ -49,13 +49,13 @@ class TimerTaker:
         batch = TimerBatch()
         due: list[Timer] = []
         while len(due) < count_max:
-            timer = wheel.take(now_ms)
-            if timer is None:
+            timers = wheel.take_due(now_ms, count_max - len(due))
+            if not timers:
                 break
-            bucket = buckets.get(timer.queue_id)
-            if bucket is not None and not bucket.is_done(timer.offset):
-                bucket.begin(timer.offset)
-                due.append(timer)  # else it is recalled, or stands on the wheel twice
+            for timer in timers:
+                bucket = buckets.get(timer.queue_id)
+                if bucket is not None and bucket.begin(timer.offset):
+                    due.append(timer)  # else it is recalled, or stands on the wheel twice
         for run in _runs(due):
             for timer in self._take_run(batch, run, now_ms):
                 buckets[timer.queue_id].fail(timer.offset)
