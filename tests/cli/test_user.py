@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_broker.app import Broker
+from imago_broker.config import load
 from imago_broker.model.access import AccessKind, Operation
 from imago_cli.up.access import with_token
 from imago_testing.peers.admin import broker_config
@@ -28,8 +29,8 @@ class Shell:
     folder: Path
     broker: Broker
 
-    async def run(self, *words: str, code: int = 0) -> str:
-        """Return what the command prints on both streams."""
+    async def run(self, *words: str, code: int = 0, **more: str) -> str:
+        """Return what the command prints on both streams; `more`: of its environment."""
         ports = self.broker.ports
         settings = {
             "IMAGO_ADMIN": f"http://127.0.0.1:{ports.admin_port}",
@@ -40,7 +41,7 @@ class Shell:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "imago_cli", *words),
             cwd=self.folder,
-            env=os.environ | settings,
+            env=os.environ | settings | more,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
         )
@@ -135,3 +136,44 @@ def test_imago_up_makes_a_token_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert file.read_text() == token
     own = {"acl": {"enabled": True}, "admin": {"token_file": "mine"}}
     assert with_token(own, tmp_path)["admin"]["token_file"] == "mine"
+
+
+async def test_a_closed_cluster_in_a_few_lines(tmp_path: Path) -> None:
+    """What `imago security init` makes is a broker's configuration that serves its users alone."""
+    folder = tmp_path / "security"
+    base = broker_config(tmp_path)
+    run = Shell(tmp_path, Broker(base)).run
+    told = await run("security", "init", str(folder), "--host", "broker.example", "--host", "::1")
+    assert "imago user create" in told
+    assert folder.stat().st_mode & 0o777 == 0o700
+    files = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
+    assert {*files} == {
+        "admin-token",
+        "ca.key",
+        "ca.pem",
+        "server.key",
+        "server.pem",
+        "security.toml",
+    }
+    assert set(files.values()) == {0o600}
+    assert "is there already" in await run("security", "init", str(folder), code=2)
+    settings = load((folder / "security.toml").read_text())
+    config = replace(
+        base,
+        tls=settings.tls,
+        acl=settings.acl,
+        security=settings.security,
+        admin=replace(base.admin, token_file=settings.admin.token_file),
+    )
+    broker = Broker(config)
+    await broker.start()
+    try:
+        shell = Shell(tmp_path, broker)
+        await shell.run("user", "create", "root", "--super")
+        root = ("--user", "root", "--password-file", "root.password")
+        await shell.run(*root, "topic", "create", "orders", IMAGO_TLS_CA=str(folder / "ca.pem"))
+        assert broker.topics.get("orders") is not None
+        await shell.run(*root, "topic", "create", "more", code=1)  # without TLS
+        assert broker.topics.get("more") is None
+    finally:
+        await broker.stop()

@@ -36,6 +36,7 @@ COMMANDS: dict[str, CommandRow] = {
     ),
     "group": CommandRow("imago_cli.group", "Show consumer groups, their lag; move, delete them."),
     "user": CommandRow("imago_cli.user", "Show, make, change users, their rights and tokens."),
+    "security": CommandRow("imago_cli.security", "Make certificates and an administrator."),
     "produce": CommandRow("imago_cli.produce", "Send messages."),
     "request": CommandRow("imago_cli.request", "Send a message and print the reply to it."),
     "consume": CommandRow("imago_cli.consume", "Read messages."),

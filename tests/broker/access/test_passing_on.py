@@ -1,0 +1,110 @@
+"""mqadmin asks every member of a shard: those that may not write have the master do it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from imago_broker.errors import BrokerError
+from imago_broker.processors.rocketmq.access_rows import access_rows
+from imago_broker.processors.rocketmq.exchange import Exchange, Lane
+from imago_broker.processors.rocketmq.identity import RocketmqIdentity
+from imago_broker.service.access import AccessService
+from imago_testing.virtual.clocks import ManualClock
+from imago_wire.remoting.codes import RequestCode as Code
+from imago_wire.remoting.command import RemotingCommand
+
+if TYPE_CHECKING:
+    from imago_broker.processors.rocketmq.exchange import Reply
+    from imago_broker.service.access import Record
+
+
+class Metadata:
+    """A store that may be written, or not."""
+
+    def __init__(self, *, leads: bool) -> None:
+        self.on_metadata: set[Any] = set()
+        self._values: dict[str, dict[str, Any]] = {}
+        self._leads = leads
+
+    def meta(self, kind: str) -> dict[str, Any]:
+        return self._values.setdefault(kind, {})
+
+    def put_meta(self, changes: Any) -> None:
+        assert self._leads, "a member that does not lead has written"
+        for kind, key, value in changes:
+            self.meta(kind)[key] = value
+
+
+class Caller:
+    """A connection that keeps its answers."""
+
+    peer, address, certificate_user = "10.0.0.1:1", "10.0.0.1", ""
+
+    def __init__(self) -> None:
+        self.answers: asyncio.Queue[Reply] = asyncio.Queue()
+
+    def reply(self, _: RemotingCommand, reply: Reply) -> None:
+        self.answers.put_nowait(reply)
+
+
+def service(*, leads: bool) -> AccessService:
+    return AccessService(Metadata(leads=leads), clock=ManualClock(), shard=0)  # type: ignore[arg-type]
+
+
+def create_user(caller: Caller, follower: AccessService) -> Reply | None:
+    identity = RocketmqIdentity(cluster="c", broker_name="shard-0", host="h", port=1)
+    rows = {row.code: row for row in access_rows(follower, identity, Lane("admin", 10))}
+    body = json.dumps({"username": "ann", "password": "password"}).encode()
+    command = RemotingCommand(code=Code.AUTH_CREATE_USER, ext={"username": "ann"}, body=body)
+    elsewhere = rows[Code.AUTH_CREATE_USER].elsewhere
+    assert elsewhere is not None
+    return elsewhere(Exchange(caller, command))  # type: ignore[arg-type]
+
+
+async def test_a_follower_has_the_master_make_the_user() -> None:
+    master, follower, caller = service(leads=True), service(leads=False), Caller()
+
+    async def pass_on(records: list[Record]) -> None:
+        master.merge(records)
+
+    follower.pass_on = pass_on
+    assert create_user(caller, follower) is None
+    async with asyncio.timeout(50):
+        answer = await caller.answers.get()
+    assert answer.code == 0
+    assert master.users["ann"].secret == "password"
+    assert follower.users == {}, "it follows by the log alone"
+
+
+@pytest.mark.parametrize("way", ["none", "refused"])
+async def test_a_master_that_does_not_take_it_is_said_so(way: str) -> None:
+    follower, caller = service(leads=False), Caller()
+
+    async def refuse(_: list[Record]) -> None:
+        raise BrokerError("shard-0 has no master now")
+
+    if way == "refused":
+        follower.pass_on = refuse
+    assert create_user(caller, follower) is None
+    async with asyncio.timeout(50):
+        answer = await caller.answers.get()
+    assert answer.code == 14
+    assert "master" in (answer.remark or "")
+
+
+async def test_what_a_follower_knows_to_be_wrong_is_refused_at_once() -> None:
+    follower, caller = service(leads=False), Caller()
+    assert create_user(caller, follower) is None
+    identity = RocketmqIdentity(cluster="c", broker_name="shard-0", host="h", port=1)
+    rows = {row.code: row for row in access_rows(follower, identity, Lane("admin", 10))}
+    command = RemotingCommand(code=Code.AUTH_DELETE_USER, ext={"username": "nobody"})
+    elsewhere = rows[Code.AUTH_DELETE_USER].elsewhere
+    assert elsewhere is not None
+    reply = elsewhere(Exchange(caller, command))  # type: ignore[arg-type]
+    assert reply is not None, "there is nothing to be passed on"
+    assert reply.code == 0
+    await caller.answers.get()
