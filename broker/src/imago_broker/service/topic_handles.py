@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     Tails = dict[Acknowledgement, dict[str, list[QueueTail | None]]]
 
 LEVELS = frozenset(level.value for level in Acknowledgement)
+_NONE: frozenset[int] = frozenset()
 
 
 class TopicHandle:
@@ -154,7 +155,7 @@ class TopicHandles:
 
     def closed_partitions(self, name: str) -> frozenset[int]:
         """Return the partitions that are closed, also of topics that do not exist."""
-        return self._closed.get(name, frozenset())
+        return self._closed.get(name, _NONE)
 
     def _partitions(self, config: TopicConfig) -> int:
         seal = seal_of(config) if config.name in self._lingering else None

@@ -100,7 +100,7 @@ class MetaqProcessors:
                 assert item.kind == BAD, "all puts were taken just now"
                 self._counters.malformed += 1
                 peer.finish()
-            if peer.is_full():
+            if at == count or peer.is_full():
                 return at
         return count
 
