@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from imago_client.blocking import Client
     from imago_client.config import ClientConfig
-    from imago_client.metaq import MetaqClient
+    from imago_client.metaq import MetaqClient, MetaqConfig
 
 DEFAULT_BOOTSTRAP = "127.0.0.1:9876"
 DEFAULT_METAQ = "127.0.0.1:8123"
@@ -80,6 +81,18 @@ def client_config(bootstrap: str) -> ClientConfig:
         tls_key_file=os.environ.get("IMAGO_TLS_KEY") or None,
         user=os.environ.get(USER_VARIABLE) or None,
         password_file=os.environ.get(PASSWORD_FILE_VARIABLE) or None,
+    )
+
+
+def metaq_config(servers: str) -> MetaqConfig:
+    """Return how clients of these MetaQ brokers connect: with TLS where the environment says so."""
+    from imago_client.metaq import MetaqConfig
+
+    return replace(
+        MetaqConfig.of(servers),
+        tls_ca_file=os.environ.get("IMAGO_TLS_CA") or None,
+        tls_certificate_file=os.environ.get("IMAGO_TLS_CERTIFICATE") or None,
+        tls_key_file=os.environ.get("IMAGO_TLS_KEY") or None,
     )
 
 

@@ -21,6 +21,7 @@ from imago_cli.connect import (
     MetaqServers,
     client_config,
     client_errors,
+    metaq_config,
     metaq_topics,
     no_topic,
 )
@@ -253,7 +254,7 @@ async def _metaq(servers: str, reading: Reading, group: str | None, offsets: Pat
     if reading.tags != "*":
         option = "--filter" if isinstance(reading.tags, Sql) else "--tags"
         raise CommandUsageError(f"{option}: MetaQ brokers do not filter", cure="read with rocketmq")
-    async with MetaqClient(servers) as client:
+    async with MetaqClient(metaq_config(servers)) as client:
         if reading.topic not in (known := await metaq_topics(client)):
             raise no_topic(reading.topic, known)
         if group is None and not reading.follow:

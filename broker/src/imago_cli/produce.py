@@ -19,6 +19,7 @@ from imago_cli.connect import (
     MetaqServers,
     client_config,
     client_errors,
+    metaq_config,
     metaq_topics,
     no_topic,
 )
@@ -192,7 +193,7 @@ async def _metaq(
 ) -> None:
     from imago_client.metaq import MetaqClient
 
-    async with MetaqClient(servers) as client:
+    async with MetaqClient(metaq_config(servers)) as client:
         # Whether a put to a new topic makes it is for the brokers to say.
         if not sending.create and sending.topic not in (known := await metaq_topics(client)):
             raise no_topic(sending.topic, known, otherwise="--create makes it")

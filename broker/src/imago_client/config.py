@@ -7,6 +7,7 @@ from enum import Enum
 
 from imago_client.errors import UsageError
 from imago_client.messages import BODY_BYTES_MAX, check_name
+from imago_client.tls import check_tls
 
 
 def parse_addresses(text: str, what: str = "bootstrap") -> tuple[str, ...]:
@@ -78,8 +79,7 @@ class ClientConfig:
     def __post_init__(self) -> None:
         if not self.bootstrap:
             raise UsageError("bootstrap: no address given, expected host:port[,host:port…]")
-        if self.tls_ca_file is None and (self.tls_certificate_file or self.tls_key_file):
-            raise UsageError("tls_certificate_file: means nothing without tls_ca_file")
+        check_tls(self)
         self._check_user()
         _positive(
             self,

@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import ssl
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from imago_client.errors import UsageError
 
-if TYPE_CHECKING:
-    from imago_client.config import ClientConfig
+
+class TlsFiles(Protocol):
+    """What a client's configuration says of TLS."""
+
+    @property
+    def tls_ca_file(self) -> str | None: ...
+
+    @property
+    def tls_certificate_file(self) -> str | None: ...
+
+    @property
+    def tls_key_file(self) -> str | None: ...
 
 
-def client_context(config: ClientConfig) -> ssl.SSLContext | None:
+def check_tls(config: TlsFiles) -> None:
+    """UsageError: there is a certificate to show, and nothing says whom to trust."""
+    if config.tls_ca_file is None and (config.tls_certificate_file or config.tls_key_file):
+        raise UsageError("tls_certificate_file: means nothing without tls_ca_file")
+
+
+def client_context(config: TlsFiles) -> ssl.SSLContext | None:
     """Return how connections are secured; None: they are not. UsageError: a file is no good."""
     if config.tls_ca_file is None:
         return None

@@ -30,6 +30,7 @@ from imago_client.metaq.values import (
     read_stats,
     result_text,
 )
+from imago_client.tls import client_context
 from imago_wire.errors import ProtocolError
 from imago_wire.text.commands import Stats
 from imago_wire.text.decoder import Decoder
@@ -162,6 +163,12 @@ class _TextSocket:
         except (OSError, UnicodeError) as error:
             raise ConnectionLostError(address, why(error)) from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if (tls := client_context(config)) is not None:
+            try:
+                self._socket = tls.wrap_socket(self._socket, server_hostname=host.strip("[]"))
+            except OSError as error:
+                self._socket.close()
+                raise ConnectionLostError(address, why(error)) from error
         self._decoder = Decoder(line_bytes_max=_LINE_BYTES_MAX, body_bytes_max=4 * FETCH_BYTES_MAX)
         self._opaque = 0
         self._used_at = time.monotonic()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from imago_client.config import parse_addresses
 from imago_client.errors import AnswerError, ClientError, UsageError
 from imago_client.messages import check_bytes
+from imago_client.tls import check_tls
 from imago_wire.crc import crc31
 from imago_wire.errors import ProtocolError
 from imago_wire.text.commands import PARTITION_ANY, Get, Put, Result, Value
@@ -47,8 +48,14 @@ class MetaqConfig:
     """A connection idle for so long is asked for its version; three misses end it."""
     idle_s_max: float = 100.0
     """The blocking client drops a connection idle for so long: it sends no heart beats."""
+    tls_ca_file: str | None = None
+    """PEM file of authorities: speak TLS, on the brokers' `tls.metaq_port`; None: no TLS."""
+    tls_certificate_file: str | None = None
+    """PEM file of this client's own certificate, where brokers ask for one; with `tls_key_file`."""
+    tls_key_file: str | None = None
 
     def __post_init__(self) -> None:
+        check_tls(self)
         if not self.servers:
             raise UsageError("servers: no address given, expected host:port[,host:port…]")
         for name in ("connect_timeout_s", "request_timeout_s", "fetch_timeout_s", "heartbeat_s"):
