@@ -8,7 +8,7 @@ from typing import Protocol
 from imago_client.errors import UsageError
 
 
-class TlsFiles(Protocol):
+class TrustSettings(Protocol):
     """What a client's configuration says of TLS."""
 
     @property
@@ -21,13 +21,13 @@ class TlsFiles(Protocol):
     def tls_key_file(self) -> str | None: ...
 
 
-def check_tls(config: TlsFiles) -> None:
+def check_tls(config: TrustSettings) -> None:
     """UsageError: there is a certificate to show, and nothing says whom to trust."""
     if config.tls_ca_file is None and (config.tls_certificate_file or config.tls_key_file):
         raise UsageError("tls_certificate_file: means nothing without tls_ca_file")
 
 
-def client_context(config: TlsFiles) -> ssl.SSLContext | None:
+def client_context(config: TrustSettings) -> ssl.SSLContext | None:
     """Return how connections are secured; None: they are not. UsageError: a file is no good."""
     if config.tls_ca_file is None:
         return None
