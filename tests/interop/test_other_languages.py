@@ -55,13 +55,14 @@ def whole(printed: str, sent: int) -> None:
     "pull",
     "retry",
     "delay",
+    "transactions",
     "admin",
     clients=("go",),
 )
 def test_go(cluster: Mapping[str, Any], tmp_path: Path) -> None:
     run("go", "build", "-o", tmp_path / "main", ".", cwd=OTHERS / "go")
     broker = cluster["brokers"][0]["rocketmq"]
-    whole(run(tmp_path / "main", cluster["namesrv"], broker, "others-go", cwd=tmp_path), 152)
+    whole(run(tmp_path / "main", cluster["namesrv"], broker, "others-go", cwd=tmp_path), 162)
 
 
 @pytest.mark.shows("send", "compressed", "group", "retry", "delay", clients=("cpp",))

@@ -1,4 +1,4 @@
-// Sends in every way the Go client has, and reads it back in every way: push, in order, broadcast, pull.
+// Sends in every way the Go client has, also in transactions, and reads it back in every way: push, in order, broadcast, pull.
 //
 //	try NAMESRV BROKER TOPIC
 //
@@ -79,6 +79,7 @@ func main() {
 	must(tools.CreateTopic(ctx, admin.WithTopicCreate(topic), admin.WithBrokerAddrCreate(broker)), "create topic")
 
 	sent, faults := send(ctx, servers, topic)
+	stopTransactions := transact(ctx, servers, topic, sent)
 	readers, stop := push(ctx, servers, topic)
 	for second := 0; second < readSeconds; second++ {
 		whole := 0
@@ -97,6 +98,7 @@ func main() {
 		faults = append(faults, reader.faults(sent)...)
 	}
 	stop()
+	stopTransactions()
 	must(tools.DeleteTopic(ctx, admin.WithTopicDelete(topic)), "delete topic")
 	line, _ := json.Marshal(map[string]any{"sent": len(sent), "faults": append([]string{}, faults...)})
 	fmt.Println(string(line))
