@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from kazoo.client import KazooClient
+from kazoo.protocol.connection import ConnectionHandler
 
 from imago_broker.cluster.settings import CoordinatorConfig
 from imago_broker.cluster.zookeeper import zookeeper_coordinator
@@ -131,4 +133,39 @@ async def test_a_broker_whose_event_loop_hangs_is_gone_for_the_others(
     assert await coordinator.register(RECORD) > before
     await asyncio.to_thread(other.stop)
     other.close()
+    await coordinator.stop()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+async def test_a_client_whose_thread_ends_is_replaced(
+    zookeeper: RunningZooKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = CoordinatorConfig(session_timeout_ms=20_000, cluster="ended")
+    coordinator = zookeeper_coordinator(config, zookeeper.address)
+    await coordinator.start()
+    before = await coordinator.register(RECORD)
+    lost = asyncio.Event()
+    coordinator.on_state(lambda state: lost.set() if state is RegistryConnection.LOST else None)
+    read, failed = ConnectionHandler._read_response, [False]
+
+    def out_of_order(self: Any, header: Any, buffer: Any, offset: int) -> Any:
+        if failed[0]:
+            return read(self, header, buffer, offset)
+        failed[0] = True
+        _, answer, xid = self.client._pending.popleft()
+        problem = RuntimeError("xids do not match, expected %r received %r", xid, xid + 1)
+        answer.set_exception(problem)
+        raise problem
+
+    monkeypatch.setattr(ConnectionHandler, "_read_response", out_of_order)
+    # Before the session's own time-out, of which nobody would be told.
+    async with asyncio.timeout(15):
+        with suppress(CoordinatorUnavailableError):
+            await coordinator.publish_topic(TopicPlacement(name="t", shards={0: ShardQueues(1, 1)}))
+        await lost.wait()
+        await in_state(coordinator, RegistryConnection.CONNECTED)
+    assert failed[0]
+    await coordinator.publish_topic(TopicPlacement(name="u", shards={0: ShardQueues(1, 1)}))
+    assert coordinator.registered
+    assert coordinator.registered.incarnation > before
     await coordinator.stop()

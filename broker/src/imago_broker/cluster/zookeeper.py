@@ -9,6 +9,8 @@ loop. What kazoo tells is followed with care:
   given to it then;
 - a request without an answer (the connection broke) may have been done: it becomes
   `TreeUnavailableError`, and whoever asked looks again;
+- its thread ends with an error that it does not expect, such as an answer out of order, and then
+  nothing connects any more: its client is replaced;
 - the time-out that the server granted is not told: we ask for it ourselves before we start.
 """
 
@@ -22,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from kazoo import exceptions as kazoo_exceptions
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.protocol.states import EventType, KazooState, WatchedEvent
+from kazoo.protocol.states import EventType, KazooState, KeeperState, WatchedEvent
 
 from imago_broker.cluster import edits
 from imago_broker.cluster.coordinator import TreeCoordinator
@@ -71,6 +73,8 @@ _STATES = {
 }
 RENEW_AFTER_SESSIONS = 3
 """After so many session time-outs without a connection a session is given up."""
+RENEW_ENDED_SECONDS = 1.0
+"""After which a client is replaced whose thread has ended."""
 
 
 def zookeeper_coordinator(
@@ -150,8 +154,7 @@ class ZooKeeperTree(TreeSession):
         for task in (self._asking, self._protecting):
             if task:
                 task.cancel()
-        if self._renewal:
-            self._renewal.cancel()
+        self._cancel_renewal()
         if self._renewing:
             await self._renewing
         client, self._client = self._client, None
@@ -240,6 +243,7 @@ class ZooKeeperTree(TreeSession):
         A server that has lost its data refuses a client that has seen newer data, for ever.
         """
         logger.warning("zookeeper_session_given_up session=%x", self._session_id)
+        self._cancel_renewal()
         client, self._client = self._client, None
         if client is not None:
             await asyncio.to_thread(close, client)
@@ -304,28 +308,37 @@ class ZooKeeperTree(TreeSession):
             return await answered
         except kazoo_exceptions.KazooException as error:
             raise translated(error, self._hosts) from error
-        except KazooTimeoutError as error:
+        except (KazooTimeoutError, RuntimeError) as error:
+            # RuntimeError: kazoo's own, of answers out of order.
             raise TreeUnavailableError(f"ZooKeeper: {error}") from error
 
     def _kazoo_state(self, client: Any, state: str) -> None:  # in a thread of kazoo
         client_id = client.client_id
         if self._loop is not None:
             session_id = client_id[0] if client_id else 0
-            _hop(self._loop, self._state_changed, client, _STATES[state], session_id)
+            ended = client.client_state == KeeperState.CLOSED
+            _hop(self._loop, self._state_changed, client, _STATES[state], session_id, ended)
 
-    def _state_changed(self, client: Any, connection: RegistryConnection, session_id: int) -> None:
+    def _state_changed(
+        self, client: Any, connection: RegistryConnection, session_id: int, ended: bool
+    ) -> None:
         if client is not self._client:
             return  # the last words of one that was given up
-        if self._renewal:
-            self._renewal.cancel()
-            self._renewal = None
-        if connection is RegistryConnection.SUSPENDED:
+        self._cancel_renewal()
+        if connection is not RegistryConnection.CONNECTED:
             seconds = RENEW_AFTER_SESSIONS * self._session_timeout_ms / 1000
+            if ended:
+                seconds = RENEW_ENDED_SECONDS
             self._renewal = asyncio.get_running_loop().call_later(seconds, self._renew_soon)
         self._session(connection, session_id)
 
+    def _cancel_renewal(self) -> None:
+        if self._renewal:
+            self._renewal.cancel()
+            self._renewal = None
+
     def _renew_soon(self) -> None:
-        self._renewal = None
+        self._cancel_renewal()
         if self._renewing is None or self._renewing.done():
             self._renewing = asyncio.create_task(self._renew())
 
