@@ -11,7 +11,7 @@ from imago_broker.config.loading import describe
 from imago_broker.config.metaq_expression import evaluate, integer, truth
 from imago_broker.config.metaq_file import REQUIRED
 from imago_broker.config.metaq_ini import convert
-from imago_broker.config.metaq_keys import SYSTEM, TOPIC, ZOOKEEPER, table
+from imago_broker.config.metaq_keys import SYSTEM, TOPIC, ZOOKEEPER, KeyEffect, table
 from imago_broker.config.metaq_render import render
 
 SAMPLE = """\
@@ -235,6 +235,31 @@ def test_every_key_is_shown_with_what_it_does() -> None:
     for key in (*REQUIRED, "appClassPath", "zk.zkSyncTimeMs", "deleteWhen", "group.<group>"):
         assert f"`{key}` |" in rows
     assert len(rows.splitlines()) == 2 + len(SYSTEM) + len(ZOOKEEPER) + len(TOPIC)
+
+
+TRIED = ("7", "2200000", "false", "10.1.2.3", "/elsewhere", "archive,5", "0 0 3 * * ?")
+"""Of these each key takes one that is not what the file has."""
+BY_ANOTHER = "flushTxLogAtCommit"
+"""Ends of transactions are as safe as puts: `unflushThreshold` says how."""
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        key.name
+        for key in SYSTEM
+        if key.effect in (KeyEffect.KEPT, KeyEffect.NEAREST) and key.name != BY_ANOTHER
+    ],
+)
+def test_no_key_of_the_system_is_read_without_effect(key: str) -> None:
+    lines = [line for line in SHIPPED.splitlines() if not line.startswith(f"{key}=")]
+    shipped, changed = convert(SHIPPED).toml, set()
+    for value in TRIED:
+        try:
+            changed.add(convert("\n".join([lines[0], f"{key}={value}", *lines[1:]])).toml)
+        except ConfigError:
+            continue
+    assert changed - {shipped}
 
 
 def test_the_file_that_is_shipped_with_metaq_is_taken() -> None:

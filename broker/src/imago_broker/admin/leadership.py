@@ -1,4 +1,6 @@
-"""Routes about who leads: the shard, handover, election, restarts, cordons, the operator's fence.
+"""Routes about who leads: the shard, handover, election, restarts, the operator's fence.
+
+Cordons and drains are in `marks`.
 
 A changing call may name the broker (`brokerId`, its uuid) and the shard's epoch (`epoch`) that the
 caller has seen: it is refused with 409 when either is another one by now. `requestId`, or else

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from imago_broker.core.shard.leader_lease import lease_until
 from imago_broker.model.cluster import SHARD_MAX
 
 
@@ -52,7 +53,7 @@ class CoordinatorConfig:
 
         A third of the session time-out is left for clocks that run at different speeds.
         """
-        return self.session_timeout_ms * 2 // 3
+        return lease_until(0, self.session_timeout_ms)
 
     @property
     def stranger_wait_seconds(self) -> float:

@@ -92,7 +92,7 @@ class SessionClient:
                 until = lease_until(sent_ms - world.rng.randint(0, 20), world.session_ms)
                 process.tell(ev.LeaseRenewed(until))
                 return
-        if not self.session.alive or sent_ms - self.answered_ms > world.session_ms * 2 // 3:
+        if not self.session.alive or sent_ms > lease_until(self.answered_ms, world.session_ms):
             self.lose_connection()
 
     def lose_connection(self) -> None:
