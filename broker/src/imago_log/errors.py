@@ -101,6 +101,10 @@ class UnreadableError(CorruptLogError):
         super().__init__(path, position, f"no whole record of the queue at log offset {place}")
         self.place, self.offset = place, offset
 
+    def of_unit(self, offset: int) -> None:
+        """Name the queue offset whose unit led there."""
+        self.offset = offset
+
 
 class LogIOError(StoreError):
     """The operating system refused a write or a sync: fatal, never retried.

@@ -25,7 +25,9 @@ def numbers(text: str) -> set[int]:
 
 
 async def test_codes_of_the_broker(broker: Broker) -> None:
-    part = PAGE.read_text().split("## What a broker serves")[1].split("To clients")[0]
+    part = (
+        PAGE.read_text().split("## What a broker serves")[1].split("A broker sends to clients")[0]
+    )
     listed = [numbers(line.split("|")[1]) for line in part.splitlines() if line.startswith("| ")]
     documented = set().union(*listed)
     processors = build_processors(broker.rocketmq, asyncio.get_running_loop())

@@ -26,37 +26,57 @@ if TYPE_CHECKING:
 
 POPS = {
     Code.POP_MESSAGE,
+    Code.PEEK_MESSAGE,
     Code.NOTIFICATION,
     Code.POLLING_INFO,
     Code.ACK_MESSAGE,
     Code.BATCH_ACK_MESSAGE,
     Code.CHANGE_MESSAGE_INVISIBLETIME,
 }
-CHANGES = POPS | {
-    Code.SET_MESSAGE_REQUEST_MODE,
-    Code.SEND_MESSAGE,
-    Code.SEND_MESSAGE_V2,
-    Code.SEND_BATCH_MESSAGE,
-    Code.SEND_REPLY_MESSAGE,
-    Code.SEND_REPLY_MESSAGE_V2,
-    Code.RECALL_MESSAGE,
-    Code.CONSUMER_SEND_MSG_BACK,
-    Code.END_TRANSACTION,
-    Code.RESUME_CHECK_HALF_MESSAGE,
-    Code.UPDATE_CONSUMER_OFFSET,
-    Code.LOCK_BATCH_MQ,
-    Code.UNLOCK_BATCH_MQ,
-    Code.UPDATE_AND_CREATE_TOPIC,
-    Code.UPDATE_AND_CREATE_TOPIC_LIST,
-    Code.DELETE_TOPIC_IN_BROKER,
-    Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
-    Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
-    Code.DELETE_SUBSCRIPTIONGROUP,
-    Code.UPDATE_AND_GET_GROUP_FORBIDDEN,
-    Code.CLONE_GROUP_OFFSET,
-    Code.INVOKE_BROKER_TO_RESET_OFFSET,
+USERS = {
+    Code.UPDATE_AND_CREATE_ACL_CONFIG,
+    Code.DELETE_ACL_CONFIG,
+    Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
+    Code.AUTH_CREATE_USER,
+    Code.AUTH_UPDATE_USER,
+    Code.AUTH_DELETE_USER,
+    Code.AUTH_CREATE_ACL,
+    Code.AUTH_UPDATE_ACL,
+    Code.AUTH_DELETE_ACL,
 }
-STATE = {Code.QUERY_CONSUMER_OFFSET, Code.GET_MAX_OFFSET}
+CHANGES = (
+    POPS
+    | USERS
+    | {
+        Code.SET_MESSAGE_REQUEST_MODE,
+        Code.SEND_MESSAGE,
+        Code.SEND_MESSAGE_V2,
+        Code.SEND_BATCH_MESSAGE,
+        Code.SEND_REPLY_MESSAGE,
+        Code.SEND_REPLY_MESSAGE_V2,
+        Code.RECALL_MESSAGE,
+        Code.CONSUMER_SEND_MSG_BACK,
+        Code.END_TRANSACTION,
+        Code.RESUME_CHECK_HALF_MESSAGE,
+        Code.UPDATE_CONSUMER_OFFSET,
+        Code.LOCK_BATCH_MQ,
+        Code.UNLOCK_BATCH_MQ,
+        Code.UPDATE_AND_CREATE_TOPIC,
+        Code.UPDATE_AND_CREATE_TOPIC_LIST,
+        Code.DELETE_TOPIC_IN_BROKER,
+        Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+        Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+        Code.DELETE_SUBSCRIPTIONGROUP,
+        Code.UPDATE_AND_GET_GROUP_FORBIDDEN,
+        Code.CLONE_GROUP_OFFSET,
+        Code.INVOKE_BROKER_TO_RESET_OFFSET,
+    }
+)
+STATE = {
+    Code.QUERY_CONSUMER_OFFSET,
+    Code.GET_MAX_OFFSET,
+    Code.GET_ALL_MESSAGE_REQUEST_MODE,
+}
 ENDS = {Code.END_TRANSACTION}
 """Has an answer of its own elsewhere."""
 RECALLS = {Code.RECALL_MESSAGE}
@@ -113,7 +133,14 @@ MEMBER = {
     Code.RESET_MASTER_FLUSH_OFFSET,
     Code.GET_TIMER_CHECK_POINT,
     Code.GET_TIMER_METRICS,
+    Code.GET_BROKER_CLUSTER_ACL_INFO,
+    Code.AUTH_GET_USER,
+    Code.AUTH_LIST_USER,
+    Code.AUTH_GET_ACL,
+    Code.AUTH_LIST_ACL,
 }
+ELSEWHERE = (CHANGES | STATE | MESSAGES) - PULLS - ENDS - RECALLS - USERS
+"""Changes of users are passed on to the master: see `tests/broker/access`."""
 COLUMN = {
     Asks.CHANGE: CHANGES,
     Asks.STATE: STATE,
@@ -155,11 +182,12 @@ async def test_what_is_promised_to_clients_waits_for_the_other_members(broker: B
     unlock = {Code.UNLOCK_BATCH_MQ}  # a lock that comes back ends by itself
     # what is out by POP waits as well: see `PopService`
     wait = {code for code, row in rows.items() if row.replicated}
-    assert wait == (CHANGES - sends - unlock - POPS) | {Code.QUERY_CONSUMER_OFFSET}
+    told = {Code.QUERY_CONSUMER_OFFSET, Code.GET_ALL_MESSAGE_REQUEST_MODE}
+    assert wait == (CHANGES - sends - unlock - POPS) | told
 
 
 @pytest.mark.parametrize("role", OTHER_ROLES)
-@pytest.mark.parametrize("code", sorted((CHANGES | STATE | MESSAGES) - PULLS - ENDS - RECALLS))
+@pytest.mark.parametrize("code", sorted(ELSEWHERE))
 async def test_master_s_business_is_not_available_elsewhere(
     broker: Broker, peer: RemotingPeer, role: Role, code: Code
 ) -> None:

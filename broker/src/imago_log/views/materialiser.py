@@ -164,14 +164,14 @@ class Materialiser:
             blocks = self._plan(1, created_max=len(self._order))
             if not blocks:
                 return
-            self._job = WritingJob(self._pool.vfs, self._records, blocks, rest=_go_on)
+            self._job = WritingJob(self._pool.vfs, self._records, blocks)
             self._job.run()
             self._take()
 
     def _settle(self) -> None:
         """Wait until the worker has stopped writing: the files are about to be cut or removed."""
         if self._job is not None:
-            self._job.cancelled = True
+            self._job.cancel()
             self._background.drain()
             self._take()
             self._job = None  # the worker has ended without doing it
@@ -241,7 +241,7 @@ class Materialiser:
         if job.damage is not None:
             block = job.blocks[job.written]
             if isinstance(job.damage, UnreadableError):
-                job.damage.offset = block.offset
+                job.damage.of_unit(block.offset)
             self._give_up(block.partition, job.damage)
         return True
 
@@ -334,7 +334,3 @@ class Materialiser:
             return self._records.store_ms(place) < ms
         except UnreadableError:
             return False  # who reads it will find out why
-
-
-def _go_on() -> None:
-    """Do not rest: the store closes."""

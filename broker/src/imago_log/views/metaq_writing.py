@@ -61,14 +61,23 @@ class WritingJob:
     """One round of writing, for the worker. `done` is set last."""
 
     def __init__(
-        self, vfs: Vfs, records: LogRecords, blocks: Sequence[MetaqBlock], rest: Callable[[], None]
+        self,
+        vfs: Vfs,
+        records: LogRecords,
+        blocks: Sequence[MetaqBlock],
+        rest: Callable[[], None] | None = None,
     ) -> None:
+        """`rest` is called behind each block; None: there is no time to."""
         self._vfs, self._records, self.blocks, self._rest = vfs, records, blocks, rest
         self.written = 0
         """Blocks, the first ones, that are in their files."""
         self.damage: StoreError | RecordError | None = None
         """Why the block after them cannot be made."""
-        self.cancelled = self.done = False
+        self._cancelled = self.done = False
+
+    def cancel(self) -> None:
+        """Stop behind the block at hand; in any thread."""
+        self._cancelled = True
 
     def run(self) -> None:
         try:
@@ -78,7 +87,7 @@ class WritingJob:
 
     def _run(self) -> None:
         for block in self.blocks:
-            if self.cancelled:
+            if self._cancelled:
                 break
             try:
                 data = self._records.metaq(
@@ -93,7 +102,8 @@ class WritingJob:
                 break
             self._write(block, data)
             self.written += 1
-            self._rest()
+            if self._rest is not None:
+                self._rest()
 
     def _write(self, block: MetaqBlock, data: bytes) -> None:
         vfs = self._vfs

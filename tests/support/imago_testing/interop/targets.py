@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 ROCKETMQ_VERSIONS = (4, 5)
-METAQ_TOPICS = tuple(f"interop-{index:02}" for index in range(40))
+METAQ_TOPICS = tuple(f"interop-{index:02}" for index in range(64))
 """Topics that the MetaQ side is configured with; tests take them in turn."""
 METAQ_PATTERN = "pattern-*"
 """Topics that the MetaQ side makes at their first put."""
