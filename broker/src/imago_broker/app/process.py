@@ -33,8 +33,8 @@ GC_THRESHOLDS = (50_000, 50, 100)
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 """Numbers of glibc's `mallopt`."""
-HEAP_BLOCK_BYTES_MAX = 8 << 20
-FREE_BYTES_KEPT = 32 << 20
+HEAP_BLOCK_BYTES_MAX = 2 << 20
+FREE_BYTES_KEPT = 16 << 20
 
 
 def main(
