@@ -247,6 +247,7 @@ async def test_a_broker_does_not_start_with_a_certificate_that_names_no_member(
         await shard.start(0)
 
 
+@pytest.mark.shipped_limits  # pieces of a few hundred bytes cut bodies in two
 @pytest.mark.parametrize("mode", ["disabled", "enforcing"])
 async def test_bodies_are_not_seen_on_the_wire(shard: ShardBrokers, mode: str) -> None:
     """A capture of all that passes on loopback; without TLS it finds every one."""
