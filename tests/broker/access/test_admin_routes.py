@@ -48,6 +48,10 @@ def have(broker: Broker, user: User, needs: Iterable[Need] = ()) -> None:
     broker.core.access.put_account(user, rules, BY)
 
 
+OF_SUPERS = {"PUT /admin/v1/access"}
+"""Who is not checked may do everything, so such lists take more than the right to administer."""
+
+
 class Request:
     """What a right sees of a request."""
 
@@ -91,7 +95,7 @@ async def test_the_matrix_of_routes(admin: Admin) -> None:
             needs = list(right(_services(broker), Request(path)))  # type: ignore[arg-type]
             have(broker, tester, needs)
             status, body = await admin.call(method, url, {}, **bearer)
-            if status in (401, 403):
+            if (status in (401, 403)) != (f"{method} {path}" in OF_SUPERS):
                 found.append(f"{status} with the right: {body}")
         if found:
             wrong[f"{method} {path}"] = found

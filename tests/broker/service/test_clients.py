@@ -20,6 +20,7 @@ class FakeChannel:
     """A connection that only remembers that it was closed."""
 
     peer = "10.0.0.1:1"
+    is_open = True
 
     def __init__(self) -> None:
         self.closed = False

@@ -82,7 +82,7 @@ class Leader:
         self.checks = TransactionChecks(
             self.transactions,
             self.messages,
-            cast("Any", SimpleNamespace(producers=lambda _group: [])),
+            cast("Any", SimpleNamespace(producers=lambda _group: {})),
             loop=loop,
             clock=clock,
             settings=settings,

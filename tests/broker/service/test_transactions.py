@@ -107,7 +107,9 @@ class Leader:
             self.messages, self.topics, self.delay, loop=loop, clock=clock, settings=settings
         )
         self.asked: list[tuple[int, int]] = []
-        clients = SimpleNamespace(producers=lambda _group: [self])
+        clients = SimpleNamespace(
+            producers=lambda _group: {self: None}, may_publish=lambda _client, _topic: True
+        )
         self.checks = TransactionChecks(
             self.transactions,
             self.messages,

@@ -124,7 +124,7 @@ def _check_place(services: AdminServices, request: web.Request) -> None:
                 "Send `Authorization: Bearer …` with the content of admin.token_file.",
             )
     host = request.headers.get("Host", "")
-    if not is_own_name(host, _own_address(request), services.config.broker.host):
+    if not is_own_name(host, own_address(request), services.config.broker.host):
         raise AdminError(
             403,
             "foreign_host",
@@ -180,7 +180,7 @@ def is_own_name(host: str, *own: str) -> bool:
     return is_loopback(name)
 
 
-def _own_address(request: web.Request) -> str:
+def own_address(request: web.Request) -> str:
     """Return the address of ours that the connection came to."""
     transport = request.transport
     name = transport.get_extra_info("sockname") if transport is not None else None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
+from imago_broker.admin.access import is_loopback, is_own_name, own_address
 from imago_broker.admin.errors import AdminError
 from imago_wire.hot import scan_text
 from imago_wire.record import host_bytes
@@ -38,6 +39,12 @@ async def serve(services: AdminServices, request: web.Request) -> web.Response:
     if not services.config.metaq.http:
         raise AdminError(
             404, "http", "MetaQ's messages are not served over HTTP.", "Set metaq.http = true."
+        )
+    if is_loopback(request.remote) and not is_own_name(
+        request.headers.get("Host", ""), own_address(request), services.config.broker.host
+    ):
+        raise AdminError(
+            403, "foreign_host", "The Host is no name of this machine.", "Call it by localhost."
         )
     if services.metaq.run is None:
         return _text(404, INVALID)

@@ -16,6 +16,7 @@ from imago_broker.model.access import (
     Need,
     Operation,
 )
+from imago_broker.model.names import WITHHELD_TOPICS
 from imago_broker.service.copies import read_copy
 
 if TYPE_CHECKING:
@@ -91,4 +92,6 @@ def find_messages(services: AdminServices, request: web.Request) -> Iterable[Nee
 
         records = by_id(services, request.query["id"])
         topic = read_copy(records[0]).topic if records else topic
+    if topic in WITHHELD_TOPICS:
+        return (Need(RUN, AccessKind.CLUSTER, CLUSTER_NAME),)
     return (Need(READ, AccessKind.TOPIC, topic),)

@@ -164,12 +164,14 @@ def build_admin(services: AdminServices) -> web.Application:
             errors_as_json,
             no_foreign_pages,
             authorize(services, rights_by_route()),
+            users.supers_by_supers,
             repeatable(),
             leadership.operator_fence(services),
             to_master(services),
         ],
         client_max_size=BODY_BYTES_MAX,
     )
+    app[users.SERVICES] = services
     for method, path, handler, _ in ROUTES:
         app.router.add_route(method, path, partial(handler, services))
     _keep_at_work(app, Drainer(services), Spreader(services), AccessSpreader(services))

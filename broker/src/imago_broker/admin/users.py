@@ -6,11 +6,14 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from aiohttp import web
+
 from imago_broker.admin.access_spreading import SPREADER
 from imago_broker.admin.errors import AdminError, bad_request, not_found, refuse_unknown
-from imago_broker.admin.guard import json_body, json_response
+from imago_broker.admin.guard import CHANGING, json_body, json_response
 from imago_broker.admin.identity import user_of
 from imago_broker.admin.paging import page
+from imago_broker.admin.services import AdminServices
 from imago_broker.errors import RequestError
 from imago_broker.model.users import (
     ANONYMOUS,
@@ -24,16 +27,16 @@ from imago_broker.model.users import (
 from imago_broker.service.access import Actor
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
-    from aiohttp import web
-
-    from imago_broker.admin.services import AdminServices
     from imago_broker.model.access import AccessRule
 
 KEYS = ("password", "signs", "super", "enabled", "whiteAddresses", "rules")
+SERVICES = web.AppKey("services", AdminServices)
 TOKEN_SECONDS_MAX = 10 * 365 * 86_400
 SALT_BYTES = 16
+_EVERYBODY = User(name="(white list)", is_super=True)
+"""Who is not checked may do everything: such lists are left to super users."""
 
 
 async def list_all(services: AdminServices, request: web.Request) -> web.Response:
@@ -119,6 +122,7 @@ async def delete_token(services: AdminServices, request: web.Request) -> web.Res
             f"User {name!a:.80} has no token {number!a:.40}.",
             f"List them: GET /admin/v1/users/{name:.80}.",
         )
+    _require_super(services, request, user)
     left = tuple(token for token in user.tokens if token.number != number)
     services.access.put_user(replace(user, tokens=left), actor_of(request))
     return await _everywhere(services, request, {"deleted": number})
@@ -141,6 +145,7 @@ async def put_settings(services: AdminServices, request: web.Request) -> web.Res
     addresses = body.get("whiteAddresses")
     if not isinstance(addresses, list) or not all(isinstance(each, str) for each in addresses):
         raise bad_request("whiteAddresses is no list of texts.", 'Send ["10.1.2.*"].')
+    _require_super(services, request, _EVERYBODY)
     try:
         services.access.set_white_addresses(addresses, actor_of(request))
     except RequestError as error:
@@ -193,6 +198,24 @@ def _shown(services: AdminServices, name: str) -> dict[str, Any]:
 
 def _rules(rules: tuple[AccessRule, ...]) -> list[dict[str, Any]]:
     return rules_to_json(rules)
+
+
+@web.middleware
+async def supers_by_supers(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """Refuse here what is about super users: a member that does not lead passes the call on in the
+    name of a broker, and the master cannot know who asks."""
+    services = request.app[SERVICES]
+    if request.method in CHANGING and request.path.startswith("/admin/v1/access"):
+        _require_super(services, request, _EVERYBODY)
+    elif request.method in CHANGING and "user" in request.match_info:
+        body = await json_body(request)
+        wanted = User(name="", is_super=body.get("super") is True)
+        _require_super(
+            services, request, services.access.users.get(request.match_info["user"]), wanted
+        )
+    return await handler(request)
 
 
 def _require_super(services: AdminServices, request: web.Request, *users: User | None) -> None:

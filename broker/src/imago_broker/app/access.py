@@ -19,7 +19,11 @@ if TYPE_CHECKING:
     from imago_broker.service.denials import DenialLog
     from imago_log.store import MessageStore
 
-_WAITING = names.PARKING_TOPICS | {names.HALF_TOPIC}
+_WAITING = names.PARKING_TOPICS | {
+    names.HALF_TOPIC,
+    names.GIVEN_UP_TOPIC,
+    names.METAQ_PREPARED_TOPIC,
+}
 """Topics of messages that are meant for others."""
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from imago_broker.app.access import broker_hooks, name_hooks
 from imago_broker.namesrv.server import NameService
 from imago_broker.namesrv.settings import NameServiceConfig
+from imago_broker.processors.rocketmq.rights import PUBLISH, of_topic
 from imago_broker.processors.rocketmq.table import build_processors
 from imago_broker.server.remoting_peer import RemotingLimits
 from imago_broker.server.remoting_server import RemotingServer
@@ -44,6 +45,9 @@ def serve_rocketmq(
     if hooks:
         # What is held was allowed once: it is asked for again, and checked again.
         parts.access.on_change.append(parts.answer_held)
+        parts.clients.may_publish = lambda client, topic: parts.access.may(
+            client.user, of_topic(topic, PUBLISH), client.channel.address
+        )
     limits = remoting_limits(config)
     for listener, table in ((ports.rocketmq, processors.main), (ports.fast, processors.fast)):
         server = RemotingServer(

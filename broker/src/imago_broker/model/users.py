@@ -61,6 +61,7 @@ class User:
     def has_password(self, password: str) -> bool:
         """Whether this is the user's password; takes as long for a wrong one."""
         if self.secret:
+            is_hash_of("", password)  # as slow as where there is no such user
             return hmac.compare_digest(self.secret.encode(), password.encode())
         return is_hash_of(self.hashed, password)
 

@@ -31,6 +31,7 @@ from imago_broker.service.denials import DenialLog
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 
+    from imago_broker.model.access import Need
     from imago_broker.ports import Clock
     from imago_log.store import MessageStore
 
@@ -86,6 +87,16 @@ class AccessService:
         if rights is None:
             rights = self._rights[name] = self._compiled(name)
         return rights
+
+    def may(self, user: str | None, need: Need, address: str) -> bool:
+        """Whether whose request came from there may do this; None: it was not checked."""
+        if user is None or self.is_white(address):
+            return True
+        known = self.users.get(user)
+        listed = known.white_addresses if known is not None and known.enabled else ""
+        return bool(listed and is_listed(address, (listed,))) or self.rights_of(user).meets(
+            need, address
+        )
 
     def is_white(self, address: str) -> bool:
         """Whether requests from an address are not checked at all."""

@@ -41,6 +41,8 @@ class ConnectedClient:
     version: int
     seen_ms: int
     """Epoch milliseconds of the last heartbeat."""
+    user: str | None = None
+    """Whose heartbeat it was; None: nobody checks."""
 
 
 @dataclass(slots=True)
@@ -97,8 +99,10 @@ class ClientRegistry:
         self._producers: dict[str, dict[Channel, ConnectedClient]] = {}
         self._groups_of: dict[Channel, tuple[set[str], set[str]]] = {}
         """Producer and consumer groups that were joined through each connection."""
-        self._producing: dict[str, Channel] = {}
+        self._producing: dict[str, ConnectedClient] = {}
         """The newest connection of each client that produces, by its id."""
+        self.may_publish: Callable[[ConnectedClient, str], bool] = lambda _client, _topic: True
+        """Whether a producer may be shown messages of a topic that its group has sent."""
         self.memberships = 0
         """Groups of connections, of producers and consumers, each counted for each connection."""
         self.subscription_bytes = 0
@@ -107,18 +111,27 @@ class ClientRegistry:
         """Called after the members or subscriptions of a group changed."""
 
     def heartbeat(
-        self, channel: Channel, data: HeartbeatData, language: Language, version: int, now_ms: int
+        self,
+        channel: Channel,
+        data: HeartbeatData,
+        language: Language,
+        version: int,
+        now_ms: int,
+        user: str | None = None,
     ) -> None:
         """Note that a client lives, and everything that it says of its groups."""
         self._check_limits(channel, data)
-        client = ConnectedClient(channel, data.client_id, language, version, now_ms)
+        client = ConnectedClient(channel, data.client_id, language, version, now_ms, user)
         joined = self._groups_of.setdefault(channel, (set(), set()))
         before = len(joined[0]) + len(joined[1])
         for producer in data.producer_data_set:
             self._producers.setdefault(producer.group_name, {})[channel] = client
             joined[0].add(producer.group_name)
         if joined[0]:
-            self._producing[data.client_id] = channel
+            known = self._producing.get(data.client_id)
+            # Replies to one user's client are not another user's who takes its name.
+            if known is None or not known.channel.is_open or known.user == user:
+                self._producing[data.client_id] = client
         for consumer in data.consumer_data_set:
             joined[1].add(consumer.group_name)
         self.memberships += len(joined[0]) + len(joined[1]) - before
@@ -204,7 +217,8 @@ class ClientRegistry:
 
     def producer_channel(self, client_id: str) -> Channel | None:
         """Return the connection of a live client that produces, which is where replies go."""
-        return self._producing.get(client_id)
+        known = self._producing.get(client_id)
+        return None if known is None else known.channel
 
     def producer_groups(self) -> Mapping[str, Mapping[Channel, ConnectedClient]]:
         """Return all live producers by group."""
@@ -255,7 +269,8 @@ class ClientRegistry:
         joined = self._groups_of.get(channel)
         if client is None or (joined is not None and joined[0]):
             return  # it produces still, in another group
-        if self._producing.get(client.client_id) is channel:
+        known = self._producing.get(client.client_id)
+        if known is not None and known.channel is channel:
             del self._producing[client.client_id]
 
     def _leave_consumers(self, name: str, channel: Channel) -> None:

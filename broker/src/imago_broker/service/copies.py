@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from imago_broker.model.names import META_TOPIC
+from imago_broker.model.names import META_TOPIC, WITHHELD_TOPICS
 from imago_wire import properties as props
 from imago_wire.record import offset_message_id
 from imago_wire.record_fields import read_layout, read_reserved
@@ -86,6 +86,13 @@ def is_metadata(record: bytes) -> bool:
     fields = read_layout(record, 0)
     end = fields.topic_at + fields.topic_size
     return record[fields.topic_at : end] == META_TOPIC.encode()
+
+
+def is_withheld(record: bytes) -> bool:
+    """Whether a whole record is none that a consumer may be given: others' that waits, or ours."""
+    fields = read_layout(record, 0)
+    end = fields.topic_at + fields.topic_size
+    return record[fields.topic_at : end].decode("utf-8", "replace") in WITHHELD_TOPICS
 
 
 def with_default(properties: bytes, name: str, value: str) -> bytes:

@@ -125,7 +125,7 @@ class TransactionChecks:
         half.checks += 1
         transactions.checked()
         transactions.counts.checks += 1
-        channel = self._channel(half.group)
+        channel = self._channel(half.group, copy.text(b"REAL_TOPIC"))
         if channel is None:
             transactions.counts.unasked += 1
         else:
@@ -139,9 +139,14 @@ class TransactionChecks:
         age_max_ms = self._transactions.age_max_ms
         return age_max_ms is not None and self._clock.epoch_ms() - half.store_ms >= age_max_ms
 
-    def _channel(self, group: str) -> Channel | None:
+    def _channel(self, group: str, topic: str) -> Channel | None:
         """Return the connection of a live producer, another one each time."""
-        channels = [channel for channel in self._clients.producers(group) if channel.is_open]
+        clients = self._clients
+        channels = [
+            channel
+            for channel, client in clients.producers(group).items()
+            if channel.is_open and clients.may_publish(client, topic)
+        ]
         if not channels:
             return None
         self._turns += 1

@@ -45,7 +45,10 @@ def _nothing(_: Any) -> Sequence[Need]:
 
 
 def _put(command: Any) -> Sequence[Need]:
-    return (Need(_PUBLISH, AccessKind.TOPIC, command.topic),)
+    of_topic = Need(_PUBLISH, AccessKind.TOPIC, command.topic)
+    if command.transaction is None:
+        return (of_topic,)
+    return (of_topic, Need(_PUBLISH, AccessKind.TRANSACTION, command.transaction))
 
 
 def _get(command: Any) -> Sequence[Need]:

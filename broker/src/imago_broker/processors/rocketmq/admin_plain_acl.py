@@ -75,6 +75,11 @@ class PlainAclAdmin:
         """UPDATE_GLOBAL_WHITE_ADDRS_CONFIG."""
         header = UpdateGlobalWhiteAddrsConfigRequestHeader.from_ext(exchange.ext)
         listed = [part for each in header.global_white_addrs.split(",") if (part := each.strip())]
+        if not may_raise(exchange, self._access):
+            raise RequestError(
+                ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED,
+                "the white list is changed by administrators alone",
+            )
         try:
             self._access.set_white_addresses(listed, actor_of(exchange))
         except ServiceError as error:

@@ -90,6 +90,7 @@ class MemberProcessor:
             exchange.command.language,
             exchange.command.version,
             self._clock.epoch_ms(),
+            exchange.user,
         )
         return OK
 

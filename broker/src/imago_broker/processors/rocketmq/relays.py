@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_broker.processors.rocketmq.exchange import Exchange, Reply, RequestError
+from imago_broker.service.copies import is_withheld
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting.bodies.stats import GetConsumerStatusBody
 from imago_wire.remoting.codes import RequestCode, ResponseCode
@@ -95,7 +96,7 @@ class RelayProcessor:
         except ProtocolError as error:
             raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from None
         record = self._store.record_at(offset) if offset >= 0 else None
-        if record is None:
+        if record is None or is_withheld(record):
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}"
             )

@@ -22,6 +22,7 @@ from imago_broker.model.access import (
     Need,
     Operation,
 )
+from imago_wire.errors import ProtocolError
 from imago_wire.remoting.bodies.client import (
     CheckClientRequestBody,
     HeartbeatData,
@@ -39,6 +40,7 @@ from imago_wire.remoting.bodies.pop import (
 )
 from imago_wire.remoting.codes import RequestCode as Code
 from imago_wire.remoting.headers.send import read_send_header
+from imago_wire.remoting.message_ids import parse_offset_message_id
 
 if TYPE_CHECKING:
     from imago_wire.remoting.command import RemotingCommand
@@ -88,6 +90,8 @@ def of_topic(topic: str, operations: tuple[Operation, ...]) -> Need:
         return Need(
             _GROUPS.get(operations, operations), AccessKind.GROUP, topic.removeprefix("%RETRY%")
         )
+    if topic in names.WITHHELD_TOPICS:
+        return Need(RUN, AccessKind.CLUSTER, CLUSTER_NAME)  # it has messages of all topics
     return Need(operations, AccessKind.TOPIC, topic)
 
 
@@ -142,11 +146,30 @@ def _stored(operations: tuple[Operation, ...], field: str) -> Right:
     return needs
 
 
+def _of_id(operations: tuple[Operation, ...]) -> Right:
+    """About the topic of the message that an offset message id names, as `_stored`."""
+
+    def needs(asked: Asked) -> Iterable[Need]:
+        try:
+            _, offset = parse_offset_message_id(asked.field("msgId"))
+        except ProtocolError:
+            return ()
+        found = asked.topic_at(offset)
+        return (of_topic(found, operations),) if found else ()
+
+    return needs
+
+
 def _heartbeat(asked: Asked) -> Iterable[Need]:
     for consumer in HeartbeatData.decode(asked.command.body).consumer_data_set:
         yield of_group(consumer.group_name, SUBSCRIBE)
         for subscription in consumer.subscription_data_set:
             yield of_topic(subscription.topic, SUBSCRIBE)
+
+
+def _stats_topics(asked: Asked) -> Iterable[Need]:
+    named = [asked.field("topic"), *asked.field("topicList").split(";")]
+    return [of_topic(name, READ) for name in named if name]
 
 
 def _check(asked: Asked) -> Iterable[Need]:
@@ -208,7 +231,9 @@ BROKER_RIGHTS: Mapping[int, Right] = MappingProxyType(
         Code.END_TRANSACTION: both(
             _stored(PUBLISH, "commitLogOffset"), given(topic(PUBLISH), "topic")
         ),
-        Code.RESUME_CHECK_HALF_MESSAGE: topic(ALTER),
+        Code.RESUME_CHECK_HALF_MESSAGE: both(
+            _of_id((Operation.ALTER,)), given(topic(ALTER), "topic")
+        ),
         Code.CONSUMER_SEND_MSG_BACK: both(group(SUBSCRIBE, "group"), _stored(READ, "offset")),
         Code.PULL_MESSAGE: _CONSUME,
         Code.LITE_PULL_MESSAGE: _CONSUME,
@@ -259,14 +284,14 @@ BROKER_RIGHTS: Mapping[int, Right] = MappingProxyType(
         Code.GET_ALL_PRODUCER_INFO: cluster(SHOW),
         Code.QUERY_TOPICS_BY_CONSUMER: group(READ, "group"),
         Code.QUERY_SUBSCRIPTION_BY_CONSUMER: group(READ, "group"),
-        Code.GET_CONSUME_STATS: group(READ),
+        Code.GET_CONSUME_STATS: both(group(READ), _stats_topics),
         Code.GET_BROKER_CONSUME_STATS: cluster(SHOW),
         Code.GET_ALL_CONSUMER_OFFSET: cluster(SHOW),
         Code.GET_ALL_DELAY_OFFSET: cluster(SHOW),
         Code.QUERY_CORRECTION_OFFSET: both(topic(READ), group(READ, "compareGroup")),
         Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: both(topic(READ), group(READ, "group")),
         Code.GET_CONSUMER_RUNNING_INFO: group(READ),
-        Code.CONSUME_MESSAGE_DIRECTLY: group(ALTER),
+        Code.CONSUME_MESSAGE_DIRECTLY: both(group(ALTER), _of_id(READ)),
         Code.GET_BROKER_CONFIG: cluster(SHOW),
         Code.UPDATE_BROKER_CONFIG: cluster(RUN),
         Code.GET_BROKER_RUNTIME_INFO: cluster(SHOW),
