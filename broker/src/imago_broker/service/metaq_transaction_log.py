@@ -220,7 +220,7 @@ def _read_prepared(
 
 def restored(key: str, begun_ms: int, *, number: int, offset: int, count: int) -> MetaqTransaction:
     """Return a transaction of the log."""
-    parts = key.split(":")
+    parts = key.split(":", 4)  # a qualifier may have colons of its own
     owner = parts[4] if key.startswith("XID:") and len(parts) == 5 else parts[1]
     return MetaqTransaction(
         key, owner, key.startswith("XID:"), begun_ms, number=number, offset=offset, count=count
@@ -235,12 +235,17 @@ def _missing(
     if messages is None:
         return None
     at = copy.physical_offset + copy.size
-    for index in range(mark.first, mark.size):
+    ids = [message.metaq_id for message in messages]
+    longest = max(messages, key=lambda message: message.cost)
+    index = mark.first
+    while index < mark.size:
         if any(lost.start <= at < lost.end for lost in store.damaged_ranges()):
             return None  # what is there nobody knows: nothing is put twice
-        view = _record_from(store, at, messages[index])
-        if view is None or view.metaq_id != messages[index].metaq_id:
+        view = _record_from(store, at, longest)
+        if view is None or view.metaq_id not in ids[index:]:
             return mark._replace(first=index), messages[index:]
+        # Messages whose topic was gone were left out: what follows was put all the same.
+        index = ids.index(view.metaq_id, index) + 1
         at = view.physical_offset + view.size
     return None
 

@@ -215,7 +215,11 @@ class MetaqTransactions:
             told(status)
             transaction.resume()
 
-        self._writer.prepare(term, transaction, done)
+        try:
+            self._writer.prepare(term, transaction, done)
+        except Exception:
+            term.open.not_prepared(transaction, self._clock.monotonic_ms())
+            raise
         return True
 
     # Ending
