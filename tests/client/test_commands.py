@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from imago_broker.config.cluster_sections import ZookeeperSection
-from imago_broker.service.request_modes import RequestMode
+from imago_broker.service.pop.request_modes import RequestMode
 from imago_cli.commands import build
 from imago_cli.exits import CommandError, CommandUsageError, Exit
 from imago_cli.group import parse_target

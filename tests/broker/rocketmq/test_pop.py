@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imago_broker.app import Broker
-from imago_broker.service import pop_waiting, popping
+from imago_broker.service.pop import service as popping
+from imago_broker.service.pop import waiting as pop_waiting
 from imago_testing.clusters.shard_brokers import until
 from imago_testing.peers.popping import (
     LONG_MS,

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imago_broker.core import popping as core_popping
-from imago_broker.service import pop_reading, pop_waiting, popping
+from imago_broker.service.pop import reading as pop_reading
+from imago_broker.service.pop import service as popping
+from imago_broker.service.pop import waiting as pop_waiting
 from imago_log.errors import StoreError
 from imago_log.reading import by_offset
 from imago_testing.clusters.shard_brokers import until

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imago_broker.processors.rocketmq.rows import build_table
-from imago_broker.server.remoting_peer import RemotingLimits
+from imago_broker.server.remoting_limits import RemotingLimits
 from imago_broker.server.remoting_server import RemotingServer
 from imago_broker.server.remoting_session import RemotingSession
 

@@ -10,7 +10,7 @@ import pytest
 
 from imago_broker.admin.remaining import measure
 from imago_broker.processors.rocketmq import recalling
-from imago_broker.service.timers import bucket_of
+from imago_broker.service.delays.timer_bucket import bucket_of
 from imago_log.store import MessageStore
 from imago_testing.clusters.shard_brokers import ShardBrokers, until
 from imago_testing.peers.remoting import RemotingPeer, pull_ext, send_ext

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_broker.model import names
-from imago_broker.service import transaction_checks
+from imago_broker.service.transactions import checks as transaction_checks
 from imago_testing.clusters.brokers import running_broker
 from imago_testing.clusters.shard_brokers import until
 from imago_testing.peers.remoting import RemotingPeer

@@ -10,7 +10,7 @@ from imago_broker.admin.remaining import measure
 from imago_broker.core.transactions import Outcome
 from imago_broker.metrics import registry
 from imago_broker.model import names
-from imago_broker.service.transaction_log import find_open
+from imago_broker.service.transactions.transaction_log import find_open
 from imago_testing.clusters.brokers import running_broker
 from imago_testing.peers.metaq import metaq_peer
 from imago_testing.peers.remoting import RemotingPeer, send_ext

@@ -9,7 +9,7 @@ import pytest
 
 from imago_broker.core.budget import InputBudget, OutputBudget
 from imago_broker.server.connection_states import ConnectionPhase, WaitReason, WrongEventError
-from imago_broker.server.handover import ClientSession
+from imago_broker.server.relay_handover import ClientSession
 from imago_broker.server.relay_ledgers import TextLedger
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ import pytest
 from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.model.names import SCHEDULE_TOPIC
 from imago_broker.model.topics import TopicConfig
-from imago_broker.service import delay as delay_module
-from imago_broker.service.clock_shift import ClockShift
 from imago_broker.service.copies import read_copy
-from imago_broker.service.delay import DelayService
-from imago_broker.service.delaying import delayed_entry
+from imago_broker.service.delays import levels as delay_module
+from imago_broker.service.delays.clock_shift import ClockShift
+from imago_broker.service.delays.levels import DelayService
+from imago_broker.service.delays.parking import delayed_entry
 from imago_broker.service.messages import MessageService
 from imago_broker.service.topics import TopicService
 from imago_testing.searching import examples

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from imago_broker.core.metaq_transaction import MetaqOutcome
-from imago_broker.service import metaq_transaction_log
+from imago_broker.service.metaq_transactions import transaction_log as metaq_transaction_log
 
 
 def test_a_qualifier_may_have_colons() -> None:

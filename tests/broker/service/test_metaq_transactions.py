@@ -23,9 +23,10 @@ from imago_broker.core.metaq_transaction import (
     TransactionPhase,
 )
 from imago_broker.model.topics import TopicConfig
-from imago_broker.service import metaq_transaction_log, metaq_transaction_notes
 from imago_broker.service.messages import MessageService, PutStatus
-from imago_broker.service.metaq_transactions import MetaqTransactions
+from imago_broker.service.metaq_transactions import notes as metaq_transaction_notes
+from imago_broker.service.metaq_transactions import transaction_log as metaq_transaction_log
+from imago_broker.service.metaq_transactions.service import MetaqTransactions
 from imago_broker.service.topics import TopicService
 from imago_testing.searching import examples
 from imago_testing.stores.members import open_member

@@ -22,16 +22,16 @@ from imago_broker.core.transactions import Outcome
 from imago_broker.model import names
 from imago_broker.model.topics import TopicConfig
 from imago_broker.service.copies import read_copy
-from imago_broker.service.delay import DelayService
-from imago_broker.service.delaying import delayed_entry, timed_entry
-from imago_broker.service.halves import half_entry
+from imago_broker.service.delays.levels import DelayService
+from imago_broker.service.delays.parking import delayed_entry, timed_entry
+from imago_broker.service.delays.timers import TimerService
 from imago_broker.service.messages import MessageService, PutStatus
-from imago_broker.service.metaq_transactions import MetaqTransactions
+from imago_broker.service.metaq_transactions.service import MetaqTransactions
 from imago_broker.service.needed_records import NeededRecords
-from imago_broker.service.timers import TimerService
 from imago_broker.service.topics import TopicService
-from imago_broker.service.transaction_checks import TransactionChecks
-from imago_broker.service.transactions import TransactionService
+from imago_broker.service.transactions.checks import TransactionChecks
+from imago_broker.service.transactions.half_messages import half_entry
+from imago_broker.service.transactions.service import TransactionService
 from imago_testing.stores.in_memory import open_store
 from imago_testing.stores.vfs import MemoryVfs
 from imago_testing.virtual.clocks import ManualClock

@@ -11,13 +11,19 @@ import pytest
 from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.model.names import TIMER_TOPIC
 from imago_broker.model.topics import TopicConfig
-from imago_broker.service import timer_queues
-from imago_broker.service import timers as timers_module
 from imago_broker.service.copies import read_copy
-from imago_broker.service.delaying import timed_entry
+from imago_broker.service.delays import timer_queues
+from imago_broker.service.delays import timers as timers_module
+from imago_broker.service.delays.parking import timed_entry
+from imago_broker.service.delays.timer_bucket import (
+    BUCKET_MS,
+    BUCKETS,
+    TimerBucket,
+    bucket_of,
+    recall_tag,
+)
+from imago_broker.service.delays.timers import TimerService
 from imago_broker.service.messages import MessageService, PutStatus
-from imago_broker.service.timer_bucket import TimerBucket
-from imago_broker.service.timers import BUCKET_MS, BUCKETS, TimerService, bucket_of, recall_tag
 from imago_broker.service.topics import TopicService
 from imago_testing.searching import examples
 from imago_testing.stores.in_memory import open_store

@@ -20,19 +20,16 @@ from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.core.transactions import Outcome, OutcomeVerdict
 from imago_broker.model import names
 from imago_broker.model.topics import TopicConfig
-from imago_broker.service import (
-    outcome_writer,
-    transaction_checks,
-    transaction_log,
-    transactions,
-)
 from imago_broker.service.copies import read_copy
-from imago_broker.service.delay import DelayService
-from imago_broker.service.halves import half_entry
+from imago_broker.service.delays.levels import DelayService
 from imago_broker.service.messages import MessageService, PutStatus
 from imago_broker.service.topics import TopicService
-from imago_broker.service.transaction_checks import TransactionChecks
-from imago_broker.service.transactions import TransactionService
+from imago_broker.service.transactions import checks as transaction_checks
+from imago_broker.service.transactions import outcome_writer, transaction_log
+from imago_broker.service.transactions import service as transactions
+from imago_broker.service.transactions.checks import TransactionChecks
+from imago_broker.service.transactions.half_messages import half_entry
+from imago_broker.service.transactions.service import TransactionService
 from imago_testing.searching import examples
 from imago_testing.stores.members import open_member
 from imago_testing.stores.vfs import MemoryVfs

@@ -11,10 +11,10 @@ from aiohttp import web
 from imago_broker.core.moves import Unread, total, unread
 from imago_broker.model import names
 from imago_broker.model.sealing import seal_of, takes_messages
-from imago_broker.service.delay import LEVELS_MAX
-from imago_broker.service.delay_progress import KIND as DELAY_KIND
-from imago_broker.service.firing_log import timers_waiting
-from imago_broker.service.transaction_log import find_open
+from imago_broker.service.delays.firing_log import timers_waiting
+from imago_broker.service.delays.level_progress import KIND as DELAY_KIND
+from imago_broker.service.delays.levels import LEVELS_MAX
+from imago_broker.service.transactions.transaction_log import find_open
 from imago_wire.entries import PLACED_SIZE
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from imago_broker.processors.metaq.peer import Peer
     from imago_broker.service.access import AccessService
     from imago_broker.service.groups import GroupService
-    from imago_broker.service.metaq_transactions import MetaqTransactions
+    from imago_broker.service.metaq_transactions.service import MetaqTransactions
     from imago_broker.service.offsets import ConsumerOffsets
     from imago_broker.service.topics import TopicService
     from imago_log import MessageStore

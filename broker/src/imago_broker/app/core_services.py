@@ -13,7 +13,7 @@ from imago_broker.service.groups import KIND as GROUP_KIND
 from imago_broker.service.groups import GroupService
 from imago_broker.service.lingering import Lingering
 from imago_broker.service.messages import MessageService, PutStatus
-from imago_broker.service.metaq_transactions import MetaqTransactions
+from imago_broker.service.metaq_transactions.service import MetaqTransactions
 from imago_broker.service.offsets import KIND as OFFSET_KIND
 from imago_broker.service.offsets import ConsumerOffsets
 from imago_broker.service.topics import TopicService

@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from imago_broker.server.listener import Listener
     from imago_broker.server.tls_entry import TlsDoor
     from imago_broker.service.access import AccessService
-    from imago_broker.service.delay import DelayService
-    from imago_broker.service.metaq_transactions import MetaqTransactions
-    from imago_broker.service.pop_waiting import PopWaiting
-    from imago_broker.service.popping import PopService
+    from imago_broker.service.delays.levels import DelayService
+    from imago_broker.service.delays.timers import TimerService
+    from imago_broker.service.metaq_transactions.service import MetaqTransactions
+    from imago_broker.service.pop.service import PopService
+    from imago_broker.service.pop.waiting import PopWaiting
     from imago_broker.service.role import RoleState
-    from imago_broker.service.timers import TimerService
     from imago_broker.service.traffic import Traffic
-    from imago_broker.service.transactions import TransactionService
+    from imago_broker.service.transactions.service import TransactionService
     from imago_log.repair.scrubbing import ScrubCounts
     from imago_log.results import StoreHealth
     from imago_log.store import MessageStore

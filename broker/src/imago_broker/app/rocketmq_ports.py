@@ -9,7 +9,7 @@ from imago_broker.namesrv.server import NameService
 from imago_broker.namesrv.settings import NameServiceConfig
 from imago_broker.processors.rocketmq.rights import PUBLISH, of_topic
 from imago_broker.processors.rocketmq.table import build_processors
-from imago_broker.server.remoting_peer import RemotingLimits
+from imago_broker.server.remoting_limits import RemotingLimits
 from imago_broker.server.remoting_server import RemotingServer
 
 if TYPE_CHECKING:

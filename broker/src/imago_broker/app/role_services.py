@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from imago_broker.config import BrokerConfig
     from imago_broker.model.cluster import BrokerRecord
     from imago_broker.server.client_ports import ClientPorts
-    from imago_broker.service.delay import DelayService
-    from imago_broker.service.popping import PopService
+    from imago_broker.service.delays.levels import DelayService
+    from imago_broker.service.delays.timers import TimerService
+    from imago_broker.service.pop.service import PopService
     from imago_broker.service.pull_hold import PullHold
     from imago_broker.service.serving_rules import ServingRules
-    from imago_broker.service.timers import TimerService
-    from imago_broker.service.transactions import TransactionService
+    from imago_broker.service.transactions.service import TransactionService
 
 logger = logging.getLogger(__name__)
 

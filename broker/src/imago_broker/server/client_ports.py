@@ -15,9 +15,9 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from imago_broker.server.connection_states import WaitReason
-from imago_broker.server.handover import ClientSession
 from imago_broker.server.probe import port_to_ask, until_it_leads
 from imago_broker.server.relay import Address, Relay
+from imago_broker.server.relay_handover import ClientSession
 
 if TYPE_CHECKING:
     import ssl

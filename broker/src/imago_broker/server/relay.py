@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable
 
-    from imago_broker.server.handover import ClientSession
+    from imago_broker.server.relay_handover import ClientSession
     from imago_broker.server.relay_ledgers import Ledger
 
 log = logging.getLogger(__name__)

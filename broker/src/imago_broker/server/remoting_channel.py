@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from imago_broker.processors.rocketmq.exchange import Reply
-    from imago_broker.server.handover import ConnectionHandover
+    from imago_broker.server.relay_handover import ConnectionHandover
     from imago_broker.server.remoting_port import RemotingPort
     from imago_broker.server.session import Watchers
     from imago_broker.server.write_backlog import WriteBacklog

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from imago_broker.core.budget import InputBudget, OutputBudget
-from imago_broker.server.remoting_peer import RemotingLimits
+from imago_broker.server.remoting_limits import RemotingLimits
 
 if TYPE_CHECKING:
     import asyncio

@@ -17,10 +17,10 @@ import time
 from typing import TYPE_CHECKING
 
 from imago_broker.server.connection_states import RELAYED, WaitReason
-from imago_broker.server.handover import ClientSession
+from imago_broker.server.peer_address import peer_bytes, peer_text
+from imago_broker.server.relay_handover import ClientSession
 from imago_broker.server.relay_ledgers import HEARTBEAT_BYTES_MAX, FrameLedger
 from imago_broker.server.remoting_channel import RemotingChannel
-from imago_broker.server.remoting_peer import peer_bytes, peer_text
 from imago_wire.hot import scan_frames
 from imago_wire.remoting.codes import RequestCode
 from imago_wire.remoting.items import FRAME, SEND, frame_of

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from imago_broker.processors.metaq.peer import Peer
-    from imago_broker.server.handover import ConnectionHandover
+    from imago_broker.server.relay_handover import ConnectionHandover
     from imago_log.results import FileSlice
 
 JOIN_BYTES_MAX = 64 << 10

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from imago_broker.server.connection_states import ConnectionPhase, WaitReason
-from imago_broker.server.handover import ClientSession
+from imago_broker.server.peer_address import peer_text
+from imago_broker.server.relay_handover import ClientSession
 from imago_broker.server.relay_ledgers import TextLedger
-from imago_broker.server.remoting_peer import peer_text
 from imago_broker.server.text_channel import TextChannel
 from imago_wire.hot import scan_text
 from imago_wire.record import host_bytes

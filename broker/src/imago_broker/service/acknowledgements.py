@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.core.pending import AcknowledgementQueue
-from imago_broker.service.levels import Levels
+from imago_broker.service.acknowledgement_levels import Levels
 from imago_broker.service.put_status import PutStatus
 from imago_wire.entries import PLACED_SIZE, Placed
 

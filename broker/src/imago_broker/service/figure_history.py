@@ -9,8 +9,8 @@ from imago_broker.core.rates import DayTotals, RateHistory
 
 if TYPE_CHECKING:
     from imago_broker.ports import Clock
+    from imago_broker.service.delays.timers import TimerService
     from imago_broker.service.messages import MessageService
-    from imago_broker.service.timers import TimerService
     from imago_broker.service.traffic import Traffic
 
 PUT, FOUND, MISSED, DELIVERED, TIMERS_IN, TIMERS_OUT = range(6)

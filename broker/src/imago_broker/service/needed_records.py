@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from imago_broker.service.delay import DelayService
-    from imago_broker.service.metaq_transaction_notes import MetaqTransactionNotes
-    from imago_broker.service.timers import TimerService
-    from imago_broker.service.transactions import TransactionService
+    from imago_broker.service.delays.levels import DelayService
+    from imago_broker.service.delays.timers import TimerService
+    from imago_broker.service.metaq_transactions.notes import MetaqTransactionNotes
+    from imago_broker.service.transactions.service import TransactionService
     from imago_log.store import MessageStore
 
 

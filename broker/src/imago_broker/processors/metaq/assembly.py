@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from imago_broker.processors.metaq.puts import WhenPublished
     from imago_broker.processors.metaq.realtime import RealTimeStatistics
     from imago_broker.service.messages import MessageService
-    from imago_broker.service.metaq_transactions import MetaqTransactions
+    from imago_broker.service.metaq_transactions.service import MetaqTransactions
     from imago_broker.service.serving_rules import ServingRules
     from imago_broker.service.topics import TopicService
     from imago_log.store import MessageStore

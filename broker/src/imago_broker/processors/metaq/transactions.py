@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from imago_broker.config.metaq_section import MetaqSection
     from imago_broker.metrics import MetaqCounters
     from imago_broker.processors.metaq.peer import Peer
-    from imago_broker.service.metaq_transactions import MetaqTransactions
+    from imago_broker.service.metaq_transactions.service import MetaqTransactions
     from imago_broker.service.serving_rules import ServingRules
     from imago_broker.service.topic_handles import TopicHandle
     from imago_wire.text.items import PutItem

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.identity import RocketmqIdentity
     from imago_broker.processors.rocketmq.resetting import OffsetResetter
     from imago_broker.service.clients import ClientRegistry
-    from imago_broker.service.delay import DelayService
+    from imago_broker.service.delays.levels import DelayService
     from imago_broker.service.groups import GroupService
     from imago_broker.service.offsets import ConsumerOffsets
     from imago_broker.service.topics import TopicService

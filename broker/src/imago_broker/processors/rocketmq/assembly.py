@@ -16,22 +16,22 @@ from imago_broker.processors.rocketmq.memory_window import MemoryWindow
 from imago_broker.processors.rocketmq.resetting import OffsetResetter
 from imago_broker.processors.rocketmq.rules import GroupRules
 from imago_broker.service.clients import ClientRegistry
-from imago_broker.service.delay import DelayService
+from imago_broker.service.delays.levels import DelayService
+from imago_broker.service.delays.timers import TimerService
 from imago_broker.service.figure_history import FigureHistory
 from imago_broker.service.locks import QueueLocks
 from imago_broker.service.needed_records import NeededRecords
-from imago_broker.service.pop_reading import PopReader
-from imago_broker.service.pop_waiting import PopWaiting
-from imago_broker.service.popping import PopService
+from imago_broker.service.pop.reading import PopReader
+from imago_broker.service.pop.request_modes import RequestModes
+from imago_broker.service.pop.service import PopService
+from imago_broker.service.pop.waiting import PopWaiting
 from imago_broker.service.pull_hold import PullHold
-from imago_broker.service.request_modes import RequestModes
 from imago_broker.service.resets import PendingResets
 from imago_broker.service.sequencing import SequencedPuts
 from imago_broker.service.sweeping import Sweeper
-from imago_broker.service.timers import TimerService
 from imago_broker.service.traffic import Traffic
-from imago_broker.service.transaction_checks import TransactionChecks
-from imago_broker.service.transactions import TransactionService
+from imago_broker.service.transactions.checks import TransactionChecks
+from imago_broker.service.transactions.service import TransactionService
 from imago_broker.service.versions import TableVersion
 from imago_wire.remoting.message_ids import UniqueKeys
 
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from imago_broker.service.access import AccessService
     from imago_broker.service.groups import GroupService
     from imago_broker.service.messages import MessageService
-    from imago_broker.service.metaq_transactions import MetaqTransactions
+    from imago_broker.service.metaq_transactions.service import MetaqTransactions
     from imago_broker.service.offsets import ConsumerOffsets
     from imago_broker.service.serving_rules import ServingRules
     from imago_broker.service.topics import TopicService

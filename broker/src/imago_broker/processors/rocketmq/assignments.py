@@ -14,8 +14,8 @@ from imago_broker.model import names
 from imago_broker.model.cluster import PERM_READ, PERM_WRITE
 from imago_broker.processors.rocketmq import rules
 from imago_broker.processors.rocketmq.exchange import OK, Exchange, Reply, RequestError
-from imago_broker.service.pop_waiting import ANY_QUEUE
-from imago_broker.service.request_modes import POP, PULL, RequestMode
+from imago_broker.service.pop.request_modes import POP, PULL, RequestMode
+from imago_broker.service.pop.waiting import ANY_QUEUE
 from imago_wire.remoting.bodies.client import MessageModel, MessageQueue
 from imago_wire.remoting.bodies.pop import (
     MessageQueueAssignment,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.identity import RocketmqIdentity
     from imago_broker.service.clients import ClientRegistry
     from imago_broker.service.groups import GroupService
-    from imago_broker.service.request_modes import RequestModes
+    from imago_broker.service.pop.request_modes import RequestModes
     from imago_broker.service.topics import TopicService
 
 SHARE_MAX = 65_536

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from imago_broker.model import names
 from imago_broker.processors.rocketmq.exchange import RequestError
-from imago_broker.service.halves import half_entry
-from imago_broker.service.transaction_log import immunity_ms, unique_of
-from imago_broker.service.transaction_term import TransactionRefusedError
+from imago_broker.service.transactions.half_messages import half_entry
+from imago_broker.service.transactions.term import TransactionRefusedError
+from imago_broker.service.transactions.transaction_log import immunity_ms, unique_of
 from imago_wire import properties as props
 from imago_wire.remoting.codes import ResponseCode
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.inflating import Shape
     from imago_broker.processors.rocketmq.sending import Sending
     from imago_broker.service.messages import Done
-    from imago_broker.service.transactions import TransactionService
+    from imago_broker.service.transactions.service import TransactionService
     from imago_wire.record import Entry
     from imago_wire.remoting.messages import BatchEntry
 

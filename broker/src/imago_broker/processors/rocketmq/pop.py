@@ -19,8 +19,8 @@ from imago_broker.processors.rocketmq import rules
 from imago_broker.processors.rocketmq.exchange import Exchange, Reply, RequestError
 from imago_broker.processors.rocketmq.pull_request import BYTES_MAX
 from imago_broker.processors.rocketmq.rows import not_here
-from imago_broker.service.pop_reading import PopAsk
-from imago_broker.service.pop_waiting import ANY_QUEUE
+from imago_broker.service.pop.reading import PopAsk
+from imago_broker.service.pop.waiting import ANY_QUEUE
 from imago_broker.service.put_status import PutStatus
 from imago_wire.remoting.codes import ResponseCode
 from imago_wire.remoting.headers.pop import (
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.identity import RocketmqIdentity
     from imago_broker.processors.rocketmq.rules import GroupRules
     from imago_broker.processors.rocketmq.subscriptions import MessageSelector
-    from imago_broker.service.pop_reading import PopReader, PopTake
-    from imago_broker.service.pop_waiting import PopWaiting, Waiting
-    from imago_broker.service.popping import PopService
+    from imago_broker.service.pop.reading import PopReader, PopTake
+    from imago_broker.service.pop.service import PopService
+    from imago_broker.service.pop.waiting import PopWaiting, Waiting
     from imago_broker.service.topics import TopicService
     from imago_broker.service.traffic import Traffic
 

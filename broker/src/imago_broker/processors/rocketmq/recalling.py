@@ -8,7 +8,7 @@ from imago_broker.model import names
 from imago_broker.processors.rocketmq.exchange import Exchange, Reply, RequestError
 from imago_broker.processors.rocketmq.outcomes import STORED
 from imago_broker.service.copies import read_copy
-from imago_broker.service.timers import bucket_of, recall_tag
+from imago_broker.service.delays.timer_bucket import bucket_of, recall_tag
 from imago_wire.errors import ProtocolError
 from imago_wire.record import make_entry
 from imago_wire.remoting.codes import ResponseCode
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from imago_broker.config.sections import RocketmqSection
     from imago_broker.ports import Clock
     from imago_broker.processors.rocketmq.identity import RocketmqIdentity
+    from imago_broker.service.delays.timers import TimerService
     from imago_broker.service.messages import MessageService, PutStatus
-    from imago_broker.service.timers import TimerService
     from imago_broker.service.topics import TopicService
     from imago_log.store import MessageStore
     from imago_wire.record import Placed

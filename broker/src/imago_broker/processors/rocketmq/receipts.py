@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from imago_broker.ports import Clock
-    from imago_broker.service.pop_waiting import PopWaiting
-    from imago_broker.service.popping import PopService, Queue
+    from imago_broker.service.pop.service import PopService, Queue
+    from imago_broker.service.pop.waiting import PopWaiting
     from imago_broker.service.topics import TopicService
     from imago_log.store import MessageStore
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from imago_broker.ports import Clock
     from imago_broker.processors.rocketmq.exchange import Lane
-    from imago_broker.service.delay import DelayService
+    from imago_broker.service.delays.levels import DelayService
     from imago_broker.service.figure_history import FigureHistory
     from imago_broker.service.messages import MessageService
     from imago_broker.service.traffic import Traffic

@@ -29,11 +29,11 @@ from imago_broker.processors.rocketmq.sequenced import (
     require_direct,
     take_numbers,
 )
-from imago_broker.processors.rocketmq.timing import checked_due_ms
+from imago_broker.processors.rocketmq.timer_limits import checked_due_ms
 from imago_broker.service.copies import joined
-from imago_broker.service.delaying import MessageParts, delayed_entry, timed_entry
-from imago_broker.service.halves import is_half
-from imago_broker.service.timing import is_timed
+from imago_broker.service.delays.parking import MessageParts, delayed_entry, timed_entry
+from imago_broker.service.delays.timer_properties import is_timed
+from imago_broker.service.transactions.half_messages import is_half
 from imago_wire import properties as props
 from imago_wire.errors import ProtocolError
 from imago_wire.record import (
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.inflating import Shape
     from imago_broker.processors.rocketmq.rules import GroupRules
     from imago_broker.processors.rocketmq.sending import OnTopicMade
-    from imago_broker.service.delay import DelayService
+    from imago_broker.service.delays.levels import DelayService
     from imago_broker.service.messages import MessageService, PutStatus
     from imago_broker.service.sequencing import SequencedPuts
     from imago_broker.service.topics import TopicService

@@ -13,7 +13,7 @@ from imago_broker.processors.rocketmq.exchange import OK, Exchange, Reply, Reque
 from imago_broker.processors.rocketmq.outcomes import STATUS_NAMES
 from imago_broker.processors.rocketmq.sending import SYS_KEPT
 from imago_broker.service.copies import read_copy, with_default, with_value
-from imago_broker.service.delaying import delayed_entry
+from imago_broker.service.delays.parking import delayed_entry
 from imago_broker.service.messages import PutStatus
 from imago_wire import properties as props
 from imago_wire.errors import ProtocolError
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from imago_broker.model.groups import GroupConfig
     from imago_broker.processors.rocketmq.rules import GroupRules
     from imago_broker.service.copies import StoredCopy
-    from imago_broker.service.delay import DelayService
+    from imago_broker.service.delays.levels import DelayService
     from imago_broker.service.messages import MessageService
     from imago_broker.service.topic_handles import TopicHandles
     from imago_log.store import MessageStore

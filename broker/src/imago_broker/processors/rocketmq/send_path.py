@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.processors.rocketmq.outcomes import REFUSED, STORED
-from imago_broker.processors.rocketmq.parking import SendParking
+from imago_broker.processors.rocketmq.send_parking import SendParking
 from imago_broker.processors.rocketmq.send_round import SendRound
 from imago_broker.processors.rocketmq.sequenced_path import SequencedPath
 from imago_broker.service.messages import PutStatus
@@ -38,16 +38,16 @@ if TYPE_CHECKING:
     from imago_broker.config.live import LiveSettings
     from imago_broker.config.sections import RocketmqSection
     from imago_broker.core.sequencing import Numbers
-    from imago_broker.processors.rocketmq.end_path import EndPath
+    from imago_broker.processors.rocketmq.end_transaction_path import EndPath
     from imago_broker.processors.rocketmq.exchange import Lane
     from imago_broker.processors.rocketmq.identity import RocketmqIdentity
     from imago_broker.processors.rocketmq.rows import Table
     from imago_broker.processors.rocketmq.sending_session import SendingSession, Token
-    from imago_broker.service.delay import DelayService
+    from imago_broker.service.delays.levels import DelayService
     from imago_broker.service.messages import MessageService
     from imago_broker.service.sequencing import SequencedPuts
     from imago_broker.service.topic_handles import TopicHandle, TopicHandles
-    from imago_broker.service.transactions import TransactionService
+    from imago_broker.service.transactions.service import TransactionService
     from imago_wire.record import Placed
     from imago_wire.remoting.items import SendItem
     from imago_wire.remoting.waiting import ParkingSpace

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from imago_broker.core.acknowledgement import Acknowledgement
-    from imago_broker.service.half_run import HalfRun
+    from imago_broker.service.transactions.half_appends import HalfRun
 
 
 class SendRound(Round[SendingSession, AskedSend]):

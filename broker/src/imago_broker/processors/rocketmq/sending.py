@@ -13,7 +13,7 @@ from imago_broker.model import names
 from imago_broker.model.sealing import seal_of
 from imago_broker.processors.rocketmq import rules
 from imago_broker.service.copies import joined
-from imago_broker.service.halves import is_half
+from imago_broker.service.transactions.half_messages import is_half
 from imago_wire import properties as props
 from imago_wire.layout import SYS_COMPRESSED, SYS_COMPRESSION_MASK, SYS_TRANSACTION_MASK
 from imago_wire.remoting.codes import RequestCode

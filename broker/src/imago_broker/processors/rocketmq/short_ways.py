@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_broker.processors.rocketmq.directions import Directions
-from imago_broker.processors.rocketmq.end_path import EndPath
+from imago_broker.processors.rocketmq.end_transaction_path import EndPath
 from imago_broker.processors.rocketmq.pull import PullReading
 from imago_broker.processors.rocketmq.pull_path import PullPath
 from imago_broker.processors.rocketmq.send_path import SendPath

@@ -13,7 +13,7 @@ from imago_broker.processors.rocketmq.outcomes import REFUSED, STORED
 from imago_broker.processors.rocketmq.rows import not_here
 from imago_broker.service.copies import read_copy, with_value
 from imago_broker.service.messages import PutStatus
-from imago_broker.service.transaction_log import group_of, immunity_ms, unique_of
+from imago_broker.service.transactions.transaction_log import group_of, immunity_ms, unique_of
 from imago_wire import properties as props
 from imago_wire.errors import ProtocolError
 from imago_wire.record import PLACED_QUEUE_OFFSET, make_entry
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from imago_broker.ports import Clock
     from imago_broker.service.copies import StoredCopy
     from imago_broker.service.messages import MessageService
-    from imago_broker.service.transaction_checks import TransactionChecks
-    from imago_broker.service.transactions import TransactionService
+    from imago_broker.service.transactions.checks import TransactionChecks
+    from imago_broker.service.transactions.service import TransactionService
     from imago_wire.record import Placed
 
 logger = logging.getLogger(__name__)

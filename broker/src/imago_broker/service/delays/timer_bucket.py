@@ -1,13 +1,28 @@
-"""One queue of the timer topic while its timers are in memory: which of them are done."""
+"""The queues of the timer topic: which a timer is in, and which of its timers are done."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from imago_broker.model.system_topics import TIMER_BUCKETS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+BUCKET_MS: Final = 600_000
+BUCKETS: Final = TIMER_BUCKETS
+"""A bucket's queue is used again after a little more than seven days."""
 _OPEN, _FIRING, _FIRED, _RECALLED = range(4)
+
+
+def bucket_of(due_ms: int) -> int:
+    """Return the queue of the timer topic for a due time."""
+    return due_ms // BUCKET_MS % BUCKETS
+
+
+def recall_tag(offset: int) -> int:
+    """Return what the unit of a recall holds: which timer of its queue it takes back."""
+    return -1 - offset
 
 
 class TimerBucket:

@@ -27,7 +27,7 @@ from imago_broker.core.metaq_transaction import (
     TransactionMessage,
 )
 from imago_broker.model import names
-from imago_broker.service.transaction_log import NOTE, copies
+from imago_broker.service.transactions.transaction_log import NOTE, copies
 from imago_wire.record import make_entry, scan_records
 
 if TYPE_CHECKING:

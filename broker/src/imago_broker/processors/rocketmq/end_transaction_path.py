@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.exchange import Lane
     from imago_broker.processors.rocketmq.rows import Table
     from imago_broker.processors.rocketmq.sending_session import SendingSession
-    from imago_broker.service.transactions import TransactionService
+    from imago_broker.service.transactions.service import TransactionService
     from imago_wire.remoting.items import AskedEnd
 
 _OUTCOMES = {8: Outcome.COMMITTED, 12: Outcome.ROLLED_BACK}

@@ -1,12 +1,8 @@
-"""What one connection of the remoting protocol may cost, and how its peer is named."""
+"""What one connection of the remoting protocol may cost."""
 
 from __future__ import annotations
 
-import ipaddress
-import struct
 from dataclasses import dataclass
-
-_PORT = struct.Struct(">i")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,17 +21,3 @@ class RemotingLimits:
     """A peer that takes none of its answers for this long is cut off."""
     calls_max: int = 1024
     """Requests of ours to the client that wait for its answer."""
-
-
-def peer_bytes(host: str, port: int) -> bytes:
-    """Return an address as records hold it: IPv4 in 4 bytes (mapped ones too), IPv6 in 16."""
-    address = ipaddress.ip_address(host.partition("%")[0])
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
-    return address.packed + _PORT.pack(port)
-
-
-def peer_text(host: str) -> str:
-    """Return an address as it is shown: mapped ones as the IPv4 that they are."""
-    mapped = host.removeprefix("::ffff:")
-    return mapped if "." in mapped else host

@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING
 
 from imago_broker.core.transactions import Half, Outcome
 from imago_broker.model import names
-from imago_broker.service.transaction_log import group_of, immunity_ms, read_half, unique_of
+from imago_broker.service.transactions.transaction_log import (
+    group_of,
+    immunity_ms,
+    read_half,
+    unique_of,
+)
 from imago_wire import properties as props
 from imago_wire.record import StoredMessage
 from imago_wire.remoting.codes import RequestCode
@@ -32,7 +37,7 @@ if TYPE_CHECKING:
     from imago_broker.service.clients import ClientRegistry
     from imago_broker.service.copies import StoredCopy
     from imago_broker.service.messages import MessageService
-    from imago_broker.service.transactions import TransactionService
+    from imago_broker.service.transactions.service import TransactionService
 
 SLICE = 64
 SLICE_BYTES = 1 << 20

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from imago_broker.core.metaq_transaction import TransactionPhase
 from imago_broker.model import names
-from imago_broker.service import metaq_transaction_log as transaction_log
-from imago_broker.service.transaction_log import stale_pieces
+from imago_broker.service.metaq_transactions import transaction_log
+from imago_broker.service.transactions.transaction_log import stale_pieces
 from imago_log.errors import StoreError
 from imago_wire.record import PLACED_PHYSICAL_OFFSET
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from imago_broker.service.metaq_transaction_term import MetaqTerm, MetaqTransactionCounts
+    from imago_broker.service.metaq_transactions.term import MetaqTerm, MetaqTransactionCounts
     from imago_log.store import MessageStore
 
 logger = logging.getLogger(__name__)

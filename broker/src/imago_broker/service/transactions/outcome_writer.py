@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from imago_broker.core.transactions import Outcome
 from imago_broker.model import names
-from imago_broker.service.halves import NoPlaceError, committed_entry
 from imago_broker.service.put_status import PutStatus
-from imago_broker.service.recent_halves import copy_of
-from imago_broker.service.transaction_log import mark_entry, read_half
-from imago_broker.service.transaction_term import Ending, Term, TransactionRefusedError
+from imago_broker.service.transactions.half_messages import NoPlaceError, committed_entry
+from imago_broker.service.transactions.recent_halves import copy_of
+from imago_broker.service.transactions.term import Ending, Term, TransactionRefusedError
+from imago_broker.service.transactions.transaction_log import mark_entry, read_half
 from imago_wire.hot import restore_half
 from imago_wire.record import (
     ENTRY_TAIL,
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from imago_broker.core.acknowledgement import Acknowledgement
     from imago_broker.ports import Clock
     from imago_broker.service.copies import StoredCopy
-    from imago_broker.service.delay import DelayService
+    from imago_broker.service.delays.levels import DelayService
     from imago_broker.service.messages import MessageService
     from imago_broker.service.topics import TopicService
-    from imago_broker.service.transaction_term import TransactionCounts
+    from imago_broker.service.transactions.term import TransactionCounts
     from imago_wire.record import Entry, Placed
 
 logger = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""A parked message on its way out: put again, to where it belongs."""
+"""Delayed messages that are due: put again, to where they belong."""
 
 from __future__ import annotations
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_broker.model import names
-from imago_broker.service.timers import BUCKET_MS, BUCKETS
+from imago_broker.service.delays.timer_bucket import BUCKET_MS, BUCKETS
 from imago_wire.remoting.waiting import ParkingSpace
 
 if TYPE_CHECKING:
     from imago_broker.config.live import LiveSettings
     from imago_broker.config.sections import RocketmqSection
-    from imago_broker.service.delay import DelayService
+    from imago_broker.service.delays.levels import DelayService
     from imago_broker.service.sequencing import SequencedPuts
     from imago_broker.service.topic_handles import TopicHandle, TopicHandles
-    from imago_broker.service.transactions import TransactionService
+    from imago_broker.service.transactions.service import TransactionService
     from imago_wire.record import QueueTail
 
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from imago_broker.model import names
 from imago_broker.service.copies import joined
-from imago_broker.service.delaying import MessageParts, delayed_entry, timed_entry
-from imago_broker.service.parked import SHAPE, shape_of
-from imago_broker.service.timing import asked_ms, is_timed
+from imago_broker.service.delays.parking import MessageParts, delayed_entry, timed_entry
+from imago_broker.service.delays.restoring import SHAPE, shape_of
+from imago_broker.service.delays.timer_properties import asked_ms, is_timed
 from imago_wire import properties as props
 from imago_wire.errors import ProtocolError
 from imago_wire.layout import (
@@ -22,7 +22,7 @@ from imago_wire.record import make_entry
 
 if TYPE_CHECKING:
     from imago_broker.service.copies import StoredCopy
-    from imago_broker.service.delay import DelayService
+    from imago_broker.service.delays.levels import DelayService
     from imago_broker.service.topics import TopicService
     from imago_log.store import MessageStore
     from imago_wire.record import Entry, QueueTail

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from imago_broker.core.timer_record import mark_of
 from imago_broker.model.names import TIMER_TOPIC
 from imago_broker.service.copies import read_copy
-from imago_broker.service.parked import restored_entry
-from imago_broker.service.timer_batch import TimerBatch
+from imago_broker.service.delays.restoring import restored_entry
+from imago_broker.service.delays.timer_batch import TimerBatch
 from imago_wire.hot import restore_records
 from imago_wire.layout import UNIT
 from imago_wire.sequences import TIMER_MARK
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from imago_broker.core.timer_wheel import Timer, TimerWheel
-    from imago_broker.service.timer_bucket import TimerBucket
-    from imago_broker.service.timer_figures import TimerFigures
+    from imago_broker.service.delays.timer_bucket import TimerBucket
+    from imago_broker.service.delays.timer_figures import TimerFigures
     from imago_broker.service.topics import TopicService
     from imago_log.store import MessageStore
     from imago_wire.record import Entry

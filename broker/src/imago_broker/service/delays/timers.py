@@ -20,13 +20,12 @@ from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.core.timer_record import Firing
 from imago_broker.core.timer_wheel import Timer, TimerWheel
 from imago_broker.model.names import TIMER_TOPIC
-from imago_broker.model.system_topics import TIMER_BUCKETS
-from imago_broker.service.firing_log import FLOOR_KEY, TIMER_KIND, FiringLog
+from imago_broker.service.delays.firing_log import FLOOR_KEY, TIMER_KIND, FiringLog
+from imago_broker.service.delays.timer_bucket import BUCKET_MS, BUCKETS, TimerBucket
+from imago_broker.service.delays.timer_delivery import TimerTaker
+from imago_broker.service.delays.timer_figures import TimerFigures
+from imago_broker.service.delays.timer_queues import UNITS_MAX, TimerQueues
 from imago_broker.service.messages import APPENDED, PutStatus
-from imago_broker.service.timer_bucket import TimerBucket
-from imago_broker.service.timer_figures import TimerFigures
-from imago_broker.service.timer_queues import UNITS_MAX, TimerQueues
-from imago_broker.service.timer_taking import TimerTaker
 from imago_wire.layout import UNIT
 
 if TYPE_CHECKING:
@@ -41,9 +40,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-BUCKET_MS: Final = 600_000
-BUCKETS: Final = TIMER_BUCKETS
-"""A bucket's queue is used again after a little more than seven days."""
 _TOPIC: Final = TIMER_TOPIC.encode()
 AHEAD_MS: Final = 60_000
 """A bucket is read this long before its first timer may be due."""
@@ -51,16 +47,6 @@ BATCH_MAX: Final = 256
 RETRY_MS: Final = 500
 LOOK_MS_MAX: Final = 1000
 """The wall clock may step: nobody sleeps longer than this before looking again."""
-
-
-def bucket_of(due_ms: int) -> int:
-    """Return the queue of the timer topic for a due time."""
-    return due_ms // BUCKET_MS % BUCKETS
-
-
-def recall_tag(offset: int) -> int:
-    """Return what the unit of a recall holds: which timer of its queue it takes back."""
-    return -1 - offset
 
 
 class TimerService:

@@ -10,9 +10,9 @@ from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.core.metaq_transaction import MetaqOutcome, MetaqTransactionError
 from imago_broker.model import names
 from imago_broker.model.topics import TopicConfig
-from imago_broker.service import metaq_transaction_log as transaction_log
-from imago_broker.service.metaq_transaction_log import OutcomeMark
-from imago_broker.service.metaq_transaction_term import lost
+from imago_broker.service.metaq_transactions import transaction_log
+from imago_broker.service.metaq_transactions.term import lost
+from imago_broker.service.metaq_transactions.transaction_log import OutcomeMark
 from imago_broker.service.put_status import PutStatus
 from imago_log.errors import StoreError
 from imago_wire.errors import ProtocolError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from imago_broker.core.metaq_transaction import MetaqTransaction, TransactionMessage
     from imago_broker.ports import Clock
     from imago_broker.service.messages import MessageService
-    from imago_broker.service.metaq_transaction_term import MetaqTerm
+    from imago_broker.service.metaq_transactions.term import MetaqTerm
     from imago_broker.service.topics import TopicService
     from imago_log.store import MessageStore
     from imago_wire.record import Entry

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from imago_broker.processors.rocketmq.exchange import RequestError
-from imago_broker.service.timing import asked_ms, is_timed
+from imago_broker.service.delays.timer_properties import asked_ms, is_timed
 from imago_wire.remoting.codes import ResponseCode
 
 

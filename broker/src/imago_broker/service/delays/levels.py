@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING
 from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.core.timer_record import mark_of
 from imago_broker.model import names
-from imago_broker.service.clock_shift import ClockShift
 from imago_broker.service.copies import StoredCopy, read_copy
-from imago_broker.service.delay_progress import DelayProgress
+from imago_broker.service.delays.clock_shift import ClockShift
+from imago_broker.service.delays.level_progress import DelayProgress
+from imago_broker.service.delays.restoring import restored_entry
 from imago_broker.service.messages import APPENDED, PutStatus
-from imago_broker.service.parked import restored_entry
 from imago_wire.hot import restore_records
 from imago_wire.layout import UNIT
 from imago_wire.sequences import TIMER_MARK

@@ -1,7 +1,7 @@
 """Transactions of MetaQ's clients on a shard's leader, local and XA.
 
 What may happen when is decided in `core`, and written down by the writer; how it stands in the log
-says `metaq_transaction_log`. What is open is known to this leader alone and ends with it. A leader
+says `transaction_log`. What is open is known to this leader alone and ends with it. A leader
 that begins finds what is prepared, and puts what its forerunner's last commit could not, before
 anything else is decided.
 """
@@ -21,12 +21,12 @@ from imago_broker.core.metaq_transaction import (
 )
 from imago_broker.core.metaq_transactions import OpenTransactions
 from imago_broker.model import names
-from imago_broker.service import metaq_transaction_log as transaction_log
-from imago_broker.service.metaq_transaction_notes import MetaqTransactionNotes
-from imago_broker.service.metaq_transaction_term import MetaqTerm, MetaqTransactionCounts
-from imago_broker.service.metaq_transaction_writer import MetaqTransactionWriter
+from imago_broker.service.metaq_transactions import transaction_log
+from imago_broker.service.metaq_transactions.notes import MetaqTransactionNotes
+from imago_broker.service.metaq_transactions.term import MetaqTerm, MetaqTransactionCounts
+from imago_broker.service.metaq_transactions.writer import MetaqTransactionWriter
 from imago_broker.service.put_status import PutStatus
-from imago_broker.service.transaction_log import generation_of
+from imago_broker.service.transactions.transaction_log import generation_of
 from imago_wire.record import PLACED_PHYSICAL_OFFSET, PLACED_QUEUE_OFFSET
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from imago_broker.core.metaq_transaction import MetaqTransaction
     from imago_broker.ports import Clock
     from imago_broker.service.messages import MessageService
-    from imago_broker.service.metaq_transaction_term import EndTold
+    from imago_broker.service.metaq_transactions.term import EndTold
     from imago_broker.service.topics import TopicService
     from imago_wire.record import Placed
 

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING
 from imago_broker.core.transactions import OpenHalves, Outcome, OutcomeVerdict
 from imago_broker.model import names
 from imago_broker.model.topics import TopicConfig
-from imago_broker.service import transaction_log
-from imago_broker.service.half_run import HalfRun
-from imago_broker.service.outcome_writer import OutcomeWriter
 from imago_broker.service.put_status import PutStatus
-from imago_broker.service.transaction_log import Found
-from imago_broker.service.transaction_term import (
+from imago_broker.service.transactions import transaction_log
+from imago_broker.service.transactions.half_appends import HalfRun
+from imago_broker.service.transactions.outcome_writer import OutcomeWriter
+from imago_broker.service.transactions.term import (
     Ended,
     Ending,
     Term,
     TransactionCounts,
     TransactionRefusedError,
 )
+from imago_broker.service.transactions.transaction_log import Found
 from imago_log.errors import StoreError
 from imago_wire.layout import UNIT
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from imago_broker.config.sections import RocketmqSection
     from imago_broker.core.acknowledgement import Acknowledgement
     from imago_broker.ports import Clock
-    from imago_broker.service.delay import DelayService
+    from imago_broker.service.delays.levels import DelayService
     from imago_broker.service.messages import Done, MessageService
     from imago_broker.service.topics import TopicService
     from imago_wire.record import Entry, Placed, QueueTail

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from imago_broker.model.names import TIMER_TOPIC
-from imago_broker.service.firing_log import FLOOR_KEY, TIMER_KIND
+from imago_broker.service.delays.firing_log import FLOOR_KEY, TIMER_KIND
 from imago_log.errors import StoreError
 from imago_wire.layout import UNIT
 

@@ -12,7 +12,7 @@ from imago_wire.record_fields import read_layout
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from imago_broker.service.popping import Popped, PopService, Queue
+    from imago_broker.service.pop.service import Popped, PopService, Queue
     from imago_log.reading.by_properties import Wanted
     from imago_log.store import MessageStore
 

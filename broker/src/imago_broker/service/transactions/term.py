@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from imago_broker.core.transactions import Border, OpenHalves, Outcome
 from imago_broker.service.put_status import PutStatus
-from imago_broker.service.recent_halves import RecentHalves
+from imago_broker.service.transactions.recent_halves import RecentHalves
 
 
 class TransactionRefusedError(ValueError):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from imago_broker.core.timer_record import Firing
 from imago_broker.model import names
 from imago_broker.model.system_topics import DELAY_LEVELS_MAX
-from imago_broker.service.firing_log import FLOOR_KEY, FiringLog
+from imago_broker.service.delays.firing_log import FLOOR_KEY, FiringLog
 from imago_log.errors import StoreError
 
 if TYPE_CHECKING:

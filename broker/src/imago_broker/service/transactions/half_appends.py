@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_broker.core.transactions import Half
-from imago_broker.service.transaction_log import unique_of
+from imago_broker.service.transactions.transaction_log import unique_of
 from imago_wire.record import ENTRY_PROPERTIES, PLACED_PHYSICAL_OFFSET, PLACED_QUEUE_OFFSET
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from imago_broker.service.transaction_term import Term
+    from imago_broker.service.transactions.term import Term
     from imago_wire.record import Entry, Placed
 
 
