@@ -284,6 +284,17 @@ async def test_after_a_handover_producers_are_told_first_and_consumers_when_thos
     await told.stop()
 
 
+async def test_producers_have_their_time_before_consumers_however_late_they_are_told() -> None:
+    told = Told()
+    await told.start()
+    await lead(told.members[0], told.members[1])
+    assert await told.after(0) == ("0", "0")
+    assert await told.after(QUIET_MS + 2 * PRODUCERS_MS) == ("1", "0")
+    assert await told.after(PRODUCERS_MS - 1) == ("1", "0")
+    assert await told.after(1) == ("1", "1")
+    await told.stop()
+
+
 async def test_a_former_master_shows_itself_to_consumers_when_they_have_moved() -> None:
     told = Told()
     await told.start()

@@ -286,10 +286,12 @@ class Keeper:
             placed = sorted(names) if record.role is Role.MASTER else []
             buckets, failed = await self._membership.place(record.shard, topics, placed)
             if self._publication is not None:
-                waiting = self._succession.consumers_wait
+                waiting = self._succession.consumers_wait(record.role)
                 await self._publication.offer(
                     record, self.topics.offers, list(offers), consumers_wait=waiting
                 )
+                if record.role is Role.MASTER:
+                    self._succession.producers_told()
                 if waiting and offers:
                     self.topics.put_back(unoffered=offers)
                     self._held_back = True

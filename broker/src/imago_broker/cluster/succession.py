@@ -8,7 +8,8 @@ master still passes requests on:
 
 - nobody hears of it at first, until what was held back during the change has been answered;
 - then producers hear of it, whose connections their consumers keep open;
-- then, when those have moved, consumers, and old connections end with nothing on its way.
+- then, when those have moved, consumers, and old connections end with nothing on its way. Their
+  time counts from the moment at which producers could hear of it, however late that is.
 
 After the death of a master everybody hears at once: its connections are dead already.
 """
@@ -42,6 +43,8 @@ class Succession:
         self._now_ms = now_ms
         self._epoch = -1
         self._quiet_until = self._consumers_from = 0
+        self._producers_first = False
+        """Whether we lead by a planned change that producers have not been told of."""
 
     def begin(self, role: Role, state: ShardState) -> None:
         """Note that our role is this from now on; once an epoch."""
@@ -50,25 +53,33 @@ class Succession:
         self._epoch = state.epoch
         now = self._now_ms()
         self._quiet_until = self._consumers_from = now
+        self._producers_first = False
         last = state.history[-1] if state.history else None
         if last is None or last.epoch != state.epoch or last.cause != PLANNED:
             return
-        # The former master's own place as slave comes last: consumers would look around.
         self._consumers_from += self._quiet_ms + self._producers_ms
         if role is Role.MASTER:
             self._quiet_until += self._quiet_ms
+            self._producers_first = True
         else:
+            # The former master's own place as slave comes last: consumers would look around.
             self._consumers_from += self._producers_ms
+
+    def producers_told(self) -> None:
+        """Note that producers can hear that we lead: give them time, then consumers are told."""
+        if self._producers_first:
+            self._producers_first = False
+            self._consumers_from = self._now_ms() + self._producers_ms
 
     @property
     def quiet(self) -> bool:
         """Whether nobody has heard of it yet."""
         return self._now_ms() < self._quiet_until
 
-    @property
-    def consumers_wait(self) -> bool:
-        """Whether consumers are not told yet."""
-        return self._now_ms() < self._consumers_from
+    def consumers_wait(self, role: Role) -> bool:
+        """Whether consumers are not told yet, while clients know us by this role."""
+        before_producers = self._producers_first and role is Role.MASTER
+        return before_producers or self._now_ms() < self._consumers_from
 
     @property
     def due_ms(self) -> int | None:
