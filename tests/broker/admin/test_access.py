@@ -105,11 +105,11 @@ async def test_refused_and_failed_changes_are_audited(
     await admin.call("GET", TOPIC)
     said = [record.getMessage() for record in caplog.records if record.name == "imago.audit"]
     assert said == [
-        f"PUT {TOPIC} from 127.0.0.1: 401 key=-",
-        f"PUT {TOPIC} from 127.0.0.1: 400 key=k\\xe9y",
-        "DELETE /admin/v1/topics/none from 127.0.0.1: 404 key=-",
-        f"PUT {TOPIC} from 127.0.0.1: 403 key=-",
-        f"PUT {TOPIC} from 127.0.0.1: 201 key=-",
+        f"PUT {TOPIC} by (not checked) from 127.0.0.1: 401 key=-",
+        f"PUT {TOPIC} by (not checked) from 127.0.0.1: 400 key=k\\xe9y",
+        "DELETE /admin/v1/topics/none by (not checked) from 127.0.0.1: 404 key=-",
+        f"PUT {TOPIC} by (not checked) from 127.0.0.1: 403 key=-",
+        f"PUT {TOPIC} by (not checked) from 127.0.0.1: 201 key=-",
     ]
 
 

@@ -70,6 +70,16 @@ async def test_what_is_put_over_http_is_read_over_both(broker: Broker, http: Htt
     assert (await http.call("/put", PUT | {"topic": "logs-web"}, b"hello"))[0] == 200
 
 
+async def test_an_empty_message_is_put_as_over_the_text_protocol(
+    broker: Broker, http: Http
+) -> None:
+    async with metaq_peer(broker.metaq_port) as peer:
+        told = await peer.put("test", 0, b"")
+    assert told.startswith(b"result 200 ")
+    status, text = await http.call("/put/0", PUT | {"length": 0})
+    assert (status, text.split(b" ")[1:]) == (200, [b"0", b"20"])
+
+
 @pytest.mark.parametrize(
     ("path", "query", "status", "said"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -95,3 +96,23 @@ async def test_what_is_not_prepared_is_not_decided(peer: MetaqPeer, admin: Admin
     assert (status, refused["error"]) == (404, "metaq/transaction_not_found")
     assert (await admin.call("POST", decision(XA, "explode"), {}))[0] == 404
     assert (await admin.call("POST", decision(XA, "commit"), {"x": 1}))[0] == 400
+
+
+async def test_decisions_keep_nobody_from_beginning(
+    peer: MetaqPeer, admin: Admin, broker: Broker
+) -> None:
+    settings = broker.core.metaq_settings
+    settings.current = replace(settings.current, transactions_max=2)
+    keys = [f"XID:100:676c:626{n}:uq" for n in range(3)]
+    for key in keys[:2]:
+        await prepare(peer, key)
+        assert (await admin.call("POST", decision(key, "rollback"), {}))[0] == 200
+    await prepare(peer, keys[2])
+    assert await do(peer, "BEGIN", "TX:host-1:1") == b"result 200 0 9\r\n"
+    assert b"metaq.transactions_max" in await do(peer, "BEGIN", "TX:host-1:2")
+    status, refused = await admin.call("POST", decision(keys[2], "commit"), {})
+    assert (status, refused["error"]) == (409, "too_many_decisions")
+    assert (await admin.call("POST", decision(keys[0], "rollback"), {}))[0] == 200, "it stands"
+    assert (await admin.call("POST", decision(keys[0], "forget"), {}))[0] == 200
+    assert (await admin.call("POST", decision(keys[2], "commit"), {}))[0] == 200
+    assert await stored(peer) == [b"one", b"two"]

@@ -22,8 +22,8 @@ from imago_broker.admin.errors import AdminError
 from imago_broker.admin.identity import (
     CSRF,
     csrf_of,
-    holder_of_token,
-    note_user,
+    note_caller,
+    note_holder_of_token,
     user_by_session,
     user_by_token,
 )
@@ -57,10 +57,8 @@ def authorize(services: AdminServices, rights: Mapping[tuple[str, str], RouteRig
     ) -> web.StreamResponse:
         resource = request.match_info.route.resource
         right = rights.get((request.method, resource.canonical)) if resource is not None else None
-        if right is not open_to_all:
-            if who := await holder_of_token(services, request):
-                note_user(request, who)
-            elif services.config.acl.enabled:
+        if right is not open_to_all and not await note_holder_of_token(services, request):
+            if services.config.acl.enabled:
                 _check_user(services, request, right)
             else:
                 _check_place(services, request)
@@ -80,7 +78,7 @@ def _check_user(services: AdminServices, request: web.Request, right: RouteRight
             "Send `Authorization: Bearer …` with a user's token (`imago user token`) or with the"
             " content of admin.token_file, or log in at the dashboard.",
         )
-    note_user(request, name)
+    note_caller(request, name)
     address = request.remote or ""
     needs = right(services, request) if right is not None else NOBODY
     allowed = services.access.rights_of(name)

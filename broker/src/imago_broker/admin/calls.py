@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
 
 import aiohttp
 from yarl import URL
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from imago_broker.model.cluster import BrokerRecord
 
 SCHEME = "Imago-Signed"
+CALLER = "Imago-Caller"
+"""Header of a call that is passed on: who asked for it, from where, and a keyed hash of both."""
 CLOCKS_DIFFER_MS_MAX = 10 * 60_000
 """An older or newer call counts as none of now: someone may have kept it."""
 
@@ -51,6 +54,8 @@ async def call(
         signed = signature(token, now_ms, method, target, path, body)
         said["Authorization"] = f"{SCHEME} {now_ms} {signed}"
         said["Host"] = target
+        if CALLER in said:
+            said[CALLER] += f" {_caller_hash(token, said['Authorization'], said[CALLER])}"
     ask = partial(session.request, method, data=body, headers=said)
     context = services.peer_tls()
     if context is not None:
@@ -88,11 +93,31 @@ def is_signed(
     return hmac.compare_digest(signed.encode(errors="surrogateescape"), wanted.encode())
 
 
+def caller_text(name: str, address: str) -> str:
+    """Return what `CALLER` says of who asked, before it is signed."""
+    return f"{quote(name, safe='')} {quote(address, safe=':')}"
+
+
+def told_caller(given: str, token: str, authorization: str) -> tuple[str, str] | None:
+    """Return name and address of who asked a broker that has signed this; None: nobody is told."""
+    told, _, signed = given.rpartition(" ")
+    name, _, address = told.partition(" ")
+    wanted = _caller_hash(token, authorization, told)
+    if not name or not hmac.compare_digest(signed.encode(errors="replace"), wanted.encode()):
+        return None
+    return unquote(name), unquote(address)
+
+
+def _caller_hash(token: str, authorization: str, told: str) -> str:
+    text = "\n".join((CALLER, authorization, told))
+    return hmac.new(token.encode(), text.encode(errors="replace"), hashlib.sha256).hexdigest()
+
+
 def admin_token(token_file: str) -> str:
     """Return the token; "" where there is none, which no caller can match."""
     if not token_file:
         return ""
     try:
         return Path(token_file).read_text(encoding="utf-8").strip()
-    except OSError:
+    except (OSError, ValueError):
         return ""

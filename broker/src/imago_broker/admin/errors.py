@@ -12,8 +12,17 @@ if TYPE_CHECKING:
 class AdminError(Exception):
     """An answer `{"error": code, "message": …, "cure": …}` with an HTTP status."""
 
-    def __init__(self, status: int, code: str, message: str, cure: str) -> None:
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        message: str,
+        cure: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(message)
+        self.headers = headers
         self.status = status
         self.code = code
         self.message = message

@@ -12,24 +12,28 @@ import orjson
 from aiohttp import web
 
 from imago_broker.admin.errors import AdminError
+from imago_broker.admin.identity import actor_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Mapping
 
 audit = logging.getLogger("imago.audit")
 log = logging.getLogger(__name__)
 
-REPEATED = web.RequestKey("repeated", bool)
-"""Set in a request that gets a former answer: nothing is changed."""
+UNCHANGED = web.RequestKey("unchanged", bool)
+"""Set in a request that changes nothing: it gets a former answer, or brought nothing new."""
 ADMINISTRATION = "/admin/"
 """Messages of MetaQ's clients have other paths: a put is nothing for the audit log."""
 CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
-def json_response(body: object, *, status: int = 200) -> web.Response:
+def json_response(
+    body: object, *, status: int = 200, headers: Mapping[str, str] | None = None
+) -> web.Response:
     return web.Response(
         body=orjson.dumps(body, option=orjson.OPT_NON_STR_KEYS),
         status=status,
+        headers=headers,
         content_type="application/json",
     )
 
@@ -42,7 +46,7 @@ async def errors_as_json(
     try:
         return await handler(request)
     except AdminError as error:
-        return json_response(error.body(), status=error.status)
+        return json_response(error.body(), status=error.status, headers=error.headers)
     except web.HTTPException as error:
         cure = "See docs/admin.md for the paths and methods."
         body = AdminError(error.status, "http", error.reason, cure).body()
@@ -67,12 +71,12 @@ async def audited(
         answer = await handler(request)
         outcome = str(answer.status)
     finally:
-        if REPEATED not in request:
+        if UNCHANGED not in request:
             audit.info(
-                "%s %.500s from %s: %s key=%s",
+                "%s %.500s by %s from %s: %s key=%s",
                 request.method,
                 request.path_qs,
-                request.remote,
+                *actor_of(request),
                 outcome,
                 ascii(request.headers.get("Idempotency-Key", "-")[:200])[1:-1],
             )

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
-from imago_broker.admin.calls import SCHEME, admin_token, is_signed
+from imago_broker.admin.calls import CALLER, SCHEME, admin_token, is_signed, told_caller
 from imago_broker.model.users import name_problem, token_hash, token_parts
+from imago_broker.service.access import Actor
 
 if TYPE_CHECKING:
     from imago_broker.admin.services import AdminServices
@@ -25,37 +26,47 @@ CSRF: Final = "X-Imago-CSRF"
 SESSION_SECONDS: Final = 8 * 3600
 OPERATOR: Final = "(admin token)"
 MEMBER: Final = "(broker)"
-_USER: Final = web.RequestKey("user", str)
+_CALLER: Final = web.RequestKey("caller", Actor)
 
 
 def user_of(request: web.Request) -> str:
-    """Return whose call it is, as `note_user` said; "" where that was not asked."""
-    user: str = request.get(_USER, "")
-    return user
+    """Return whose call it is, as `note_caller` said; "" where that was not asked."""
+    return actor_of(request).name if _CALLER in request else ""
 
 
-def note_user(request: web.Request, user: str) -> None:
-    """Say whose call it is."""
-    request[_USER] = user
+def actor_of(request: web.Request) -> Actor:
+    """Return who asks and from where, for the audit log: behind a broker that passes a call on,
+    whoever asked that one."""
+    found: Actor | None = request.get(_CALLER)
+    return found or Actor("(not checked)", request.remote or "?")
 
 
-async def holder_of_token(services: AdminServices, request: web.Request) -> str:
-    """Return who calls with the admin token, or signed with it; "": nobody."""
+def note_caller(request: web.Request, name: str, address: str | None = None) -> None:
+    """Say whose call it is; `address`: where it was asked first, if that was another broker."""
+    request[_CALLER] = Actor(name, address or request.remote or "?")
+
+
+async def note_holder_of_token(services: AdminServices, request: web.Request) -> bool:
+    """Note who calls with the admin token, or signed with it; False: nobody does."""
     given = request.headers.get("Authorization", "")
     token = admin_token(services.config.admin.token_file) if given else ""
     if not token:
-        return ""
+        return False
     if hmac.compare_digest(given.encode(errors="surrogateescape"), f"Bearer {token}".encode()):
-        return OPERATOR
+        note_caller(request, OPERATOR)
+        return True
     own = services.coordinator.registered
     if own is None or not given.startswith(SCHEME):
-        return ""
+        return False
     target = f"{own.host}:{own.admin}"
     if request.headers.get("Host") != target:
-        return ""
+        return False
     now_ms, body = services.clock.epoch_ms(), await request.read()
-    signed = is_signed(given, token, now_ms, request.method, target, request.path_qs, body)
-    return MEMBER if signed else ""
+    if not is_signed(given, token, now_ms, request.method, target, request.path_qs, body):
+        return False
+    told = told_caller(request.headers.get(CALLER, ""), token, given)
+    note_caller(request, *(told or (MEMBER, None)))
+    return True
 
 
 def user_by_token(services: AdminServices, request: web.Request) -> str:

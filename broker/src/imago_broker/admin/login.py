@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
+from aiohttp import web
+
+from imago_broker.admin.calls import admin_token
 from imago_broker.admin.errors import AdminError
 from imago_broker.admin.guard import audit, json_body, json_response
 from imago_broker.admin.identity import (
@@ -18,21 +23,65 @@ from imago_broker.admin.identity import (
 from imago_broker.model.users import User
 
 if TYPE_CHECKING:
-    from aiohttp import web
+    from collections.abc import AsyncIterator
 
     from imago_broker.admin.services import AdminServices
 
-_AT_ONCE: Final = asyncio.Semaphore(2)
+AT_ONCE_MAX: Final = 2
 """Passwords that are compared at the same time: each takes tens of milliseconds, on purpose."""
+WAITING_MAX: Final = 32
+"""Logins that wait for that, or are compared."""
+OF_ADDRESS_MAX: Final = 4
+"""The same, from one address: it shuts nobody else out."""
+RETRY_SECONDS: Final = 1
 _NOBODY: Final = User(name="nobody", hashed="")
 
 
+class LoginQueue:
+    """Logins in turn; those for whom there is no place are told to come again."""
+
+    def __init__(self) -> None:
+        self._at_once = asyncio.Semaphore(AT_ONCE_MAX)
+        self._waiting: Counter[str] = Counter()
+
+    @asynccontextmanager
+    async def turn(self, address: str) -> AsyncIterator[None]:
+        """Wait for a turn. AdminError: too many wait already."""
+        waiting = self._waiting
+        if waiting.total() >= WAITING_MAX or waiting[address] >= OF_ADDRESS_MAX:
+            raise AdminError(
+                429,
+                "too_many_logins",
+                "Too many logins wait for their passwords to be compared.",
+                "Try again in a moment.",
+                headers={"Retry-After": str(RETRY_SECONDS)},
+            )
+        waiting[address] += 1
+        try:
+            async with self._at_once:
+                yield
+        finally:
+            waiting[address] -= 1
+            if not waiting[address]:
+                del waiting[address]
+
+
+LOGINS: Final = web.AppKey("logins", LoginQueue)
+
+
 async def log_in(services: AdminServices, request: web.Request) -> web.Response:
-    """POST /login with `{"user": …, "password": …}`: 200 and a cookie, or 401."""
+    """POST /login with `{"user": …, "password": …}`: 200 and a cookie, or 401; 429: come again."""
+    if not admin_token(services.config.admin.token_file):
+        raise AdminError(
+            503,
+            "no_key",
+            "Sessions are signed with the admin token, and this broker has none.",
+            "Set admin.token_file to a file with a secret.",
+        )
     body = await json_body(request)
     name, password = str(body.get("user", "")), str(body.get("password", ""))
     user = services.access.users.get(name)
-    async with _AT_ONCE:
+    async with request.app[LOGINS].turn(request.remote or ""):
         right = await asyncio.to_thread((user or _NOBODY).has_password, password[:1024])
     if user is None or not user.enabled or not right or not services.config.acl.enabled:
         audit.info("login refused user=%a from %s", name[:64], request.remote)

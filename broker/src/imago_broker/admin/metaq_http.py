@@ -86,7 +86,7 @@ async def _put(services: AdminServices, request: web.Request) -> bytes:
     if not 0 <= length <= size_max:
         raise ValueError(f"length: {length}, must be 0 to {size_max}")
     try:
-        body = await request.content.readexactly(length)
+        body = await request.content.readexactly(length) if length else b""
     except asyncio.IncompleteReadError as error:
         raise ValueError(f"length: {length}, but the body has {len(error.partial)}") from error
     return f"put {topic} {partition} {length} {flag} {checksum} 1\r\n".encode() + body

@@ -118,4 +118,6 @@ def _refusal(services: AdminServices, key: str, error: MetaqTransactionError) ->
     if error.outcome is not None:
         text = f"{key!r:.200} has been {_WORDS[error.outcome]} already."
         return AdminError(409, "decided", text, "Its first decision counts.")
+    if error.problem is TransactionProblem.LIMIT:
+        return AdminError(409, "too_many_decisions", f"{error}.", "Forget some, then repeat it.")
     return AdminError(409, "lost", f"{error}.", "Roll it back, or complete it.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from imago_broker.admin.guard import CHANGING, REPEATED
+from imago_broker.admin.guard import CHANGING, UNCHANGED
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -42,7 +42,7 @@ def repeatable() -> Middleware:
         digest = hashlib.sha256(await request.read()).digest()
         call = (named[:KEY_LENGTH_MAX], request.method, request.path_qs, digest)
         if call in answers or call in running:
-            request[REPEATED] = True
+            request[UNCHANGED] = True
             return _again(answers[call] if call in answers else await asyncio.shield(running[call]))
         first = running[call] = asyncio.get_running_loop().create_future()
         try:

@@ -172,6 +172,7 @@ def build_admin(services: AdminServices) -> web.Application:
         client_max_size=BODY_BYTES_MAX,
     )
     app[users.SERVICES] = services
+    app[login.LOGINS] = login.LoginQueue()
     for method, path, handler, _ in ROUTES:
         app.router.add_route(method, path, partial(handler, services))
     _keep_at_work(app, Drainer(services), Spreader(services), AccessSpreader(services))

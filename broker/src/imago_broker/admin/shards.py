@@ -10,9 +10,10 @@ import aiohttp
 from aiohttp import web
 
 from imago_broker.admin import leadership
-from imago_broker.admin.calls import call
+from imago_broker.admin.calls import CALLER, call, caller_text
 from imago_broker.admin.errors import AdminError
 from imago_broker.admin.guard import CHANGING
+from imago_broker.admin.identity import actor_of, user_of
 from imago_broker.admin.views import MemberLag
 from imago_broker.core.placement import Room
 from imago_broker.model.cluster import shard_name
@@ -238,8 +239,10 @@ def own_headers() -> dict[str, str]:
 
 
 def forwarded_headers(request: web.Request) -> dict[str, str]:
-    """The caller's own, without its credentials: the call is signed by this broker."""
+    """The caller's own, its name in place of its credentials: the call is signed by this broker."""
     headers = own_headers()
+    if user_of(request):
+        headers[CALLER] = caller_text(*actor_of(request))
     for name in ("Idempotency-Key", leadership.OPERATOR_EPOCH):
         if name in request.headers:
             headers[name] = request.headers[name]

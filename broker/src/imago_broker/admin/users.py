@@ -10,8 +10,8 @@ from aiohttp import web
 
 from imago_broker.admin.access_spreading import SPREADER
 from imago_broker.admin.errors import AdminError, bad_request, not_found, refuse_unknown
-from imago_broker.admin.guard import CHANGING, json_body, json_response
-from imago_broker.admin.identity import user_of
+from imago_broker.admin.guard import CHANGING, UNCHANGED, json_body, json_response
+from imago_broker.admin.identity import actor_of, user_of
 from imago_broker.admin.paging import page
 from imago_broker.admin.services import AdminServices
 from imago_broker.errors import RequestError
@@ -24,7 +24,6 @@ from imago_broker.model.users import (
     rules_to_json,
     secret_problem,
 )
-from imago_broker.service.access import Actor
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -158,17 +157,13 @@ async def exchange(services: AdminServices, request: web.Request) -> web.Respons
     body = await json_body(request)
     access = services.access
     try:
-        access.merge(body.get("records", ()))  # type: ignore[arg-type]  # it looks at each
+        if not access.merge(body.get("records", ())):  # type: ignore[arg-type]  # looks at each
+            request[UNCHANGED] = True
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise bad_request(f"These are no records: {error}.", "Masters alone send them.") from error
     digest = access.digest()
     differs = body.get("digest") not in (digest, None)
     return json_response({"digest": digest, "records": access.records() if differs else []})
-
-
-def actor_of(request: web.Request) -> Actor:
-    """Return who asks, for the audit log."""
-    return Actor(user_of(request) or "(not checked)", request.remote or "?")
 
 
 async def _everywhere(

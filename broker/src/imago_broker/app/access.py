@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from imago_broker.admin.calls import admin_token
+from imago_broker.errors import ExitCode, FatalError
 from imago_broker.model import names
 from imago_broker.processors.rocketmq.access_hook import AccessHook
 from imago_broker.processors.rocketmq.rights import BROKER_RIGHTS, NAME_RIGHTS
@@ -18,6 +21,23 @@ if TYPE_CHECKING:
     from imago_broker.service.access import AccessService
     from imago_broker.service.denials import DenialLog
     from imago_log.store import MessageStore
+
+
+def check_token(config: BrokerConfig) -> None:
+    """FatalError: access control is on, and there is no administrator's token to begin with."""
+    path = config.admin.token_file
+    if not config.acl.enabled or not path or admin_token(path):
+        return
+    try:
+        reason = "is empty" if not Path(path).read_bytes().strip() else "is no text"
+    except OSError as error:
+        reason = f"cannot be read ({error.strerror})"
+    raise FatalError(
+        f"admin.token_file: {path} {reason}; acl.enabled needs the administrator's token: write a"
+        " secret into the file, readable by this broker's user alone (0600)",
+        exit_code=ExitCode.USAGE,
+    )
+
 
 _WAITING = names.PARKING_TOPICS | {
     names.HALF_TOPIC,

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from imago_broker.app.access import check_token
 from imago_broker.app.admin_port import AdminPort
 from imago_broker.app.input_memory import input_budget, memory_limit
 from imago_broker.app.member_addresses import MemberAddresses
@@ -155,6 +156,7 @@ class Ports:
     def bind(self) -> None:
         """Take all ports without accepting yet; FatalError names the one that cannot be had."""
         warn_if_few(self._config.limits.connections_max, self.places.count_max)
+        check_token(self._config)
         self._warn_if_open()
         self._secure()
         try:

@@ -77,7 +77,8 @@ class MetaqSection:
     )
     transactions_max: int = setting(
         10_000,
-        "Most transactions, local and XA, that are open, prepared, or decided by a person.",
+        "Most transactions, local and XA, that are open or prepared; as many more that a person has"
+        " decided about are kept.",
         low=1,
         dynamic=True,
     )

@@ -72,7 +72,8 @@ class OpenTransactions:
         self.total_bytes = 0
         """Of messages that are in memory alone."""
         self.heuristic: dict[str, MetaqTransaction] = {}
-        """Those that a person has decided about; kept until their producer forgets them."""
+        """Those that a person has decided about; kept until their producer forgets them. They have
+        a limit of their own, as large as that of the others."""
 
     def __iter__(self) -> Iterator[MetaqTransaction]:
         yield from self._xa.values()
@@ -111,9 +112,9 @@ class OpenTransactions:
         limits = self._limits()
         if len(key) > KEY_SIZE_MAX:
             raise _limit(f"the transaction's name has {len(key)} characters", KEY_SIZE_MAX)
-        if self.count + len(self.heuristic) >= limits.transactions_max:
+        if self.count >= limits.transactions_max:
             raise _limit(
-                f"{self.count + len(self.heuristic)} transactions of this broker are open",
+                f"{self.count} transactions of this broker are open",
                 limits.transactions_max,
                 "metaq.transactions_max",
             )
@@ -334,3 +335,16 @@ class OpenTransactions:
 def _limit(what: str, most: int, setting: str = "") -> MetaqTransactionError:
     cure = f": end some, or raise {setting}" if setting else ""
     return MetaqTransactionError(TransactionProblem.LIMIT, f"{what}, at most {most} may be{cure}")
+
+
+def check_decisions(kept: int, most: int) -> None:
+    """Refuse one more decision of a person where too many are kept already.
+
+    They are counted by themselves: what nobody has forgotten keeps nobody from beginning.
+    """
+    if kept >= most:
+        raise MetaqTransactionError(
+            TransactionProblem.LIMIT,
+            f"{kept} decisions are kept for producers that have not asked, at most {most} may be:"
+            " forget some (`imago metaq transactions forget`), or raise metaq.transactions_max",
+        )

@@ -52,8 +52,11 @@ class Pair:
 
 
 @asynccontextmanager
-async def running_pair(folder: Path, *tls: TlsSection) -> AsyncIterator[Pair]:
-    """Run two brokers with a registry in memory; they stop in order. `tls`: of each its own."""
+async def running_pair(folder: Path, *tls: TlsSection, closed: bool = False) -> AsyncIterator[Pair]:
+    """Run two brokers with a registry in memory; they stop in order. `tls`: of each its own.
+
+    `closed`: with access control.
+    """
     ensemble, settings = MemoryEnsemble(), CoordinatorConfig(session_timeout_ms=60_000)
     brokers: list[Broker] = []
     for shard in range(2):
@@ -65,6 +68,7 @@ async def running_pair(folder: Path, *tls: TlsSection) -> AsyncIterator[Pair]:
             broker=replace(config.broker, shard=shard, seal_linger_ms=0),
             store=replace(config.store, segment_bytes_max=8 << 20),
             tls=tls[shard] if tls else config.tls,
+            acl=replace(config.acl, enabled=closed),
         )
         brokers.append(Broker(config, coordinator=memory_coordinator(settings, ensemble)))
         await brokers[-1].start()

@@ -19,7 +19,7 @@ from imago_broker.core.metaq_transaction import (
     TransactionPhase,
     TransactionProblem,
 )
-from imago_broker.core.metaq_transactions import OpenTransactions
+from imago_broker.core.metaq_transactions import OpenTransactions, check_decisions
 from imago_broker.model import names
 from imago_broker.service.metaq_transactions import transaction_log
 from imago_broker.service.metaq_transactions.notes import MetaqTransactionNotes
@@ -271,6 +271,7 @@ class MetaqTransactions:
         transaction = term.open.find_xa(key)
         if transaction is None or transaction.phase is not TransactionPhase.PREPARED:
             raise MetaqTransactionError(TransactionProblem.UNKNOWN)
+        check_decisions(len(term.open.heuristic), self._settings.current.transactions_max)
         self._end(term, transaction, outcome, told)
 
     def forget(self, key: str, told: EndTold) -> None:

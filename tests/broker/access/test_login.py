@@ -1,0 +1,96 @@
+"""Logins in turn, what signs their sessions, and the token that everything begins with."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import aiohttp
+import pytest
+
+from imago_broker.admin import login
+from imago_broker.app import Broker
+from imago_broker.errors import FatalError
+from imago_broker.model.users import User, hash_of
+from imago_broker.service.access import Actor
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from imago_broker.config import BrokerConfig
+
+BY = Actor("the tests", "nowhere")
+
+
+async def _log_in(broker: Broker, password: str, address: str = "127.0.0.1") -> tuple[int, str]:
+    connector = aiohttp.TCPConnector(local_addr=(address, 0))
+    url = f"http://127.0.0.1:{broker.ports.admin_port}/login"
+    async with (
+        aiohttp.ClientSession(connector=connector) as session,
+        session.post(url, json={"user": "ann", "password": password}) as answer,
+    ):
+        return answer.status, answer.headers.get("Retry-After", "")
+
+
+async def test_logins_beyond_the_queue_are_told_to_come_again(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.core.access.put_user(User(name="ann", hashed=hash_of("password", b"salt")), BY)
+    monkeypatch.setattr(login, "OF_ADDRESS_MAX", 2)
+    monkeypatch.setattr(login, "WAITING_MAX", 3)
+    go = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    compare = User.has_password
+
+    def slowly(user: User, password: str) -> bool:
+        asyncio.run_coroutine_threadsafe(go.wait(), loop).result(50)
+        return compare(user, password)
+
+    monkeypatch.setattr(User, "has_password", slowly)
+    many = [asyncio.create_task(_log_in(broker, "password")) for _ in range(20)]
+    done: set[asyncio.Task[tuple[int, str]]] = set()
+    while len(done) < 18:
+        done, _ = await asyncio.wait(many, timeout=0.05)
+    assert {task.result() for task in done} == {(429, str(login.RETRY_SECONDS))}
+    other = asyncio.create_task(_log_in(broker, "password", "127.0.0.2"))
+    waiting: set[asyncio.Task[tuple[int, str]]] = {other}
+    assert (await asyncio.wait(waiting, timeout=0.2))[0] == set(), "another address has its place"
+    assert await _log_in(broker, "password", "127.0.0.3") == (429, "1"), "the queue is full"
+    go.set()
+    assert [task.result() for task in await _all(many) if task not in done] == [(200, "")] * 2
+    assert await other == (200, "")
+    assert await _log_in(broker, "passwore") == (401, ""), "places are given back"
+
+
+async def _all(tasks: list[asyncio.Task[tuple[int, str]]]) -> list[asyncio.Task[tuple[int, str]]]:
+    async with asyncio.timeout(50):
+        await asyncio.wait(tasks)
+    return tasks
+
+
+async def test_no_session_without_what_signs_it(broker: Broker, tmp_path: Path) -> None:
+    broker.core.access.put_user(User(name="ann", hashed=hash_of("password", b"salt")), BY)
+    assert (await _log_in(broker, "password"))[0] == 200
+    (tmp_path / "token").unlink()
+    assert (await _log_in(broker, "password"))[0] == 503
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(None, "cannot be read"), (b"", "is empty"), (b" \n", "is empty"), (b"\xff", "is no text")],
+)
+async def test_no_start_without_the_administrators_token(
+    config: BrokerConfig, tmp_path: Path, content: bytes | None, words: str
+) -> None:
+    file = tmp_path / "token"
+    file.unlink()
+    if content is not None:
+        file.write_bytes(content)
+    broker = Broker(config)
+    with pytest.raises(FatalError, match=rf"admin\.token_file: .*{words}.*write a secret"):
+        await broker.start()
+    await broker.stop()
+    open_one = Broker(replace(config, acl=replace(config.acl, enabled=False)))
+    await open_one.start()
+    await open_one.stop()
