@@ -46,6 +46,7 @@ class HttpSession(Session):
         self._taken = 0
         """Bytes since the last answer: the library keeps them, or some of them."""
         self.unfinished = Unfinished(input_budget, self)
+        self._ending: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -100,8 +101,10 @@ class HttpSession(Session):
             self.unfinished.drop()
 
     def drain(self) -> None:
-        """Answer the request that is being served, then close."""
+        """Answer the request that is being served, then close; at once where there is none."""
         self._inner.close()
+        # That alone leaves a connection open that waits for its next request.
+        self._ending = asyncio.get_running_loop().create_task(self._inner.shutdown(None))
 
 
 async def note_answer(request: web.BaseRequest, response: web.StreamResponse) -> None:
