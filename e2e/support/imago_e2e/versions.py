@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).resolve().parents[3]
 NEXT_START: Final = "broker_of_the_next_version_started"
 """What brokers of the next version say at their start."""
-NEXT_TRIES: Final = 121
+NEXT_TRIES: Final = 601
 """How often pods that the next operator makes may fail to start."""
 
 
@@ -31,7 +31,7 @@ def following() -> str:
 
 _CHANGES: Final = {
     "broker": ('"broker_started', f'"{NEXT_START}'),
-    "operator": ("STARTUP_TRIES: Final = 120", f"STARTUP_TRIES: Final = {NEXT_TRIES}"),
+    "operator": ("STARTUP_TRIES: Final = 600", f"STARTUP_TRIES: Final = {NEXT_TRIES}"),
 }
 """What differs in the next version besides its number: what stood there, and what does."""
 

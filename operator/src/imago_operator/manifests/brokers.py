@@ -36,8 +36,9 @@ except OSError:
     pass  # it does not lead, or nobody can take over: the broker's own stop says what is lost
 """
 """Run before a pod is stopped, from inside of it, where the token is."""
-STARTUP_TRIES: Final = 120
-"""Times 5 s: a log of some hundred GB is recovered in that time."""
+STARTUP_TRIES: Final = 600
+"""One each second: a log of some hundred GB is recovered in that time. A pod that serves after two
+seconds counts as started then, and the next one is restarted."""
 POD_INFO: Final = {
     "POD_NAME": "metadata.name",
     "POD_NAMESPACE": "metadata.namespace",
@@ -149,7 +150,7 @@ def _container(desired: Desired, shard: int) -> Manifest:
             *template.volume_mounts,
         ],
         # While the log is recovered nothing answers yet, and nothing is wrong.
-        "startupProbe": _probe("/healthz", every=5, tries=STARTUP_TRIES),
+        "startupProbe": _probe("/healthz", every=1, tries=STARTUP_TRIES),
         "livenessProbe": _probe("/healthz", every=10, tries=6),
         # Ready: it serves what it has, though it may take no messages for now: a full disk, or a
         # registry that is away, must not leave clients without any address.
