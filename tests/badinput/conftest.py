@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import urllib.request
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,8 +24,23 @@ SLACK_BYTES = 24 << 20
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    with _fed_broker(tmp_path_factory, STALL_SECONDS) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def patient_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker that cuts nobody off whom a busy machine keeps from writing on."""
+    with _fed_broker(tmp_path_factory, 600) as broker:
+        yield broker
+
+
+@contextmanager
+def _fed_broker(
+    tmp_path_factory: pytest.TempPathFactory, stall_seconds: int
+) -> Iterator[BrokerProcess]:
     settings = {
-        "limits": {"input_stall_seconds": STALL_SECONDS, "output_stall_seconds": STALL_SECONDS},
+        "limits": {"input_stall_seconds": stall_seconds, "output_stall_seconds": stall_seconds},
     }
     with broker_process(tmp_path_factory.mktemp("broker"), settings) as broker:
         request = urllib.request.Request(

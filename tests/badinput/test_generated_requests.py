@@ -19,11 +19,13 @@ CONNECTIONS = 4
 
 @pytest.mark.parametrize("count", [4_000, pytest.param(100_000, marks=pytest.mark.full)])
 @pytest.mark.parametrize("port", ["rocketmq", "fast", "namesrv"])
-async def test_every_request_is_answered(broker: BrokerProcess, port: str, count: int) -> None:
+async def test_every_request_is_answered(
+    patient_broker: BrokerProcess, port: str, count: int
+) -> None:
     """The fixture looks for traces in the log."""
-    number = getattr(broker, port)
+    number = getattr(patient_broker, port)
     async with asyncio.TaskGroup() as tasks:
         for seed in range(CONNECTIONS):
             rng = random.Random(f"{port} {seed}")
             tasks.create_task(storm(number, rng, count // CONNECTIONS))
-    assert broker.alive, broker.server.log_tail()
+    assert patient_broker.alive, patient_broker.server.log_tail()
