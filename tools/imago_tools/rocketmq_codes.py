@@ -42,7 +42,8 @@ NEEDED: Final = {
         *(10, 11, 12, 14, 15, 17, 18, 21, 25, 26, 28, 29, 30, 31, 32, 33, 34, 35, 36, 37, 38, 41),
         *(42, 43, 45, 46, 50, 51, 52, 53, 60, 61, 200, 201, 202, 203, 204, 207, 208, 215, 222, 223),
         *(225, 300, 303, 305, 306, 307, 308, 309, 310, 314, 315, 316, 317, 320, 321, 323, 324, 325),
-        *(328, 329, 343, 345, 351, 352, 353, 361, 370, 400, 401, 402, 513, 906, 907, 908),
+        *(328, 329, 343, 345, 351, 352, 353, 361, 370, 400, 401, 402, 513, 905, 906, 907),
+        908,
         *range(2001, 2005),
         *range(3001, 3011),
         *range(200050, 200056),
@@ -54,7 +55,7 @@ NEEDED: Final = {
     ),
 }
 SENT: Final = (39, 40, 220, 221, 307, 309, 326, 905)
-"""Requests that servers send over the connections of clients and brokers."""
+"""Requests that servers send: to clients, and the last to brokers of others."""
 NEVER: Final = (
     *(13, 22, 23, 27, 47, 209, 210, 211, 212, 213, 214, 301, 302, 354, 355, 902, 903),
     *range(1001, 1014),
@@ -118,8 +119,7 @@ def _lines() -> Iterator[str]:
             yield _row(number, rows)
     yield from ("", "## What servers send", "", "| code | name |", "|---|---|")
     for number in SENT:
-        sent = "" if number != 905 else ": not sent"
-        yield f"| {number} | {RequestCode(number).name}{sent} |"
+        yield f"| {number} | {RequestCode(number).name} |"
     yield from ("", "## What no broker answers", "")
     yield "Codes that RocketMQ's brokers do not serve either, or that belong to its controller, its"
     yield "broker container or RocksDB, get 3:"

@@ -99,6 +99,9 @@ async def test_what_original_slaves_ask(peer: RemotingPeer, broker: Broker) -> N
     reset = {"masterFlushOffset": 0}
     assert (await peer.call(Code.RESET_MASTER_FLUSH_OFFSET, reset)).code == ResponseCode.SUCCESS
     assert (await peer.call(Code.RESET_MASTER_FLUSH_OFFSET)).code == ResponseCode.SYSTEM_ERROR
+    smallest = {"minBrokerId": 0, "minBrokerAddr": "10.0.0.1:10911"}
+    told = await peer.call(Code.NOTIFY_MIN_BROKER_ID_CHANGE, smallest)
+    assert told.code == ResponseCode.SUCCESS
     for code, remark in (
         (Code.GET_TIMER_CHECK_POINT, "The checkpoint is null"),
         (Code.GET_TIMER_METRICS, "The timer message store is null"),

@@ -80,6 +80,7 @@ def serve_names(
     server = RemotingServer(
         service.table,
         loop=loop,
+        on_drain=service.leave,
         limits=remoting_limits(config),
         budget=ports.budget,
         input_budget=ports.input_budget,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from imago_broker.model.cluster import ForeignBroker
 from imago_broker.model.foreign import bytes_of
 from imago_broker.model.names import shown
-from imago_broker.namesrv import routes, told_settings
+from imago_broker.namesrv import routes, smallest_ids, told_settings
 from imago_broker.ports import CoordinatorError, CoordinatorUnavailableError
 from imago_broker.processors.rocketmq.exchange import Exchange, Reply, RequestError
 from imago_wire.remoting.bodies.config import DataVersion, TopicConfig
@@ -34,7 +34,7 @@ from imago_wire.remoting.headers.namesrv import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from imago_broker.namesrv.later import Later
     from imago_broker.namesrv.told_settings import NameSettings
@@ -80,6 +80,11 @@ class ForeignBrokers:
         self._clock = clock
         self._later = later
         self._held: dict[Key, _Held] = {}
+        self._leaving = False
+
+    def leave(self) -> None:
+        """Tell nobody any more who is gone: it is this process that closes connections now."""
+        self._leaving = True
 
     def register(self, exchange: Exchange) -> Reply | None:
         """REGISTER_BROKER: note the broker and its topics, tell a slave where its master is."""
@@ -91,7 +96,9 @@ class ForeignBrokers:
             )
         broker = self._broker(exchange, header)
         life_ms = min(header.heartbeat_timeout_millis or LIFE_MS, LIFE_MS_MAX)
+        members = self._members(broker)
         self._hold(exchange.channel, broker, life_ms)
+        self._tell(smallest_ids.joined(members, broker), broker, ha_address=broker.ha_address)
         self._later.answer(exchange, self._put(broker), lambda: self._registered(broker))
         return None
 
@@ -101,7 +108,7 @@ class ForeignBrokers:
         key = (header.cluster_name, header.broker_name, header.broker_id)
         if key not in self._held:
             return Reply()  # what is not registered here is gone already
-        self._release(key)
+        self._leave(key)
         self._later.answer(exchange, self._registry.remove_foreign(key), Reply)
         return None
 
@@ -264,8 +271,36 @@ class ForeignBrokers:
             held.channel.unwatch(held.watcher)
 
     def _remove(self, key: Key) -> None:
-        self._release(key)
+        self._leave(key)
         self._later.run(self._registry.remove_foreign(key))
+
+    def _leave(self, key: Key) -> None:
+        """Forget a broker that is gone, and tell those of its name that stay."""
+        held = self._held.get(key)
+        self._release(key)
+        if held is not None:
+            members = self._members(held.broker)
+            told = smallest_ids.left(members, held.broker)
+            if told:
+                self._tell(told, members[min(members)], gone=held.broker.address)
+
+    def _members(self, broker: ForeignBroker) -> dict[int, ForeignBroker]:
+        """Return the brokers of its name that are connected here, by id."""
+        named = (broker.cluster, broker.broker_name)
+        return {key[2]: held.broker for key, held in self._held.items() if key[:2] == named}
+
+    def _tell(
+        self,
+        brokers: Sequence[ForeignBroker],
+        smallest: ForeignBroker,
+        *,
+        gone: str = "",
+        ha_address: str = "",
+    ) -> None:
+        wanted = self._settings.allows(told_settings.SMALLEST_IDS) and not self._leaving
+        if brokers and wanted:
+            frame = smallest_ids.notice(smallest, gone=gone, ha_address=ha_address)
+            self._later.run(smallest_ids.tell(brokers, frame))
 
     def _beat(self, key: Key) -> None:
         held = self._held.get(key)

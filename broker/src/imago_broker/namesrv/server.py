@@ -68,6 +68,10 @@ class NameService:
         """Forget foreign brokers that fell silent: call it every few seconds."""
         self._foreign.sweep()
 
+    def leave(self) -> None:
+        """Note that this process is about to close its connections."""
+        self._foreign.leave()
+
     async def stop(self) -> None:
         """Give up what waits for the registry. Serve nothing afterwards."""
         await self._later.stop()
@@ -121,6 +125,7 @@ async def run(
         try:
             await _until(stop, service.sweep)
         finally:
+            service.leave()
             await serving.stop()
     finally:
         await service.stop()

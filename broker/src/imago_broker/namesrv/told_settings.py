@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FIXED: Final = ("configBlackList", "configStorePath", "kvConfigPath", "listenPort")
-ORDER, ALL_TOPICS, TOPICS, ORDER_TO_BROKERS = (
+ORDER, ALL_TOPICS, TOPICS, ORDER_TO_BROKERS, SMALLEST_IDS = (
     "orderMessageEnable",
     "enableAllTopicList",
     "enableTopicList",
     "returnOrderTopicConfigToBroker",
+    "notifyMinBrokerIdChanged",
 )
-HONOURED: Final = frozenset({ORDER, ALL_TOPICS, TOPICS, ORDER_TO_BROKERS})
+HONOURED: Final = frozenset({ORDER, ALL_TOPICS, TOPICS, ORDER_TO_BROKERS, SMALLEST_IDS})
 SERVER: Final = "NettyServerConfig"
 VALUE_CHARS_MAX: Final = 4096
 DEFAULTS: Final[Mapping[str, str]] = MappingProxyType(

@@ -11,6 +11,7 @@ from imago_wire.remoting.headers.admin import (
     ExchangeHAInfoResponseHeader,
     ResetMasterFlushOffsetHeader,
 )
+from imago_wire.remoting.headers.namesrv import NotifyMinBrokerIdChangeRequestHeader
 
 if TYPE_CHECKING:
     from imago_broker.model.cluster import BrokerRecord
@@ -59,6 +60,11 @@ class ShardAdmin:
     def reset_flush_offset(self, exchange: Exchange) -> Reply:
         """RESET_MASTER_FLUSH_OFFSET: nothing to do, followers know the master's log themselves."""
         ResetMasterFlushOffsetHeader.from_ext(exchange.ext)
+        return OK
+
+    def smallest_id_changed(self, exchange: Exchange) -> Reply:
+        """NOTIFY_MIN_BROKER_ID_CHANGE: nothing to do, the registry says who leads the shard."""
+        NotifyMinBrokerIdChangeRequestHeader.from_ext(exchange.ext)
         return OK
 
     def timer_check_point(self, _: Exchange) -> Reply:

@@ -307,6 +307,7 @@ BROKER_RIGHTS: Mapping[int, Right] = MappingProxyType(
         Code.GET_BROKER_HA_STATUS: cluster(SHOW),
         Code.EXCHANGE_BROKER_HA_INFO: cluster(RUN),
         Code.RESET_MASTER_FLUSH_OFFSET: cluster(RUN),
+        Code.NOTIFY_MIN_BROKER_ID_CHANGE: cluster(RUN),
         Code.GET_TIMER_CHECK_POINT: cluster(SHOW),
         Code.GET_TIMER_METRICS: cluster(SHOW),
         # Users and rights

@@ -380,6 +380,7 @@ def _admin_rows(parts: RocketmqAssembly) -> list[Row]:
         Code.GET_BROKER_HA_STATUS: shard.status,
         Code.EXCHANGE_BROKER_HA_INFO: shard.exchange,
         Code.RESET_MASTER_FLUSH_OFFSET: shard.reset_flush_offset,
+        Code.NOTIFY_MIN_BROKER_ID_CHANGE: shard.smallest_id_changed,
         Code.GET_TIMER_CHECK_POINT: shard.timer_check_point,
         Code.GET_TIMER_METRICS: shard.timer_metrics,
     }
