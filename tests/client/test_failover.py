@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 QUEUE = MessageQueue("orders", "a", 0)
 NOT_HERE = response(ResponseCode.SERVICE_NOT_AVAILABLE, remark="not the master")
+STOPPING = response(ResponseCode.GO_AWAY, remark="please go away")
 
 
 def pull_answer(code: int = ResponseCode.PULL_NOT_FOUND, *, suggested: int = 0) -> RemotingCommand:
@@ -60,7 +61,9 @@ def addresses(world: World, code: int = RequestCode.PULL_MESSAGE) -> list[str]:
     return [request.address for request in world.asked(code)]
 
 
-@pytest.mark.parametrize("failure", [redirect(), NOT_HERE, ConnectionLostError("a:1", "reset")])
+@pytest.mark.parametrize(
+    "failure", [redirect(), NOT_HERE, STOPPING, ConnectionLostError("a:1", "reset")]
+)
 def test_pull_goes_to_the_next_master_by_a_route_read_anew(
     failure: RemotingCommand | Exception,
 ) -> None:

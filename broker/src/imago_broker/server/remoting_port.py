@@ -75,7 +75,7 @@ class RemotingPort:
         self.unsent: list[FlushedChannel] = []
         """Channels that have answers to write."""
         self._flush_planned = False
-        self._draining: list[FlushedChannel] = []
+        self._draining: list[tuple[FlushedChannel, float]] = []
 
     def flush_soon(self) -> None:
         """Have the answers written at the end of this turn."""
@@ -92,8 +92,11 @@ class RemotingPort:
                 channel.flush()
         if self._draining and self.running == 0:
             draining, self._draining = self._draining, []
-            for channel in draining:
-                channel.close()
+            for channel, stay_seconds in draining:
+                if stay_seconds:
+                    self.loop.call_later(stay_seconds, channel.close)
+                else:
+                    channel.close()
 
     def _planned_flush(self) -> None:
         self._flush_planned = False
@@ -104,9 +107,12 @@ class RemotingPort:
         """How many requests have no answer yet."""
         return sum(lane.running for lane in self.table.lanes.values())
 
-    def drain(self, channel: FlushedChannel) -> None:
-        """Close a connection once everything in flight on this port is answered."""
-        self._draining.append(channel)
+    def drain(self, channel: FlushedChannel, stay_seconds: float = 0.0) -> None:
+        """Close a connection once everything in flight on this port is answered.
+
+        `stay_seconds`: or so much later.
+        """
+        self._draining.append((channel, stay_seconds))
         if self.on_drain is not None:
             self.on_drain()
         self.loop.call_soon(self.flush)

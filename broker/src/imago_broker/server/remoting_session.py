@@ -5,6 +5,9 @@ take short ways: what the scanner found goes straight to the put path, or is ans
 log has, without a command object. Everything else becomes a command and goes through the table.
 Answers leave through the connection's channel.
 
+A port that closes serves what was read. Clients that know GO_AWAY are read for a little longer, and
+get that for whatever they still ask: so they know that it was not done.
+
 A connection stops being read while its peer does not read, while one of its sends has to be
 inflated elsewhere (the order of a connection's sends is kept), and never holds more input than one
 frame and one read.
@@ -16,14 +19,17 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from imago_broker.server.connection_states import RELAYED, WaitReason
+from imago_broker.server.connection_states import RELAYED, ConnectionPhase, WaitReason
 from imago_broker.server.peer_address import peer_bytes, peer_text
 from imago_broker.server.relay_handover import ClientSession
 from imago_broker.server.relay_ledgers import HEARTBEAT_BYTES_MAX, FrameLedger
 from imago_broker.server.remoting_channel import RemotingChannel
+from imago_broker.service.channel import Reply
 from imago_wire.hot import scan_frames
-from imago_wire.remoting.codes import RequestCode
+from imago_wire.remoting.codes import RequestCode, ResponseCode
+from imago_wire.remoting.header import decode_raw_header
 from imago_wire.remoting.items import FRAME, SEND, frame_of
+from imago_wire.remoting.peer import Version
 
 if TYPE_CHECKING:
     import asyncio
@@ -36,6 +42,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+GO_AWAY_SECONDS = 0.5
+"""How long a connection that the port has to close stays for requests that are under way."""
+GO_AWAY = Reply(ResponseCode.GO_AWAY, "please go away")
+
 
 class RemotingSession(ClientSession):
     """One connection: bytes to requests, in bounded memory."""
@@ -47,6 +57,8 @@ class RemotingSession(ClientSession):
         self.last_read_ms = server.now_ms
         self.heartbeat: RemotingCommand | None = None
         """The last one that was served: what the peer is."""
+        self._peer_version = 0
+        """Of the last request that took no short way; a member's heartbeats take none."""
         self._limits = server.limits
         self._send = server.send_path.send if server.send_path else RemotingChannel.serve_send
         self._ways = (server.take_sends, server.take_pulls)
@@ -112,6 +124,8 @@ class RemotingSession(ClientSession):
         self._buffer += data
         if self.state.reads:
             self._scan_buffer()
+        elif self._turns_away:
+            self._turn_away()
         else:
             # The loop begins to read a new connection even where that was paused.
             self.steer_reading()
@@ -160,7 +174,31 @@ class RemotingSession(ClientSession):
             return
         if command.code == RequestCode.HEART_BEAT:
             self.heartbeat = command if len(command.body) <= HEARTBEAT_BYTES_MAX else None
+        self._peer_version = command.version
         self.channel.serve(command)
+
+    @property
+    def _turns_away(self) -> bool:
+        """Whether what comes now is answered with GO_AWAY."""
+        ending = self.state.phase is ConnectionPhase.ENDING and self.state.serves
+        return ending and self._peer_version > Version.V5_3_1
+
+    def _turn_away(self) -> None:
+        items, consumed = scan_frames(self._buffer, self._frame_bytes_max)
+        self._drop(consumed)
+        self.unfinished.note(len(self._buffer))
+        for item in items:
+            if item.kind == FRAME:
+                command = item.command
+            elif item.kind == SEND:
+                command = decode_raw_header(item.raw_header, item.body)
+            else:
+                self.channel.close()
+                return
+            if command.is_response:
+                self.channel.calls.answered(command)
+            elif not command.is_oneway:
+                self.channel.reply(command, GO_AWAY)
 
     @property
     def settled(self) -> bool:
@@ -196,9 +234,15 @@ class RemotingSession(ClientSession):
     def drain(self) -> None:
         self.handover.end()
 
+    def steer_reading(self) -> None:
+        if self._turns_away and not self.transport.is_closing():
+            self.transport.resume_reading()
+        else:
+            super().steer_reading()
+
     def ends(self) -> None:
-        self.transport.pause_reading()
-        self.server.drain(self.channel)
+        self.steer_reading()
+        self.server.drain(self.channel, GO_AWAY_SECONDS if self._turns_away else 0.0)
 
     def sweep(self, now_ms: int) -> None:
         """Close a connection that is silent, or whose peer stopped in the middle."""

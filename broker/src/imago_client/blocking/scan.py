@@ -24,7 +24,12 @@ if TYPE_CHECKING:
 
 MESSAGES_MAX: Final = 10_000
 _BUSY_CODES: Final = frozenset(
-    {ResponseCode.SYSTEM_BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL}
+    {
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.FLOW_CONTROL,
+        ResponseCode.GO_AWAY,
+    }
 )
 _PAUSE_S: Final = 0.1
 _PAUSE_S_MAX: Final = 5.0

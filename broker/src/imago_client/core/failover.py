@@ -15,8 +15,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_NOT_THE_MASTER: Final = (ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SLAVE_NOT_AVAILABLE)
-"""The second, of a member that is asked to end a transaction or to take a message back."""
+_NOT_THE_MASTER: Final = (
+    ResponseCode.SERVICE_NOT_AVAILABLE,
+    ResponseCode.SLAVE_NOT_AVAILABLE,
+    ResponseCode.GO_AWAY,
+)
+"""The second, of a member that is asked to end a transaction or to take a message back; the third
+of a broker that stops."""
 _PAUSE_S: Final = 0.05
 _PAUSE_S_MAX: Final = 1.0
 
