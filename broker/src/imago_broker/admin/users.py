@@ -30,9 +30,11 @@ if TYPE_CHECKING:
 
     from imago_broker.model.access import AccessRule
 
-KEYS = ("password", "signs", "super", "enabled", "whiteAddresses", "rules")
+KEYS = ("password", "formerSeconds", "signs", "super", "enabled", "whiteAddresses", "rules")
 SERVICES = web.AppKey("services", AdminServices)
 TOKEN_SECONDS_MAX = 10 * 365 * 86_400
+FORMER_SECONDS_MAX = 7 * 86_400
+"""How long a password that was replaced may count."""
 SALT_BYTES = 16
 _EVERYBODY = User(name="(white list)", is_super=True)
 """Who is not checked may do everything: such lists are left to super users."""
@@ -63,7 +65,8 @@ async def put(services: AdminServices, request: web.Request) -> web.Response:
             refuse_unknown(body, ("rules",))
             access.set_rules(name, rules, by)
         else:
-            user = _changed(access.users.get(name) or User(name=name), body)
+            now_ms = services.clock.epoch_ms()
+            user = _changed(access.users.get(name) or User(name=name), body, now_ms)
             _require_super(services, request, access.users.get(name), user)
             access.put_account(user, rules, by)
     except (ValueError, RequestError) as error:
@@ -226,8 +229,12 @@ def _require_super(services: AdminServices, request: web.Request, *users: User |
         )
 
 
-def _changed(user: User, body: Mapping[str, Any]) -> User:
+def _changed(user: User, body: Mapping[str, Any], now_ms: int) -> User:
     """Return the user with what the body names. ValueError: it cannot be."""
+    seconds = body.get("formerSeconds", 0)
+    if type(seconds) is not int or not 0 <= seconds <= FORMER_SECONDS_MAX:
+        raise ValueError(f"formerSeconds: must be 0 to {FORMER_SECONDS_MAX}")
+    until_ms = now_ms + 1000 * seconds if seconds else 0
     for key in ("super", "enabled", "signs"):
         if not isinstance(body.get(key, True), bool):
             raise ValueError(f"{key}: must be true or false")  # noqa: TRY004
@@ -238,16 +245,17 @@ def _changed(user: User, body: Mapping[str, Any]) -> User:
         white_addresses=str(body.get("whiteAddresses", user.white_addresses)),
     )
     if "password" in body:
-        return _with_password(user, str(body["password"]), body.get("signs"))
+        return _with_password(user, str(body["password"]), body.get("signs"), until_ms)
     if body.get("signs", bool(user.secret)) != bool(user.secret):
         raise ValueError("signs: give the password with it")
     return user
 
 
-def _with_password(user: User, password: str, signs: bool | None) -> User:
-    """`signs`: None: as before; a new user does."""
+def _with_password(user: User, password: str, signs: bool | None, until_ms: int) -> User:
+    """`signs`: None: as before; a new user does. `until_ms`: how long the former key counts."""
     if problem := secret_problem(password):
         raise ValueError(problem)
     if signs or (signs is None and (user.secret or not user.hashed)):
-        return replace(user, secret=password, hashed="")
-    return replace(user, secret="", hashed=hash_of(password, os.urandom(SALT_BYTES)))
+        return user.with_secret(password, former_until_ms=until_ms)
+    hashed = hash_of(password, os.urandom(SALT_BYTES))
+    return replace(user, secret="", hashed=hashed, former_secret="", former_until_ms=0)

@@ -58,7 +58,7 @@ def account_user(account: Account, old: User | None) -> User:
     if account.secret_key is not None:
         if len(account.secret_key) < SIZE_MIN:
             raise ValueError(f"secretKey: at least {SIZE_MIN} characters")
-        user = replace(user, secret=account.secret_key, hashed="")
+        user = user.with_secret(account.secret_key)
     if not user.secret:
         raise ValueError("secretKey: a new account needs one")
     if account.white_addresses is not None:

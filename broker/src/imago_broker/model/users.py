@@ -57,6 +57,30 @@ class User:
     tokens: tuple[BearerToken, ...] = ()
     white_addresses: str = ""
     """Addresses in RocketMQ 4.9's form from which its requests need no right signature."""
+    former_secret: str = ""
+    """The key before `secret`, with which requests may be signed a while longer."""
+    former_until_ms: int = 0
+
+    def with_secret(self, secret: str, *, former_until_ms: int = 0) -> User:
+        """Return the user with another key; what signs with the one before counts until then."""
+        if secret == self.secret:
+            kept = former_until_ms if self.former_secret else 0
+            return replace(self, former_until_ms=kept or self.former_until_ms)
+        former = self.secret if former_until_ms else ""
+        return replace(
+            self,
+            secret=secret,
+            hashed="",
+            former_secret=former,
+            former_until_ms=former_until_ms if former else 0,
+        )
+
+    def signing_keys(self, now_ms: int) -> tuple[str, ...]:
+        """Return the keys that its requests may be signed with now; none: it does not sign."""
+        if not self.secret:
+            return ()
+        valid = self.former_secret and now_ms < self.former_until_ms
+        return (self.secret, self.former_secret) if valid else (self.secret,)
 
     def has_password(self, password: str) -> bool:
         """Whether this is the user's password; takes as long for a wrong one."""
@@ -78,11 +102,14 @@ class User:
             "hashed": self.hashed,
             "tokens": [[t.number, t.hashed, t.expires_ms, t.note] for t in self.tokens],
             "whiteAddresses": self.white_addresses,
+            # Left out where there is none: brokers of a version before do not know it.
+            **({"former": [self.former_secret, self.former_until_ms]} if self.former_secret else {}),
         }
 
     @classmethod
     def from_json(cls, name: str, value: Mapping[str, Any]) -> User:
         """Read `to_json`'s form."""
+        former, former_until_ms = value.get("former", ("", 0))
         return cls(
             name=name,
             is_super=bool(value["super"]),
@@ -94,6 +121,8 @@ class User:
                 for n, h, e, note in value["tokens"]
             ),
             white_addresses=str(value["whiteAddresses"]),
+            former_secret=str(former),
+            former_until_ms=int(former_until_ms),
         )
 
     def shown(self) -> dict[str, Any]:
@@ -107,6 +136,7 @@ class User:
             "password": signs or bool(self.hashed),
             "tokens": tokens,
             "whiteAddresses": self.white_addresses,
+            **({"formerUntil": self.former_until_ms} if self.former_secret else {}),
         }
 
 

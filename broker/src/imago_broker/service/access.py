@@ -98,6 +98,10 @@ class AccessService:
             need, address
         )
 
+    def signing_keys(self, user: User) -> tuple[str, ...]:
+        """Return the keys that a user's requests may be signed with now."""
+        return user.signing_keys(self._clock.epoch_ms() if user.former_secret else 0)
+
     def is_white(self, address: str) -> bool:
         """Whether requests from an address are not checked at all."""
         return bool(self.white_addresses) and is_listed(address, self.white_addresses)

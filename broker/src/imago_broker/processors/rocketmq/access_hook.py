@@ -92,15 +92,15 @@ class AccessHook:
         return False
 
     def _check_signature(self, exchange: Exchange, key: str, user: User | None) -> None:
-        secret = user.secret if user is not None else ""
-        right = is_signed(secret or _NO_SECRET, exchange.command)
+        keys = self._access.signing_keys(user) if user is not None and self._access else ()
+        right = any(is_signed(each, exchange.command) for each in keys or (_NO_SECRET,))
         if user is None:
             raise self._refusal(
                 exchange, f"User:{key:.64} is not found.", f"No acl config for {key:.64}"
             )
         if not user.enabled:
             raise self._refusal(exchange, f"User:{key} is disabled.", f"No acl config for {key}")
-        if not right or not secret or SIGNATURE not in exchange.command.ext:
+        if not right or not keys or SIGNATURE not in exchange.command.ext:
             raise self._refusal(
                 exchange, "check signature failed.", f"Check signature failed for accessKey={key}"
             )

@@ -175,7 +175,7 @@ def _name(exchange: Exchange) -> str:
 
 def _changed(user: User, info: UserInfo) -> User:
     if info.password:
-        user = replace(user, secret=info.password, hashed="")
+        user = user.with_secret(info.password)
     if info.user_type:
         user = replace(user, is_super=_is(info.user_type, SUPER, NORMAL))
     if info.user_status:
