@@ -37,6 +37,7 @@ def test_samples_are_all_there_and_of_every_kind_that_people_write() -> None:
         "external-zookeeper",
         "topic",
         "group",
+        "user",
         "pipeline",
     }
     kinds = {found["kind"] for found in OBJECTS}

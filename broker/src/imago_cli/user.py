@@ -87,7 +87,7 @@ def show(name: Name, admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> N
     rows = [
         (
             rule["effect"],
-            _resource_text(rule["resource"]),
+            resource_text(rule["resource"]),
             ", ".join(rule["operations"]),
             ", ".join(rule.get("hosts", ())) or "everywhere",
         )
@@ -161,7 +161,7 @@ def deny(
 
 def forget(name: Name, resource: Resource, admin: Admin = DEFAULT_ADMIN) -> None:
     """Take the rules about a resource away from a user."""
-    wanted, rules = _resource(resource), ask(admin, _path(name))["rules"]
+    wanted, rules = resource_of(resource), ask(admin, _path(name))["rules"]
     left = [rule for rule in rules if rule["resource"] != wanted]
     if len(left) == len(rules):
         raise CommandError(
@@ -249,14 +249,15 @@ def _add(
     known = {one["name"]: one["rules"] for one in _all(admin)}
     if name not in known and name != "anonymous":
         raise CommandError(f"there is no user {name}", cure=f"imago user create {name}")
-    rule = {"effect": effect, "resource": _resource(resource), "operations": operations}
+    rule = {"effect": effect, "resource": resource_of(resource), "operations": operations}
     if hosts:
         rule["hosts"] = hosts
     _put(admin, name, {"rules": [*known.get(name, ()), rule]})
     say(f"user {name}: has one more rule")
 
 
-def _resource(text: str) -> dict[str, str]:
+def resource_of(text: str) -> dict[str, str]:
+    """Return the resource of a rule by its words: `topic:orders*`."""
     kind, _, name = text.partition(":")
     told = {"type": kind.capitalize()}
     if name:
@@ -266,7 +267,8 @@ def _resource(text: str) -> dict[str, str]:
     return told
 
 
-def _resource_text(resource: dict[str, str]) -> str:
+def resource_text(resource: dict[str, str]) -> str:
+    """Return the words for the resource of a rule."""
     star = "*" if "patternType" in resource else ""
     name = resource.get("name", "")
     kind = resource["type"].lower()

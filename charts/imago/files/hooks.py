@@ -22,6 +22,7 @@ KINDS: Final = (
     "imagoclusters",
     "imagotopics",
     "imagoconsumergroups",
+    "imagousers",
     "imagorebalances",
     "imagopipelines",
 )

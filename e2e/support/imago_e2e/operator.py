@@ -21,6 +21,7 @@ KINDS: Final = (
     "imagoclusters",
     "imagotopics",
     "imagoconsumergroups",
+    "imagousers",
     "imagorebalances",
     "imagopipelines",
 )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from imago_operator import names, versions
 from imago_operator.brokerkeys import KEYS, BrokerKey, Scalar
 from imago_operator.errors import InvalidError
+from imago_operator.spec.cluster import AuthorizationType
 from imago_operator.spec.common import AcknowledgementLevel
 from imago_operator.spec.fields import chosen
 from imago_operator.spec.kinds import CLUSTER
@@ -165,6 +166,8 @@ def _desired(resource: OwnerResource, spec: ClusterSpec, operator: OperatorInfo)
         "replication.min_in_sync": least,
         "log.level": spec.logging.level,
     }
+    if spec.authorization.type is AuthorizationType.SIMPLE:
+        settings["acl.enabled"] = True
     static = {name: value for name, value in settings.items() if not KEYS[name].dynamic}
     defaults = {name: key.default for name, key in KEYS.items() if key.dynamic}
     dynamic = {name: settings.get(name, default) for name, default in defaults.items()}
@@ -205,6 +208,8 @@ def said_of_pods(resource: OwnerResource, spec: ClusterSpec) -> dict[str, Any]:
     }
     of_pods = ("version", "image", "imagePullPolicy", "imagePullSecrets", "listeners", "logging")
     found = {name: said[name] for name in of_pods if name in said}
+    if spec.authorization.type is not AuthorizationType.NONE:
+        found["authorization"] = spec.authorization.type.value
     return found | {"brokers": brokers, "restart": resource.restart}
 
 

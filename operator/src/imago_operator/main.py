@@ -34,6 +34,7 @@ from imago_operator.reconcilers.group import GroupReconciler
 from imago_operator.reconcilers.pipeline import PipelineReconciler
 from imago_operator.reconcilers.rebalance import RebalanceReconciler
 from imago_operator.reconcilers.topic import TopicReconciler
+from imago_operator.reconcilers.user import UserReconciler
 from imago_operator.volumes import Volumes
 from imago_operator.watched import CHILDREN, OWN
 from imago_operator.web import serving
@@ -61,12 +62,17 @@ def _clusters(context: Context) -> Reconciler:
     return ClusterReconciler(context, observer, lambda: secrets.token_urlsafe(32))
 
 
+def _users(context: Context) -> Reconciler:
+    return UserReconciler(context, lambda: secrets.token_urlsafe(24))
+
+
 RECONCILERS: Final[tuple[Callable[[Context], Reconciler], ...]] = (
     _clusters,
     TopicReconciler,
     GroupReconciler,
     PipelineReconciler,
     RebalanceReconciler,
+    _users,
 )
 """One line for each kind."""
 

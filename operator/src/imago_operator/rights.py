@@ -60,6 +60,7 @@ KINDS: Final = (
     "imagoclusters",
     "imagotopics",
     "imagoconsumergroups",
+    "imagousers",
     "imagorebalances",
     "imagopipelines",
 )
@@ -71,9 +72,9 @@ RIGHTS: Final[tuple[Right, ...]] = (
     Right(
         _N,
         GROUP,
-        ("imagotopics", "imagoconsumergroups"),
+        ("imagotopics", "imagoconsumergroups", "imagousers"),
         ("patch",),
-        "the finalizer of those whose topic or group goes with them",
+        "the finalizer of those whose topic, group or user goes with them",
     ),
     Right(_N, GROUP, ("imagorebalances",), (*APPLY, "delete"), "drains and fills"),
     Right(
@@ -91,7 +92,13 @@ RIGHTS: Final[tuple[Right, ...]] = (
         "configuration and ways in",
     ),
     Right(_N, "", ("serviceaccounts",), (*SEE, *APPLY), "accounts without rights, of brokers"),
-    Right(_N, "", ("secrets",), ("get", "create"), "the token of the brokers' administration"),
+    Right(
+        _N,
+        "",
+        ("secrets",),
+        ("get", *APPLY),
+        "the token of the brokers' administration; what clients of an ImagoUser need",
+    ),
     Right(
         _N,
         "",

@@ -49,9 +49,7 @@ async def counting(peer: RemotingPeer) -> list[str]:
     """Return the passwords that requests may be signed with."""
     found = []
     for secret in (FIRST, SECOND, THIRD):
-        answer = await call_signed(
-            peer, Code.GET_BROKER_CONFIG, {}, b"", user="ann", secret=secret
-        )
+        answer = await call_signed(peer, Code.GET_BROKER_CONFIG, {}, b"", user="ann", secret=secret)
         if answer.code == 0:
             found.append(secret)
         else:
@@ -89,6 +87,14 @@ async def test_without_being_asked_nothing_former_counts(admin: Admin, peer: Rem
     await put(admin, password=SECOND, formerSeconds=600)
     await put(admin, password=THIRD)
     assert await counting(peer) == [THIRD]
+
+
+async def test_a_password_is_taken_away(admin: Admin, peer: RemotingPeer) -> None:
+    await put(admin, password=FIRST, super=True)
+    await put(admin, password=SECOND, formerSeconds=600)
+    shown = await put(admin, password=None)
+    assert (shown["password"], shown["signs"]) == (False, False)
+    assert await counting(peer) == []
 
 
 def test_tools_of_rocketmq_leave_no_former_password() -> None:

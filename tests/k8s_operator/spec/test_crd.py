@@ -91,7 +91,14 @@ def test_names_are_those_of_the_conventions(kind: Kind[Any]) -> None:
 
 def test_short_names_and_category() -> None:
     names = [crd.definition(kind)["spec"]["names"] for kind in KINDS]
-    assert [name["shortNames"] for name in names] == [["imc"], ["imt"], ["img"], ["imr"], ["imp"]]
+    assert [name["shortNames"] for name in names] == [
+        ["imc"],
+        ["imt"],
+        ["img"],
+        ["imu"],
+        ["imr"],
+        ["imp"],
+    ]
     assert all(name["categories"] == ["imago"] for name in names)
 
 

@@ -244,6 +244,8 @@ def _changed(user: User, body: Mapping[str, Any], now_ms: int) -> User:
         enabled=body.get("enabled", user.enabled),
         white_addresses=str(body.get("whiteAddresses", user.white_addresses)),
     )
+    if "password" in body and body["password"] is None:
+        return replace(user, secret="", hashed="", former_secret="", former_until_ms=0)
     if "password" in body:
         return _with_password(user, str(body["password"]), body.get("signs"), until_ms)
     if body.get("signs", bool(user.secret)) != bool(user.secret):

@@ -103,7 +103,9 @@ class User:
             "tokens": [[t.number, t.hashed, t.expires_ms, t.note] for t in self.tokens],
             "whiteAddresses": self.white_addresses,
             # Left out where there is none: brokers of a version before do not know it.
-            **({"former": [self.former_secret, self.former_until_ms]} if self.former_secret else {}),
+            **(
+                {"former": [self.former_secret, self.former_until_ms]} if self.former_secret else {}
+            ),
         }
 
     @classmethod

@@ -104,6 +104,14 @@ class ClusterBrokers:
             yield from page["items"]
             start = page["next"]
 
+    def users(self) -> Iterator[dict[str, Any]]:
+        """Yield all users, as the first broker that answers has them."""
+        start: str | None = ""
+        while start is not None:
+            page = self._ask_any(f"/admin/v1/users?limit={PAGE}&next={quote(start, safe='')}")
+            yield from page["items"]
+            start = page["next"]
+
     def _ask_any(self, path: str) -> dict[str, Any]:
         last: CommandError | None = None
         for pod in sorted(self.pods, key=lambda one: not is_ready(one)):

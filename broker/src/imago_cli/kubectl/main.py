@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from imago_cli import exits
-from imago_cli.kubectl import handover, orders, plan, queues, status
+from imago_cli.kubectl import handover, orders, plan, queues, status, users
 from imago_cli.main import run
 from imago_cli.usage import invoke
 
@@ -39,6 +39,7 @@ def build() -> typer.Typer:
         queues.groups,
     ):
         root.command()(command)
+    users.attach(root)
     return root
 
 

@@ -20,6 +20,7 @@ SECONDS_MAX: Final = 60.0
 CLUSTERS: Final = "imagoclusters.imago.dev"
 TOPICS: Final = "imagotopics.imago.dev"
 GROUPS: Final = "imagoconsumergroups.imago.dev"
+USERS: Final = "imagousers.imago.dev"
 REBALANCES: Final = "imagorebalances.imago.dev"
 CURES: Final = (
     (

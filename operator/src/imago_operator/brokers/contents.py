@@ -12,6 +12,7 @@ from imago_operator.contents.values import (
     SeenGroups,
     SeenShard,
     SeenTopic,
+    SeenUser,
     TopicQueues,
 )
 from imago_operator.errors import RetryError
@@ -90,6 +91,25 @@ class Contents:
     ) -> None:
         body = {"topic": topic, "to": to, "whenEmpty": True}
         await self._change("POST", brokers, f"{_group(group)}/reset", body, operator_epoch)
+
+    async def users(self, brokers: Sequence[str]) -> Mapping[str, SeenUser]:
+        path, query = "/admin/v1/users", {"limit": str(PAGE)}
+        found: dict[str, SeenUser] = {}
+        for _ in range(PAGES_MAX):
+            answer = await self._calls.get_at_any(brokers, path, query)
+            found |= {item["name"]: user_of(item) for item in answer["items"]}
+            if not answer["next"]:
+                return found
+            query["next"] = answer["next"]
+        raise RetryError(f"{path}: more than {PAGE * PAGES_MAX}", delay_s=60)
+
+    async def put_user(
+        self, brokers: Sequence[str], name: str, body: Mapping[str, Any], *, operator_epoch: int
+    ) -> None:
+        await self._change("PUT", brokers, _user(name), body, operator_epoch)
+
+    async def delete_user(self, brokers: Sequence[str], name: str, *, operator_epoch: int) -> None:
+        await self._delete(brokers, _user(name), operator_epoch)
 
     async def shards(self, brokers: Sequence[str]) -> Mapping[int, SeenShard]:
         answer = await self._calls.get_at_any(brokers, "/admin/v1/cluster")
@@ -193,6 +213,22 @@ def shard_of(said: Mapping[str, Any]) -> SeenShard:
         unread=int(drain.get("messages") or 0) + int(drain.get("delayedMessages") or 0),
         blocked=str(drain.get("blocked") or ""),
     )
+
+
+def user_of(said: Mapping[str, Any]) -> SeenUser:
+    """Return one item of GET /admin/v1/users; of anonymous there are rules alone."""
+    return SeenUser(
+        name=said["name"],
+        is_super=bool(said.get("super")),
+        enabled=bool(said.get("enabled", True)),
+        signs=bool(said.get("signs")),
+        has_password=bool(said.get("password")),
+        rules=tuple(said["rules"]),
+    )
+
+
+def _user(name: str) -> str:
+    return f"/admin/v1/users/{quote(name, safe='')}"
 
 
 def _topic(name: str) -> str:

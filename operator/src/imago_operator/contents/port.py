@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from imago_operator.contents.values import SeenGroups, SeenShard, SeenTopic
+    from imago_operator.contents.values import SeenGroups, SeenShard, SeenTopic, SeenUser
 
 
 class ContentsPort(Protocol):
@@ -50,6 +50,17 @@ class ContentsPort(Protocol):
 
         POST /admin/v1/groups/{group}/reset with `whenEmpty`; BlockedError while it has any.
         """
+
+    async def users(self, brokers: Sequence[str]) -> Mapping[str, SeenUser]:
+        """Return all users: pages of GET /admin/v1/users."""
+
+    async def put_user(
+        self, brokers: Sequence[str], name: str, body: Mapping[str, Any], *, operator_epoch: int
+    ) -> None:
+        """Make a user, or change what the body names: PUT /admin/v1/users/{user}."""
+
+    async def delete_user(self, brokers: Sequence[str], name: str, *, operator_epoch: int) -> None:
+        """Delete a user on all shards: DELETE /admin/v1/users/{user}; gone is done."""
 
     async def shards(self, brokers: Sequence[str]) -> Mapping[int, SeenShard]:
         """Return all shards: GET /admin/v1/cluster. RetryError without ZooKeeper."""

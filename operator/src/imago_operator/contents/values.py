@@ -112,6 +112,30 @@ class SeenGroups:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SeenUser:
+    """A user, as brokers show it: without anything that lets somebody in."""
+
+    name: str
+    is_super: bool = False
+    enabled: bool = True
+    signs: bool = False
+    """Whether brokers have a key that its requests are signed with."""
+    has_password: bool = False
+    rules: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenSecret:
+    """A Secret of Kubernetes."""
+
+    version: str
+    ours: bool
+    """Whether it belongs to the resource that is looked at."""
+    data: Mapping[str, str] = field(repr=False)
+    """Its entries, decoded; those that are no text are left out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SeenShard:
     """A shard, as far as moves are concerned."""
 

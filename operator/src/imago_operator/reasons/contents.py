@@ -16,9 +16,9 @@ from imago_operator.reasons.model import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-KINDS: Final = ("ImagoTopic", "ImagoConsumerGroup", "ImagoRebalance")
-CLAIMING: Final = KINDS[:2]
-_topic, _group, _moves = (partial(Reason, kind) for kind in KINDS)
+KINDS: Final = ("ImagoTopic", "ImagoConsumerGroup", "ImagoUser", "ImagoRebalance")
+CLAIMING: Final = KINDS[:3]
+_topic, _group, _user, _moves = (partial(Reason, kind) for kind in KINDS)
 
 
 def _shared() -> Iterator[Reason]:
@@ -146,6 +146,26 @@ GROUP: Final = (
         BY_ITSELF,
     ),
 )
+USER: Final = (
+    _user(
+        "Ready",
+        "SecretMissing",
+        "The Secret of `passwordSecretRef` is not there, or lacks the entry.",
+        "Make it; the operator looks again within half a minute.",
+    ),
+    _user(
+        "Ready",
+        "SecretNotOurs",
+        "A Secret of the name that the user's is to have belongs to somebody else.",
+        "Delete it, or make the ImagoUser anew with another `secretName`.",
+    ),
+    _user(
+        "Warning",
+        "AuthorizationOff",
+        "The cluster's brokers check nobody's rights: the user's rules have no effect.",
+        "Set `spec.authorization.type: Simple` of the ImagoCluster.",
+    ),
+)
 MOVES: Final = (
     _moves("Ready", "Succeeded", "The queues are placed as requested."),
     _moves("Ready", "Approved", "It is about to begin.", BY_ITSELF),
@@ -176,23 +196,26 @@ MOVES: Final = (
     ),
 )
 REASONS: Final = tuple(
-    sorted((*_shared(), *_claiming(), *TOPIC, *GROUP, *MOVES), key=lambda r: KINDS.index(r.kind))
+    sorted(
+        (*_shared(), *_claiming(), *TOPIC, *GROUP, *USER, *MOVES), key=lambda r: KINDS.index(r.kind)
+    )
 )
 EVENTS: Final = tuple(
     Happening(kind, reason, means)
     for kind in CLAIMING
     for reason, means in (
-        ("Retained", "The resource was deleted; its topic or group stays."),
-        ("Deleted", "The resource was deleted, after its topic or group."),
+        ("Retained", "The resource was deleted; its topic, group or user stays."),
+        ("Deleted", "The resource was deleted, after its topic, group or user."),
         ("ClusterGone", "The resource was deleted after its cluster."),
         (
             "StillClaimed",
-            "The resource was deleted; another one names the same topic or group, which stays.",
+            "The resource was deleted; another one names the same topic, group or user, which"
+            " stays.",
         ),
         (
             "ReleasedUnreachable",
             "The resource was deleted though no broker answered for --finalizer-release-after:"
-            " brokers keep its topic or group.",
+            " brokers keep its topic, group or user.",
         ),
     )
 )

@@ -41,7 +41,7 @@ SELECTOR: Final = "Selector"
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """All resources of a kind, by cluster and by the topic or group that they are about."""
+    """All resources of a kind, by cluster and by the topic, group or user that they are about."""
 
     by_content: Mapping[tuple[Place, str], Sequence[Claimant]]
     manifests: Sequence[Manifest]
@@ -152,12 +152,19 @@ class ClaimLookup:
         return tuple(found)
 
 
+CONTENT_FIELDS: Final = {
+    "ImagoTopic": "topicName",
+    "ImagoConsumerGroup": "groupName",
+    "ImagoUser": "userName",
+}
+
+
 def _content_field(kind: Kind[Any]) -> str:
-    return "topicName" if kind.name == "ImagoTopic" else "groupName"
+    return CONTENT_FIELDS[kind.name]
 
 
 def content_name(manifest: Manifest, name: str) -> str:
-    """Return the name of the topic or group that a resource is about."""
+    """Return the name of the topic, group or user that a resource is about."""
     return str(manifest.get("spec", {}).get(name) or manifest["metadata"]["name"])
 
 

@@ -8,6 +8,8 @@ from enum import StrEnum
 
 from imago_operator.spec.brokers import Brokers, ChildTemplate
 from imago_operator.spec.common import (
+    USER_PATTERN,
+    USER_SIZE_MAX,
     ChildMetadata,
     ObjectName,
     Resources,
@@ -183,9 +185,34 @@ class ExternalListener:
     service_template: ChildTemplate = described("Additions to the Services.", default=ChildTemplate)
 
 
+class AuthorizationType(StrEnum):
+    """Whether brokers check who may do what."""
+
+    NONE = "None"
+    SIMPLE = "Simple"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Authorization:
+    """Who may do what."""
+
+    type: AuthorizationType = described(
+        "None: whoever reaches a port may send, read and administer, unless brokers.config sets"
+        " acl.enabled. Simple: each request needs a user with the right to it.",
+        default=AuthorizationType.NONE,
+    )
+    super_users: tuple[str, ...] = described(
+        "Names of users that may do everything; each needs an ImagoUser.",
+        default=(),
+        size_max=32,
+        item_pattern=USER_PATTERN,
+        item_size_max=USER_SIZE_MAX,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllowedNamespaces:
-    """Which namespaces may have topics, groups and pipelines of this cluster."""
+    """Which namespaces may have topics, groups, users and pipelines of this cluster."""
 
     from_: NamespacesFrom = described(
         "Same: the cluster's own. All: every namespace. Selector: those that match the selector.",
@@ -312,8 +339,9 @@ class ClusterSpec:
         size_max=1,
         map_key="name",
     )
+    authorization: Authorization = described("Who may do what.", default=Authorization)
     allowed_namespaces: AllowedNamespaces = described(
-        "Which namespaces may have topics, groups and pipelines of this cluster.",
+        "Which namespaces may have topics, groups, users and pipelines of this cluster.",
         default=AllowedNamespaces,
     )
     update_policy: UpdatePolicy = described(

@@ -15,6 +15,8 @@ MESSAGE_NAME_PATTERN: Final = r"^[%|A-Za-z0-9_-][%|A-Za-z0-9_.-]*$"
 """Names of topics and groups, as brokers allow them."""
 TOPIC_SIZE_MAX: Final = 127
 GROUP_SIZE_MAX: Final = 255
+USER_PATTERN: Final = r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*$"
+USER_SIZE_MAX: Final = 64
 QUANTITY_KEY_SIZE_MAX: Final = 32
 RESOURCE_PATTERN: Final = (
     r"^([0-9]+|[0-9]*\.[0-9]+)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][-+]?[0-9]+)?$"

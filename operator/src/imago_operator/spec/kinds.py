@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from imago_operator.errors import InvalidError
-from imago_operator.spec import cluster_status, group, pipeline, rebalance, rules, topic
+from imago_operator.spec import cluster_status, group, pipeline, rebalance, rules, topic, user
 from imago_operator.spec.build import build
 from imago_operator.spec.cluster import ClusterSpec
 from imago_operator.spec.cluster_status import ClusterStatus
@@ -22,6 +22,7 @@ from imago_operator.spec.pipeline import PipelineSpec, PipelineStatus
 from imago_operator.spec.rebalance import RebalanceSpec, RebalanceStatus
 from imago_operator.spec.schema import Problem, problems, with_defaults
 from imago_operator.spec.topic import TopicSpec, TopicStatus
+from imago_operator.spec.user import UserSpec, UserStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -159,6 +160,16 @@ CONSUMER_GROUP: Final = Kind(
     columns=group.COLUMNS,
     rules=rules.GROUP,
 )
+USER: Final = Kind(
+    name="ImagoUser",
+    plural="imagousers",
+    short="imu",
+    doc="A user of a cluster, its rights, and the Secret with what its clients need.",
+    spec=UserSpec,
+    status=UserStatus,
+    columns=user.COLUMNS,
+    rules=rules.USER,
+)
 REBALANCE: Final = Kind(
     name="ImagoRebalance",
     plural="imagorebalances",
@@ -180,4 +191,11 @@ PIPELINE: Final = Kind(
     rules=rules.PIPELINE,
     scale=Scale(".spec.replicas", ".status.replicas", ".status.selector"),
 )
-KINDS: Final[tuple[Kind[Any], ...]] = (CLUSTER, TOPIC, CONSUMER_GROUP, REBALANCE, PIPELINE)
+KINDS: Final[tuple[Kind[Any], ...]] = (
+    CLUSTER,
+    TOPIC,
+    CONSUMER_GROUP,
+    USER,
+    REBALANCE,
+    PIPELINE,
+)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 CLUSTER, TOPIC, GROUP = "ImagoCluster", "ImagoTopic", "ImagoConsumerGroup"
 REBALANCE, PIPELINE = "ImagoRebalance", "ImagoPipeline"
+USER = "ImagoUser"
 REMOVED: Final = None
 """As a value: the field is taken away."""
 
@@ -23,6 +24,18 @@ GOOD: Final[dict[str, dict[str, Any]]] = {
     },
     TOPIC: {"clusterRef": {"name": "demo"}, "topicName": "orders", "partitions": 8},
     GROUP: {"clusterRef": {"name": "demo"}, "groupName": "billing"},
+    USER: {
+        "clusterRef": {"name": "demo"},
+        "userName": "ann",
+        "authorization": {
+            "acls": [
+                {
+                    "resource": {"type": "Topic", "name": "orders", "patternType": "prefix"},
+                    "operations": ["publish", "describe"],
+                }
+            ]
+        },
+    },
     REBALANCE: {"clusterRef": {"name": "demo"}, "mode": "Drain", "shards": [1]},
     PIPELINE: {
         "clusterRef": {"name": "demo"},
@@ -92,7 +105,50 @@ def schema(kind: str, said: str, to: dict[str, Any]) -> BadEdit:
 EXTERNAL: Final = {
     "spec.zookeeper": {"external": {"servers": ["zk-0.zk:2181"], "chroot": "/mq"}},
 }
+
+
+def _acl(operations: tuple[str, ...] = ("publish",), **resource: Any) -> dict[str, Any]:
+    return {
+        "spec.authorization": {"acls": [{"resource": resource, "operations": list(operations)}]}
+    }
+
+
+_OF_USERS: Final = (
+    rule(USER, "give a userName", {"spec.userName": REMOVED}, name="u" * 65),
+    edit(USER, "clusterRef cannot be changed", {}, {"spec.clusterRef": {"name": "other"}}),
+    edit(USER, "userName cannot be changed", {}, {"spec.userName": "bob"}),
+    edit(USER, "userName cannot be changed", {}, {"spec.userName": REMOVED}),
+    edit(USER, "secretName cannot be changed", {}, {"spec.secretName": "elsewhere"}),
+    schema(USER, "spec.userName", {"spec.userName": "a/../b"}),
+    schema(USER, "spec.authorization.acls[0].operations", _acl((), type="Topic", name="a")),
+    schema(USER, "spec.authorization.acls[0].resource.type", _acl(type="Queue", name="a")),
+    rule(USER, "anonymous shows no credentials", {"spec.userName": "anonymous"}),
+    rule(
+        USER,
+        "go with type Password",
+        {"spec.authentication": {"type": "External", "rotateEvery": "24h"}},
+    ),
+    rule(
+        USER,
+        "go with type Password",
+        {"spec.authentication": {"type": "External", "passwordSecretRef": {"name": "a"}}},
+    ),
+    rule(
+        USER,
+        "rotateEvery is for passwords",
+        {"spec.authentication": {"rotateEvery": "24h", "passwordSecretRef": {"name": "a"}}},
+    ),
+    rule(USER, "longer than overlap", {"spec.authentication": {"rotateEvery": "10m"}}),
+    rule(USER, "rotateEvery must be from", {"spec.authentication": {"rotateEvery": "876001h"}}),
+    rule(USER, "overlap must be from", {"spec.authentication": {"overlap": "0s"}}),
+    rule(USER, "has a name or patternType prefix", _acl(type="Topic")),
+    rule(USER, "has a name or patternType prefix", _acl(("describe",), type="Cluster", name="a")),
+    rule(USER, "printable ASCII without", _acl(type="Topic", name="orders*")),
+    rule(USER, "printable ASCII without", _acl(type="Topic", name="b\u0430d")),
+    rule(USER, "nothing is published to the cluster", _acl(type="Cluster")),
+)
 BAD_EDITS: Final[tuple[BadEdit, ...]] = (
+    *_OF_USERS,
     # clusters, whole objects
     rule(CLUSTER, "at most 40 characters", {}, name="c" * 41),
     rule(CLUSTER, "begins with a letter", {}, name="1st"),

@@ -28,9 +28,15 @@ def main(arguments: list[str]) -> int:
         if words in line:
             return refuse(said)
     given = [word for word in arguments if not word.startswith(OPTIONS)]
-    return {"get": get, "annotate": done, "apply": apply, "exec": execute}[given[0]](
-        world, given[1:]
-    )
+    known = {
+        "get": get,
+        "annotate": done,
+        "apply": apply,
+        "exec": execute,
+        "create": create,
+        "delete": delete,
+    }
+    return known[given[0]](world, given[1:])
 
 
 def get(world: dict[str, Any], words: list[str]) -> int:
@@ -58,6 +64,20 @@ def apply(world: dict[str, Any], _: list[str]) -> int:
 def done(_: dict[str, Any], words: list[str]) -> int:
     print(f"{words[0]}/{words[1]} annotated")
     return 0
+
+
+def create(_: dict[str, Any], words: list[str]) -> int:
+    """Keep what was to be made beside the calls."""
+    made = json.loads(Path(words[words.index("-f") + 1]).read_text())
+    Path(os.environ["FAKE_KUBECTL"] + ".made").write_text(json.dumps(made))
+    return say(made)
+
+
+def delete(world: dict[str, Any], words: list[str]) -> int:
+    kind, name = words[:2]
+    if any(one["metadata"]["name"] == name for one in world["objects"].get(kind, [])):
+        return say({})
+    return refuse(f'Error from server (NotFound): {kind} "{name}" not found')
 
 
 def execute(world: dict[str, Any], words: list[str]) -> int:

@@ -54,6 +54,11 @@ class Kube:
         said = self.capture.readouterr()
         return Done(int(ended.value.code or 0), said.out, said.err)
 
+    def made(self) -> dict[str, Any]:
+        """What `kubectl create` was given last."""
+        made: dict[str, Any] = json.loads(self.file.with_name(self.file.name + ".made").read_text())
+        return made
+
     def calls(self) -> list[list[str]]:
         """What kubectl was asked so far."""
         text = self.file.with_name(self.file.name + ".calls").read_text()

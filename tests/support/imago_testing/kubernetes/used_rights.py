@@ -73,6 +73,7 @@ CLUSTER: Final = "ImagoCluster"
 TOPIC: Final = "ImagoTopic"
 GROUP: Final = "ImagoConsumerGroup"
 PIPELINE: Final = "ImagoPipeline"
+USER: Final = "ImagoUser"
 RUNS: Final = frozenset({"Job", "SparkApplication"})
 OWN_KINDS: Final = frozenset(kind.name for kind in KINDS)
 CLAIM: Final = "PersistentVolumeClaim"
@@ -92,10 +93,11 @@ MEANT: Final[dict[Call, frozenset[str]]] = {
     Call("reconcilers.cluster", "event", "manifest"): frozenset({CLUSTER}),
     Call("installations", "get", "LEASE"): frozenset({"Lease"}),
     Call("reconcilers.attending", "get", "key.kind"): OWN_KINDS - {CLUSTER},
-    Call("reconcilers.claims", "list", "kind.name"): frozenset({TOPIC, GROUP}),
+    Call("reconcilers.claims", "list", "kind.name"): frozenset({TOPIC, GROUP, USER}),
     Call("reconcilers.claims", "apply_status", "{"): OWN_KINDS - {CLUSTER},
-    Call("reconcilers.claims", "patch", "manifest['kind']"): frozenset({TOPIC, GROUP}),
+    Call("reconcilers.claims", "patch", "manifest['kind']"): frozenset({TOPIC, GROUP, USER}),
     Call("reconcilers.claims", "event", "manifest"): OWN_KINDS - {CLUSTER},
+    Call("reconcilers.user", "apply", "secret_of("): frozenset({"Secret"}),
     Call("reconcilers.pipeline", "list", "kind"): frozenset({"ServiceAccount"}),
     Call("reconcilers.pipeline", "apply", "made"): frozenset({"ConfigMap", CLAIM}),
     Call("reconcilers.pipeline", "create", "made"): RUNS,

@@ -13,6 +13,7 @@ from imago_operator.contents.values import (
     SeenGroups,
     SeenShard,
     SeenTopic,
+    SeenUser,
     TopicQueues,
 )
 from imago_operator.errors import (
@@ -42,6 +43,9 @@ class FakeContentsPort:
     shard_numbers: tuple[int, ...] = (0, 1)
     topics_by_name: dict[str, SeenTopic] = field(default_factory=dict)
     groups_by_name: dict[str, SeenGroup] = field(default_factory=dict)
+    users_by_name: dict[str, SeenUser] = field(default_factory=dict)
+    passwords: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """By user: those that count, the newest first."""
     cordoned: set[int] = field(default_factory=set)
     draining: dict[int, tuple[str, bool]] = field(default_factory=dict)
     taken_back: set[str] = field(default_factory=set)
@@ -154,6 +158,39 @@ class FakeContentsPort:
             raise InvalidError(f"no topic {topic}")
         lags = {**found.lags, topic: GroupLag(0)}
         self.groups_by_name[group] = replace(found, lags=lags)
+
+    async def users(self, brokers: Sequence[str]) -> Mapping[str, SeenUser]:
+        self._read()
+        return dict(self.users_by_name)
+
+    async def put_user(
+        self, brokers: Sequence[str], name: str, body: Mapping[str, Any], *, operator_epoch: int
+    ) -> None:
+        self._changes("put_user", name, dict(body), epoch=operator_epoch)
+        old = self.users_by_name.get(name) or SeenUser(name=name)
+        if "password" in body:
+            self._take_password(name, body["password"], bool(body.get("formerSeconds")))
+        signs = bool(self.passwords.get(name))
+        self.users_by_name[name] = replace(
+            old,
+            is_super=body.get("super", old.is_super),
+            enabled=body.get("enabled", old.enabled),
+            rules=tuple(body.get("rules", old.rules)),
+            signs=signs,
+            has_password=signs,
+        )
+
+    def _take_password(self, name: str, password: str | None, former_counts: bool) -> None:
+        before = self.passwords.get(name, ())
+        if password is None:
+            self.passwords.pop(name, None)
+        elif before[:1] != (password,):
+            self.passwords[name] = (password, *(before[:1] if former_counts else ()))
+
+    async def delete_user(self, brokers: Sequence[str], name: str, *, operator_epoch: int) -> None:
+        self._changes("delete_user", name, epoch=operator_epoch)
+        self.users_by_name.pop(name, None)
+        self.passwords.pop(name, None)
 
     async def shards(self, brokers: Sequence[str]) -> Mapping[int, SeenShard]:
         self._read()

@@ -1,0 +1,269 @@
+"""`kubectl imago user`: ImagoUsers, and the files that a client of one needs."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from imago_cli.connect import Yes, confirm
+from imago_cli.exits import CommandError, CommandUsageError
+from imago_cli.kubectl.brokers import ClusterBrokers
+from imago_cli.kubectl.options import (
+    Cluster,
+    Context,
+    Format,
+    Kubeconfig,
+    Namespace,
+    Output,
+)
+from imago_cli.kubectl.tool import CLUSTERS, USERS, Kubectl
+from imago_cli.output import print_json, print_line, print_table, say
+from imago_cli.user import resource_of, resource_text
+from imago_operator import names
+from imago_operator.spec.kinds import API_VERSION, USER
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+Name = Annotated[str, typer.Argument(help="Name of an ImagoUser.", show_default=False)]
+ENTRIES_OF_BINDINGS: Final = frozenset({"type", "provider", "host", "port"})
+TOOLS: Final = "tools.yml"
+"""What RocketMQ's mqadmin reads its credentials from."""
+
+
+def attach(root: typer.Typer) -> None:
+    """Add the group of commands."""
+    user = typer.Typer(no_args_is_help=True, help="Show, make and change users of a cluster.")
+    for command in (list_users, show, create, rotate, delete, files):
+        user.command("list" if command is list_users else None)(command)
+    root.add_typer(user, name="user")
+
+
+def list_users(
+    cluster: Cluster,
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """List the users that brokers have, with the objects that declare them."""
+    kube = Kubectl(namespace, context, kubeconfig)
+    kube.get(CLUSTERS, cluster)
+    declared = {_name_of(one): one for one in kube.all_of(USERS) if _is_of(one, cluster)}
+    rows = [
+        _row(one["name"], one, declared.get(one["name"]))
+        for one in ClusterBrokers(kube, cluster).users()
+    ]
+    known = {row["user"] for row in rows}
+    rows += [_row(name, None, one) for name, one in sorted(declared.items()) if name not in known]
+    if output is Format.JSON:
+        print_json(rows)
+    elif rows:
+        cells = [tuple(map(str, row.values())) for row in rows]
+        print_table("", tuple(rows[0]), cells)
+    else:
+        say("none")
+
+
+def show(
+    name: Name,
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Show an ImagoUser: its state, its Secret, its rules."""
+    kube = Kubectl(namespace, context, kubeconfig)
+    found = kube.get(USERS, name)
+    if output is Format.JSON:
+        print_json({key: found.get(key, {}) for key in ("metadata", "spec", "status")})
+        return
+    status, spec = found.get("status") or {}, found["spec"]
+    ready = next((c for c in status.get("conditions", ()) if c["type"] == "Ready"), None)
+    told = f"{ready['status']} {ready['reason']} {ready.get('message', '')}" if ready else "not yet"
+    print_line(f"user {_name_of(found)} of {spec['clusterRef']['name']}: Ready {told}".rstrip())
+    for label, key in (
+        ("secret", "secretName"),
+        ("password since", "lastRotation"),
+        ("next password", "nextRotation"),
+    ):
+        if status.get(key):
+            print_line(f"{label}: {status[key]}")
+    for one in status.get("conditions", ()):
+        if one["type"] != "Ready":
+            print_line(f"{one['type']}: {one['reason']}: {one.get('message', '')}")
+    rows = [
+        (
+            acl.get("effect", "Allow"),
+            resource_text(acl["resource"]),
+            ", ".join(acl["operations"]),
+            ", ".join(acl.get("hosts", ())) or "everywhere",
+        )
+        for acl in (spec.get("authorization") or {}).get("acls", ())
+    ]
+    print_table("", ("effect", "resource", "operations", "from"), rows)
+
+
+def create(
+    name: Name,
+    cluster: Annotated[str, typer.Option("--cluster", help="Name of an ImagoCluster.")],
+    allow: Annotated[
+        list[str] | None,
+        typer.Option(help="topic:NAME=publish,describe or group:PREFIX*=subscribe; repeatable."),
+    ] = None,
+    rotate_every: Annotated[
+        str | None, typer.Option(help="How often its password is replaced: 720h.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option(help="Only print the object.")] = False,
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """Make an ImagoUser; the operator makes up its password and writes its Secret."""
+    kube = Kubectl(namespace, context, kubeconfig)
+    spec: dict[str, Any] = {
+        "clusterRef": {"name": cluster},
+        "authorization": {"acls": [_acl(text) for text in allow or ()]},
+    }
+    if rotate_every is not None:
+        spec["authentication"] = {"rotateEvery": rotate_every}
+    made = {
+        "apiVersion": API_VERSION,
+        "kind": USER.name,
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+    if dry_run:
+        print_line(json.dumps(made, indent=2))
+        return
+    with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as file:
+        json.dump(made, file)
+        file.flush()
+        kube.call("create", "-f", file.name)
+    say(f"user {name}: made; `kubectl imago user files {name}` writes what its clients need")
+
+
+def rotate(
+    name: Name,
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """Have the operator replace a user's password; the one before counts on for the overlap."""
+    kube = Kubectl(namespace, context, kubeconfig)
+    given = (kube.get(USERS, name)["spec"].get("authentication") or {}).get("passwordSecretRef")
+    if given:
+        raise CommandUsageError(
+            f"you keep the password of {name} in Secret {given['name']}",
+            cure="write another one into it",
+        )
+    moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    kube.annotate(USERS, name, {names.FORCE_RENEW: moment})
+    say(f"user {name}: its password is replaced; clients read the new one from its Secret")
+
+
+def delete(
+    name: Name,
+    yes: Yes = False,
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """Delete an ImagoUser and wait until no broker serves the user any more."""
+    confirm(f"Delete ImagoUser {name}? Its clients are refused at once.", yes=yes)
+    Kubectl(namespace, context, kubeconfig).call("delete", USERS, name, "--timeout=50s")
+    say(f"user {name}: deleted")
+
+
+def files(
+    name: Name,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder to write to; unless given, NAME.")
+    ] = None,
+    namespace: Namespace = None,
+    context: Context = None,
+    kubeconfig: Kubeconfig = None,
+) -> None:
+    """Write what a client of the user needs, one file an entry, for you alone (0600)."""
+    kube = Kubectl(namespace, context, kubeconfig)
+    status = kube.get(USERS, name).get("status") or {}
+    if not status.get("secretName"):
+        raise CommandError(
+            f"the operator has not made the Secret of {name}",
+            cure=f"kubectl imago user show {name}",
+        )
+    data = kube.get("secrets", status["secretName"]).get("data") or {}
+    found = {key: base64.b64decode(value).decode() for key, value in data.items()}
+    folder = out or Path(name)
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=False)
+    except FileExistsError:
+        raise CommandUsageError(f"{folder} is there already", cure="name another --out") from None
+    if "password" in found:
+        found[TOOLS] = _tools(found)
+    for entry, text in found.items():
+        if entry not in ENTRIES_OF_BINDINGS:
+            _write(folder / entry, text)
+    say(f"{folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
+
+
+def _tools(found: Mapping[str, str]) -> str:
+    pairs = (("accessKey", "username"), ("secretKey", "password"))
+    return "".join(f"{key}: {json.dumps(found[entry])}\n" for key, entry in pairs)
+
+
+def _write(path: Path, text: str) -> None:
+    number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(number, "w", encoding="utf-8") as file:
+        file.write(text if text.endswith("\n") else f"{text}\n")
+
+
+def _acl(text: str) -> dict[str, Any]:
+    resource, _, operations = text.partition("=")
+    listed = [word for word in operations.split(",") if word]
+    if not listed:
+        raise CommandUsageError(
+            f"--allow {text}: names no operation", cure="--allow topic:orders=publish,describe"
+        )
+    return {"resource": resource_of(resource), "operations": listed}
+
+
+def _is_of(user: Mapping[str, Any], cluster: str) -> bool:
+    return bool(user["spec"]["clusterRef"]["name"] == cluster)
+
+
+def _name_of(user: Mapping[str, Any]) -> str:
+    return str(user["spec"].get("userName") or user["metadata"]["name"])
+
+
+def _row(
+    name: str, one: Mapping[str, Any] | None, declared: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    had: Mapping[str, Any] = one or {}
+    return {
+        "user": name,
+        "brokers": "yes" if one else "no",
+        "super": _yes(had.get("super")),
+        "signs": _yes(had.get("signs")),
+        "rules": len(had.get("rules", ())),
+        "resource": declared["metadata"]["name"] if declared else "",
+        "ready": _ready(declared),
+    }
+
+
+def _ready(declared: Mapping[str, Any] | None) -> str:
+    listed: Iterable[Mapping[str, Any]] = ((declared or {}).get("status") or {}).get(
+        "conditions", ()
+    )
+    return next((str(c["reason"]) for c in listed if c["type"] == "Ready"), "")
+
+
+def _yes(value: object) -> str:
+    return "yes" if value else ""

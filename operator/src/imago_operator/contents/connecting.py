@@ -1,0 +1,55 @@
+"""What a client of a cluster is told: where it is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from imago_operator import names
+from imago_operator.desired import resource_of, zookeeper_connect
+from imago_operator.errors import InvalidError
+from imago_operator.manifests.services import ADMIN, NAME_SERVICE
+from imago_operator.spec.kinds import CLUSTER
+
+if TYPE_CHECKING:
+    from imago_operator.contents.belonging import Manifest
+
+KIND: Final = "imago"
+
+
+def entries_of(cluster: Manifest) -> dict[str, str]:
+    """Return the entries of a client's Secret that say where the cluster is.
+
+    `type`, `provider`, `host` and `port` are what service bindings have; a cluster whose spec is
+    wrong has no ZooKeeper that anybody could name.
+    """
+    metadata = cluster["metadata"]
+    name, namespace = metadata["name"], metadata.get("namespace", "default")
+    host = f"{names.bootstrap(name)}.{namespace}.svc"
+    found = {
+        "type": KIND,
+        "provider": names.GROUP,
+        "host": host,
+        "port": str(NAME_SERVICE),
+        "bootstrap": f"{host}:{NAME_SERVICE}",
+        "admin": f"http://{names.admin(name)}.{namespace}.svc:{ADMIN}",
+    }
+    try:
+        spec = CLUSTER.read(cluster)
+    except InvalidError:
+        return found
+    return found | {"zookeeper": zookeeper_connect(resource_of(cluster), spec)}
+
+
+def checks_rights(cluster: Manifest) -> bool:
+    """Whether a cluster's brokers check who may do what."""
+    spec = cluster.get("spec", {})
+    if (spec.get("authorization") or {}).get("type", "None") != "None":
+        return True
+    config = (spec.get("brokers") or {}).get("config") or {}
+    return str(config.get("acl.enabled", "false")).lower() == "true"
+
+
+def super_users(cluster: Manifest) -> frozenset[str]:
+    """Return the users that may do everything."""
+    said = cluster.get("spec", {}).get("authorization") or {}
+    return frozenset(said.get("superUsers") or ())

@@ -1,0 +1,224 @@
+"""ImagoUser: look, plan, do, say."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from imago_operator import names
+from imago_operator.contents import users
+from imago_operator.contents.belonging import claimant_of, cluster_of
+from imago_operator.contents.connecting import checks_rights, entries_of, super_users
+from imago_operator.contents.leaving import Leaving
+from imago_operator.contents.values import SeenSecret
+from imago_operator.errors import RetryError
+from imago_operator.observed import owner_uid
+from imago_operator.reconcilers.attending import Attendant
+from imago_operator.reconcilers.claims import ClaimLookup, content_name, problem_of, status_from
+from imago_operator.reconcilers.recent import Recent
+from imago_operator.spec.kinds import API_VERSION, USER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
+
+    from imago_operator.contents.belonging import Manifest, Place
+    from imago_operator.contents.conditions import ContentRefusal
+    from imago_operator.contents.users import UserLook, UserPlan
+    from imago_operator.contents.values import SeenUser
+    from imago_operator.reconcile import Context, ObjectKey
+    from imago_operator.spec.user import UserSpec
+
+LISTING_S: Final = 5.0
+SOON_S: Final = 2.0
+SILENT_S: Final = 10.0
+REFUSED_S: Final = 30.0
+SOURCE_S: Final = 30.0
+"""Secrets that people keep passwords in are not watched: nobody has to give that right."""
+
+
+class UserReconciler:
+    """Brings one user one step on."""
+
+    kind: Final = USER.name
+
+    def __init__(self, context: Context, new_password: Callable[[], str]) -> None:
+        """`new_password`: one that nobody has had and nobody can guess."""
+        self._context, self._lookup = context, ClaimLookup(context)
+        self._new_password = new_password
+        self._attendant = Attendant(USER, context, self._lookup)
+        self._voice = self._attendant.voice
+        self._lists: Recent[Place, Mapping[str, SeenUser]] = Recent(context.now, age_s=LISTING_S)
+        self._changed: dict[Place, datetime] = {}
+        """When we last changed a user of a cluster: an older list does not count."""
+
+    async def reconcile(self, key: ObjectKey) -> float | None:
+        return await self._attendant.attend(key, self._look, self._work)
+
+    async def _look(self, manifest: Manifest) -> UserLook:
+        spec, me = USER.read(manifest), claimant_of(manifest)
+        name, place = content_name(manifest, "userName"), cluster_of(manifest)
+        refused = await self._lookup.refusal(manifest, spec.cluster_ref)
+        cluster = None if refused else await self._lookup.cluster(place)
+        listing = None if refused else await self._users(place)
+        look = users.UserLook(
+            me=me,
+            spec=spec,
+            name=name,
+            status=status_from(USER, manifest),
+            refusal=refused,
+            rivals=await self._lookup.rivals(USER, me, manifest),
+            listed=listing is not None,
+            user=listing.get(name) if listing else None,
+        )
+        if cluster is None or me.deleting:
+            return look
+        return replace(
+            look,
+            secret=await self._secret(me.namespace, look.secret_name, me.uid),
+            given=await self._given(me.namespace, spec),
+            is_super=name in super_users(cluster),
+            checked=checks_rights(cluster),
+            connection=entries_of(cluster),
+        )
+
+    async def _users(self, place: Place) -> Mapping[str, SeenUser] | None:
+        """Return the users of a cluster; None: no broker could tell."""
+
+        async def ask() -> Mapping[str, SeenUser]:
+            reached = await self._lookup.reached(place)
+            return await reached.contents.users(reached.brokers)
+
+        try:
+            return await self._lists.get(place, ask, after=self._changed.get(place))
+        except RetryError:
+            return None
+
+    async def _secret(self, namespace: str, name: str, uid: str) -> SeenSecret | None:
+        found = await self._context.kube.get("Secret", namespace, name)
+        if found is None:
+            return None
+        return SeenSecret(
+            version=str(found["metadata"].get("resourceVersion", "")),
+            ours=owner_uid(found) == uid,
+            data=decoded(found),
+        )
+
+    async def _given(self, namespace: str, spec: UserSpec) -> str | None:
+        reference = spec.authentication.password_secret_ref
+        if reference is None:
+            return None
+        found = await self._context.kube.get("Secret", namespace, reference.name)
+        return decoded(found or {}).get(reference.key, "").strip() or None
+
+    async def _work(self, manifest: Manifest, look: UserLook) -> float | None:
+        now, limit = self._context.now(), self._context.release_after_s
+        planned = users.plan(look, now, fresh=self._new_password(), release_after_s=limit)
+        if planned.record is not None:
+            await self._voice.write(manifest, planned.record)
+            return 0.0
+        if await self._voice.settle(manifest, planned):
+            return None
+        version = look.secret.version if look.secret else None
+        problem: ContentRefusal | None = None
+        for act in planned.acts:
+            self._context.leading()
+            if isinstance(act, users.WriteSecret):
+                version = await self._write(manifest, look, act.data)
+                continue
+            problem = await problem_of(self._have_done(look.name, cluster_of(manifest), act))
+            if problem is not None:
+                break
+        if problem is None and users.DeleteUser() in planned.acts:
+            gone = Leaving("Deleted", "It is gone from all shards.", release=True)
+            await self._voice.release(manifest, gone)
+            return None
+        after = users.status_of(
+            look, planned, self._context.now(), version=version, problem=problem
+        )
+        await self._voice.say(manifest, look.status, after)
+        return self._look_again(look, planned, problem)
+
+    async def _have_done(
+        self, name: str, place: Place, act: users.PutUser | users.DeleteUser
+    ) -> None:
+        reached = await self._lookup.reached(place)
+        epoch = await reached.epoch()
+        if isinstance(act, users.PutUser):
+            await reached.contents.put_user(reached.brokers, name, act.body, operator_epoch=epoch)
+        else:
+            await reached.contents.delete_user(reached.brokers, name, operator_epoch=epoch)
+        self._changed[place] = self._context.now()
+
+    async def _write(self, manifest: Manifest, look: UserLook, data: Mapping[str, str]) -> str:
+        """Apply the Secret for clients; return its version."""
+        made = await self._context.kube.apply(secret_of(manifest, look, data))
+        return str(made["metadata"].get("resourceVersion", ""))
+
+    def _look_again(
+        self, look: UserLook, planned: UserPlan, problem: ContentRefusal | None
+    ) -> float | None:
+        if problem is not None:
+            return REFUSED_S if problem.reason == "BrokerRejected" else SILENT_S
+        if planned.acts:
+            return SOON_S
+        if look.refusal is not None:
+            return None if look.me.deleting else REFUSED_S
+        if planned.applies is None and not look.me.deleting:
+            return REFUSED_S if look.listed else SILENT_S
+        if not look.listed:
+            return SILENT_S
+        if look.spec.authentication.password_secret_ref is not None:
+            return SOURCE_S
+        due = users.next_rotation(look.spec, look.status)
+        return max(1.0, (due - self._context.now()).total_seconds()) if due else None
+
+
+def secret_of(manifest: Manifest, look: UserLook, data: Mapping[str, str]) -> dict[str, object]:
+    """Return the Secret with what clients of a user need; it goes with its resource."""
+    added = look.spec.secret_template.metadata
+    ours = {
+        "app.kubernetes.io/name": "imago",
+        "app.kubernetes.io/part-of": "imago",
+        "app.kubernetes.io/managed-by": names.MANAGER,
+        names.CLUSTER_LABEL: look.spec.cluster_ref.name,
+        names.USER_LABEL: look.me.name,
+    }
+    metadata: dict[str, object] = {
+        "name": look.secret_name,
+        "namespace": look.me.namespace,
+        "labels": {**added.labels, **ours},
+        "ownerReferences": [
+            {
+                "apiVersion": API_VERSION,
+                "kind": manifest["kind"],
+                "name": look.me.name,
+                "uid": look.me.uid,
+                "controller": True,
+                "blockOwnerDeletion": False,
+            }
+        ],
+    }
+    if added.annotations:
+        metadata["annotations"] = dict(added.annotations)
+    coded = {name: base64.b64encode(text.encode()).decode() for name, text in data.items()}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": metadata,
+        "type": "Opaque",
+        "data": coded,
+    }
+
+
+def decoded(secret: Manifest) -> dict[str, str]:
+    """Return the entries of a Secret that are text."""
+    found = {}
+    for name, said in (secret.get("data") or {}).items():
+        try:
+            found[str(name)] = base64.b64decode(said, validate=True).decode()
+        except (binascii.Error, UnicodeDecodeError):
+            continue
+    return found

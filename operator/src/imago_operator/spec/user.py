@@ -1,0 +1,241 @@
+"""ImagoUser: who may do what in a cluster, and the Secret with what a client needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from imago_operator.spec.column import AGE, CLUSTER_OF, MESSAGE, READY, STATUS, Column
+from imago_operator.spec.common import (
+    USER_PATTERN,
+    USER_SIZE_MAX,
+    ChildMetadata,
+    ClusterRef,
+    Conditions,
+    conditions_field,
+    generation_field,
+)
+from imago_operator.spec.fields import described
+from imago_operator.spec.topic import DeletionPolicy
+from imago_operator.spec.values import Duration
+
+OBJECT_PATTERN: Final = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
+ACLS_MAX: Final = 256
+HOSTS_MAX: Final = 64
+ANONYMOUS: Final = "anonymous"
+"""Whoever shows no credentials: such a user has rules alone."""
+
+
+class AuthenticationType(StrEnum):
+    """How a user shows who it is."""
+
+    PASSWORD = "Password"  # noqa: S105  the name of a way
+    EXTERNAL = "External"
+
+
+class Effect(StrEnum):
+    """Whether a rule gives a right or takes it away."""
+
+    ALLOW = "Allow"
+    DENY = "Deny"
+
+
+class ResourceType(StrEnum):
+    """What a rule is about."""
+
+    TOPIC = "Topic"
+    GROUP = "Group"
+    CLUSTER = "Cluster"
+    TRANSACTION = "Transaction"
+    PIPELINE = "Pipeline"
+    ANY = "Any"
+
+
+class PatternType(StrEnum):
+    """Whether a name is a whole one."""
+
+    LITERAL = "literal"
+    PREFIX = "prefix"
+
+
+class AclOperation(StrEnum):
+    """What is done to a resource."""
+
+    ALL = "all"
+    PUBLISH = "publish"
+    SUBSCRIBE = "subscribe"
+    CREATE = "create"
+    ALTER = "alter"
+    DELETE = "delete"
+    DESCRIBE = "describe"
+    LIST = "list"
+    ADMINISTER = "administer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretKeyRef:
+    """An entry of a Secret in the same namespace."""
+
+    name: str = described("Name of the Secret.", pattern=OBJECT_PATTERN, size_max=253, size_min=1)
+    key: str = described(
+        "Entry of the Secret.", default="password", pattern=r"^[-._a-zA-Z0-9]+$", size_max=253
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Authentication:
+    """How the user shows who it is."""
+
+    type: AuthenticationType = described(
+        "Password: it signs RocketMQ requests and logs in with a password. External: somebody else"
+        " vouches for it, as by a client certificate with its name; anonymous is such a user.",
+        default=AuthenticationType.PASSWORD,
+    )
+    password_secret_ref: SecretKeyRef | None = described(
+        "Where the password is; unless given, the operator makes one up.", default=None
+    )
+    rotate_every: Duration | None = described(
+        "How often the operator makes up another password.", default=None
+    )
+    overlap: Duration = described(
+        "How long the password before goes on to count after a change, so that clients can read"
+        " the new one.",
+        default=Duration("10m"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AclResource:
+    """What a rule is about."""
+
+    type: ResourceType = described("Kind of the resource; Any: every kind.")
+    name: str | None = described(
+        "Its name, or how the names begin; nothing for the cluster.", default=None, size_max=255
+    )
+    pattern_type: PatternType = described(
+        "literal: the whole name. prefix: all names that begin so.", default=PatternType.LITERAL
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acl:
+    """One permission or denial. The most special one about a request decides."""
+
+    effect: Effect = described("Whether it gives the right or denies it.", default=Effect.ALLOW)
+    resource: AclResource = described("What it is about.")
+    operations: tuple[AclOperation, ...] = described(
+        "What is allowed or denied; all: everything.", size_min=1, size_max=9
+    )
+    hosts: tuple[str, ...] = described(
+        "Addresses and networks that it holds for; all unless given.",
+        default=(),
+        size_max=HOSTS_MAX,
+        item_pattern=r"^[0-9a-fA-F.:]+(/[0-9]{1,3})?$",
+        item_size_max=49,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserAuthorization:
+    """What the user may do."""
+
+    acls: tuple[Acl, ...] = described(
+        "Its rules; what none of them allows is denied.",
+        default=(),
+        size_max=ACLS_MAX,
+        plain_list=True,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretTemplate:
+    """Additions to the Secret."""
+
+    metadata: ChildMetadata = described("Labels and annotations to add.", default=ChildMetadata)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserSpec:
+    """What the user is to be. What stands here wins over what brokers have."""
+
+    cluster_ref: ClusterRef = described("Cluster of the user. Immutable.")
+    user_name: str | None = described(
+        "Name of the user; unless given, that of the resource. Immutable.",
+        default=None,
+        pattern=USER_PATTERN,
+        size_max=USER_SIZE_MAX,
+        size_min=1,
+    )
+    authentication: Authentication = described(
+        "How the user shows who it is.", default=Authentication
+    )
+    authorization: UserAuthorization = described("What the user may do.", default=UserAuthorization)
+    secret_name: str | None = described(
+        "Name of the Secret for clients; unless given, that of the resource. Immutable.",
+        default=None,
+        pattern=OBJECT_PATTERN,
+        size_max=253,
+        size_min=1,
+    )
+    secret_template: SecretTemplate = described(
+        "Additions to the Secret for clients.", default=SecretTemplate
+    )
+    deletion_policy: DeletionPolicy = described(
+        "Delete: the user's next request is refused once this resource is deleted. Retain: brokers"
+        " keep the user.",
+        default=DeletionPolicy.DELETE,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binding:
+    """The Secret, as tools for service bindings look for it."""
+
+    name: str = described("Name of the Secret.", size_max=253)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserStatus:
+    """What the user is."""
+
+    observed_generation: int = generation_field()
+    conditions: Conditions = conditions_field()
+    user_name: str | None = described("Name of the user.", default=None, size_max=USER_SIZE_MAX)
+    secret_name: str | None = described(
+        "Secret with everything that a client needs.", default=None, size_max=253
+    )
+    binding: Binding | None = described("The same, for tools of service bindings.", default=None)
+    credentials_generation: int = described(
+        "How many passwords the user has had.", default=0, low=0
+    )
+    credentials_version: str | None = described(
+        "Version of the Secret whose password brokers have.", default=None, size_max=128
+    )
+    last_rotation: str | None = described(
+        "When brokers got the password.", default=None, size_max=40
+    )
+    next_rotation: str | None = described(
+        "When the operator makes up another password.", default=None, size_max=40
+    )
+    renewed: str | None = described(
+        "Value of the annotation imago.dev/force-renew that was heeded last.",
+        default=None,
+        size_max=253,
+    )
+    applied_hash: str | None = described(
+        "Hash of the rules that brokers have confirmed.", default=None, size_max=64
+    )
+
+
+COLUMNS: Final = (
+    READY,
+    STATUS,
+    CLUSTER_OF,
+    Column("User", ".status.userName"),
+    Column("Secret", ".status.secretName"),
+    AGE,
+    Column("Next rotation", ".status.nextRotation", "date", priority=1),
+    MESSAGE,
+)
+"""What `kubectl get` shows."""

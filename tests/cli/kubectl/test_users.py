@@ -1,0 +1,116 @@
+"""`kubectl imago user`: objects, orders, and the files of a client."""
+
+from __future__ import annotations
+
+import base64
+import json
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from imago_operator.spec.kinds import USER as KIND
+from imago_testing.kubernetes.custom_resources import USER, manifest
+from imago_testing.operated.resources import resource
+
+if TYPE_CHECKING:
+    from imago_testing.kubernetes.plugin import Kube
+
+CLUSTERS, USERS = "imagoclusters.imago.dev", "imagousers.imago.dev"
+STATUS = {
+    "secretName": "ann-secret",
+    "lastRotation": "2026-01-02T03:04:05Z",
+    "conditions": [
+        {"type": "Ready", "status": "True", "reason": "InSync"},
+        {"type": "Warning", "status": "True", "reason": "AuthorizationOff", "message": "Open."},
+    ],
+}
+SECRET = {"bootstrap": "demo-bootstrap.mq.svc:9876", "username": "ann", "password": 'pass"word'}
+
+
+@pytest.fixture(autouse=True)
+def _there(kube: Kube, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = {key: base64.b64encode(text.encode()).decode() for key, text in SECRET.items()}
+    labels = {"imago.dev/cluster": "demo", "imago.dev/component": "broker", "imago.dev/shard": "0"}
+    kube.objects = {
+        CLUSTERS: [resource()],
+        USERS: [{**manifest(USER, name="ann"), "status": STATUS}, manifest(USER, OTHER, "bob")],
+        "secrets": [{"metadata": {"name": "ann-secret"}, "data": data}],
+        "pods": [{"metadata": {"name": "demo-s0-0", "labels": labels}}],
+    }
+    listed = {
+        "items": [{"name": "ann", "signs": True, "rules": [{}]}, {"name": "eve", "rules": []}]
+    }
+    path = "GET /admin/v1/users?limit=1000&next="
+    kube.brokers = {"demo-s0-0": {path: [200, {**listed, "next": None}]}}
+
+
+OTHER: dict[str, Any] = {"spec.userName": "bob", "spec.clusterRef": {"name": "demo"}}
+
+
+def test_users_of_brokers_and_their_objects(kube: Kube) -> None:
+    done = kube.run("user", "list", "demo", "-o", "json")
+    rows = [(r["user"], r["brokers"], r["resource"], r["ready"]) for r in json.loads(done.out)]
+    assert rows == [
+        ("ann", "yes", "ann", "InSync"),
+        ("eve", "yes", "", ""),
+        ("bob", "no", "bob", ""),
+    ]
+    assert "eve" in kube.run("user", "list", "demo").out
+
+
+def test_a_user_with_its_rules_and_what_is_wrong(kube: Kube) -> None:
+    done = kube.run("user", "show", "ann")
+    for words in ("user ann of demo: Ready True InSync", "secret: ann-secret", "topic:orders*"):
+        assert words in done.out
+    assert "Warning: AuthorizationOff: Open." in done.out
+    assert kube.run("user", "show", "nobody").code == 1
+
+
+def test_a_user_that_is_made_is_one_that_the_operator_reads(kube: Kube) -> None:
+    allow = ("--allow", "topic:orders*=publish,describe", "--allow", "cluster=list")
+    done = kube.run("user", "create", "cid", "--cluster", "demo", *allow, "--rotate-every", "720h")
+    assert done.code == 0, done.err
+    made = kube.made()
+    assert list(KIND.problems(made)) == []
+    assert [acl["resource"] for acl in made["spec"]["authorization"]["acls"]] == [
+        {"type": "Topic", "name": "orders", "patternType": "prefix"},
+        {"type": "Cluster"},
+    ]
+    dry = kube.run("user", "create", "cid", "--cluster", "demo", "--dry-run")
+    assert json.loads(dry.out)["metadata"] == {"name": "cid"}
+    assert kube.run("user", "create", "c", "--cluster", "demo", "--allow", "topic:a").code == 2
+
+
+def test_a_password_is_replaced_by_an_annotation(kube: Kube) -> None:
+    assert kube.run("user", "rotate", "ann").code == 0
+    assert kube.calls()[-1][:3] == ["annotate", USERS, "ann"]
+    assert kube.calls()[-1][-1].startswith("imago.dev/force-renew=20")
+    kube.objects[USERS][0]["spec"]["authentication"] = {"passwordSecretRef": {"name": "mine"}}
+    done = kube.run("user", "rotate", "ann")
+    assert (done.code, "Secret mine" in done.err) == (2, True)
+
+
+def test_a_user_is_deleted_after_a_question(kube: Kube) -> None:
+    assert kube.run("user", "delete", "ann").code == 2
+    assert kube.run("user", "delete", "ann", "--yes").code == 0
+    assert kube.calls()[-1] == ["delete", USERS, "ann", "--timeout=50s"]
+
+
+def test_files_of_a_client_are_for_its_owner_alone(kube: Kube) -> None:
+    done = kube.run("user", "files", "ann")
+    assert done.code == 0, done.err
+    folder = Path("ann")
+    assert {path.name: path.read_text() for path in folder.iterdir()} == {
+        "bootstrap": "demo-bootstrap.mq.svc:9876\n",
+        "username": "ann\n",
+        "password": 'pass"word\n',
+        "tools.yml": 'accessKey: "ann"\nsecretKey: "pass\\"word"\n',
+    }
+    assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert 'pass"word' not in done.out + done.err
+    assert kube.run("user", "files", "ann").code == 2, "it overwrites nothing"
+    assert "has not made the Secret" in kube.run("user", "files", "bob").err
