@@ -12,7 +12,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from imago_operator.errors import InvalidError
-from imago_operator.spec import cluster_status, group, pipeline, rebalance, rules, topic, user
+from imago_operator.spec import (
+    cluster_status,
+    group,
+    pipeline,
+    rebalance,
+    rules,
+    topic,
+    user,
+    user_rules,
+)
 from imago_operator.spec.build import build
 from imago_operator.spec.cluster import ClusterSpec
 from imago_operator.spec.cluster_status import ClusterStatus
@@ -168,7 +177,7 @@ USER: Final = Kind(
     spec=UserSpec,
     status=UserStatus,
     columns=user.COLUMNS,
-    rules=rules.USER,
+    rules=user_rules.RULES,
 )
 REBALANCE: Final = Kind(
     name="ImagoRebalance",

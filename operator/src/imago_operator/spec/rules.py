@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from imago_operator.spec.common import USER_SIZE_MAX
 from imago_operator.spec.rule import Rule, exactly_one, immutable, resource_name, spans
-from imago_operator.spec.user import ANONYMOUS
-from imago_operator.spec.values import Duration, Quantity
+from imago_operator.spec.values import Quantity
 
 BROKERS, STORAGE = "spec.brokers", "spec.brokers.storage"
 ZOOKEEPER = "spec.zookeeper"
@@ -314,87 +312,6 @@ GROUP: Final[tuple[Rule, ...]] = (
     spans("spec.maxLag", "time", high="8760h"),
 )
 
-
-def _user_name(node: Any) -> str:
-    return str(node.get("spec", {}).get("userName", node["metadata"]["name"]))
-
-
-def _names_resource(node: Any) -> bool:
-    if node["type"] == "Cluster":
-        return "name" not in node and node["patternType"] == "literal"
-    return "name" in node or node["patternType"] == "prefix"
-
-
-_CLUSTER_OPERATIONS: Final = ("publish", "subscribe")
-USER: Final[tuple[Rule, ...]] = (
-    Rule(
-        path="",
-        cel=f"has(self.spec.userName) || size(self.metadata.name) <= {USER_SIZE_MAX}",
-        holds=lambda node: len(_user_name(node)) <= USER_SIZE_MAX,
-        message=f"give a userName: the resource's own is longer than {USER_SIZE_MAX} characters",
-    ),
-    immutable("spec", "clusterRef"),
-    immutable("spec", "userName"),
-    immutable("spec", "secretName"),
-    Rule(
-        path="spec",
-        cel="!has(self.userName) || self.userName != 'anonymous'"
-        " || self.authentication.type == 'External'",
-        holds=lambda node: (
-            node.get("userName") != ANONYMOUS or node["authentication"]["type"] == "External"
-        ),
-        message="anonymous shows no credentials: it needs authentication.type External",
-    ),
-    Rule(
-        path="spec.authentication",
-        cel="self.type == 'Password' || !(has(self.passwordSecretRef) || has(self.rotateEvery))",
-        holds=lambda node: (
-            node["type"] == "Password" or not ("passwordSecretRef" in node or "rotateEvery" in node)
-        ),
-        message="passwordSecretRef and rotateEvery go with type Password",
-    ),
-    Rule(
-        path="spec.authentication",
-        cel="!(has(self.passwordSecretRef) && has(self.rotateEvery))",
-        holds=lambda node: not ("passwordSecretRef" in node and "rotateEvery" in node),
-        message="rotateEvery is for passwords that the operator makes up",
-    ),
-    Rule(
-        path="spec.authentication",
-        cel="!has(self.rotateEvery) || duration(self.rotateEvery) > duration(self.overlap)",
-        holds=lambda node: (
-            "rotateEvery" not in node
-            or Duration(node["rotateEvery"]).seconds > Duration(node["overlap"]).seconds
-        ),
-        message="rotateEvery must be longer than overlap",
-    ),
-    spans("spec.authentication", "rotateEvery", low="1m", high="87600h"),
-    spans("spec.authentication", "overlap", low="1s", high="168h"),
-    Rule(
-        path="spec.authorization.acls[].resource",
-        cel="self.type == 'Cluster' ? !has(self.name) && self.patternType == 'literal'"
-        " : has(self.name) || self.patternType == 'prefix'",
-        holds=_names_resource,
-        message="a resource has a name or patternType prefix; type Cluster has neither",
-    ),
-    Rule(
-        path="spec.authorization.acls[].resource",
-        cel="!has(self.name) || self.name.matches('^[!-)+-~]*$')",
-        holds=lambda node: re.fullmatch(r"[!-)+-~]*", node.get("name", "")) is not None,
-        message="names are printable ASCII without * and spaces: patternType prefix leaves the"
-        " ending open",
-    ),
-    Rule(
-        path="spec.authorization.acls[]",
-        cel="self.resource.type != 'Cluster'"
-        f" || !self.operations.exists(o, o in {_listed(_CLUSTER_OPERATIONS)})",
-        holds=lambda node: (
-            node["resource"]["type"] != "Cluster"
-            or not any(o in _CLUSTER_OPERATIONS for o in node["operations"])
-        ),
-        message="nothing is published to the cluster itself: name topics and groups",
-    ),
-)
 
 REBALANCE: Final[tuple[Rule, ...]] = (
     Rule(

@@ -34,7 +34,7 @@ class AuthenticationType(StrEnum):
     EXTERNAL = "External"
 
 
-class Effect(StrEnum):
+class AclEffect(StrEnum):
     """Whether a rule gives a right or takes it away."""
 
     ALLOW = "Allow"
@@ -122,7 +122,9 @@ class AclResource:
 class Acl:
     """One permission or denial. The most special one about a request decides."""
 
-    effect: Effect = described("Whether it gives the right or denies it.", default=Effect.ALLOW)
+    effect: AclEffect = described(
+        "Whether it gives the right or denies it.", default=AclEffect.ALLOW
+    )
     resource: AclResource = described("What it is about.")
     operations: tuple[AclOperation, ...] = described(
         "What is allowed or denied; all: everything.", size_min=1, size_max=9

@@ -5,150 +5,51 @@ The same table is run against the rules in Python and against an API server's ow
 
 from __future__ import annotations
 
-import copy
 import json
 import sys
-from dataclasses import dataclass, field
 from typing import Any, Final
 
-CLUSTER, TOPIC, GROUP = "ImagoCluster", "ImagoTopic", "ImagoConsumerGroup"
-REBALANCE, PIPELINE = "ImagoRebalance", "ImagoPipeline"
-USER = "ImagoUser"
-REMOVED: Final = None
-"""As a value: the field is taken away."""
+from imago_testing.kubernetes.resource_edits import (
+    CLUSTER,
+    GOOD,
+    GROUP,
+    PIPELINE,
+    REBALANCE,
+    REMOVED,
+    TOPIC,
+    USER,
+    BadEdit,
+    edit,
+    manifest,
+    rule,
+    schema,
+)
+from imago_testing.kubernetes.user_edits import BAD_USERS
 
-GOOD: Final[dict[str, dict[str, Any]]] = {
-    CLUSTER: {
-        "brokers": {"shards": 2, "storage": {"size": "10Gi"}},
-        "zookeeper": {"managed": {"replicas": 3}},
-    },
-    TOPIC: {"clusterRef": {"name": "demo"}, "topicName": "orders", "partitions": 8},
-    GROUP: {"clusterRef": {"name": "demo"}, "groupName": "billing"},
-    USER: {
-        "clusterRef": {"name": "demo"},
-        "userName": "ann",
-        "authorization": {
-            "acls": [
-                {
-                    "resource": {"type": "Topic", "name": "orders", "patternType": "prefix"},
-                    "operations": ["publish", "describe"],
-                }
-            ]
-        },
-    },
-    REBALANCE: {"clusterRef": {"name": "demo"}, "mode": "Drain", "shards": [1]},
-    PIPELINE: {
-        "clusterRef": {"name": "demo"},
-        "source": {"topics": ["orders"]},
-        "ingest": {"path": "/lake/orders"},
-        "checkpoint": {"claim": {"size": "1Gi"}},
-    },
-}
-
-
-def manifest(
-    kind: str, changes: dict[str, Any] | None = None, name: str = "demo"
-) -> dict[str, Any]:
-    """Return a good object with fields changed: `{"spec.brokers.shards": 3}`."""
-    made: dict[str, Any] = {
-        "apiVersion": "imago.dev/v1alpha1",
-        "kind": kind,
-        "metadata": {"name": name},
-        "spec": copy.deepcopy(GOOD[kind]),
-    }
-    for path, value in (changes or {}).items():
-        *parents, last = path.split("/") if "/" in path else path.split(".")
-        node = made
-        for parent in parents:
-            node = node.setdefault(parent, {})
-        if value is REMOVED:
-            node.pop(last, None)
-        else:
-            node[last] = copy.deepcopy(value)
-    return made
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BadEdit:
-    """An object, or an edit of one, that must be refused."""
-
-    kind: str
-    said: str
-    """What the refusal says: our message, or where the schema alone refuses, the field."""
-    to: dict[str, Any]
-    before: dict[str, Any] | None = None
-    """Fields of the object that is edited; None: `to` is a new object."""
-    by_rule: bool = True
-    name: str = field(default="demo")
-
-    @property
-    def object(self) -> dict[str, Any]:
-        return manifest(self.kind, self.to, self.name)
-
-    @property
-    def old(self) -> dict[str, Any] | None:
-        return None if self.before is None else manifest(self.kind, self.before, self.name)
-
-
-def rule(kind: str, said: str, to: dict[str, Any], name: str = "demo") -> BadEdit:
-    return BadEdit(kind=kind, said=said, to=to, name=name)
-
-
-def edit(kind: str, said: str, before: dict[str, Any], to: dict[str, Any]) -> BadEdit:
-    return BadEdit(kind=kind, said=said, before=before, to=to)
-
-
-def schema(kind: str, said: str, to: dict[str, Any]) -> BadEdit:
-    return BadEdit(kind=kind, said=said, to=to, by_rule=False)
-
+__all__ = [
+    "BAD_EDITS",
+    "CLUSTER",
+    "GOOD",
+    "GROUP",
+    "PIPELINE",
+    "REBALANCE",
+    "REMOVED",
+    "TOPIC",
+    "USER",
+    "BadEdit",
+    "edit",
+    "manifest",
+    "rule",
+    "schema",
+]
 
 EXTERNAL: Final = {
     "spec.zookeeper": {"external": {"servers": ["zk-0.zk:2181"], "chroot": "/mq"}},
 }
 
 
-def _acl(operations: tuple[str, ...] = ("publish",), **resource: Any) -> dict[str, Any]:
-    return {
-        "spec.authorization": {"acls": [{"resource": resource, "operations": list(operations)}]}
-    }
-
-
-_OF_USERS: Final = (
-    rule(USER, "give a userName", {"spec.userName": REMOVED}, name="u" * 65),
-    edit(USER, "clusterRef cannot be changed", {}, {"spec.clusterRef": {"name": "other"}}),
-    edit(USER, "userName cannot be changed", {}, {"spec.userName": "bob"}),
-    edit(USER, "userName cannot be changed", {}, {"spec.userName": REMOVED}),
-    edit(USER, "secretName cannot be changed", {}, {"spec.secretName": "elsewhere"}),
-    schema(USER, "spec.userName", {"spec.userName": "a/../b"}),
-    schema(USER, "spec.authorization.acls[0].operations", _acl((), type="Topic", name="a")),
-    schema(USER, "spec.authorization.acls[0].resource.type", _acl(type="Queue", name="a")),
-    rule(USER, "anonymous shows no credentials", {"spec.userName": "anonymous"}),
-    rule(
-        USER,
-        "go with type Password",
-        {"spec.authentication": {"type": "External", "rotateEvery": "24h"}},
-    ),
-    rule(
-        USER,
-        "go with type Password",
-        {"spec.authentication": {"type": "External", "passwordSecretRef": {"name": "a"}}},
-    ),
-    rule(
-        USER,
-        "rotateEvery is for passwords",
-        {"spec.authentication": {"rotateEvery": "24h", "passwordSecretRef": {"name": "a"}}},
-    ),
-    rule(USER, "longer than overlap", {"spec.authentication": {"rotateEvery": "10m"}}),
-    rule(USER, "rotateEvery must be from", {"spec.authentication": {"rotateEvery": "876001h"}}),
-    rule(USER, "overlap must be from", {"spec.authentication": {"overlap": "0s"}}),
-    rule(USER, "has a name or patternType prefix", _acl(type="Topic")),
-    rule(USER, "has a name or patternType prefix", _acl(("describe",), type="Cluster", name="a")),
-    rule(USER, "printable ASCII without", _acl(type="Topic", name="orders*")),
-    rule(USER, "printable ASCII without", _acl(type="Topic", name="b\u0430d")),
-    rule(USER, "nothing is published to the cluster", _acl(type="Cluster")),
-)
 BAD_EDITS: Final[tuple[BadEdit, ...]] = (
-    *_OF_USERS,
+    *BAD_USERS,
     # clusters, whole objects
     rule(CLUSTER, "at most 40 characters", {}, name="c" * 41),
     rule(CLUSTER, "begins with a letter", {}, name="1st"),

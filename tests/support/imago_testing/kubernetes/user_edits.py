@@ -1,0 +1,49 @@
+"""Edits of ImagoUsers that must be refused."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from imago_testing.kubernetes.resource_edits import REMOVED, USER, edit, rule, schema
+
+
+def _acl(operations: tuple[str, ...] = ("publish",), **resource: Any) -> dict[str, Any]:
+    return {
+        "spec.authorization": {"acls": [{"resource": resource, "operations": list(operations)}]}
+    }
+
+
+BAD_USERS: Final = (
+    rule(USER, "give a userName", {"spec.userName": REMOVED}, name="u" * 65),
+    edit(USER, "clusterRef cannot be changed", {}, {"spec.clusterRef": {"name": "other"}}),
+    edit(USER, "userName cannot be changed", {}, {"spec.userName": "bob"}),
+    edit(USER, "userName cannot be changed", {}, {"spec.userName": REMOVED}),
+    edit(USER, "secretName cannot be changed", {}, {"spec.secretName": "elsewhere"}),
+    schema(USER, "spec.userName", {"spec.userName": "a/../b"}),
+    schema(USER, "spec.authorization.acls[0].operations", _acl((), type="Topic", name="a")),
+    schema(USER, "spec.authorization.acls[0].resource.type", _acl(type="Queue", name="a")),
+    rule(USER, "anonymous shows no credentials", {"spec.userName": "anonymous"}),
+    rule(
+        USER,
+        "go with type Password",
+        {"spec.authentication": {"type": "External", "rotateEvery": "24h"}},
+    ),
+    rule(
+        USER,
+        "go with type Password",
+        {"spec.authentication": {"type": "External", "passwordSecretRef": {"name": "a"}}},
+    ),
+    rule(
+        USER,
+        "rotateEvery is for passwords",
+        {"spec.authentication": {"rotateEvery": "24h", "passwordSecretRef": {"name": "a"}}},
+    ),
+    rule(USER, "longer than overlap", {"spec.authentication": {"rotateEvery": "10m"}}),
+    rule(USER, "rotateEvery must be from", {"spec.authentication": {"rotateEvery": "876001h"}}),
+    rule(USER, "overlap must be from", {"spec.authentication": {"overlap": "0s"}}),
+    rule(USER, "has a name or patternType prefix", _acl(type="Topic")),
+    rule(USER, "has a name or patternType prefix", _acl(("describe",), type="Cluster", name="a")),
+    rule(USER, "printable ASCII without", _acl(type="Topic", name="orders*")),
+    rule(USER, "printable ASCII without", _acl(type="Topic", name="b\u0430d")),
+    rule(USER, "nothing is published to the cluster", _acl(type="Cluster")),
+)
