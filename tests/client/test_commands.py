@@ -334,9 +334,9 @@ async def test_group_is_switched_between_pull_and_pop(commands: RunBody, broker:
         assert isinstance(run.run("group mode g none pop").exception, CommandError)
         assert run.run("group mode g orders push").exit_code == Exit.USAGE
         run.ok("group mode g orders pop --share 2")
-        assert broker.rocketmq.request_modes.get("g", "orders") == RequestMode("POP", 2)
+        assert broker.rocketmq.pop.modes.get("g", "orders") == RequestMode("POP", 2)
         run.ok("group mode g orders pull")
-        assert broker.rocketmq.request_modes.get("g", "orders") == RequestMode("PULL", 0)
+        assert broker.rocketmq.pop.modes.get("g", "orders") == RequestMode("PULL", 0)
 
     await commands(body)
 

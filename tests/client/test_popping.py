@@ -135,7 +135,7 @@ async def test_blocking_consumer_pops_acknowledges_and_postpones(
             assert consumer.pop("orders") == []
 
     await asyncio.to_thread(work)
-    assert broker.rocketmq.pops.counts.acknowledged == 3
+    assert broker.rocketmq.pop.service.counts.acknowledged == 3
 
 
 async def test_what_makes_no_sense_is_refused_before_it_is_sent(client: Client) -> None:

@@ -53,7 +53,7 @@ async def test_committed_message_is_delivered_and_a_rolled_back_one_not(
         with pytest.raises(BrokerError, match="was rolled back"):
             await dropped.commit()
     assert bodies(broker) == [b"kept"]
-    assert broker.rocketmq.transactions.counts.committed == 1
+    assert broker.rocketmq.transactions.service.counts.committed == 1
 
 
 async def test_checker_decides_about_what_was_left_open(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ async def test_blocking_producer_commits_and_rolls_back(bootstrap: str, broker: 
 
     await asyncio.to_thread(work)
     assert bodies(broker) == [b"kept"]
-    assert broker.rocketmq.transactions.counts.committed == 1
+    assert broker.rocketmq.transactions.service.counts.committed == 1
 
 
 async def test_blocking_checker_decides_while_its_producer_polls(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ async def test_blocking_producer_is_asked_again_after_its_connections_were_lost(
     tmp_path: Path,
 ) -> None:
     async with running_broker(tmp_path, *CHECKS_AT_ONCE) as broker:
-        loop, counts = asyncio.get_running_loop(), broker.rocketmq.transactions.counts
+        loop, counts = asyncio.get_running_loop(), broker.rocketmq.transactions.service.counts
 
         async def drop_connections() -> None:
             for session in broker.ports.rocketmq.sessions:

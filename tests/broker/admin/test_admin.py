@@ -338,7 +338,7 @@ async def test_a_reset_outlives_the_commit_of_a_live_consumer(admin: Admin, brok
     await admin.call(
         "POST", "/admin/v1/groups/billing/reset", {"topic": "orders", "to": "earliest"}
     )
-    assert broker.rocketmq.resets.pending("billing", "orders", 0)
+    assert broker.rocketmq.clients.resets.pending("billing", "orders", 0)
     assert broker.offsets.query("billing", "orders", 0) == 0
 
 

@@ -222,6 +222,6 @@ async def test_offsets_stay_while_somebody_consumes(pair: Pair, asked: int) -> N
     assert "has members here (1)" in answer["message"]
     assert admin.broker.offsets.of_group("billing") == {}
     await peer.close()
-    await eventually(lambda: not admin.broker.rocketmq.clients.consumers("billing"))
+    await eventually(lambda: not admin.broker.rocketmq.clients.registry.consumers("billing"))
     status, answer = await admin.call("POST", path, body)
     assert status == 200, answer

@@ -318,8 +318,8 @@ async def test_figures_of_the_tools_are_those_of_this_broker(
     assert (await peer.put("T", b"no")).code != ResponseCode.SUCCESS
     broker.messages.refuse(None)
     broker.messages.append_times.note(1_500_000_000, 1)
-    broker.rocketmq.traffic.read_ns_max = 30_000_000_000
-    broker.rocketmq.history.sample()
+    broker.rocketmq.delivery.traffic.read_ns_max = 30_000_000_000
+    broker.rocketmq.delivery.history.sample()
     table = (await body_of(peer, Code.GET_BROKER_RUNTIME_INFO))["table"]
     assert (table["putMessageTimesTotal"], table["putMessageFailedTimes"]) == ("5", "1")
     size, average = int(table["putMessageSizeTotal"]), float(table["putMessageAverageSize"])

@@ -71,7 +71,7 @@ async def test_reset_wakes_a_held_pull(
     waiting = await connect()
     await waiting.call(Code.HEART_BEAT, {}, heartbeat("G"))
     opaque = waiting.send(11, pull_ext("T", 1, sysFlag=6, consumerGroup="G"))
-    while not len(broker.rocketmq.hold):
+    while not len(broker.rocketmq.delivery.hold):
         await peer.call(Code.GET_MAX_OFFSET, {"topic": "T", "queueId": 0})
     await peer.call(Code.INVOKE_BROKER_TO_RESET_OFFSET, reset())
     moved = await waiting.answer(opaque)

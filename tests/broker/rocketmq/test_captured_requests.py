@@ -79,7 +79,7 @@ async def test_batch(peer: RemotingPeer, group: str) -> None:
 @pytest.mark.parametrize("group", [V5, V5_BINARY, V4])
 async def test_heartbeat_is_accepted(peer: RemotingPeer, broker: Broker, group: str) -> None:
     assert (await replay(peer, group, 34)).code == ResponseCode.SUCCESS
-    assert broker.rocketmq.clients.producers("wire_producer") or group == V4
+    assert broker.rocketmq.clients.registry.producers("wire_producer") or group == V4
 
 
 @pytest.mark.parametrize("group", ALL)

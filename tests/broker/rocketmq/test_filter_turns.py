@@ -150,8 +150,8 @@ def test_a_cache_that_nobody_renews_compiles_all_at_once() -> None:
 
 
 def test_what_is_kept_costs_nothing_of_the_turn() -> None:
-    cache, began = FilterCache(turn_chars_max=12), list[int]()
-    cache.on_spending = lambda: began.append(1)
+    began = list[int]()
+    cache = FilterCache(lambda: began.append(1), turn_chars_max=12)
     for _ in range(3):
         cache.get("a = 1")
         cache.get("a = 2")

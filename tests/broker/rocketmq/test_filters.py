@@ -45,7 +45,7 @@ def prices(answer: Any) -> list[int]:
 
 async def held(broker: Broker, count: int) -> None:
     """Wait until so many pulls are held."""
-    while len(broker.rocketmq.hold) != count:  # noqa: ASYNC110  nothing tells when it happens
+    while len(broker.rocketmq.delivery.hold) != count:  # noqa: ASYNC110  nothing tells when it happens
         await asyncio.sleep(0)
 
 
@@ -81,7 +81,7 @@ async def test_held_pull_sleeps_until_its_filter_wants_what_arrives(
     opaque = waiting.send(11, pull_ext("T", 0, sysFlag=SUSPEND, **sql("price > 5")))
     await held(broker, 1)
     await put_priced(peer, [1, 2])
-    assert len(broker.rocketmq.hold) == 1
+    assert len(broker.rocketmq.delivery.hold) == 1
     await put_priced(peer, [9])
     answer = await waiting.answer(opaque)
     assert prices(answer) == [9]

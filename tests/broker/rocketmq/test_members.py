@@ -94,7 +94,7 @@ async def test_closed_connection_leaves_its_groups_and_the_others_hear_of_it(
     await two.close()
     await one.request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)
     assert await ids(one) == ["one"]
-    assert len(broker.rocketmq.clients.producers("P")) == 1
+    assert len(broker.rocketmq.clients.registry.producers("P")) == 1
 
 
 async def test_heartbeat_makes_the_group_and_its_retry_topic(
@@ -144,7 +144,7 @@ async def test_heartbeats_of_the_c_client_with_numbers_for_words_are_understood(
         b'"subString":"b","subVersion":"17","tagsSet":["b"],"topic":"T"}]}]}\n'
     )
     assert (await peer.call(34, {}, body)).code == ResponseCode.SUCCESS
-    group = broker.rocketmq.clients.consumers("G")
+    group = broker.rocketmq.clients.registry.consumers("G")
     assert group is not None
     assert group.subscriptions["T"].code_set == {98}
     assert group.subscriptions["T"].sub_version == 17
@@ -235,7 +235,7 @@ async def test_group_that_was_never_here_is_unknown_to_an_old_queue(
     peer: RemotingPeer, broker: Broker
 ) -> None:
     await peer.put("T", b"x" * 1000)
-    broker.rocketmq.memory.bytes_max = 100
+    broker.rocketmq.delivery.memory.bytes_max = 100
     where = {"consumerGroup": "New", "topic": "T", "queueId": 0}
     answer = await peer.call(14, where)
     assert answer.code == ResponseCode.QUERY_NOT_FOUND
@@ -292,7 +292,7 @@ async def test_many_who_join_together_are_told_a_few_times(
     await first.call(34, {}, heartbeat("0"))
     for number in range(1, 30):
         await (await connect()).call(34, {}, heartbeat(str(number)))
-    group = broker.rocketmq.clients.consumers("G")
+    group = broker.rocketmq.clients.registry.consumers("G")
     assert group is not None
     assert len(group.members) == 30
     await first.request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED)  # the one at once

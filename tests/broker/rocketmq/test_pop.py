@@ -61,7 +61,7 @@ async def test_message_comes_back_with_its_count(peer: RemotingPeer, broker: Bro
     assert bodies(again) == [b"a"]
     assert decode_messages(again.body)[0].reconsume_times == 1
     await acknowledge(peer, receipts(first)[0])
-    assert broker.rocketmq.pops.counts.void == 1, "given anew, so the first receipt is void"
+    assert broker.rocketmq.pop.service.counts.void == 1, "given anew, so the first receipt is void"
     third = await pop(peer, maxMsgNums=1)
     assert (bodies(third), decode_messages(third.body)[0].reconsume_times) == ([b"a"], 2)
 
@@ -79,7 +79,7 @@ async def test_pop_waits_for_an_arrival_in_any_queue(
     waiting = peer.send(RequestCode.POP_MESSAGE, pop_ext(-1, pollTime=30_000))
     other = await connect()
     ext = {"consumerGroup": "g", "topic": "T", "queueId": -1}
-    await until(lambda: len(broker.rocketmq.pop_waiting) == 1)
+    await until(lambda: len(broker.rocketmq.pop.waiting) == 1)
     assert (await other.call(RequestCode.POLLING_INFO, ext)).ext["pollingNum"] == "1"
     await other.put("T", b"late", queue_id=3)
     assert bodies(await peer.answer(waiting)) == [b"late"]
@@ -130,7 +130,7 @@ async def test_restart_keeps_what_is_out_and_what_is_done(
     await again.start()
     try:
         after = await RemotingPeer.connect(again.rocketmq_port)
-        assert again.rocketmq.pops.out == 1
+        assert again.rocketmq.pop.service.out == 1
         assert await committed(after) == 1
         assert bodies(await pop(after)) == [b"c"], "the other two are out, or done"
         back = await pop(after, pollTime=30_000)
@@ -150,7 +150,7 @@ async def test_reset_begins_the_group_anew(peer: RemotingPeer, broker: Broker) -
     assert bodies(await pop(peer)) == [b"a", b"b", b"c"]
     broker.offsets.reset("g", "T", {0: 3})
     assert (await pop(peer)).code == ResponseCode.POLLING_TIMEOUT
-    assert broker.rocketmq.pops.out == 0
+    assert broker.rocketmq.pop.service.out == 0
 
 
 async def test_deleted_topic_and_group_leave_nothing(peer: RemotingPeer, broker: Broker) -> None:
@@ -260,10 +260,10 @@ async def test_connection_that_ends_leaves_no_one_waiting(
     await pop(peer)
     other = await connect()
     other.send(RequestCode.POP_MESSAGE, pop_ext(pollTime=30_000))
-    await until(lambda: len(broker.rocketmq.pop_waiting) == 1)
+    await until(lambda: len(broker.rocketmq.pop.waiting) == 1)
     await other.close()
-    await until(lambda: not len(broker.rocketmq.pop_waiting))
-    assert broker.rocketmq.pop_waiting.count("g", "T", 0) == 0
+    await until(lambda: not len(broker.rocketmq.pop.waiting))
+    assert broker.rocketmq.pop.waiting.count("g", "T", 0) == 0
 
 
 async def test_notification_says_whether_there_is_something(peer: RemotingPeer) -> None:
@@ -345,7 +345,7 @@ async def test_peeking_shows_what_a_pop_would_give_and_takes_nothing(
     assert bodies(await pop(peer)) == [b"c"]
     nothing = await peek(peer)
     assert (nothing.code, nothing.body) == (ResponseCode.PULL_NOT_FOUND, b"")
-    assert broker.rocketmq.pops.counts.handed_out == 5
+    assert broker.rocketmq.pop.service.counts.handed_out == 5
 
 
 @pytest.mark.parametrize(

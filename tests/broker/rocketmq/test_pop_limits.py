@@ -53,7 +53,7 @@ async def test_everything_wanted_comes_with_every_limit_tiny(
     for group in [*done] * 200:
         how = {"consumerGroup": group, "exp": "x", "order": in_order, "maxMsgNums": 2}
         answer = await pop(peer, -1, **how)
-        assert broker.rocketmq.pops.out <= 5
+        assert broker.rocketmq.pop.service.out <= 5
         if answer.code == ResponseCode.POLLING_TIMEOUT:
             continue
         done[group] += bodies(answer)
@@ -62,7 +62,7 @@ async def test_everything_wanted_comes_with_every_limit_tiny(
             assert said.code == ResponseCode.SUCCESS
     for found in done.values():
         assert sorted(found) == sorted(wanted), "each came once"
-    assert broker.rocketmq.pops.out == 0
+    assert broker.rocketmq.pop.service.out == 0
 
 
 async def put_tagged(peer: RemotingPeer, count: int) -> set[bytes]:

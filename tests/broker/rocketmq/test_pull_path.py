@@ -89,18 +89,21 @@ async def test_answers_are_those_of_the_table(
     before = len(through_table)
     short = await peer.call(11, ext, serialize=form)
     assert len(through_table) == before, "it took the short way"
-    messages, size = broker.rocketmq.traffic.messages, broker.rocketmq.traffic.bytes
+    messages, size = (
+        broker.rocketmq.delivery.traffic.messages,
+        broker.rocketmq.delivery.traffic.bytes,
+    )
     look_on(broker, OnlyLooks())
     whole = await peer.call(11, ext, serialize=form)
     assert len(through_table) == before + 1
     assert replace(short, opaque=0) == replace(whole, opaque=0)
     assert short.code == ResponseCode.SUCCESS
     found = len(decode_messages(short.body))
-    assert (broker.rocketmq.traffic.messages, broker.rocketmq.traffic.bytes) == (
+    assert (broker.rocketmq.delivery.traffic.messages, broker.rocketmq.delivery.traffic.bytes) == (
         messages + found,
         size + len(short.body),
     )
-    committed = broker.rocketmq.offsets.query("consumers", "T", 0)
+    committed = broker.rocketmq.broker.offsets.query("consumers", "T", 0)
     assert committed == (3 if ext["commitOffset"] else None)
 
 
@@ -124,7 +127,7 @@ async def test_what_needs_a_closer_look_goes_through_the_table(
     assert (await peer.pull("T")).code == ResponseCode.SUCCESS
     assert through_table == ["T"], "the first pull makes the group"
     through_table.clear()
-    groups, topics = broker.rocketmq.groups, broker.topics
+    groups, topics = broker.rocketmq.broker.groups, broker.topics
     group, topic = groups.get("consumers"), topics.get("T")
     assert group
     assert topic
@@ -147,7 +150,7 @@ async def test_what_needs_a_closer_look_goes_through_the_table(
     topics.create_or_update(replace(topic, perm=2))
     assert (await peer.pull("T")).code == ResponseCode.NO_PERMISSION
     topics.create_or_update(topic)
-    broker.rocketmq.resets.add("consumers", "T", 0, 1)
+    broker.rocketmq.clients.resets.add("consumers", "T", 0, 1)
     moved = await peer.pull("T")
     assert (moved.code, moved.remark) == (ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET")
     through_table.clear()

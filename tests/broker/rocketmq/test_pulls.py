@@ -40,7 +40,7 @@ async def fill(peer: RemotingPeer, topic: str, count: int, *, size: int = 10) ->
 
 async def held(broker: Broker, count: int) -> None:
     """Wait until so many pulls are held."""
-    while len(broker.rocketmq.hold) != count:  # noqa: ASYNC110  nothing tells when it happens
+    while len(broker.rocketmq.delivery.hold) != count:  # noqa: ASYNC110  nothing tells when it happens
         await asyncio.sleep(0)
 
 
@@ -128,7 +128,7 @@ async def test_held_pull_is_answered_by_the_append(
     answer = await waiting.answer(opaque)
     assert answer.code == ResponseCode.SUCCESS
     assert [m.body for m in decode_messages(answer.body)] == [b"new"]
-    assert len(broker.rocketmq.hold) == 0
+    assert len(broker.rocketmq.delivery.hold) == 0
 
 
 async def test_held_pull_whose_read_fails_is_told_so(
@@ -146,7 +146,7 @@ async def test_held_pull_whose_read_fails_is_told_so(
     answer = await peer.put("T", b"new")
     assert answer.code == ResponseCode.SUCCESS
     assert (await waiting.answer(opaque)).code == ResponseCode.SYSTEM_ERROR
-    assert len(broker.rocketmq.hold) == 0
+    assert len(broker.rocketmq.delivery.hold) == 0
 
 
 async def test_held_pull_sleeps_on_through_messages_that_it_does_not_want(
@@ -158,7 +158,7 @@ async def test_held_pull_sleeps_on_through_messages_that_it_does_not_want(
     await held(broker, 1)
     for tag in "aa":
         await peer.put("T", tag.encode(), properties=f"TAGS\x01{tag}\x02")
-    assert len(broker.rocketmq.hold) == 1
+    assert len(broker.rocketmq.delivery.hold) == 1
     await peer.put("T", b"b", properties="TAGS\x01b\x02")
     answer = await waiting.answer(opaque)
     assert [m.body for m in decode_messages(answer.body)] == [b"b"]
@@ -171,7 +171,7 @@ async def test_held_pull_is_answered_when_its_time_is_up(
     await peer.put("T", b"x", queue_id=1)
     answer = await peer.pull("T", sysFlag=SUSPEND, suspendTimeoutMillis=1)
     assert answer.code == ResponseCode.PULL_NOT_FOUND
-    assert len(broker.rocketmq.hold) == 0
+    assert len(broker.rocketmq.delivery.hold) == 0
 
 
 async def test_unmatched_messages_move_a_held_pull_on_when_its_time_is_up(

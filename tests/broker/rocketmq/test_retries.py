@@ -43,7 +43,7 @@ async def test_delayed_message_waits_in_the_schedule_topic_and_then_arrives(
     assert arrived.tags == "a"
     assert arrived.unique_key == "u"
     assert arrived.store_ms - parked.store_ms >= 999, "times are cut to the millisecond"
-    broker.rocketmq.delay.stop()
+    broker.rocketmq.delays.levels.stop()
     assert broker.store.meta("delay") == {"1": 1, "firings": 1}
 
 
@@ -69,14 +69,14 @@ async def test_delay_that_is_no_number_is_refused(peer: RemotingPeer, level: str
 
 async def test_delays_go_on_after_a_restart(peer: RemotingPeer, broker: Broker) -> None:
     await peer.put("T", b"x", queue_id=1)
-    broker.rocketmq.delay.stop()
+    broker.rocketmq.delays.levels.stop()
     for n in range(3):
         await peer.put("T", b"%d" % n, properties="DELAY\x011\x02")
-    broker.rocketmq.delay.start()
+    broker.rocketmq.delays.levels.start()
     bodies = [(await next_message(peer, "T", n)).body for n in range(3)]
     assert bodies == [b"0", b"1", b"2"]
-    broker.rocketmq.delay.stop()
-    broker.rocketmq.delay.start()
+    broker.rocketmq.delays.levels.stop()
+    broker.rocketmq.delays.levels.start()
     await peer.put("T", b"3", properties="DELAY\x011\x02")
     assert (await next_message(peer, "T", 3)).body == b"3"
 
@@ -235,8 +235,8 @@ async def test_value_with_a_separator_in_it_is_delivered_late_as_it_was_sent(
     assert (odd.body, odd.properties["row"], odd.tags) == (b"odd", "a\x01b", "t")
     answer = await peer.call(11, pull_ext("T", 1, sysFlag=6))
     assert [m.body for m in decode_messages(answer.body)] == [b"next"]
-    broker.rocketmq.delay.stop()
-    broker.rocketmq.delay.start()
+    broker.rocketmq.delays.levels.stop()
+    broker.rocketmq.delays.levels.start()
 
 
 async def test_value_with_a_separator_in_it_is_given_back_as_it_was_sent(

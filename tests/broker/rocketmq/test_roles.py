@@ -297,14 +297,14 @@ async def test_master_sends_those_who_read_old_records_to_a_slave(
         await peer.put("T", bytes(1000))
     assert (await peer.pull("T")).ext["suggestWhichBrokerId"] == "0"
     broker.serving_rules.slave_reads = True
-    broker.rocketmq.memory.bytes_max = 1
+    broker.rocketmq.delivery.memory.bytes_max = 1
     assert (await peer.pull("T")).ext["suggestWhichBrokerId"] == "0", "there is no slave"
     slave = replace(broker.record(), uuid="other", replica=6, role=Role.SLAVE)
     view = broker.coordinator.view()
     changed = replace(view, brokers=(*view.brokers, slave))
     monkeypatch.setattr(broker.coordinator, "view", lambda: changed)
     assert (await peer.pull("T")).ext["suggestWhichBrokerId"] == "7"
-    broker.rocketmq.memory.bytes_max = 1 << 30
+    broker.rocketmq.delivery.memory.bytes_max = 1 << 30
     assert (await peer.pull("T")).ext["suggestWhichBrokerId"] == "0"
 
 
@@ -369,7 +369,7 @@ async def test_locks_are_kept_by_whoever_leads(broker: Broker, peer: RemotingPee
     assert await lock("one", 0, 1) == {0, 1}
     assert broker.store.log_end == end, "renewals are not written"
     step_down(broker)
-    assert broker.rocketmq.locks.lock("g", "two", [("shard-0", "T", 0)], now_ms=0)
+    assert broker.rocketmq.clients.locks.lock("g", "two", [("shard-0", "T", 0)], now_ms=0)
     lead_again(broker)
     assert await lock("two", 0, 1, 2) == {2}
     assert await lock("one", 0, 1, 2) == {0, 1}

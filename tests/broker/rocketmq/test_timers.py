@@ -174,7 +174,7 @@ async def test_recalled_message_never_arrives(peer: RemotingPeer, broker: Broker
     assert (await recall(peer, handles[0])).code == ResponseCode.SUCCESS
     arrived = await arriving(peer)
     assert arrived.unique_key == "u2"
-    assert broker.rocketmq.timers.pending == 0
+    assert broker.rocketmq.delays.timers.pending == 0
     refused = await recall(peer, handles[1])
     assert (refused.code, refused.remark) == (604, "recall failed, timestamp invalid")
     assert len(await peer.messages("T")) == 1
@@ -259,13 +259,13 @@ async def test_half_message_waits_for_its_time_once_it_is_committed(
 async def test_timers_go_on_after_a_restart_of_the_service(
     peer: RemotingPeer, broker: Broker
 ) -> None:
-    broker.rocketmq.timers.stop()
+    broker.rocketmq.delays.timers.stop()
     for n in range(3):
         properties = f"TIMER_DELAY_MS\x01{100 + n}\x02UNIQ_KEY\x01u\x02"
         await peer.put("T", b"%d" % n, properties=properties)
-    broker.rocketmq.timers.start()
+    broker.rocketmq.delays.timers.start()
     assert [(await arriving(peer, n)).body for n in range(3)] == [b"0", b"1", b"2"]
-    broker.rocketmq.timers.stop()
-    broker.rocketmq.timers.start()
+    broker.rocketmq.delays.timers.stop()
+    broker.rocketmq.delays.timers.start()
     await peer.put("T", b"3", properties="TIMER_DELAY_MS\x01100\x02UNIQ_KEY\x01u\x02")
     assert (await arriving(peer, 3)).body == b"3"

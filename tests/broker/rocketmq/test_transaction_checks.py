@@ -65,7 +65,7 @@ async def test_producer_is_asked_and_its_answer_counts(
     answer = await end(quick_peer, one, COMMIT, fromTransactionCheck="true")
     assert answer.code == ResponseCode.SUCCESS
     assert [each.body for each in await quick_peer.messages("T", queueId=2)] == [b"ask me"]
-    assert quick.rocketmq.transactions.counts.checks >= 1
+    assert quick.rocketmq.transactions.service.counts.checks >= 1
 
 
 async def test_message_asked_about_too_often_is_given_up_and_can_be_resumed(
@@ -80,8 +80,8 @@ async def test_message_asked_about_too_often_is_given_up_and_can_be_resumed(
         given_up = await next_message(peer, names.GIVEN_UP_TOPIC)
         assert given_up.body == b"nobody knows"
         assert given_up.properties["REAL_TOPIC"] == "T"
-        assert broker.rocketmq.transactions.counts.given_up == 1
-        assert len(broker.rocketmq.transactions.halves) == 0
+        assert broker.rocketmq.transactions.service.counts.given_up == 1
+        assert len(broker.rocketmq.transactions.service.halves) == 0
 
         resume = {"topic": names.GIVEN_UP_TOPIC, "msgId": given_up.offset_message_id}
         answer = await peer.call(RequestCode.RESUME_CHECK_HALF_MESSAGE, resume)
@@ -99,9 +99,9 @@ async def test_message_asked_about_too_often_is_given_up_and_can_be_resumed(
         for _ in range(2):  # asked for again, here and where only the log tells
             answer = await peer.call(RequestCode.RESUME_CHECK_HALF_MESSAGE, resume)
             assert (answer.code, "was committed" in (answer.remark or "")) == (1, True)
-            for forget in broker.rocketmq.transactions.on_stop:
+            for forget in broker.rocketmq.transactions.service.on_stop:
                 forget()
-        assert len(broker.rocketmq.transactions.halves) == 0
+        assert len(broker.rocketmq.transactions.service.halves) == 0
         await peer.close()
 
 
@@ -123,7 +123,7 @@ async def test_own_immunity_keeps_questions_away_and_ends_the_producer_s_say(
     other = await half(quick_peer, b"o", unique="2")
     asked = await quick_peer.request(RequestCode.CHECK_TRANSACTION_STATE)
     assert int(asked.ext["tranStateTableOffset"]) == other.queue_offset
-    known = quick.rocketmq.transactions.halves.get(immune.queue_offset)
+    known = quick.rocketmq.transactions.service.halves.get(immune.queue_offset)
     assert known is not None
     assert known.checks == 0
     known.immune_until_ms = 0
@@ -140,8 +140,8 @@ async def test_half_message_whose_record_is_gone_is_open_no_longer_whatever_its_
     await half(quick_peer, b"old", more="CHECK_IMMUNITY_TIME_IN_SECONDS\x01600\x02")
     monkeypatch.setattr(quick.store, "queue_range", lambda *_: (1, 1))
     monkeypatch.setattr(transaction_checks, "read_half", lambda *_: None)
-    await until(lambda: quick.rocketmq.transactions.counts.lost == 1)
-    assert len(quick.rocketmq.transactions.halves) == 0
+    await until(lambda: quick.rocketmq.transactions.service.counts.lost == 1)
+    assert len(quick.rocketmq.transactions.service.halves) == 0
 
 
 async def test_counts_of_checks_survive_a_restart(tmp_path: Path) -> None:
@@ -153,6 +153,6 @@ async def test_counts_of_checks_survive_a_restart(tmp_path: Path) -> None:
             await peer.request(RequestCode.CHECK_TRANSACTION_STATE)
         await peer.close()
     async with running_broker(tmp_path) as broker:
-        known = broker.rocketmq.transactions.halves.get(0)
+        known = broker.rocketmq.transactions.service.halves.get(0)
         assert known is not None
         assert known.checks >= 3

@@ -67,7 +67,7 @@ async def test_rolled_back_message_is_never_delivered(peer: RemotingPeer, broker
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert "was rolled back" in (answer.remark or "")
     assert (await peer.pull("T")).code == ResponseCode.PULL_NOT_FOUND
-    assert len(broker.rocketmq.transactions.halves) == 0
+    assert len(broker.rocketmq.transactions.service.halves) == 0
 
 
 async def test_repeated_commit_delivers_once(peer: RemotingPeer, broker: Broker) -> None:
@@ -79,7 +79,7 @@ async def test_repeated_commit_delivers_once(peer: RemotingPeer, broker: Broker)
     assert [message.body for message in await peer.messages("T")] == [b"once"]
     answer = await end(peer, one, ROLLBACK)
     assert (answer.code, "was committed" in (answer.remark or "")) == (1, True)
-    assert broker.rocketmq.transactions.counts.repeated == 5
+    assert broker.rocketmq.transactions.service.counts.repeated == 5
 
 
 async def test_one_way_end_as_clients_send_it(peer: RemotingPeer) -> None:
@@ -91,7 +91,7 @@ async def test_one_way_end_as_clients_send_it(peer: RemotingPeer) -> None:
 async def test_who_does_not_know_leaves_it_open(peer: RemotingPeer, broker: Broker) -> None:
     one = await half(peer, b"later")
     assert (await end(peer, one, UNKNOWN)).code == ResponseCode.SUCCESS
-    assert len(broker.rocketmq.transactions.halves) == 1
+    assert len(broker.rocketmq.transactions.service.halves) == 1
     assert (await peer.pull("T")).code == ResponseCode.PULL_NOT_FOUND
     assert (await end(peer, one, COMMIT)).code == ResponseCode.SUCCESS
     assert len(await peer.messages("T")) == 1
@@ -144,7 +144,7 @@ async def test_topic_that_is_gone_leaves_the_transaction_open(
     broker.topics.delete("T")
     answer = await end(peer, one, COMMIT)
     assert (answer.code, answer.remark) == (1, "topic[T] not exist, apply first please!")
-    assert len(broker.rocketmq.transactions.halves) == 1
+    assert len(broker.rocketmq.transactions.service.halves) == 1
     await peer.put("T", b"made anew", queue_id=1)
     assert (await end(peer, one, COMMIT)).code == ResponseCode.SUCCESS
     assert [message.body for message in await peer.messages("T")] == [b"x"]
@@ -211,7 +211,7 @@ async def test_what_is_open_is_known_after_a_restart(tmp_path: Path) -> None:
         await peer.close()
     for turn in (2, 3):
         async with running_broker(tmp_path) as broker:
-            transactions = broker.rocketmq.transactions
+            transactions = broker.rocketmq.transactions.service
             assert list(transactions.halves) == [each.queue_offset for each in kept[turn:]]
             peer = await RemotingPeer.connect(broker.rocketmq_port)
             assert (await end(peer, kept[0], COMMIT)).code == ResponseCode.SUCCESS
@@ -227,11 +227,11 @@ async def test_note_tells_what_is_open_without_older_marks(tmp_path: Path) -> No
         peer = await RemotingPeer.connect(broker.rocketmq_port)
         halves = [await half(peer, b"%d" % n, unique=str(n)) for n in range(4)]
         await end(peer, halves[2], COMMIT)
-        broker.rocketmq.transactions.note()
+        broker.rocketmq.transactions.service.note()
         found = find_open(broker.store)
         assert found.open == {0: 0, 1: 0, 3: 0}
         await end(peer, halves[0], ROLLBACK)
-        broker.rocketmq.transactions.note()
+        broker.rocketmq.transactions.service.note()
         await half(peer, b"new", unique="n")
         found = find_open(broker.store)
         assert found.open == {1: 0, 3: 0, 4: 0}

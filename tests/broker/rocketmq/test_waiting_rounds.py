@@ -102,7 +102,7 @@ async def test_short_way_stores_and_answers_what_the_careful_one_does(
             assert (recall.topic, recall.message_id) == ("T", "u")
     elif topic == names.HALF_TOPIC:
         group = first.properties["PGROUP"]
-        assert broker.rocketmq.transactions.halves.of_group(group) == 3
+        assert broker.rocketmq.transactions.service.halves.of_group(group) == 3
 
 
 async def test_refused_rounds_store_no_number_without_the_one_before(
@@ -135,7 +135,7 @@ async def test_refused_rounds_store_no_number_without_the_one_before(
     bodies = [m.body for m in await peer.messages("T")]
     assert b"3" not in bodies
     assert b"plain" in bodies
-    transactions = broker.rocketmq.transactions
+    transactions = broker.rocketmq.transactions.service
     assert len(transactions.halves) == 2
     assert transactions.halves.counted == 2
     assert transactions._term.half_border.offset == 2
@@ -173,7 +173,7 @@ async def test_ends_among_sends_of_one_read_are_taken_in_their_order(
     assert [m.body for m in await peer.messages("T")] == [b"0", b"3"]
     told = [m.body for m in await peer.messages("T", queueId=1)]
     assert told == [b"first", b"first", b"between", b"behind", b"last"]
-    assert list(broker.rocketmq.transactions.halves) == [halves[2].queue_offset]
+    assert list(broker.rocketmq.transactions.service.halves) == [halves[2].queue_offset]
     lanes = broker.ports.rocketmq.protocol_factory().server.table.lanes  # type: ignore[attr-defined]  # a remoting session
     assert (lanes["send"].running, lanes["transaction"].running) == (0, 0)
 

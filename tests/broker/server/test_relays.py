@@ -166,7 +166,7 @@ async def test_held_polls_end_and_consumers_are_known_to_the_new_master(
     assert (await peer.answer(held)).code == ResponseCode.PULL_NOT_FOUND
     again = peer.send(RequestCode.PULL_MESSAGE, pull_ext("T", 1, sysFlag=2))
     await turns()
-    group = following.rocketmq.clients.consumers("consumers")
+    group = following.rocketmq.clients.registry.consumers("consumers")
     assert group is not None
     assert group.client_ids == ["client"]
     direct = await RemotingPeer.connect(following.rocketmq_port)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from imago_broker.service.clients import ClientRegistry, TooManyGroupsError
+from imago_broker.service.clients import ClientRegistry, ConnectedClient, TooManyGroupsError
 from imago_wire.remoting.bodies.client import (
     ConsumerData,
     HeartbeatData,
@@ -49,6 +49,10 @@ def beat(
     registry.heartbeat(channel, data, Language.JAVA, 409, now_ms)
 
 
+def anybody(_client: ConnectedClient, _topic: str) -> bool:
+    return True
+
+
 @pytest.fixture
 def changes() -> list[str]:
     return []
@@ -56,7 +60,7 @@ def changes() -> list[str]:
 
 @pytest.fixture
 def registry(changes: list[str]) -> ClientRegistry:
-    made = ClientRegistry(life_ms=100)
+    made = ClientRegistry(anybody, life_ms=100)
     made.on_group_change.append(lambda group: changes.append(",".join(group.client_ids)))
     return made
 
@@ -118,7 +122,7 @@ def test_silent_client_is_forgotten_and_its_connection_closed(
 
 
 def test_heartbeat_without_end_is_refused() -> None:
-    registry = ClientRegistry(groups_per_client_max=3, topics_per_group_max=2)
+    registry = ClientRegistry(anybody, groups_per_client_max=3, topics_per_group_max=2)
     data = HeartbeatData(
         client_id="c", producer_data_set=tuple(ProducerData(group_name=f"p{n}") for n in range(4))
     )
@@ -132,7 +136,7 @@ def test_heartbeat_without_end_is_refused() -> None:
 
 
 def test_one_connection_cannot_join_ever_more_groups() -> None:
-    registry = ClientRegistry(groups_per_client_max=3)
+    registry = ClientRegistry(anybody, groups_per_client_max=3)
     channel: Any = FakeChannel()
 
     def join(name: str) -> None:
@@ -148,7 +152,9 @@ def test_one_connection_cannot_join_ever_more_groups() -> None:
 
 
 def test_what_all_clients_say_together_has_limits() -> None:
-    registry = ClientRegistry(memberships_max=5, producer_groups_max=2, subscription_bytes_max=4000)
+    registry = ClientRegistry(
+        anybody, memberships_max=5, producer_groups_max=2, subscription_bytes_max=4000
+    )
     channels = [FakeChannel() for _ in range(4)]
     beat(registry, channels[0], "a", subscription("T"))
     beat(registry, channels[1], "b", subscription("T"))

@@ -20,7 +20,7 @@ from imago_broker.app.metrics import add_metrics
 from imago_broker.app.process_hooks import ProcessHooks
 from imago_broker.app.registration import Registration, broker_record
 from imago_broker.app.reloading import ConfigSource, reload
-from imago_broker.app.rocketmq_ports import serve_names, serve_rocketmq
+from imago_broker.app.rocketmq_ports import assemble_rocketmq, serve_names, serve_rocketmq
 from imago_broker.app.role_services import RoleServices
 from imago_broker.app.shard_member import ShardMember, is_member
 from imago_broker.app.storage import open_store
@@ -30,8 +30,6 @@ from imago_broker.errors import ExitCode, FatalError
 from imago_broker.metrics import BrokerCollector, MetaqCounters
 from imago_broker.model.cluster import RegistryConnection
 from imago_broker.ports import CoordinatorConflictError, CoordinatorError
-from imago_broker.processors.rocketmq.assembly import RocketmqAssembly, assemble
-from imago_broker.processors.rocketmq.identity import RocketmqIdentity
 from imago_broker.service.gate import ShardGate
 from imago_broker.service.messages import PutStatus
 from imago_broker.service.role import ALONE, UNSETTLED, RoleState
@@ -47,6 +45,7 @@ if TYPE_CHECKING:
     from imago_broker.model.cluster import BrokerRecord
     from imago_broker.namesrv.server import NameService
     from imago_broker.ports import Clock, Coordinator
+    from imago_broker.processors.rocketmq.assembly import RocketmqAssembly
     from imago_broker.server.client_ports import ClientPorts
     from imago_broker.service.groups import GroupService
     from imago_broker.service.messages import MessageService
@@ -263,27 +262,17 @@ class Broker:
     async def _serve(self) -> None:
         loop = asyncio.get_running_loop()
         config = self.config
-        self.rocketmq = assemble(
-            identity=RocketmqIdentity(
-                cluster=config.broker.cluster,
-                broker_name=config.broker_name,
-                host=self.told_host,
-                port=self.ports.told_rocketmq_port,
-            ),
-            settings=config.rocketmq,
-            told=self.told,
-            before_settings_change=self._rocketmq_settings_changed,
-            metaq_transactions=self.core.metaq_transactions,
-            messages=self.messages,
-            topics=self.topics,
-            offsets=self.offsets,
-            groups=self.groups,
-            access=self.core.access,
+        self.rocketmq = assemble_rocketmq(
+            config,
+            self.core,
             clock=self.clock,
+            loop=loop,
             registry=self.coordinator,
             serving_rules=self.serving_rules,
-            budget=self.ports.budget,
-            loop=loop,
+            host=self.told_host,
+            ports=self.ports,
+            told=self.told,
+            before_settings_change=self._rocketmq_settings_changed,
         )
         self.registration = Registration(self.coordinator, self.topics, config)
         self._wire_ports(loop)
@@ -317,11 +306,11 @@ class Broker:
             self.config,
             core=self.core,
             serving_rules=self.serving_rules,
-            delay=self.rocketmq.delay,
-            transactions=self.rocketmq.transactions,
-            timers=self.rocketmq.timers,
-            pops=self.rocketmq.pops,
-            held_pulls=self.rocketmq.hold,
+            delay=self.rocketmq.delays.levels,
+            transactions=self.rocketmq.transactions.service,
+            timers=self.rocketmq.delays.timers,
+            pops=self.rocketmq.pop.service,
+            held_pulls=self.rocketmq.delivery.hold,
             client_ports=self.client_ports,
             fail=self.fail,
         )

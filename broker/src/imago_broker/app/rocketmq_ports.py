@@ -7,18 +7,63 @@ from typing import TYPE_CHECKING
 from imago_broker.app.access import broker_hooks, name_hooks
 from imago_broker.namesrv.server import NameService
 from imago_broker.namesrv.settings import NameServiceConfig
-from imago_broker.processors.rocketmq.rights import PUBLISH, of_topic
+from imago_broker.processors.rocketmq.assembly import BrokerParts, assemble
+from imago_broker.processors.rocketmq.identity import RocketmqIdentity
 from imago_broker.processors.rocketmq.table import build_processors
 from imago_broker.server.remoting_limits import RemotingLimits
 from imago_broker.server.remoting_server import RemotingServer
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
+    from imago_broker.app.core_services import CoreServices
     from imago_broker.app.listeners import Ports
     from imago_broker.config import BrokerConfig
-    from imago_broker.ports import Coordinator
+    from imago_broker.config.sections import RocketmqSection
+    from imago_broker.ports import Clock, Coordinator, Registry, ToldEntries
     from imago_broker.processors.rocketmq.assembly import RocketmqAssembly
+    from imago_broker.service.serving_rules import ServingRules
+
+
+def assemble_rocketmq(
+    config: BrokerConfig,
+    core: CoreServices,
+    *,
+    clock: Clock,
+    loop: asyncio.AbstractEventLoop,
+    registry: Registry,
+    serving_rules: ServingRules,
+    host: str,
+    ports: Ports,
+    told: ToldEntries,
+    before_settings_change: Callable[[RocketmqSection], None],
+) -> RocketmqAssembly:
+    """Put together what only RocketMQ needs. `host`: under which clients reach this broker."""
+    return assemble(
+        BrokerParts(
+            clock=clock,
+            loop=loop,
+            registry=registry,
+            serving_rules=serving_rules,
+            messages=core.messages,
+            topics=core.topics,
+            offsets=core.offsets,
+            groups=core.groups,
+            access=core.access,
+            metaq_transactions=core.metaq_transactions,
+            budget=ports.budget,
+        ),
+        identity=RocketmqIdentity(
+            cluster=config.broker.cluster,
+            broker_name=config.broker_name,
+            host=host,
+            port=ports.told_rocketmq_port,
+        ),
+        settings=config.rocketmq,
+        told=told,
+        before_settings_change=before_settings_change,
+    )
 
 
 def remoting_limits(config: BrokerConfig) -> RemotingLimits:
@@ -40,14 +85,11 @@ def serve_rocketmq(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
     """Have two bound listeners speak RocketMQ over the same parts."""
-    hooks = broker_hooks(config, parts.access, parts.store)
+    hooks = broker_hooks(config, parts.broker.access, parts.broker.store)
     processors = build_processors(parts, loop, hooks)
     if hooks:
         # What is held was allowed once: it is asked for again, and checked again.
-        parts.access.on_change.append(parts.answer_held)
-        parts.clients.may_publish = lambda client, topic: parts.access.may(
-            client.user, of_topic(topic, PUBLISH), client.channel.address
-        )
+        parts.broker.access.on_change.append(parts.answer_held)
     limits = remoting_limits(config)
     for listener, table in ((ports.rocketmq, processors.main), (ports.fast, processors.fast)):
         server = RemotingServer(
@@ -55,13 +97,13 @@ def serve_rocketmq(
             loop=loop,
             send_path=processors.send_path,
             pull_path=processors.pull_path if table is processors.main else None,
-            on_close=parts.clients.closed,
-            on_drain=parts.hold.release_all,
+            on_close=parts.clients.registry.closed,
+            on_drain=parts.delivery.hold.release_all,
             limits=limits,
-            budget=parts.budget,
+            budget=parts.broker.budget,
             input_budget=ports.input_budget,
         )
-        parts.messages.acknowledgements.on_completed(server.flush)
+        parts.broker.messages.acknowledgements.on_completed(server.flush)
         listener.protocol_factory = server.session
 
 
@@ -75,8 +117,8 @@ def serve_names(
     """Have its listener answer the name service. Sweep it now and then; stop it at the end."""
     listener = ports.names
     settings = NameServiceConfig(host=listener.host, port=listener.port)
-    hooks = name_hooks(config, parts.access, parts.access.denials)
-    service = NameService(settings, coordinator, parts.clock, hooks)
+    hooks = name_hooks(config, parts.broker.access, parts.broker.access.denials)
+    service = NameService(settings, coordinator, parts.broker.clock, hooks)
     server = RemotingServer(
         service.table,
         loop=loop,

@@ -80,6 +80,7 @@ class ClientRegistry:
 
     def __init__(
         self,
+        may_publish: Callable[[ConnectedClient, str], bool],
         *,
         groups_per_client_max: int = 1024,
         topics_per_group_max: int = 10_000,
@@ -88,7 +89,10 @@ class ClientRegistry:
         subscription_bytes_max: int = 128 << 20,
         life_ms: int = CLIENT_LIFE_MS,
     ) -> None:
-        """The first two are of one connection or group, the others of all of them."""
+        """The first two limits are of one connection or group, the others of all of them.
+
+        `may_publish`: whether a producer may be shown messages of a topic that its group has sent.
+        """
         self._groups_per_client_max = groups_per_client_max
         self._topics_per_group_max = topics_per_group_max
         self._memberships_max = memberships_max
@@ -101,8 +105,7 @@ class ClientRegistry:
         """Producer and consumer groups that were joined through each connection."""
         self._producing: dict[str, ConnectedClient] = {}
         """The newest connection of each client that produces, by its id."""
-        self.may_publish: Callable[[ConnectedClient, str], bool] = lambda _client, _topic: True
-        """Whether a producer may be shown messages of a topic that its group has sent."""
+        self.may_publish = may_publish
         self.memberships = 0
         """Groups of connections, of producers and consumers, each counted for each connection."""
         self.subscription_bytes = 0

@@ -46,11 +46,17 @@ class FilterCache:
     """The compiled filters that were used last; a turn compiles only so many new ones.
 
     `on_spending` is called at the first one of a turn: whoever hears it calls `renew` in the next.
-    Nobody does where all may be compiled at once.
+    None: all may be compiled at once.
     """
 
-    def __init__(self, chars_max: int = KEPT_CHARS_MAX, turn_chars_max: int | None = None) -> None:
-        self.on_spending: Callable[[], None] | None = None
+    def __init__(
+        self,
+        on_spending: Callable[[], None] | None = None,
+        *,
+        chars_max: int = KEPT_CHARS_MAX,
+        turn_chars_max: int | None = None,
+    ) -> None:
+        self._on_spending = on_spending
         self._turn_chars_max = TURN_CHARS_MAX if turn_chars_max is None else turn_chars_max
         self._spent = 0
         self._chars_max = chars_max
@@ -80,10 +86,10 @@ class FilterCache:
         return found
 
     def _spend(self, chars: int) -> None:
-        if self.on_spending is None:
+        if self._on_spending is None:
             return
         if not self._spent:
-            self.on_spending()
+            self._on_spending()
         elif self._spent + chars > self._turn_chars_max:
             raise FilterPendingError
         self._spent += max(1, chars)

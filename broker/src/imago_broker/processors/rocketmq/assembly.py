@@ -1,4 +1,4 @@
-"""Puts together what only RocketMQ needs, over what the broker has anyway.
+"""Puts together what only RocketMQ needs, over what the broker has anyway, subject by subject.
 
 Processors do not see this: each takes by its constructor what it uses, and `table` hands that out.
 """
@@ -14,6 +14,7 @@ from imago_broker.config.live import LiveSettings
 from imago_broker.processors.rocketmq.lanes import Lanes
 from imago_broker.processors.rocketmq.memory_window import MemoryWindow
 from imago_broker.processors.rocketmq.resetting import OffsetResetter
+from imago_broker.processors.rocketmq.rights import PUBLISH, of_topic
 from imago_broker.processors.rocketmq.rules import GroupRules
 from imago_broker.service.clients import ClientRegistry
 from imago_broker.service.delays.levels import DelayService
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from imago_broker.ports import Clock, Registry, ToldEntries
     from imago_broker.processors.rocketmq.identity import RocketmqIdentity
     from imago_broker.service.access import AccessService
+    from imago_broker.service.clients import ConnectedClient
     from imago_broker.service.groups import GroupService
     from imago_broker.service.messages import MessageService
     from imago_broker.service.metaq_transactions.service import MetaqTransactions
@@ -55,93 +57,145 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerParts:
+    """What the broker has anyway, whatever its clients speak."""
+
+    clock: Clock
+    loop: asyncio.AbstractEventLoop
+    registry: Registry
+    serving_rules: ServingRules
+    messages: MessageService
+    topics: TopicService
+    offsets: ConsumerOffsets
+    groups: GroupService
+    access: AccessService
+    metaq_transactions: MetaqTransactions
+    budget: OutputBudget
+    """Of what the connections of all ports have not read yet."""
+
+    @property
+    def store(self) -> MessageStore:
+        """The shard's store."""
+        return self.messages.store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameParts:
+    """Topics and groups as RocketMQ's tools see them."""
+
+    group_rules: GroupRules
+    topic_version: TableVersion
+    group_version: TableVersion
+    on_topic_made: list[Callable[[TopicConfig, str], None]] = field(default_factory=list)
+    """Told each topic that a send has made, and its template; not groups' own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientParts:
+    """Who is connected, and what it has been told or holds."""
+
+    registry: ClientRegistry
+    locks: QueueLocks
+    resets: PendingResets
+    resetter: OffsetResetter
+    sweeper: Sweeper
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutParts:
+    """What sends use beside the broker's own."""
+
+    sequenced: SequencedPuts
+    unique_keys: UniqueKeys
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryParts:
+    """Pulls that wait, and figures of what was delivered."""
+
+    hold: PullHold
+    memory: MemoryWindow
+    traffic: Traffic
+    history: FigureHistory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DelayParts:
+    """Messages that are delivered later."""
+
+    levels: DelayService
+    timers: TimerService
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionParts:
+    """Transactions, and the questions to those who have left one open."""
+
+    service: TransactionService
+    checks: TransactionChecks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PopServices:
+    """POP consumption."""
+
+    service: PopService
+    reader: PopReader
+    waiting: PopWaiting
+    modes: RequestModes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RocketmqAssembly:
     """The parts that the processors are made from; for `table` and the broker's `app` alone."""
 
     identity: RocketmqIdentity
     settings: LiveSettings[RocketmqSection]
     told: ToldEntries
-    store: MessageStore
-    messages: MessageService
-    sequenced: SequencedPuts
-    topics: TopicService
-    offsets: ConsumerOffsets
-    groups: GroupService
-    access: AccessService
-    group_rules: GroupRules
-    clock: Clock
-    registry: Registry
-    serving_rules: ServingRules
-    budget: OutputBudget
-    """Of what the connections of all ports have not read yet."""
-    clients: ClientRegistry
-    locks: QueueLocks
-    delay: DelayService
-    transactions: TransactionService
-    checks: TransactionChecks
-    timers: TimerService
+    broker: BrokerParts
+    names: NameParts
+    clients: ClientParts
+    puts: PutParts
+    delivery: DeliveryParts
+    delays: DelayParts
+    transactions: TransactionParts
+    pop: PopServices
     needed: NeededRecords
-    pops: PopService
-    pop_reader: PopReader
-    pop_waiting: PopWaiting
-    request_modes: RequestModes
-    hold: PullHold
-    unique_keys: UniqueKeys
-    resets: PendingResets
-    resetter: OffsetResetter
-    sweeper: Sweeper
-    history: FigureHistory
-    memory: MemoryWindow
-    topic_version: TableVersion
-    group_version: TableVersion
     started_ms: int
-    traffic: Traffic
     lanes: Lanes = field(default_factory=Lanes.made)
-    on_topic_made: list[Callable[[TopicConfig, str], None]] = field(default_factory=list)
-    """Told each topic that a send has made, and its template; not groups' own."""
 
     def start(self) -> None:
         """Do from now on what only a master does by itself."""
-        self.delay.start()
-        self.timers.start()
-        self.transactions.start()
-        self.pops.start()
+        self.delays.levels.start()
+        self.delays.timers.start()
+        self.transactions.service.start()
+        self.pop.service.start()
 
     def tick(self) -> None:
         """Do what is due every second."""
-        self.sweeper.sweep()
-        self.history.sample()
+        self.clients.sweeper.sweep()
+        self.delivery.history.sample()
 
     def answer_held(self) -> None:
         """Answer now what waits for messages."""
-        self.hold.release_all()
-        self.pop_waiting.release_all()
+        self.delivery.hold.release_all()
+        self.pop.waiting.release_all()
 
     def stop(self) -> None:
         """Do it no more."""
-        self.pops.stop()
-        self.transactions.stop()
-        self.timers.stop()
-        self.delay.stop()
+        self.pop.service.stop()
+        self.transactions.service.stop()
+        self.delays.timers.stop()
+        self.delays.levels.stop()
 
 
 def assemble(
+    broker: BrokerParts,
     *,
     identity: RocketmqIdentity,
     settings: RocketmqSection,
     told: ToldEntries,
     before_settings_change: Callable[[RocketmqSection], None],
-    metaq_transactions: MetaqTransactions,
-    messages: MessageService,
-    topics: TopicService,
-    offsets: ConsumerOffsets,
-    groups: GroupService,
-    access: AccessService,
-    clock: Clock,
-    registry: Registry,
-    serving_rules: ServingRules,
-    budget: OutputBudget,
-    loop: asyncio.AbstractEventLoop,
 ) -> RocketmqAssembly:
     """Make what only RocketMQ needs and connect it with what the broker has anyway.
 
@@ -149,82 +203,133 @@ def assemble(
     the same. Delays, timers, transactions and POP are not started: that happens once the broker may
     write.
     """
-    store = messages.store
-    hold = PullHold(loop, clock, held_max=settings.pull_holds_max)
-    delay = DelayService(messages, topics, loop=loop, clock=clock, levels=settings.delay_levels)
-    messages.on_arrival(hold.arrived)
-    messages.on_arrival(delay.arrived)
-    timers = TimerService(messages, topics, loop=loop, clock=clock)
-    messages.on_arrival(timers.arrived)
-    memory = MemoryWindow.of_machine(store)
-    pops = PopService(messages, offsets, loop=loop)
-    pop_waiting = PopWaiting(loop, clock)
-    pops.on_stop.append(pop_waiting.release_all)
-    messages.on_arrival(pop_waiting.arrived)
-    topics.on_change.append(lambda name, _config: pop_waiting.topic_changed(name))
-    request_modes = RequestModes(store)
-    offsets.on_forgotten.append(request_modes.forget)
-    now_ms = clock.epoch_ms()
-    topic_version, group_version = TableVersion(now_ms), TableVersion(now_ms)
-    topics.on_change.append(lambda _name, _config: topic_version.bump(clock.epoch_ms()))
-    topics.on_change.append(lambda name, _config: hold.topic_changed(name))
-    traffic = Traffic()
-    clients, locks, resets = ClientRegistry(), QueueLocks(), PendingResets()
-    live = LiveSettings(settings, before_settings_change)
-    transactions = TransactionService(
-        messages, topics, delay, loop=loop, clock=clock, settings=live
-    )
-    checks = TransactionChecks(
-        transactions,
-        messages,
-        clients,
-        loop=loop,
-        clock=clock,
-        settings=live,
-        broker_name=identity.broker_name,
-    )
+    store, live = broker.store, LiveSettings(settings, before_settings_change)
+    delays = _delays(broker, settings.delay_levels)
+    delivery = _delivery(broker, delays.timers, held_max=settings.pull_holds_max)
+    clients = _clients(broker, identity, delivery.hold)
+    transactions = _transactions(broker, live, identity, delays.levels, clients.registry)
+    now_ms = broker.clock.epoch_ms()
     return RocketmqAssembly(
         identity=identity,
         settings=live,
         told=told,
-        store=store,
-        messages=messages,
-        sequenced=SequencedPuts(messages),
-        topics=topics,
-        offsets=offsets,
-        groups=groups,
-        access=access,
-        group_rules=GroupRules(groups=groups, topics=topics, serving_rules=serving_rules),
-        clock=clock,
-        registry=registry,
-        serving_rules=serving_rules,
-        budget=budget,
+        broker=broker,
+        names=_names(broker, now_ms),
         clients=clients,
-        locks=locks,
-        delay=delay,
-        transactions=transactions,
-        checks=checks,
-        timers=timers,
-        needed=NeededRecords(store, delay, transactions, timers, metaq_transactions.notes),
-        pops=pops,
-        pop_reader=PopReader(store, pops, first_in_memory=memory.holds_first),
-        pop_waiting=pop_waiting,
-        request_modes=request_modes,
-        hold=hold,
-        unique_keys=UniqueKeys(
-            store.config.store_host[:-4], os.getpid(), secrets.randbits(32), clock.epoch_ms
+        puts=PutParts(
+            sequenced=SequencedPuts(broker.messages),
+            unique_keys=UniqueKeys(
+                store.config.store_host[:-4],
+                os.getpid(),
+                secrets.randbits(32),
+                broker.clock.epoch_ms,
+            ),
         ),
+        delivery=delivery,
+        delays=delays,
+        transactions=transactions,
+        pop=_pop(broker, delivery.memory),
+        needed=NeededRecords(
+            store,
+            delays.levels,
+            transactions.service,
+            delays.timers,
+            broker.metaq_transactions.notes,
+        ),
+        started_ms=now_ms,
+    )
+
+
+def _names(broker: BrokerParts, now_ms: int) -> NameParts:
+    topics, clock = broker.topics, broker.clock
+    topic_version = TableVersion(now_ms)
+    topics.on_change.append(lambda _name, _config: topic_version.bump(clock.epoch_ms()))
+    rules = GroupRules(groups=broker.groups, topics=topics, serving_rules=broker.serving_rules)
+    return NameParts(
+        group_rules=rules, topic_version=topic_version, group_version=TableVersion(now_ms)
+    )
+
+
+def _delays(broker: BrokerParts, levels: str) -> DelayParts:
+    messages, topics, loop, clock = broker.messages, broker.topics, broker.loop, broker.clock
+    delay = DelayService(messages, topics, loop=loop, clock=clock, levels=levels)
+    timers = TimerService(messages, topics, loop=loop, clock=clock)
+    messages.on_arrival(delay.arrived)
+    messages.on_arrival(timers.arrived)
+    return DelayParts(levels=delay, timers=timers)
+
+
+def _delivery(broker: BrokerParts, timers: TimerService, *, held_max: int) -> DeliveryParts:
+    hold = PullHold(broker.loop, broker.clock, held_max=held_max)
+    broker.messages.on_arrival(hold.arrived)
+    broker.topics.on_change.append(lambda name, _config: hold.topic_changed(name))
+    traffic = Traffic()
+    return DeliveryParts(
+        hold=hold,
+        memory=MemoryWindow.of_machine(broker.store),
+        traffic=traffic,
+        history=FigureHistory(broker.messages, traffic, timers, broker.clock),
+    )
+
+
+def _clients(broker: BrokerParts, identity: RocketmqIdentity, hold: PullHold) -> ClientParts:
+    access = broker.access
+
+    def may_publish(client: ConnectedClient, topic: str) -> bool:
+        return access.may(client.user, of_topic(topic, PUBLISH), client.channel.address)
+
+    registry, locks, resets = ClientRegistry(may_publish), QueueLocks(), PendingResets()
+    return ClientParts(
+        registry=registry,
+        locks=locks,
         resets=resets,
         resetter=OffsetResetter(
-            identity=identity, offsets=offsets, resets=resets, hold=hold, clients=clients
+            identity=identity, offsets=broker.offsets, resets=resets, hold=hold, clients=registry
         ),
         sweeper=Sweeper(
-            store=store, clients=clients, locks=locks, serving_rules=serving_rules, clock=clock
+            store=broker.store,
+            clients=registry,
+            locks=locks,
+            serving_rules=broker.serving_rules,
+            clock=broker.clock,
         ),
-        history=FigureHistory(messages, traffic, timers, clock),
-        traffic=traffic,
-        memory=memory,
-        topic_version=topic_version,
-        group_version=group_version,
-        started_ms=now_ms,
+    )
+
+
+def _transactions(
+    broker: BrokerParts,
+    settings: LiveSettings[RocketmqSection],
+    identity: RocketmqIdentity,
+    levels: DelayService,
+    clients: ClientRegistry,
+) -> TransactionParts:
+    messages, loop, clock = broker.messages, broker.loop, broker.clock
+    service = TransactionService(
+        messages, broker.topics, levels, loop=loop, clock=clock, settings=settings
+    )
+    checks = TransactionChecks(
+        service,
+        messages,
+        clients,
+        loop=loop,
+        clock=clock,
+        settings=settings,
+        broker_name=identity.broker_name,
+    )
+    return TransactionParts(service=service, checks=checks)
+
+
+def _pop(broker: BrokerParts, memory: MemoryWindow) -> PopServices:
+    service = PopService(broker.messages, broker.offsets, loop=broker.loop)
+    waiting = PopWaiting(broker.loop, broker.clock)
+    service.on_stop.append(waiting.release_all)
+    broker.messages.on_arrival(waiting.arrived)
+    broker.topics.on_change.append(lambda name, _config: waiting.topic_changed(name))
+    modes = RequestModes(broker.store)
+    broker.offsets.on_forgotten.append(modes.forget)
+    return PopServices(
+        service=service,
+        reader=PopReader(broker.store, service, first_in_memory=memory.holds_first),
+        waiting=waiting,
+        modes=modes,
     )

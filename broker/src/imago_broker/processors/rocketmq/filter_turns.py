@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from imago_broker.core.sql92.errors import FilterPendingError
+from imago_broker.core.sql92.filters import FilterCache
 from imago_broker.processors.rocketmq.exchange import Reply
 from imago_broker.processors.rocketmq.rows import reply_of
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterable
 
-    from imago_broker.core.sql92.filters import FilterCache
     from imago_broker.processors.rocketmq.exchange import Exchange
     from imago_broker.processors.rocketmq.rows import Handler, Row
 
@@ -28,10 +28,10 @@ _PENDING = Reply()
 class FilterTurns:
     """Gives the filters a new budget each turn, and repeats the requests that had none left."""
 
-    def __init__(self, filters: FilterCache, loop: asyncio.AbstractEventLoop) -> None:
-        self._filters, self._loop = filters, loop
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.filters = FilterCache(self._spending)
+        self._loop = loop
         self._waiting: deque[_Waiting] = deque()
-        filters.on_spending = self._spending
 
     def patient(self, rows: Iterable[Row]) -> list[Row]:
         """Return rows whose requests wait where their filters have to."""
@@ -53,7 +53,7 @@ class FilterTurns:
         self._loop.call_soon(self._next_turn)
 
     def _next_turn(self) -> None:
-        self._filters.renew()
+        self.filters.renew()
         while self._waiting and self._waiting[0].again():
             self._waiting.popleft().done()
 

@@ -19,34 +19,34 @@ if TYPE_CHECKING:
 def build_send_path(parts: RocketmqAssembly, table: Table) -> SendPath:
     """Build the short way of sends; `table` serves what it leaves."""
     return SendPath(
-        messages=parts.messages,
-        handles=parts.topics.handles,
-        sequenced=parts.sequenced,
-        delay=parts.delay,
-        transactions=parts.transactions,
+        messages=parts.broker.messages,
+        handles=parts.broker.topics.handles,
+        sequenced=parts.puts.sequenced,
+        delay=parts.delays.levels,
+        transactions=parts.transactions.service,
         identity=parts.identity,
         settings=parts.settings,
         lane=parts.lanes.send,
         table=table,
-        ends=EndPath(parts.transactions, parts.lanes.transaction, table),
+        ends=EndPath(parts.transactions.service, parts.lanes.transaction, table),
     )
 
 
 def pull_reading(parts: RocketmqAssembly) -> PullReading:
     """Return what every pull needs."""
     return PullReading(
-        store=parts.store,
-        topics=parts.topics,
-        hold=parts.hold,
-        resets=parts.resets,
-        serving_rules=parts.serving_rules,
+        store=parts.broker.store,
+        topics=parts.broker.topics,
+        hold=parts.delivery.hold,
+        resets=parts.clients.resets,
+        serving_rules=parts.broker.serving_rules,
         directions=Directions(
             identity=parts.identity,
-            registry=parts.registry,
-            serving_rules=parts.serving_rules,
-            memory=parts.memory,
+            registry=parts.broker.registry,
+            serving_rules=parts.broker.serving_rules,
+            memory=parts.delivery.memory,
         ),
-        traffic=parts.traffic,
+        traffic=parts.delivery.traffic,
         settings=parts.settings,
     )
 
@@ -57,10 +57,10 @@ def build_pull_path(
     """Build the short way of pulls; `table` serves what it leaves."""
     return PullPath(
         reading,
-        groups=parts.groups,
+        groups=parts.broker.groups,
         selector=selector,
-        offsets=parts.offsets,
-        budget=parts.budget,
+        offsets=parts.broker.offsets,
+        budget=parts.broker.budget,
         lane=parts.lanes.pull,
         table=table,
     )

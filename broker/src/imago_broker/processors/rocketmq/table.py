@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
-from imago_broker.core.sql92.filters import FilterCache
 from imago_broker.processors.rocketmq.access_rows import access_rows
 from imago_broker.processors.rocketmq.admin_broker import BrokerAdmin
 from imago_broker.processors.rocketmq.admin_cold_data import ColdDataAdmin
@@ -76,18 +75,21 @@ def build_processors(
     hooks: Sequence[Hook] = (),
 ) -> Processors:
     """Build the tables of both ports over the same parts."""
-    filters = FilterCache()
+    turns = FilterTurns(loop)
     selector = MessageSelector(
-        clients=parts.clients, groups=parts.groups, filters=filters, settings=parts.settings
+        clients=parts.clients.registry,
+        groups=parts.broker.groups,
+        filters=turns.filters,
+        settings=parts.settings,
     )
     reading = pull_reading(parts)
-    users = access_rows(parts.access, parts.identity, parts.lanes.admin)
+    users = access_rows(parts.broker.access, parts.identity, parts.lanes.admin)
     rows = [*_client_rows(parts, loop, selector, reading), *_admin_rows(parts), *users]
     main = build_table(
-        FilterTurns(filters, loop).patient(rows),
+        turns.patient(rows),
         hooks,
-        serving_rules=parts.serving_rules,
-        confirm=parts.messages.acknowledgements.when_replicated,
+        serving_rules=parts.broker.serving_rules,
+        confirm=parts.broker.messages.acknowledgements.when_replicated,
     )
     return Processors(
         main=main,
@@ -105,93 +107,93 @@ def _client_rows(
 ) -> list[Row]:
     lanes = parts.lanes
     send = SendProcessor(
-        store=parts.store,
-        messages=parts.messages,
-        sequenced=parts.sequenced,
-        topics=parts.topics,
-        group_rules=parts.group_rules,
-        delay=parts.delay,
-        halves=HalfSends(parts.transactions, parts.settings),
+        store=parts.broker.store,
+        messages=parts.broker.messages,
+        sequenced=parts.puts.sequenced,
+        topics=parts.broker.topics,
+        group_rules=parts.names.group_rules,
+        delay=parts.delays.levels,
+        halves=HalfSends(parts.transactions.service, parts.settings),
         identity=parts.identity,
         settings=parts.settings,
-        unique_keys=parts.unique_keys,
-        on_topic_made=parts.on_topic_made,
+        unique_keys=parts.puts.unique_keys,
+        on_topic_made=parts.names.on_topic_made,
         loop=loop,
     )
     back = SendBackProcessor(
-        store=parts.store,
-        messages=parts.messages,
-        handles=parts.topics.handles,
-        group_rules=parts.group_rules,
-        delay=parts.delay,
+        store=parts.broker.store,
+        messages=parts.broker.messages,
+        handles=parts.broker.topics.handles,
+        group_rules=parts.names.group_rules,
+        delay=parts.delays.levels,
     )
     replying = ReplyProcessor(
-        store=parts.store,
-        messages=parts.messages,
-        topics=parts.topics,
-        clients=parts.clients,
-        clock=parts.clock,
+        store=parts.broker.store,
+        messages=parts.broker.messages,
+        topics=parts.broker.topics,
+        clients=parts.clients.registry,
+        clock=parts.broker.clock,
         settings=parts.settings,
     )
     recalling = RecallProcessor(
-        store=parts.store,
-        messages=parts.messages,
-        topics=parts.topics,
-        timers=parts.timers,
+        store=parts.broker.store,
+        messages=parts.broker.messages,
+        topics=parts.broker.topics,
+        timers=parts.delays.timers,
         identity=parts.identity,
         settings=parts.settings,
-        clock=parts.clock,
+        clock=parts.broker.clock,
         loop=loop,
     )
     pull = PullProcessor(
         reading,
-        group_rules=parts.group_rules,
+        group_rules=parts.names.group_rules,
         selector=selector,
-        offsets=parts.offsets,
-        budget=parts.budget,
+        offsets=parts.broker.offsets,
+        budget=parts.broker.budget,
     )
     offset = OffsetProcessor(
-        store=parts.store,
-        topics=parts.topics,
-        offsets=parts.offsets,
-        resets=parts.resets,
-        group_rules=parts.group_rules,
-        memory=parts.memory,
+        store=parts.broker.store,
+        topics=parts.broker.topics,
+        offsets=parts.broker.offsets,
+        resets=parts.clients.resets,
+        group_rules=parts.names.group_rules,
+        memory=parts.delivery.memory,
     )
     member = MemberProcessor(
-        store=parts.store,
-        topics=parts.topics,
-        groups=parts.groups,
-        clock=parts.clock,
-        serving_rules=parts.serving_rules,
-        clients=parts.clients,
-        locks=parts.locks,
+        store=parts.broker.store,
+        topics=parts.broker.topics,
+        groups=parts.broker.groups,
+        clock=parts.broker.clock,
+        serving_rules=parts.broker.serving_rules,
+        clients=parts.clients.registry,
+        locks=parts.clients.locks,
         identity=parts.identity,
-        group_rules=parts.group_rules,
+        group_rules=parts.names.group_rules,
         selector=selector,
     )
-    query = QueryProcessor(store=parts.store, clock=parts.clock)
+    query = QueryProcessor(store=parts.broker.store, clock=parts.broker.clock)
     transaction = TransactionProcessor(
-        parts.transactions,
-        parts.checks,
-        messages=parts.messages,
-        clock=parts.clock,
+        parts.transactions.service,
+        parts.transactions.checks,
+        messages=parts.broker.messages,
+        clock=parts.broker.clock,
         settings=parts.settings,
     )
     pop = _pop_processor(parts, selector)
     receipt = ReceiptProcessor(
-        store=parts.store,
-        topics=parts.topics,
-        pops=parts.pops,
-        waiting=parts.pop_waiting,
-        clock=parts.clock,
+        store=parts.broker.store,
+        topics=parts.broker.topics,
+        pops=parts.pop.service,
+        waiting=parts.pop.waiting,
+        clock=parts.broker.clock,
     )
     assignment = AssignmentProcessor(
-        modes=parts.request_modes,
-        topics=parts.topics,
-        groups=parts.groups,
-        clients=parts.clients,
-        registry=parts.registry,
+        modes=parts.pop.modes,
+        topics=parts.broker.topics,
+        groups=parts.broker.groups,
+        clients=parts.clients.registry,
+        registry=parts.broker.registry,
         identity=parts.identity,
     )
     pulls: _PullColumns = {"elsewhere": pull.redirect, "fast": False, "filtered": True}
@@ -262,18 +264,18 @@ def _client_rows(
 
 def _pop_processor(parts: RocketmqAssembly, selector: MessageSelector) -> PopProcessor:
     popping = PopParts(
-        pops=parts.pops,
-        reader=parts.pop_reader,
-        waiting=parts.pop_waiting,
-        topics=parts.topics,
-        clock=parts.clock,
-        traffic=parts.traffic,
+        pops=parts.pop.service,
+        reader=parts.pop.reader,
+        waiting=parts.pop.waiting,
+        topics=parts.broker.topics,
+        clock=parts.broker.clock,
+        traffic=parts.delivery.traffic,
     )
     return PopProcessor(
         popping,
-        group_rules=parts.group_rules,
+        group_rules=parts.names.group_rules,
         selector=selector,
-        budget=parts.budget,
+        budget=parts.broker.budget,
         identity=parts.identity,
     )
 
@@ -281,56 +283,58 @@ def _pop_processor(parts: RocketmqAssembly, selector: MessageSelector) -> PopPro
 def _admin_rows(parts: RocketmqAssembly) -> list[Row]:
     lanes = parts.lanes
     topic = TopicAdmin(
-        store=parts.store,
-        topics=parts.topics,
-        offsets=parts.offsets,
-        clock=parts.clock,
-        clients=parts.clients,
-        topic_version=parts.topic_version,
+        store=parts.broker.store,
+        topics=parts.broker.topics,
+        offsets=parts.broker.offsets,
+        clock=parts.broker.clock,
+        clients=parts.clients.registry,
+        topic_version=parts.names.topic_version,
         identity=parts.identity,
     )
     group = GroupAdmin(
-        offsets=parts.offsets,
-        groups=parts.groups,
-        clock=parts.clock,
-        clients=parts.clients,
-        resets=parts.resets,
-        group_version=parts.group_version,
-        group_rules=parts.group_rules,
+        offsets=parts.broker.offsets,
+        groups=parts.broker.groups,
+        clock=parts.broker.clock,
+        clients=parts.clients.registry,
+        resets=parts.clients.resets,
+        group_version=parts.names.group_version,
+        group_rules=parts.names.group_rules,
     )
     progress = ProgressAdmin(
-        store=parts.store,
-        topics=parts.topics,
-        offsets=parts.offsets,
-        groups=parts.groups,
-        clients=parts.clients,
-        delay=parts.delay,
+        store=parts.broker.store,
+        topics=parts.broker.topics,
+        offsets=parts.broker.offsets,
+        groups=parts.broker.groups,
+        clients=parts.clients.registry,
+        delay=parts.delays.levels,
         identity=parts.identity,
-        resetter=parts.resetter,
+        resetter=parts.clients.resetter,
     )
     settings = BrokerSettings(
-        store=parts.store,
-        registry=parts.registry,
-        serving_rules=parts.serving_rules,
+        store=parts.broker.store,
+        registry=parts.broker.registry,
+        serving_rules=parts.broker.serving_rules,
         identity=parts.identity,
         settings=parts.settings,
         told=parts.told,
     )
     broker = BrokerAdmin(
-        store=parts.store,
-        topics=parts.topics,
-        topic_version=parts.topic_version,
+        store=parts.broker.store,
+        topics=parts.broker.topics,
+        topic_version=parts.names.topic_version,
         settings=settings,
         figures=_runtime_figures(parts),
     )
     cold_data = ColdDataAdmin(settings)
     shard = ShardAdmin(
-        store=parts.store,
-        registry=parts.registry,
-        serving_rules=parts.serving_rules,
+        store=parts.broker.store,
+        registry=parts.broker.registry,
+        serving_rules=parts.broker.serving_rules,
         identity=parts.identity,
     )
-    relay = RelayProcessor(store=parts.store, clients=parts.clients, identity=parts.identity)
+    relay = RelayProcessor(
+        store=parts.broker.store, clients=parts.clients.registry, identity=parts.identity
+    )
     changes: dict[Code, Handler] = {
         Code.UPDATE_AND_CREATE_TOPIC: topic.create,
         Code.UPDATE_AND_CREATE_TOPIC_LIST: topic.create_list,
@@ -395,12 +399,12 @@ def _admin_rows(parts: RocketmqAssembly) -> list[Row]:
 
 def _runtime_figures(parts: RocketmqAssembly) -> RuntimeFigures:
     return RuntimeFigures(
-        store=parts.store,
-        messages=parts.messages,
-        traffic=parts.traffic,
-        delay=parts.delay,
-        history=parts.history,
+        store=parts.broker.store,
+        messages=parts.broker.messages,
+        traffic=parts.delivery.traffic,
+        delay=parts.delays.levels,
+        history=parts.delivery.history,
         lanes=parts.lanes.by_name,
-        clock=parts.clock,
+        clock=parts.broker.clock,
         started_ms=parts.started_ms,
     )
