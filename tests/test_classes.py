@@ -90,3 +90,25 @@ def test_no_class_does_everything() -> None:
     found = {f"{m}:{n}": count for (m, n), count in classes().items() if count > METHODS_MAX}
     assert {n: c for n, c in found.items() if n not in FACADES} == {}
     assert FACADES.keys() - found.keys() == set(), "on the list, but no longer that large"
+
+
+SLOT = re.compile(r"^        self\.(?P<name>[a-z]\w*): Callable\[", re.MULTILINE)
+FILLED = re.compile(r"^ +(?!self\.\w+ =)[\w.\[\]]+\.(?P<name>[a-z]\w*) = ", re.MULTILINE)
+
+
+def test_nobody_fills_a_slot_of_another_object() -> None:
+    """Give it what it calls by its constructor or a method, or keep a list that others join."""
+    sources = {path: path.read_text() for path in _sources()}
+    slots = {(path, m["name"]) for path, text in sources.items() for m in SLOT.finditer(text)}
+    names = {name for _, name in slots}
+    filled = {
+        f"{path.relative_to(ROOT)}: {match[0].strip()}"
+        for path, text in sources.items()
+        for match in FILLED.finditer(text)
+        if match["name"] in names
+    }
+    assert filled == set()
+
+
+def _sources() -> list[Path]:
+    return [path for source in SOURCES for path in sorted((ROOT / source).rglob("*.py"))]

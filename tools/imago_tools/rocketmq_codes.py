@@ -27,6 +27,7 @@ PAGE: Final = ROOT / "docs" / "rocketmq-codes.md"
 SOURCES: Final = {
     "broker": (
         "broker/src/imago_broker/processors/rocketmq/table.py",
+        "broker/src/imago_broker/processors/rocketmq/admin_rows.py",
         "broker/src/imago_broker/processors/rocketmq/access_rows.py",
     ),
     "name service": ("broker/src/imago_broker/namesrv/server.py",),

@@ -127,7 +127,6 @@ async def _serve(
     from imago_broker.server.listener import Listener, ListenerLimits
     from imago_broker.server.places import Places
     from imago_broker.server.remoting_server import RemotingServer
-    from imago_broker.server.session import Session
     from imago_broker.server.unfinished import InputGuard
 
     limits = ListenerLimits(connections_max=settings.limits.connections_max)
@@ -137,7 +136,7 @@ async def _serve(
         per_address_max=settings.limits.connections_per_address_max,
         is_member=MemberAddresses(view),
     )
-    listener = Listener(host, port, Session, limits, places=places)
+    listener = Listener(host, port, limits=limits, places=places)
     budget = input_budget(settings, memory_limit())
     InputGuard(budget)
     server = RemotingServer(
@@ -146,7 +145,7 @@ async def _serve(
         limits=remoting_limits(settings),
         input_budget=budget,
     )
-    listener.protocol_factory = server.session
+    listener.serve(server.session)
     certificates = _secured(listener, settings.tls)
     try:
         listener.bind()

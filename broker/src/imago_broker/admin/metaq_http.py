@@ -127,8 +127,7 @@ async def _answered(services: AdminServices, request: web.Request, frame: bytes)
     except TimeoutError:
         return b"result 504 0 1\r\n"
     finally:
-        if peer.on_lost is not None:
-            peer.on_lost(peer)
+        peer.lost()
 
 
 class _Caller:
@@ -142,9 +141,17 @@ class _Caller:
         self.finishing = False
         self.puts = 0
         self.held = False
-        self.on_lost: Callable[[Peer], None] | None = None
+        self._on_lost: Callable[[Peer], None] | None = None
         self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._again = again
+
+    def when_lost(self, told: Callable[[Peer], None]) -> None:
+        self._on_lost = told
+
+    def lost(self) -> None:
+        """The request has its answer: its connection is no more."""
+        if self._on_lost is not None:
+            self._on_lost(self)
 
     def _done(self, answer: bytes) -> None:
         if not self.answer.done():

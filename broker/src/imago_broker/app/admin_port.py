@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from imago_broker.app.open_files import ADMIN_PLACES
 from imago_broker.server.http_session import HttpSession, PeersMistakes, note_answer
 from imago_broker.server.listener import Listener
-from imago_broker.server.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +49,7 @@ class AdminPort:
         """`bounds` says how long a request may stay without an answer, and an answer unread."""
         # It gets the sessions when the HTTP library is loaded.
         self._listener = Listener(
-            host, port, Session, limits, places=places, places_kept=ADMIN_PLACES
+            host, port, limits=limits, places=places, places_kept=ADMIN_PLACES
         )
         self._bounds = bounds
         self._budget = budget
@@ -99,12 +98,14 @@ class AdminPort:
         server = runner.server
         assert server is not None, "set up just now"
         self._runner = runner
-        self._listener.protocol_factory = lambda: HttpSession(
-            server(),
-            stall_ms=self._bounds.input_stall_seconds * 1000,
-            output_stall_ms=self._bounds.output_stall_seconds * 1000,
-            budget=self._budget,
-            input_budget=self._input_budget,
+        self._listener.serve(
+            lambda: HttpSession(
+                server(),
+                stall_ms=self._bounds.input_stall_seconds * 1000,
+                output_stall_ms=self._bounds.output_stall_seconds * 1000,
+                budget=self._budget,
+                input_budget=self._input_budget,
+            )
         )
         await self._listener.start()
 

@@ -21,7 +21,6 @@ from imago_broker.server.binding import cure_of
 from imago_broker.server.client_ports import ClientPorts, Door
 from imago_broker.server.listener import Listener, ListenerLimits
 from imago_broker.server.places import Places
-from imago_broker.server.session import Session
 from imago_broker.server.unfinished import InputGuard
 
 if TYPE_CHECKING:
@@ -57,13 +56,11 @@ class Ports:
             is_member=MemberAddresses(view),
         )
         """Of the callers of all ports together."""
-        self.metaq = Listener(bind, config.metaq.port, Session, limits, places=places)
-        self.metaq_tls = Listener(
-            bind, max(0, config.tls.metaq_port), Session, limits, places=places
-        )
-        self.rocketmq = Listener(bind, rocketmq.port, Session, limits, places=places)
-        self.fast = Listener(bind, config.fast_port, Session, limits, places=places)
-        self.names = Listener(bind, config.namesrv.port, Session, limits, places=places)
+        self.metaq = Listener(bind, config.metaq.port, places=places)
+        self.metaq_tls = Listener(bind, max(0, config.tls.metaq_port), places=places)
+        self.rocketmq = Listener(bind, rocketmq.port, places=places)
+        self.fast = Listener(bind, config.fast_port, places=places)
+        self.names = Listener(bind, config.namesrv.port, places=places)
         self.replication = ReplicationPort(bind, config.replication_port)
         """Of the other members; unbound where none are meant to be."""
         self.admin = AdminPort(
@@ -182,7 +179,7 @@ class Ports:
         self.certificates.start()
         secure((self.rocketmq, self.fast, self.names), self.certificates, tls)
         self.metaq_tls.secure(self.certificates, plain_too=False)
-        self.replication.tls = member_tls(self.certificates, tls, uri=uri)
+        self.replication.secure(member_tls(self.certificates, tls, uri=uri))
         if tls.admin != "disabled":
             self.admin.secure(self.certificates)
 

@@ -121,7 +121,7 @@ def serve_metaq(
     guarded = GuardedProcessors(processors, core.access) if config.acl.enabled else processors
     limits = text_limits(config)
     for each in listeners:
-        each.protocol_factory = lambda: TextSession(guarded, limits, budget, input_budget)
+        each.serve(lambda: TextSession(guarded, limits, budget, input_budget))
     return MetaqPort(
         identity=parts.identity,
         settings=parts.settings,

@@ -104,7 +104,7 @@ def serve_rocketmq(
             input_budget=ports.input_budget,
         )
         parts.broker.messages.acknowledgements.on_completed(server.flush)
-        listener.protocol_factory = server.session
+        listener.serve(server.session)
 
 
 def serve_names(
@@ -127,5 +127,5 @@ def serve_names(
         budget=ports.budget,
         input_budget=ports.input_budget,
     )
-    listener.protocol_factory = server.session
+    listener.serve(server.session)
     return service

@@ -90,6 +90,10 @@ class ReplicationPort:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._resume: asyncio.TimerHandle | None = None
 
+    def secure(self, tls: MemberTls | None) -> None:
+        """Connect with members by TLS from now on, or without."""
+        self.tls = tls
+
     def bind(self) -> None:
         """Take the port without accepting yet; OSError when it cannot be had."""
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET

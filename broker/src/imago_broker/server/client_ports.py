@@ -12,6 +12,7 @@ import asyncio
 import logging
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING
 
 from imago_broker.server.connection_states import WaitReason
@@ -87,7 +88,7 @@ class ClientPorts:
         self._relays: set[Relay] = set()
         self._connects = asyncio.Semaphore(CONNECTS_MAX)
         for door in doors:
-            door.listener.on_open = lambda session, door=door: self._opened(door, session)
+            door.listener.on_open.append(partial(self._opened, door))
 
     @property
     def relaying(self) -> bool:

@@ -43,19 +43,19 @@ class ListenerLimits:
 
 
 class Listener:
-    """One TCP port whose connections are served by `protocol_factory`'s sessions."""
+    """One TCP port: `bind` takes it, `serve` says with what, `start` accepts."""
 
     def __init__(
         self,
         host: str,
         port: int,
-        protocol_factory: Callable[[], Session],
+        protocol_factory: Callable[[], Session] = Session,
         limits: ListenerLimits = ListenerLimits(),
         *,
         places: Places | None = None,
         places_kept: int = 0,
     ) -> None:
-        """`protocol_factory` may be replaced until `start`, for parts that need the port first.
+        """`serve` says what its connections are, once the parts behind them have the port.
 
         `places`: those of the whole process. `places_kept`: how many more are for this port's
         callers alone.
@@ -67,7 +67,7 @@ class Listener:
         self.refusals = Refusals()
         self.door: TlsDoor | None = None
         """What connections come through before they have a session, where there is TLS."""
-        self.on_open: Callable[[Session], None] | None = None
+        self.on_open: list[Callable[[Session], None]] = []
         """Told each new connection, before anything is read from it."""
         self.protocol_factory = protocol_factory
         self.places = places or Places()
@@ -99,6 +99,10 @@ class Listener:
     def secure(self, certificates: Certificates, *, plain_too: bool) -> None:
         """Serve TLS from `start` on. `plain_too`: connections without it as well."""
         self.door = TlsDoor(certificates, self, plain_too=plain_too)
+
+    def serve(self, protocol_factory: Callable[[], Session]) -> None:
+        """Have each new connection served by what this returns."""
+        self.protocol_factory = protocol_factory
 
     def bind(self) -> socket.socket:
         """Take the port without accepting yet; OSError when it cannot be had."""
@@ -162,8 +166,8 @@ class Listener:
 
     def opened(self, session: Session) -> None:
         """Tell whoever wants to know that a connection that was admitted can be used."""
-        if self.on_open is not None and session in self._sessions:
-            self.on_open(session)
+        for tell in self.on_open if session in self._sessions else ():
+            tell(session)
 
     def leave(self, session: Session) -> None:
         """Forget a closed connection. Connections that were refused are unknown here."""

@@ -37,7 +37,7 @@ class TextChannel:
         self.address = ""
         self.certificate_user = ""
         self.puts = 0
-        self.on_lost: Callable[[Peer], None] | None = None
+        self._on_lost: Callable[[Peer], None] | None = None
         self.finishing = False
         """Whether the peer has said that it is done: what it sent afterwards counts no more."""
         self._handover = handover
@@ -114,13 +114,16 @@ class TextChannel:
     def go_on(self) -> None:
         self._handover.wait_no_more(WaitReason.OWN_REQUEST)
 
+    def when_lost(self, told: Callable[[Peer], None]) -> None:
+        self._on_lost = told
+
     def lost(self) -> None:
         """The connection is gone: drop what waits."""
         self._files.end()
         self._replies.clear()
-        if self.on_lost is not None:
-            self.on_lost(self)
-            self.on_lost = None
+        if self._on_lost is not None:
+            self._on_lost(self)
+            self._on_lost = None
 
     def _write_replies(self) -> None:
         replies, self._replies = self._replies, []

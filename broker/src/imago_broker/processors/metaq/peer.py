@@ -23,8 +23,9 @@ class Peer(Protocol):
     """Whether no further request is to be served."""
     puts: int
     """Puts, counted by reads, and transactions' commands that have no answer yet."""
-    on_lost: Callable[[Peer], None] | None
-    """Told when the connection is gone."""
+
+    def when_lost(self, told: Callable[[Peer], None]) -> None:
+        """Call `told` when the connection is gone, in place of whatever was to be called."""
 
     def stored(self, answers: bytes) -> None:
         """Write the answers to successful puts now."""

@@ -139,7 +139,7 @@ class MetaqTransactionProcessor:
         if not local:
             self._counters.tx_xa_begin += 1
         owner = key.session_id if isinstance(key, LocalTransactionKey) else key.qualifier
-        peer.on_lost = self._transactions.lost
+        peer.when_lost(self._transactions.lost)
         self._transactions.begin(command.key, owner, peer, command.timeout_s or 0)
         self.reply(peer, command, Status.SUCCESS, "")
 
