@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from imago_broker.app.listeners import Ports
+from imago_broker.config import BrokerConfig
 from imago_broker.errors import BrokerError
+from imago_broker.model.cluster import ClusterView
 from imago_broker.processors.rocketmq.access_rows import access_rows
 from imago_broker.processors.rocketmq.exchange import Exchange, Lane
 from imago_broker.processors.rocketmq.identity import RocketmqIdentity
@@ -18,6 +21,7 @@ from imago_wire.remoting.codes import RequestCode as Code
 from imago_wire.remoting.command import RemotingCommand
 
 if TYPE_CHECKING:
+    from imago_broker.processors.rocketmq.access_rows import PassOn
     from imago_broker.processors.rocketmq.exchange import Reply
     from imago_broker.service.access import Record
 
@@ -55,9 +59,13 @@ def service(*, leads: bool) -> AccessService:
     return AccessService(Metadata(leads=leads), clock=ManualClock(), shard=0)  # type: ignore[arg-type]
 
 
-def create_user(caller: Caller, follower: AccessService) -> Reply | None:
+async def refuse(_: list[Record]) -> None:
+    raise BrokerError("shard-0 has no master now")
+
+
+def create_user(caller: Caller, follower: AccessService, pass_on: PassOn) -> Reply | None:
     identity = RocketmqIdentity(cluster="c", broker_name="shard-0", host="h", port=1)
-    rows = {row.code: row for row in access_rows(follower, identity, Lane("admin", 10))}
+    rows = {row.code: row for row in access_rows(follower, identity, Lane("admin", 10), pass_on)}
     body = json.dumps({"username": "ann", "password": "password"}).encode()
     command = RemotingCommand(code=Code.AUTH_CREATE_USER, ext={"username": "ann"}, body=body)
     elsewhere = rows[Code.AUTH_CREATE_USER].elsewhere
@@ -71,8 +79,7 @@ async def test_a_follower_has_the_master_make_the_user() -> None:
     async def pass_on(records: list[Record]) -> None:
         master.merge(records)
 
-    follower.pass_on = pass_on
-    assert create_user(caller, follower) is None
+    assert create_user(caller, follower, pass_on) is None
     async with asyncio.timeout(50):
         answer = await caller.answers.get()
     assert answer.code == 0
@@ -80,16 +87,13 @@ async def test_a_follower_has_the_master_make_the_user() -> None:
     assert follower.users == {}, "it follows by the log alone"
 
 
-@pytest.mark.parametrize("way", ["none", "refused"])
+@pytest.mark.parametrize("way", ["none", "refused"], ids=["without an admin port", "refused"])
 async def test_a_master_that_does_not_take_it_is_said_so(way: str) -> None:
     follower, caller = service(leads=False), Caller()
-
-    async def refuse(_: list[Record]) -> None:
-        raise BrokerError("shard-0 has no master now")
-
-    if way == "refused":
-        follower.pass_on = refuse
-    assert create_user(caller, follower) is None
+    admin = Ports(BrokerConfig(), lambda: ClusterView(cluster="c")).admin
+    assert (
+        create_user(caller, follower, {"refused": refuse, "none": admin.pass_users_on}[way]) is None
+    )
     async with asyncio.timeout(50):
         answer = await caller.answers.get()
     assert answer.code == 14
@@ -98,9 +102,9 @@ async def test_a_master_that_does_not_take_it_is_said_so(way: str) -> None:
 
 async def test_what_a_follower_knows_to_be_wrong_is_refused_at_once() -> None:
     follower, caller = service(leads=False), Caller()
-    assert create_user(caller, follower) is None
+    assert create_user(caller, follower, refuse) is None
     identity = RocketmqIdentity(cluster="c", broker_name="shard-0", host="h", port=1)
-    rows = {row.code: row for row in access_rows(follower, identity, Lane("admin", 10))}
+    rows = {row.code: row for row in access_rows(follower, identity, Lane("admin", 10), refuse)}
     command = RemotingCommand(code=Code.AUTH_DELETE_USER, ext={"username": "nobody"})
     elsewhere = rows[Code.AUTH_DELETE_USER].elsewhere
     assert elsewhere is not None

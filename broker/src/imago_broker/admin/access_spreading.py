@@ -47,7 +47,6 @@ class AccessSpreader:
     def start(self) -> None:
         """Exchange from now on."""
         self._access.on_change.append(self._changed.set)
-        self._access.pass_on = self.pass_on
         self._task = asyncio.create_task(self._work())
 
     async def stop(self) -> None:

@@ -8,6 +8,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from imago_broker.app.open_files import ADMIN_PLACES
+from imago_broker.errors import BrokerError
 from imago_broker.server.http_session import HttpSession, PeersMistakes, note_answer
 from imago_broker.server.listener import Listener
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from imago_broker.server.places import Places
     from imago_broker.server.tls_certificates import Certificates
     from imago_broker.server.tls_entry import TlsDoor
+    from imago_broker.service.access import Record
 
 KEEPALIVE_SECONDS = 75.0
 """How long a connection may wait for its next request. The library's own limit is an hour."""
@@ -108,6 +110,14 @@ class AdminPort:
             )
         )
         await self._listener.start()
+
+    async def pass_users_on(self, records: list[Record]) -> None:
+        """Have the shard's master take records of users over. BrokerError: it does not."""
+        if self._runner is None:
+            raise BrokerError("users are changed by the shard's master, which the admin port asks")
+        from imago_broker.admin.access_spreading import SPREADER  # noqa: PLC0415  loaded by `start`
+
+        await self._runner.app[SPREADER].pass_on(records)
 
     async def stop(self) -> None:
         """Close the port and its connections."""

@@ -51,6 +51,7 @@ def assemble_rocketmq(
             offsets=core.offsets,
             groups=core.groups,
             access=core.access,
+            pass_users_on=ports.admin.pass_users_on,
             metaq_transactions=core.metaq_transactions,
             budget=ports.budget,
         ),

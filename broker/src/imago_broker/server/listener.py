@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 
 from imago_broker.server.places import KeptPlaces, Place, Places, Port
 from imago_broker.server.refusals import Refusals
+from imago_broker.server.session import Session
 from imago_broker.server.tls_entry import TlsDoor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from imago_broker.server.session import Session
     from imago_broker.server.tls_certificates import Certificates
 
 logger = logging.getLogger(__name__)

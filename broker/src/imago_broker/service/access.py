@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
-from imago_broker.errors import BrokerError, RequestError
+from imago_broker.errors import RequestError
 from imago_broker.model.access import EVERYTHING, NOTHING, AccessRule, Rights, rules_problem
 from imago_broker.model.users import (
     ANONYMOUS,
@@ -29,7 +29,7 @@ from imago_broker.model.white_addresses import is_listed, list_problem
 from imago_broker.service.denials import DenialLog
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from imago_broker.model.access import Need
     from imago_broker.ports import Clock
@@ -74,8 +74,6 @@ class AccessService:
         """Of requests that were refused, on all ports."""
         self.on_change: list[Callable[[], None]] = []
         """Told after each change, whoever made it."""
-        self.pass_on: Callable[[list[Record]], Awaitable[None]] = _no_way
-        """Has the shard's master take records over; BrokerError where it does not."""
         self._draft: list[Record] | None = None
         self._rights: dict[str, Rights] = {}
         self._read_all()
@@ -265,10 +263,6 @@ class AccessService:
         if user is not None and user.is_super:
             return EVERYTHING
         return Rights(rules) if rules else NOTHING
-
-
-async def _no_way(_: list[Record]) -> None:
-    raise BrokerError("users are changed by the shard's master, and this broker cannot ask it")
 
 
 def _checked(record: Record) -> tuple[str, str, tuple[int, int], Any]:

@@ -14,19 +14,25 @@ from imago_broker.service.serving_rules import Asks
 from imago_wire.remoting.codes import RequestCode as Code
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from imago_broker.processors.rocketmq.exchange import Exchange, Lane, Reply
     from imago_broker.processors.rocketmq.identity import RocketmqIdentity
     from imago_broker.processors.rocketmq.rows import Handler
     from imago_broker.service.access import AccessService, Record
 
+    PassOn = Callable[[list[Record]], Awaitable[None]]
+
 log = logging.getLogger(__name__)
 
 
-def access_rows(access: AccessService, identity: RocketmqIdentity, lane: Lane) -> list[Row]:
-    """Return the rows."""
+def access_rows(
+    access: AccessService, identity: RocketmqIdentity, lane: Lane, pass_on: PassOn
+) -> list[Row]:
+    """Return the rows. `pass_on` has the master take changes over; BrokerError: it does not."""
     users = UserAdmin(access, cluster=identity.cluster)
     accounts = PlainAclAdmin(access, identity)
-    passing = _PassingOn(access)
+    passing = _PassingOn(access, pass_on)
     changes: dict[Code, Handler] = {
         Code.UPDATE_AND_CREATE_ACL_CONFIG: accounts.update,
         Code.DELETE_ACL_CONFIG: accounts.delete,
@@ -57,8 +63,8 @@ def access_rows(access: AccessService, identity: RocketmqIdentity, lane: Lane) -
 class _PassingOn:
     """mqadmin asks every member of a shard for the same: those that do not lead ask the master."""
 
-    def __init__(self, access: AccessService) -> None:
-        self._access = access
+    def __init__(self, access: AccessService, pass_on: PassOn) -> None:
+        self._access, self._pass_on = access, pass_on
         self._tasks: set[asyncio.Task[None]] = set()
 
     def serve(self, handler: Handler) -> Handler:
@@ -78,7 +84,7 @@ class _PassingOn:
 
     async def _pass(self, exchange: Exchange, reply: Reply, drafted: list[Record]) -> None:
         try:
-            await self._access.pass_on(drafted)
+            await self._pass_on(drafted)
         except BrokerError as error:
             log.warning("access_not_passed_on reason=%s", error)
             reply = not_here(str(error))

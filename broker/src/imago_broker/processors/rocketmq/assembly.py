@@ -38,14 +38,14 @@ from imago_wire.remoting.message_ids import UniqueKeys
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from imago_broker.config.sections import RocketmqSection
     from imago_broker.core.budget import OutputBudget
     from imago_broker.model.topics import TopicConfig
     from imago_broker.ports import Clock, Registry, ToldEntries
     from imago_broker.processors.rocketmq.identity import RocketmqIdentity
-    from imago_broker.service.access import AccessService
+    from imago_broker.service.access import AccessService, Record
     from imago_broker.service.clients import ConnectedClient
     from imago_broker.service.groups import GroupService
     from imago_broker.service.messages import MessageService
@@ -69,6 +69,8 @@ class BrokerParts:
     offsets: ConsumerOffsets
     groups: GroupService
     access: AccessService
+    pass_users_on: Callable[[list[Record]], Awaitable[None]]
+    """Has the shard's master take records of users over; BrokerError: it does not."""
     metaq_transactions: MetaqTransactions
     budget: OutputBudget
     """Of what the connections of all ports have not read yet."""

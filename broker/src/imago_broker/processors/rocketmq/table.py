@@ -75,7 +75,9 @@ def build_processors(
         settings=parts.settings,
     )
     reading = pull_reading(parts)
-    users = access_rows(parts.broker.access, parts.identity, parts.lanes.admin)
+    users = access_rows(
+        parts.broker.access, parts.identity, parts.lanes.admin, parts.broker.pass_users_on
+    )
     rows = [*_client_rows(parts, loop, selector, reading), *admin_rows(parts), *users]
     main = build_table(
         turns.patient(rows),
