@@ -1,6 +1,7 @@
 """The metrics of a broker: name, help and where each is read from when Prometheus asks.
 
-Those of its shard are in `shard_metrics`, of consumer groups in `group_metrics`.
+Those of its shard are in `shard_metrics`, of consumer groups in `group_metrics`,
+of what topics took and groups were given in `usage_metrics`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from imago_broker.app.group_metrics import group_samples
 from imago_broker.app.shard_metrics import shard_samples
+from imago_broker.app.usage_metrics import usage_samples
 from imago_broker.config.relations import is_open
 from imago_broker.metrics import Sample, metaq_samples
 from imago_broker.model.cluster import RegistryConnection
@@ -75,6 +77,7 @@ def add_metrics(
         refused = ports.replication.refused
         collector.add_source(lambda: shard_samples(member, role, refused))
     collector.add_source(lambda: group_samples(role, core.offsets, store))
+    collector.add_source(lambda: usage_samples(rocketmq.delivery.usage))
 
 
 def _gauge(name: str, text: str, read: Callable[[], float], port: str = "") -> Sample:

@@ -69,6 +69,8 @@ class TopicHandles:
         """The same for RocketMQ's sends: topics that are nobody's own."""
         self.open_tails: dict[str, list[QueueTail | None]] = {}
         """Those of all topics that messages which have waited may go to, whatever the level."""
+        self.on_first_put: list[Callable[[QueueTail], None]] = []
+        """Told each queue before the first put of this process to it."""
         self._closed: dict[str, frozenset[int]] = {}
         self._lingering: set[str] = set()
         self.unpublished: set[str] = set()  # MetaQ puts to them get a second look
@@ -109,6 +111,8 @@ class TopicHandles:
         if tail is None:
             tail = self._store.tail(handle.config.name, queue_id)
             handle.tails[queue_id] = tail
+            for told in self.on_first_put:
+                told(tail)
         return tail
 
     def level_of(self, topic: bytes) -> Acknowledgement:

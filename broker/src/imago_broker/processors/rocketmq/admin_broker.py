@@ -5,9 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_broker.processors.rocketmq.exchange import OK, Exchange, Reply, RequestError
+from imago_broker.service.usage import Usage
 from imago_wire.record import decode_record
 from imago_wire.remoting.bodies.route import KvTable
-from imago_wire.remoting.bodies.stats import ConsumeQueueData, QueryConsumeQueueResponseBody
+from imago_wire.remoting.bodies.stats import (
+    BrokerStatsData,
+    BrokerStatsItem,
+    ConsumeQueueData,
+    QueryConsumeQueueResponseBody,
+)
 from imago_wire.remoting.codes import ResponseCode
 from imago_wire.remoting.headers.admin import (
     GetBrokerConfigResponseHeader,
@@ -21,6 +27,7 @@ if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.original_settings import BrokerSettings
     from imago_broker.processors.rocketmq.runtime_info import RuntimeFigures
     from imago_broker.service.topics import TopicService
+    from imago_broker.service.usage import UsageFigures
     from imago_broker.service.versions import TableVersion
     from imago_log.store import MessageStore
 
@@ -38,12 +45,14 @@ class BrokerAdmin:
         topic_version: TableVersion,
         settings: BrokerSettings,
         figures: RuntimeFigures,
+        usage: UsageFigures,
     ) -> None:
         self._store = store
         self._topics = topics
         self._topic_version = topic_version
         self._settings = settings
         self._figures = figures
+        self._usage = usage
 
     def get_config(self, exchange: Exchange) -> Reply:
         """GET_BROKER_CONFIG: all of RocketMQ's settings."""
@@ -64,11 +73,17 @@ class BrokerAdmin:
         return Reply(body=KvTable(table=self._figures.table()).encode())
 
     def stats(self, exchange: Exchange) -> Reply:
-        """VIEW_BROKER_STATS_DATA: rates by minute and hour are kept by the metrics, not here."""
+        """VIEW_BROKER_STATS_DATA: how much a counter has grown in a minute, an hour, a day."""
         header = ViewBrokerStatsDataRequestHeader.from_ext(exchange.ext)
-        raise RequestError(
-            ResponseCode.SYSTEM_ERROR,
-            f"The stats <{header.stats_name}> <{header.stats_key}> not exist",
+        name, key = header.stats_name, header.stats_key
+        lately = self._usage.lately(Usage[name], key) if name in Usage.__members__ else None
+        if lately is None:
+            raise RequestError(ResponseCode.SYSTEM_ERROR, f"The stats <{name}> <{key}> not exist")
+        minute, hour, day = (
+            BrokerStatsItem(sum=one.total, tps=one.per_second, avgpt=one.each) for one in lately
+        )
+        return Reply(
+            body=BrokerStatsData(stats_minute=minute, stats_hour=hour, stats_day=day).encode()
         )
 
     def clean_up(self, _: Exchange) -> Reply:

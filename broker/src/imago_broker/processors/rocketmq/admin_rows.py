@@ -67,6 +67,7 @@ def admin_rows(parts: RocketmqAssembly) -> list[Row]:
         topic_version=parts.names.topic_version,
         settings=settings,
         figures=_runtime_figures(parts),
+        usage=parts.delivery.usage,
     )
     cold_data = ColdDataAdmin(settings)
     shard = ShardAdmin(

@@ -33,6 +33,7 @@ from imago_broker.service.sweeping import Sweeper
 from imago_broker.service.traffic import Traffic
 from imago_broker.service.transactions.checks import TransactionChecks
 from imago_broker.service.transactions.service import TransactionService
+from imago_broker.service.usage import UsageFigures
 from imago_broker.service.versions import TableVersion
 from imago_wire.remoting.message_ids import UniqueKeys
 
@@ -119,6 +120,7 @@ class DeliveryParts:
     memory: MemoryWindow
     traffic: Traffic
     history: FigureHistory
+    usage: UsageFigures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +179,7 @@ class RocketmqAssembly:
         """Do what is due every second."""
         self.clients.sweeper.sweep()
         self.delivery.history.sample()
+        self.delivery.usage.tick()
 
     def answer_held(self) -> None:
         """Answer now what waits for messages."""
@@ -207,7 +210,9 @@ def assemble(
     """
     store, live = broker.store, LiveSettings(settings, before_settings_change)
     delays = _delays(broker, settings.delay_levels)
-    delivery = _delivery(broker, delays.timers, held_max=settings.pull_holds_max)
+    delivery = _delivery(
+        broker, delays.timers, held_max=settings.pull_holds_max, cluster=identity.cluster
+    )
     clients = _clients(broker, identity, delivery.hold)
     transactions = _transactions(broker, live, identity, delays.levels, clients.registry)
     now_ms = broker.clock.epoch_ms()
@@ -261,16 +266,22 @@ def _delays(broker: BrokerParts, levels: str) -> DelayParts:
     return DelayParts(levels=delay, timers=timers)
 
 
-def _delivery(broker: BrokerParts, timers: TimerService, *, held_max: int) -> DeliveryParts:
+def _delivery(
+    broker: BrokerParts, timers: TimerService, *, held_max: int, cluster: str
+) -> DeliveryParts:
     hold = PullHold(broker.loop, broker.clock, held_max=held_max)
     broker.messages.on_arrival(hold.arrived)
     broker.topics.on_change.append(lambda name, _config: hold.topic_changed(name))
     traffic = Traffic()
+    usage = UsageFigures(broker.messages, traffic, broker.clock, cluster=cluster)
+    broker.topics.handles.on_first_put.append(usage.used)
+    broker.topics.on_change.append(usage.topic_changed)
     return DeliveryParts(
         hold=hold,
         memory=MemoryWindow.of_machine(broker.store),
         traffic=traffic,
         history=FigureHistory(broker.messages, traffic, timers, broker.clock),
+        usage=usage,
     )
 
 

@@ -318,7 +318,8 @@ class _Pop(_Waiter):
         for look in take.queues:
             parts.waiting.out_until(ask.topic, look.queue_id, now_ms + ask.invisible_ms)
         body = b"".join(record for look in take.queues for record in look.records)
-        parts.traffic.delivered(sum(len(look.times) for look in take.queues), len(body))
+        count = sum(len(look.times) for look in take.queues)
+        parts.traffic.delivered(ask.group, ask.topic, count, len(body))
         reply = Reply(ResponseCode.SUCCESS, "FOUND", _header(self._take, self._ask).to_ext(), body)
         exchange = self._exchange
 

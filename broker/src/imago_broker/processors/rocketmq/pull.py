@@ -305,7 +305,8 @@ class _Pull:
         suggested = MASTER_ID
         if found.count:
             suggested = self._reading.directions.after(found.body, self._request.queue_id)
-            self._reading.traffic.delivered(found.count, len(found.body))
+            asked = self._request
+            self._reading.traffic.delivered(asked.group, asked.topic, found.count, len(found.body))
         elif not self._reading.serving_rules.leads:
             # Behind the master's end there may be more, and no place that is really too far.
             return PullOutcome.redirected(self._offset, self._reading.directions.to_master())

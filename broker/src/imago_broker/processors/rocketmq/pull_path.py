@@ -161,6 +161,6 @@ class PullPath:
         suggested = MASTER_ID
         if self._serving_rules.slave_reads:
             suggested = self._directions.after(body, queue_id)
-        self._traffic.delivered(found.count, len(body))
+        self._traffic.delivered(asked.group, asked.topic, found.count, len(body))
         offsets = (found.next_offset, found.min_offset, found.max_offset)
         return answer_pull(asked.opaque, asked.serialize, offsets, suggested, len(body))

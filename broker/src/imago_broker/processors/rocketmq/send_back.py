@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from imago_broker.service.delays.levels import DelayService
     from imago_broker.service.messages import MessageService
     from imago_broker.service.topic_handles import TopicHandles
+    from imago_broker.service.traffic import Traffic
     from imago_log.store import MessageStore
     from imago_wire.record import Entry, Placed
 
@@ -49,12 +50,14 @@ class SendBackProcessor:
         handles: TopicHandles,
         group_rules: GroupRules,
         delay: DelayService,
+        traffic: Traffic,
     ) -> None:
         self._store = store
         self._messages = messages
         self._handles = handles
         self._group_rules = group_rules
         self._delay = delay
+        self._traffic = traffic
         self._rng = random.Random()  # noqa: S311  spreads messages over queues, no secret
 
     def send_back(self, exchange: Exchange) -> Reply | None:
@@ -77,6 +80,7 @@ class SendBackProcessor:
             delay = header.delay_level or FIRST_LEVEL + message.reconsume_times
             entry = self._retry(message, group, delay)
         origin = message.text(b"RETRY_TOPIC") or message.topic
+        self._traffic.gave_back(group.name, origin)
         level = self._handles.level_of(origin.encode())
         self._messages.put([entry], level, self._stored, exchange)
         return None

@@ -120,6 +120,7 @@ def _client_rows(
         handles=parts.broker.topics.handles,
         group_rules=parts.names.group_rules,
         delay=parts.delays.levels,
+        traffic=parts.delivery.traffic,
     )
     replying = ReplyProcessor(
         store=parts.broker.store,
