@@ -11,7 +11,7 @@ import pytest
 from imago_broker.app.listeners import Ports
 from imago_broker.config import BrokerConfig
 from imago_broker.errors import BrokerError
-from imago_broker.model.cluster import ClusterView
+from imago_broker.model.cluster import BrokerRecord, ClusterView
 from imago_broker.processors.rocketmq.access_rows import access_rows
 from imago_broker.processors.rocketmq.exchange import Exchange, Lane
 from imago_broker.processors.rocketmq.identity import RocketmqIdentity
@@ -87,10 +87,14 @@ async def test_a_follower_has_the_master_make_the_user() -> None:
     assert follower.users == {}, "it follows by the log alone"
 
 
+def no_record() -> BrokerRecord:
+    raise AssertionError("nobody is told of it")
+
+
 @pytest.mark.parametrize("way", ["none", "refused"], ids=["without an admin port", "refused"])
 async def test_a_master_that_does_not_take_it_is_said_so(way: str) -> None:
     follower, caller = service(leads=False), Caller()
-    admin = Ports(BrokerConfig(), lambda: ClusterView(cluster="c")).admin
+    admin = Ports(BrokerConfig(), lambda: ClusterView(cluster="c"), no_record, ManualClock()).admin
     assert (
         create_user(caller, follower, {"refused": refuse, "none": admin.pass_users_on}[way]) is None
     )

@@ -7,7 +7,12 @@ import pytest
 from imago_broker.app.identity import advertised_host
 from imago_broker.app.listeners import Ports
 from imago_broker.config import load
-from imago_broker.model.cluster import ClusterView
+from imago_broker.model.cluster import BrokerRecord, ClusterView
+from imago_testing.virtual.clocks import ManualClock
+
+
+def _no_record() -> BrokerRecord:
+    raise AssertionError("nobody is told of it")
 
 
 @pytest.mark.parametrize(
@@ -21,7 +26,7 @@ from imago_broker.model.cluster import ClusterView
 )
 def test_only_who_says_so_listens_to_other_machines(text: str, bound: str, told: str) -> None:
     config = load(text)
-    ports = Ports(config, lambda: ClusterView(cluster="c"))
+    ports = Ports(config, lambda: ClusterView(cluster="c"), _no_record, ManualClock())
     assert {each.host for each in ports.wanted} == {bound}
     assert ports.replication.host == bound
     assert advertised_host(config.broker.host, config.broker.bind) == told

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import web
 
 from imago_broker.admin.calls import CALLER, SCHEME, admin_token, is_signed, told_caller
-from imago_broker.model.users import name_problem, token_hash, token_parts
+from imago_broker.model.users import MEMBER, name_problem, token_hash, token_parts
 from imago_broker.service.access import Actor
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ COOKIE: Final = "imago_session"
 CSRF: Final = "X-Imago-CSRF"
 SESSION_SECONDS: Final = 8 * 3600
 OPERATOR: Final = "(admin token)"
-MEMBER: Final = "(broker)"
 _CALLER: Final = web.RequestKey("caller", Actor)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,8 @@ from imago_broker.errors import ExitCode, FatalError
 from imago_broker.model import names
 from imago_broker.processors.rocketmq.access_hook import AccessHook
 from imago_broker.processors.rocketmq.rights import BROKER_RIGHTS, NAME_RIGHTS
+from imago_broker.server.introduction_entry import IntroductionEntry
+from imago_broker.server.introductions import Introductions, target_of
 from imago_broker.service.copies import read_copy
 from imago_wire.errors import ProtocolError
 
@@ -17,7 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from imago_broker.config import BrokerConfig
+    from imago_broker.model.cluster import BrokerRecord
+    from imago_broker.ports import Clock
     from imago_broker.processors.rocketmq.exchange import Hook
+    from imago_broker.server.client_ports import Door
+    from imago_broker.server.listener import Listener
+    from imago_broker.server.session import Session
     from imago_broker.service.access import AccessService
     from imago_broker.service.denials import DenialLog
     from imago_log.store import MessageStore
@@ -37,6 +45,33 @@ def check_token(config: BrokerConfig) -> None:
         " secret into the file, readable by this broker's user alone (0600)",
         exit_code=ExitCode.USAGE,
     )
+
+
+def make_introductions(config: BrokerConfig, clock: Clock) -> Introductions | None:
+    """Return what tells the next master whose requests are passed on; None: it need not know."""
+    if not config.acl.enabled:
+        return None
+    token_file = config.admin.token_file
+    return Introductions(
+        key=lambda: admin_token(token_file), epoch_ms=clock.epoch_ms, random_bytes=os.urandom
+    )
+
+
+def introducing(
+    door: Door, introductions: Introductions, record: Callable[[], BrokerRecord]
+) -> Callable[[Listener], Session]:
+    """Return what makes the sessions of a port that takes introductions."""
+
+    def make(listener: Listener) -> Session:
+        own = record()
+        return IntroductionEntry(
+            introductions,
+            target=target_of(own.host, door.port_of(own)),
+            is_member=listener.places.is_member,
+            make_session=listener.make_introduced,
+        )
+
+    return make
 
 
 _WAITING = names.PARKING_TOPICS | {

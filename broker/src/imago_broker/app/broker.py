@@ -109,7 +109,7 @@ class Broker:
         self.config_file = ConfigFile(lambda: self.config, host=self.told_host)
         self.coordinator = coordinator or make_coordinator(config, self.config_file())
         self.serving = False
-        self.ports = Ports(config, self.coordinator.view)
+        self.ports = Ports(config, self.coordinator.view, self.record, self.clock)
         self.role = RoleState(UNSETTLED if is_member(config) else ALONE)
         self.member: ShardMember | None = None
         """Our part in a shard that is led through the registry; None: there is nobody else."""

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from imago_broker.app.access import check_token
+from imago_broker.app.access import check_token, introducing, make_introductions
 from imago_broker.app.admin_port import AdminPort
 from imago_broker.app.input_memory import input_budget, memory_limit
 from imago_broker.app.member_addresses import MemberAddresses
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from imago_broker.config import BrokerConfig
-    from imago_broker.model.cluster import ClusterView
+    from imago_broker.model.cluster import BrokerRecord, ClusterView
+    from imago_broker.ports import Clock
     from imago_broker.server.tls_certificates import Certificates
     from imago_broker.server.tls_entry import TlsDoor
 
@@ -38,9 +39,16 @@ logger = logging.getLogger(__name__)
 class Ports:
     """Every listener that the configuration may ask for; those that it does not stay unbound."""
 
-    def __init__(self, config: BrokerConfig, view: Callable[[], ClusterView]) -> None:
-        """`view`: the registry's, which says where members call from."""
+    def __init__(
+        self,
+        config: BrokerConfig,
+        view: Callable[[], ClusterView],
+        record: Callable[[], BrokerRecord],
+        clock: Clock,
+    ) -> None:
+        """`view`: the registry's, which says where members call from. `record`: our own there."""
         bind, rocketmq = config.broker.bind, config.rocketmq
+        self._record, self._clock = record, clock
         limits = ListenerLimits(connections_max=config.limits.connections_max)
         self._config = config
         self.budget = OutputBudget(config.limits.output_bytes_total_max)
@@ -142,12 +150,17 @@ class Ports:
             Door(self.rocketmq, lambda record: record.rocketmq),
             Door(self.fast, lambda record: record.fast),
         ]
+        introductions = make_introductions(self._config, self._clock)
+        if introductions is not None:
+            for door in doors:
+                door.listener.take_introductions(introducing(door, introductions, self._record))
         return ClientPorts(
             doors,
             loop=loop,
             append_now=append_now,
             answer_held=answer_held,
             certificates=self.certificates,
+            introductions=introductions,
         )
 
     def bind(self) -> None:

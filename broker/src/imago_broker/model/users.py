@@ -26,6 +26,9 @@ TOKENS_MAX: Final = 32
 ANONYMOUS: Final = "anonymous"
 """Whoever shows no credentials: rules about this name are for all of them."""
 
+MEMBER: Final = "(broker)"
+"""A broker of the cluster that asks another: no user can have this name."""
+
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*", re.ASCII)
 _SCRYPT: Final = {"n": 1 << 14, "r": 8, "p": 1}
 _TOKEN_MARK: Final = "imt"  # noqa: S105  what tokens begin with

@@ -15,7 +15,9 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING
 
+from imago_broker.model.users import MEMBER
 from imago_broker.server.connection_states import WaitReason
+from imago_broker.server.introductions import Introduced, target_of
 from imago_broker.server.probe import port_to_ask, until_it_leads
 from imago_broker.server.relay import Address, Relay
 from imago_broker.server.relay_handover import ClientSession
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from imago_broker.model.cluster import BrokerRecord
+    from imago_broker.server.introductions import Introductions
     from imago_broker.server.listener import Listener
     from imago_broker.server.session import Session
     from imago_broker.server.tls_certificates import Certificates
@@ -66,16 +69,19 @@ class ClientPorts:
         append_now: Callable[[], None],
         answer_held: Callable[[], None],
         certificates: Certificates | None = None,
+        introductions: Introductions | None = None,
     ) -> None:
         """`append_now`: append the puts that were taken. `answer_held`: end all long polls.
 
         `certificates`: by which other brokers are trusted, where connections have TLS.
+        `introductions`: what tells them whose requests are passed on, with access control.
         """
         self._doors = doors
         self._loop = loop
         self._append_now = append_now
         self._answer_held = answer_held
         self._certificates = certificates
+        self._introductions = introductions
         self._phase = _Phase.SERVING
         self._to: BrokerRecord | None = None
         self._holding = False
@@ -140,7 +146,11 @@ class ClientPorts:
     async def _relay_when_it_leads(self, record: BrokerRecord) -> None:
         try:
             async with asyncio.timeout(TAKEOVER_SECONDS_MAX):
-                await until_it_leads(record, self._probing_tls(record))
+                await until_it_leads(
+                    record,
+                    self._probing_tls(record),
+                    introduction=lambda: self._own_introduction(record),
+                )
         except (OSError, TimeoutError) as error:
             log.warning(
                 "relay_impossible to=%s reason=%s", record.host, str(error) or "it does not lead"
@@ -205,10 +215,31 @@ class ClientPorts:
                 places.leave_own()
 
         tls = self._certificates.contexts.client if self._certificates and session.secure else None
-        relay = Relay(Address(self._to.host, port), connects=self._connects, on_end=ended, tls=tls)
+        to = Address(self._to.host, port)
+        relay = Relay(
+            to, connects=self._connects, on_end=ended, tls=tls, introduce=self._introducing(to)
+        )
         self._relays.add(relay)
         if not session.handover.hand_over(relay):
             ended(relay)
+
+    def _introducing(self, to: Address) -> Callable[[Session], bytes] | None:
+        made = self._introductions
+        if made is None:
+            return None
+
+        def introduce(session: Session) -> bytes:
+            host, port = session.peer_name[:2]
+            return made.written(Introduced(session.certificate_user, host, port), target_of(*to))
+
+        return introduce
+
+    def _own_introduction(self, record: BrokerRecord) -> bytes:
+        """Return what says that a broker of the cluster asks."""
+        if self._introductions is None:
+            return b""
+        target = target_of(record.host, port_to_ask(record))
+        return self._introductions.written(Introduced(MEMBER, record.host, 0), target)
 
     def _probing_tls(self, record: BrokerRecord) -> ssl.SSLContext | None:
         """Return what the next master is asked with: it serves TLS only where this broker does."""

@@ -67,6 +67,7 @@ class Listener:
         self.refusals = Refusals()
         self.door: TlsDoor | None = None
         """What connections come through before they have a session, where there is TLS."""
+        self._introduce: Callable[[Listener], Session] | None = None
         self.on_open: list[Callable[[Session], None]] = []
         """Told each new connection, before anything is read from it."""
         self.protocol_factory = protocol_factory
@@ -185,6 +186,16 @@ class Listener:
 
     def make_session(self) -> Session:
         """Make what serves a new connection."""
+        session = self.protocol_factory() if self._introduce is None else self._introduce(self)
+        session.listener = self
+        return session
+
+    def take_introductions(self, make: Callable[[Listener], Session]) -> None:
+        """Have new connections served by what looks for introductions first."""
+        self._introduce = make
+
+    def make_introduced(self) -> Session:
+        """Make what serves a connection whose client is known."""
         session = self.protocol_factory()
         session.listener = self
         return session

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from imago_broker.server.introductions import TAKEN
 from imago_wire.remoting.codes import RequestCode
 from imago_wire.remoting.command import RemotingCommand
 from imago_wire.remoting.frame import encode_frame
 
 if TYPE_CHECKING:
     import ssl
+    from collections.abc import Callable
 
     from imago_broker.model.cluster import BrokerRecord
 
@@ -21,18 +23,24 @@ ANSWER_BYTES_MAX = 1 << 20
 _ASK_FRAME = encode_frame(RemotingCommand(code=RequestCode.GET_BROKER_CONFIG, opaque=1))
 
 
-async def until_it_leads(record: BrokerRecord, tls: ssl.SSLContext | None = None) -> None:
+async def until_it_leads(
+    record: BrokerRecord,
+    tls: ssl.SSLContext | None = None,
+    *,
+    introduction: Callable[[], bytes] = bytes,
+) -> None:
     """Return once the broker says that it is the master; OSError when it cannot be asked.
 
     Asked through a client port: where that answers as the master, requests are taken. Each time
     over a new connection, and again where no answer comes: as the master of before the last it may
     have passed the question on, to the one who asks and holds all requests, this one too.
+    `introduction` makes what is said first, each time anew: that a broker asks.
     """
     patience = PATIENCE_SECONDS
     while True:
         try:
             async with asyncio.timeout(patience):
-                if await _says_so(record, tls):
+                if await _says_so(record, tls, introduction()):
                     return
         except TimeoutError:
             patience *= 2
@@ -44,18 +52,22 @@ def port_to_ask(record: BrokerRecord) -> int:
     return record.rocketmq or record.metaq
 
 
-async def _says_so(record: BrokerRecord, tls: ssl.SSLContext | None) -> bool:
+async def _says_so(record: BrokerRecord, tls: ssl.SSLContext | None, said: bytes) -> bool:
     reader, writer = await asyncio.open_connection(record.host, port_to_ask(record), ssl=tls)
     try:
-        return await _leads(reader, writer, framed=bool(record.rocketmq))
+        return await _leads(reader, writer, said, framed=bool(record.rocketmq))
     finally:
         writer.close()
 
 
 async def _leads(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, framed: bool
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, said: bytes, *, framed: bool
 ) -> bool:
     try:
+        if said:
+            writer.write(said)
+            if await reader.readexactly(1) != TAKEN:
+                raise ConnectionError("it takes no introductions")
         if framed:
             writer.write(_ASK_FRAME)
             size = int.from_bytes(await reader.readexactly(4), "big")

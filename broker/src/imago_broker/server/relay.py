@@ -85,11 +85,15 @@ class Relay(asyncio.Protocol):
         connects: asyncio.Semaphore,
         on_end: Callable[[Relay], None],
         tls: ssl.SSLContext | None = None,
+        introduce: Callable[[ClientSession], bytes] | None = None,
     ) -> None:
-        """`connects` bounds how many connect at once; `tls`: what the new master is trusted by."""
+        """`connects` bounds how many connect at once; `tls`: what the new master is trusted by.
+
+        `introduce` makes what the new master is told of the client; None: it is told nothing.
+        """
         self._to = to
         self._connects = connects
-        self._tls = tls
+        self._tls, self._introduce = tls, introduce
         self._on_end = on_end
         self._state = _State.WAITING
         self._unsent = b""
@@ -275,7 +279,8 @@ class Relay(asyncio.Protocol):
         self._become(_State.CONNECTING)
         self.steer()
         self._upstream = Upstream(self)
-        self._upstream.open(*self._to, self._connects, CONNECT_SECONDS_MAX, self._tls)
+        said = self._introduce(self._session) if self._introduce is not None else b""
+        self._upstream.open(*self._to, self._connects, CONNECT_SECONDS_MAX, self._tls, said)
 
     # -- the end -------------------------------------------------------------------------------
 

@@ -71,7 +71,7 @@ class RemotingSession(ClientSession):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        host, port = (transport.get_extra_info("peername") or ("0.0.0.0", 0))[:2]  # noqa: S104
+        host, port = self.peer_name[0] or "0.0.0.0", self.peer_name[1]  # noqa: S104
         channel = self.channel
         channel.transport, channel.watchers = self.transport, self.watchers
         channel.born_host = peer_bytes(host, port)

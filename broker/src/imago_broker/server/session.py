@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from imago_broker.model.users import name_problem
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    from imago_broker.server.introductions import Introduced
 
 
 class SessionListener(Protocol):
@@ -50,10 +54,11 @@ class Watchers:
 
 
 def common_name(certificate: Any) -> str:
-    """Return the one common name of a peer's checked certificate; "" where it has none, or two."""
+    """Return the one common name of a peer's checked certificate; "" where it has none, or two, or
+    one that no user may have."""
     subject = (certificate or {}).get("subject", ())
     names = [value for part in subject for key, value in part if key == "commonName"]
-    return names[0] if len(names) == 1 else ""
+    return names[0] if len(names) == 1 and not name_problem(names[0]) else ""
 
 
 class Session(asyncio.Protocol):
@@ -67,19 +72,37 @@ class Session(asyncio.Protocol):
     """Whether the connection has TLS."""
     certificate_user = ""
     """Whom the peer's certificate names, which an authority of ours has made; empty: none."""
+    introduced: Introduced | None = None
+    """The client that another broker passes on over this connection; set before it is made."""
+    peer_name: Sequence[Any] = ("", 0)
+    """The peer's host and port."""
     watchers: Watchers
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the transport, or drop it at once when the listener is full."""
         self.transport = cast("asyncio.Transport", transport)
         self.watchers = Watchers()
-        peer = transport.get_extra_info("peername")
-        self.address = peer[0] if peer else ""
         self.secure = transport.get_extra_info("sslcontext") is not None
-        if self.secure:
-            self.certificate_user = common_name(transport.get_extra_info("peercert"))
+        if self.introduced is not None:
+            self.certificate_user, *self.peer_name = self.introduced
+        else:
+            self.peer_name = transport.get_extra_info("peername") or ("", 0)
+            if self.secure:
+                self.certificate_user = common_name(transport.get_extra_info("peercert"))
+        self.address = self.peer_name[0]
         if self.listener is not None and not self.listener.admit(self):
             self.transport.abort()
+
+    def pass_on(self, following: Session, transport: asyncio.Transport, data: bytes) -> None:
+        """Leave the connection and what has come over it to another session."""
+        if self.listener is not None:
+            self.listener.replace(self, following)
+        transport.set_protocol(following)
+        following.connection_made(transport)
+        if data:
+            # Who has the connection by now: it may have been left to a relay at once.
+            taker = cast("asyncio.Protocol", transport.get_protocol())
+            taker.data_received(data)
 
     def opened(self) -> None:
         """Derived classes call this when they are ready for what comes, and before it does."""

@@ -79,10 +79,9 @@ class TextSession(ClientSession):
         self.channel.transport = self.transport
         self.channel.sends_files = not self.secure
         self.transport.set_write_buffer_limits(high=self._limits.output_bytes_pause)
-        peer = transport.get_extra_info("peername")
-        if peer:
-            self.channel.born_host = host_bytes(peer[0].partition("%")[0], peer[1])
-            self.channel.address = peer_text(peer[0])
+        if self.address:
+            self.channel.born_host = host_bytes(self.address.partition("%")[0], self.peer_name[1])
+            self.channel.address = peer_text(self.address)
         self.channel.certificate_user = self.certificate_user
         self.opened()
 

@@ -142,13 +142,7 @@ class TlsEntry(Session):
         if self._left:
             return
         self._left = True
-        session = self._door.make_session()
-        if self.listener is not None:
-            self.listener.replace(self, session)
-        transport.set_protocol(session)
-        session.connection_made(transport)
-        if data:
-            session.data_received(data)
+        self.pass_on(self._door.make_session(), transport, data)
 
 
 def _feed(transport: asyncio.Transport, data: bytes) -> None:

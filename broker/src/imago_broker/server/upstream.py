@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Protocol, cast
 
+from imago_broker.server.introductions import TAKEN
+
 if TYPE_CHECKING:
     import ssl
 
@@ -37,6 +39,9 @@ class Upstream(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._opening: asyncio.Task[None] | None = None
         self._closed = False
+        self._introduction = b""
+        """What was said of the client and is not taken yet."""
+        self._seconds = 0.0
 
     def open(
         self,
@@ -45,8 +50,13 @@ class Upstream(asyncio.Protocol):
         turns: asyncio.Semaphore,
         seconds: float,
         tls: ssl.SSLContext | None = None,
+        introduction: bytes = b"",
     ) -> None:
-        """Connect, in turn; be lost when that takes too long."""
+        """Connect, in turn; be lost when that takes too long.
+
+        `introduction`: what is said first of the client, and has to be taken.
+        """
+        self._introduction, self._seconds = introduction, seconds
         self._opening = asyncio.get_running_loop().create_task(
             self._open(host, port, turns, seconds, tls)
         )
@@ -76,10 +86,22 @@ class Upstream(asyncio.Protocol):
             self._transport.abort()
             return
         self._transport.set_write_buffer_limits(high=WRITE_BYTES_PAUSE)
-        self._relay.connected(self)
+        if self._introduction:
+            self._transport.write(self._introduction)
+            self.expect(self._seconds, "answer to an introduction in time")
+        else:
+            self._relay.connected(self)
 
     def data_received(self, data: bytes) -> None:
-        if not self._closed:
+        if self._introduction and not self._closed:
+            self._introduction = b""
+            if data[:1] != TAKEN:
+                self._lose("it takes no introductions")
+                return
+            self.calm()
+            self._relay.connected(self)
+            data = data[1:]
+        if data and not self._closed:
             self._relay.answer(self, data)
 
     def eof_received(self) -> bool:

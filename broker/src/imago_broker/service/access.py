@@ -16,9 +16,19 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import orjson
 
 from imago_broker.errors import RequestError
-from imago_broker.model.access import EVERYTHING, NOTHING, AccessRule, Rights, rules_problem
+from imago_broker.model.access import (
+    EVERYTHING,
+    NOTHING,
+    AccessKind,
+    AccessRule,
+    Operation,
+    Resource,
+    Rights,
+    rules_problem,
+)
 from imago_broker.model.users import (
     ANONYMOUS,
+    MEMBER,
     User,
     name_problem,
     rules_from_json,
@@ -44,6 +54,11 @@ SETTING_KIND: Final = "access-setting"
 KINDS: Final = (USER_KIND, RULES_KIND, SETTING_KIND)
 WHITE_ADDRESSES: Final = "white-addresses"
 USERS_MAX: Final = 10_000
+
+_RIGHTS_OF_MEMBERS: Final = Rights(
+    [AccessRule(Resource(AccessKind.CLUSTER), frozenset({Operation.DESCRIBE}))]
+)
+"""What brokers ask each other over clients' ports: who leads."""
 
 Record = list[Any]
 """AccessKind, key, [milliseconds, shard] of its making, value; None: deleted."""
@@ -257,6 +272,8 @@ class AccessService:
             self.rules[key] = rules_from_json(value)
 
     def _compiled(self, name: str) -> Rights:
+        if name == MEMBER:
+            return _RIGHTS_OF_MEMBERS
         user, rules = self.users.get(name), self.rules.get(name, ())
         if name != ANONYMOUS and (user is None or not user.enabled):
             return NOTHING
