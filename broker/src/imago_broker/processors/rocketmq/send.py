@@ -31,7 +31,7 @@ from imago_broker.processors.rocketmq.sequenced import (
 )
 from imago_broker.processors.rocketmq.timer_limits import checked_due_ms
 from imago_broker.service.copies import joined
-from imago_broker.service.delays.parking import MessageParts, delayed_entry, timed_entry
+from imago_broker.service.delays.parking import message_entry
 from imago_broker.service.delays.timer_properties import is_timed
 from imago_broker.service.transactions.half_messages import is_half
 from imago_wire import properties as props
@@ -39,7 +39,6 @@ from imago_wire.errors import ProtocolError
 from imago_wire.record import (
     PLACED_PHYSICAL_OFFSET,
     PLACED_QUEUE_OFFSET,
-    make_entry,
     offset_message_id,
 )
 from imago_wire.remoting.codes import ResponseCode
@@ -210,38 +209,22 @@ class SendProcessor:
     ) -> Entry:
         if sending.half:
             return self._halves.entry(sending, part, shape, exchange.channel.born_host)
-        if sending.due_ms or sending.delay_level:
-            return self._parked(exchange, sending, part, shape)
-        return make_entry(
-            self._store.tail(sending.topic, sending.queue_id),
-            part.body,
-            part.properties,
+        return message_entry(
+            self._store,
+            self._delay,
+            level=sending.delay_level,
+            due_ms=sending.due_ms,
+            topic=sending.topic,
+            queue_id=sending.queue_id,
+            body=part.body,
+            properties=part.properties,
             flag=part.flag,
             sys_flag=sending.sys_flag & SYS_KEPT,
             born_ms=sending.born_ms,
             born_host=exchange.channel.born_host,
             reconsume_times=sending.reconsume_times,
-            metaq_shape=shape,
+            shape=shape,
         )
-
-    def _parked(
-        self, exchange: Exchange, sending: Sending, part: BatchEntry, shape: Shape | None
-    ) -> Entry:
-        message: MessageParts = {
-            "topic": sending.topic,
-            "queue_id": sending.queue_id,
-            "body": part.body,
-            "properties": part.properties,
-            "flag": part.flag,
-            "sys_flag": sending.sys_flag & SYS_KEPT,
-            "born_ms": sending.born_ms,
-            "born_host": exchange.channel.born_host,
-            "reconsume_times": sending.reconsume_times,
-            "shape": shape,
-        }
-        if sending.due_ms:
-            return timed_entry(self._store, sending.due_ms, **message)
-        return delayed_entry(self._store, self._delay, sending.delay_level, **message)
 
     def _stored(
         self, token: tuple[Exchange, Sending], status: PutStatus, placed: Sequence[Placed]

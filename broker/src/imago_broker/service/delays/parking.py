@@ -31,7 +31,7 @@ _TIMER_REPLACED = (b"REAL_TOPIC", b"REAL_QID", b"TIMER_OUT_MS", SHAPE, *props.RE
 
 
 class MessageParts(TypedDict):
-    """A message that is parked, and where it belongs.
+    """A message that may be parked, and where it belongs.
 
     `shape` is that of a compressed body whose real topic MetaQ clients read: found now, so that a
     body that cannot be inflated is refused and not lost when it is due. `prepared_offset` names the
@@ -69,24 +69,56 @@ def timed_entry(store: MessageStore, due_ms: int, **message: Unpack[MessageParts
     return _parked(tail, kept, b"TIMER_OUT_MS\x01%d\x02" % due_ms, due_ms, message)
 
 
+def message_entry(
+    store: MessageStore,
+    delay: DelayService,
+    *,
+    level: int = 0,
+    due_ms: int = 0,
+    **message: Unpack[MessageParts],
+) -> Entry:
+    """Return the entry of a message: parked until then or by its level, or for its own queue."""
+    if due_ms:
+        return timed_entry(store, due_ms, **message)
+    if level:
+        return delayed_entry(store, delay, level, **message)
+    tail = store.tail(message["topic"], message["queue_id"])
+    return _entry(tail, message["properties"], message, shape=message.get("shape"))
+
+
 def _parked(
     tail: QueueTail, kept: bytes, waits: bytes, due_ms: int, message: MessageParts
 ) -> Entry:
-    shape = message.get("shape")
-    where = b"REAL_TOPIC\x01%b\x02REAL_QID\x01%d\x02" % (
-        message["topic"].encode(), message["queue_id"],
-    )  # fmt: skip
-    if shape is not None:
-        where += SHAPE + b"\x01%d,%d\x02" % shape
+    where = real_place(message["topic"], message["queue_id"], message.get("shape"))
+    return _entry(tail, joined(kept, waits + where), message, unit_tag=due_ms)
+
+
+def real_place(
+    topic: str, queue_id: int, shape: tuple[int, int] | None, more: bytes = b""
+) -> bytes:
+    """Return the properties that say where a message belongs that waits somewhere else."""
+    where = b"REAL_TOPIC\x01%b\x02REAL_QID\x01%d\x02%b" % (topic.encode(), queue_id, more)
+    return where if shape is None else where + SHAPE + b"\x01%d,%d\x02" % shape
+
+
+def _entry(
+    tail: QueueTail,
+    properties: bytes,
+    message: MessageParts,
+    *,
+    unit_tag: int | None = None,
+    shape: tuple[int, int] | None = None,
+) -> Entry:
     return make_entry(
         tail,
         message["body"],
-        joined(kept, waits + where),
+        properties,
         flag=message["flag"],
         sys_flag=message["sys_flag"],
         born_ms=message["born_ms"],
         born_host=message["born_host"],
         reconsume_times=message["reconsume_times"],
         prepared_offset=message.get("prepared_offset", 0),
-        unit_tag=due_ms,
+        unit_tag=unit_tag,
+        metaq_shape=shape,
     )

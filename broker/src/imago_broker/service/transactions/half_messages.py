@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from imago_broker.model import names
 from imago_broker.service.copies import joined
-from imago_broker.service.delays.parking import MessageParts, delayed_entry, timed_entry
+from imago_broker.service.delays.parking import message_entry, real_place
 from imago_broker.service.delays.restoring import SHAPE, shape_of
 from imago_broker.service.delays.timer_properties import asked_ms, is_timed
 from imago_wire import properties as props
@@ -72,11 +72,7 @@ def half_entry(
     that cannot be inflated is refused and not lost when it is committed.
     """
     unique = props.find(properties, b"UNIQ_KEY") or b""
-    where = b"REAL_TOPIC\x01%b\x02REAL_QID\x01%d\x02__transactionId__\x01%b\x02" % (
-        topic.encode(), queue_id, unique,
-    )  # fmt: skip
-    if shape is not None:
-        where += SHAPE + b"\x01%d,%d\x02" % shape
+    where = real_place(topic, queue_id, shape, b"__transactionId__\x01%b\x02" % unique)
     kept = props.without(properties, _REPLACED)
     if not props.find(kept, b"PGROUP"):
         kept = joined(props.without(kept, (b"PGROUP",)), b"PGROUP\x01%b\x02" % group.encode())
@@ -109,35 +105,24 @@ def committed_entry(
     sys_flag = half.sys_flag & _KEPT
     now_ms = delay.now_ms()
     due_ms = (asked_ms(properties, now_ms) or 0) if is_timed(properties) and not level else 0
-    message: MessageParts = {
-        "topic": topic,
-        "queue_id": queue_id,
-        "body": half.body,
-        "properties": properties,
-        "flag": half.flag,
-        "sys_flag": sys_flag,
-        "born_ms": half.born_ms,
-        "born_host": half.born_host,
-        "reconsume_times": half.reconsume_times,
-        "shape": shape,
-        "prepared_offset": half.physical_offset,
-    }
+    waits = level or due_ms > now_ms
     try:
-        if due_ms > now_ms:
-            return timed_entry(store, due_ms, **message)
-        if level:
-            return delayed_entry(store, delay, level, **message)
-        return make_entry(
-            store.tail(topic, queue_id),
-            half.body,
-            properties,
+        return message_entry(
+            store,
+            delay,
+            level=level,
+            due_ms=due_ms if due_ms > now_ms else 0,
+            topic=topic,
+            queue_id=queue_id,
+            body=half.body,
+            properties=properties,
             flag=half.flag,
-            sys_flag=sys_flag | SYS_COMMIT,
+            sys_flag=sys_flag if waits else sys_flag | SYS_COMMIT,
             born_ms=half.born_ms,
             born_host=half.born_host,
             reconsume_times=half.reconsume_times,
+            shape=shape,
             prepared_offset=half.physical_offset,
-            metaq_shape=shape,
         )
     except ProtocolError as error:
         raise NoPlaceError(f"topic {topic}: {error}") from error
