@@ -4,62 +4,36 @@ from __future__ import annotations
 
 from itertools import count
 from random import Random
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 
-from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.model.names import SCHEDULE_TOPIC
 from imago_broker.model.topics import TopicConfig
-from imago_broker.service.copies import read_copy
 from imago_broker.service.delays import levels as delay_module
 from imago_broker.service.delays.clock_shift import ClockShift
 from imago_broker.service.delays.levels import DelayService
 from imago_broker.service.delays.parking import delayed_entry
-from imago_broker.service.messages import MessageService
-from imago_broker.service.topics import TopicService
 from imago_testing.searching import examples
+from imago_testing.stores.bare_brokers import BareBroker, crash
 from imago_testing.stores.in_memory import open_store
 from imago_testing.stores.vfs import MemoryVfs
 from imago_testing.virtual.clocks import ManualClock
-from imago_testing.virtual.timers import ManualLoop
-
-if TYPE_CHECKING:
-    import asyncio
-    from pathlib import Path
 
 HOUR = 3_600_000
 LEVELS = "1s 10s 60s 1800s 3600s 7200s"
 DELAYS = (1000, 10_000, 60_000, 1_800_000, 3_600_000, 7_200_000)
 
 
-class Broker:
+class DelayBroker(BareBroker):
     """What stands behind a delayed send, over one data folder, for one life of its leader."""
 
     def __init__(self, vfs: MemoryVfs, clock: ManualClock) -> None:
-        self.clock, self.loop = clock, ManualLoop(clock)
-        loop = cast("asyncio.AbstractEventLoop", self.loop)
-        self.store = open_store(vfs, cast("Any", clock.epoch_ms))
-        self.messages = MessageService(
-            self.store,
-            loop=loop,
-            clock=clock,
-            level_of=lambda _: Acknowledgement.LEADER,
-            timeout_ms=5000,
-            waiting_bytes_max=1 << 20,
-        )
-        self.topics = TopicService(
-            self.store,
-            default_level=Acknowledgement.LEADER,
-            topics_max=100,
-            auto_create_enabled=True,
-            default_queues=8,
-            before_change=self.messages.flush_turn,
-        )
+        super().__init__(open_store(vfs, cast("Any", clock.epoch_ms)), clock, topics={"T": 1})
         self.topics.ensure_system_topics()
-        if self.topics.get("T") is None:
-            self.topics.create_or_update(TopicConfig(name="T", read_queues=1, write_queues=1))
-        self.delay = DelayService(self.messages, self.topics, loop=loop, clock=clock, levels=LEVELS)
+        self.delay = DelayService(
+            self.messages, self.topics, loop=self.event_loop, clock=clock, levels=LEVELS
+        )
         self.delay.start()
         self.messages.on_arrival(self.delay.arrived)
 
@@ -68,45 +42,26 @@ class Broker:
             self.store, self.delay, level, topic="T", queue_id=0, body=name.encode(),
             properties=b"", flag=0, sys_flag=0, born_ms=1, born_host=bytes(8), reconsume_times=0,
         )  # fmt: skip
-        self.messages.put_one(entry, None, lambda *_: None, None)
+        self.put(entry)
         self.loop.run()
-
-    def delivered(self) -> list[str]:
-        found = self.store.read("T", 0, 0, messages_max=10_000, bytes_max=1 << 20)
-        return [name.decode() for name in bodies(found.body)]
 
     def close(self) -> None:
         self.delay.stop()
-        self.messages.acknowledgements.close()
-        self.store.close()
+        super().close()
 
 
-def bodies(data: bytes) -> list[bytes]:
-    found, at = [], 0
-    while at < len(data):
-        copy = read_copy(data, at)
-        found.append(copy.body)
-        at += copy.size
-    return found
-
-
-def wanted(broker: Broker) -> list[str]:
+def wanted(broker: DelayBroker) -> list[str]:
     """What waits or has waited, by the log alone."""
-    names: list[str] = []
-    for queue_id in range(len(DELAYS)):
-        found = broker.store.read(
-            SCHEDULE_TOPIC, queue_id, 0, messages_max=10_000, bytes_max=1 << 24
-        )
-        names += [name.decode() for name in bodies(found.body)]
-    return names
+    levels = range(len(DELAYS))
+    return [name for level in levels for name in broker.bodies(SCHEDULE_TOPIC, level)]
 
 
-class World:
+class DelayWorld:
     """Brokers that follow each other, and when each message was parked and delivered."""
 
     def __init__(self) -> None:
         self.vfs, self.clock = MemoryVfs(), ManualClock()
-        self.broker = Broker(self.vfs, self.clock)
+        self.broker = DelayBroker(self.vfs, self.clock)
         self.parked: dict[str, tuple[int, int]] = {}
         self.seen: dict[str, int] = {}
         self._names = count()
@@ -129,7 +84,7 @@ class World:
         """Have another process lead, whose clock differs."""
         self.broker.close()
         self.clock.step(shift_ms)
-        self.broker = Broker(self.vfs, self.clock)
+        self.broker = DelayBroker(self.vfs, self.clock)
         self.broker.loop.run()
         self._look()
 
@@ -144,20 +99,20 @@ class World:
     def _look(self) -> None:
         if self.broker.store.queue_range("T", 0)[1] == len(self.seen):
             return
-        told = self.broker.delivered()
+        told = self.broker.bodies("T")
         assert len(told) == len(set(told)), f"each is delivered once: {told}"
         for name in told:
             self.seen.setdefault(name, self.clock.monotonic_ms())
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world() -> DelayWorld:
+    return DelayWorld()
 
 
 @pytest.mark.parametrize("restarted", [True, False], ids=["another leader", "the same leader"])
 def test_delays_hold_after_a_leader_whose_clock_was_an_hour_ahead(
-    world: World, restarted: bool
+    world: DelayWorld, restarted: bool
 ) -> None:
     levels = (1, 2, 3, 4, 5)
     step = world.restart if restarted else world.clock.step
@@ -176,12 +131,14 @@ def test_delays_hold_after_a_leader_whose_clock_was_an_hour_ahead(
     assert min(waits.values()) >= 0, "none before its time"
     assert max(waits.values()) <= 3000, "none much later"
     for level in levels:
-        told = [name for name in world.broker.delivered() if name.endswith(f"level{level}")]
+        told = [name for name in world.broker.bodies("T") if name.endswith(f"level{level}")]
         assert told == [name for name in world.parked if name.endswith(f"level{level}")]
 
 
 @pytest.mark.parametrize("restarted", [True, False], ids=["another leader", "the same leader"])
-def test_delays_hold_over_a_clock_that_goes_back_an_hour(world: World, restarted: bool) -> None:
+def test_delays_hold_over_a_clock_that_goes_back_an_hour(
+    world: DelayWorld, restarted: bool
+) -> None:
     world.park(2, 3, 4)
     world.run(5000)
     (world.restart if restarted else world.clock.step)(-HOUR)
@@ -194,7 +151,7 @@ def test_delays_hold_over_a_clock_that_goes_back_an_hour(world: World, restarted
     assert max(waits.values()) <= 10_000, "at most what passed before anybody looked"
 
 
-def test_a_restart_while_the_log_is_ahead_delivers_none_before_its_time(world: World) -> None:
+def test_a_restart_while_the_log_is_ahead_delivers_none_before_its_time(world: DelayWorld) -> None:
     world.restart(HOUR)
     world.park(2, 3, 4)
     world.restart(-HOUR)
@@ -211,7 +168,7 @@ def test_a_restart_while_the_log_is_ahead_delivers_none_before_its_time(world: W
 
 
 def test_a_clock_that_goes_back_twice_holds_nothing_up_for_longer_than_its_delay(
-    world: World,
+    world: DelayWorld,
 ) -> None:
     world.restart(2 * HOUR)
     world.park(2, 2, 3)
@@ -247,42 +204,29 @@ def test_crashes_and_cuts_leave_each_message_of_the_log_delivered_once(
     rng = Random(seed)
     monkeypatch.setattr(delay_module, "BATCH_MAX", rng.choice([1, 3, 256]))
     monkeypatch.setattr(delay_module, "NOTE_MS", rng.choice([0, 700, 30_000]))
-    world = World()
+    world = DelayWorld()
     for _ in range(rng.randint(2, 6)):
         for _ in range(rng.randint(1, 6)):
             act(world, rng)
-        crash(world, rng)
-        world.seen = dict.fromkeys(world.broker.delivered(), 0)
+        crash_and_start(world, rng)
+        world.seen = dict.fromkeys(world.broker.bodies("T"), 0)
         assert len(world.seen) == world.broker.store.queue_range("T", 0)[1]
     expected = wanted(world.broker)
     world.run(70_000, 5000)
-    assert sorted(world.broker.delivered()) == sorted(expected)
+    assert sorted(world.broker.bodies("T")) == sorted(expected)
 
 
-def crash(world: World, rng: Random) -> None:
+def crash_and_start(world: DelayWorld, rng: Random) -> None:
     """Go on until the machine stops in the middle of a call, and start again on what is left."""
-    calls = count(1)
-    stop_at, power_loss = rng.randint(1, 60), rng.random() < 0.3
-    left: list[MemoryVfs] = []
-
-    def look(_what: str, _path: Path) -> None:
-        if next(calls) == stop_at:
-            left.append(world.vfs.crashed(power_loss=power_loss, rng=rng))
-
-    world.vfs.before_call = look
-    for _ in range(60):
-        act(world, rng)
-        if left:
-            break
-    world.vfs.before_call = None
-    if not left:
+    left = crash(world.vfs, rng, lambda: act(world, rng))
+    if left is None:
         world.broker.close()
-    world.vfs = left[0] if left else world.vfs
-    world.broker = Broker(world.vfs, world.clock)
+    world.vfs = left or world.vfs
+    world.broker = DelayBroker(world.vfs, world.clock)
     world.broker.loop.run()
 
 
-def act(world: World, rng: Random) -> None:
+def act(world: DelayWorld, rng: Random) -> None:
     """Do one thing that may happen to a broker."""
     what = rng.random()
     if what < 0.4:
@@ -295,7 +239,7 @@ def act(world: World, rng: Random) -> None:
         world.broker.store.tick()
 
 
-def test_messages_that_have_no_place_any_more_hold_nobody_up(world: World) -> None:
+def test_messages_that_have_no_place_any_more_hold_nobody_up(world: DelayWorld) -> None:
     world.park(1, 1)
     world.broker.topics.delete("T")
     world.run(3000)
@@ -304,4 +248,4 @@ def test_messages_that_have_no_place_any_more_hold_nobody_up(world: World) -> No
     world.park(1)
     world.restart()
     world.run(3000)
-    assert world.broker.delivered() == ["m2-level1"]
+    assert world.broker.bodies("T") == ["m2-level1"]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, field
-from random import Random
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -16,29 +15,24 @@ import pytest
 from imago_broker.config.live import LiveSettings
 from imago_broker.config.metaq_section import MetaqSection
 from imago_broker.core import metaq_transactions as core_transactions
-from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.core.metaq_transaction import (
     MetaqOutcome,
     MetaqTransactionError,
     TransactionPhase,
 )
-from imago_broker.model.topics import TopicConfig
-from imago_broker.service.messages import MessageService, PutStatus
+from imago_broker.service.messages import PutStatus
 from imago_broker.service.metaq_transactions import notes as metaq_transaction_notes
 from imago_broker.service.metaq_transactions import transaction_log as metaq_transaction_log
 from imago_broker.service.metaq_transactions.service import MetaqTransactions
-from imago_broker.service.topics import TopicService
 from imago_testing.searching import examples
-from imago_testing.stores.members import open_member
-from imago_testing.stores.vfs import MemoryVfs
-from imago_testing.virtual.clocks import ManualClock
-from imago_testing.virtual.timers import ManualLoop
-from imago_wire.record import scan_records
+from imago_testing.stores.bare_brokers import BareBroker, Succession
 from imago_wire.text.message import parse_block
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable
+
+    from imago_log import MessageStore
+    from imago_testing.virtual.clocks import ManualClock
 
 
 TINY: dict[Any, dict[str, int]] = {
@@ -78,47 +72,19 @@ class Case:
         return self.key.startswith("XID:")
 
 
-class Leader:
+class MetaqTransactionLeader(BareBroker):
     """What stands behind transactions, over one data folder, for one life of its leader."""
 
-    def __init__(self, vfs: MemoryVfs, clock: ManualClock, epoch: int, cut: int | None) -> None:
-        self.clock, self.loop = clock, ManualLoop(clock)
-        loop = cast("asyncio.AbstractEventLoop", self.loop)
-        self.store = open_member(vfs, cast("Any", clock.epoch_ms), segment_bytes_max=8192)
-        if cut is not None:
-            self.store.follow(epoch - 1)
-            self.store.truncate(cut)
-        self.store.lead(epoch)
-        self.messages = MessageService(
-            self.store, loop=loop, clock=clock, level_of=lambda _: Acknowledgement.LEADER
-        )
-        self.topics = TopicService(
-            self.store,
-            default_level=Acknowledgement.LEADER,
-            topics_max=100,
-            auto_create_enabled=True,
-            default_queues=8,
-            before_change=self.messages.flush_turn,
-        )
-        for name in TOPICS:
-            if self.topics.get(name) is None:
-                self.topics.create_or_update(
-                    TopicConfig(name=name, read_queues=PARTITIONS, write_queues=PARTITIONS)
-                )
+    def __init__(self, store: MessageStore, clock: ManualClock) -> None:
+        super().__init__(store, clock, topics=dict.fromkeys(TOPICS, PARTITIONS))
         self.transactions = MetaqTransactions(
             self.messages,
             self.topics,
-            loop=loop,
+            loop=self.event_loop,
             clock=clock,
             settings=LiveSettings(MetaqSection()),
         )
         self.messages.when_visible(self.store.log_end, self.transactions.start)
-
-    def confirm(self) -> None:
-        """All members have all of the log."""
-        self.store.set_high_watermark(self.store.log_end)
-        self.messages.acknowledgements.progressed()
-        self.loop.run()
 
     def delivered(self) -> dict[tuple[str, int], list[tuple[str, int]]]:
         """Return what MetaQ's clients read: bodies and ids by partition."""
@@ -137,15 +103,13 @@ class Leader:
         return found
 
 
-class World:
+class MetaqTransactionWorld(Succession[MetaqTransactionLeader]):
     """Leaders that follow each other, producers, and what they may expect."""
 
     def __init__(self, seed: int) -> None:
-        self.rng, self.clock, self.vfs = Random(seed), ManualClock(), MemoryVfs()
-        self.epoch, self.confirmed_end = 1, 0
+        super().__init__(seed, MetaqTransactionLeader)
         self.cases: list[Case] = []
         self.sessions = [object() for _ in range(3)]
-        self.leader = Leader(self.vfs, self.clock, self.epoch, None)
         self.confirm()
 
     # What happens
@@ -237,26 +201,16 @@ class World:
         self.leader.transactions.lost(self.sessions[at])
         self.sessions[at] = object()
 
-    def pass_time(self) -> None:
-        for _ in range(60):
-            self.clock.advance(100)
-            self.leader.loop.run()
-
     def confirm(self) -> None:
-        self.leader.loop.run()
-        self.leader.confirm()
-        self.confirmed_end = self.leader.store.log_end
+        self.confirm_log()
         for case in self.cases:
             case.prepared |= 0 < case.prepared_end <= self.confirmed_end
             case.ended |= 0 < case.ended_end <= self.confirmed_end
 
     def fail_over(self) -> None:
         """Kill the leader; another one has a part of what was not confirmed."""
-        cut = self.rng.choice(self.borders())
-        self.vfs = self.vfs.crashed(power_loss=False)
-        self.epoch += 2
+        cut = self.next_leader()
         self.sessions = [object() for _ in range(3)]
-        self.leader = Leader(self.vfs, self.clock, self.epoch, cut)
         for case in self.cases:
             if case.prepared_end > cut:
                 case.prepared_end = 0
@@ -264,17 +218,6 @@ class World:
                 case.ended_end = 0
         if self.rng.random() < 0.8:
             self.confirm()
-
-    def borders(self) -> list[int]:
-        """Return the ends of all records that are not confirmed, of any append."""
-        store, at = self.leader.store, self.confirmed_end
-        found = [at]
-        while at < store.log_end:
-            data = bytes(store.read_log(at, 1 << 20))
-            scan = scan_records(data, at)
-            found += [view.physical_offset + view.size for view in scan.views]
-            at += len(data)
-        return found
 
     # What must hold
 
@@ -311,8 +254,7 @@ class World:
 
     def step(self) -> None:
         """Let one thing happen, and look."""
-        roll = self.rng.random()
-        for share, happen in (
+        self.happen(
             (0.25, self._begin_some),
             (0.4, self._prepare_some),
             (0.62, self._end_some),
@@ -320,12 +262,9 @@ class World:
             (0.8, self._note),
             (0.84, self.lose_session),
             (0.88, self.forget_some),
-            (0.9, self.pass_time),
+            (0.9, lambda: self.pass_time(6000)),
             (1.0, self.fail_over),
-        ):
-            if roll < share:
-                happen()
-                break
+        )
         self.check(whole=False)
 
     def _begin_some(self) -> None:
@@ -380,7 +319,7 @@ def test_each_transaction_ends_whole_and_as_it_was_said_through_failovers(
     """As shipped no life of a leader meets a limit; with odd seeds each one does."""
     if seed % 2:
         make_tiny(monkeypatch)
-    world = World(seed)
+    world = MetaqTransactionWorld(seed)
     for _ in range(70):
         world.step()
     world.settle()

@@ -17,29 +17,28 @@ from imago_broker.app.ticking import Ticker
 from imago_broker.config.live import LiveSettings
 from imago_broker.config.metaq_section import MetaqSection
 from imago_broker.config.sections import RocketmqSection
-from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.core.transactions import Outcome
 from imago_broker.model import names
-from imago_broker.model.topics import TopicConfig
 from imago_broker.service.copies import read_copy
 from imago_broker.service.delays.levels import DelayService
 from imago_broker.service.delays.parking import delayed_entry, timed_entry
 from imago_broker.service.delays.timers import TimerService
-from imago_broker.service.messages import MessageService, PutStatus
+from imago_broker.service.messages import PutStatus
 from imago_broker.service.metaq_transactions.service import MetaqTransactions
 from imago_broker.service.needed_records import NeededRecords
-from imago_broker.service.topics import TopicService
 from imago_broker.service.transactions.checks import TransactionChecks
 from imago_broker.service.transactions.half_messages import half_entry
 from imago_broker.service.transactions.service import TransactionService
+from imago_testing.stores.bare_brokers import BareBroker
 from imago_testing.stores.in_memory import open_store
 from imago_testing.stores.vfs import MemoryVfs
 from imago_testing.virtual.clocks import ManualClock
-from imago_testing.virtual.timers import ManualLoop
 from imago_wire.record import make_entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from imago_wire.record import Entry
 
 MINUTE, HOUR = 60_000, 3_600_000
 DAY = 24 * HOUR
@@ -51,28 +50,14 @@ BY_SIZE = {"retention_bytes": 4 * FILE}
 SETTINGS = RocketmqSection(transaction_checks_max=10_000, transaction_timeout_ms=1000)
 
 
-class Leader:
+class RetainingLeader(BareBroker):
     """A broker's store and what waits in it, for one life."""
 
     def __init__(self, vfs: MemoryVfs, clock: ManualClock, limits: dict[str, int]) -> None:
-        self.clock, self.loop = clock, ManualLoop(clock)
-        loop = cast("asyncio.AbstractEventLoop", self.loop)
-        self.store = open_store(vfs, cast("Any", clock.epoch_ms), files_open_max=64, **limits)
-        self.messages = MessageService(
-            self.store, loop=loop, clock=clock, level_of=lambda _: Acknowledgement.LEADER
-        )
-        self.topics = TopicService(
-            self.store,
-            default_level=Acknowledgement.LEADER,
-            topics_max=100,
-            auto_create_enabled=True,
-            default_queues=8,
-            before_change=self.messages.flush_turn,
-        )
+        store = open_store(vfs, cast("Any", clock.epoch_ms), files_open_max=64, **limits)
+        super().__init__(store, clock, topics={"T": 1, "FILL": 1})
+        loop = self.event_loop
         self.topics.ensure_system_topics()
-        for name in ("T", "FILL"):
-            if self.topics.get(name) is None:
-                self.topics.create_or_update(TopicConfig(name=name, read_queues=1, write_queues=1))
         self.delay = DelayService(self.messages, self.topics, loop=loop, clock=clock, levels=LEVELS)
         self.timers = TimerService(self.messages, self.topics, loop=loop, clock=clock)
         settings = LiveSettings(SETTINGS)
@@ -130,8 +115,8 @@ class Leader:
                 self.loop.run()
             asyncio.run(tick())
 
-    def put(self, entry: Any) -> None:
-        self.messages.put_one(entry, None, lambda *_: None, None)
+    def put(self, entry: Entry) -> None:
+        super().put(entry)
         self.loop.run()
 
     def close(self) -> None:
@@ -139,16 +124,15 @@ class Leader:
         self.metaq_transactions.stop()
         self.timers.stop()
         self.delay.stop()
-        self.messages.acknowledgements.close()
-        self.store.close()
+        super().close()
 
 
-class World:
+class RetentionWorld:
     """One data folder and those who lead it, one after the other."""
 
     def __init__(self, limits: dict[str, int]) -> None:
         self.vfs, self.clock, self.limits = MemoryVfs(), ManualClock(), limits
-        self.leader = Leader(self.vfs, self.clock, limits)
+        self.leader = RetainingLeader(self.vfs, self.clock, limits)
         self.leader.start()
 
     def fill(self, files: int = 12) -> None:
@@ -161,7 +145,7 @@ class World:
 
     def restart(self) -> None:
         self.leader.close()
-        self.leader = Leader(self.vfs, self.clock, self.limits)
+        self.leader = RetainingLeader(self.vfs, self.clock, self.limits)
 
     def fill_disk(self, ratio: float) -> None:
         self.vfs.total_bytes, self.vfs.used_bytes = 10_000, int(ratio * 10_000)
@@ -180,7 +164,7 @@ def _copies(data: bytes) -> list[tuple[bytes, int]]:
     return found
 
 
-def park_timer(world: World) -> None:
+def park_timer(world: RetentionWorld) -> None:
     leader = world.leader
     due_ms = world.clock.epoch_ms() + 5 * DAY
     leader.put(
@@ -191,8 +175,8 @@ def park_timer(world: World) -> None:
     )  # fmt: skip
 
 
-def park_delayed(level: int) -> Callable[[World], None]:
-    def park(world: World) -> None:
+def park_delayed(level: int) -> Callable[[RetentionWorld], None]:
+    def park(world: RetentionWorld) -> None:
         leader = world.leader
         leader.put(
             delayed_entry(
@@ -205,7 +189,7 @@ def park_delayed(level: int) -> Callable[[World], None]:
     return park
 
 
-def open_half(world: World) -> None:
+def open_half(world: RetentionWorld) -> None:
     leader = world.leader
     entry = half_entry(
         leader.transactions.half_tail(), topic="T", queue_id=0, group="P", body=b"it",
@@ -220,7 +204,7 @@ def open_half(world: World) -> None:
     leader.loop.run()
 
 
-def prepare(world: World) -> None:
+def prepare(world: RetentionWorld) -> None:
     leader = world.leader
     transactions, key = leader.metaq_transactions, "XID:1:aa:bb:q"
     told: list[object] = []
@@ -238,7 +222,7 @@ def prepare(world: World) -> None:
     assert told == [PutStatus.OK]
 
 
-def commit(world: World) -> None:
+def commit(world: RetentionWorld) -> None:
     """End what is open as its producer would."""
     prepared = world.leader.metaq_transactions
     for key in prepared.open.recoverable(None):
@@ -248,7 +232,7 @@ def commit(world: World) -> None:
         transactions.end(offset, Outcome.COMMITTED, lambda _: None)
 
 
-WAITING: dict[str, Callable[[World], None]] = {
+WAITING: dict[str, Callable[[RetentionWorld], None]] = {
     "timer": park_timer,
     "level": park_delayed(18),
     "transaction": open_half,
@@ -256,7 +240,7 @@ WAITING: dict[str, Callable[[World], None]] = {
 }
 
 
-def lost(world: World) -> tuple[int, ...]:
+def lost(world: RetentionWorld) -> tuple[int, ...]:
     """Return how many of each kind are lost, in the order above."""
     leader = world.leader
     return (
@@ -269,7 +253,7 @@ def lost(world: World) -> tuple[int, ...]:
 
 @pytest.mark.parametrize("what", WAITING)
 def test_retention_by_size_keeps_what_waits(what: str) -> None:
-    world = World(BY_SIZE)
+    world = RetentionWorld(BY_SIZE)
     world.fill(4)
     WAITING[what](world)
     at = world.leader.store.log_end
@@ -292,14 +276,14 @@ def test_retention_by_size_keeps_what_waits(what: str) -> None:
 
 @pytest.mark.parametrize("what", WAITING)
 def test_retention_by_age_keeps_what_waited_while_nobody_led(what: str) -> None:
-    world = World(BY_AGE)
+    world = RetentionWorld(BY_AGE)
     WAITING[what](world)
     at = world.leader.store.log_end
     world.fill(3)
     world.leader.tick(2)
     world.leader.close()
     world.clock.advance(6 * DAY)
-    world.leader = Leader(world.vfs, world.clock, world.limits)
+    world.leader = RetainingLeader(world.vfs, world.clock, world.limits)
     for _ in range(4):  # a step of the clock is believed once it has lasted six hours
         world.clock.advance(3 * HOUR)
         world.leader.tick()
@@ -317,7 +301,7 @@ def test_retention_by_age_keeps_what_waited_while_nobody_led(what: str) -> None:
 
 @pytest.mark.parametrize("level", range(1, 19))
 def test_each_delay_level_keeps_its_first_message(level: int) -> None:
-    world = World(BY_SIZE)
+    world = RetentionWorld(BY_SIZE)
     park_delayed(level)(world)
     world.fill()
     world.leader.tick(3, idle=True)
@@ -329,7 +313,7 @@ def test_each_delay_level_keeps_its_first_message(level: int) -> None:
 
 @pytest.mark.parametrize("what", WAITING)
 def test_full_disk_takes_what_waits_and_says_so(what: str, caplog: Any) -> None:
-    world = World(BY_SIZE)
+    world = RetentionWorld(BY_SIZE)
     WAITING[what](world)
     at = world.leader.store.log_end
     world.fill()
@@ -352,7 +336,7 @@ def test_full_disk_takes_what_waits_and_says_so(what: str, caplog: Any) -> None:
 
 @pytest.mark.parametrize("what", WAITING)
 def test_next_leader_says_what_went_before_it(what: str) -> None:
-    world = World(BY_SIZE)
+    world = RetentionWorld(BY_SIZE)
     WAITING[what](world)
     at = world.leader.store.log_end
     world.leader.metaq_transactions.notes.note()
@@ -363,13 +347,13 @@ def test_next_leader_says_what_went_before_it(what: str) -> None:
     assert world.leader.store.log_start >= at
     world.leader.store.close()
     world.fill_disk(0.5)
-    world.leader = leader = Leader(world.vfs, world.clock, world.limits)
+    world.leader = leader = RetainingLeader(world.vfs, world.clock, world.limits)
     leader.start()
     assert lost(world) == tuple(int(each == what) for each in WAITING)
 
 
 def test_transaction_whose_immunity_outlasts_retention_is_given_up() -> None:
-    world = World(BY_AGE)
+    world = RetentionWorld(BY_AGE)
     open_half(world)
     world.fill(2)
     world.clock.advance(3 * DAY)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from itertools import count
 from random import Random
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import pytest
 
-from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.model.names import TIMER_TOPIC
 from imago_broker.model.topics import TopicConfig
 from imago_broker.service.copies import read_copy
@@ -23,44 +22,25 @@ from imago_broker.service.delays.timer_bucket import (
     recall_tag,
 )
 from imago_broker.service.delays.timers import TimerService
-from imago_broker.service.messages import MessageService, PutStatus
-from imago_broker.service.topics import TopicService
+from imago_broker.service.messages import PutStatus
 from imago_testing.searching import examples
+from imago_testing.stores.bare_brokers import BareBroker, crash
 from imago_testing.stores.in_memory import open_store
 from imago_testing.stores.vfs import MemoryVfs
 from imago_testing.virtual.clocks import ManualClock
-from imago_testing.virtual.timers import ManualLoop
 from imago_wire.layout import UNIT
 from imago_wire.record import make_entry
-
-if TYPE_CHECKING:
-    import asyncio
-    from pathlib import Path
 
 DAY = 24 * 3_600_000
 
 
-class TimerBroker:
+class TimerBroker(BareBroker):
     """What stands behind a timed send, over one data folder, for one life of its leader."""
 
     def __init__(self, vfs: MemoryVfs, clock: ManualClock) -> None:
-        self.clock, self.loop = clock, ManualLoop(clock)
-        loop = cast("asyncio.AbstractEventLoop", self.loop)
-        self.store = open_store(vfs, cast("Any", clock.epoch_ms), files_open_max=64)
-        self.messages = MessageService(
-            self.store, loop=loop, clock=clock, level_of=lambda _: Acknowledgement.LEADER
-        )
-        self.topics = TopicService(
-            self.store,
-            default_level=Acknowledgement.LEADER,
-            topics_max=100,
-            auto_create_enabled=True,
-            default_queues=8,
-            before_change=self.messages.flush_turn,
-        )
-        if self.topics.get("T") is None:
-            self.topics.create_or_update(TopicConfig(name="T", read_queues=1, write_queues=1))
-        self.timers = TimerService(self.messages, self.topics, loop=loop, clock=clock)
+        store = open_store(vfs, cast("Any", clock.epoch_ms), files_open_max=64)
+        super().__init__(store, clock, topics={"T": 1})
+        self.timers = TimerService(self.messages, self.topics, loop=self.event_loop, clock=clock)
         self.messages.on_arrival(self.timers.arrived)
         self.timers.start()
 
@@ -69,7 +49,7 @@ class TimerBroker:
             self.store, due_ms, topic=topic, queue_id=0, body=name.encode(), properties=b"",
             flag=0, sys_flag=0, born_ms=1, born_host=bytes(8), reconsume_times=0,
         )  # fmt: skip
-        self.messages.put_one(entry, None, lambda *_: None, None)
+        self.put(entry)
 
     def recall(self, due_ms: int, offset: int) -> bool:
         queue_id = bucket_of(due_ms)
@@ -79,18 +59,8 @@ class TimerBroker:
             self.store.tail(TIMER_TOPIC, queue_id), b"", born_ms=1, born_host=bytes(8),
             unit_tag=recall_tag(offset),
         )  # fmt: skip
-        self.messages.put_one(entry, None, lambda *_: None, None)
+        self.put(entry)
         return True
-
-    def delivered(self) -> list[str]:
-        found: list[str] = []
-        at = 0
-        while True:
-            read = self.store.read("T", 0, at, messages_max=10_000, bytes_max=1 << 20)
-            if not read.count:
-                return found
-            found += [name.decode() for name in bodies(read.body)]
-            at = read.next_offset
 
     def waiting(self) -> dict[str, int]:
         """Return what the log has of timers that were not recalled, by name, and when due."""
@@ -108,17 +78,7 @@ class TimerBroker:
 
     def close(self) -> None:
         self.timers.stop()
-        self.messages.acknowledgements.close()
-        self.store.close()
-
-
-def bodies(data: bytes) -> list[bytes]:
-    found, at = [], 0
-    while at < len(data):
-        copy = read_copy(data, at)
-        found.append(copy.body)
-        at += copy.size
-    return found
+        super().close()
 
 
 class TimerWorld:
@@ -149,7 +109,7 @@ class TimerWorld:
 
     def look(self) -> None:
         if self.broker.store.queue_range("T", 0)[1] != len(self.seen):
-            told = self.broker.delivered()
+            told = self.broker.bodies("T")
             assert len(told) == len(set(told)), "each is delivered once"
             for name in told:
                 self.seen.setdefault(name, self.now)
@@ -200,7 +160,7 @@ def test_what_fell_due_while_nobody_led_fires_at_the_start(world: TimerWorld) ->
     world.clock.advance(3 * DAY)
     world.broker = TimerBroker(world.vfs, world.clock)
     world.broker.loop.run()
-    assert world.broker.delivered() == names
+    assert world.broker.bodies("T") == names
 
 
 def test_buckets_that_are_over_are_noted_and_not_read_again(world: TimerWorld) -> None:
@@ -319,35 +279,22 @@ def test_crashes_and_cuts_leave_each_timer_of_the_log_fired_once(
     for _ in range(rng.randint(2, 6)):
         for _ in range(rng.randint(1, 6)):
             act(world, rng)
-        crash(world, rng)
-        told = world.broker.delivered()
+        crash_and_start(world, rng)
+        told = world.broker.bodies("T")
         assert len(told) == len(set(told))
         world.seen = dict.fromkeys(told, world.now)
     expected = world.broker.waiting()
     world.run(3 * BUCKET_MS, 5000)
-    assert set(world.broker.delivered()) == set(expected)
+    assert set(world.broker.bodies("T")) == set(expected)
     assert world.broker.timers.pending == 0
 
 
-def crash(world: TimerWorld, rng: Random) -> None:
+def crash_and_start(world: TimerWorld, rng: Random) -> None:
     """Go on until the machine stops in the middle of a call, and start again on what is left."""
-    calls = count(1)
-    stop_at, power_loss = rng.randint(1, 60), rng.random() < 0.3
-    left: list[MemoryVfs] = []
-
-    def look(_what: str, _path: Path) -> None:
-        if next(calls) == stop_at:
-            left.append(world.vfs.crashed(power_loss=power_loss, rng=rng))
-
-    world.vfs.before_call = look
-    for _ in range(60):
-        act(world, rng)
-        if left:
-            break
-    world.vfs.before_call = None
-    if not left:
+    left = crash(world.vfs, rng, lambda: act(world, rng))
+    if left is None:
         world.broker.close()
-    world.vfs = left[0] if left else world.vfs
+    world.vfs = left or world.vfs
     world.broker = TimerBroker(world.vfs, world.clock)
     world.broker.loop.run()
 

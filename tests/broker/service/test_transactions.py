@@ -16,14 +16,11 @@ import pytest
 from imago_broker.config.live import LiveSettings
 from imago_broker.config.sections import RocketmqSection
 from imago_broker.core import transactions as core_transactions
-from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.core.transactions import Outcome, OutcomeVerdict
 from imago_broker.model import names
-from imago_broker.model.topics import TopicConfig
 from imago_broker.service.copies import read_copy
 from imago_broker.service.delays.levels import DelayService
-from imago_broker.service.messages import MessageService, PutStatus
-from imago_broker.service.topics import TopicService
+from imago_broker.service.messages import PutStatus
 from imago_broker.service.transactions import checks as transaction_checks
 from imago_broker.service.transactions import outcome_writer, transaction_log
 from imago_broker.service.transactions import service as transactions
@@ -31,15 +28,13 @@ from imago_broker.service.transactions.checks import TransactionChecks
 from imago_broker.service.transactions.half_messages import half_entry
 from imago_broker.service.transactions.service import TransactionService
 from imago_testing.searching import examples
-from imago_testing.stores.members import open_member
-from imago_testing.stores.vfs import MemoryVfs
-from imago_testing.virtual.clocks import ManualClock
-from imago_testing.virtual.timers import ManualLoop
-from imago_wire.record import scan_records
+from imago_testing.stores.bare_brokers import BareBroker, Succession
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Mapping, Sequence
+
+    from imago_log import MessageStore
+    from imago_testing.virtual.clocks import ManualClock
 
 INTERVAL_MS = 1000
 SETTINGS = RocketmqSection(
@@ -71,33 +66,12 @@ class Case:
     confirmed: bool = False
 
 
-class Leader:
+class TransactionLeader(BareBroker):
     """What stands behind transactions, over one data folder, for one life of its leader."""
 
-    def __init__(self, vfs: MemoryVfs, clock: ManualClock, epoch: int, cut: int | None) -> None:
-        self.clock, self.loop = clock, ManualLoop(clock)
-        loop = cast("asyncio.AbstractEventLoop", self.loop)
-        self.store = open_member(vfs, cast("Any", clock.epoch_ms), segment_bytes_max=8192)
-        if cut is not None:
-            self.store.follow(epoch - 1)
-            self.store.truncate(cut)
-        self.store.lead(epoch)
-        self.messages = MessageService(
-            self.store,
-            loop=loop,
-            clock=clock,
-            level_of=lambda _: Acknowledgement.LEADER,
-        )
-        self.topics = TopicService(
-            self.store,
-            default_level=Acknowledgement.LEADER,
-            topics_max=100,
-            auto_create_enabled=True,
-            default_queues=8,
-            before_change=self.messages.flush_turn,
-        )
-        if self.topics.get("T") is None:
-            self.topics.create_or_update(TopicConfig(name="T", read_queues=1, write_queues=1))
+    def __init__(self, store: MessageStore, clock: ManualClock) -> None:
+        super().__init__(store, clock, topics={"T": 1})
+        loop = self.event_loop
         self.delay = DelayService(self.messages, self.topics, loop=loop, clock=clock)
         settings = LiveSettings(SETTINGS)
         self.transactions = TransactionService(
@@ -125,29 +99,12 @@ class Leader:
         """Be the producer that is asked."""
         self.asked.append((int(ext["tranStateTableOffset"]), int(ext["commitLogOffset"])))
 
-    def confirm(self) -> None:
-        """All members have all of the log."""
-        self.store.set_high_watermark(self.store.log_end)
-        self.messages.acknowledgements.progressed()
-        self.loop.run()
 
-    def delivered(self) -> list[str]:
-        found = self.store.read("T", 0, 0, messages_max=100_000, bytes_max=1 << 24)
-        told, at = [], 0
-        while at < len(found.body):
-            copy = read_copy(found.body, at)
-            told.append(copy.body.rstrip(b".").decode())
-            at += copy.size
-        return told
-
-
-class World:
+class TransactionWorld(Succession[TransactionLeader]):
     """Leaders that follow each other, producers, and what they may expect."""
 
     def __init__(self, seed: int) -> None:
-        self.rng, self.clock, self.vfs = Random(seed), ManualClock(), MemoryVfs()
-        self.epoch, self.confirmed_end = 1, 0
-        self.leader = Leader(self.vfs, self.clock, self.epoch, None)
+        super().__init__(seed, TransactionLeader)
         self.cases: list[Case] = []
         self.confirm()
 
@@ -220,25 +177,15 @@ class World:
         case.offset, case.log_offset = offset, log_offset
         self.end(case)
 
-    def pass_time(self, ms: int) -> None:
-        for _ in range(0, ms, 100):
-            self.clock.advance(100)
-            self.leader.loop.run()
-
     def confirm(self) -> None:
-        self.leader.loop.run()
-        self.leader.confirm()
-        self.confirmed_end = self.leader.store.log_end
+        self.confirm_log()
         for case in self.cases:
             if case.ended_end and case.ended_end <= self.confirmed_end:
                 case.confirmed = True
 
     def fail_over(self) -> None:
         """Kill the leader; another one has a part of what was not confirmed."""
-        cut = self.rng.choice(self.borders())
-        self.vfs = self.vfs.crashed(power_loss=False)
-        self.epoch += 2
-        self.leader = Leader(self.vfs, self.clock, self.epoch, cut)
+        cut = self.next_leader()
         for case in self.cases:
             if case.sent_end > cut:  # its producer has a number that may be another's by now
                 case.sent_end = 0
@@ -247,21 +194,10 @@ class World:
         if self.rng.random() < 0.8:
             self.confirm()
 
-    def borders(self) -> list[int]:
-        """Return the ends of all records that are not confirmed, of any append."""
-        store, at = self.leader.store, self.confirmed_end
-        found = [at]
-        while at < store.log_end:
-            data = bytes(store.read_log(at, 1 << 20))
-            scan = scan_records(data, at)
-            found += [view.physical_offset + view.size for view in scan.views]
-            at += len(data)
-        return found
-
     # What must hold
 
     def check(self) -> None:
-        told = self.leader.delivered()
+        told = self.leader.bodies("T")
         assert len(told) == len(set(told)), "each is delivered once"
         decided = {case.name: case for case in self.cases}
         for name in told:
@@ -274,24 +210,20 @@ class World:
 
     def step(self) -> None:
         """Let one thing happen, and look."""
-        roll = self.rng.random()
-        for share, happen in (
+        self.happen(
             (0.3, self._begin_some),
             (0.6, self._end_some),
             (0.75, self.confirm),
             (0.83, self._ask),
             (0.9, self._note),
             (1.0, self.fail_over),
-        ):
-            if roll < share:
-                happen()
-                break
+        )
         self.check()
 
     def _begin_some(self) -> None:
         for _ in range(self.rng.randint(1, 4)):
             self.begin()
-        self._maybe_end_turn()
+        self.maybe_end_turn()
 
     def _end_some(self) -> None:
         for case in self.rng.choices(self.cases, k=self.rng.randint(1, 6)) if self.cases else ():
@@ -301,7 +233,7 @@ class World:
                 # One that is not remembered any more has no effect either.
                 forgotten = core_transactions.REMEMBERED_MAX <= 4 and OutcomeVerdict.UNKNOWN
                 assert verdict in (OutcomeVerdict.CONTRADICTED, None, forgotten)
-        self._maybe_end_turn()
+        self.maybe_end_turn()
 
     def _ask(self) -> None:
         self.pass_time(INTERVAL_MS)
@@ -311,10 +243,6 @@ class World:
         self.leader.loop.run()
         if self.leader.transactions.ready:
             self.leader.transactions.note()
-
-    def _maybe_end_turn(self) -> None:
-        if self.rng.random() < 0.7:
-            self.leader.loop.run()
 
     def settle(self) -> None:
         """Have everybody answer until nothing is open; then nothing is left to come."""
@@ -328,7 +256,7 @@ class World:
         assert not len(self.leader.transactions.halves)
         self.check()
         stored = self.stored()
-        told = set(self.leader.delivered())
+        told = set(self.leader.bodies("T"))
         for case in self.cases:
             if case.outcome is Outcome.COMMITTED and case.name in stored:
                 assert case.name in told, f"{case.name} was never delivered"
@@ -362,7 +290,7 @@ def test_each_transaction_ends_as_its_producer_says_through_failovers(
             for name, value in limits.items():
                 assert getattr(module, name) > value
                 monkeypatch.setattr(module, name, value)
-    world = World(seed)
+    world = TransactionWorld(seed)
     for _ in range(60):
         world.step()
     world.settle()
@@ -370,7 +298,7 @@ def test_each_transaction_ends_as_its_producer_says_through_failovers(
 
 @pytest.mark.parametrize("cut_at", range(4))
 def test_messages_that_a_crash_cut_off_their_mark_are_put_by_the_next_leader(cut_at: int) -> None:
-    world = World(0)
+    world = TransactionWorld(0)
     for _ in range(3):
         world.begin()
     for case in world.cases:
@@ -384,15 +312,15 @@ def test_messages_that_a_crash_cut_off_their_mark_are_put_by_the_next_leader(cut
     world.rng = cast("Any", SimpleNamespace(choice=lambda _: borders[1 + cut_at], random=lambda: 0))
     world.fail_over()
     world.confirm()
-    assert world.leader.delivered() == ["m0", "m1", "m2"]
+    assert world.leader.bodies("T") == ["m0", "m1", "m2"]
     world.rng = Random(1)
     world.settle()
-    assert world.leader.delivered() == ["m0", "m1", "m2"]
+    assert world.leader.bodies("T") == ["m0", "m1", "m2"]
 
 
 def test_unit_of_outcomes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outcome_writer, "MARKED_MAX", 2)
-    world = World(3)
+    world = TransactionWorld(3)
     for _ in range(5):
         world.begin()
     world.confirm()
@@ -400,5 +328,5 @@ def test_unit_of_outcomes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         case.outcome = Outcome.COMMITTED
         world.end(case)
     world.confirm()
-    assert world.leader.delivered() == [f"m{n}" for n in range(5)]
+    assert world.leader.bodies("T") == [f"m{n}" for n in range(5)]
     assert world.leader.store.queue_range(names.TRANSACTION_MARK_TOPIC, 0) == (0, 3)
