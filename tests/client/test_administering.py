@@ -24,7 +24,7 @@ from imago_client import (
 )
 from imago_client.core import topic_changes
 from imago_client.core.effects import Pause
-from imago_testing.peers.client_scripts import World, response
+from imago_testing.peers.client_scripts import ScriptedServers, response
 from imago_wire.hot import make_entry
 from imago_wire.remoting.bodies.config import (
     SubscriptionGroupConfig,
@@ -214,7 +214,7 @@ def test_settings_are_found_where_a_broker_knows_only_how_to_tell_all() -> None:
         assert request.code == RequestCode.GET_ALL_TOPIC_CONFIG
         return response(body=table.encode())
 
-    world = World(brokers=brokers)
+    world = ScriptedServers(brokers=brokers)
     living = {"a": "a:1"}
     found = world.run(topic_changes._configs(world.state, "orders", living))
     assert found["a"].write_queue_nums == 7

@@ -18,7 +18,7 @@ from imago_client.core.subscriptions import subscribe
 from imago_client.core.unique_ids import UniqueKeys
 from imago_client.errors import ConnectionLostError, NoRouteError, UsageError
 from imago_client.message_queue import MessageQueue
-from imago_testing.peers.client_scripts import World
+from imago_testing.peers.client_scripts import ScriptedServers
 from imago_wire.remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 
 
@@ -120,7 +120,7 @@ def test_route_takes_permissions_masters_and_counts_into_account() -> None:
 
 
 def test_route_is_remembered_until_it_is_old_or_dropped() -> None:
-    world = World()
+    world = ScriptedServers()
     world.run(find_route(world.state, "orders"))
     world.run(find_route(world.state, "orders"))
     assert len(world.seen) == 1
@@ -133,7 +133,7 @@ def test_route_is_remembered_until_it_is_old_or_dropped() -> None:
 
 
 def test_old_route_serves_while_no_name_server_answers() -> None:
-    world = World()
+    world = ScriptedServers()
     route = world.run(find_route(world.state, "orders"))
     world.state.drop_route("orders")
     operation = find_route(world.state, "orders")

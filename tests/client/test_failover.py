@@ -19,7 +19,7 @@ from imago_client.errors import (
 )
 from imago_client.message_queue import MessageQueue
 from imago_client.messages import PullStatus, SendResult, SendStatus
-from imago_testing.peers.client_scripts import World, in_turn, response
+from imago_testing.peers.client_scripts import ScriptedServers, in_turn, response
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.handles import RecallHandle
 from imago_wire.remoting.headers.pull import GetMaxOffsetResponseHeader, PullMessageResponseHeader
@@ -49,7 +49,7 @@ def redirect() -> RemotingCommand:
     return answer
 
 
-def pull(world: World, *, read_from: int = 0) -> Pulled:
+def pull(world: ScriptedServers, *, read_from: int = 0) -> Pulled:
     subscription = subscribe("orders", ALL, 1)
     asked = pulling.PullArguments(
         group="g", queue=QUEUE, offset=5, subscription=subscription, read_from=read_from
@@ -57,7 +57,7 @@ def pull(world: World, *, read_from: int = 0) -> Pulled:
     return world.run(pulling.pull(world.state, asked))
 
 
-def addresses(world: World, code: int = RequestCode.PULL_MESSAGE) -> list[str]:
+def addresses(world: ScriptedServers, code: int = RequestCode.PULL_MESSAGE) -> list[str]:
     return [request.address for request in world.asked(code)]
 
 
@@ -67,7 +67,7 @@ def addresses(world: World, code: int = RequestCode.PULL_MESSAGE) -> list[str]:
 def test_pull_goes_to_the_next_master_by_a_route_read_anew(
     failure: RemotingCommand | Exception,
 ) -> None:
-    world = World(shards={"a": "a:1"})
+    world = ScriptedServers(shards={"a": "a:1"})
 
     def changing(request: Request) -> RemotingCommand | Exception:
         world.shards["a"] = "new:1"
@@ -91,7 +91,7 @@ def test_pull_goes_to_the_next_master_by_a_route_read_anew(
 def test_transactions_are_ended_and_messages_taken_back_at_the_next_master(
     asks: str, failure: RemotingCommand | Exception
 ) -> None:
-    world = World(shards={"a": "a:1"})
+    world = ScriptedServers(shards={"a": "a:1"})
 
     def changing(request: Request) -> RemotingCommand | Exception:
         world.shards["a"] = "new:1"
@@ -110,7 +110,7 @@ def test_transactions_are_ended_and_messages_taken_back_at_the_next_master(
 
 
 def test_master_is_looked_for_with_growing_pauses_until_the_time_is_up() -> None:
-    world = World(shards={"a": "a:1"}, brokers=lambda _: NOT_HERE)
+    world = ScriptedServers(shards={"a": "a:1"}, brokers=lambda _: NOT_HERE)
     with pytest.raises(BrokerError, match="not the master"):
         world.run(pulling.max_offset(world.state, QUEUE))
     assert world.pauses[:5] == [0.05, 0.1, 0.2, 0.4, 0.8]
@@ -119,7 +119,7 @@ def test_master_is_looked_for_with_growing_pauses_until_the_time_is_up() -> None
 
 
 def test_shard_without_a_master_is_waited_for() -> None:
-    world = World(shards={"a": "a:1"})
+    world = ScriptedServers(shards={"a": "a:1"})
     answer = response(0, GetMaxOffsetResponseHeader(offset=9))
     world.brokers = lambda _: answer
     assert world.run(pulling.max_offset(world.state, QUEUE)) == 9
@@ -137,21 +137,21 @@ def test_shard_without_a_master_is_waited_for() -> None:
 def test_errors_that_no_change_of_master_explains_are_raised_at_once(
     failure: RemotingCommand | Exception,
 ) -> None:
-    world = World(brokers=in_turn([failure]))
+    world = ScriptedServers(brokers=in_turn([failure]))
     with pytest.raises((RequestTimeoutError, BrokerError)):
         pull(world)
     assert world.pauses == []
 
 
 def test_unknown_topic_is_an_error_at_once() -> None:
-    world = World(topics=set())
+    world = ScriptedServers(topics=set())
     with pytest.raises(NoRouteError):
         pull(world)
     assert world.pauses == []
 
 
 def test_suggested_member_is_asked_and_left_when_it_has_no_more() -> None:
-    world = World(shards={"a": "a:1"})
+    world = ScriptedServers(shards={"a": "a:1"})
     world.slaves = {"a": {3: "slave:1"}}
     world.brokers = in_turn([pull_answer(ResponseCode.SUCCESS, suggested=3), redirect(), NOT_HERE])
     assert pull(world).read_from == 3

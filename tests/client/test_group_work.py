@@ -13,7 +13,7 @@ from imago_client.core.administration import body_of
 from imago_client.core.membership import start_offset
 from imago_client.core.process_queue import ProcessQueue
 from imago_client.received import ReceivedMessage
-from imago_testing.peers.client_scripts import World, response
+from imago_testing.peers.client_scripts import ScriptedServers, response
 from imago_wire.record import StoredMessage
 from imago_wire.remoting.bodies.client import ConsumerRunningInfo
 from imago_wire.remoting.codes import RequestCode, ResponseCode
@@ -86,7 +86,7 @@ def test_group_without_an_offset_begins_where_its_settings_say(
         assert request.code == code
         return response(header=GetMaxOffsetResponseHeader(offset=7))
 
-    world = World(brokers=brokers)
+    world = ScriptedServers(brokers=brokers)
     config = ConsumerConfig(group="g", start_from=start)
     assert world.run(start_offset(world.state, config, QUEUE)) == 7
     committed = [
@@ -104,7 +104,7 @@ def test_retries_are_read_from_their_beginning_whatever_the_settings() -> None:
         assert request.code == RequestCode.GET_MIN_OFFSET
         return response(header=GetMaxOffsetResponseHeader(offset=0))
 
-    world = World(topics={"%RETRY%g"}, brokers=brokers)
+    world = ScriptedServers(topics={"%RETRY%g"}, brokers=brokers)
     retries = MessageQueue("%RETRY%g", "a", 0)
     config = ConsumerConfig(group="g", start_from=StartFrom.LATEST)
     assert world.run(start_offset(world.state, config, retries)) == 0

@@ -30,7 +30,7 @@ from imago_client.errors import (
 )
 from imago_client.message_queue import MessageQueue
 from imago_client.messages import Message, SendResult, SendStatus
-from imago_testing.peers.client_scripts import World, in_turn, response, route_body
+from imago_testing.peers.client_scripts import ScriptedServers, in_turn, response, route_body
 from imago_wire.properties import decode
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.headers.send import SendMessageResponseHeader
@@ -59,7 +59,7 @@ class Producer:
     """One producer in a scripted world."""
 
     def __init__(self, config: ProducerConfig, *answers: Any) -> None:
-        self.world = World(brokers=in_turn(answers))
+        self.world = ScriptedServers(brokers=in_turn(answers))
         self.config = config
         self.rotations = Rotations(0)
         self.lanes = ProducerLanes(config, random.Random(3))
@@ -202,7 +202,7 @@ def test_late_replication_is_asked_for_again() -> None:
 
 
 def test_batch_numbers_its_messages() -> None:
-    world = World(brokers=in_turn([stored(), stored()]))
+    world = ScriptedServers(brokers=in_turn([stored(), stored()]))
     lanes = ProducerLanes(FIXED, random.Random(3))
     for _ in range(2):
         messages = [Message("orders", b"%d" % n, tags="t") for n in range(3)]
@@ -217,7 +217,7 @@ def test_batch_numbers_its_messages() -> None:
 
 
 def test_delayed_messages_are_refused_before_they_are_sent() -> None:
-    state = World().state
+    state = ScriptedServers().state
     with pytest.raises(UsageError, match="idempotent"):
         prepare(state, CONFIG, Message("orders", b"x", delay_level=3))
     with pytest.raises(UsageError, match="idempotent"):

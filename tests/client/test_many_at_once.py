@@ -23,7 +23,7 @@ from imago_client.admission import Admission
 from imago_client.core.effects import Operation, Request, Wait
 from imago_client.core.lookup import find_route
 from imago_client.driver import Driver
-from imago_testing.peers.client_scripts import World, response, route_body
+from imago_testing.peers.client_scripts import ScriptedServers, response, route_body
 from imago_wire.layout import SYS_COMPRESSED
 from imago_wire.remoting.codes import ResponseCode
 
@@ -37,7 +37,7 @@ SYS_FLAG_AT = 36
 """In a record: after size, magic, checksum, queue, flag, queue offset and log offset."""
 
 
-def start_two(world: World) -> tuple[Operation[TopicRoute], Operation[TopicRoute], Wait]:
+def start_two(world: ScriptedServers) -> tuple[Operation[TopicRoute], Operation[TopicRoute], Wait]:
     """Let two ask for one route: the first asks the name service, the second waits for it."""
     first, second = find_route(world.state, "orders"), find_route(world.state, "orders")
     assert isinstance(next(first), Request)
@@ -48,7 +48,7 @@ def start_two(world: World) -> tuple[Operation[TopicRoute], Operation[TopicRoute
 
 
 def test_one_question_serves_all_who_want_the_route() -> None:
-    first, second, waiting = start_two(World())
+    first, second, waiting = start_two(ScriptedServers())
     with pytest.raises(StopIteration) as found:
         first.send(response(body=route_body({"a": "a:1"})))
     assert waiting.gate.is_open
@@ -58,7 +58,7 @@ def test_one_question_serves_all_who_want_the_route() -> None:
 
 
 def test_error_of_the_one_question_is_everybodys() -> None:
-    first, second, _ = start_two(World())
+    first, second, _ = start_two(ScriptedServers())
     with pytest.raises(NoRouteError):
         first.send(response(ResponseCode.TOPIC_NOT_EXIST))
     with pytest.raises(NoRouteError):
@@ -66,7 +66,7 @@ def test_error_of_the_one_question_is_everybodys() -> None:
 
 
 def test_who_waited_asks_when_the_first_was_given_up() -> None:
-    first, second, waiting = start_two(World())
+    first, second, waiting = start_two(ScriptedServers())
     first.close()
     assert waiting.gate.is_open
     assert isinstance(second.send(None), Request)

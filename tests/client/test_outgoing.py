@@ -12,12 +12,12 @@ from imago_client.config import ProducerConfig
 from imago_client.core.outgoing import batches, prepare, prepare_batch
 from imago_client.errors import UsageError
 from imago_client.messages import BODY_BYTES_MAX, Message
-from imago_testing.peers.client_scripts import World
+from imago_testing.peers.client_scripts import ScriptedServers
 from imago_wire import properties as names
 from imago_wire.remoting.messages import decode_batch
 
 CONFIG = ProducerConfig()
-STATE = World().state
+STATE = ScriptedServers().state
 
 
 def test_properties_carry_everything_the_message_says() -> None:

@@ -11,7 +11,7 @@ import pytest
 from imago_client import Client, MessageQueue
 from imago_client.blocking.group import GroupConsumer
 from imago_client.config import ConsumerConfig
-from imago_testing.peers.client_scripts import World, response
+from imago_testing.peers.client_scripts import ScriptedServers, response
 from imago_wire.remoting.bodies.client import GetConsumerListByGroupResponseBody
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.headers.pull import (
@@ -34,7 +34,7 @@ def empty(request: Request) -> RemotingCommand:
     return answer
 
 
-def member(world: World, **settings: Any) -> GroupConsumer:
+def member(world: ScriptedServers, **settings: Any) -> GroupConsumer:
     def brokers(request: Request) -> RemotingCommand:
         match request.code:
             case RequestCode.GET_CONSUMER_LIST_BY_GROUP:
@@ -55,13 +55,13 @@ def member(world: World, **settings: Any) -> GroupConsumer:
     return GroupConsumer(world.state, driver, config, {"orders": "*"}, lambda _: None)
 
 
-def asked_by_queue(world: World, code: int) -> list[str]:
+def asked_by_queue(world: ScriptedServers, code: int) -> list[str]:
     return [request.address for request in world.asked(code)]
 
 
 @pytest.mark.parametrize("due", [{}, {"commit_s": 0.001}, {"rebalance_s": 0.001}])
 def test_poll_does_not_wait_for_a_shard_that_elects(due: dict[str, float]) -> None:
-    world = World(slaves={"b": {2: "b:2"}}, placed={"a", "b"})
+    world = ScriptedServers(slaves={"b": {2: "b:2"}}, placed={"a", "b"})
     consumer = member(world, **due)
     assert consumer.poll(0) == []
     assert len(consumer.queues) == 4
@@ -83,7 +83,7 @@ def test_poll_does_not_wait_for_a_shard_that_elects(due: dict[str, float]) -> No
 
 
 def test_member_joins_what_there_is_and_the_rest_when_it_comes() -> None:
-    world = World(shards={"a": "a:1"}, slaves={"b": {2: "b:2"}}, placed={"a", "b"})
+    world = ScriptedServers(shards={"a": "a:1"}, slaves={"b": {2: "b:2"}}, placed={"a", "b"})
     consumer = member(world)
     consumer.poll(0)
     assert world.pauses == []
@@ -95,7 +95,7 @@ def test_member_joins_what_there_is_and_the_rest_when_it_comes() -> None:
 
 
 def test_commit_by_hand_waits_for_a_shard_once() -> None:
-    world = World(slaves={"b": {2: "b:2"}}, placed={"a", "b"})
+    world = ScriptedServers(slaves={"b": {2: "b:2"}}, placed={"a", "b"})
     consumer = member(world)
     consumer.poll(0)
     del world.shards["b"]

@@ -12,7 +12,7 @@ from imago_client.blocking import Client as BlockingClient
 from imago_client.core import popping
 from imago_client.core.subscriptions import subscribe
 from imago_client.errors import AnswerError, ConnectionLostError, NoMasterError, NoRouteError
-from imago_testing.peers.client_scripts import World, response
+from imago_testing.peers.client_scripts import ScriptedServers, response
 from imago_wire.record import QueueTail, RecordBuilder, host_bytes, make_entry
 from imago_wire.remoting.bodies.pop import BatchAckMessageRequestBody
 from imago_wire.remoting.codes import RequestCode, ResponseCode
@@ -191,11 +191,11 @@ def asked(poll_s: float = 0.0, tags: str = "*") -> popping.PopArguments:
     )
 
 
-def popping_in(world: World, poll_s: float = 0.0, tags: str = "*") -> list[PoppedMessage]:
+def popping_in(world: ScriptedServers, poll_s: float = 0.0, tags: str = "*") -> list[PoppedMessage]:
     return world.run(popping.pop(world.state, asked(poll_s, tags), popping.ShardTurns(0)))
 
 
-def pops(world: World) -> list[tuple[str, str]]:
+def pops(world: ScriptedServers) -> list[tuple[str, str]]:
     """Return whom a POP was sent to, and how long it might wait there."""
     return [
         (one.address, one.header.to_ext()["pollTime"])
@@ -205,7 +205,7 @@ def pops(world: World) -> list[tuple[str, str]]:
 
 
 def test_every_shard_is_asked_at_once_then_waited_at_in_turn() -> None:
-    world = World()
+    world = ScriptedServers()
 
     def brokers(request: Request) -> RemotingCommand:
         assert request.header is not None
@@ -221,13 +221,13 @@ def test_every_shard_is_asked_at_once_then_waited_at_in_turn() -> None:
 
 
 def test_the_only_shard_is_waited_at_for_the_whole_time() -> None:
-    world = World(shards={"a": "a:1"}, brokers=lambda _: given(0))
+    world = ScriptedServers(shards={"a": "a:1"}, brokers=lambda _: given(0))
     popping_in(world, poll_s=30.0)
     assert pops(world) == [("a:1", "30000")]
 
 
 def test_shard_without_a_master_is_passed_over() -> None:
-    world = World(shards={"a": "a:1"}, placed={"b"}, brokers=lambda _: given(3))
+    world = ScriptedServers(shards={"a": "a:1"}, placed={"b"}, brokers=lambda _: given(3))
     for _ in range(2):
         assert [message.offset for message in popping_in(world)] == [3]
     world.brokers = lambda _: NOTHING
@@ -235,11 +235,11 @@ def test_shard_without_a_master_is_passed_over() -> None:
 
 
 def test_master_is_waited_for_where_no_shard_has_one() -> None:
-    world = World(brokers=lambda request: ConnectionLostError(request.address, "reset"))
+    world = ScriptedServers(brokers=lambda request: ConnectionLostError(request.address, "reset"))
     with pytest.raises(ConnectionLostError):
         popping_in(world)
     assert sum(world.pauses) >= world.state.config.failover_timeout_s
-    world = World(shards={}, placed={"a"})
+    world = ScriptedServers(shards={}, placed={"a"})
     with pytest.raises(NoMasterError):
         popping_in(world)
 
@@ -247,15 +247,15 @@ def test_master_is_waited_for_where_no_shard_has_one() -> None:
 def test_refusal_is_raised_and_a_full_broker_is_asked_later() -> None:
     refused = response(ResponseCode.NO_PERMISSION, remark="no")
     with pytest.raises(BrokerError, match="no"):
-        popping_in(World(brokers=lambda _: refused))
-    world = World(brokers=lambda _: response(ResponseCode.POLLING_FULL))
+        popping_in(ScriptedServers(brokers=lambda _: refused))
+    world = ScriptedServers(brokers=lambda _: response(ResponseCode.POLLING_FULL))
     assert popping_in(world, poll_s=3.0) == []
     assert sum(world.pauses) >= 3.0
     assert len(world.pauses) < 10, "it is not pressed"
 
 
 def test_messages_that_only_hash_like_the_tag_are_done_with() -> None:
-    world = World(shards={"a": "a:1"}, brokers=lambda _: given(1, 2))
+    world = ScriptedServers(shards={"a": "a:1"}, brokers=lambda _: given(1, 2))
     assert popping_in(world, tags="paid") == []
     (ack,) = world.asked(RequestCode.BATCH_ACK_MESSAGE)
     (one,) = BatchAckMessageRequestBody.decode(ack.body).acks
@@ -264,7 +264,7 @@ def test_messages_that_only_hash_like_the_tag_are_done_with() -> None:
 
 def test_acknowledgements_go_to_each_shard_once_whatever_master_it_has() -> None:
     answers = {"a:1": given(1, 2), "b:1": given(9)}
-    world = World(brokers=lambda request: answers[request.address])
+    world = ScriptedServers(brokers=lambda request: answers[request.address])
     turns = popping.ShardTurns(0)
     messages = [
         message for _ in range(2) for message in world.run(popping.pop(world.state, asked(), turns))
@@ -284,7 +284,7 @@ def test_acknowledgements_go_to_each_shard_once_whatever_master_it_has() -> None
 
 
 def test_new_receipt_names_the_message_alone() -> None:
-    world = World(shards={"a": "a:1"}, brokers=lambda _: given(1, 2))
+    world = ScriptedServers(shards={"a": "a:1"}, brokers=lambda _: given(1, 2))
     _, message = popping_in(world)
     changed = ChangeInvisibleTimeResponseHeader(pop_time=8, invisible_time=5, revive_qid=0)
     world.brokers = lambda _: response(0, changed)
@@ -301,4 +301,4 @@ def test_answer_without_offsets_is_an_error(info: str | None) -> None:
     answer = given(1)
     answer.ext["startOffsetInfo"] = info or ""
     with pytest.raises(AnswerError):
-        popping_in(World(brokers=lambda _: answer))
+        popping_in(ScriptedServers(brokers=lambda _: answer))

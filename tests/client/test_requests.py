@@ -22,7 +22,7 @@ from imago_client import (
 from imago_client.blocking import Client as BlockingClient
 from imago_client.core.requesting import AwaitedReplies, heartbeat, read_reply
 from imago_testing.clusters.brokers import running_broker
-from imago_testing.peers.client_scripts import World, response
+from imago_testing.peers.client_scripts import ScriptedServers, response
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting.bodies.route import BrokerData, ClusterInfo
 from imago_wire.remoting.codes import RequestCode, ResponseCode
@@ -203,7 +203,7 @@ def test_every_master_hears_of_a_requester_and_one_is_enough() -> None:
             return response(body=masters(a="a:1", b="b:1"))
         return response(refused if request.address == "a:1" else 0)
 
-    world = World(brokers=brokers)
+    world = ScriptedServers(brokers=brokers)
     refused = 0
     assert world.run(heartbeat(world.state, ProducerConfig())) == []
     assert [one.address for one in world.asked(RequestCode.HEART_BEAT)] == ["a:1", "b:1"]

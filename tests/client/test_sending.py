@@ -19,7 +19,7 @@ from imago_client.errors import (
 )
 from imago_client.message_queue import MessageQueue
 from imago_client.messages import Message, SendStatus
-from imago_testing.peers.client_scripts import Answer, World, in_turn, response
+from imago_testing.peers.client_scripts import Answer, ScriptedServers, in_turn, response
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.headers.send import SendMessageResponseHeader
 from imago_wire.tags import java_hash
@@ -37,7 +37,7 @@ def stored(code: int = 0, queue_id: int = 1) -> RemotingCommand:
 
 
 def sending(
-    world: World,
+    world: ScriptedServers,
     message: Message,
     config: ProducerConfig = CONFIG,
     queue: MessageQueue | None = None,
@@ -45,12 +45,12 @@ def sending(
     return send(world.state, config, Rotations(0), prepare(world.state, config, message), queue)
 
 
-def shards_tried(world: World) -> list[str]:
+def shards_tried(world: ScriptedServers) -> list[str]:
     return [request.address for request in world.asked(RequestCode.SEND_MESSAGE_V2)]
 
 
 def test_send_returns_what_the_broker_acknowledged() -> None:
-    world = World(brokers=lambda _: stored(queue_id=1))
+    world = ScriptedServers(brokers=lambda _: stored(queue_id=1))
     result = world.run(sending(world, Message("orders", b"x")))
     assert (result.status, result.offset, result.stored_id) == (SendStatus.OK, 5, "AB")
     assert result.queue == MessageQueue("orders", "a", 1)
@@ -66,13 +66,13 @@ def test_send_returns_what_the_broker_acknowledged() -> None:
     ],
 )
 def test_late_flush_or_replication_still_means_stored(code: int, status: SendStatus) -> None:
-    world = World(brokers=lambda _: stored(code))
+    world = ScriptedServers(brokers=lambda _: stored(code))
     assert world.run(sending(world, Message("orders", b"x"))).status is status
     assert len(shards_tried(world)) == 1
 
 
 def test_late_replication_is_tried_elsewhere_when_asked_and_reported_when_nothing_helps() -> None:
-    world = World(brokers=lambda _: stored(ResponseCode.SLAVE_NOT_AVAILABLE))
+    world = ScriptedServers(brokers=lambda _: stored(ResponseCode.SLAVE_NOT_AVAILABLE))
     config = ProducerConfig(retry_when_not_stored_ok=True)
     result = world.run(sending(world, Message("orders", b"x"), config))
     assert result.status is SendStatus.SLAVE_NOT_AVAILABLE
@@ -80,7 +80,7 @@ def test_late_replication_is_tried_elsewhere_when_asked_and_reported_when_nothin
 
 
 def test_messages_go_round_all_queues_of_all_shards() -> None:
-    world = World(brokers=lambda _: stored())
+    world = ScriptedServers(brokers=lambda _: stored())
     rotations = Rotations(0)
     for _ in range(4):
         outgoing = prepare(world.state, CONFIG, Message("orders", b"x"))
@@ -106,7 +106,7 @@ def test_messages_go_round_all_queues_of_all_shards() -> None:
 def test_failed_send_is_tried_on_another_shard_by_a_route_read_anew(
     failure: RemotingCommand | Exception,
 ) -> None:
-    world = World(brokers=in_turn([failure, stored()]))
+    world = ScriptedServers(brokers=in_turn([failure, stored()]))
     world.run(sending(world, Message("orders", b"x")))
     assert shards_tried(world) == ["a:1", "b:1"]
     assert len(world.asked(RequestCode.GET_ROUTEINFO_BY_TOPIC)) == 2
@@ -114,21 +114,23 @@ def test_failed_send_is_tried_on_another_shard_by_a_route_read_anew(
 
 
 def test_refusal_that_would_come_again_is_raised_at_once() -> None:
-    world = World(brokers=lambda _: response(ResponseCode.MESSAGE_ILLEGAL, remark="too large"))
+    world = ScriptedServers(
+        brokers=lambda _: response(ResponseCode.MESSAGE_ILLEGAL, remark="too large")
+    )
     with pytest.raises(BrokerError, match="code 13: too large"):
         world.run(sending(world, Message("orders", b"x")))
     assert len(shards_tried(world)) == 1
 
 
 def test_send_gives_up_after_the_tries_and_names_every_cause() -> None:
-    world = World(brokers=lambda request: ConnectionLostError(request.address, "reset"))
+    world = ScriptedServers(brokers=lambda request: ConnectionLostError(request.address, "reset"))
     with pytest.raises(SendFailedError, match="in 3 tries") as caught:
         world.run(sending(world, Message("orders", b"x")))
     assert [str(cause)[:3] for cause in caught.value.causes] == ["a:1", "b:1", "a:1"]
 
 
 def test_send_gives_up_when_its_time_is_over_however_many_tries_are_left() -> None:
-    world = World()
+    world = ScriptedServers()
 
     def late(_: object) -> Exception:
         world.now_s += 2.0
@@ -140,7 +142,9 @@ def test_send_gives_up_when_its_time_is_over_however_many_tries_are_left() -> No
 
 
 def test_only_shard_is_tried_again_after_a_growing_pause_for_as_long_as_there_is_time() -> None:
-    world = World(shards={"a": "a:1"}, brokers=lambda _: ConnectionLostError("a:1", "reset"))
+    world = ScriptedServers(
+        shards={"a": "a:1"}, brokers=lambda _: ConnectionLostError("a:1", "reset")
+    )
     with pytest.raises(SendFailedError):
         world.run(sending(world, Message("orders", b"x"), ProducerConfig(retries_max=1)))
     assert world.pauses[:2] == [0.1, 0.2]
@@ -150,13 +154,13 @@ def test_only_shard_is_tried_again_after_a_growing_pause_for_as_long_as_there_is
 
 def test_busy_shard_is_not_pressed_more_often_than_asked() -> None:
     busy = response(ResponseCode.SYSTEM_BUSY)
-    world = World(shards={"a": "a:1"}, brokers=lambda _: busy)
+    world = ScriptedServers(shards={"a": "a:1"}, brokers=lambda _: busy)
     with pytest.raises(SendFailedError, match="in 3 tries"):
         world.run(sending(world, Message("orders", b"x")))
 
 
 def test_next_master_of_the_only_shard_is_found() -> None:
-    world = World(shards={"a": "a:1"})
+    world = ScriptedServers(shards={"a": "a:1"})
 
     def changing(request: Request) -> RemotingCommand:
         if world.now_s > 1000.5:
@@ -187,14 +191,14 @@ def test_message_waits_for_an_election_where_no_shard_is_led(shards: dict[str, s
 
 
 def test_message_is_given_up_when_no_shard_gets_a_master_and_says_so() -> None:
-    world = World(shards={}, placed={"a", "b"})
+    world = ScriptedServers(shards={}, placed={"a", "b"})
     with pytest.raises(SendFailedError, match="shards a, b have no live master"):
         world.run(sending(world, Message("orders", b"x")))
     assert sum(world.pauses) == pytest.approx(world.state.config.failover_timeout_s, abs=0.4)
 
 
 def test_ordering_key_picks_the_queue_of_the_java_client_and_keeps_it_on_retry() -> None:
-    world = World(brokers=in_turn([ConnectionLostError("?", "reset"), stored()]))
+    world = ScriptedServers(brokers=in_turn([ConnectionLostError("?", "reset"), stored()]))
     key = "order-17"
     world.run(sending(world, Message("orders", b"x", ordering_key=key)))
     queues = [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
@@ -205,13 +209,13 @@ def test_ordering_key_picks_the_queue_of_the_java_client_and_keeps_it_on_retry()
 
 
 def test_given_queue_is_used() -> None:
-    world = World(brokers=lambda _: stored())
+    world = ScriptedServers(brokers=lambda _: stored())
     world.run(sending(world, Message("orders", b"x"), queue=MessageQueue("orders", "b", 1)))
     assert shards_tried(world) == ["b:1"]
 
 
 def test_unknown_topic_is_sent_to_where_its_first_message_creates_it() -> None:
-    world = World(topics={"TBW102"}, brokers=lambda _: stored())
+    world = ScriptedServers(topics={"TBW102"}, brokers=lambda _: stored())
     world.run(sending(world, Message("new", b"x")))
     (request,) = world.asked(RequestCode.SEND_MESSAGE_V2)
     assert request.header is not None
@@ -220,14 +224,14 @@ def test_unknown_topic_is_sent_to_where_its_first_message_creates_it() -> None:
 
 
 def test_topic_that_nobody_serves_or_creates_is_an_error_at_once() -> None:
-    world = World(topics=set())
+    world = ScriptedServers(topics=set())
     with pytest.raises(NoRouteError, match="imago topic create new"):
         world.run(sending(world, Message("new", b"x")))
     assert world.pauses == []
 
 
 def test_a_topic_whose_brokers_are_all_down_is_not_told_as_a_new_one() -> None:
-    world = World(brokers=lambda _: stored())
+    world = ScriptedServers(brokers=lambda _: stored())
     world.run(sending(world, Message("orders", b"x")))
     world.topics.clear()
     world.state.drop_route("orders")
@@ -238,7 +242,7 @@ def test_a_topic_whose_brokers_are_all_down_is_not_told_as_a_new_one() -> None:
 
 
 def test_topic_that_vanished_is_waited_for() -> None:
-    world = World(brokers=in_turn([ConnectionLostError("a:1", "reset"), stored()]))
+    world = ScriptedServers(brokers=in_turn([ConnectionLostError("a:1", "reset"), stored()]))
     operation = sending(world, Message("orders", b"x"))
     answer = world.brokers
 
@@ -253,7 +257,7 @@ def test_topic_that_vanished_is_waited_for() -> None:
 
 
 def test_oneway_send_asks_for_nothing() -> None:
-    world = World()
+    world = ScriptedServers()
     outgoing = prepare(world.state, CONFIG, Message("orders", b"x"))
     target = world.run(send_oneway(world.state, CONFIG, Rotations(0), outgoing))
     assert target == MessageQueue("orders", "a", 0)
@@ -262,7 +266,7 @@ def test_oneway_send_asks_for_nothing() -> None:
 
 
 def test_batch_travels_as_one_request() -> None:
-    world = World(brokers=lambda _: stored())
+    world = ScriptedServers(brokers=lambda _: stored())
     outgoing = prepare_batch(
         world.state, CONFIG, [Message("orders", b"x"), Message("orders", b"y")]
     )
@@ -273,7 +277,7 @@ def test_batch_travels_as_one_request() -> None:
 
 
 @dataclass
-class Electing(World):
+class Electing(ScriptedServers):
     """A world in which shards get their masters when it is time."""
 
     masters_at: dict[float, tuple[str, str]] = field(default_factory=dict)
@@ -285,7 +289,7 @@ class Electing(World):
         return super()._perform(effect)
 
 
-def keys_by_shard(world: World, count: int) -> dict[str, str]:
+def keys_by_shard(world: ScriptedServers, count: int) -> dict[str, str]:
     """Send a message of each of so many ordering keys; return which master each one reached."""
     found = {}
     for number in range(count):
@@ -319,7 +323,7 @@ def test_ordering_keys_stay_while_a_shard_elects(followers: dict[str, dict[int, 
 
 
 def test_pinned_message_is_given_up_when_no_master_comes() -> None:
-    world = World(shards={"a": "a:1"}, placed={"b"}, brokers=lambda _: stored())
+    world = ScriptedServers(shards={"a": "a:1"}, placed={"b"}, brokers=lambda _: stored())
     queue = MessageQueue("orders", "b", 1)
     with pytest.raises(SendFailedError, match="shard b has no live master") as caught:
         world.run(sending(world, Message("orders", b"x"), queue=queue))
@@ -328,7 +332,7 @@ def test_pinned_message_is_given_up_when_no_master_comes() -> None:
 
 
 def test_messages_without_a_key_go_round_the_queues_that_have_a_master() -> None:
-    world = World(shards={"a": "a:1"}, placed={"b"}, brokers=lambda _: stored())
+    world = ScriptedServers(shards={"a": "a:1"}, placed={"b"}, brokers=lambda _: stored())
     rotations = Rotations(0)
     for _ in range(4):
         outgoing = prepare(world.state, CONFIG, Message("orders", b"x"))

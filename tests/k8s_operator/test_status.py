@@ -17,26 +17,26 @@ from imago_operator.spec.kinds import CLUSTER
 from imago_operator.spec.schema import problems
 from imago_operator.status import bucket, events_of, status_of, told
 from imago_testing.operated.resources import wanted
-from imago_testing.operated.world import World
+from imago_testing.operated.world import ClusterWorld
 
 if TYPE_CHECKING:
     from imago_operator.state import Observed
 
 
 @pytest.fixture(name="world")
-def _world() -> World:
-    world = World(wanted())
+def _world() -> ClusterWorld:
+    world = ClusterWorld(wanted())
     world.settle()
     return world
 
 
-def test_a_status_fits_its_schema_and_is_read_back(world: World) -> None:
+def test_a_status_fits_its_schema_and_is_read_back(world: ClusterWorld) -> None:
     written = to_json(world.status)
     assert list(problems(CLUSTER.status_schema, written, "status")) == []
     assert build(ClusterStatus, written) == world.status
 
 
-def test_what_clients_need_is_shown(world: World) -> None:
+def test_what_clients_need_is_shown(world: ClusterWorld) -> None:
     assert world.status.zookeeper == "demo-zookeeper.mq.svc:2181"
     assert world.status.bootstrap == "demo-bootstrap.mq.svc:9876"
     assert world.status.selector == "imago.dev/cluster=demo,imago.dev/role=master"
@@ -52,7 +52,7 @@ def test_lags_are_rough(lag: int, shown: str) -> None:
     assert bucket(lag) == shown
 
 
-def test_a_condition_keeps_the_moment_of_its_last_change(world: World) -> None:
+def test_a_condition_keeps_the_moment_of_its_last_change(world: ClusterWorld) -> None:
     before = {c.type: c.last_transition_time for c in world.status.conditions}
     world.now += timedelta(hours=1)
     world.look()
@@ -65,7 +65,7 @@ def test_a_condition_keeps_the_moment_of_its_last_change(world: World) -> None:
     assert after["StorageReady"].last_transition_time == before["StorageReady"]
 
 
-def test_conditions_that_are_bad_news_go_when_they_are_over(world: World) -> None:
+def test_conditions_that_are_bad_news_go_when_they_are_over(world: ClusterWorld) -> None:
     world.desired = wanted({"spec.image": "mine:2"})
     world.look()
     world.look()
@@ -74,7 +74,7 @@ def test_conditions_that_are_bad_news_go_when_they_are_over(world: World) -> Non
     assert not {"Updating", "Reconciling", "Stalled"} & {c.type for c in world.status.conditions}
 
 
-def test_events_are_about_changes_alone(world: World) -> None:
+def test_events_are_about_changes_alone(world: ClusterWorld) -> None:
     seen = world.observe()
     found = plan(world.desired, seen, world.now)
     assert events_of(seen.status, status_of(world.desired, seen, found, world.now), found) == ()
@@ -86,7 +86,7 @@ def test_events_are_about_changes_alone(world: World) -> None:
     assert {(e.type, e.reason) for e in events} == {("Warning", "ZooKeeperUnavailable")}
 
 
-def test_events_say_what_a_condition_means_that_has_nothing_to_add(world: World) -> None:
+def test_events_say_what_a_condition_means_that_has_nothing_to_add(world: ClusterWorld) -> None:
     seen = world.observe()
     found = plan(world.desired, seen, world.now)
     after = status_of(world.desired, seen, found, world.now)
@@ -97,7 +97,7 @@ def test_events_say_what_a_condition_means_that_has_nothing_to_add(world: World)
     assert told["AllShardsServing"] == "2 shards in service."
 
 
-def test_what_is_taken_away_is_an_event(world: World) -> None:
+def test_what_is_taken_away_is_an_event(world: ClusterWorld) -> None:
     world.desired = wanted({"spec.image": "mine:2"})
     world.look()
     seen = world.observe()
@@ -106,7 +106,7 @@ def test_what_is_taken_away_is_an_event(world: World) -> None:
     assert "DeletePod" in {event.reason for event in events}
 
 
-def test_an_unread_cluster_keeps_what_was_known(world: World) -> None:
+def test_an_unread_cluster_keeps_what_was_known(world: ClusterWorld) -> None:
     seen = replace(world.observe(), synced=False)
     found = plan(world.desired, seen, world.now)
     after = status_of(world.desired, seen, found, world.now)
@@ -135,7 +135,7 @@ def test_what_is_taken_away_is_told_in_words() -> None:
     assert not any("(" in text for text in said)
 
 
-def _with_member(world: World, **change: object) -> tuple[Observed, str]:
+def _with_member(world: ClusterWorld, **change: object) -> tuple[Observed, str]:
     """Return a look at a cluster of which one member is not as it should be, and its pod."""
     seen = world.observe()
     assert seen.registry is not None
@@ -155,7 +155,7 @@ def _with_member(world: World, **change: object) -> tuple[Observed, str]:
     ],
 )
 def test_members_that_are_stuck_or_damaged_are_named(
-    world: World, change: dict[str, object], reason: str, said: str
+    world: ClusterWorld, change: dict[str, object], reason: str, said: str
 ) -> None:
     assert "MembersImpaired" not in {c.type for c in world.status.conditions}
     seen, pod = _with_member(world, **change)

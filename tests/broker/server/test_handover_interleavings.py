@@ -15,7 +15,7 @@ import pytest
 
 from imago_broker.server.client_ports import HOLD_SECONDS_MAX
 from imago_testing.virtual.loop import VirtualLoop
-from imago_testing.virtual.relaying import Client, World, happen
+from imago_testing.virtual.relaying import Client, RelayingWorld, happen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
@@ -38,7 +38,9 @@ def run(test: Callable[[VirtualLoop], Coroutine[object, object, None]]) -> None:
         loop.close()
 
 
-def handover(world: World, former: str, following: str, rng: random.Random) -> Iterator[None]:
+def handover(
+    world: RelayingWorld, former: str, following: str, rng: random.Random
+) -> Iterator[None]:
     """Make the steps of a planned handover, one each time."""
     old, new = world.members[former], world.members[following]
     old.ports.hold_puts()
@@ -56,15 +58,15 @@ def handover(world: World, former: str, following: str, rng: random.Random) -> I
         yield
 
 
-def lead(world: World, name: str) -> None:
+def lead(world: RelayingWorld, name: str) -> None:
     member = world.members[name]
     member.leads = True
     member.ports.release()
 
 
-async def shard(loop: VirtualLoop) -> tuple[World, list[Client]]:
+async def shard(loop: VirtualLoop) -> tuple[RelayingWorld, list[Client]]:
     """Return three members, all but the last of which pass requests on, and clients of each."""
-    world = World(loop, "abc")
+    world = RelayingWorld(loop, "abc")
     lead(world, "a")
     for former, following in ("ab", "bc"):
         for _ in handover(world, former, following, random.Random(0)):
@@ -83,7 +85,7 @@ async def shard(loop: VirtualLoop) -> tuple[World, list[Client]]:
 class Chance:
     """Lets things happen in an order that a seed gives."""
 
-    def __init__(self, world: World, seed: int) -> None:
+    def __init__(self, world: RelayingWorld, seed: int) -> None:
         self.world, self.rng = world, random.Random(seed)
 
     async def step(self) -> None:
@@ -174,7 +176,7 @@ def test_requests_cut_at_any_byte_at_any_stage_are_served_once(framed: bool, sta
     for cut in range(1, size):
 
         async def go(loop: VirtualLoop, cut: int = cut) -> None:
-            world = World(loop, "ab")
+            world = RelayingWorld(loop, "ab")
             client = world.client("client", "a", framed=framed)
             lead(world, "a")
             await world.settle()
@@ -199,7 +201,7 @@ def test_requests_cut_at_any_byte_at_any_stage_are_served_once(framed: bool, sta
         run(go)
 
 
-def stages(world: World) -> Iterator[None]:
+def stages(world: RelayingWorld) -> Iterator[None]:
     """Go from a to b and back, step by step."""
     rng = random.Random(0)
     yield from handover(world, "a", "b", rng)

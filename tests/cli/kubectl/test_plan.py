@@ -16,7 +16,7 @@ from imago_testing.kubernetes.custom_resources import TOPIC, manifest
 from imago_testing.operated.objects import answers_of, objects_of
 from imago_testing.operated.resources import OPERATOR, resource, wanted
 from imago_testing.operated.states import EDITS
-from imago_testing.operated.world import World
+from imago_testing.operated.world import ClusterWorld
 
 if TYPE_CHECKING:
     from imago_testing.kubernetes.plugin import Kube
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 CLUSTERS = "imagoclusters.imago.dev"
 
 
-def settled() -> World:
-    world = World(wanted())
+def settled() -> ClusterWorld:
+    world = ClusterWorld(wanted())
     world.settle()
     return world
 
 
-def there(world: World) -> dict[str, Any]:
+def there(world: ClusterWorld) -> dict[str, Any]:
     """The cluster as the server has it."""
     return {**resource(), "status": to_json(world.status)}
 
@@ -91,7 +91,7 @@ def test_shards_that_come_and_go_are_named() -> None:
 
 
 @pytest.fixture(name="world")
-def _world(kube: Kube) -> World:
+def _world(kube: Kube) -> ClusterWorld:
     """A cluster with nothing to do, as kubectl shows it."""
     world = settled()
     kube.objects |= objects_of(world) | {CLUSTERS: [there(world)]}
@@ -105,7 +105,7 @@ class TestNextLook:
 
     @pytest.mark.parametrize("changes", [EDITS[n] for n in (1, 3, 7, 10)], ids=str)
     def test_it_is_the_operators_own_plan(
-        self, kube: Kube, world: World, changes: dict[str, Any]
+        self, kube: Kube, world: ClusterWorld, changes: dict[str, Any]
     ) -> None:
         kube.dry_run = [resource(changes)]
         (told,) = json.loads(kube.run("plan", "-f", "x", "-o", "json").out)

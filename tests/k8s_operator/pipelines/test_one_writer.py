@@ -8,10 +8,10 @@ from datetime import timedelta
 import pytest
 
 from imago_operator.pipelines.state import RunStage
-from imago_testing.operated.pipelines import World, desired
+from imago_testing.operated.pipelines import PipelineWorld, desired
 
 
-def assert_one_writer(world: World) -> None:
+def assert_one_writer(world: PipelineWorld) -> None:
     """Brokers refuse all epochs but one, and of each epoch there is one driver at most."""
     epochs = [driver.epoch for driver in world.drivers]
     assert len(epochs) == len(set(epochs))
@@ -20,7 +20,7 @@ def assert_one_writer(world: World) -> None:
 
 @pytest.mark.parametrize("seed", range(100))
 def test_at_most_one_driver_may_write_and_in_the_end_one_does(seed: int) -> None:
-    world = World(random.Random(seed))
+    world = PipelineWorld(random.Random(seed))
     old = world.look()
     for _ in range(60):
         seen = world.look()

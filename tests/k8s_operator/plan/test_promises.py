@@ -29,7 +29,7 @@ from imago_testing.operated.faults import heal
 from imago_testing.operated.resources import wanted
 from imago_testing.operated.rules import violations
 from imago_testing.operated.states import check_look, check_walk, main
-from imago_testing.operated.world import World
+from imago_testing.operated.world import ClusterWorld
 from imago_testing.searching import examples
 
 if TYPE_CHECKING:
@@ -101,7 +101,9 @@ def test_servers_of_zookeeper_that_are_taken_too_early_are_found(
         search()
 
 
-def test_nothing_of_it_would_be_carried_out(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_of_it_would_be_carried_out(
+    world: ClusterWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(rollout, "_is_free", _unready_goes_at_once)
     found = copy.deepcopy(world)
     found.desired = wanted({"spec.image": "mine:2"})
@@ -120,7 +122,7 @@ class TestWhileNothingIsReady:
     """Two shards of three members: at most one member of one shard goes, and it comes to an end."""
 
     @pytest.mark.parametrize("pause", range(0, 40, 3))
-    def test_zookeeper_pauses(self, world: World, pause: int) -> None:
+    def test_zookeeper_pauses(self, world: ClusterWorld, pause: int) -> None:
         found = slow(world)
         for look in range(60):
             found.zookeeper = not pause <= look < pause + 20
@@ -131,7 +133,7 @@ class TestWhileNothingIsReady:
         assert len({p.uid for p in found.pods.values()} & OLD) == 3  # ZooKeeper's servers
 
     @pytest.mark.parametrize("full", ["every disk", "one"])
-    def test_disks_stay_full(self, world: World, full: str) -> None:
+    def test_disks_stay_full(self, world: ClusterWorld, full: str) -> None:
         found = slow(world)
         found.desired = wanted({"spec.image": "mine:2"})
         brokers = {pod.name for pod in found.pods.values() if pod.shard is not None}
@@ -146,7 +148,7 @@ class TestWhileNothingIsReady:
 
     @pytest.mark.parametrize("calls", range(5))
     def test_the_operator_dies_after_some_calls_of_every_look(
-        self, world: World, calls: int
+        self, world: ClusterWorld, calls: int
     ) -> None:
         found = slow(world)
         found.desired = wanted({"spec.image": "mine:2"})
@@ -157,7 +159,7 @@ class TestWhileNothingIsReady:
         heal(found)
         found.settle(looks=900)
 
-    def test_a_new_revision_cures_pods_that_never_run(self, world: World) -> None:
+    def test_a_new_revision_cures_pods_that_never_run(self, world: ClusterWorld) -> None:
         found = slow(world)
         found.desired = wanted({"spec.image": "mine:2"})
         for name in [n for n, pod in found.pods.items() if pod.shard == 0]:
@@ -168,7 +170,7 @@ class TestWhileNothingIsReady:
 OLD: set[str] = set()
 
 
-def slow(world: World) -> World:
+def slow(world: ClusterWorld) -> ClusterWorld:
     """Return a cluster that runs, and whose members take their time."""
     found = copy.deepcopy(world)
     found.grace, found.behind, found.unready = 3, 2, 3
@@ -183,13 +185,13 @@ def test_the_search_says_what_it_did(capsys: pytest.CaptureFixture[str]) -> None
 
 
 @pytest.fixture(name="world", scope="module")
-def _world() -> World:
-    world = World(wanted())
+def _world() -> ClusterWorld:
+    world = ClusterWorld(wanted())
     world.settle()
     return world
 
 
-def bad(world: World, *actions: Action) -> str:
+def bad(world: ClusterWorld, *actions: Action) -> str:
     plan = ReconcilePlan(row=PlanRow.ROLLOUT, actions=actions)
     return "; ".join(violations(world.desired, world.observe(), plan, world.now))
 
@@ -197,23 +199,23 @@ def bad(world: World, *actions: Action) -> str:
 class TestTheCheckItself:
     """Each promise, broken by hand: a check that finds nothing would be worth nothing."""
 
-    def test_a_restart_that_nobody_asked_for(self, world: World) -> None:
+    def test_a_restart_that_nobody_asked_for(self, world: ClusterWorld) -> None:
         pod = world.pods["demo-s0-0"]
         said = bad(world, DeletePod(pod.name, pod.uid, 0, ""))
         assert "the user said nothing new" in said
 
-    def test_two_members_of_a_shard(self, world: World) -> None:
+    def test_two_members_of_a_shard(self, world: ClusterWorld) -> None:
         pods = [world.pods[f"demo-s0-{n}"] for n in (0, 1)]
         said = bad(world, *(DeletePod(p.name, p.uid, 0, "") for p in pods))
         assert "two voluntary disruptions" in said
         assert "two pods of one shard" in said
 
-    def test_two_shards(self, world: World) -> None:
+    def test_two_shards(self, world: ClusterWorld) -> None:
         pods = [world.pods[f"demo-s{n}-0"] for n in (0, 1)]
         said = bad(world, *(DeletePod(p.name, p.uid, p.shard, "") for p in pods))
         assert "more shards down" in said
 
-    def test_two_servers_of_zookeeper(self, world: World) -> None:
+    def test_two_servers_of_zookeeper(self, world: ClusterWorld) -> None:
         found = copy.deepcopy(world)
         for name, change in (("deleting", {"deleting": True}), ("unready", {"ready": False})):
             found.pods["demo-zookeeper-0"] = replace(world.pods["demo-zookeeper-0"], **change)  # type: ignore[arg-type]  # its fields
@@ -223,7 +225,7 @@ class TestTheCheckItself:
             assert "lacks another server" in said, name
             assert ("while another server of ZooKeeper does" in said) is (name == "deleting")
 
-    def test_a_server_of_zookeeper_that_has_no_reason_to_move(self, world: World) -> None:
+    def test_a_server_of_zookeeper_that_has_no_reason_to_move(self, world: ClusterWorld) -> None:
         found = copy.deepcopy(world)
         server = found.pods["demo-zookeeper-1"]
         said = bad(found, DeletePod(server.name, server.uid, None, ""))
@@ -234,7 +236,7 @@ class TestTheCheckItself:
         assert "moves while shards [0] lack members" in said
 
     def test_servers_that_the_operator_took_are_counted_until_they_are_back(
-        self, world: World
+        self, world: ClusterWorld
     ) -> None:
         found = copy.deepcopy(world)
         first, other = found.pods["demo-zookeeper-0"], found.pods["demo-zookeeper-1"]
@@ -244,7 +246,7 @@ class TestTheCheckItself:
         found.turn()
         found.do(DeletePod(other.name, other.uid, None, ""))
 
-    def test_without_a_majority_there_is_no_registry(self, world: World) -> None:
+    def test_without_a_majority_there_is_no_registry(self, world: ClusterWorld) -> None:
         found = copy.deepcopy(world)
         nodes = [found.pods[f"demo-zookeeper-{n}"].node for n in range(3)]
         assert len(set(nodes)) == 3
@@ -256,7 +258,7 @@ class TestTheCheckItself:
         found.turn()
         assert [*said, found.connected] == [True, False, True]
 
-    def test_a_drained_server_crowds_another_until_it_is_moved(self, world: World) -> None:
+    def test_a_drained_server_crowds_another_until_it_is_moved(self, world: ClusterWorld) -> None:
         found = copy.deepcopy(world)
         found.drain("node-1")
         found.turn()
@@ -268,20 +270,20 @@ class TestTheCheckItself:
         servers = [pod for pod in found.pods.values() if pod.shard is None]
         assert {pod.node for pod in servers} == {"node-0", "node-1", "node-2"}
 
-    def test_a_pod_that_is_another_by_now(self, world: World) -> None:
+    def test_a_pod_that_is_another_by_now(self, world: ClusterWorld) -> None:
         assert "was not seen" in bad(world, DeletePod("demo-s0-0", "old", 0, ""))
 
-    def test_a_claim_in_use(self, world: World) -> None:
+    def test_a_claim_in_use(self, world: ClusterWorld) -> None:
         claim = world.claims["data-demo-s0-0"]
         assert "somebody needs" in bad(world, DeleteClaim(claim.name, claim.uid, 0))
 
-    def test_a_shard_that_is_not_empty(self, world: World) -> None:
+    def test_a_shard_that_is_not_empty(self, world: ClusterWorld) -> None:
         assert "that it is empty" in bad(world, MarkDrained(1))
 
-    def test_an_election_that_nobody_allowed(self, world: World) -> None:
+    def test_an_election_that_nobody_allowed(self, world: ClusterWorld) -> None:
         assert "may lack messages" in bad(world, Elect("demo-s0-0", "x", 0))
 
-    def test_acting_without_information(self, world: World) -> None:
+    def test_acting_without_information(self, world: ClusterWorld) -> None:
         seen = replace(world.observe(), registry=RegistryView(cluster_id="c-1", connected=False))
         pod = world.pods["demo-s0-0"]
         plan = ReconcilePlan(row=PlanRow.ROLLOUT, actions=(DeletePod(pod.name, pod.uid, 0, ""),))

@@ -16,7 +16,7 @@ from imago_operator.state import Observed, OwnedObject
 from imago_testing.kubernetes.custom_resources import manifest
 from imago_testing.operated.resources import UID, wanted
 from imago_testing.operated.things import START
-from imago_testing.operated.world import World
+from imago_testing.operated.world import ClusterWorld
 
 FILL = OwnedObject(kind=REBALANCE, name="demo-fill-1", uid="f-1")
 
@@ -24,7 +24,7 @@ FILL = OwnedObject(kind=REBALANCE, name="demo-fill-1", uid="f-1")
 @pytest.fixture(name="seen", scope="module")
 def _seen() -> Observed:
     """Return what is seen of a cluster of two shards, one of which is drained."""
-    world = World(wanted())
+    world = ClusterWorld(wanted())
     world.settle()
     seen = world.observe()
     assert seen.registry is not None

@@ -31,7 +31,7 @@ from imago_testing.operated.looks import (
 )
 from imago_testing.operated.resources import wanted
 from imago_testing.operated.things import START
-from imago_testing.operated.world import World
+from imago_testing.operated.world import ClusterWorld
 
 if TYPE_CHECKING:
     from imago_operator.desired import Desired
@@ -48,7 +48,7 @@ class TestRestarts:
     DESIRED: ClassVar[dict[str, Any]] = {"spec.image": "mine:2"}
 
     def applied(self, changes: dict[str, Any] | None = None) -> tuple[Desired, Observed]:
-        world = World(wanted())
+        world = ClusterWorld(wanted())
         world.settle()
         desired = wanted({**self.DESIRED, **(changes or {})})
         world.desired = desired
@@ -203,7 +203,7 @@ class TestRestarts:
         assert taken(plan(desired, going, START)) == []
 
     def test_a_master_alone_hands_nothing_over(self) -> None:
-        world = World(wanted({"spec.brokers.replicasPerShard": 1}))
+        world = ClusterWorld(wanted({"spec.brokers.replicasPerShard": 1}))
         world.settle()
         world.desired = wanted({"spec.brokers.replicasPerShard": 1, **self.DESIRED})
         world.look()

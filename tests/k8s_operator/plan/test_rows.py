@@ -31,7 +31,7 @@ from imago_testing.operated.looks import (
 )
 from imago_testing.operated.resources import OPERATOR, resource, wanted
 from imago_testing.operated.things import START
-from imago_testing.operated.world import World
+from imago_testing.operated.world import ClusterWorld
 
 
 @pytest.fixture(name="seen", scope="module")
@@ -104,7 +104,7 @@ class TestObjects:
 
 class TestRegistry:
     def test_before_anybody_answers_it_begins(self) -> None:
-        world = World(wanted())
+        world = ClusterWorld(wanted())
         world.look()
         found = plan(world.desired, world.observe(), world.now)
         assert found.row is PlanRow.BOOTSTRAP
@@ -156,7 +156,7 @@ class TestFailover:
         assert not of(plan(wanted(annotations=self.ALLOWED), look, START), Elect)
 
     def test_nothing_is_restarted_meanwhile(self) -> None:
-        world = World(wanted())
+        world = ClusterWorld(wanted())
         world.settle()
         world.desired = wanted({"spec.image": "mine:2"})
         world.look()

@@ -13,7 +13,7 @@ from imago_operator.plan import plan
 from imago_operator.state import KubeNode, Pod, written
 from imago_testing.operated.resources import wanted
 from imago_testing.operated.things import START
-from imago_testing.operated.world import World
+from imago_testing.operated.world import ClusterWorld
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,7 +25,7 @@ ZONES = {f"n{i}": KubeNode(name=f"n{i}", rack=f"zone-{i}") for i in range(3)}
 
 @pytest.fixture(name="seen")
 def _seen() -> Observed:
-    world = World(wanted())
+    world = ClusterWorld(wanted())
     world.settle()
     return replace(world.observe(), nodes=ZONES)
 

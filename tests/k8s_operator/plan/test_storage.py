@@ -26,7 +26,7 @@ from imago_testing.operated.looks import (
 )
 from imago_testing.operated.resources import wanted
 from imago_testing.operated.things import START
-from imago_testing.operated.world import World
+from imago_testing.operated.world import ClusterWorld
 
 if TYPE_CHECKING:
     from imago_operator.state import Observed
@@ -41,7 +41,7 @@ class TestStorage:
     LARGER: ClassVar[dict[str, Any]] = {"spec.brokers.storage.size": "20Gi"}
 
     def test_every_claim_grows(self) -> None:
-        world = World(wanted())
+        world = ClusterWorld(wanted())
         world.settle()
         world.desired = wanted(self.LARGER)
         found = plan(world.desired, world.observe(), world.now)
@@ -75,7 +75,7 @@ class TestStorage:
 
     def test_claim_templates_that_change_have_sets_made_anew(self) -> None:
         """Kubernetes refuses to change them in a StatefulSet; pods stay as they are."""
-        world = World(wanted())
+        world = ClusterWorld(wanted())
         world.settle()
         world.done.clear()
         labelled = {"persistentVolumeClaim": {"metadata": {"labels": {"team": "orders"}}}}
@@ -90,7 +90,7 @@ class TestStorage:
 
     def test_a_class_that_cannot_grow_keeps_nothing_else_back(self) -> None:
         """Pods get their new template, once: the set that makes them must have it, too."""
-        world = World(wanted(), expandable={"": False})
+        world = ClusterWorld(wanted(), expandable={"": False})
         world.settle()
         world.done.clear()
         world.desired = wanted(self.LARGER | {"spec.image": "mine:2"})
@@ -136,10 +136,10 @@ def test_volumes_that_never_grow_and_a_new_image_restart_every_pod_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The quota refuses every growth: sets are made anew before pods get their template."""
-    world = World(wanted())
+    world = ClusterWorld(wanted())
     world.settle()
     world.done.clear()
-    monkeypatch.setattr(World, "_growclaim", lambda *_: None)
+    monkeypatch.setattr(ClusterWorld, "_growclaim", lambda *_: None)
     world.desired = wanted({"spec.brokers.storage.size": "20Gi", "spec.image": "mine:2"})
     for _ in range(100):
         world.look()
@@ -153,7 +153,7 @@ def test_volumes_that_never_grow_and_a_new_image_restart_every_pod_once(
 
 def test_a_set_without_pods_is_made_anew_though_its_shard_has_no_leader() -> None:
     """Somebody scaled it down, and its claim template is to change: nothing else brings it back."""
-    world = World(wanted())
+    world = ClusterWorld(wanted())
     world.settle()
     world.scale(0, 0)
     world.turn()
@@ -164,7 +164,7 @@ def test_a_set_without_pods_is_made_anew_though_its_shard_has_no_leader() -> Non
 
 
 def test_a_shard_that_goes_is_read_out_though_somebody_scaled_it_down() -> None:
-    world = World(wanted())
+    world = ClusterWorld(wanted())
     world.settle()
     world.desired = wanted({"spec.brokers.shards": 1})
     world.look()
@@ -176,7 +176,7 @@ def test_a_shard_that_goes_is_read_out_though_somebody_scaled_it_down() -> None:
 
 @pytest.mark.parametrize("away", ["demo-s0-1", "demo-s0-0"])
 def test_a_member_too_many_stays_while_one_that_is_to_stay_is_not_there(away: str) -> None:
-    world = World(wanted())
+    world = ClusterWorld(wanted())
     world.settle()
     world.scale(0, 4)
     world.turn()

@@ -22,30 +22,30 @@ from imago_operator.plan import PlanRow, plan
 from imago_operator.state import TopicNeeds
 from imago_testing.operated.resources import OPERATOR, resource, wanted
 from imago_testing.operated.things import START
-from imago_testing.operated.world import World
+from imago_testing.operated.world import ClusterWorld
 
 NEWER = replace(OPERATOR, version="1.3.0")
 
 
-def began(changes: dict[str, Any] | None = None) -> World:
+def began(changes: dict[str, Any] | None = None) -> ClusterWorld:
     """Return a cluster that runs."""
-    world = World(wanted(changes))
+    world = ClusterWorld(wanted(changes))
     settle(world)
     world.done.clear()
     return world
 
 
-def settle(world: World) -> None:
+def settle(world: ClusterWorld) -> None:
     world.settle()
     assert plan(world.desired, world.observe(), world.now).row is PlanRow.SETTLED
 
 
-def condition(world: World, kind: str) -> tuple[str, str] | None:
+def condition(world: ClusterWorld, kind: str) -> tuple[str, str] | None:
     found = [c for c in world.status.conditions if c.type == kind]
     return (found[0].status.value, found[0].reason) if found else None
 
 
-def deleted(world: World) -> list[str]:
+def deleted(world: ClusterWorld) -> list[str]:
     return [action.name for action in world.done if isinstance(action, DeletePod)]
 
 
@@ -340,14 +340,14 @@ class TestRepair:
         assert len(world.status.replaced_members) == 0
 
 
-def settle_until_replaced(world: World) -> None:
+def settle_until_replaced(world: ClusterWorld) -> None:
     for _ in range(400):
         world.look()
         world.turn()
     settle(world)
 
 
-def reinstalled(world: World) -> None:
+def reinstalled(world: ClusterWorld) -> None:
     """Everything but claims and registry goes, as with `kubectl delete imc` and a new one."""
     for name in list(world.pods):
         world.kill(name)

@@ -35,7 +35,7 @@ from imago_operator.state import written
 from imago_operator.volumes import Volumes, size_of
 from imago_testing.kubernetes.fake_api_server import FakeApiServer, Manifest, merged
 from imago_testing.operated.resources import OPERATOR
-from imago_testing.operated.world import World
+from imago_testing.operated.world import ClusterWorld
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -55,7 +55,7 @@ class Died(BaseException):
 class Brokers:
     """The brokers' HTTP: `reconcile.Brokers` and `ports.AdminPort` in one, over the model."""
 
-    world: World
+    world: ClusterWorld
     changes: Callable[[str], None] = lambda _: None
     """Told of each call that changes something, before it does; may raise."""
     epoch: int = 0
@@ -158,7 +158,7 @@ class OperatedCluster:
         self.key = ObjectKey(
             "ImagoCluster", stored["metadata"]["namespace"], stored["metadata"]["name"]
         )
-        self.world = World(desired_of(stored, self.operator))
+        self.world = ClusterWorld(desired_of(stored, self.operator))
         self.brokers = Brokers(self.world)
         self.made_of: dict[str, str] = {}
         """The revisions that pods were made of, by the pods' uids."""

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     import random
 
-    from imago_testing.operated.world import World
+    from imago_testing.operated.world import ClusterWorld
 
 SHARDS_MAX: Final = 3
 
 
-def heal(world: World) -> None:
+def heal(world: ClusterWorld) -> None:
     """End every fault."""
     world.zookeeper = True
     world.broken_images.clear()
@@ -26,7 +26,7 @@ def heal(world: World) -> None:
     world.unread = min(world.unread, 3)
 
 
-def on_nodes(rng: random.Random, world: World) -> None:
+def on_nodes(rng: random.Random, world: ClusterWorld) -> None:
     """Do something to a node, and so to ZooKeeper's servers on it, or to one of those."""
     node = rng.choice(sorted(world.nodes))
     servers = sorted(pod.name for pod in world.pods.values() if pod.shard is None)
@@ -43,7 +43,7 @@ def on_nodes(rng: random.Random, world: World) -> None:
             rng.choice((world.kill, world.crash))(rng.choice(servers) if servers else "")
 
 
-def fault(rng: random.Random, world: World, some: str) -> None:
+def fault(rng: random.Random, world: ClusterWorld, some: str) -> None:
     """Have something in the way that says nothing of who is in sync."""
     match rng.randrange(5):
         case 0:

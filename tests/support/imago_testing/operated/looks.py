@@ -11,7 +11,7 @@ from imago_operator.spec.cluster_status import ReconcileProgress
 from imago_operator.state import written
 from imago_testing.operated.resources import wanted
 from imago_testing.operated.things import START
-from imago_testing.operated.world import World
+from imago_testing.operated.world import ClusterWorld
 
 if TYPE_CHECKING:
     from imago_operator.plan import ReconcilePlan
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def running(changes: dict[str, Any] | None = None) -> Observed:
     """Return what is seen of a cluster with nothing to do."""
-    world = World(wanted(changes))
+    world = ClusterWorld(wanted(changes))
     world.settle()
     return world.observe()
 

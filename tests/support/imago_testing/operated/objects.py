@@ -11,12 +11,12 @@ from imago_testing.operated.resources import OPERATOR, UID
 
 if TYPE_CHECKING:
     from imago_operator.state import Claim, Pod, Probe
-    from imago_testing.operated.world import World
+    from imago_testing.operated.world import ClusterWorld
 
 Objects = dict[str, list[dict[str, Any]]]
 
 
-def objects_of(world: World) -> Objects:
+def objects_of(world: ClusterWorld) -> Objects:
     """Return everything but the ImagoCluster, by the name that kubectl knows a kind by."""
     found: Objects = {name(kind): [] for kind in RESOURCES}
     for (kind, _), manifest in world.manifests.items():
@@ -109,7 +109,7 @@ def name(kind: str) -> str:
     return f"{resource.plural}.{group}" if slash else resource.plural
 
 
-def answers_of(world: World) -> dict[str, dict[str, Any]]:
+def answers_of(world: ClusterWorld) -> dict[str, dict[str, Any]]:
     """Return what brokers answer, by pod and by method and path."""
     seen = world.observe()
     assert seen.registry is not None

@@ -56,7 +56,7 @@ def ran(stage: RunStage = RunStage.RUNNING, epoch: int = 4, **more: Any) -> RunO
 
 
 @dataclass
-class World:
+class PipelineWorld:
     """Objects of one pipeline, drivers that start and end late, brokers that may be silent."""
 
     random: random.Random

@@ -47,7 +47,7 @@ from imago_testing.operated.faults import SHARDS_MAX, fault, heal, on_nodes
 from imago_testing.operated.resources import OPERATOR, wanted
 from imago_testing.operated.rules import violations
 from imago_testing.operated.things import START
-from imago_testing.operated.world import World
+from imago_testing.operated.world import ClusterWorld
 
 if TYPE_CHECKING:
     from imago_operator.desired import Desired
@@ -330,7 +330,7 @@ def check_look(rng: random.Random) -> None:
 def check_walk(rng: random.Random, steps: int = 25) -> None:
     """Raise AssertionError if edits and faults, once over, leave a cluster that never settles."""
     replicas = rng.choice((2, 3, 3))
-    world = World(desired_pipeline(2, replicas, 0, 0, False))
+    world = ClusterWorld(desired_pipeline(2, replicas, 0, 0, False))
     world.grace, world.behind, world.unready = rng.choice(((0, 0, 0), (1, 1, 1), (3, 2, 4)))
     if rng.random() < 0.5:
         world.settle()
@@ -349,7 +349,7 @@ def check_walk(rng: random.Random, steps: int = 25) -> None:
     assert len(world.observe().sets()) == last.spec.brokers.shards
 
 
-def _event(rng: random.Random, world: World, replicas: int) -> None:
+def _event(rng: random.Random, world: ClusterWorld, replicas: int) -> None:
     chance = rng.random()
     some = rng.choice(sorted(world.pods)) if world.pods else ""
     if chance < 0.3:

@@ -13,7 +13,7 @@ from imago_operator.state import TopicNeeds, written
 from imago_operator.status import status_of
 from imago_testing.operated.resources import OPERATOR, resource, wanted
 from imago_testing.operated.things import START
-from imago_testing.operated.world import World
+from imago_testing.operated.world import ClusterWorld
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +35,7 @@ def by_row() -> dict[str, dict[str, Any]]:
 
 
 def _told() -> Iterator[dict[str, Any]]:
-    world = World(wanted())
+    world = ClusterWorld(wanted())
     yield from _life(world)
     for change, orders in (({}, {names.PAUSE: "true"}), ({"spec.brokers.shards": 99}, {})):
         desired = desired_of(resource(change, orders), OPERATOR)
@@ -46,7 +46,7 @@ def _told() -> Iterator[dict[str, Any]]:
     yield from _edits(world)
 
 
-def _faults(world: World) -> Iterator[dict[str, Any]]:
+def _faults(world: ClusterWorld) -> Iterator[dict[str, Any]]:
     world.zookeeper = False
     yield _manifest(world.desired, world.observe())
     world.zookeeper = True
@@ -74,7 +74,7 @@ def _faults(world: World) -> Iterator[dict[str, Any]]:
     yield from _additions(world, seen)
 
 
-def _additions(world: World, seen: Observed) -> Iterator[dict[str, Any]]:
+def _additions(world: ClusterWorld, seen: Observed) -> Iterator[dict[str, Any]]:
     """What only adds something: a setting, queues on a shard that has just begun to serve."""
     other = tuple(
         replace(p, broker=replace(p.broker, config=dict.fromkeys(p.broker.config, 5)))
@@ -89,7 +89,7 @@ def _additions(world: World, seen: Observed) -> Iterator[dict[str, Any]]:
     yield _manifest(wanted(fill), replace(seen, status=status), fill)
 
 
-def _lost(world: World, seen: Observed) -> dict[str, Any]:
+def _lost(world: ClusterWorld, seen: Observed) -> dict[str, Any]:
     """The node of a member is gone, and its volume was on that node."""
     claims = tuple(
         replace(c, node="node-9") if c.name == "data-demo-s0-2" else c for c in seen.claims
@@ -98,7 +98,7 @@ def _lost(world: World, seen: Observed) -> dict[str, Any]:
     return _manifest(world.desired, replace(seen, claims=claims, pods=pods))
 
 
-def _edits(world: World) -> Iterator[dict[str, Any]]:
+def _edits(world: ClusterWorld) -> Iterator[dict[str, Any]]:
     settings = {"spec.brokers.config": {"store.retention_ms": 5}}
     for change in (settings, GROWN, {"spec.image": "mine:2"}):
         world.desired = wanted(change)
@@ -117,7 +117,7 @@ def _edits(world: World) -> Iterator[dict[str, Any]]:
     yield from _life(world, FILLED)
 
 
-def _life(world: World, change: dict[str, Any] | None = None) -> Iterator[dict[str, Any]]:
+def _life(world: ClusterWorld, change: dict[str, Any] | None = None) -> Iterator[dict[str, Any]]:
     """Look until nothing is left to do."""
     for _ in range(200):
         told = _look(world, change)
@@ -127,14 +127,14 @@ def _life(world: World, change: dict[str, Any] | None = None) -> Iterator[dict[s
     raise AssertionError("does not settle")
 
 
-def _look(world: World, change: dict[str, Any] | None = None) -> dict[str, Any]:
+def _look(world: ClusterWorld, change: dict[str, Any] | None = None) -> dict[str, Any]:
     seen, _ = world.look()
     told = _manifest(world.desired, seen, change)
     world.turn()
     return told
 
 
-def _deleted(world: World) -> dict[str, Any]:
+def _deleted(world: ClusterWorld) -> dict[str, Any]:
     manifest = resource()
     manifest["metadata"]["deletionTimestamp"] = written(START)
     return _manifest(desired_of(manifest, OPERATOR), world.observe())

@@ -57,7 +57,7 @@ def number_of(manifest: Mapping[str, Any]) -> int | None:
 
 
 @dataclass
-class World(Servers):
+class ClusterWorld(Servers):
     """A cluster in which things happen."""
 
     # ---- one look, and what comes of it ----------------------------------------------------

@@ -60,7 +60,7 @@ def route_body(
 
 
 @dataclass
-class World:
+class ScriptedServers:
     """A name service and brokers, as far as one test needs them."""
 
     shards: dict[str, str] = field(default_factory=lambda: {"a": "a:1", "b": "b:1"})

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from imago_testing.simulation.client import Put
     from imago_testing.simulation.frames import Fetch
     from imago_testing.simulation.member import Process
-    from imago_testing.simulation.world import World
+    from imago_testing.simulation.world import SimulatedRun
 
 
 class Checker:
     """Knows everything about everybody, and says when it may not be so."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: SimulatedRun) -> None:
         self.world = world
         self.line = Disk("committed")
         """The committed records, as if a member held exactly them."""

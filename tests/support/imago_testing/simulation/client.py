@@ -6,7 +6,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from imago_testing.simulation.world import World
+    from imago_testing.simulation.world import SimulatedRun
 
 
 class Level(Enum):
@@ -83,7 +83,7 @@ class Producer:
 class Clients:
     """All clients of a world."""
 
-    def __init__(self, world: World, levels: list[Level]) -> None:
+    def __init__(self, world: SimulatedRun, levels: list[Level]) -> None:
         self.world = world
         self.producers = [Producer(number, level) for number, level in enumerate(levels)]
         self.puts: dict[int, Put] = {}

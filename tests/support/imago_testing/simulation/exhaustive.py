@@ -17,8 +17,8 @@ from imago_testing.simulation.small import (
     LEADS,
     Bounds,
     Life,
+    ModelState,
     Shard,
-    World,
     beginning,
     member_of,
     state_of,
@@ -49,7 +49,7 @@ class Explored:
     depth: int
     whole: bool
     """False: a limit ended it."""
-    edge: tuple[World, ...] = ()
+    edge: tuple[ModelState, ...] = ()
     """States that were looked at, and not what may come after them."""
 
 
@@ -57,7 +57,7 @@ class BrokenStateError(AssertionError):
     """A state that may not be; the message tells the way to it."""
 
 
-def check(world: World) -> None:
+def check(world: ModelState) -> None:
     """The invariants that a state can break by itself."""
     shard, members, committed = world.shard, world.members, world.committed
     for i, life in shard.in_sync:
@@ -73,7 +73,7 @@ def check(world: World) -> None:
         check_leader(world, shard, shard.leader)
 
 
-def check_leader(world: World, shard: Shard, leader: Life) -> None:
+def check_leader(world: ModelState, shard: Shard, leader: Life) -> None:
     replica = world.members[leader[0]]
     if not (replica.up and replica.role == LEADS and replica.epoch == shard.epoch):
         return
@@ -106,7 +106,7 @@ def explore(
     came: dict[int, tuple[int, str]] = {}
     level, depth = [first], 0
     while level:
-        following: list[World] = []
+        following: list[ModelState] = []
         for at, world in enumerate(level):
             if over() or len(seen) > states_max:
                 return Explored(len(seen), depth, whole=False, edge=(*level[at:], *following))
@@ -119,8 +119,8 @@ def explore(
 
 
 def fresh(
-    steps: Steps, world: World, seen: set[int], came: dict[int, tuple[int, str]]
-) -> Iterator[World]:
+    steps: Steps, world: ModelState, seen: set[int], came: dict[int, tuple[int, str]]
+) -> Iterator[ModelState]:
     """The worlds one step further that were not seen yet, each looked at."""
     parent, name = hash(world), ""
     try:
@@ -139,7 +139,7 @@ def fresh(
 
 
 def walk(
-    bounds: Bounds, edge: Sequence[World], rng: random.Random, over: Callable[[], bool]
+    bounds: Bounds, edge: Sequence[ModelState], rng: random.Random, over: Callable[[], bool]
 ) -> tuple[int, int]:
     """Go on at random from an edge; return how many walks and how many steps that were."""
     steps, walks, taken = Steps(bounds, RULES), 0, 0

@@ -10,7 +10,7 @@ from imago_broker.core.shard.values import MachineRole
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from imago_testing.simulation.world import World
+    from imago_testing.simulation.world import SimulatedRun
 
 COORDINATOR = -1
 
@@ -18,7 +18,7 @@ COORDINATOR = -1
 class Faults:
     """Breaks a world and heals it again."""
 
-    def __init__(self, world: World, weights: Mapping[str, int] | None = None) -> None:
+    def __init__(self, world: SimulatedRun, weights: Mapping[str, int] | None = None) -> None:
         self.world = world
         weights = weights or WEIGHTS
         self.names = list(weights)

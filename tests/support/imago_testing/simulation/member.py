@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from imago_broker.core.shard.events import Event
     from imago_testing.simulation.disk import Disk
     from imago_testing.simulation.frames import Frame
-    from imago_testing.simulation.world import World
+    from imago_testing.simulation.world import SimulatedRun
 
 TICK_MS_MIN = 40
 HEAL_MS = 2500
@@ -32,7 +32,7 @@ PUT_TIMEOUT_MS = 2500
 class Process:
     """One life of one member. What it knows dies with it; its disk does not."""
 
-    def __init__(self, world: World, index: int, disk: Disk, rate: float) -> None:
+    def __init__(self, world: SimulatedRun, index: int, disk: Disk, rate: float) -> None:
         self.world, self.index, self.disk = world, index, disk
         self.uuid = disk.uuid
         self.rate = rate

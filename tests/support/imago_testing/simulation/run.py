@@ -11,7 +11,7 @@ from imago_testing.simulation.faults import Faults
 from imago_testing.simulation.telling import told as tell
 from imago_testing.simulation.verdict import judge
 from imago_testing.simulation.winners import InvariantBrokenError
-from imago_testing.simulation.world import Setup, World
+from imago_testing.simulation.world import Setup, SimulatedRun
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,7 +42,7 @@ class Run:
     """A world, its faults and its clients."""
 
     def __init__(self, setup: Setup, weights: Mapping[str, int] | None = None) -> None:
-        self.world = World(setup)
+        self.world = SimulatedRun(setup)
         self.faults = Faults(self.world, weights)
         self.acks_before = 0
         self.looked = 0

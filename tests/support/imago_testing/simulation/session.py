@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from imago_broker.model.shard import ShardState
     from imago_testing.simulation.coordinator import Session
     from imago_testing.simulation.member import Process
-    from imago_testing.simulation.world import World
+    from imago_testing.simulation.world import SimulatedRun
 
 
 RESEND_MS = 50
@@ -42,7 +42,7 @@ class Call(NamedTuple):
 class SessionClient:
     """Requests in order; their answers, or the news that the connection is lost."""
 
-    def __init__(self, world: World, process: Process) -> None:
+    def __init__(self, world: SimulatedRun, process: Process) -> None:
         self.world, self.process = world, process
         self.session: Session | None = None
         self.connected = False

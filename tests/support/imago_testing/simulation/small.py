@@ -80,7 +80,7 @@ class Replica(NamedTuple):
     """Life and acknowledged end of each follower."""
 
 
-class World(NamedTuple):
+class ModelState(NamedTuple):
     """Everything, once."""
 
     shard: Shard
@@ -94,7 +94,7 @@ class World(NamedTuple):
     expiries: int = 0
 
 
-def beginning(bounds: Bounds) -> World:
+def beginning(bounds: Bounds) -> ModelState:
     """All are in sync behind member 0, in epoch 1."""
     everyone = tuple((i, 1) for i in range(bounds.members))
     shard = Shard((0, 1), 1, everyone, ())
@@ -106,7 +106,7 @@ def beginning(bounds: Bounds) -> World:
         heard=(None, *((1, 0) for _ in everyone[1:])),
     )
     follower = Replica(role=FOLLOWS, epoch=1, leader=0, reconciled=True)
-    return World(shard, (leader, *(follower for _ in everyone[1:])), ())
+    return ModelState(shard, (leader, *(follower for _ in everyone[1:])), ())
 
 
 # ---- into and out of the core's values ------------------------------------------------------
@@ -169,7 +169,7 @@ def plain(state: ShardState) -> Shard:
     return shard_of(state)
 
 
-def weakened(world: World) -> World:
+def weakened(world: ModelState) -> ModelState:
     """A memory is lost: what only too small a set had committed may be gone with it."""
     members = tuple(
         replica._replace(high_watermark=min(replica.high_watermark, world.strong))

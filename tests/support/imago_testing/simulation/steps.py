@@ -17,10 +17,10 @@ from imago_testing.simulation.small import (
     TAKEN,
     Bounds,
     Life,
+    ModelState,
     Proposal,
     Replica,
     Shard,
-    World,
     epoch_begun,
     life_of,
     log_of,
@@ -46,7 +46,7 @@ class Steps:
         self.bounds, self.rules = bounds, rules
         self._reconcile = lru_cache(maxsize=1 << 16)(rules.reconcile)
 
-    def after(self, world: World) -> Iterator[tuple[str, World]]:
+    def after(self, world: ModelState) -> Iterator[tuple[str, ModelState]]:
         """Every step with its name and the world after it."""
         for i, replica in enumerate(world.members):
             if not replica.up:
@@ -63,13 +63,15 @@ class Steps:
             elif replica.role == FOLLOWS:
                 yield from self.follows(world, i, replica)
 
-    def put(self, world: World, i: int, replica: Replica) -> World:
+    def put(self, world: ModelState, i: int, replica: Replica) -> ModelState:
         members = world.members
         return world._replace(members=(*members[:i], replica, *members[i + 1 :]))
 
     # ---- faults ------------------------------------------------------------------------------
 
-    def fails(self, world: World, i: int, replica: Replica) -> Iterator[tuple[str, World]]:
+    def fails(
+        self, world: ModelState, i: int, replica: Replica
+    ) -> Iterator[tuple[str, ModelState]]:
         bounds = self.bounds
         if world.crashes < bounds.crashes:
             dead = Replica(
@@ -93,13 +95,17 @@ class Steps:
             counted = world._replace(expiries=world.expiries + 1)
             yield f"session of {i} ends", self.put(counted, i, replica._replace(registered=False))
 
-    def restarts(self, world: World, i: int, replica: Replica) -> Iterator[tuple[str, World]]:
+    def restarts(
+        self, world: ModelState, i: int, replica: Replica
+    ) -> Iterator[tuple[str, ModelState]]:
         if replica.registered:
             yield f"session of {i} ends", self.put(world, i, replica._replace(registered=False))
         back = replica._replace(up=True, registered=True, life=replica.life + 1)
         yield f"{i} starts", self.put(world, i, back)
 
-    def registers(self, world: World, i: int, replica: Replica) -> Iterator[tuple[str, World]]:
+    def registers(
+        self, world: ModelState, i: int, replica: Replica
+    ) -> Iterator[tuple[str, ModelState]]:
         """It has noticed that its session is over: a new life of the same process."""
         back = Replica(
             replica.log,
@@ -113,7 +119,7 @@ class Steps:
 
     # ---- coordinator -------------------------------------------------------------------------
 
-    def live(self, world: World) -> dict[str, MemberInfo]:
+    def live(self, world: ModelState) -> dict[str, MemberInfo]:
         return {
             f"m{i}": MemberInfo(
                 replica.life, i, replica.unclean, last_epoch(log_of(replica)), len(replica.log)
@@ -122,7 +128,9 @@ class Steps:
             if replica.registered
         }
 
-    def elects(self, world: World, i: int, replica: Replica) -> Iterator[tuple[str, World]]:
+    def elects(
+        self, world: ModelState, i: int, replica: Replica
+    ) -> Iterator[tuple[str, ModelState]]:
         shard = world.shard
         if shard.epoch >= self.bounds.epochs or replica.proposal is not None:
             return
@@ -150,7 +158,9 @@ class Steps:
         )
         yield f"{i} is elected", world._replace(shard=plain(after))
 
-    def learns(self, world: World, i: int, replica: Replica) -> Iterator[tuple[str, World]]:
+    def learns(
+        self, world: ModelState, i: int, replica: Replica
+    ) -> Iterator[tuple[str, ModelState]]:
         """A member sees what the coordinator holds. A leader that waits learns by its answer."""
         if replica.proposal is not None:
             return
@@ -164,7 +174,9 @@ class Steps:
         elif replica.role == LEADS and replica.known != shard:
             yield f"{i} looks", self.put(world, i, replica._replace(known=shard))
 
-    def finds(self, world: World, i: int, replica: Replica) -> Iterator[tuple[str, World]]:
+    def finds(
+        self, world: ModelState, i: int, replica: Replica
+    ) -> Iterator[tuple[str, ModelState]]:
         """Another leads: promise, and follow it as soon as it has begun."""
         shard = world.shard
         if shard.leader is None or shard.epoch < replica.seen:
@@ -181,7 +193,7 @@ class Steps:
             )
             yield f"{i} promises {shard.epoch}", self.put(world, i, promised)
 
-    def begun(self, world: World, i: int) -> Replica:
+    def begun(self, world: ModelState, i: int) -> Replica:
         replica, shard = world.members[i], world.shard
         return quiet(replica)._replace(
             epochs=epoch_begun(replica.epochs, shard.epoch, len(replica.log)),
@@ -195,7 +207,9 @@ class Steps:
 
     # ---- following ---------------------------------------------------------------------------
 
-    def joins(self, world: World, i: int, replica: Replica, j: int) -> Iterator[tuple[str, World]]:
+    def joins(
+        self, world: ModelState, i: int, replica: Replica, j: int
+    ) -> Iterator[tuple[str, ModelState]]:
         """Promise, reconcile and fetch, as one step: only the log of the leader matters."""
         leader = world.members[j]
         cut: CutBack = self._reconcile(log_of(replica), log_of(leader))
@@ -212,7 +226,9 @@ class Steps:
             world = self.put(world, j, leader._replace(heard=tuple(heard)))
         yield f"{i} follows {j} from {cut.end}", self.put(world, i, joined)
 
-    def follows(self, world: World, i: int, replica: Replica) -> Iterator[tuple[str, World]]:
+    def follows(
+        self, world: ModelState, i: int, replica: Replica
+    ) -> Iterator[tuple[str, ModelState]]:
         """Copy one record."""
         leader = world.members[replica.leader]
         if not (replica.reconciled and leader.up and leader.role == LEADS):
@@ -236,7 +252,7 @@ class Steps:
 
     # ---- leading -----------------------------------------------------------------------------
 
-    def leads(self, world: World, j: int, leader: Replica) -> Iterator[tuple[str, World]]:
+    def leads(self, world: ModelState, j: int, leader: Replica) -> Iterator[tuple[str, ModelState]]:
         if world.writes < self.bounds.writes:
             written = leader._replace(log=(*leader.log, world.writes))
             counted = world._replace(writes=world.writes + 1)
@@ -261,7 +277,7 @@ class Steps:
         me = member_of((j, leader.life))
         return self.rules.waited_for(state_of(leader.known), proposed, None, me)
 
-    def raised(self, world: World, j: int, leader: Replica) -> World:
+    def raised(self, world: ModelState, j: int, leader: Replica) -> ModelState:
         """The leader, its high watermark as high as it may be, and what that commits."""
         ends = [len(leader.log)]
         for member in self.waits(j, leader):
@@ -281,7 +297,9 @@ class Steps:
             strong = max(strong, end)
         return self.put(world._replace(committed=committed, strong=strong), j, leader)
 
-    def proposes(self, world: World, j: int, leader: Replica) -> Iterator[tuple[str, World]]:
+    def proposes(
+        self, world: ModelState, j: int, leader: Replica
+    ) -> Iterator[tuple[str, ModelState]]:
         """Shrink, grow, hand over; whatever the timers of the real thing might say."""
         known = leader.known
         assert known is not None
@@ -309,8 +327,8 @@ class Steps:
             yield from self.hands_over(world, j, leader, known)
 
     def proposed(
-        self, world: World, j: int, name: str, in_sync: tuple[Life, ...]
-    ) -> Iterator[tuple[str, World]]:
+        self, world: ModelState, j: int, name: str, in_sync: tuple[Life, ...]
+    ) -> Iterator[tuple[str, ModelState]]:
         leader = world.members[j]
         assert leader.known is not None
         members = tuple(map(member_of, in_sync))
@@ -318,7 +336,9 @@ class Steps:
         after = resized(state_of(leader.known), members, "resized", min_in_sync=minimum)
         yield from self.made(world, j, name, plain(after))
 
-    def made(self, world: World, j: int, name: str, shard: Shard) -> Iterator[tuple[str, World]]:
+    def made(
+        self, world: ModelState, j: int, name: str, shard: Shard
+    ) -> Iterator[tuple[str, ModelState]]:
         """A proposal is on its way; in coarse steps it is there and back."""
         leader = world.members[j]
         if not self.bounds.coarse:
@@ -331,8 +351,8 @@ class Steps:
                 yield name, after
 
     def hands_over(
-        self, world: World, j: int, leader: Replica, known: Shard
-    ) -> Iterator[tuple[str, World]]:
+        self, world: ModelState, j: int, leader: Replica, known: Shard
+    ) -> Iterator[tuple[str, ModelState]]:
         for entry in known.in_sync:
             heard = leader.heard[entry[0]]
             if entry[0] != j and heard == (entry[1], len(leader.log)):
@@ -343,8 +363,8 @@ class Steps:
                 yield from self.made(world, j, f"{j} hands over to {entry[0]}", plain(after))
 
     def resolves(
-        self, world: World, j: int, leader: Replica, proposal: Proposal
-    ) -> Iterator[tuple[str, World]]:
+        self, world: ModelState, j: int, leader: Replica, proposal: Proposal
+    ) -> Iterator[tuple[str, ModelState]]:
         shard, phase = proposal
         if phase == IN_FLIGHT:
             if leader.known == world.shard and leader.registered:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from itertools import permutations
 
-from imago_testing.simulation.small import Life, Replica, Shard, World
+from imago_testing.simulation.small import Life, ModelState, Replica, Shard
 
 
-def canonical(world: World) -> World:
+def canonical(world: ModelState) -> ModelState:
     """The same world under the names that make it the least of those that differ by names."""
     world = aged(world)
     keys = [signature(world, i, replica) for i, replica in enumerate(world.members)]
@@ -26,7 +26,7 @@ def canonical(world: World) -> World:
     return min((renamed(world, each) for each in orders), key=repr)
 
 
-def aged(world: World) -> World:
+def aged(world: ModelState) -> ModelState:
     """The same world with lives numbered from 1: only which are the same, and which came first
     after a loss of memory, tells them apart."""
     lives = lives_named(world)
@@ -61,7 +61,7 @@ def aged(world: World) -> World:
     )
 
 
-def lives_named(world: World) -> list[set[int]]:
+def lives_named(world: ModelState) -> list[set[int]]:
     """Numbers of all lives of each member that anybody speaks of."""
     members = world.members
     lives = [{replica.life, replica.lost_life} for replica in members]
@@ -77,7 +77,7 @@ def lives_named(world: World) -> list[set[int]]:
     return lives
 
 
-def signature(world: World, i: int, replica: Replica) -> tuple[object, ...]:
+def signature(world: ModelState, i: int, replica: Replica) -> tuple[object, ...]:
     """What tells a member from the others without naming anybody."""
     shard = world.shard
     return (
@@ -89,7 +89,7 @@ def signature(world: World, i: int, replica: Replica) -> tuple[object, ...]:
     )
 
 
-def renamed(world: World, order: list[int]) -> World:
+def renamed(world: ModelState, order: list[int]) -> ModelState:
     """The world in which member `order[k]` is called k."""
     name = [0] * len(order)
     for new, old in enumerate(order):

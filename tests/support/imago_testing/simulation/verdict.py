@@ -10,10 +10,10 @@ from imago_testing.simulation.winners import InvariantBrokenError
 
 if TYPE_CHECKING:
     from imago_testing.simulation.disk import Disk
-    from imago_testing.simulation.world import World
+    from imago_testing.simulation.world import SimulatedRun
 
 
-def judge(world: World, disk: Disk) -> None:
+def judge(world: SimulatedRun, disk: Disk) -> None:
     """Compare the leader's log with what clients were promised."""
     place: dict[int, int] = {}
     for record in disk.records:
@@ -26,7 +26,7 @@ def judge(world: World, disk: Disk) -> None:
     offsets_stay(world, disk)
 
 
-def acked_are_there(world: World, disk: Disk, place: dict[int, int]) -> None:
+def acked_are_there(world: SimulatedRun, disk: Disk, place: dict[int, int]) -> None:
     for put, end in world.checker.acks.values():
         if end > disk.start and place.get(put.ident) != end:
             raise InvariantBrokenError(13, f"{put.level.value} {put.value} at {end} is gone")
@@ -35,7 +35,7 @@ def acked_are_there(world: World, disk: Disk, place: dict[int, int]) -> None:
             raise InvariantBrokenError(12, f"record {ident} was delivered at {end} and is gone")
 
 
-def stores_agree(world: World, disk: Disk) -> None:
+def stores_agree(world: SimulatedRun, disk: Disk) -> None:
     """Real stores hold the same bytes, and make the same queue of them."""
     puts = world.client.puts
     idents = [r.ident for r in disk.records if puts[r.ident].producer != META_PRODUCER]
@@ -44,7 +44,7 @@ def stores_agree(world: World, disk: Disk) -> None:
             other.judge(disk, idents)
 
 
-def order_is_kept(world: World, disk: Disk) -> None:
+def order_is_kept(world: SimulatedRun, disk: Disk) -> None:
     """A producer's records of one connection are in their order."""
     last: dict[tuple[int, int], tuple[int, int]] = {}
     for record in disk.records:
@@ -55,7 +55,7 @@ def order_is_kept(world: World, disk: Disk) -> None:
         last[key] = now
 
 
-def offsets_stay(world: World, disk: Disk) -> None:
+def offsets_stay(world: SimulatedRun, disk: Disk) -> None:
     """Committed consumer offsets did not go back."""
     if disk.start:
         return

@@ -50,7 +50,7 @@ LEVELS = (
 )
 
 
-class World:
+class SimulatedRun:
     """One run. The same setup gives the same run."""
 
     def __init__(self, setup: Setup) -> None:

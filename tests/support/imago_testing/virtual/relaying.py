@@ -234,7 +234,7 @@ def happen(what: Wire | asyncio.Future[None], count: int = 1 << 20) -> None:
         what.deliver(count)
 
 
-class World:
+class RelayingWorld:
     """Members, clients, and what may happen to them."""
 
     def __init__(self, loop: VirtualLoop, members: str) -> None:
