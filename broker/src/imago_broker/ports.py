@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         RegistryConnection,
         TopicPlacement,
     )
+    from imago_broker.model.metaq_slave import SlaveStatus
     from imago_broker.model.pipelines import Pipeline, PipelineProgress
     from imago_broker.model.shard import ShardState
     from imago_broker.model.shard_status import LocalShardStatus
@@ -303,8 +304,27 @@ class OffsetCopy:
     target_first: int = 0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetaqMaster:
+    """The master of our shard's broker id, as it stands in MetaQ's tree."""
+
+    url: str
+    """`meta://host:port`."""
+    checksum: str
+    """Of its configuration; empty: it tells none."""
+    partitions: Mapping[str, int]
+    """How many each topic has that it offers to consumers."""
+
+
 class MetaqConsumers(Protocol):
-    """What MetaQ's consumers have written into MetaQ's tree themselves."""
+    """What others have written into MetaQ's tree themselves: consumers, and original brokers."""
+
+    async def metaq_master(self) -> MetaqMaster | None:
+        """Return the master of our shard's broker id; None: none is registered.
+
+        CoordinatorUnavailableError: nobody knows.
+        """
+        ...
 
     async def metaq_progress(
         self, topics: Collection[str], groups: Collection[str] | None = None
@@ -336,6 +356,18 @@ class MetaqConsumers(Protocol):
 
         CoordinatorUnavailableError: nobody knows.
         """
+        ...
+
+
+class MetaqSlaveControl(Protocol):
+    """What administrators may ask of the copying of an original MetaQ master."""
+
+    def status(self) -> SlaveStatus:
+        """Return how it stands; cheap."""
+        ...
+
+    def restart(self) -> None:
+        """Connect anew, and look again which topics there are and where they stand."""
         ...
 
 

@@ -149,7 +149,7 @@ def index_records(data, find_tail, bytes stop_topic not None):
                             f"queue offset {record.queue_offset} where {slot.next_offset} follows"
                         )
                         break
-                    if slot.dual and record.metaq_id < 0:
+                    if slot.dual and record.metaq_position < 0:
                         reason = "no MetaQ position"
                         break
                     add_unit(slot, start + at, &record)

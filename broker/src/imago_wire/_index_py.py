@@ -79,7 +79,7 @@ def _add_unit(tail: QueueTail, view: RecordView) -> str:
     if view.queue_offset != tail.next_offset:
         return f"queue offset {view.queue_offset} where {tail.next_offset} follows"
     if tail.dual:
-        if view.metaq_id < 0:
+        if view.metaq_position < 0:
             return "no MetaQ position"
         tail.positions += POSITION_UNIT.pack(view.metaq_position, view.metaq_size)
         tail.next_position = view.metaq_position + view.metaq_size

@@ -39,7 +39,7 @@ cdef bint read_form(const uint8_t *data, Py_ssize_t left, Form *form) noexcept:
     cdef Record record
     if not read_record(data, left, &record, False):
         return False
-    if record.metaq_id < 0 or record.metaq_length >= 0:
+    if record.metaq_position < 0 or record.metaq_length >= 0:
         return False
     take_form(data, &record, form)
     return True
@@ -172,7 +172,7 @@ def metaq_records(
                 break
             if not read_reserved(data, &record):
                 break
-            if record.metaq_id < 0 or record.metaq_position != position:
+            if record.metaq_position < 0 or record.metaq_position != position:
                 break
             if record.metaq_length >= 0:
                 break

@@ -30,7 +30,7 @@ def metaq_form(record: Buffer, at: int = 0) -> tuple[bytes, memoryview]:
     """
     layout = read_layout(record, at)
     reserved = read_reserved(record, layout.properties_at, at + layout.size)
-    if reserved.metaq_id < 0:
+    if reserved.metaq_position < 0:
         raise RecordError("record without a MetaQ position")
     tags = find(bytes(record[layout.properties_at : reserved.client_end]), b"TAGS")
     prefix = b"" if tags is None else len(tags).to_bytes(4, "big") + tags
@@ -112,7 +112,7 @@ def _stands_at(record: Buffer, position: int) -> bool:
         reserved = read_reserved(record, properties_at, len(record))
     except RecordError:
         return False
-    return reserved.metaq_id >= 0 and reserved.metaq_position == position
+    return position >= 0 and reserved.metaq_position == position
 
 
 _METAQ_HEAD = Struct(">iiq")

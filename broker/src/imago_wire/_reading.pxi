@@ -192,7 +192,7 @@ cdef int place_of(const uint8_t *data, Record *record, int64_t *code, int64_t *m
         code[0] = record.unit_tag
     elif tags != NULL:
         code[0] = tag_code(tags, tags_size)
-    if record.metaq_id >= 0:
+    if record.metaq_position >= 0:
         metaq_size[0] = METAQ_HEADER_SIZE + record.body_size
         if tags != NULL:
             metaq_size[0] += 4 + tags_size

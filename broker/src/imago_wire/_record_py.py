@@ -72,6 +72,9 @@ I64_MASK: Final = 0xFFFF_FFFF_FFFF_FFFF
 STORE_MS_MAX: Final = METAQ_EPOCH_MS + (1 << 41) - 1
 """In the year 2089 the time in a MetaQ id is used up."""
 
+METAQ_ID_END: Final = 1 << 62
+"""Ids that others gave are below, so that there are always more above: years off for any clock."""
+
 _ATTRIBUTE_FLAG: Final = 1
 
 PARTS_SIZE_MAX: Final = (
@@ -137,10 +140,11 @@ def metaq_entry(
 ) -> Entry:
     """Return the entry of a MetaQ put. The attribute becomes TAGS, the payload the body.
 
-    `metaq_id` is that of a committed transaction's message, which was told its id before. A
-    checksum of -1 is none. ChecksumError: it is not the body's. ProtocolError: the attribute
-    holds 0x01 or 0x02. LimitExceededError: it is longer than a property list may be. An attribute
-    that cannot be parsed (a length beyond the body, no UTF-8) stays in the body.
+    `metaq_id` is that of a committed transaction's message, which was told its id before, or one
+    that another master gave: negative ones too, but not 0. A checksum of -1 is none.
+    ChecksumError: it is not the body's. ProtocolError: the attribute holds 0x01 or 0x02.
+    LimitExceededError: it is longer than a property list may be. An attribute that cannot be
+    parsed (a length beyond the body, no UTF-8) stays in the body.
     """
     body_crc = -1
     if checksum != -1:
@@ -158,7 +162,7 @@ def metaq_entry(
     _check_sizes(body, properties, born_host)
     _check_i32("flag", flag)
     _check_i64("born timestamp", born_ms)
-    if metaq_id is not None and not 0 < metaq_id <= I64_MAX:
+    if metaq_id is not None and (not metaq_id or not -I64_MAX - 1 <= metaq_id < METAQ_ID_END):
         raise ProtocolError(f"MetaQ id {metaq_id}")
     sys_flag = 0 if metaq_id is None else SYS_COMMIT
     return (
@@ -397,7 +401,7 @@ def _reserved(entry: Entry, place: Placed) -> bytes:
     unit_tag, shape = entry[ENTRY_UNIT_TAG], entry[ENTRY_SHAPE]
     if unit_tag is not None and _has_unit(entry[ENTRY_SYS_FLAG]):
         parts = b"%b%016x\x02" % (UNIT_TAG_PREFIX, unit_tag & I64_MASK)
-    if place[4] < 0:
+    if place[3] < 0:
         return parts
     if isinstance(shape, tuple):
         parts += b"%b%08x\x02%b%08x\x02" % (METAQ_LEN_PREFIX, shape[0], METAQ_CRC_PREFIX, shape[1])

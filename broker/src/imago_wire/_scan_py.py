@@ -233,7 +233,7 @@ def view_record(data: Buffer, at: int = 0, *, verify: bool = False) -> RecordVie
     properties = bytes(data[layout.properties_at : reserved.client_end])
     tags = find(properties, b"TAGS")
     metaq_size = 0
-    if reserved.metaq_id >= 0:
+    if reserved.metaq_position >= 0:
         metaq_size = METAQ_HEADER_SIZE + layout.body_size + (0 if tags is None else 4 + len(tags))
         if reserved.metaq_length >= 0:
             metaq_size = METAQ_HEADER_SIZE + reserved.metaq_length

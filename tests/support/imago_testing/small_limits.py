@@ -32,6 +32,8 @@ SMALL: dict[str, dict[str, int]] = {
     "imago_log.offline.units": {"_WINDOW_UNITS": 3},
     "imago_log.commitlog.commit_log": {"PAGE_BYTES": 256},
     "imago_log.replica.past_metadata": {"_UNITS_AT_ONCE": 3},
+    "imago_broker.replication.metaq.copied": {"FETCH_BYTES": 300},
+    "imago_broker.replication.metaq.slave": {"ASKED_AT_ONCE": 1},
     "imago_log.repair.healing": {"APPLY_BYTES": 900, "APPLY_UNITS_MAX": 3},
     "imago_log.repair.restoring": {"READ_BYTES": 900},
     "imago_log.lifecycle.log_retention": {"QUEUES_OPENED_MAX": 2},
@@ -148,6 +150,7 @@ KEPT: dict[str, dict[str, str]] = {
         "UNREAD_BYTES_MAX": "what nothing may pass",
     },
     "imago_broker.replication.member_tls": {"NAMED_MAX": _COUNT},
+    "imago_broker.replication.metaq.copied": {"FETCH_BYTES_MAX": "what no message may pass"},
     "imago_broker.replication.port": {
         "BACKLOG": _COUNT,
         "CONNECTIONS_MAX": _COUNT,

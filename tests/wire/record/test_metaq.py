@@ -47,6 +47,34 @@ def test_metaq_reads_what_metaq_put(
     assert (view.metaq_id, view.metaq_size) == (message.id, message.size)
 
 
+ID_END = 1 << 62
+ids = st.integers(-(1 << 63), ID_END - 1).filter(bool) | st.sampled_from([-1, 1, ID_END - 1])
+
+
+@given(payload=st.binary(max_size=60), attribute=attributes, message_id=ids)
+def test_a_message_of_another_master_keeps_its_id(
+    twin: Twin, payload: bytes, attribute: str | None, message_id: int
+) -> None:
+    flag, body = encode_body(payload, attribute)
+    tail = twin.QueueTail(b"t", 0, dual=True, next_position=7)
+    entry = twin.metaq_entry(tail, body, flag, crc31(body), 1, HOST, message_id)
+    own = twin.metaq_entry(tail, body, flag, crc31(body), 1, HOST)
+    records = built(twin, [entry, own])
+    first, second = parse_block(twin.metaq_block(records))
+    assert (first.id, first.flag, first.body) == (message_id, flag, body)
+    assert second.id > max(0, message_id)
+    view = twin.view_record(records[0])
+    assert (view.metaq_id, view.metaq_position, view.metaq_size) == (message_id, 7, first.size)
+    assert twin.metaq_whole(twin.metaq_block(records)) == first.size + second.size
+
+
+@pytest.mark.parametrize("message_id", [0, ID_END, (1 << 63) - 1, 1 << 63, -(1 << 63) - 1])
+def test_an_id_that_leaves_no_room_above_is_refused(twin: Twin, message_id: int) -> None:
+    tail = twin.QueueTail(b"t", 0, dual=True)
+    with pytest.raises(ProtocolError, match="MetaQ id"):
+        twin.metaq_entry(tail, b"", 0, -1, 1, HOST, message_id)
+
+
 @given(payload=st.binary(max_size=60), attribute=attributes, flag=i32)
 def test_rocketmq_reads_what_metaq_put(
     twin: Twin, payload: bytes, attribute: str | None, flag: int

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from imago_broker.ports import (
         Clock,
         MetaqConsumers,
+        MetaqSlaveControl,
         PipelineRecords,
         Registry,
         ShardControl,
@@ -65,6 +66,8 @@ class MetaqManagement:
     """The configuration in force, in the form of server.ini."""
     reload: Callable[[], Changes]
     """Read the configuration again; ValueError, RequestError: nothing was changed."""
+    slave: MetaqSlaveControl | None
+    """The copying of an original master; None: this broker is nobody's slave."""
     stop: Callable[[], None] | None
     """Begin an orderly stop of the process; None: the broker is somebody's part."""
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from imago_broker.metrics import BrokerCollector, MetaqCounters
     from imago_broker.ports import Clock, Coordinator, Registry
     from imago_broker.processors.rocketmq.assembly import RocketmqAssembly
+    from imago_broker.replication.metaq.slave import MetaqSlave
     from imago_broker.service.clients import ClientRegistry
     from imago_broker.service.messages import MessageService
     from imago_log.results import StoreHealth
@@ -40,6 +41,7 @@ class BrokerState(Protocol):
     failed: asyncio.Future[FatalError]
     first_log_end: int
     metaq: MetaqPort | None
+    metaq_slave: MetaqSlave | None
     process: ProcessHooks
     source: ConfigSource
     config_file: ConfigFile
@@ -107,6 +109,7 @@ def admin_services(
             run=None if state.metaq is None else state.metaq.run,
             config_file=state.config_file,
             reload=state.source.reload,
+            slave=state.metaq_slave,
             stop=state.process.stop,
         ),
         on_topic_made=rocketmq.names.on_topic_made,

@@ -15,6 +15,7 @@ from imago_broker.app.coordination import join, make_coordinator
 from imago_broker.app.core_services import CoreServices
 from imago_broker.app.identity import advertised_host, data_folder_uuid, numeric_address
 from imago_broker.app.listeners import Ports
+from imago_broker.app.metaq_originals import make_metaq_slave
 from imago_broker.app.metaq_port import ConfigFile, serve_metaq
 from imago_broker.app.metrics import add_metrics
 from imago_broker.app.process_hooks import ProcessHooks
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from imago_broker.namesrv.server import NameService
     from imago_broker.ports import Clock, Coordinator
     from imago_broker.processors.rocketmq.assembly import RocketmqAssembly
+    from imago_broker.replication.metaq.slave import MetaqSlave
     from imago_broker.server.client_ports import ClientPorts
     from imago_broker.service.groups import GroupService
     from imago_broker.service.messages import MessageService
@@ -103,6 +105,7 @@ class Broker:
         self.host = advertised_host(config.broker.host, config.broker.bind)
         self.collector = BrokerCollector()
         self.metaq: MetaqPort | None = None
+        self.metaq_slave: MetaqSlave | None = None
         self.names: NameService | None = None
         self.metaq_counters = MetaqCounters()
         self.told_host = config.broker.advertised_host or self.host  # for clients
@@ -286,6 +289,9 @@ class Broker:
         )
         if self.gate is not None:
             self._make_member(self.gate)
+        self.metaq_slave = make_metaq_slave(
+            self.core, self.coordinator.metaq_consumers, clock=self.clock
+        )
         add_metrics(
             self.collector,
             config=config,
@@ -351,19 +357,12 @@ class Broker:
             await self.registration.published(PUBLISH_SECONDS_MAX)  # what a first master makes
         if config.admin.enabled:
             await self.ports.admin.start(self.admin_services)
-        for part in (self.ticker, self.source):
-            self._announced.callback(part.stop)
-            part.start()
+        for part in (self.ticker, self.source, self.metaq_slave):
+            if part is not None:
+                self._announced.callback(part.stop)
+                part.start()
         self.serving = True
-        logger.info(
-            "broker_started shard=%d metaq=%d rocketmq=%d namesrv=%d admin=%d data=%s",
-            config.broker.shard,
-            self.metaq_port,
-            self.rocketmq_port,
-            self.ports.namesrv_port,
-            self.ports.admin_port,
-            config.broker.data_dir,
-        )
+        self.ports.tell_started()
 
     def _wire_ports(self, loop: asyncio.AbstractEventLoop) -> None:
         config = self.config

@@ -24,6 +24,7 @@ def make_coordinator(config: BrokerConfig, config_file: bytes) -> Coordinator:
         cluster=config.broker.cluster,
         metaq_root=config.metaq.zk_root,
         metaq_broker_id_base=config.metaq.broker_id_base,
+        metaq_slave=config.metaq.slave_id,
         metaq_config_checksum=zlib.crc32(config_file),
         session_timeout_ms=config.zookeeper.session_timeout_ms,
         connect_timeout_ms=config.zookeeper.connect_timeout_ms,

@@ -94,6 +94,18 @@ class Ports:
                 self._config.broker.bind,
             )
 
+    def tell_started(self) -> None:
+        """Write down that the broker serves, and where."""
+        logger.info(
+            "broker_started shard=%d metaq=%d rocketmq=%d namesrv=%d admin=%d data=%s",
+            self._config.broker.shard,
+            self.metaq_port,
+            self.rocketmq_port,
+            self.namesrv_port,
+            self.admin_port,
+            self._config.broker.data_dir,
+        )
+
     @property
     def wanted(self) -> list[Listener]:
         """The listeners that the configuration asks for, the admin port aside."""

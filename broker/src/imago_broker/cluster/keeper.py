@@ -248,7 +248,7 @@ class Keeper:
         if self._publication is None:
             broker_id = self._config.metaq_broker_id_base + record.shard
             self._publication = Publication(
-                MetaqPaths(self._config.metaq_root, broker_id),
+                MetaqPaths(self._config.metaq_root, broker_id, self._config.metaq_slave),
                 self._tree,
                 session_id=self._session_id,
             )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_broker.cluster import metaq_progress
-from imago_broker.cluster.metaq_nodes import read_tree
+from imago_broker.cluster.metaq_nodes import read_master, read_tree
+from imago_broker.cluster.metaq_tree import MetaqPaths
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from imago_broker.cluster.shared_nodes import SharedNodes
     from imago_broker.cluster.tree import NodeTree
     from imago_broker.core.metaq_tree_check import TreeNode
-    from imago_broker.ports import MetaqProgress, OffsetCopy
+    from imago_broker.ports import MetaqMaster, MetaqProgress, OffsetCopy
 
 
 class TreeMetaqConsumers:
@@ -44,6 +45,14 @@ class TreeMetaqConsumers:
                 frozenset(topics),
                 None if groups is None else [*groups],
             )
+
+    async def metaq_master(self) -> MetaqMaster | None:
+        record = self._keeper.registered
+        if record is None or self._config.alone:
+            return None
+        root, broker_id = self._config.metaq_root, self._config.metaq_broker_id_base + record.shard
+        async with self._nodes.answered(f"{root}/brokers"):
+            return await read_master(self._tree, MetaqPaths(root, broker_id))
 
     async def copy_offsets(self, topic: str, copy: OffsetCopy) -> list[str]:
         root = self._config.metaq_root

@@ -1,18 +1,24 @@
-"""Reading MetaQ's public tree as a whole, whoever wrote it."""
+"""Reading MetaQ's public tree, whoever wrote it: as a whole, and what a master says."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import TYPE_CHECKING, Final
 
+from imago_broker.cluster.metaq_tree import FOR_CONSUMERS, MASTER
 from imago_broker.cluster.tree import NoNodeError
 from imago_broker.core.metaq_tree_check import TreeNode
+from imago_broker.ports import MetaqMaster
 
 if TYPE_CHECKING:
+    from imago_broker.cluster.metaq_tree import MetaqPaths
     from imago_broker.cluster.tree import NodeTree
 
 NODES_MAX: Final = 500_000
 READS_AT_ONCE: Final = 64
+_PARTITIONS: Final = re.compile(r'"numParts"\s*:\s*(\d{1,9})')
+"""Whoever wrote it: the members stand in any order."""
 
 
 async def read_tree(tree: NodeTree, root: str) -> dict[str, TreeNode]:
@@ -30,6 +36,32 @@ async def read_tree(tree: NodeTree, root: str) -> dict[str, TreeNode]:
                     following += (f"{path}/{name}" for name in sorted(names))
         level = following[: NODES_MAX - len(found)]
     return found
+
+
+async def read_master(tree: NodeTree, paths: MetaqPaths) -> MetaqMaster | None:
+    """Return the master of a broker id with its topics; None: none is registered."""
+    master = await tree.get(paths.master)
+    if master is None:
+        return None
+    checksum = await tree.get(f"{paths.broker}/master_config_checksum")
+    try:
+        names = await tree.children(paths.branch(FOR_CONSUMERS))
+    except NoNodeError:
+        names = ()
+    partitions: dict[str, int] = {}
+    for start in range(0, len(names), READS_AT_ONCE):
+        part = names[start : start + READS_AT_ONCE]
+        node = f"{paths.broker_id}-{MASTER}"
+        offered = [f"{paths.topic(FOR_CONSUMERS, name)}/{node}" for name in part]
+        for name, found in zip(part, await asyncio.gather(*map(tree.get, offered)), strict=True):
+            told = _PARTITIONS.search("" if found is None else found.data.decode("latin-1"))
+            if told is not None:
+                partitions[name] = int(told[1])
+    return MetaqMaster(
+        url=master.data.decode("utf-8", "replace"),
+        checksum="" if checksum is None else checksum.data.decode("utf-8", "replace"),
+        partitions=partitions,
+    )
 
 
 async def _read(tree: NodeTree, path: str) -> tuple[TreeNode | None, list[str]]:

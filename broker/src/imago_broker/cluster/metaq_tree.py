@@ -40,6 +40,8 @@ SUBSCRIBE = "metaq.subscribe"
 
 FOR_PRODUCERS, FOR_CONSUMERS = "topics-pub", "topics-sub"
 TOPIC_BRANCHES = ("topics", FOR_PRODUCERS, FOR_CONSUMERS)
+MASTER = "m"
+"""What a master's name ends in."""
 
 T = TypeVar("T")
 
@@ -50,6 +52,8 @@ class MetaqPaths:
 
     root: str
     broker_id: int
+    slave: int = -1
+    """From 0 on: an original master has the broker id, and we are its slave of this number."""
 
     @property
     def brokers(self) -> str:
@@ -71,7 +75,7 @@ class MetaqPaths:
 
     def master_nodes(self, topic: str) -> list[str]:
         """Where whoever is master offers a topic."""
-        return [f"{self.topic(name, topic)}/{self.broker_id}-m" for name in TOPIC_BRANCHES]
+        return [f"{self.topic(name, topic)}/{self.broker_id}-{MASTER}" for name in TOPIC_BRANCHES]
 
     def skeleton(self) -> list[tuple[str, bytes]]:
         """The persistent nodes that must exist, parents first."""
@@ -85,6 +89,10 @@ def broker_nodes(paths: MetaqPaths, record: BrokerRecord, checksum: int) -> dict
     """Return the ephemeral nodes that announce the broker itself, in the order to write them."""
     url = record.metaq_url.encode()
     match record.role:
+        case Role.MASTER if paths.slave >= 0:
+            return {f"{paths.broker}/slave{paths.slave}": url}
+        case Role.SLAVE if paths.slave >= 0:
+            return {}
         case Role.MASTER:
             sum_path = f"{paths.broker}/master_config_checksum"
             return {paths.master: url, sum_path: str(checksum).encode()}
@@ -98,14 +106,14 @@ def topic_nodes(
     paths: MetaqPaths, record: BrokerRecord, topics: Iterable[TopicPlacement]
 ) -> dict[str, bytes]:
     """Return the ephemeral nodes that offer the broker's partitions of these topics."""
-    suffix = _suffix(record)
+    suffix = _suffix(paths, record)
     if suffix is None:
         return {}
     broker = f"{paths.broker_id}-{suffix}"
     nodes: dict[str, bytes] = {}
     for topic in topics:
         for branch, partitions in _partitions(topic, record.shard).items():
-            if branch == FOR_PRODUCERS and record.role is not Role.MASTER:
+            if branch == FOR_PRODUCERS and suffix != MASTER:
                 continue  # none reads it, but all would connect anew whenever a slave comes or goes
             node = f"{paths.topic(branch, topic.name)}/{broker}"
             nodes[node] = _payload(branch, partitions, broker)
@@ -177,10 +185,14 @@ def batches(steps: Iterable[tuple[T, ...]], size_max: int) -> Iterator[list[T]]:
         yield batch
 
 
-def _suffix(record: BrokerRecord) -> str | None:
+def _suffix(paths: MetaqPaths, record: BrokerRecord) -> str | None:
     match record.role:
+        case Role.MASTER if paths.slave >= 0:
+            return f"s{paths.slave}"
+        case Role.SLAVE if paths.slave >= 0:
+            return None
         case Role.MASTER:
-            return "m"
+            return MASTER
         case Role.SLAVE:
             return f"s{record.replica + 1}"
         case Role.ELECTING | Role.FENCED:

@@ -85,7 +85,7 @@ class Publication:
         `shard_urls`: where members of the shard were seen last; they give way at once.
         """
         self._check_session()
-        self._leads = record.role is Role.MASTER
+        self._leads = record.role is Role.MASTER and self._paths.slave < 0
         await self._prepare()
         wanted = metaq_tree.broker_nodes(self._paths, record, checksum)
         if self._announced == (record, checksum):
@@ -127,7 +127,7 @@ class Publication:
         `consumers_wait`: what only they see stays as it is. A master's nodes carry no owner's
         name: for a topic that is no more, those of a former master go too.
         """
-        self._leads = record.role is Role.MASTER
+        self._leads = record.role is Role.MASTER and self._paths.slave < 0
         for start in range(0, len(names), TOPICS_AT_ONCE):
             part = names[start : start + TOPICS_AT_ONCE]
             wanted = {

@@ -75,6 +75,23 @@ class MetaqSection:
         "Whether a `get` beyond the end receives the end (301) instead of 404.",
         dynamic=True,
     )
+    slave_id: int = setting(
+        -1,
+        "From 0 on: copy the original MetaQ master that has this shard's broker id, as its"
+        " asynchronous slave of this number (`metaslave`), and take no other messages.",
+        low=-1,
+        high=1_000_000,
+    )
+    slave_group: str = setting(
+        "", "Group in whose name the master is asked; empty: meta-slave-group_ and the number."
+    )
+    slave_delay_ms_max: int = setting(
+        500,
+        "Longest time between two questions for what is new in a partition of the master.",
+        low=1,
+        high=60_000,
+        dynamic=True,
+    )
     transactions_max: int = setting(
         10_000,
         "Most transactions, local and XA, that are open or prepared; as many more that a person has"

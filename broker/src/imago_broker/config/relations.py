@@ -80,6 +80,7 @@ def problem(config: Sections) -> str | None:
         or _tls_problem(config.tls)
         or _zookeeper_problem(config.zookeeper)
         or _patterns_problem(config)
+        or _originals_problem(config)
     )
     return found or _access_problem(config)
 
@@ -89,6 +90,13 @@ def _patterns_problem(config: Sections) -> str | None:
     for name in config.topics:
         if is_pattern(name) and name not in config.metaq.topic_patterns:
             return f"topics.{name}: no put may make such a topic: add it to metaq.topic_patterns"
+    return None
+
+
+def _originals_problem(config: Sections) -> str | None:
+    """Replication with original brokers that cannot be."""
+    if config.metaq.slave_id >= 0 and config.zookeeper.connect == "none":
+        return "metaq.slave_id: the master is found in ZooKeeper: set zookeeper.connect"
     return None
 
 

@@ -43,6 +43,9 @@ _Job = tuple[list[Entry], Acknowledgement | None, Done, object]
 class MessageService:
     """The one writer of messages. All methods belong to the event loop's thread."""
 
+    copied_from = ""
+    """The master outside of the shard whose messages alone are taken; empty: there is none."""
+
     def __init__(
         self,
         store: MessageStore,
@@ -76,9 +79,9 @@ class MessageService:
         """Whether puts are asked to come again soon: leadership is being handed over."""
         self.sequenced = False
         """Whether this turn has messages of idempotent producers, whose numbers the store notes."""
-        self._whole: list[list[Entry]] = []
+        self._copies: list[list[Entry]] = []
+        self._whole, self._whole_now = list[list[Entry]](), list[list[Entry]]()
         """Those of this turn that become visible at once."""
-        self._whole_now: list[list[Entry]] = []
         self._loop = loop
         self._level_of = level_of
         self._waiting_bytes_max = waiting_bytes_max
@@ -120,6 +123,14 @@ class MessageService:
     ) -> None:
         """Put messages that readers see at once: all of them, or none."""
         self._whole.append(entries)
+        self.put(entries, level, done, token)
+        self.newest = None
+
+    def put_copies(
+        self, entries: list[Entry], level: Acknowledgement | None, done: Done, token: object
+    ) -> None:
+        """Put messages of `copied_from`, with the ids that it gave them."""
+        self._copies.append(entries)
         self.put(entries, level, done, token)
         self.newest = None
 
@@ -175,6 +186,10 @@ class MessageService:
         jobs, self._jobs = self._jobs, []
         self.newest = None
         self.turn += 1
+        copies, self._copies = self._copies, []
+        if self.copied_from:
+            own = {id(entries) for entries in copies}
+            jobs = self._without(jobs, lambda job: id(job[0]) not in own, PutStatus.NOT_WRITABLE)
         if self._gate is not None and self._gate.short:
             jobs = self._without_replicated(jobs)
         sequenced, self.sequenced = self.sequenced, False
@@ -235,12 +250,23 @@ class MessageService:
 
     def _without_replicated(self, jobs: list[_Job]) -> list[_Job]:
         """Refuse the puts that too few members could keep; return the others."""
+
+        def refused(job: _Job) -> bool:
+            level = job[1] or self._level_of(job[0][0][ENTRY_TAIL].topic)
+            return level.needs_replicas
+
+        return self._without(jobs, refused, PutStatus.TOO_FEW_IN_SYNC)
+
+    def _without(
+        self, jobs: list[_Job], refused: Callable[[_Job], bool], status: PutStatus
+    ) -> list[_Job]:
+        """Answer some jobs with a status; return the others."""
         kept = []
         for job in jobs:
-            entries, level, done, token = job
-            if (level or self._level_of(entries[0][ENTRY_TAIL].topic)).needs_replicas:
+            if refused(job):
+                entries, _, done, token = job
                 self.failed += len(entries)
-                tell(done, token, PutStatus.TOO_FEW_IN_SYNC, ())
+                tell(done, token, status, ())
             else:
                 kept.append(job)
         return kept

@@ -9,7 +9,7 @@ import typer
 
 from imago_cli.admin_http import DEFAULT_ADMIN, Admin, ask
 from imago_cli.connect import AsJson, Yes, confirm
-from imago_cli.metaq import offsets, transactions, tree
+from imago_cli.metaq import offsets, slave, transactions, tree
 from imago_cli.output import print_json, print_line, say
 
 Topic = Annotated[str, typer.Argument(help="The topic.")]
@@ -39,6 +39,7 @@ def attach(root: typer.Typer) -> None:
         group.command(name)(command)
     tree.attach(group)
     offsets.attach(group)
+    slave.attach(group)
     transactions.attach(group)
     root.add_typer(group, name="metaq")
 

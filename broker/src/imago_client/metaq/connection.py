@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from imago_client.admission import Admission
 from imago_client.errors import ConnectionLostError, RequestTimeoutError, why
@@ -103,8 +103,8 @@ class TextConnection(asyncio.Protocol):
     # What asyncio calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's is one in all but its class.
+        self._transport = cast("asyncio.Transport", transport)
         self._heartbeats = self._loop.create_task(self._beat())
 
     def data_received(self, data: bytes) -> None:

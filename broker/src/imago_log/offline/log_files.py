@@ -204,7 +204,7 @@ class LogCheck:
         if view.store_ms < self.store_ms:
             self.tell(view, f"store time {view.store_ms} after {self.store_ms}: it went back")
         self.store_ms = view.store_ms
-        if view.metaq_id >= 0:
+        if view.metaq_position >= 0:
             # A transaction's messages got theirs before others that were put earlier.
             if view.metaq_id <= self.metaq_id and not view.sys_flag & SYS_COMMIT:
                 self.tell(view, f"MetaQ id {view.metaq_id} after {self.metaq_id}: ids only grow")

@@ -180,7 +180,7 @@ class MetaqCheck:
 
     def take(self, view: RecordView, data: bytes) -> str:
         """Take the next record of the log; return what is wrong with the record, or ""."""
-        if view.metaq_id < 0:
+        if view.metaq_position < 0:
             return ""
         partition = self._partition((view.topic, view.queue_id))
         if partition is None or view.physical_offset < partition.topic.birth:

@@ -340,11 +340,16 @@ class PutProcessor:
         details = {
             PutStatus.TOO_FEW_IN_SYNC: "Too few members of the shard are in sync",
             PutStatus.DISK_FULL: "The disk is full",
-            PutStatus.NOT_WRITABLE: self._serving_rules.refusal(ASKS[Put]) or NOT_TAKEN,
+            PutStatus.NOT_WRITABLE: self._not_writable(),
             PutStatus.TOO_LARGE: "The message does not fit into a file of the log",
         }
         text = self._text(topic, partition, details.get(status, ""))
         return Status.INTERNAL_SERVER_ERROR, text
+
+    def _not_writable(self) -> str:
+        if master := self._messages.copied_from:
+            return f"this broker copies {master}, put there"
+        return self._serving_rules.refusal(ASKS[Put]) or NOT_TAKEN
 
     def _count_stored(self, round_: PutRound) -> None:
         for entry, (_, _, topic) in zip(round_.entries, round_.asked, strict=True):

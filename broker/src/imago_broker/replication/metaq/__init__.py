@@ -1,0 +1,1 @@
+"""Replication with original MetaQ brokers, by their own protocols."""
