@@ -57,6 +57,23 @@ async def test_a_session_timeout_that_the_server_changes_is_refused(
         await zookeeper_coordinator(config, zookeeper.address).start()
 
 
+async def test_nodes_without_data_as_metaqs_clients_make_them_are_read(
+    zookeeper: RunningZooKeeper,
+) -> None:
+    outsider = KazooClient(zookeeper.address)
+    await asyncio.to_thread(outsider.start)
+    await asyncio.to_thread(outsider.create, "/none/brokers/ids", None, makepath=True)
+    coordinator = zookeeper_coordinator(CoordinatorConfig(metaq_root="/none"), zookeeper.address)
+    await coordinator.start()
+    try:
+        root, nodes = await coordinator.metaq_consumers.metaq_tree()
+        assert (root, nodes["/none/brokers/ids"].data) == ("/none", "")
+    finally:
+        await coordinator.stop()
+        await asyncio.to_thread(outsider.stop)
+        outsider.close()
+
+
 async def test_one_reachable_server_of_several_addresses_is_enough(
     zookeeper: RunningZooKeeper,
 ) -> None:

@@ -175,7 +175,8 @@ class ZooKeeperTree(TreeSession):
                 if not watch or not await self._exists(path, watcher):
                     return None
             else:
-                return Node(data, stat.version, stat.czxid, stat.ephemeralOwner)
+                # Containers of MetaQ's clients have none at all.
+                return Node(data or b"", stat.version, stat.czxid, stat.ephemeralOwner)
 
     async def children(self, path: str, watch: bool = False) -> tuple[str, ...]:
         watcher = self._watch_fired if watch else None
