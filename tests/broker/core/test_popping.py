@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 
 import pytest
 
@@ -118,6 +119,7 @@ class Life:
         self.queue, self.now_ms, self.end = PopQueue(0), 1000, 0
         self.receipts: dict[int, int] = {}
         self.due: dict[int, int] = {}
+        self.given: Counter[int] = Counter()
         self.done: set[int] = set()
         """Acknowledged, and written."""
         self.unwritten: set[int] = set()
@@ -130,11 +132,12 @@ class Life:
         self.check()
 
     def pop(self) -> None:
+        """Some of what was handed out reaches nobody."""
         queue, rng = self.queue, self.rng
         taken = queue.expired(self.now_ms, rng.randrange(1, 6))
         for offset, times in taken.items():
             assert self.due[offset] <= self.now_ms, "handed out while somebody else has it"
-            assert times >= 1
+            assert times == self.given[offset]
         first = queue.next_offset
         taken |= dict.fromkeys(range(first, min(self.end, first + rng.randrange(6))), 0)
         assert not (self.done | self.unwritten) & taken.keys()
@@ -142,6 +145,12 @@ class Life:
         stamp, until = queue.next_stamp(self.now_ms), self.now_ms + rng.randrange(5, 60)
         queue.hand_out(taken, stamp=stamp, due_ms=until, next_offset=behind)
         self.write()  # nobody is answered before
+        if rng.random() < 0.2:
+            until = self.now_ms
+            queue.take_back(stamp, self.now_ms)
+            self.write()
+        else:
+            self.given.update(dict.fromkeys(taken, 1))
         self.receipts |= dict.fromkeys(taken, stamp)
         self.due |= dict.fromkeys(taken, until)
 

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imago_broker.core import popping as core_popping
+from imago_broker.processors.rocketmq import pop as pop_processor
 from imago_broker.service.pop import reading as pop_reading
 from imago_broker.service.pop import service as popping
 from imago_broker.service.pop import waiting as pop_waiting
 from imago_log.errors import StoreError
 from imago_log.reading import by_offset
 from imago_testing.clusters.shard_brokers import until
-from imago_testing.peers.popping import acknowledge, bodies, committed, pop, receipts
-from imago_wire.remoting.codes import ResponseCode
+from imago_testing.peers.popping import acknowledge, bodies, committed, pop, pop_ext, receipts
+from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.messages import decode_messages
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ async def put_tagged(peer: RemotingPeer, count: int) -> set[bytes]:
     return wanted
 
 
-async def test_what_could_not_be_written_is_not_given_and_comes_later(
+async def test_what_could_not_be_written_is_not_given_and_is_there_at_once(
     peer: RemotingPeer, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put_meta, refusals = broker.store.put_meta, 2
@@ -90,16 +91,39 @@ async def test_what_could_not_be_written_is_not_given_and_comes_later(
         put_meta(rows)
 
     monkeypatch.setattr(broker.store, "put_meta", full_at_first)
-    given = await pop(peer, invisibleTime=10)
+    given = await pop(peer, invisibleTime=600_000)
     assert (given.code, given.body) == (ResponseCode.SYSTEM_BUSY, b"")
     await until(lambda: refusals == 0)  # it is tried again unasked
     given = await pop(peer, pollTime=30_000)
     assert bodies(given) == [b"a", b"b", b"c"]
     assert refusals == 0
-    assert {message.reconsume_times for message in decode_messages(given.body)} == {1}
+    assert {message.reconsume_times for message in decode_messages(given.body)} == {0}
     for receipt in receipts(given):
         assert (await acknowledge(peer, receipt)).code == ResponseCode.SUCCESS
     assert await committed(peer) == 3
+
+
+async def test_who_waits_gets_what_another_could_not_be_given(
+    peer: RemotingPeer, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_meta, is_full = broker.store.put_meta, True
+    monkeypatch.setattr(popping, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(pop_processor, "AGAIN_MS", 100)
+
+    def full(rows: Sequence[Change]) -> None:
+        if is_full and any(kind == popping.KIND for kind, *_ in rows):
+            raise StoreError("no room")
+        put_meta(rows)
+
+    monkeypatch.setattr(broker.store, "put_meta", full)
+    # In one turn: the second finds nothing, since the first has it all.
+    asked = [
+        peer.send(RequestCode.POP_MESSAGE, pop_ext(invisibleTime=600_000, pollTime=poll_ms))
+        for poll_ms in (0, 30_000)
+    ]
+    assert (await peer.answer(asked[0])).code == ResponseCode.SYSTEM_BUSY
+    is_full = False
+    assert bodies(await peer.answer(asked[1])) == [b"a", b"b", b"c"]
 
 
 async def test_repeated_acknowledgement_is_confirmed_once_it_is_written(

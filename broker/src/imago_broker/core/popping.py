@@ -34,7 +34,7 @@ class Handout:
 
     due_ms: int
     times: dict[int, int]
-    """By offset: how often each was handed out before."""
+    """By offset: how often each was handed out before; one less where nobody got it."""
 
 
 @dataclass(slots=True)
@@ -146,6 +146,22 @@ class PopQueue:
             heapq.heappush(self._due, (due_ms, stamp))
             self._changed.add(stamp)
         self.next_offset = max(self.next_offset, next_offset)
+
+    def take_back(self, stamp: int, now_ms: int) -> None:
+        """Note that a handout reached nobody: its messages may be handed out again from now on.
+
+        Their counts do not grow by it.
+        """
+        handout = self._handouts.get(stamp)
+        if handout is None:
+            return
+        for offset in handout.times:
+            handout.times[offset] -= 1
+        handout.due_ms = now_ms
+        self._due = [each for each in self._due if each[1] != stamp]
+        self._due.append((now_ms, stamp))
+        heapq.heapify(self._due)
+        self._changed.add(stamp)
 
     def is_out(self, offset: int, stamp: int) -> bool:
         """Whether a receipt counts."""

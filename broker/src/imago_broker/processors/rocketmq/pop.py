@@ -54,6 +54,8 @@ LATE_MS = 500
 POLL_MS_MAX = 600_000
 INVISIBLE_MS_MAX = 7 * 24 * 3600 * 1000
 FROM_END = 1
+AGAIN_MS = 1000
+"""After which who waits looks again at what could not be written, and so was given to nobody."""
 IN_ORDER_QUEUE, REVIVE_QUEUE = 999, 0
 """What RocketMQ's receipts name as the queue of their check point: here there is none."""
 NOT_SETTLED = "this broker has just become the master and does not know yet what is out"
@@ -324,8 +326,15 @@ class _Pop(_Waiter):
         exchange = self._exchange
 
         def written(status: PutStatus) -> None:
-            # What is not safe is not given: it comes back when its time is up.
-            exchange.answer(reply if status is PutStatus.OK else unwritten(status))
+            if status is PutStatus.OK:
+                exchange.answer(reply)
+                return
+            # What is not safe is not given, and is there for whoever asks next.
+            failed_ms = parts.clock.epoch_ms()
+            for look in take.queues:
+                parts.pops.take_back(look.popped, take.stamp, failed_ms)
+                parts.waiting.out_until(ask.topic, look.queue_id, failed_ms + AGAIN_MS)
+            exchange.answer(unwritten(status))
 
         parts.pops.when_written(written)
         return True

@@ -159,6 +159,12 @@ class PopService:
         """Return how many messages more the group may take out of a queue."""
         return max(0, min(OUT_MAX - len(popped.state), OUT_ALL_MAX - self.out))
 
+    def take_back(self, popped: Popped, stamp: int, now_ms: int) -> None:
+        """Note that messages reached nobody: they can be handed out again."""
+        if self._queues.get(popped.key) is popped:
+            popped.state.take_back(stamp, now_ms)
+            self.changed(popped)
+
     def changed(self, popped: Popped) -> None:
         """Have a state written at the turn's end."""
         self._count(popped)
