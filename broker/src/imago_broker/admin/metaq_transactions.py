@@ -120,4 +120,7 @@ def _refusal(services: AdminServices, key: str, error: MetaqTransactionError) ->
         return AdminError(409, "decided", text, "Its first decision counts.")
     if error.problem is TransactionProblem.LIMIT:
         return AdminError(409, "too_many_decisions", f"{error}.", "Forget some, then repeat it.")
+    if error.problem is TransactionProblem.FAILED:
+        cure = "Look for metaq_transaction_failed in the broker's log, then repeat the call."
+        return AdminError(500, "failed", f"{error}.", cure)
     return AdminError(409, "lost", f"{error}.", "Roll it back, or complete it.")

@@ -65,6 +65,8 @@ class TransactionProblem(Enum):
     LIMIT = "limit"
     LOST = "lost"
     """The log has its messages no more, or their topic does not take them."""
+    FAILED = "failed"
+    """Nobody foresaw why."""
 
 
 class MetaqTransactionError(Exception):

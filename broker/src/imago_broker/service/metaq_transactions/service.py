@@ -23,7 +23,11 @@ from imago_broker.core.metaq_transactions import OpenTransactions, check_decisio
 from imago_broker.model import names
 from imago_broker.service.metaq_transactions import transaction_log
 from imago_broker.service.metaq_transactions.notes import MetaqTransactionNotes
-from imago_broker.service.metaq_transactions.term import MetaqTerm, MetaqTransactionCounts
+from imago_broker.service.metaq_transactions.term import (
+    MetaqTerm,
+    MetaqTransactionCounts,
+    refusal_of,
+)
 from imago_broker.service.metaq_transactions.writer import MetaqTransactionWriter
 from imago_broker.service.put_status import PutStatus
 from imago_broker.service.transactions.transaction_log import generation_of
@@ -307,7 +311,7 @@ class MetaqTransactions:
         done = self._ending(term, transaction, MetaqOutcome.COMMITTED, told)
         try:
             self._writer.commit(term, transaction, done)
-        except MetaqTransactionError:
+        except Exception:  # whatever it is: left as ending, it would hold up all that follows
             term.open.drop(transaction)
             self.counts.rolled_back += 1
             raise
@@ -331,9 +335,9 @@ class MetaqTransactions:
                 return
             try:
                 self._writer.end(term, transaction, outcome, done)
-            except MetaqTransactionError as error:
+            except Exception as error:
                 term.open.not_ended(transaction)
-                told(error)
+                told(refusal_of(error))
                 transaction.resume()
 
         term.unseen.append(write)
@@ -379,7 +383,7 @@ def _later(transaction: MetaqTransaction, told: EndTold, again: Callable[[], Non
     def resume() -> None:
         try:
             again()
-        except MetaqTransactionError as error:
-            told(error)
+        except Exception as error:
+            told(refusal_of(error))
 
     transaction.waiting.append(resume)

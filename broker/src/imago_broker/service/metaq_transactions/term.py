@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
     from imago_broker.core.metaq_transactions import OpenTransactions
 
+logger = logging.getLogger(__name__)
+
 EndTold = Callable[[PutStatus | MetaqTransactionError], None]
 """Told how the writing down went; an error says why it was not tried."""
 
@@ -22,6 +25,14 @@ EndTold = Callable[[PutStatus | MetaqTransactionError], None]
 def lost(why: str) -> MetaqTransactionError:
     """Return the error for messages that cannot be put any more."""
     return MetaqTransactionError(TransactionProblem.LOST, why)
+
+
+def refusal_of(error: Exception) -> MetaqTransactionError:
+    """Return why nothing was written, for who waits for it; what nobody expected is logged."""
+    if isinstance(error, MetaqTransactionError):
+        return error
+    logger.error("metaq_transaction_failed", exc_info=error)
+    return MetaqTransactionError(TransactionProblem.FAILED, str(error) or type(error).__name__)
 
 
 @dataclass(slots=True, eq=False)
