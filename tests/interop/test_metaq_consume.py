@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING
 
 import pytest
-from kazoo.client import KazooClient
 
-from imago_testing.interop.metaq import Got, MetaqClient, MetaqConsumer, MetaqFactory, Put
+from imago_testing.interop.metaq import Got, MetaqClient, MetaqFactory, Put
+from imago_testing.interop.sharing import (
+    Numbered,
+    committed,
+    numbers,
+    puts,
+    wait_for_owners,
+    zookeeper,
+)
 from imago_testing.peers.metaq import metaq_peer, value_body
 from imago_testing.processes.servers import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from imago_testing.interop.targets import Target
 
 STORED_HEADER = 20
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300), pytest.mark.shows("group")]
-
-
-def puts(first: int, last: int) -> list[Put]:
-    return [Put(f"{index}".encode()) for index in range(first, last)]
-
-
-def numbers(messages: list[Got]) -> list[int]:
-    return sorted(int(each.body) for each in messages)
 
 
 def test_group_gets_every_message_in_order_of_its_partition_and_resumes(
@@ -56,26 +54,6 @@ def test_group_gets_every_message_in_order_of_its_partition_and_resumes(
     for partition in {each.partition for each in first}:
         of_partition = [int(each.body) for each in first if each.partition == partition]
         assert of_partition == sorted(of_partition)
-
-
-@contextlib.contextmanager
-def zookeeper(address: str) -> Iterator[KazooClient]:
-    client = KazooClient(address)
-    client.start(timeout=10)
-    try:
-        yield client
-    finally:
-        client.stop()
-        client.close()
-
-
-def committed(tree: KazooClient, group: str, topic: str) -> dict[str, int]:
-    """Partition to committed position: a record is <message id>-<position>, the id may be < 0."""
-    folder = f"/meta/consumers/{group}/offsets/{topic}"
-    if tree.exists(folder) is None:
-        return {}
-    records = {name: tree.get(f"{folder}/{name}")[0] for name in tree.get_children(folder)}
-    return {name: int(record.decode().rpartition("-")[2]) for name, record in records.items()}
 
 
 def test_waiting_consumer_gets_what_is_put_later(
@@ -134,43 +112,6 @@ def test_two_consumers_rebalance_when_one_joins_and_when_it_leaves(
         wait_until(
             lambda: sent.has_all(stays.take(0)), seconds_max=60, what="every message has arrived"
         )
-
-
-class Numbered:
-    """Puts numbered messages, and remembers all that came back."""
-
-    def __init__(self, send: Callable[[str, list[Put]], object], topic: str) -> None:
-        self._send, self._topic = send, topic
-        self.count = 0
-        self.found: list[Got] = []
-
-    def send(self, count: int) -> None:
-        self._send(self._topic, puts(self.count, self.count + count))
-        self.count += count
-
-    def has_all(self, more: list[Got]) -> bool:
-        self.found += more
-        return set(numbers(self.found)) == set(range(self.count))
-
-
-def wait_for_owners(
-    sent: Numbered, consumers: list[MetaqConsumer], partitions: set[str], *, even: bool = True
-) -> None:
-    """Send, round by round, until in one round every partition reached exactly one consumer."""
-
-    def settled() -> bool:
-        sent.send(2 * len(partitions))
-        owned = []
-        for consumer in consumers:
-            messages = consumer.take(0)
-            sent.found += messages
-            owned.append({str(each.partition) for each in messages})
-        sizes = [len(each) for each in owned]
-        shared = set().union(*owned) == partitions and sum(sizes) == len(partitions)
-        return shared and (not even or max(sizes) - min(sizes) <= 1)
-
-    what = f"{len(consumers)} consumers share {sorted(partitions)}"
-    wait_until(settled, seconds_max=40, what=what, poll=0.2)
 
 
 @pytest.mark.shows("retry")
