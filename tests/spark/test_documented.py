@@ -33,6 +33,11 @@ class Block(NamedTuple):
     def needs_spark(self) -> bool:
         return bool(re.search(r"\b(spark|frame)\.", self.code))
 
+    @property
+    def needs_zookeeper(self) -> bool:
+        """Run by `tests/client/test_metaq_documented.py`."""
+        return "127.0.0.1:2181" in self.code
+
     def against(self, cluster: str) -> str:
         """Return the code with the test's addresses; any other address is a mistake."""
         host, _, base = cluster.rpartition(":")
@@ -63,6 +68,7 @@ def blocks() -> list[Block]:
 
 
 BLOCKS = blocks()
+PROGRAMS = [one for one in BLOCKS if not (one.needs_spark or one.needs_zookeeper)]
 
 
 def test_no_block_is_overlooked() -> None:
@@ -101,7 +107,7 @@ def orders(client: Client) -> str:
 
 
 @pytest.mark.processes
-@pytest.mark.parametrize("block", [one for one in BLOCKS if not one.needs_spark], ids=str)
+@pytest.mark.parametrize("block", PROGRAMS, ids=str)
 def test_program_runs_and_sends(
     block: Block, cluster: str, client: Client, orders: str, tmp_path: Path
 ) -> None:

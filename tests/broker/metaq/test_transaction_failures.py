@@ -1,4 +1,4 @@
-"""What goes wrong while the end of a MetaQ transaction is written: answered, and never left half."""
+"""What goes wrong while a MetaQ transaction's end is written: answered, and never left half."""
 
 from __future__ import annotations
 

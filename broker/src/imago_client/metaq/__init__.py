@@ -3,13 +3,15 @@
     async with imago_client.metaq.MetaqClient("127.0.0.1:8123") as client:
         await client.producer().send("orders", b"hello", attribute="paid")
 
-They are told the brokers' addresses, one a shard, and look for nothing else. MetaQ keeps no
-consumer offsets on the broker: a consumer is given an offset store, and reads every partition of
-its topics on every broker it knows. Sharing a topic between several members is what MetaQ's
-own clients do through ZooKeeper, and what `imago_client.Client.push_consumer` does here.
+A `MetaqClient` is told the brokers' addresses, one a shard, and looks for nothing else. A
+`MetaqSessionFactory` finds brokers in ZooKeeper, where the original's clients do, and its consumers
+share the partitions of a topic with the other members of their group, Java's or ours.
 """
 
 from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
 
 from imago_client.metaq.client import MetaqClient
 from imago_client.metaq.consumer import MetaqConsumer, MetaqConsumerConfig
@@ -26,9 +28,57 @@ from imago_client.metaq.values import (
     PutResult,
 )
 
+if TYPE_CHECKING:
+    from imago_client.core.metaq.nodes import PartitionId, StoredOffset
+    from imago_client.core.metaq.ordering import OrderedPartitions
+    from imago_client.core.metaq.shares import ShareStrategy
+    from imago_client.metaq.group_config import MetaqGroupConsumerConfig
+    from imago_client.metaq.group_consumer import MetaqGroupConsumer
+    from imago_client.metaq.group_offsets import (
+        LocalFileOffsets,
+        OffsetStorage,
+        SqlOffsets,
+        ZooKeeperOffsets,
+    )
+    from imago_client.metaq.group_producer import MetaqGroupProducer, OrderedProducer
+    from imago_client.metaq.oneway_producer import OnewayProducer
+    from imago_client.metaq.recovering import DropPolicy, RecoverManager, RejectionPolicy
+    from imago_client.metaq.sessions import MetaqSessionFactory
+
+_HOMES = {
+    "metaq.group_config": ("MetaqGroupConsumerConfig",),
+    "metaq.group_consumer": ("MetaqGroupConsumer",),
+    "metaq.group_offsets": (
+        "LocalFileOffsets",
+        "OffsetStorage",
+        "SqlOffsets",
+        "ZooKeeperOffsets",
+    ),
+    "metaq.group_producer": (
+        "MetaqGroupProducer",
+        "OrderedProducer",
+    ),
+    "metaq.oneway_producer": ("OnewayProducer",),
+    "metaq.recovering": (
+        "DropPolicy",
+        "RecoverManager",
+        "RejectionPolicy",
+    ),
+    "metaq.sessions": ("MetaqSessionFactory",),
+    "core.metaq.nodes": (
+        "PartitionId",
+        "StoredOffset",
+    ),
+    "core.metaq.ordering": ("OrderedPartitions",),
+    "core.metaq.shares": ("ShareStrategy",),
+}
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
+
 __all__ = [
+    "DropPolicy",
     "Fetched",
     "FileOffsets",
+    "LocalFileOffsets",
     "LocalTransaction",
     "MemoryOffsets",
     "MetaqClient",
@@ -36,12 +86,37 @@ __all__ = [
     "MetaqConsumer",
     "MetaqConsumerConfig",
     "MetaqError",
+    "MetaqGroupConsumer",
+    "MetaqGroupConsumerConfig",
+    "MetaqGroupProducer",
     "MetaqMessage",
     "MetaqProducer",
+    "MetaqSessionFactory",
+    "OffsetStorage",
     "OffsetStore",
+    "OnewayProducer",
+    "OrderedPartitions",
+    "OrderedProducer",
     "Partition",
+    "PartitionId",
     "PutResult",
+    "RecoverManager",
+    "RejectionPolicy",
+    "ShareStrategy",
+    "SqlOffsets",
+    "StoredOffset",
     "XaError",
     "XaResource",
     "Xid",
+    "ZooKeeperOffsets",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Load what needs ZooKeeper's client, or is seldom used, when it is used."""
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(importlib.import_module(f"imago_client.{home}"), name)
+    globals()[name] = value
+    return value

@@ -37,6 +37,11 @@ class MetaqClient:
         self.config = MetaqConfig.of(servers)
         self._connections = TextConnections(self.config)
 
+    @property
+    def connections(self) -> TextConnections:
+        """The connections, for what else is built on them."""
+        return self._connections
+
     def producer(self) -> MetaqProducer:
         """Return a new producer."""
         return MetaqProducer(self._connections)

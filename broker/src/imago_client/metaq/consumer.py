@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, Self
 
-from imago_client.errors import ClientClosedError, ClientError, UsageError
+from imago_client.errors import ClientError, UsageError
 from imago_client.handlers import check_handler
 from imago_client.metaq.cursor import DELAY_STEPS, FetchCursor
-from imago_client.supervision import HandlerCancelledError, Supervisor
-from imago_wire.errors import ProtocolError
+from imago_client.metaq.delivery import SeenIds
+from imago_client.metaq.fetching import PartitionDelivery
+from imago_client.supervision import Supervisor
 from imago_wire.text.commands import OFFSET_END
 
 if TYPE_CHECKING:
@@ -86,11 +87,20 @@ class MetaqConsumer:
             raise UsageError("topics: a consumer needs at least one")
         self._client, self._config, self._topics = client, config, tuple(topics)
         self._handler, self._offsets = handler, offsets
-        self.on_reject: Callable[[MetaqMessage, Exception], Awaitable[None]] | None = None
         self._cursors: dict[Partition, FetchCursor] = {}
         self._saved: dict[Partition, int] = {}
         self._tasks = Supervisor(config.group, pause_s=config.delay_s_max / DELAY_STEPS)
+        self._delivery = PartitionDelivery(config, self._tasks, SeenIds())
         self._started = False
+
+    @property
+    def on_reject(self) -> Callable[[MetaqMessage, Exception], Awaitable[None]] | None:
+        """Who takes a message after `retries_max` failures; None: it is tried for ever."""
+        return self._delivery.on_reject
+
+    @on_reject.setter
+    def on_reject(self, takes: Callable[[MetaqMessage, Exception], Awaitable[None]] | None) -> None:
+        self._delivery.on_reject = takes
 
     @property
     def positions(self) -> dict[Partition, int]:
@@ -107,6 +117,7 @@ class MetaqConsumer:
         if self._tasks.is_running:
             raise UsageError(f"group {self._config.group!r}: this consumer runs already")
         self._cursors.clear()
+        self._delivery.seen = SeenIds()
         self._started = False
         self._tasks.start()
         try:
@@ -168,69 +179,15 @@ class MetaqConsumer:
             position = OFFSET_END if at_end else 0
         cursor = FetchCursor(position, self._config.fetch_bytes, self._config.delay_s_max)
         self._cursors[partition] = cursor
-        self._tasks.keep(partial(self._fetch_loop, partition, cursor), f"fetch {partition}")
+        fetch = partial(self._fetch, partition)
+        self._tasks.keep(
+            partial(self._delivery.fetch_loop, fetch, cursor, self._handler), f"fetch {partition}"
+        )
 
-    async def _fetch_loop(self, partition: Partition, cursor: FetchCursor) -> None:
-        while True:
-            try:
-                fetched = await self._client.get(
-                    partition,
-                    cursor.position,
-                    group=self._config.group,
-                    size_max=cursor.fetch_bytes,
-                )
-                messages = cursor.take(fetched)
-            except ClientClosedError:
-                return
-            except (ClientError, ProtocolError) as error:
-                log.warning("fetch_failed partition=%s error=%s", partition, error)
-                cursor.wait()
-                messages = []
-            for message in messages:
-                await self._handle(message)
-                cursor.advance(message)
-            if cursor.delay_s:
-                await asyncio.sleep(cursor.delay_s)
-
-    async def _handle(self, message: MetaqMessage) -> None:
-        failures = 0
-        while True:
-            try:
-                await self._call(self._handler(message))
-            except Exception as error:
-                failures += 1
-                log.warning(
-                    "handler_failed partition=%s offset=%d failures=%d",
-                    message.partition,
-                    message.offset,
-                    failures,
-                    exc_info=error,
-                )
-                if failures > self._config.retries_max and await self._is_rejected(message, error):
-                    return
-                step_s = self._config.delay_s_max / DELAY_STEPS
-                await asyncio.sleep(min(self._config.delay_s_max, failures * step_s))
-            else:
-                return
-
-    async def _call(self, called: Awaitable[None]) -> None:
-        """Wait for a handler; a cancellation that it lets out, and is not ours, is a failure."""
-        try:
-            await called
-        except asyncio.CancelledError as error:
-            if self._tasks.is_cancelled():
-                raise
-            raise HandlerCancelledError from error
-
-    async def _is_rejected(self, message: MetaqMessage, error: Exception) -> bool:
-        if self.on_reject is None:
-            return False
-        try:
-            await self._call(self.on_reject(message, error))
-        except Exception:
-            log.exception("on_reject_failed partition=%s", message.partition)
-            return False
-        return True
+    async def _fetch(self, partition: Partition, cursor: FetchCursor) -> Fetched:
+        return await self._client.get(
+            partition, cursor.position, group=self._config.group, size_max=cursor.fetch_bytes
+        )
 
     async def _save(self) -> None:
         changed = {

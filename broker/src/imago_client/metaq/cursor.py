@@ -27,6 +27,12 @@ class FetchCursor:
     fetch_bytes: int
     delay_s_max: float
     delay_s: float = 0.0
+    last_id: int = -1
+    """Of the last message that is done."""
+    handling: bool = False
+    """Whether a handler runs."""
+    ending: bool = False
+    """Whether the partition is given up: what a handler has is its last message."""
 
     def take(self, fetched: Fetched) -> list[MetaqMessage]:
         """Return the whole messages of an answer; the position stays until `advance`.
@@ -46,7 +52,7 @@ class FetchCursor:
 
     def advance(self, message: MetaqMessage) -> None:
         """Note that everything up to and with this message is done."""
-        self.position = message.next_offset
+        self.position, self.last_id = message.next_offset, message.message_id
 
     def wait(self) -> None:
         """Lengthen the delay by a step."""

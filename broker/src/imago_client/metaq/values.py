@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from imago_client.config import parse_addresses
+from imago_client.core.metaq.nodes import DEFAULT_ROOT
 from imago_client.errors import AnswerError, ClientError, UsageError
 from imago_client.messages import check_bytes
 from imago_client.tls import check_tls
@@ -25,6 +26,14 @@ BODY_BYTES_MAX: Final = 4 << 20
 FETCH_BYTES_MAX: Final = BODY_BYTES_MAX + (64 << 10)
 """Enough for the largest message with its attribute."""
 _PREFIX: Final = "meta://"
+_POSITIVE: Final = (
+    "connect_timeout_s",
+    "request_timeout_s",
+    "fetch_timeout_s",
+    "heartbeat_s",
+    "zk_session_timeout_s",
+    "rebalance_pause_s",
+)
 
 
 class MetaqError(ClientError):
@@ -39,8 +48,16 @@ class MetaqError(ClientError):
 class MetaqConfig:
     """Settings of one client. The defaults are those of the original Java client, but the first."""
 
-    servers: tuple[str, ...]
-    """Addresses of the brokers, `host:port` each, one a shard."""
+    servers: tuple[str, ...] = ()
+    """Addresses of the brokers, `host:port` each, one a shard; empty where `zookeeper` is given."""
+    zookeeper: str | None = None
+    """[zkConnect] `host:port[,host:port…]`, for what a `MetaqSessionFactory` makes."""
+    zk_root: str = DEFAULT_ROOT
+    """[zkRoot]"""
+    zk_session_timeout_s: float = 30.0
+    """[zkSessionTimeoutMs] After it others take what a client owned that is gone."""
+    rebalance_pause_s: float = 0.5
+    """Before a consumer tries again to take partitions that others still own."""
     connect_timeout_s: float = 10.0
     request_timeout_s: float = 3.0
     fetch_timeout_s: float = 10.0
@@ -56,9 +73,9 @@ class MetaqConfig:
 
     def __post_init__(self) -> None:
         check_tls(self)
-        if not self.servers:
+        if not self.servers and self.zookeeper is None:
             raise UsageError("servers: no address given, expected host:port[,host:port…]")
-        for name in ("connect_timeout_s", "request_timeout_s", "fetch_timeout_s", "heartbeat_s"):
+        for name in _POSITIVE:
             if getattr(self, name) <= 0:
                 raise UsageError(f"{name}: {getattr(self, name)}, must be above 0")
 
@@ -77,6 +94,8 @@ class Partition:
     topic: str
     server: str
     number: int
+    broker_id: int = field(default=-1, compare=False)
+    """Known where it was found in ZooKeeper."""
 
     def __str__(self) -> str:
         return f"{self.topic}/{self.server}/{self.number}"
