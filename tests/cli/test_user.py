@@ -177,3 +177,30 @@ async def test_a_closed_cluster_in_a_few_lines(tmp_path: Path) -> None:
         assert broker.topics.get("more") is None
     finally:
         await broker.stop()
+
+
+async def test_limits_by_commands(shell: Shell) -> None:
+    await shell.run("user", "create", "ann")
+    said = await shell.run("user", "limit", "ann", "producer-bytes=1MiB", "connections=20")
+    assert "user:ann: producer-bytes=1048576 connections=20" in said
+    said = await shell.run("user", "limit", "ann", "producer-bytes=none")
+    assert "user:ann: connections=20" in said
+    await shell.run("user", "limit", "topic:orders*", "topics=3", "consumer-bytes=1KiB")
+    said = await shell.run("user", "describe", "ann")
+    assert "limits: connections=20" in said
+    assert "here: throttled for 0.0 s, 0 refused" in said
+    said = await shell.run("user", "limits")
+    assert said.index("topic:orders*") < said.index("consumer-bytes=1024") < said.index("user:ann")
+    for wrong in ("connections", "connections=0", "connections=-1", "bytes=1", "connections=1MiB"):
+        await shell.run("user", "limit", "ann", wrong, code=2)
+    exported = await shell.run("user", "export")
+    told = json.loads(exported)
+    assert told["quotas"] == {"topic:orders*": {"consumerBytesPerSecond": 1024, "topics": 3}}
+    assert [one["quotas"] for one in told["users"]] == [{"connections": 20}]
+    await shell.run("user", "delete", "ann", "--yes")
+    await shell.run("user", "limit", "topic:orders*", "topics=none", "consumer-bytes=none")
+    assert dict(shell.broker.core.access.quota_table.quotas) == {}
+    (shell.folder / "users.yml").write_text(exported)
+    await shell.run("user", "import", "users.yml")
+    table = shell.broker.core.access.quota_table
+    assert [str(each) for each in sorted(table.quotas)] == ["topic:orders*", "user:ann"]

@@ -14,9 +14,10 @@ import typer
 from imago_cli.admin_http import DEFAULT_ADMIN, Admin, ask
 from imago_cli.connect import AsJson, Yes, confirm
 from imago_cli.exits import CommandError, CommandUsageError
+from imago_cli.limits import LIMITS_HELP, changed_limits, limits_text, usage_text
 from imago_cli.output import print_json, print_line, print_table, say
 
-USERS = "/admin/v1/users"
+USERS, QUOTAS = "/admin/v1/users", "/admin/v1/quotas"
 PLAIN_ACL = ("accounts", "globalWhiteRemoteAddresses")
 """What RocketMQ 4.9's `plain_acl.yml` has at its top."""
 
@@ -44,11 +45,14 @@ def attach(root: typer.Typer) -> None:
     user = typer.Typer(no_args_is_help=True, help="Show, make, change users, their rights, tokens.")
     user.command("list")(list_users)
     user.command("show")(show)
+    user.command("describe")(show)
     user.command("create")(create)
     user.command("password")(password)
     user.command("allow")(allow)
     user.command("deny")(deny)
     user.command("forget")(forget)
+    user.command("limit")(limit)
+    user.command("limits")(limits)
     user.command("token")(token)
     user.command("delete")(delete)
     user.command("export")(export)
@@ -78,7 +82,7 @@ def list_users(admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
 
 
 def show(name: Name, admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
-    """Show a user and its rules."""
+    """Show a user, its rules, its limits and how they stand on the broker that is asked."""
     found = ask(admin, _path(name))
     if as_json:
         print_json(found)
@@ -96,6 +100,9 @@ def show(name: Name, admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> N
     print_table(
         f"user {name}: {', '.join(words)}", ("effect", "resource", "operations", "from"), rows
     )
+    if found.get("quotas"):
+        print_line(f"limits: {limits_text(found['quotas'])}")
+        print_line(f"here: {usage_text(found['usage'])}")
 
 
 def create(
@@ -171,6 +178,35 @@ def forget(name: Name, resource: Resource, admin: Admin = DEFAULT_ADMIN) -> None
     say(f"user {name}: {len(rules) - len(left)} rules taken away")
 
 
+def limit(
+    subject: Annotated[
+        str, typer.Argument(help="A user, topic:NAME, topic:PREFIX*, or group:PREFIX*.")
+    ],
+    wanted: Annotated[list[str], typer.Argument(help=f"LIMIT=NUMBER, LIMIT=none: {LIMITS_HELP}")],
+    admin: Admin = DEFAULT_ADMIN,
+) -> None:
+    """Limit what a user, a topic, or all that begins alike may take.
+
+    Rates and connections are those of each broker: `imago user limit ann producer-bytes=1MiB`.
+    """
+    subject = subject if ":" in subject else f"user:{subject}"
+    known = {one["subject"]: one["quotas"] for one in _pages(admin, QUOTAS)}
+    quotas = changed_limits(known.get(subject, {}), wanted)
+    path = f"{QUOTAS}/{quote(subject, safe='')}"
+    told = ask(admin, path, {"quotas": quotas}, method="PUT")
+    say(f"{subject}: {limits_text(told['quotas']) or 'no limits'}")
+
+
+def limits(admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
+    """List all limits and how they stand on the broker that is asked."""
+    found = _pages(admin, QUOTAS)
+    if as_json:
+        print_json(found)
+        return
+    rows = [(one["subject"], limits_text(one["quotas"]), usage_text(one["usage"])) for one in found]
+    print_table("", ("subject", "limits", "here"), rows)
+
+
 def token(
     name: Name,
     days: Annotated[int, typer.Option(min=0, max=3650, help="0: it never ends.")] = 90,
@@ -194,11 +230,14 @@ def delete(name: Name, admin: Admin = DEFAULT_ADMIN, yes: Yes = False) -> None:
 
 
 def export(admin: Admin = DEFAULT_ADMIN) -> None:
-    """Print all users with their rules, without secrets, as YAML that `import` reads."""
+    """Print all users, rules and limits, without secrets, as YAML that `import` reads."""
     white = ask(admin, "/admin/v1/access")["whiteAddresses"]
     users = [{key: one[key] for key in _KEPT if key in one} for one in _all(admin)]
     # JSON is YAML: no library is needed to write or read it.
-    print_line(json.dumps({"whiteAddresses": white, "users": users}, indent=2))
+    told: dict[str, Any] = {"whiteAddresses": white, "users": users}
+    quotas = {one["subject"]: one["quotas"] for one in _pages(admin, QUOTAS)}
+    told["quotas"] = {of: each for of, each in quotas.items() if not of.startswith("user:")}
+    print_line(json.dumps(told, indent=2))
 
 
 def import_file(
@@ -216,20 +255,28 @@ def import_file(
         name = one.pop("name")
         _put(admin, name, {key: one[key] for key in _PUT if key in one})
         say(f"user {name}: imported")
+    for subject, quotas in told.get("quotas", {}).items():
+        path = f"{QUOTAS}/{quote(subject, safe='')}"
+        ask(admin, path, {"quotas": quotas}, method="PUT")
+        say(f"{subject}: limits imported")
     if "whiteAddresses" in told:
         body = {"whiteAddresses": told["whiteAddresses"]}
         ask(admin, "/admin/v1/access", body, method="PUT")
 
 
-_KEPT = ("name", "super", "enabled", "whiteAddresses", "rules")
-_PUT = ("super", "enabled", "whiteAddresses", "rules", "password", "signs")
+_KEPT = ("name", "super", "enabled", "whiteAddresses", "rules", "quotas")
+_PUT = ("super", "enabled", "whiteAddresses", "rules", "quotas", "password", "signs")
 
 
 def _all(admin: str) -> list[dict[str, Any]]:
+    return _pages(admin, USERS)
+
+
+def _pages(admin: str, path: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     following: str | None = ""
     while following is not None:
-        page = ask(admin, f"{USERS}?limit=1000&next={quote(following, safe='')}")
+        page = ask(admin, f"{path}?limit=1000&next={quote(following, safe='')}")
         found += page["items"]
         following = page["next"]
     return found

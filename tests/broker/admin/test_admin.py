@@ -366,3 +366,10 @@ async def test_lists_of_names_can_be_set(admin: Admin) -> None:
     _, config = await admin.call("GET", "/admin/v1/config")
     values = {item["key"]: item["value"] for item in config["items"]}
     assert values["metaq.topic_patterns"] == ["log-*"]
+
+
+async def test_a_group_above_the_limit_is_refused(admin: Admin, broker: Broker) -> None:
+    broker.groups.groups_max = len(broker.groups.all())
+    status, body = await admin.call("PUT", "/admin/v1/groups/one-more", {})
+    assert (status, body["error"]) == (400, "bad_request")
+    assert "which is the limit" in body["message"]

@@ -11,6 +11,7 @@ from imago_broker.admin.guard import json_body, json_response
 from imago_broker.admin.paging import page
 from imago_broker.admin.shards import OK, on_other_shards
 from imago_broker.admin.topics import known as known_topic
+from imago_broker.errors import RequestError
 from imago_broker.model.groups import GroupConfig
 from imago_broker.model.names import group_problem
 
@@ -48,9 +49,9 @@ async def put(services: AdminServices, request: web.Request) -> web.Response:
     before = services.groups.get(name)
     try:
         config = replace(before or GroupConfig(name=name), **checked(body))
-    except ValueError as error:
+        services.groups.update(config)
+    except (ValueError, RequestError) as error:
         raise bad_request(f"Group {name!r:.200}: {error}.", "Correct that setting.") from error
-    services.groups.update(config)
     shards = await on_other_shards(services, request)
     return json_response(
         views.group(config, name) | {"shards": shards}, status=200 if before else 201

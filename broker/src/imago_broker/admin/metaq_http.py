@@ -140,6 +140,8 @@ class _Caller:
         self.certificate_user = ""
         self.finishing = False
         self.puts = 0
+        self.answered_bytes = 0
+        self._watchers: list[Callable[[], None]] = []
         self.held = False
         self._on_lost: Callable[[Peer], None] | None = None
         self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
@@ -152,9 +154,18 @@ class _Caller:
         """The request has its answer: its connection is no more."""
         if self._on_lost is not None:
             self._on_lost(self)
+        for watcher in self._watchers:
+            watcher()
+
+    def throttle(self, milliseconds: float) -> None:
+        """It has one request alone."""
+
+    def watch(self, watcher: Callable[[], None]) -> None:
+        self._watchers.append(watcher)
 
     def _done(self, answer: bytes) -> None:
         if not self.answer.done():
+            self.answered_bytes = len(answer)
             self.answer.set_result(answer)
 
     def stored(self, answers: bytes) -> None:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from imago_broker.service.groups import GroupService
     from imago_broker.service.metaq_transactions.service import MetaqTransactions
     from imago_broker.service.offsets import ConsumerOffsets
+    from imago_broker.service.throttling import QuotaService
     from imago_broker.service.topics import TopicService
     from imago_log import MessageStore
     from imago_log.results import StoreHealth
@@ -82,6 +83,7 @@ class AdminServices:
     topics: TopicService
     groups: GroupService
     access: AccessService
+    quotas: QuotaService
     offsets: ConsumerOffsets
     reset_offsets: Callable[[str, str, Mapping[int, int]], None]
     """(group, topic, queue to offset): set them, and have live consumers go on from there."""

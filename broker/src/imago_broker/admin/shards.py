@@ -33,6 +33,7 @@ LOGGED = (
     "/admin/v1/topics",
     "/admin/v1/groups",
     "/admin/v1/users",
+    "/admin/v1/quotas",
     "/admin/v1/access",
     "/admin/v1/metaq/transactions",
 )

@@ -15,6 +15,7 @@ from imago_broker.admin.identity import actor_of, user_of
 from imago_broker.admin.paging import page
 from imago_broker.admin.services import AdminServices
 from imago_broker.errors import RequestError
+from imago_broker.model.quotas import SubjectKind, quotas_from_json, subject_of_user
 from imago_broker.model.users import (
     ANONYMOUS,
     User,
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
 
     from imago_broker.model.access import AccessRule
 
-KEYS = ("password", "formerSeconds", "signs", "super", "enabled", "whiteAddresses", "rules")
+KEYS = ("password", "formerSeconds", "signs", "super", "enabled", "whiteAddresses")
+OF_ALL = ("rules", "quotas")
+"""What `anonymous` may have, too."""
 SERVICES = web.AppKey("services", AdminServices)
 TOKEN_SECONDS_MAX = 10 * 365 * 86_400
 FORMER_SECONDS_MAX = 7 * 86_400
@@ -42,14 +45,14 @@ _EVERYBODY = User(name="(white list)", is_super=True)
 
 async def list_all(services: AdminServices, request: web.Request) -> web.Response:
     """GET /admin/v1/users: all, a page at a time."""
-    known = sorted({*services.access.users, *services.access.rules})
+    known = sorted(_names(services))
     return json_response(page(known, request.query, lambda name: _shown(services, name)))
 
 
 async def show(services: AdminServices, request: web.Request) -> web.Response:
     """GET /admin/v1/users/{user}."""
     name = request.match_info["user"]
-    if name not in services.access.users and name not in services.access.rules:
+    if name not in _names(services):
         raise not_found("user", name, services.access.users)
     return json_response(_shown(services, name))
 
@@ -57,21 +60,25 @@ async def show(services: AdminServices, request: web.Request) -> web.Response:
 async def put(services: AdminServices, request: web.Request) -> web.Response:
     """PUT /admin/v1/users/{user}: make one, or change what the body names."""
     name, body = request.match_info["user"], await json_body(request)
-    refuse_unknown(body, KEYS)
+    refuse_unknown(body, (*KEYS, *OF_ALL))
     access, by = services.access, actor_of(request)
     try:
         rules = rules_from_json(body["rules"]) if "rules" in body else access.rules.get(name, ())
+        subject = subject_of_user(name)
+        quotas = quotas_from_json(subject, body["quotas"]) if "quotas" in body else None
         if name == ANONYMOUS:
-            refuse_unknown(body, ("rules",))
+            refuse_unknown(body, OF_ALL)
             access.set_rules(name, rules, by)
         else:
             now_ms = services.clock.epoch_ms()
             user = _changed(access.users.get(name) or User(name=name), body, now_ms)
             _require_super(services, request, access.users.get(name), user)
             access.put_account(user, rules, by)
+        if quotas is not None:
+            access.set_quotas(subject, quotas, by)
     except (ValueError, RequestError) as error:
         raise bad_request(f"User {name!a:.80}: {error}.", "Correct that.") from error
-    return await _everywhere(services, request, {"user": _shown(services, name)})
+    return await everywhere(services, request, {"user": _shown(services, name)})
 
 
 async def delete(services: AdminServices, request: web.Request) -> web.Response:
@@ -82,7 +89,7 @@ async def delete(services: AdminServices, request: web.Request) -> web.Response:
         access.set_rules(name, (), actor_of(request))
     elif not access.delete_user(name, actor_of(request)):
         raise not_found("user", name, access.users)
-    return await _everywhere(services, request, {"deleted": name})
+    return await everywhere(services, request, {"deleted": name})
 
 
 async def make_token(services: AdminServices, request: web.Request) -> web.Response:
@@ -110,7 +117,7 @@ async def make_token(services: AdminServices, request: web.Request) -> web.Respo
         raise bad_request(f"{error}.", "Delete one of its tokens.") from error
     made = user.tokens[-1]
     told = {"number": made.number, "expires": made.expires_ms, "token": token}
-    return await _everywhere(services, request, told)
+    return await everywhere(services, request, told)
 
 
 async def delete_token(services: AdminServices, request: web.Request) -> web.Response:
@@ -127,7 +134,7 @@ async def delete_token(services: AdminServices, request: web.Request) -> web.Res
     _require_super(services, request, user)
     left = tuple(token for token in user.tokens if token.number != number)
     services.access.put_user(replace(user, tokens=left), actor_of(request))
-    return await _everywhere(services, request, {"deleted": number})
+    return await everywhere(services, request, {"deleted": number})
 
 
 async def settings(services: AdminServices, _: web.Request) -> web.Response:
@@ -152,7 +159,7 @@ async def put_settings(services: AdminServices, request: web.Request) -> web.Res
         services.access.set_white_addresses(addresses, actor_of(request))
     except RequestError as error:
         raise bad_request(f"{error}.", "Correct that.") from error
-    return await _everywhere(services, request, {"whiteAddresses": addresses})
+    return await everywhere(services, request, {"whiteAddresses": addresses})
 
 
 async def exchange(services: AdminServices, request: web.Request) -> web.Response:
@@ -169,7 +176,7 @@ async def exchange(services: AdminServices, request: web.Request) -> web.Respons
     return json_response({"digest": digest, "records": access.records() if differs else []})
 
 
-async def _everywhere(
+async def everywhere(
     services: AdminServices, request: web.Request, answer: dict[str, Any]
 ) -> web.Response:
     """Answer once no failover takes the change back, and all other shards have it."""
@@ -191,7 +198,14 @@ async def _everywhere(
 def _shown(services: AdminServices, name: str) -> dict[str, Any]:
     user, rules = services.access.users.get(name), services.access.rules.get(name, ())
     shown: dict[str, Any] = user.shown() if user is not None else {"name": name}
-    return {**shown, "rules": _rules(rules)}
+    return {**shown, "rules": _rules(rules), **services.quotas.shown(subject_of_user(name))}
+
+
+def _names(services: AdminServices) -> set[str]:
+    """Return all users, with `anonymous` where it has rules or limits."""
+    access = services.access
+    limited = (each.name for each in access.quota_table.quotas if each.kind is SubjectKind.USER)
+    return {*access.users, *access.rules, *limited}
 
 
 def _rules(rules: tuple[AccessRule, ...]) -> list[dict[str, Any]]:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from imago_broker.server.session import Session
     from imago_broker.service.access import AccessService
     from imago_broker.service.denials import DenialLog
+    from imago_broker.service.throttling import QuotaService
     from imago_log.store import MessageStore
 
 
@@ -83,12 +84,12 @@ _WAITING = names.PARKING_TOPICS | {
 
 
 def broker_hooks(
-    config: BrokerConfig, access: AccessService, store: MessageStore
+    config: BrokerConfig, access: AccessService, store: MessageStore, quotas: QuotaService
 ) -> Sequence[Hook]:
     """Return what looks at each request to RocketMQ's ports."""
     if not config.acl.enabled:
         return ()
-    return (AccessHook(access, BROKER_RIGHTS, access.denials, topic_at(store)),)
+    return (AccessHook(access, BROKER_RIGHTS, access.denials, topic_at(store), quotas),)
 
 
 def name_hooks(

@@ -73,6 +73,7 @@ def admin_services(
         topics=core.topics,
         groups=core.groups,
         access=core.access,
+        quotas=core.quotas,
         offsets=core.offsets,
         reset_offsets=rocketmq.clients.resetter.reset,
         metaq_transactions=core.metaq_transactions,

@@ -16,6 +16,7 @@ from imago_broker.service.messages import MessageService, PutStatus
 from imago_broker.service.metaq_transactions.service import MetaqTransactions
 from imago_broker.service.offsets import KIND as OFFSET_KIND
 from imago_broker.service.offsets import ConsumerOffsets
+from imago_broker.service.throttling import QuotaService
 from imago_broker.service.topics import TopicService
 from imago_log.metadata.changes import TOPIC_KIND
 
@@ -67,6 +68,11 @@ class CoreServices:
         )
         self.offsets = ConsumerOffsets(store, loop=loop)
         self.access = AccessService(store, clock=clock, shard=config.broker.shard)
+        self.quotas = QuotaService(
+            self.access, clock=clock, topics=self.topics.all, groups=self.groups.all
+        )
+        self.topics.limit_by(self.quotas.topic_problem)
+        self.groups.limit_by(self.quotas.group_problem)
         self.metaq_settings = LiveSettings(config.metaq)
         self.metaq_transactions = MetaqTransactions(
             self.messages, self.topics, loop=loop, clock=clock, settings=self.metaq_settings

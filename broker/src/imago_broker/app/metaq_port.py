@@ -118,7 +118,11 @@ def serve_metaq(
         when_published=when_published,
     )
     processors = build_processors(parts)
-    guarded = GuardedProcessors(processors, core.access) if config.acl.enabled else processors
+    guarded = (
+        GuardedProcessors(processors, core.access, core.quotas)
+        if config.acl.enabled
+        else processors
+    )
     limits = text_limits(config)
     for each in listeners:
         each.serve(lambda: TextSession(guarded, limits, budget, input_budget))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_broker.app.group_metrics import group_samples
+from imago_broker.app.quota_metrics import quota_samples
 from imago_broker.app.shard_metrics import shard_samples
 from imago_broker.app.usage_metrics import usage_samples
 from imago_broker.config.relations import is_open
@@ -77,6 +78,7 @@ def add_metrics(
         refused = ports.replication.refused
         collector.add_source(lambda: shard_samples(member, role, refused))
     collector.add_source(lambda: group_samples(role, core.offsets, store))
+    collector.add_source(lambda: quota_samples(core.quotas))
     collector.add_source(lambda: usage_samples(rocketmq.delivery.usage))
 
 

@@ -51,6 +51,7 @@ def assemble_rocketmq(
             offsets=core.offsets,
             groups=core.groups,
             access=core.access,
+            quotas=core.quotas,
             pass_users_on=ports.admin.pass_users_on,
             metaq_transactions=core.metaq_transactions,
             budget=ports.budget,
@@ -86,7 +87,7 @@ def serve_rocketmq(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
     """Have two bound listeners speak RocketMQ over the same parts."""
-    hooks = broker_hooks(config, parts.broker.access, parts.broker.store)
+    hooks = broker_hooks(config, parts.broker.access, parts.broker.store, parts.broker.quotas)
     processors = build_processors(parts, loop, hooks)
     if hooks:
         # What is held was allowed once: it is asked for again, and checked again.

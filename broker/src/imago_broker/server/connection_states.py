@@ -85,6 +85,8 @@ class WaitReason(IntFlag):
     """One of its requests needs time, and the order of its requests is kept."""
     PEER = 4
     """Its peer does not read the answers that it has."""
+    QUOTA = 8
+    """Its user, or a topic, has taken more than its limits allow."""
 
 
 class WrongEventError(Exception):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Protocol
 
@@ -136,6 +137,14 @@ class ConnectionHandover:
             self.leave()
         else:
             self._session.serve_on()
+
+    def throttle(self, milliseconds: float) -> None:
+        """Read and serve nothing for so long; while that lasts already, nothing more."""
+        if self._session is None or self.state.closed or self.state.waits & WaitReason.QUOTA:
+            return
+        self.wait(WaitReason.QUOTA)
+        loop = asyncio.get_running_loop()
+        loop.call_later(milliseconds / 1000, self.wait_no_more, WaitReason.QUOTA)
 
     def hand_over(self, relay: Takeover) -> bool:
         """Leave the connection to a relay at the next border between two requests.

@@ -149,6 +149,10 @@ class RemotingChannel:
         """Serve what had to wait for that request."""
         self._handover.wait_no_more(WaitReason.OWN_REQUEST)
 
+    def throttle(self, milliseconds: float) -> None:
+        """Serve nothing more of this connection for so long."""
+        self._handover.throttle(milliseconds)
+
     def watch(self, watcher: Callable[[], None]) -> None:
         """Call `watcher` when the connection is gone."""
         self.watchers.add(watcher)

@@ -13,13 +13,14 @@ if TYPE_CHECKING:
 
     from imago_broker.processors.metaq.peer import Peer
     from imago_broker.server.relay_handover import ConnectionHandover
+    from imago_broker.server.session import Watchers
     from imago_log.results import FileSlice
 
 JOIN_BYTES_MAX = 64 << 10
 """Answers up to this size are copied into one buffer; larger ones are written as they are."""
 UNKNOWN_HOST = bytes(8)
 # Bound once: an enumeration finds its members' values anew each time that they are named.
-_PEER, _OWN_REQUEST = WaitReason.PEER.value, WaitReason.OWN_REQUEST.value
+_PEER, _HOLDING = WaitReason.PEER.value, (WaitReason.OWN_REQUEST | WaitReason.QUOTA).value
 
 
 class TextChannel:
@@ -27,6 +28,7 @@ class TextChannel:
 
     transport: asyncio.Transport
     """Set before anything is written."""
+    watchers: Watchers
     sends_files = True
     """Whether files may go past the transport: never where that encrypts."""
 
@@ -37,6 +39,7 @@ class TextChannel:
         self.address = ""
         self.certificate_user = ""
         self.puts = 0
+        self.answered_bytes = 0
         self._on_lost: Callable[[Peer], None] | None = None
         self.finishing = False
         """Whether the peer has said that it is done: what it sent afterwards counts no more."""
@@ -63,7 +66,9 @@ class TextChannel:
 
     def reply(self, *parts: bytes) -> None:
         self._replies += parts
-        self._reply_size += sum(map(len, parts))
+        size = sum(map(len, parts))
+        self._reply_size += size
+        self.answered_bytes += size
 
     def reply_file(self, head: bytes, data: FileSlice) -> None:
         """Write an answer whose body is part of a file, after everything that was added.
@@ -78,6 +83,7 @@ class TextChannel:
         sent = 0
         if self.sends_files and self.transport.get_write_buffer_size() == 0:
             sent = self._files.send(self.transport, head, data)
+            self.answered_bytes += sent
         if sent < len(head):
             self.reply(head[sent:], data.read())
         elif sent - len(head) < data.size:
@@ -106,13 +112,19 @@ class TextChannel:
 
     @property
     def held(self) -> bool:
-        return self._state.waits & _OWN_REQUEST != 0
+        return self._state.waits & _HOLDING != 0
 
     def hold_back(self) -> None:
         self._handover.wait(WaitReason.OWN_REQUEST)
 
     def go_on(self) -> None:
         self._handover.wait_no_more(WaitReason.OWN_REQUEST)
+
+    def throttle(self, milliseconds: float) -> None:
+        self._handover.throttle(milliseconds)
+
+    def watch(self, watcher: Callable[[], None]) -> None:
+        self.watchers.add(watcher)
 
     def when_lost(self, told: Callable[[Peer], None]) -> None:
         self._on_lost = told

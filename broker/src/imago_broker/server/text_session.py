@@ -76,7 +76,7 @@ class TextSession(ClientSession):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to serve."""
         super().connection_made(transport)
-        self.channel.transport = self.transport
+        self.channel.transport, self.channel.watchers = self.transport, self.watchers
         self.channel.sends_files = not self.secure
         self.transport.set_write_buffer_limits(high=self._limits.output_bytes_pause)
         if self.address:

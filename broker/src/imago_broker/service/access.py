@@ -26,6 +26,16 @@ from imago_broker.model.access import (
     Rights,
     rules_problem,
 )
+from imago_broker.model.quotas import (
+    NO_QUOTAS,
+    QUOTAS_MAX,
+    QuotaTable,
+    SubjectKind,
+    parse_subject,
+    quotas_from_json,
+    quotas_to_json,
+    subject_of_user,
+)
 from imago_broker.model.users import (
     ANONYMOUS,
     MEMBER,
@@ -42,6 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from imago_broker.model.access import Need
+    from imago_broker.model.quotas import Quotas, QuotaSubject
     from imago_broker.ports import Clock
     from imago_log.store import MessageStore
 
@@ -51,7 +62,8 @@ audit = logging.getLogger("imago.audit")
 USER_KIND: Final = "access-user"
 RULES_KIND: Final = "access-rules"
 SETTING_KIND: Final = "access-setting"
-KINDS: Final = (USER_KIND, RULES_KIND, SETTING_KIND)
+QUOTA_KIND: Final = "access-quota"
+KINDS: Final = (USER_KIND, RULES_KIND, SETTING_KIND, QUOTA_KIND)
 WHITE_ADDRESSES: Final = "white-addresses"
 USERS_MAX: Final = 10_000
 
@@ -81,6 +93,8 @@ class AccessService:
         self.rules: dict[str, tuple[AccessRule, ...]] = {}
         self.white_addresses: tuple[str, ...] = ()
         """Addresses in RocketMQ 4.9's form whose requests are not checked."""
+        self.quota_table = NO_QUOTAS
+        """What users, topics and groups are limited to."""
         self.version = 0
         """Grows with every change: what somebody has remembered ends there."""
         self.changed_ms = 0
@@ -91,6 +105,7 @@ class AccessService:
         """Told after each change, whoever made it."""
         self._draft: list[Record] | None = None
         self._rights: dict[str, Rights] = {}
+        self._quotas: dict[str, tuple[QuotaSubject, Quotas]] = {}
         self._read_all()
         store.on_metadata.add(self._refresh)
 
@@ -153,6 +168,8 @@ class AccessService:
         gone: list[tuple[str, str, Any]] = [(USER_KIND, name, None)]
         if name in self.rules:
             gone.append((RULES_KIND, name, None))
+        if (subject := str(subject_of_user(name))) in self._quotas:
+            gone.append((QUOTA_KIND, subject, None))
         self._write(gone)
         _audit(by, f"user {name}", old.shown(), None)
         return True
@@ -179,6 +196,19 @@ class AccessService:
         if tuple(addresses) != old:
             self._write([(SETTING_KIND, WHITE_ADDRESSES, list(addresses) or None)])
             _audit(by, "white addresses", list(old), list(addresses))
+
+    def set_quotas(self, subject: QuotaSubject, quotas: Quotas, by: Actor) -> None:
+        """Limit a subject to this instead of what it was. RequestError: it cannot be."""
+        key, user = str(subject), subject.name
+        if quotas and subject.kind is SubjectKind.USER and user not in {ANONYMOUS, *self.users}:
+            raise RequestError(f"there is no user {user}")
+        if quotas and key not in self._quotas and len(self._quotas) >= QUOTAS_MAX:
+            raise RequestError(f"{QUOTAS_MAX} subjects have quotas already, which is the limit")
+        old = self.quota_table.quotas.get(subject, {})
+        if dict(quotas) != dict(old):
+            told = quotas_to_json(quotas)
+            self._write([(QUOTA_KIND, key, told or None)])
+            _audit(by, f"quotas of {key}", quotas_to_json(old), told)
 
     @contextmanager
     def drafting(self) -> Iterator[list[Record]]:
@@ -231,6 +261,7 @@ class AccessService:
     def _changed(self, changed: Iterable[tuple[str, str]]) -> None:
         for kind, key in changed:
             self._read(kind, key, self._store.meta(kind).get(key))
+        self.quota_table = QuotaTable(dict(self._quotas.values()))
         self.version += 1
         self._rights.clear()
         for told in self.on_change:
@@ -246,6 +277,7 @@ class AccessService:
         for kind in KINDS:
             for key, value in self._store.meta(kind).items():
                 self._read(kind, key, value)
+        self.quota_table = QuotaTable(dict(self._quotas.values()))
 
     def _read(self, kind: str, key: str, record: Mapping[str, Any] | None) -> None:
         value = record["value"] if record is not None else None
@@ -261,6 +293,11 @@ class AccessService:
     def _take(self, kind: str, key: str, value: Any) -> None:
         if kind == SETTING_KIND:
             self.white_addresses = tuple(map(str, value or ()))
+        elif kind == QUOTA_KIND:
+            self._quotas.pop(key, None)
+            if value is not None:
+                subject = parse_subject(key)
+                self._quotas[key] = (subject, quotas_from_json(subject, value))
         elif kind == USER_KIND:
             if value is None:
                 self.users.pop(key, None)
@@ -284,8 +321,11 @@ class AccessService:
 
 def _checked(record: Record) -> tuple[str, str, tuple[int, int], Any]:
     kind, key, made, value = record
-    if kind not in KINDS or (kind != SETTING_KIND and name_problem(key)):
+    named = kind in (USER_KIND, RULES_KIND)
+    if kind not in KINDS or (named and name_problem(key)):
         raise ValueError(f"no record about users: {kind!r:.40} {key!r:.80}")
+    if kind == QUOTA_KIND:
+        quotas_from_json(parse_subject(key), {} if value is None else value)
     if value is not None and kind == USER_KIND:
         User.from_json(key, value)
     elif value is not None and kind == RULES_KIND:

@@ -68,6 +68,10 @@ class Channel(Protocol):
         """Serve what had to wait."""
         ...
 
+    def throttle(self, milliseconds: float) -> None:
+        """Serve nothing more of this connection for so long."""
+        ...
+
     def watch(self, watcher: Callable[[], None]) -> None:
         """Call `watcher` when the connection is gone."""
         ...

@@ -10,7 +10,7 @@ from imago_broker.model import names
 from imago_broker.model.groups import GroupConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from imago_log.store import MessageStore
 
@@ -27,6 +27,11 @@ class GroupService:
         self.auto_create_enabled = auto_create_enabled
         self.groups_max = groups_max
         self._configs = _stored(store)
+        self._quota_problem: Callable[[str], str | None] = _no_quota
+
+    def limit_by(self, quota_problem: Callable[[str], str | None]) -> None:
+        """Have groups made only where this names no problem."""
+        self._quota_problem = quota_problem
 
     def get(self, name: str) -> GroupConfig | None:
         """Return a group's settings."""
@@ -37,7 +42,7 @@ class GroupService:
         known = self._configs.get(name)
         if known is not None or not self.auto_create_enabled or names.group_problem(name):
             return known
-        if len(self._configs) >= self.groups_max:
+        if len(self._configs) >= self.groups_max or self._quota_problem(name):
             return None
         created = GroupConfig(name=name)
         self.update(created)
@@ -47,6 +52,8 @@ class GroupService:
         """Make or change a group."""
         if config.name not in self._configs and len(self._configs) >= self.groups_max:
             raise RequestError(f"there are {self.groups_max} groups already, which is the limit")
+        if config.name not in self._configs and (problem := self._quota_problem(config.name)):
+            raise RequestError(f"group {config.name}: {problem}")
         if self._configs.get(config.name) == config:
             return
         self._store.put_meta([(KIND, config.name, config.to_json())])
@@ -75,6 +82,10 @@ class GroupService:
     def all(self) -> list[GroupConfig]:
         """Return all settings, by name."""
         return [self._configs[name] for name in sorted(self._configs)]
+
+
+def _no_quota(_: str) -> None:
+    return None
 
 
 def _stored(store: MessageStore) -> dict[str, GroupConfig]:

@@ -35,6 +35,13 @@ logger = logging.getLogger(__name__)
 TopicChange = Callable[[str, "TopicConfig | None"], None]
 """(name, new settings, or None when the topic is deleted)."""
 
+QuotaProblem = Callable[["TopicConfig", "TopicConfig | None"], "str | None"]
+"""(wanted, what is in force) to why it cannot be."""
+
+
+def _no_quota(_: TopicConfig, __: TopicConfig | None) -> None:
+    return None
+
 
 class TopicService:
     """All topics. Changes are in the log before these methods return."""
@@ -63,6 +70,7 @@ class TopicService:
         self._before_change = before_change
         self._cluster = cluster
         self._cordoned = False
+        self._quota_problem: QuotaProblem = _no_quota
         self._configs = _stored(store)
         self.handles = TopicHandles(
             self._configs, store, default_level=default_level, before_change=before_change
@@ -71,6 +79,10 @@ class TopicService:
         """Whether any topic asks for MetaQ's real-time statistics of its own."""
         if store.leading:
             self.ensure_system_topics()
+
+    def limit_by(self, quota_problem: QuotaProblem) -> None:
+        """Have topics made, and given more queues, only where this names no problem."""
+        self._quota_problem = quota_problem
 
     @property
     def may_change(self) -> bool:
@@ -137,7 +149,7 @@ class TopicService:
     def check(self, config: TopicConfig, *, hide_messages: bool = False) -> TopicConfig:
         """Return what would be in force; RequestError where `create_or_update` would refuse."""
         old = self._configs.get(config.name)
-        problem = _attributes_problem(config)
+        problem = _attributes_problem(config) or self._quota_problem(config, old)
         if not hide_messages:
             problem = problem or unread_problem(old, config)
         if problem is not None:

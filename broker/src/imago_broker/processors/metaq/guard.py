@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from imago_broker.model.access import CLUSTER_NAME, READ, RUN, SHOW, AccessKind, Need, Operation
 from imago_broker.model.users import ANONYMOUS
+from imago_broker.service.throttling import Direction
 from imago_wire.text.commands import (
     OPAQUE_DEFAULT,
     Get,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from imago_broker.processors.metaq.peer import Peer
     from imago_broker.processors.metaq.table import MetaqProcessors
     from imago_broker.service.access import AccessService
+    from imago_broker.service.throttling import Accounts, QuotaService
     from imago_wire.text.commands import Command
     from imago_wire.text.items import Item
 
@@ -85,8 +87,10 @@ RIGHTS: Final[Mapping[type[Command], Callable[[Any], Sequence[Need]]]] = {
 class GuardedProcessors:
     """The processors of the port, behind the rules."""
 
-    def __init__(self, processors: MetaqProcessors, access: AccessService) -> None:
-        self._processors, self._access = processors, access
+    def __init__(
+        self, processors: MetaqProcessors, access: AccessService, quotas: QuotaService
+    ) -> None:
+        self._processors, self._access, self._quotas = processors, access, quotas
         self._denials = access.denials
 
     def take_puts(self, _peer: Peer, _data: bytes | bytearray) -> int:
@@ -97,18 +101,49 @@ class GuardedProcessors:
         """Work on those commands that are allowed; see `MetaqProcessors.run`."""
         while at < len(items):
             end = at
-            while end < len(items) and self._denied(peer, items[end]) is None:
+            while end < len(items) and self._is_free(peer, items[end]):
                 end += 1
             if end > at:
                 at = self._processors.run(peer, items[:end], at)
-                if at < end or peer.held or peer.finishing:
-                    return len(items) if peer.finishing else at
+            elif self._denied(peer, items[at]) is None:
+                end = at + 1
+                at += self._run_limited(peer, items[at])
             else:
                 self._refuse(peer, items[at])
-                at += 1
+                at = end = at + 1
+            if at < end or peer.held or peer.finishing:
+                return len(items) if peer.finishing else at
             if peer.is_full():
                 break
         return at
+
+    def _is_free(self, peer: Peer, item: Item) -> bool:
+        """Whether it may be worked on, and nobody's limits are about it."""
+        return self._denied(peer, item) is None and not self._accounts(peer, item)
+
+    def _accounts(self, peer: Peer, item: Item) -> Accounts:
+        """Return what a put or a get is charged to."""
+        if item.kind != PUT and item.kind != GET:
+            return ()
+        return self._quotas.of(peer.certificate_user or ANONYMOUS, item.topic)
+
+    def _run_limited(self, peer: Peer, item: Item) -> int:
+        """Work on a command within its limits, or answer as busy; 0: it has to be begun again."""
+        assert item.kind == PUT or item.kind == GET, "only these are limited"
+        accounts, quotas = self._accounts(peer, item), self._quotas
+        direction = Direction.PRODUCER if item.kind == PUT else Direction.CONSUMER
+        refusal = quotas.no_place(accounts, peer, peer.address, peer.watch)
+        if refusal := refusal or quotas.refusal(accounts, direction):
+            peer.reply(result(Status.SERVICE_UNAVAILABLE, refusal, item.opaque))
+            return 1
+        before = peer.answered_bytes
+        done = self._processors.run(peer, (item,), 0)
+        if done:
+            size = len(item.body) if item.kind == PUT else peer.answered_bytes - before
+            pause_ms = quotas.charge(accounts, direction, size)
+            if pause_ms:
+                peer.throttle(pause_ms)
+        return done
 
     def _denied(self, peer: Peer, item: Item) -> Need | None:
         """Return what the connection's user may not; None: it may all."""

@@ -24,6 +24,15 @@ class Peer(Protocol):
     puts: int
     """Puts, counted by reads, and transactions' commands that have no answer yet."""
 
+    answered_bytes: int
+    """Of all answers but those to puts that succeeded, until now."""
+
+    def throttle(self, milliseconds: float) -> None:
+        """Read and work on nothing more for so long."""
+
+    def watch(self, watcher: Callable[[], None]) -> None:
+        """Call `watcher` when the connection is gone, beside all others."""
+
     def when_lost(self, told: Callable[[Peer], None]) -> None:
         """Call `told` when the connection is gone, in place of whatever was to be called."""
 

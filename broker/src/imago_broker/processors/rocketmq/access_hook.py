@@ -13,19 +13,34 @@ from imago_broker.model.users import ANONYMOUS
 from imago_broker.model.white_addresses import is_listed
 from imago_broker.processors.rocketmq.exchange import RequestError
 from imago_broker.processors.rocketmq.rights import Asked, open_to_all
+from imago_broker.service.throttling import Direction
+from imago_wire.remoting.codes import RequestCode as Code
 from imago_wire.remoting.codes import ResponseCode
 from imago_wire.remoting.peer import Version
 from imago_wire.remoting.signing import ACCESS_KEY, SIGNATURE, is_signed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from imago_broker.model.users import User
     from imago_broker.processors.rocketmq.exchange import Exchange, Reply
     from imago_broker.processors.rocketmq.rights import Right, TopicAt
     from imago_broker.service.access import AccessService
     from imago_broker.service.denials import DenialLog
+    from imago_broker.service.throttling import QuotaService
 
+_DIRECTIONS: Final[Mapping[int, Direction]] = {
+    Code.SEND_MESSAGE: Direction.PRODUCER,
+    Code.SEND_MESSAGE_V2: Direction.PRODUCER,
+    Code.SEND_BATCH_MESSAGE: Direction.PRODUCER,
+    Code.SEND_REPLY_MESSAGE: Direction.PRODUCER,
+    Code.SEND_REPLY_MESSAGE_V2: Direction.PRODUCER,
+    Code.PULL_MESSAGE: Direction.CONSUMER,
+    Code.LITE_PULL_MESSAGE: Direction.CONSUMER,
+    Code.POP_MESSAGE: Direction.CONSUMER,
+    Code.PEEK_MESSAGE: Direction.CONSUMER,
+}
+"""Requests whose rate and bytes may be limited."""
 TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 _SHOWN_KINDS: Final = {
     AccessKind.TOPIC: "Topic",
@@ -44,8 +59,10 @@ class AccessHook:
         rights: Mapping[int, Right],
         denials: DenialLog,
         topic_at: TopicAt = lambda _: "",
+        quotas: QuotaService | None = None,
     ) -> None:
         """`access`: None where no users are known: then only what is open to all is served."""
+        self._quotas = quotas
         self._access, self._rights, self._topic_at = access, rights, topic_at
         self._denials = denials
 
@@ -64,17 +81,52 @@ class AccessHook:
             return
         if self._is_trusted(exchange, access):
             return
-        assert exchange.user is not None, "it was found just now"
         needs = list(right(Asked(exchange.command, self._topic_at)))
+        self._check(exchange, access, needs)
+        if self._quotas is not None:
+            self._charge(self._quotas, exchange, needs)
+
+    def _check(self, exchange: Exchange, access: AccessService, needs: Sequence[Need]) -> None:
+        """Raise unless the request's user has all rights that it needs."""
+        assert exchange.user is not None, "it was found before"
         if not needs and exchange.user == ANONYMOUS and not access.open_to_anonymous:
             raise self._unknown(exchange)
-        rights = access.rights_of(exchange.user)
+        rights, address = access.rights_of(exchange.user), exchange.channel.address
         for need in needs:
             if not rights.meets(need, address) and not _is_trace(need, exchange.user):
                 raise self._denied(exchange, need)
 
     def after(self, exchange: Exchange, reply: Reply) -> None:
-        """Nothing is to be done."""
+        """Charge what was read to those who have limits."""
+        if exchange.accounts and self._quotas is not None:
+            body = reply.body
+            size = len(body) if isinstance(body, bytes) else sum(map(len, body))
+            pause_ms = self._quotas.charge(exchange.accounts, Direction.CONSUMER, size, requests=0)
+            if pause_ms:
+                exchange.channel.throttle(pause_ms)
+
+    def _charge(self, quotas: QuotaService, exchange: Exchange, needs: Sequence[Need]) -> None:
+        """Charge a request to those who have limits, or raise where they have used them up."""
+        direction, channel = _DIRECTIONS.get(exchange.command.code), exchange.channel
+        topic = ""
+        if direction is not None:
+            topic = next((need.name for need in needs if need.kind is AccessKind.TOPIC), "")
+        accounts = quotas.of(exchange.user or "", topic)
+        if not accounts:
+            return
+        refusal = quotas.no_place(accounts, channel, channel.address, channel.watch)
+        if not refusal and direction is not None:
+            refusal = quotas.refusal(accounts, direction)
+        if refusal:
+            raise RequestError(ResponseCode.SYSTEM_BUSY, f"[QUOTA]{refusal}")
+        if direction is None:
+            return
+        reads = direction is Direction.CONSUMER
+        size = 0 if reads else len(exchange.command.body)
+        exchange.accounts = accounts if reads else ()
+        pause_ms = quotas.charge(accounts, direction, size)
+        if pause_ms:
+            channel.throttle(pause_ms)
 
     def _is_trusted(self, exchange: Exchange, access: AccessService) -> bool:
         """Find whose request it is; True where its user needs no right from this address."""

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from imago_broker.service.metaq_transactions.service import MetaqTransactions
     from imago_broker.service.offsets import ConsumerOffsets
     from imago_broker.service.serving_rules import ServingRules
+    from imago_broker.service.throttling import QuotaService
     from imago_broker.service.topics import TopicService
     from imago_log.store import MessageStore
 
@@ -70,6 +71,7 @@ class BrokerParts:
     offsets: ConsumerOffsets
     groups: GroupService
     access: AccessService
+    quotas: QuotaService
     pass_users_on: Callable[[list[Record]], Awaitable[None]]
     """Has the shard's master take records of users over; BrokerError: it does not."""
     metaq_transactions: MetaqTransactions

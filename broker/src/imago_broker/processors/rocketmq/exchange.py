@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from imago_broker.service.channel import Channel
+    from imago_broker.service.throttling import Accounts
     from imago_wire.remoting.command import RemotingCommand
 
 __all__ = ["OK", "Exchange", "Hook", "Lane", "Reply", "RequestError"]
@@ -66,6 +67,8 @@ class Exchange:
     answered: bool = field(default=False, init=False)
     user: str | None = field(default=None, init=False)
     """Whose request it is, once that was checked; None: nobody checks."""
+    accounts: Accounts = field(default=(), init=False)
+    """What its answer is charged to."""
 
     @property
     def ext(self) -> Mapping[str, str]:
