@@ -14,8 +14,8 @@ from imago_broker.app import Broker
 from imago_broker.cluster.coordinator import TreeCoordinator
 from imago_broker.cluster.memory import MemoryEnsemble, MemoryTree
 from imago_broker.cluster.settings import CoordinatorConfig
+from imago_broker.core.metaq_copies import copied_entry
 from imago_broker.replication.metaq import copied, slave
-from imago_broker.replication.metaq.copied import copied_entry
 from imago_broker.service.messages import PutStatus
 from imago_log.offline.check import check
 from imago_testing.clusters.brokers import loopback_config

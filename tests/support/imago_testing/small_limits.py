@@ -33,6 +33,7 @@ SMALL: dict[str, dict[str, int]] = {
     "imago_log.commitlog.commit_log": {"PAGE_BYTES": 256},
     "imago_log.replica.past_metadata": {"_UNITS_AT_ONCE": 3},
     "imago_broker.replication.metaq.copied": {"FETCH_BYTES": 300},
+    "imago_broker.replication.metaq.samsa": {"WAITING_BYTES_MAX": 100_000},
     "imago_broker.replication.metaq.slave": {"ASKED_AT_ONCE": 1},
     "imago_log.repair.healing": {"APPLY_BYTES": 900, "APPLY_UNITS_MAX": 3},
     "imago_log.repair.restoring": {"READ_BYTES": 900},
@@ -151,6 +152,11 @@ KEPT: dict[str, dict[str, str]] = {
     },
     "imago_broker.replication.member_tls": {"NAMED_MAX": _COUNT},
     "imago_broker.replication.metaq.copied": {"FETCH_BYTES_MAX": "what no message may pass"},
+    "imago_broker.replication.metaq.samsa": {
+        "BODY_BYTES_MAX": "what no answer may pass",
+        "LINE_BYTES_MAX": "what no answer may pass",
+        "_OPAQUE_MAX": _FORMAT,
+    },
     "imago_broker.replication.port": {
         "BACKLOG": _COUNT,
         "CONNECTIONS_MAX": _COUNT,

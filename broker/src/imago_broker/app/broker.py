@@ -15,7 +15,7 @@ from imago_broker.app.coordination import join, make_coordinator
 from imago_broker.app.core_services import CoreServices
 from imago_broker.app.identity import advertised_host, data_folder_uuid, numeric_address
 from imago_broker.app.listeners import Ports
-from imago_broker.app.metaq_originals import make_metaq_slave
+from imago_broker.app.metaq_originals import make_metaq_slave, make_samsa_master
 from imago_broker.app.metaq_port import ConfigFile, serve_metaq
 from imago_broker.app.metrics import add_metrics
 from imago_broker.app.process_hooks import ProcessHooks
@@ -292,6 +292,7 @@ class Broker:
         self.metaq_slave = make_metaq_slave(
             self.core, self.coordinator.metaq_consumers, clock=self.clock
         )
+        self.samsa = make_samsa_master(self.core, clock=self.clock)
         add_metrics(
             self.collector,
             config=config,
@@ -357,7 +358,7 @@ class Broker:
             await self.registration.published(PUBLISH_SECONDS_MAX)  # what a first master makes
         if config.admin.enabled:
             await self.ports.admin.start(self.admin_services)
-        for part in (self.ticker, self.source, self.metaq_slave):
+        for part in (self.samsa, self.ticker, self.source, self.metaq_slave):
             if part is not None:
                 self._announced.callback(part.stop)
                 part.start()

@@ -25,6 +25,7 @@ def make_coordinator(config: BrokerConfig, config_file: bytes) -> Coordinator:
         metaq_root=config.metaq.zk_root,
         metaq_broker_id_base=config.metaq.broker_id_base,
         metaq_slave=config.metaq.slave_id,
+        metaq_hidden=config.metaq.gregor,
         metaq_config_checksum=zlib.crc32(config_file),
         session_timeout_ms=config.zookeeper.session_timeout_ms,
         connect_timeout_ms=config.zookeeper.connect_timeout_ms,

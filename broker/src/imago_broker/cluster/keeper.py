@@ -230,7 +230,7 @@ class Keeper:
             self.topics.begin_role()
         self._announced = None  # until all of it is written
         checksum = self._checksum
-        if not self._config.alone and record.metaq:
+        if not (self._config.alone or self._config.metaq_hidden) and record.metaq:
             await self._publish(record, checksum)
         self._announced, self._checksum_announced = record, checksum
 

@@ -22,6 +22,8 @@ class CoordinatorConfig:
     """MetaQ's broker id of shard 0; raise it beside original brokers in the same tree."""
     metaq_slave: int = -1
     """From 0 on: whoever leads a shard stands in MetaQ's tree as this slave of another master."""
+    metaq_hidden: bool = False
+    """Whether nothing of us stands in MetaQ's tree: another master has the broker id."""
     metaq_config_checksum: int = 0
     """Unsigned CRC-32 of the configuration file: MetaQ's `master_config_checksum`."""
     session_timeout_ms: int = 6000

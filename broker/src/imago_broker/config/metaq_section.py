@@ -92,6 +92,26 @@ class MetaqSection:
         high=60_000,
         dynamic=True,
     )
+    gregor: bool = setting(
+        False,
+        "Whether this broker is the `gregor` slave of an original `samsa` master: it takes what"
+        " that sends by `sync`, nothing else, and is not in MetaQ's tree.",
+    )
+    samsa_slave: str = setting(
+        "",
+        "`host:port` of a `gregor` slave, an original one or of ours: this broker is its `samsa`"
+        " master, and a put is answered when both have it.",
+    )
+    samsa_timeout_ms: int = setting(
+        2000, "How long the gregor slave may take for a message.", low=1, high=600_000, dynamic=True
+    )
+    samsa_failures_max: int = setting(
+        100,
+        "After so many messages one after the other that the slave did not take, puts are refused"
+        " until it takes one again.",
+        low=1,
+        dynamic=True,
+    )
     transactions_max: int = setting(
         10_000,
         "Most transactions, local and XA, that are open or prepared; as many more that a person has"

@@ -97,6 +97,14 @@ def _originals_problem(config: Sections) -> str | None:
     """Replication with original brokers that cannot be."""
     if config.metaq.slave_id >= 0 and config.zookeeper.connect == "none":
         return "metaq.slave_id: the master is found in ZooKeeper: set zookeeper.connect"
+    if config.metaq.slave_id >= 0 and config.metaq.gregor:
+        return "metaq.gregor: does not go with metaq.slave_id, which is another kind of slave"
+    if config.metaq.samsa_slave:
+        if config.metaq.gregor or config.metaq.slave_id >= 0:
+            return "metaq.samsa_slave: a slave is no master: leave metaq.gregor and slave_id out"
+        host, _, port = config.metaq.samsa_slave.rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+            return f"metaq.samsa_slave: {config.metaq.samsa_slave!r}, must be host:port"
     return None
 
 

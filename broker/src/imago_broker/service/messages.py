@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from imago_broker.ports import Clock
     from imago_broker.service.gate import ShardGate
+    from imago_broker.service.pair import Job as _Job
+    from imago_broker.service.pair import Pair
     from imago_log.store import MessageStore
     from imago_wire.record import QueueTail
 
@@ -36,13 +38,13 @@ __all__ = ["APPENDED", "Done", "MessageService", "PutStatus"]
 logger = logging.getLogger(__name__)
 
 _tail_of = itemgetter(ENTRY_TAIL)
-_Job = tuple[list[Entry], Acknowledgement | None, Done, object]
-"""The entries, the level asked for, whom to tell, with which token."""
 
 
 class MessageService:
     """The one writer of messages. All methods belong to the event loop's thread."""
 
+    pair: Pair | None = None
+    """A slave outside of the shard that has each message before its put is answered."""
     copied_from = ""
     """The master outside of the shard whose messages alone are taken; empty: there is none."""
 
@@ -206,6 +208,8 @@ class MessageService:
             return self._refusal
         if self._gate is not None and not self._gate.safe:
             return PutStatus.NOT_WRITABLE
+        if self.pair is not None and self.pair.refusal is not None:
+            return self.pair.refusal
         if self.held or self.acknowledgements.bytes_waiting > self._waiting_bytes_max:
             return PutStatus.BUSY
         return None
@@ -236,6 +240,8 @@ class MessageService:
         if self._whole_now:
             self._keep_whole(jobs, placed)
         self._arrivals.grown(tails)
+        if self.pair is not None:
+            jobs = self.pair.forward(jobs, placed)
         self._appended(jobs, placed)
         return None
 

@@ -16,6 +16,8 @@ class PutStatus(Enum):
     DISK_FULL = "disk-full"
     SLAVE_UNAVAILABLE = "slave-unavailable"
     """Appended; too few members are left in sync to wait for."""
+    PAIR_AWAY = "pair-away"
+    """Not appended: the slave that has to have each message is not connected."""
     NOT_WRITABLE = "not-writable"
     """This broker is not the master, or is it no longer: what it had appended may be lost."""
     TOO_FEW_IN_SYNC = "too-few-in-sync"

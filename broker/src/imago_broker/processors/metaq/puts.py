@@ -336,7 +336,11 @@ class PutProcessor:
             return Status.SERVICE_UNAVAILABLE, texts.BUSY
         if status in (PutStatus.SLAVE_TIMEOUT, PutStatus.SLAVE_UNAVAILABLE):
             text = texts.slave_put_failed(self._identity.url, topic, partition)
+            if self._messages.pair is not None:
+                text = texts.samsa_slave_failed(self._messages.pair.url, topic, partition)
             return Status.INTERNAL_SERVER_ERROR, text
+        if status is PutStatus.PAIR_AWAY:
+            return Status.INTERNAL_SERVER_ERROR, texts.SLAVE_AWAY
         details = {
             PutStatus.TOO_FEW_IN_SYNC: "Too few members of the shard are in sync",
             PutStatus.DISK_FULL: "The disk is full",

@@ -13,6 +13,7 @@ from imago_broker.processors.metaq.gets import GetProcessor
 from imago_broker.processors.metaq.patterns import TopicPatterns
 from imago_broker.processors.metaq.puts import PutProcessor
 from imago_broker.processors.metaq.stats import StatsProcessor
+from imago_broker.processors.metaq.syncs import SyncProcessor
 from imago_broker.processors.metaq.transactions import MetaqTransactionProcessor
 from imago_wire.text.commands import (
     OPAQUE_DEFAULT,
@@ -50,6 +51,7 @@ class MetaqProcessors:
         puts: PutProcessor,
         gets: GetProcessor,
         stats: StatsProcessor,
+        syncs: SyncProcessor | None,
         transactions: MetaqTransactionProcessor,
         settings: LiveSettings[MetaqSection],
         counters: MetaqCounters,
@@ -70,7 +72,7 @@ class MetaqProcessors:
             # none and goes on.
             Result: _ignore,
             Stats: stats.stats,
-            Sync: self._sync,
+            Sync: self._no_sync if syncs is None else syncs.sync,
             Value: _ignore,
             Version: self._version,
         }
@@ -108,7 +110,7 @@ class MetaqProcessors:
         opaque = OPAQUE_DEFAULT if command.opaque is None else command.opaque
         peer.reply(result(Status.SUCCESS, self._settings.current.version, opaque))
 
-    def _sync(self, peer: Peer, command: Sync) -> None:
+    def _no_sync(self, peer: Peer, command: Sync) -> None:
         _no_handler(peer, "SyncCommand", command.opaque)
 
 
@@ -160,9 +162,24 @@ def build_processors(parts: MetaqAssembly) -> MetaqProcessors:
             connections=parts.connections,
             config_file=parts.config_file,
         ),
+        syncs=_syncs(parts, patterns),
         transactions=transactions,
         settings=parts.settings,
         counters=parts.counters,
+    )
+
+
+def _syncs(parts: MetaqAssembly, patterns: TopicPatterns) -> SyncProcessor | None:
+    """Return what serves `sync`; None: this broker is nobody's gregor slave."""
+    if not parts.settings.current.gregor:
+        return None
+    return SyncProcessor(
+        identity=parts.identity,
+        messages=parts.messages,
+        topics=parts.topics,
+        clock=parts.clock,
+        counters=parts.counters,
+        patterns=patterns,
     )
 
 

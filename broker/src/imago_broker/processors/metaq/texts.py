@@ -24,6 +24,15 @@ def slave_put_failed(url: str, topic: str, partition: int) -> str:
     return f"Put message to [slave of '{url}'] [partition '{topic}-{partition}'] failed"
 
 
+SLAVE_AWAY = "Slave is disconnected "
+"""A samsa master's, with the original's space at its end."""
+
+
+def samsa_slave_failed(url: str, topic: str, partition: int) -> str:
+    """Return the text of a put that this master has and its gregor slave has not."""
+    return f"Put message to [slave '{url}'] [partition '{topic}-{partition}'] failed"
+
+
 def put_closed(broker_id: int, partition: int) -> str:
     """Return the detail of a put to a closed partition."""
     return f"partition[{broker_id}-{partition}] has been closed"

@@ -232,6 +232,7 @@ _STATUS_TEXTS = {
     PutStatus.SLAVE_TIMEOUT: "Slaves did not confirm in time: the transaction may have ended",
     PutStatus.SLAVE_UNAVAILABLE: "Slaves are gone: the transaction may have ended",
     PutStatus.DISK_FULL: "The disk is full",
+    PutStatus.PAIR_AWAY: texts.SLAVE_AWAY,
     PutStatus.NOT_WRITABLE: "the master of the shard takes no messages at the moment",
     PutStatus.TOO_FEW_IN_SYNC: "Too few members of the shard are in sync",
     PutStatus.TOO_LARGE: "A message does not fit into a file of the log",

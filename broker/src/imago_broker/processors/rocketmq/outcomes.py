@@ -23,6 +23,9 @@ REFUSED = {
     PutStatus.DISK_FULL: Reply(
         ResponseCode.SERVICE_NOT_AVAILABLE, _UNAVAILABLE.format(reason="the broker's disk is full")
     ),
+    PutStatus.PAIR_AWAY: Reply(
+        ResponseCode.SERVICE_NOT_AVAILABLE, _UNAVAILABLE.format(reason="its slave is disconnected")
+    ),
     PutStatus.NOT_WRITABLE: Reply(
         ResponseCode.SERVICE_NOT_AVAILABLE,
         _UNAVAILABLE.format(reason="this broker is not the master"),
@@ -46,6 +49,7 @@ STATUS_NAMES = {
     PutStatus.SLAVE_TIMEOUT: "FLUSH_SLAVE_TIMEOUT",
     PutStatus.SLAVE_UNAVAILABLE: "SLAVE_NOT_AVAILABLE",
     PutStatus.DISK_FULL: "SERVICE_NOT_AVAILABLE",
+    PutStatus.PAIR_AWAY: "SERVICE_NOT_AVAILABLE",
     PutStatus.NOT_WRITABLE: "SERVICE_NOT_AVAILABLE",
     PutStatus.TOO_FEW_IN_SYNC: "IN_SYNC_REPLICAS_NOT_ENOUGH",
     PutStatus.BUSY: "OS_PAGE_CACHE_BUSY",

@@ -8,10 +8,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from imago_broker.core.metaq_copies import copied_entry
 from imago_broker.service.messages import APPENDED, PutStatus
-from imago_wire.crc import crc31
-from imago_wire.errors import ProtocolError
-from imago_wire.hot import metaq_entry, metaq_whole
+from imago_wire.hot import metaq_whole
 from imago_wire.layout import METAQ_HEADER, METAQ_HEADER_SIZE
 from imago_wire.text.commands import Get, Offset, Result
 from imago_wire.text.status import Status
@@ -174,27 +173,6 @@ class CopiedPartition:
             f"the copy ends at {self.end}, and at {position} the master {what}: delete the topic "
             "here and it is copied anew"
         )
-
-
-def copied_entry(
-    tail: QueueTail,
-    body: bytes,
-    flag: int,
-    checksum: int,
-    born_ms: int,
-    born_host: bytes,
-    message_id: int,
-) -> Entry:
-    """Return the entry of a master's message. ChecksumError: the checksum is not the body's.
-
-    An attribute that no property can hold stays in the body: positions must not move.
-    """
-    try:
-        return metaq_entry(tail, body, flag, checksum, born_ms, born_host, message_id)
-    except ProtocolError:
-        if not message_id or (checksum != -1 and crc31(body) != checksum):
-            raise
-        return metaq_entry(tail, body, flag & ~1, checksum, born_ms, born_host, message_id)
 
 
 def _but_flag(message: bytes) -> bytes:

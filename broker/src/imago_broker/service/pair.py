@@ -1,0 +1,34 @@
+"""A slave outside of the shard that has to have each message before its put is answered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from imago_broker.core.acknowledgement import Acknowledgement
+    from imago_broker.service.acknowledgements import Done
+    from imago_broker.service.put_status import PutStatus
+    from imago_wire.record import Entry, Placed
+
+    Job = tuple[list[Entry], Acknowledgement | None, Done, object]
+    """The entries, the level asked for, whom to tell, with which token."""
+
+
+class Pair(Protocol):
+    """Where what was appended is sent to, in its order."""
+
+    @property
+    def url(self) -> str:
+        """The slave's, as MetaQ writes it."""
+        ...
+
+    @property
+    def refusal(self) -> PutStatus | None:
+        """How puts are answered that must not be appended now; None: they may be."""
+        ...
+
+    def forward(self, jobs: Sequence[Job], placed: Sequence[Placed]) -> list[Job]:
+        """Send what was appended; return the jobs such that both sides are waited for."""
+        ...
