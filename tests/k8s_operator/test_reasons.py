@@ -24,6 +24,7 @@ SOURCES = ROOT / "operator/src/imago_operator"
 TOLD_IN = (
     *("plan", "status.py", "reconcilers/cluster.py", "events.py", "apply.py", "errors.py"),
     "desired.py",
+    "certificates/plan.py",
 )
 """Modules that say why something is as it is."""
 WORDS = re.compile(r"[A-Z][a-z]+([A-Z][a-z]+)*")

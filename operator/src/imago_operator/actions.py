@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -159,8 +160,28 @@ class MarkDrained:
     shard: int
 
 
+class CertificateWork(Enum):
+    """What is done to a Secret."""
+
+    NEW_AUTHORITY = "make an authority"
+    NEXT_AUTHORITY = "make the next authority, and have members trust it"
+    SWITCH_AUTHORITY = "have the next authority sign"
+    DROP_AUTHORITY = "trust the former authority no more"
+    ISSUE = "give members of a shard a certificate"
+    TRUST = "tell members of a shard whom to trust"
+
+
+@dataclass(frozen=True, slots=True)
+class Certify:
+    """Write the Secret of the authority, or of a shard's members."""
+
+    work: CertificateWork
+    shard: int | None = None
+
+
 Action = (
     Apply
+    | Certify
     | Stop
     | CreateToken
     | DeleteChild
@@ -177,7 +198,16 @@ Action = (
     | Uncordon
     | MarkDrained
 )
-ADDITIVE: Final = (Apply, CreateToken, LabelPod, GrowClaim, ClassClaim, SetConfig, Uncordon)
+ADDITIVE: Final = (
+    Apply,
+    Certify,
+    CreateToken,
+    LabelPod,
+    GrowClaim,
+    ClassClaim,
+    SetConfig,
+    Uncordon,
+)
 """What may be done though not everything is known: nothing goes away by it."""
 
 

@@ -16,6 +16,7 @@ from imago_operator.actions import (
     ADDITIVE,
     Action,
     Apply,
+    Certify,
     ClassClaim,
     Cordon,
     CreateToken,
@@ -33,6 +34,7 @@ from imago_operator.actions import (
     Uncordon,
 )
 from imago_operator.errors import InvalidError, OperatorError, RetryError
+from imago_operator.issuing.writing import secret_of
 from imago_operator.manifests.common import owner
 from imago_operator.manifests.config import token_secret
 from imago_operator.promises import broken
@@ -184,6 +186,12 @@ class Executor:
     @_do.register
     async def _(self, action: Stop) -> None:
         await self._kube.apply(action.manifest)
+
+    @_do.register
+    async def _(self, action: Certify) -> None:
+        seen = self._seen.observed.certificates
+        made = await secret_of(self._desired, action, seen, self._context.now())
+        await self._kube.apply(made)
 
     @_do.register
     async def _(self, action: CreateToken) -> None:

@@ -15,14 +15,18 @@ from imago_operator.spec.cluster import AuthorizationType
 from imago_operator.spec.common import AcknowledgementLevel
 from imago_operator.spec.fields import chosen
 from imago_operator.spec.kinds import CLUSTER
+from imago_operator.spec.tls import Strictness
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from imago_operator.spec.cluster import ClusterSpec
+    from imago_operator.spec.cluster import ClusterSpec, ExternalListener
     from imago_operator.spec.fields import IntOrText
+    from imago_operator.spec.tls import Tls
 
 ZOOKEEPER_PORT: Final = 2181
+METAQ_TLS_PORT: Final = 8124
+TLS_FOLDER: Final = "/etc/imago/tls"
 HASH_SIZE: Final = 16
 
 
@@ -168,6 +172,8 @@ def _desired(resource: OwnerResource, spec: ClusterSpec, operator: OperatorInfo)
     }
     if spec.authorization.type is AuthorizationType.SIMPLE:
         settings["acl.enabled"] = True
+    if spec.tls is not None:
+        settings |= tls_settings(spec.tls, spec.listeners)
     static = {name: value for name, value in settings.items() if not KEYS[name].dynamic}
     defaults = {name: key.default for name, key in KEYS.items() if key.dynamic}
     dynamic = {name: settings.get(name, default) for name, default in defaults.items()}
@@ -186,6 +192,21 @@ def _desired(resource: OwnerResource, spec: ClusterSpec, operator: OperatorInfo)
         spec_hash=fingerprint(said_of_pods(resource, spec)),
         config_hash=fingerprint(static),
     )
+
+
+def tls_settings(tls: Tls, listeners: Iterable[ExternalListener]) -> dict[str, Scalar]:
+    """Return what brokers are told about TLS; their files are those of their shard's Secret."""
+    strict = tls.clients is Strictness.ENFORCING or any(way.tls for way in listeners)
+    members = tls.members.value.lower()
+    return {
+        "tls.certificate_file": f"{TLS_FOLDER}/tls.crt",
+        "tls.key_file": f"{TLS_FOLDER}/tls.key",
+        "tls.ca_file": f"{TLS_FOLDER}/ca.crt",
+        "tls.mode": "enforcing" if strict else "permissive",
+        "tls.metaq_port": METAQ_TLS_PORT,
+        "tls.replication": members,
+        "tls.calls": members,
+    }
 
 
 def said_of_pods(resource: OwnerResource, spec: ClusterSpec) -> dict[str, Any]:
@@ -210,6 +231,9 @@ def said_of_pods(resource: OwnerResource, spec: ClusterSpec) -> dict[str, Any]:
     found = {name: said[name] for name in of_pods if name in said}
     if spec.authorization.type is not AuthorizationType.NONE:
         found["authorization"] = spec.authorization.type.value
+    if spec.tls is not None:
+        # Not how long certificates are valid: files change, and pods stay.
+        found["tls"] = {"clients": spec.tls.clients.value, "members": spec.tls.members.value}
     return found | {"brokers": brokers, "restart": resource.restart}
 
 

@@ -80,6 +80,16 @@ def token(cluster: str) -> str:
     return f"{cluster}-admin-token"
 
 
+def authority(cluster: str) -> str:
+    """Name of the Secret with the authority that signs members' certificates."""
+    return f"{cluster}-ca"
+
+
+def certificate(cluster: str, shard: int) -> str:
+    """Name of the Secret with the certificate of a shard's members."""
+    return f"{cluster}-s{shard}-tls"
+
+
 def service_account(cluster: str) -> str:
     return f"{cluster}-brokers"
 

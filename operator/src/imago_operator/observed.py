@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator import names
 from imago_operator.brokers.reach import addresses, is_ready
+from imago_operator.certificates.state import SeenCertificates, authority_of, certificate_of
 from imago_operator.contents.belonging import cluster_of
 from imago_operator.drifts import Drifts
+from imago_operator.manifests.certmanager import CERTIFICATE, is_asked
 from imago_operator.plan.drift import managed_of
 from imago_operator.plan.objects import REBALANCE
 from imago_operator.revisions import Revisions
@@ -67,7 +69,9 @@ class Observer:
 
     async def look(self, desired: Desired, manifest: Manifest) -> ClusterSeen:
         """Return what belongs to a cluster. RetryError: something could not be read."""
-        kinds = (*CHILD_KINDS, "Pod", "PersistentVolumeClaim")
+        kinds: tuple[str, ...] = (*CHILD_KINDS, "Pod", "PersistentVolumeClaim")
+        if is_asked(desired):
+            kinds = (*kinds, CERTIFICATE)
         lists, secret = await asyncio.gather(
             asyncio.gather(*(self._list(kind, desired) for kind in kinds)),
             self._context.kube.get("Secret", desired.namespace, names.token(desired.name)),
@@ -103,9 +107,32 @@ class Observer:
             kept_empty=await self._kept_empty(desired, registry),
             window_open=window[0],
             window_problem=window[1],
+            certificates=await self._certificates(desired, children),
             status=status_of_manifest(manifest),
         )
         return ClusterSeen(observed=observed, reached=reached, addresses=urls)
+
+    async def _certificates(
+        self, desired: Desired, children: Iterable[OwnedObject]
+    ) -> SeenCertificates | None:
+        """Return the authority and the members' certificates; None where there are to be none."""
+        tls = desired.spec.tls
+        if tls is None:
+            return None
+        sets = {c.shard for c in children if c.kind == STATEFUL_SET and c.shard is not None}
+        shards = sorted({*sets, *range(desired.spec.brokers.shards)})
+        authority = tls.ca.secret_name or names.authority(desired.name)
+        wanted = [authority, *(names.certificate(desired.name, n) for n in shards)]
+        get, namespace = self._context.kube.get, desired.namespace
+        found = await asyncio.gather(*(get("Secret", namespace, name) for name in wanted))
+        if any(one is not None and "type" not in one for one in found):
+            return None  # who looks may know that they are there, and not what is in them
+        members = {n: certificate_of(one) for n, one in zip(shards, found[1:], strict=True)}
+        return SeenCertificates(
+            authority=authority_of(found[0]),
+            read=frozenset(shards),
+            members={n: one for n, one in members.items() if one is not None},
+        )
 
     async def _list(self, kind: str, desired: Desired) -> Sequence[Manifest]:
         labels = f"{names.CLUSTER_LABEL}={desired.name}"
@@ -189,8 +216,8 @@ def _children(
     secret: Manifest | None,
     drifts: Drifts,
 ) -> Iterable[OwnedObject]:
-    for kind in CHILD_KINDS:
-        for item in found[kind]:
+    for kind in (*CHILD_KINDS, CERTIFICATE):
+        for item in found.get(kind, ()):
             if owner_uid(item) == desired.resource.uid:
                 yield _child(kind, item, drifts)
     # A token that somebody else has put there is as good as ours.

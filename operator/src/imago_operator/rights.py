@@ -97,7 +97,15 @@ RIGHTS: Final[tuple[Right, ...]] = (
         "",
         ("secrets",),
         ("get", *APPLY),
-        "the token of the brokers' administration; what clients of an ImagoUser need",
+        "the token of the brokers' administration; certificates of members; what clients of an"
+        " ImagoUser need",
+    ),
+    Right(
+        _N,
+        "cert-manager.io",
+        ("certificates",),
+        ("list", *APPLY),
+        "certificates of members, where cert-manager's issuer signs them",
     ),
     Right(
         _N,

@@ -242,6 +242,8 @@ class Observed:
     """Whether now lies in a window of the update policy; True where there are none."""
     window_problem: str = ""
     """What is wrong with windows of the update policy; those are never open."""
+    certificates: Any = None
+    """`certificates.state.SeenCertificates`; None: not read, for the cluster has none."""
     status: ClusterStatus = field(default_factory=ClusterStatus)
     """Our own status: the operator's memory between looks."""
 

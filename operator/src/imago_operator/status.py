@@ -48,6 +48,7 @@ GOOD: Final = {
     "Available": "EveryShardHasMaster",
     "ResourcesApplied": "Applied",
     "ConfigApplied": "Applied",
+    "CertificatesValid": "Issued",
     "StorageReady": "Bound",
     "ZooKeeperConnected": "Connected",
 }

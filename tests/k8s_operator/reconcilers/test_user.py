@@ -176,6 +176,28 @@ async def test_super_users_are_those_that_the_cluster_lists(stage: Users) -> Non
     assert not stage.brokers.users_by_name["root"].is_super
 
 
+async def test_clients_of_brokers_with_certificates_learn_whom_to_trust(stage: Users) -> None:
+    stage.kube.edit("ImagoCluster", "demo", {"tls": {}})
+    stage.put_secret("demo-s0-tls", **{"ca.crt": "PEM 1"})
+    stage.apply()
+    await stage.rest()
+    secret = stage.secret()
+    assert secret is not None
+    assert (secret["ca.crt"], secret["admin"]) == ("PEM 1", "https://demo-admin.mq.svc:8080")
+    password, calls = secret["password"], len(stage.brokers.calls)
+    stage.put_secret("demo-s0-tls", **{"ca.crt": "PEM 2"})
+    stage.pass_time(300)
+    await stage.rest()
+    secret = stage.secret()
+    assert secret is not None
+    assert (secret["ca.crt"], secret["password"]) == ("PEM 2", password)
+    assert len(stage.brokers.calls) == calls, "brokers know the password"
+    stage.kube.objects["ImagoCluster", "mq", "demo"]["spec"].pop("tls")
+    stage.pass_time(300)
+    await stage.rest()
+    assert "ca.crt" not in (stage.secret() or {})
+
+
 async def test_a_password_is_replaced_in_time_and_the_one_before_counts_on(stage: Users) -> None:
     stage.apply(authentication={"rotateEvery": "24h"})
     again = await stage.rest()

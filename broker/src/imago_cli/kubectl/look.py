@@ -23,6 +23,7 @@ from imago_operator.reconcile import Context, Reached
 from imago_operator.volumes import Volumes
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Mapping, Sequence
 
     from imago_operator.desired import Desired
@@ -165,12 +166,14 @@ class Inside(BrokerHttp):
         headers: Mapping[str, str],
         query: Mapping[str, str] | None,
         body: Any,
+        tls: ssl.SSLContext | None = None,
     ) -> tuple[int, Any]:
         """Return status and answer of a question; SilentError where there is none."""
         assert (method, query, body) == ("GET", None, None), "a look changes nothing"
-        del headers  # inside of the pod no token is asked for
-        broker, _, path = url.removeprefix("http://").partition("/")
-        pod = self._pod_of[f"http://{broker}"]
+        del headers, tls  # inside of the pod no token is asked for, and nobody listens
+        scheme, _, rest = url.partition("://")
+        broker, _, path = rest.partition("/")
+        pod = self._pod_of[f"{scheme}://{broker}"]
         if f"/{path}" not in PATHS:
             return (await self._ask(pod, (f"/{path}",)))[f"/{path}"]
         if pod not in self._said:

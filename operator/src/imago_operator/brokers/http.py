@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import ssl
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import aiohttp
@@ -27,6 +29,8 @@ CALLS_MAX: Final = 64
 ANSWER_MAX: Final = 16 << 20
 TEXT_MAX: Final = 600
 RETRY_S: Final = 2.0
+CONTEXTS_MAX: Final = 256
+"""As many clusters keep what their brokers are checked with."""
 
 
 class SilentError(RetryError):
@@ -58,9 +62,9 @@ class BrokerHttp:
         assert self._session is not None
         await self._session.close()
 
-    def with_token(self, token: str | None) -> BrokerCalls:
-        """Return the calls to one cluster's brokers."""
-        return BrokerCalls(self, token)
+    def with_token(self, token: str | None, trusted: str = "") -> BrokerCalls:
+        """Return the calls to one cluster's brokers; `trusted`: PEM of who signs for them."""
+        return BrokerCalls(self, token, context_of(trusted) if trusted else None)
 
     async def call(
         self,
@@ -70,6 +74,7 @@ class BrokerHttp:
         headers: Mapping[str, str],
         query: Mapping[str, str] | None,
         body: Any,
+        tls: ssl.SSLContext | None = None,
     ) -> tuple[int, Any]:
         """Return status and decoded answer; SilentError where there is none."""
         assert self._session is not None, "to be entered first"
@@ -85,6 +90,8 @@ class BrokerHttp:
                 data=None if body is None else json.dumps(body).encode(),
                 headers=sent,
                 timeout=CHANGE if changes else READ,
+                # Without a context no https is spoken: nobody would vouch for the other side.
+                ssl=tls or True,
             ) as answer:
                 raw = await _bounded(answer)
                 return answer.status, json.loads(raw) if raw else {}
@@ -96,14 +103,16 @@ class BrokerHttp:
 class BrokerCalls:
     """Calls to the brokers of one cluster. A broker is its base address."""
 
-    def __init__(self, http: BrokerHttp, token: str | None) -> None:
-        self._http = http
+    def __init__(
+        self, http: BrokerHttp, token: str | None, tls: ssl.SSLContext | None = None
+    ) -> None:
+        self._http, self._tls = http, tls
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     async def get(self, broker: str, path: str, query: Mapping[str, str] | None = None) -> Any:
         """Return the answer to a question; errors as in `refusal`, RetryError for none."""
         status, answer = await self._http.call(
-            "GET", broker + path, headers=self._headers, query=query, body=None
+            "GET", broker + path, headers=self._headers, query=query, body=None, tls=self._tls
         )
         if status >= 400:
             raise refusal(f"GET {broker}{path}", status, answer)
@@ -129,7 +138,7 @@ class BrokerCalls:
         if epoch is not None:
             headers[EPOCH] = str(epoch)
         status, answer = await self._http.call(
-            method, broker + path, headers=headers, query=None, body=body
+            method, broker + path, headers=headers, query=None, body=body, tls=self._tls
         )
         if status >= 400:
             raise refusal(f"{method} {broker}{path}", status, answer)
@@ -148,6 +157,21 @@ class BrokerCalls:
             except RetryError as error:
                 last = error
         raise last
+
+
+@lru_cache(maxsize=CONTEXTS_MAX)
+def context_of(trusted: str) -> ssl.SSLContext:
+    """Return a context for brokers whose certificates these authorities have signed.
+
+    Pods are called by addresses, which certificates do not name: these authorities sign for the
+    cluster's members alone.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(cadata=trusted)
+    return context
 
 
 def refusal(what: str, status: int, answer: Any) -> OperatorError:

@@ -13,8 +13,11 @@ from imago_operator import names
 from imago_operator.brokers.admin import AdminClient
 from imago_operator.brokers.contents import Contents
 from imago_operator.brokers.pipelines import Pipelines
+from imago_operator.certificates.state import TRUSTED
+from imago_operator.manifests.brokers import TLS
 from imago_operator.manifests.services import ADMIN
 from imago_operator.reconcile import Reached
+from imago_operator.secret_data import decoded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -45,7 +48,9 @@ class BrokerFinder:
     ) -> Reached:
         """Return the same, where the pods are known already."""
         token = token_of(await self._kube.get("Secret", namespace, names.token(cluster)))
-        calls, epoch = self._http.with_token(token), self._epoch((namespace, cluster, token))
+        trusted = await self._trusted(namespace, pods)
+        calls = self._http.with_token(token, trusted)
+        epoch = self._epoch((namespace, cluster, token))
         admin = AdminClient(calls, epoch.seen)
         brokers = tuple(addresses(pods).values())
         return Reached(
@@ -55,6 +60,12 @@ class BrokerFinder:
             brokers=brokers,
             epoch=lambda: epoch.get(admin, brokers),
         )
+
+    async def _trusted(self, namespace: str, pods: Sequence[Mapping[str, Any]]) -> str:
+        """Return the authorities that sign for brokers that serve TLS; empty: none does."""
+        name = next(filter(None, map(certificate_secret, pods)), "")
+        secret = await self._kube.get("Secret", namespace, name) if name else None
+        return decoded(secret or {}).get(TRUSTED, "")
 
     def _epoch(self, key: tuple[str, str, str | None]) -> _Epoch:
         epoch = self._epochs.setdefault(key, _Epoch(key))
@@ -92,11 +103,19 @@ def addresses(pods: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Return the base addresses of pods that have one, by name; those that are ready first."""
     with_address = [pod for pod in pods if pod.get("status", {}).get("podIP")]
     ordered = sorted(with_address, key=lambda pod: (not is_ready(pod), pod["metadata"]["name"]))
-    return {pod["metadata"]["name"]: _url(pod["status"]["podIP"]) for pod in ordered}
+    return {pod["metadata"]["name"]: _url(pod) for pod in ordered}
 
 
-def _url(address: str) -> str:
-    return f"http://{f'[{address}]' if ':' in address else address}:{ADMIN}"
+def _url(pod: Mapping[str, Any]) -> str:
+    address, scheme = pod["status"]["podIP"], "https" if certificate_secret(pod) else "http"
+    return f"{scheme}://{f'[{address}]' if ':' in address else address}:{ADMIN}"
+
+
+def certificate_secret(pod: Mapping[str, Any]) -> str:
+    """Return the Secret with the certificate of a pod's broker; empty: it serves no TLS."""
+    volumes = pod.get("spec", {}).get("volumes") or ()
+    found = (v.get("secret", {}) for v in volumes if v.get("name") == TLS)
+    return next((str(secret.get("secretName", "")) for secret in found), "")
 
 
 def is_ready(pod: Mapping[str, Any]) -> bool:

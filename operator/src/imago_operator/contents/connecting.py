@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from imago_operator import names
+from imago_operator.certificates.state import TRUSTED
 from imago_operator.desired import resource_of, zookeeper_connect
 from imago_operator.errors import InvalidError
 from imago_operator.manifests.services import ADMIN, NAME_SERVICE
@@ -16,14 +17,15 @@ if TYPE_CHECKING:
 KIND: Final = "imago"
 
 
-def entries_of(cluster: Manifest) -> dict[str, str]:
-    """Return the entries of a client's Secret that say where the cluster is.
+def entries_of(cluster: Manifest, trusted: str = "") -> dict[str, str]:
+    """Return the entries of a client's Secret that say where the cluster is, and whom to trust.
 
     `type`, `provider`, `host` and `port` are what service bindings have; a cluster whose spec is
     wrong has no ZooKeeper that anybody could name.
     """
     metadata = cluster["metadata"]
     name, namespace = metadata["name"], metadata.get("namespace", "default")
+    scheme = "https" if trusted else "http"
     host = f"{names.bootstrap(name)}.{namespace}.svc"
     found = {
         "type": KIND,
@@ -31,13 +33,20 @@ def entries_of(cluster: Manifest) -> dict[str, str]:
         "host": host,
         "port": str(NAME_SERVICE),
         "bootstrap": f"{host}:{NAME_SERVICE}",
-        "admin": f"http://{names.admin(name)}.{namespace}.svc:{ADMIN}",
+        "admin": f"{scheme}://{names.admin(name)}.{namespace}.svc:{ADMIN}",
     }
+    if trusted:
+        found[TRUSTED] = trusted
     try:
         spec = CLUSTER.read(cluster)
     except InvalidError:
         return found
     return found | {"zookeeper": zookeeper_connect(resource_of(cluster), spec)}
+
+
+def has_certificates(cluster: Manifest) -> bool:
+    """Whether a cluster's brokers have certificates."""
+    return "tls" in (cluster.get("spec") or {})
 
 
 def checks_rights(cluster: Manifest) -> bool:

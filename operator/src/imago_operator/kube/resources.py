@@ -36,9 +36,11 @@ def _table(*rows: ResourceKind) -> dict[str, ResourceKind]:
     return {row.kind: row for row in rows}
 
 
+CERT_MANAGER: Final = "cert-manager.io/v1"
 SPARK: Final = "sparkoperator.k8s.io/v1beta2"
 RESOURCES: Final[Mapping[str, ResourceKind]] = _table(
     *(ResourceKind(kind.name, API_VERSION, kind.plural) for kind in KINDS),
+    ResourceKind("Certificate", CERT_MANAGER, "certificates"),
     ResourceKind("ConfigMap", "v1", "configmaps"),
     ResourceKind("Event", "v1", "events"),
     ResourceKind("Namespace", "v1", "namespaces", namespaced=False),

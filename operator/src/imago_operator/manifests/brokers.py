@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator import names
-from imago_operator.desired import fingerprint
+from imago_operator.desired import TLS_FOLDER, fingerprint
 from imago_operator.manifests.common import (
     CONTAINER_SECURITY,
     POD_SECURITY,
@@ -19,7 +19,7 @@ from imago_operator.manifests.common import (
     selector,
 )
 from imago_operator.manifests.config import FILE
-from imago_operator.manifests.services import PORTS, node_port
+from imago_operator.manifests.services import node_port, ports_of
 from imago_operator.spec.brokers import AntiAffinity, StorageType
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ except OSError:
     pass  # it does not lead, or nobody can take over: the broker's own stop says what is lost
 """
 """Run before a pod is stopped, from inside of it, where the token is."""
+TLS: Final = "tls"
+"""Volume with the certificate; pods that have it serve TLS."""
 STARTUP_TRIES: Final = 600
 """One each second: a log of some hundred GB is recovered in that time. A pod that serves after two
 seconds counts as started then, and the next one is restarted."""
@@ -117,7 +119,7 @@ def _pod_spec(desired: Desired, shard: int) -> Manifest:
         "terminationGracePeriodSeconds": template.termination_grace_period_seconds,
         "securityContext": merged(POD_SECURITY, template.security_context),
         "containers": [_container(desired, shard), *template.sidecars],
-        "volumes": [*_volumes(desired), *template.volumes],
+        "volumes": [*_volumes(desired, shard), *template.volumes],
         "affinity": dict(template.affinity) or _affinity(desired, shard),
         "topologySpreadConstraints": list(template.topology_spread_constraints)
         or _spread(desired, shard),
@@ -139,7 +141,9 @@ def _container(desired: Desired, shard: int) -> Manifest:
         "imagePullPolicy": desired.spec.image_pull_policy.value,
         "args": ["broker", "--config", f"/etc/imago/config/{FILE}"],
         "env": [*_environment(desired, shard), *template.env],
-        "ports": [{"name": name, "containerPort": port} for name, port in PORTS.items()],
+        "ports": [
+            {"name": name, "containerPort": port} for name, port in ports_of(desired).items()
+        ],
         "resources": resources(desired.spec.brokers.resources),
         "securityContext": merged(CONTAINER_SECURITY, template.security_context),
         "volumeMounts": [
@@ -147,6 +151,7 @@ def _container(desired: Desired, shard: int) -> Manifest:
             {"name": "config", "mountPath": "/etc/imago/config", "readOnly": True},
             {"name": "token", "mountPath": "/etc/imago/token", "readOnly": True},
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108  the pod's own
+            *_tls_mounts(desired),
             *template.volume_mounts,
         ],
         # While the log is recovered nothing answers yet, and nothing is wrong.
@@ -176,9 +181,10 @@ def _environment(desired: Desired, shard: int) -> list[Manifest]:
     ]
     for listener in desired.spec.listeners:
         found += _advertised(listener, shard)
-    if not desired.spec.listeners:
+    if not desired.spec.listeners and desired.spec.tls is None:
         # Not its name: Java clients keep what a name was for 30 s, and would look for a pod that
-        # was restarted where it is no more.
+        # was restarted where it is no more. With TLS it is, for certificates can name no pod's
+        # address.
         address = {"valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
         found.append({"name": "IMAGO__BROKER__ADVERTISED_HOST", **address})
     return found
@@ -209,7 +215,13 @@ def _probe(path: str, *, every: int, tries: int) -> Manifest:
     return http_get(path, "admin") | limits
 
 
-def _volumes(desired: Desired) -> list[Manifest]:
+def _tls_mounts(desired: Desired) -> list[Manifest]:
+    if desired.spec.tls is None:
+        return []
+    return [{"name": TLS, "mountPath": TLS_FOLDER, "readOnly": True}]
+
+
+def _volumes(desired: Desired, shard: int) -> list[Manifest]:
     found: list[Manifest] = [
         {"name": "config", "configMap": {"name": names.config(desired.name)}},
         {
@@ -218,6 +230,10 @@ def _volumes(desired: Desired) -> list[Manifest]:
         },
         {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
     ]
+    if desired.spec.tls is not None:
+        # A folder, not single files: it follows the Secret, and brokers read it again.
+        name = names.certificate(desired.name, shard)
+        found.append({"name": TLS, "secret": {"secretName": name, "defaultMode": 0o440}})
     if desired.spec.brokers.storage.type is StorageType.EPHEMERAL:
         size = desired.spec.brokers.storage.size
         limit = {"sizeLimit": size.text} if size else {}

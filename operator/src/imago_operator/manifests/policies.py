@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator import names
 from imago_operator.manifests.common import Manifest, child, selector
-from imago_operator.manifests.services import ADMIN, CLIENT_PORTS, PORTS, REPLICATION
+from imago_operator.manifests.services import ADMIN, REPLICATION, client_ports, ports_of
 
 if TYPE_CHECKING:
     from imago_operator.desired import Desired
@@ -57,7 +57,7 @@ def broker_policy(desired: Desired) -> Manifest:
         "podSelector": {"matchLabels": {"app.kubernetes.io/name": names.MANAGER}},
     }
     rules = [
-        _from([], [PORTS[name] for name in CLIENT_PORTS]),
+        _from([], [ports_of(desired)[name] for name in client_ports(desired)]),
         _from([members], [REPLICATION]),
         _from([members, operator, {"podSelector": {}}], [ADMIN]),
     ]

@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from imago_operator.manifests.brokers import stateful_set
+from imago_operator.manifests.certmanager import certificates
 from imago_operator.manifests.config import config_map, service_account
 from imago_operator.manifests.policies import (
     broker_policy,
@@ -37,6 +38,7 @@ def _rendered(
     found = [config_map(desired), service_account(desired), *services(desired)]
     found += external_services(desired, numbers)
     found += managed_zookeeper(desired)
+    found += certificates(desired, numbers)
     found += _policies(desired, numbers)
     for shard in numbers:
         found.append(stateful_set(desired, shard, replicas=0 if shard in stopped else None))

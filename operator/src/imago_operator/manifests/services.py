@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from imago_operator import names
-from imago_operator.desired import ZOOKEEPER_PORT
+from imago_operator.desired import METAQ_TLS_PORT, ZOOKEEPER_PORT
 from imago_operator.manifests.common import Manifest, child, selector
 
 if TYPE_CHECKING:
@@ -24,15 +24,27 @@ PORTS: Final = {
     "namesrv": NAME_SERVICE,
     "admin": ADMIN,
 }
+TLS_PORTS: Final = {"metaq-tls": METAQ_TLS_PORT}
+"""More of them, where brokers have certificates."""
 _PORTS_PER_SHARD: Final = 20
 CLIENT_PORTS: Final = ("namesrv", "metaq", "rocketmq", "fast")
+
+
+def ports_of(desired: Desired) -> dict[str, int]:
+    """Return the ports that a cluster's brokers have, by name."""
+    return PORTS if desired.spec.tls is None else PORTS | TLS_PORTS
+
+
+def client_ports(desired: Desired) -> tuple[str, ...]:
+    """Return the names of those that are for clients."""
+    return CLIENT_PORTS if desired.spec.tls is None else (*CLIENT_PORTS, *TLS_PORTS)
 
 
 def services(desired: Desired) -> list[Manifest]:
     """Return the Services that every cluster has."""
     return [
-        _service(desired, names.headless(desired.name), tuple(PORTS), headless=True),
-        _service(desired, names.bootstrap(desired.name), CLIENT_PORTS),
+        _service(desired, names.headless(desired.name), tuple(ports_of(desired)), headless=True),
+        _service(desired, names.bootstrap(desired.name), client_ports(desired)),
         _service(desired, names.admin(desired.name), ("admin",)),
     ]
 
@@ -82,6 +94,9 @@ def _finding(desired: Desired, listener: ExternalListener) -> list[Manifest]:
 def _external(desired: Desired, listener: ExternalListener, shard: int, ordinal: int) -> Manifest:
     pod = names.pod(desired.name, shard, ordinal)
     ports: list[Manifest] = [_port("metaq"), _port("rocketmq")]
+    if listener.tls:
+        # The number outside stays: what clients have written down still leads to MetaQ.
+        ports[0]["targetPort"] = "metaq-tls"
     if listener.first_node_port is not None:
         for port in ports:
             port["nodePort"] = node_port(listener.first_node_port, shard, port["name"]) + ordinal
@@ -124,4 +139,4 @@ def _service(
 
 
 def _port(name: str) -> Manifest:
-    return {"name": name, "port": PORTS[name], "targetPort": name, "protocol": "TCP"}
+    return {"name": name, "port": (PORTS | TLS_PORTS)[name], "targetPort": name, "protocol": "TCP"}

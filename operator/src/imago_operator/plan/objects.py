@@ -14,6 +14,7 @@ from imago_operator.actions import (
     SetConfig,
     Uncordon,
 )
+from imago_operator.certificates.plan import plan as certificates_plan
 from imago_operator.manifests.brokers import stateful_set
 from imago_operator.manifests.common import applied_hash, child
 from imago_operator.manifests.render import render
@@ -59,6 +60,18 @@ def children(look: ClusterLook) -> PlanStep:
         actions=tuple(actions),
         findings=(said, *troubles.contested(look, manifests)),
         next="look again at what Kubernetes made of it",
+    )
+
+
+def certificates(look: ClusterLook) -> PlanStep:
+    """Have members show certificates that the others trust; no pod is restarted for it."""
+    shards = sorted({*look.targets, *(n for n in look.victims if _is_needed(look, n))})
+    found = certificates_plan(look.desired, shards, look.observed.certificates, look.now)
+    return PlanStep(
+        row=PlanRow.CHILDREN,
+        actions=found.actions,
+        findings=found.findings,
+        next="look again whether brokers have their certificates",
     )
 
 

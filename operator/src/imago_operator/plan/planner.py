@@ -63,6 +63,7 @@ def plan(desired: Desired | UnreadableSpec, observed: Observed, now: datetime) -
 
 def _steps(look: ClusterLook) -> Iterator[PlanStep]:
     applied = objects.children(look)
+    yield objects.certificates(look)
     yield from (applied, objects.roles(look), objects.settings(look), objects.scale_up(look))
     yield from (storage.classes(look), troubles.members(look))
     remade = storage.remade(look)

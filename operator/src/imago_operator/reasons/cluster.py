@@ -233,6 +233,27 @@ CHANGE: Final = (
     ),
 )
 TROUBLE: Final = (
+    _of("CertificatesValid", "Issued", "Members have certificates."),
+    _of(
+        "CertificatesValid",
+        "Issuing",
+        "Members have no certificate yet; their pods wait for it.",
+        "Nothing, with the operator's own authority. With cert-manager: `kubectl describe"
+        " certificate` of those named.",
+    ),
+    _of(
+        "CertificatesValid",
+        "ReplacingAuthority",
+        "Another authority takes the place of the one before, in three phases. Clients need"
+        " `ca.crt` of a user's Secret anew before the last one ends.",
+        BY_ITSELF,
+    ),
+    _of(
+        "CertificatesValid",
+        "AuthorityMissing",
+        "The Secret of `spec.tls.ca.secretName` has no authority. Members keep what they have.",
+        "Write `tls.crt`, `tls.key` and `ca.crt` into it.",
+    ),
     _of("StorageReady", "Bound", "Claims are bound and have the requested size."),
     _of("StorageReady", "LargerThanSpec", "Somebody made claims larger than the spec: they stay."),
     _of("StorageReady", "Expanding", "Volumes grow.", "Nothing for half an hour."),

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from imago_operator import names
+from imago_operator.certificates.state import TRUSTED
 from imago_operator.contents import users
 from imago_operator.contents.belonging import claimant_of, cluster_of
-from imago_operator.contents.connecting import checks_rights, entries_of, super_users
+from imago_operator.contents.connecting import (
+    checks_rights,
+    entries_of,
+    has_certificates,
+    super_users,
+)
 from imago_operator.contents.leaving import Leaving
 from imago_operator.contents.values import SeenSecret
 from imago_operator.errors import RetryError
@@ -18,6 +22,7 @@ from imago_operator.observed import owner_uid
 from imago_operator.reconcilers.attending import Attendant
 from imago_operator.reconcilers.claims import ClaimLookup, content_name, problem_of, status_from
 from imago_operator.reconcilers.recent import Recent
+from imago_operator.secret_data import coded, decoded
 from imago_operator.spec.kinds import API_VERSION, USER
 
 if TYPE_CHECKING:
@@ -81,7 +86,7 @@ class UserReconciler:
             given=await self._given(me.namespace, spec),
             is_super=name in super_users(cluster),
             checked=checks_rights(cluster),
-            connection=entries_of(cluster),
+            connection=entries_of(cluster, await self._trusted(cluster)),
         )
 
     async def _users(self, place: Place) -> Mapping[str, SeenUser] | None:
@@ -105,6 +110,20 @@ class UserReconciler:
             ours=owner_uid(found) == uid,
             data=decoded(found),
         )
+
+    async def _trusted(self, cluster: Manifest) -> str:
+        """Return the authorities that sign for the brokers; empty: they have no certificates.
+
+        cert-manager writes them beside the members' certificates alone.
+        """
+        if not has_certificates(cluster):
+            return ""
+        metadata = cluster["metadata"]
+        shards = cluster["status"].get("shards") if "status" in cluster else None
+        first = min((int(shard["id"]) for shard in shards or ()), default=0)
+        name = names.certificate(metadata["name"], first)
+        found = await self._context.kube.get("Secret", metadata["namespace"], name)
+        return decoded(found or {}).get(TRUSTED, "")
 
     async def _given(self, namespace: str, spec: UserSpec) -> str | None:
         reference = spec.authentication.password_secret_ref
@@ -203,22 +222,10 @@ def secret_of(manifest: Manifest, look: UserLook, data: Mapping[str, str]) -> di
     }
     if added.annotations:
         metadata["annotations"] = dict(added.annotations)
-    coded = {name: base64.b64encode(text.encode()).decode() for name, text in data.items()}
     return {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": metadata,
         "type": "Opaque",
-        "data": coded,
+        "data": coded(data),
     }
-
-
-def decoded(secret: Manifest) -> dict[str, str]:
-    """Return the entries of a Secret that are text."""
-    found = {}
-    for name, said in (secret.get("data") or {}).items():
-        try:
-            found[str(name)] = base64.b64decode(said, validate=True).decode()
-        except (binascii.Error, UnicodeDecodeError):
-            continue
-    return found

@@ -15,6 +15,7 @@ from imago_operator.spec.common import (
     Resources,
 )
 from imago_operator.spec.fields import Json, described
+from imago_operator.spec.tls import Tls
 from imago_operator.spec.values import Duration, Quantity
 
 
@@ -182,6 +183,11 @@ class ExternalListener:
         low=1024,
         high=65535,
     )
+    tls: bool | None = described(
+        "Whether this way in is for TLS only: its MetaQ ports lead to the brokers' TLS port, and"
+        " RocketMQ's ports refuse whoever has no TLS, inside of the cluster too.",
+        default=None,
+    )
     service_template: ChildTemplate = described("Additions to the Services.", default=ChildTemplate)
 
 
@@ -338,6 +344,9 @@ class ClusterSpec:
         default=(),
         size_max=1,
         map_key="name",
+    )
+    tls: Tls | None = described(
+        "Certificates of the brokers; without it nothing travels encrypted.", default=None
     )
     authorization: Authorization = described("Who may do what.", default=Authorization)
     allowed_namespaces: AllowedNamespaces = described(

@@ -18,6 +18,7 @@ from imago_operator.spec import (
     pipeline,
     rebalance,
     rules,
+    tls_rules,
     topic,
     user,
     user_rules,
@@ -146,7 +147,7 @@ CLUSTER: Final = Kind(
     spec=ClusterSpec,
     status=ClusterStatus,
     columns=cluster_status.COLUMNS,
-    rules=rules.CLUSTER,
+    rules=(*rules.CLUSTER, *tls_rules.RULES),
     scale=Scale(".spec.brokers.shards", ".status.brokers.shards", ".status.selector"),
 )
 TOPIC: Final = Kind(

@@ -62,7 +62,8 @@ class Call(NamedTuple):
 def rendered_kinds() -> frozenset[str]:
     """Return the kinds of everything that a cluster with all its parts is made of."""
     listener = {"name": "out", "type": "LoadBalancer", "advertisedHostTemplate": "{pod}.mq"}
-    cluster = manifest("ImagoCluster", {"spec.listeners": [listener]})
+    tls = {"ca": {"mode": "CertManager", "issuerRef": {"name": "issuer"}}}
+    cluster = manifest("ImagoCluster", {"spec.listeners": [listener], "spec.tls": tls})
     desired = desired_of(cluster, OperatorInfo(version="0.1.0"))
     assert isinstance(desired, Desired)
     return frozenset(made["kind"] for made in render(desired, [0]))
@@ -81,11 +82,12 @@ SET: Final = "StatefulSet"
 MEANT: Final[dict[Call, frozenset[str]]] = {
     Call("apply", "apply", "action.manifest"): rendered_kinds() | {REBALANCE},
     Call("apply", "create", "token_secret("): frozenset({"Secret"}),
+    Call("apply", "apply", "made"): frozenset({"Secret"}),
     Call("apply", "delete", "action.kind"): REMOVABLE | {SET, REBALANCE},
     Call("apply", "patch", "kind"): frozenset({"Pod", CLAIM}),
     Call("audit", "list", "watched.kind"): OWN_KINDS,
     Call("audit", "get", "key.kind"): OWN_KINDS,
-    Call("observed", "list", "kind"): frozenset({*CHILD_KINDS, "Pod", CLAIM}),
+    Call("observed", "list", "kind"): frozenset({*CHILD_KINDS, "Pod", CLAIM, "Certificate"}),
     Call("volumes", "list", "kind"): frozenset({"Node", "StorageClass"}),
     Call("reconcilers.cluster", "get", "key.kind"): frozenset({CLUSTER}),
     Call("reconcilers.cluster", "get", "self.kind"): frozenset({CLUSTER}),

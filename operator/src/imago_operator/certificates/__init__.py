@@ -1,0 +1,1 @@
+"""Certificates of a cluster's members, and the authority that signs them."""

@@ -1,0 +1,175 @@
+"""What is done about a cluster's certificates: a pure function of what was seen.
+
+An authority is replaced in three phases, each of which lasts until every Secret says so and
+`overlap` has passed since: members trust the next authority too; then it signs, and one shard after
+the other gets its certificate; then the former is trusted no more. So at no moment does a member
+show a certificate that another does not trust. Nothing of it restarts a pod: files are read again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from imago_operator import names
+from imago_operator.actions import CertificateWork, Certify
+from imago_operator.certificates.state import AuthorityPhase, SeenAuthority, SeenCertificates
+from imago_operator.desired import fingerprint
+from imago_operator.spec.tls import AuthorityMode
+from imago_operator.state import ConditionFinding, written
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+
+    from imago_operator.certificates.state import SeenCertificate
+    from imago_operator.desired import Desired
+    from imago_operator.spec.tls import Tls
+    from imago_operator.spec.values import Duration
+
+CONDITION: Final = "CertificatesValid"
+
+
+@dataclass(frozen=True, slots=True)
+class CertificatesPlan:
+    """What is done now, and what is said."""
+
+    actions: tuple[Certify, ...] = ()
+    findings: tuple[ConditionFinding, ...] = ()
+
+
+def plan(
+    desired: Desired, shards: Sequence[int], seen: SeenCertificates | None, now: datetime
+) -> CertificatesPlan:
+    """Return what is to be done for these shards; `seen`: None: Secrets were not read."""
+    tls = desired.spec.tls
+    if tls is None or seen is None:
+        return CertificatesPlan()
+    shards = [shard for shard in shards if shard in seen.read]
+    if tls.ca.mode is AuthorityMode.CERT_MANAGER:
+        missing = [n for n in shards if n not in seen.members]
+        return CertificatesPlan(findings=(_said(missing, "cert-manager has not written"),))
+    if seen.authority is None and tls.ca.mode is AuthorityMode.USER_PROVIDED:
+        text = f"Secret {tls.ca.secret_name} has no tls.crt and tls.key of an authority."
+        finding = ConditionFinding(
+            type=CONDITION, holds=False, reason="AuthorityMissing", message=text
+        )
+        return CertificatesPlan(findings=(finding,))
+    if seen.authority is None:
+        return CertificatesPlan(
+            (Certify(CertificateWork.NEW_AUTHORITY),), (_said(shards, "not made yet:"),)
+        )
+    members = tuple(_members(desired, tls, shards, seen, seen.authority, now))
+    if members or tls.ca.mode is AuthorityMode.USER_PROVIDED:
+        missing = [n for n in shards if n not in seen.members]
+        return CertificatesPlan(members, (_said(missing, "not made yet:"),))
+    work = _of_authority(desired, tls, shards, seen, seen.authority, now)
+    return CertificatesPlan((Certify(work),) if work else (), (_valid(seen.authority),))
+
+
+def _members(
+    desired: Desired,
+    tls: Tls,
+    shards: Sequence[int],
+    seen: SeenCertificates,
+    authority: SeenAuthority,
+    now: datetime,
+) -> Iterator[Certify]:
+    """Yield what members lack: all that have nothing, whom to trust, then a new certificate.
+
+    One of another authority is given only when every Secret has said for a while that it is to be
+    trusted, to one shard after the other.
+    """
+    have = {shard: seen.members[shard] for shard in shards if shard in seen.members}
+    yield from (Certify(CertificateWork.ISSUE, shard) for shard in shards if shard not in have)
+    distrusting = [n for n, found in have.items() if found.trusted != authority.trusted]
+    yield from (Certify(CertificateWork.TRUST, shard) for shard in distrusting)
+    of_former = [found for found in have.values() if found.signer != authority.signer]
+    overlap = timedelta(seconds=tls.ca.overlap.seconds)
+    known = all(found.since is None or now - found.since >= overlap for found in of_former)
+    for shard, found in have.items():
+        if shard in distrusting:
+            continue
+        former = found.signer != authority.signer
+        if (former and known) or (not former and _is_old(desired, tls, shard, found, now)):
+            yield Certify(CertificateWork.ISSUE, shard)
+            return
+
+
+def _is_old(desired: Desired, tls: Tls, shard: int, found: SeenCertificate, now: datetime) -> bool:
+    named = found.names != fingerprint(list(alternative_names(desired, shard)))
+    return named or _is_due(found.not_after, tls.renew_before, now)
+
+
+def _is_due(not_after: datetime | None, before: Duration, now: datetime) -> bool:
+    return not_after is None or not_after - timedelta(seconds=before.seconds) <= now
+
+
+def _of_authority(
+    desired: Desired,
+    tls: Tls,
+    shards: Sequence[int],
+    seen: SeenCertificates,
+    authority: SeenAuthority,
+    now: datetime,
+) -> CertificateWork | None:
+    """Return the next step of replacing the authority; every Secret says what it is to say."""
+    if authority.phase is AuthorityPhase.STABLE:
+        ordered = desired.resource.annotations.get(names.FORCE_RENEW, "")
+        asked = bool(ordered) and ordered != authority.renewed
+        due = _is_due(authority.not_after, tls.ca.renew_before, now)
+        return CertificateWork.NEXT_AUTHORITY if asked or due else None
+    moments = [authority.since, *(seen.members[n].since for n in shards)]
+    last = max((moment for moment in moments if moment is not None), default=now)
+    if now - last < timedelta(seconds=tls.ca.overlap.seconds):
+        return None
+    trusting = authority.phase is AuthorityPhase.TRUSTING
+    return CertificateWork.SWITCH_AUTHORITY if trusting else CertificateWork.DROP_AUTHORITY
+
+
+def _said(missing: Sequence[int], why: str) -> ConditionFinding:
+    listed = ", ".join(f"shard-{n}" for n in missing)
+    return ConditionFinding(
+        type=CONDITION,
+        holds=not missing,
+        reason="Issuing" if missing else "Issued",
+        message=f"Certificates {why} {listed}." if missing else "",
+    )
+
+
+def _valid(authority: SeenAuthority) -> ConditionFinding:
+    until = written(authority.not_after) if authority.not_after else "its end"
+    text = f"The authority is valid until {until}."
+    reason = "Issued"
+    if authority.phase is not AuthorityPhase.STABLE:
+        reason = "ReplacingAuthority"
+        text = f"Another authority takes its place: {authority.phase.value}."
+    return ConditionFinding(type=CONDITION, holds=True, reason=reason, message=text)
+
+
+def alternative_names(desired: Desired, shard: int) -> Iterator[str]:
+    """Yield what the certificate of a shard's members names, as openssl writes it.
+
+    The shard's identity, by which members know each other, and every name that clients have.
+    """
+    yield f"URI:imago://{desired.name}/shard-{shard}"
+    services = (names.bootstrap(desired.name), names.admin(desired.name))
+    for service in (f"*.{names.headless(desired.name)}", *services):
+        yield f"DNS:{service}.{desired.namespace}.svc"
+        yield f"DNS:{service}.{desired.namespace}.svc.cluster.local"
+    yield "DNS:localhost"
+    yield "IP:127.0.0.1"
+    for listener in desired.spec.listeners:
+        template = listener.advertised_host_template
+        for ordinal in range(desired.replicas) if template else ():
+            yield f"DNS:{_host(template or '', desired, shard, ordinal)}"
+
+
+def _host(template: str, desired: Desired, shard: int, ordinal: int) -> str:
+    return (
+        template.replace("{shard}", str(shard))
+        .replace("{ordinal}", str(ordinal))
+        .replace("{pod}", names.pod(desired.name, shard, ordinal))
+        .replace("{namespace}", desired.namespace)
+    )

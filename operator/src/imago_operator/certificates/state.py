@@ -1,0 +1,124 @@
+"""The authority and the certificates that there are, as their Secrets say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+
+from imago_operator import names
+from imago_operator.desired import fingerprint
+from imago_operator.secret_data import decoded
+from imago_operator.state import parsed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+CERTIFICATE: Final = "tls.crt"
+KEY: Final = "tls.key"
+TRUSTED: Final = "ca.crt"
+NEXT_CERTIFICATE: Final = "next.crt"
+NEXT_KEY: Final = "next.key"
+PHASE: Final = f"{names.GROUP}/ca-phase"
+SINCE: Final = f"{names.GROUP}/since"
+NOT_AFTER: Final = f"{names.GROUP}/not-after"
+RENEWED: Final = f"{names.GROUP}/renewed"
+SIGNER: Final = f"{names.GROUP}/signer"
+NAMES: Final = f"{names.GROUP}/names-hash"
+
+
+class AuthorityPhase(StrEnum):
+    """Where the replacement of an authority stands."""
+
+    STABLE = "Stable"
+    """There is one."""
+    TRUSTING = "Trusting"
+    """Members learn to trust the next one; the former signs."""
+    REPLACING = "Replacing"
+    """The next one signs; members trust both."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenAuthority:
+    """An authority, as its Secret has it."""
+
+    data: Mapping[str, str] = field(repr=False)
+    signer: str
+    """Fingerprint of the certificate that signs now."""
+    trusted: str
+    """Fingerprint of what members are to trust."""
+    phase: AuthorityPhase = AuthorityPhase.STABLE
+    since: datetime | None = None
+    """When the phase began."""
+    not_after: datetime | None = None
+    """None: it is somebody else's, who looks after it."""
+    renewed: str = ""
+    """The order to replace it that was heeded last."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenCertificate:
+    """The certificate of a shard's members, as its Secret has it."""
+
+    data: Mapping[str, str] = field(repr=False)
+    signer: str
+    trusted: str
+    names: str
+    """Fingerprint of what it names."""
+    since: datetime | None
+    """When the Secret was written."""
+    not_after: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenCertificates:
+    """All of a cluster."""
+
+    authority: SeenAuthority | None = None
+    read: frozenset[int] = frozenset()
+    """Shards whose Secrets were looked for; of others nothing is known."""
+    members: Mapping[int, SeenCertificate] = field(default_factory=dict)
+
+
+def authority_of(secret: Mapping[str, Any] | None) -> SeenAuthority | None:
+    """Return the authority in a Secret; None: it has none that could sign."""
+    data = decoded(secret or {})
+    if not all(data.get(entry) for entry in (CERTIFICATE, KEY)):
+        return None
+    noted = _notes(secret)
+    data.setdefault(TRUSTED, data[CERTIFICATE])
+    return SeenAuthority(
+        data=data,
+        signer=fingerprint(data[CERTIFICATE]),
+        trusted=fingerprint(data[TRUSTED]),
+        phase=AuthorityPhase(noted.get(PHASE, AuthorityPhase.STABLE)),
+        since=_moment(noted, SINCE),
+        not_after=_moment(noted, NOT_AFTER),
+        renewed=noted.get(RENEWED, ""),
+    )
+
+
+def certificate_of(secret: Mapping[str, Any] | None) -> SeenCertificate | None:
+    """Return the certificate in a Secret; None: it has none."""
+    data = decoded(secret or {})
+    if not all(data.get(entry) for entry in (CERTIFICATE, KEY, TRUSTED)):
+        return None
+    noted = _notes(secret)
+    return SeenCertificate(
+        data=data,
+        signer=noted.get(SIGNER, ""),
+        trusted=fingerprint(data[TRUSTED]),
+        names=noted.get(NAMES, ""),
+        since=_moment(noted, SINCE),
+        not_after=_moment(noted, NOT_AFTER),
+    )
+
+
+def _notes(secret: Mapping[str, Any] | None) -> Mapping[str, str]:
+    found: Mapping[str, str] = (secret or {}).get("metadata", {}).get("annotations") or {}
+    return found
+
+
+def _moment(noted: Mapping[str, str], name: str) -> datetime | None:
+    return parsed(noted[name]) if name in noted else None

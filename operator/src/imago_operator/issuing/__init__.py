@@ -1,0 +1,1 @@
+"""Keys and certificates: made by `openssl`, written into Secrets."""

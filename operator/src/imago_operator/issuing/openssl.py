@@ -1,0 +1,95 @@
+"""Keys and certificates, made by the command `openssl`. Keys touch no disk: they are in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Final
+
+from imago_operator.errors import BlockedError, RetryError
+
+SECONDS_MAX: Final = 20.0
+BARE: Final = "[req]\ndistinguished_name = none\n[none]\n"
+"""A configuration that adds nothing of the system's."""
+CURVE: Final = ("-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256")
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A certificate and its key, as PEM."""
+
+    certificate: str
+    key: str = field(repr=False)
+
+
+async def authority(name: str, days: int) -> Pair:
+    """Return a new authority."""
+    key = await _run("genpkey", *CURVE)
+    certificate = await _run(
+        *("req", "-x509", "-new", "-config", "{bare}", "-key", "{key}"),
+        *("-subj", f"/CN={name}", "-days", str(days)),
+        *("-addext", "basicConstraints=critical,CA:TRUE,pathlen:0"),
+        *("-addext", "keyUsage=critical,keyCertSign,cRLSign"),
+        *("-addext", "subjectKeyIdentifier=hash"),
+        bare=BARE,
+        key=key,
+    )
+    return Pair(certificate, key)
+
+
+async def certificate(name: str, alternatives: str, days: int, signer: Pair) -> Pair:
+    """Return a new certificate for both sides of a connection, with the signer's behind it."""
+    key = await _run("genpkey", *CURVE)
+    made = await _run(
+        *("req", "-x509", "-new", "-config", "{bare}", "-key", "{key}"),
+        *("-CA", "{authority}", "-CAkey", "{authority_key}"),
+        *("-subj", f"/CN={name}", "-days", str(days)),
+        *("-addext", "basicConstraints=critical,CA:FALSE"),
+        *("-addext", "keyUsage=critical,digitalSignature"),
+        *("-addext", "extendedKeyUsage=serverAuth,clientAuth"),
+        *("-addext", "authorityKeyIdentifier=keyid"),
+        *("-addext", f"subjectAltName={alternatives}"),
+        bare=BARE,
+        key=key,
+        authority=signer.certificate,
+        authority_key=signer.key,
+    )
+    return Pair(made, key)
+
+
+async def _run(*words: str, **inputs: str) -> str:
+    """Return what openssl prints; `{name}` among the words stands for a file with that input."""
+    with ExitStack() as stack:
+        files: dict[str, str] = {}
+        numbers = []
+        for name, text in inputs.items():
+            number = os.memfd_create(name)
+            stack.callback(os.close, number)
+            os.write(number, text.encode())
+            numbers.append(number)
+            files[f"{{{name}}}"] = f"/proc/self/fd/{number}"
+        try:
+            process = await asyncio.create_subprocess_exec(
+                "openssl",
+                *(files.get(word, word) for word in words),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                pass_fds=numbers,
+            )
+        except FileNotFoundError as error:
+            text = "the command openssl is not in the operator's image"
+            raise BlockedError(text, until="it is") from error
+        try:
+            async with asyncio.timeout(SECONDS_MAX):
+                said, wrong = await process.communicate()
+        except TimeoutError as error:
+            process.kill()
+            await process.wait()
+            raise RetryError(f"openssl {words[0]}: no end", delay_s=SECONDS_MAX) from error
+    if process.returncode:
+        last = (wrong.decode(errors="replace").strip().splitlines() or ["no word"])[-1]
+        raise BlockedError(f"openssl {words[0]}: {last[:200]}", until="what it names is mended")
+    return said.decode()

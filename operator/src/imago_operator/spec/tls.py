@@ -1,0 +1,90 @@
+"""TLS of a cluster: who signs the members' certificates, and who is served without."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from imago_operator.spec.fields import described
+from imago_operator.spec.values import Duration
+
+
+class AuthorityMode(StrEnum):
+    """Who signs the certificates."""
+
+    SELF_SIGNED = "SelfSigned"
+    USER_PROVIDED = "UserProvided"
+    CERT_MANAGER = "CertManager"
+
+
+class Strictness(StrEnum):
+    """Who is served."""
+
+    PERMISSIVE = "Permissive"
+    ENFORCING = "Enforcing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssuerRef:
+    """An issuer of cert-manager."""
+
+    name: str = described("Name of the issuer.", size_max=253, size_min=1)
+    kind: str = described("Issuer or ClusterIssuer.", default="Issuer", size_max=63)
+    group: str = described("Its API group.", default="cert-manager.io", size_max=253)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Authority:
+    """The authority that signs the members' certificates."""
+
+    mode: AuthorityMode = described(
+        "SelfSigned: one of the operator's own, in the Secret CLUSTER-ca. UserProvided: yours, in"
+        " secretName. CertManager: cert-manager's issuer writes each shard's Secret.",
+        default=AuthorityMode.SELF_SIGNED,
+    )
+    secret_name: str | None = described(
+        "With UserProvided: Secret with tls.crt and tls.key of the authority, and ca.crt, what"
+        " members trust. While you replace the authority, ca.crt holds both.",
+        default=None,
+        size_max=253,
+        size_min=1,
+    )
+    issuer_ref: IssuerRef | None = described("With CertManager: who signs.", default=None)
+    validity: Duration = described(
+        "With SelfSigned: how long an authority is valid; whole days count.",
+        default=Duration("8760h"),
+    )
+    renew_before: Duration = described(
+        "With SelfSigned: how long before its end another one takes its place.",
+        default=Duration("720h"),
+    )
+    overlap: Duration = described(
+        "With SelfSigned: how long each of the three phases lasts in which members and clients"
+        " learn to trust a new authority before anybody has its certificate.",
+        default=Duration("10m"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tls:
+    """Certificates of members, and who is served without TLS."""
+
+    ca: Authority = described("Who signs the certificates.", default=Authority)
+    validity: Duration = described(
+        "How long certificates of members are valid; whole days count.",
+        default=Duration("2160h"),
+    )
+    renew_before: Duration = described(
+        "How long before their end they are replaced, without a restart.",
+        default=Duration("720h"),
+    )
+    clients: Strictness = described(
+        "Permissive: clients with and without TLS on RocketMQ's ports. Enforcing: with TLS only."
+        " MetaQ has a port of its own for TLS, 8124.",
+        default=Strictness.PERMISSIVE,
+    )
+    members: Strictness = described(
+        "Permissive: members copy the log from each other over TLS where the other side can."
+        " Enforcing: over TLS only, from members of the shard only.",
+        default=Strictness.PERMISSIVE,
+    )

@@ -1,0 +1,65 @@
+"""The rules of a cluster's TLS that its bounds do not say."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from imago_operator.spec.rule import Rule, spans
+from imago_operator.spec.values import Duration
+
+AUTHORITY: Final = "spec.tls.ca"
+
+
+def _before_its_end(path: str) -> Rule:
+    return Rule(
+        path=path,
+        cel="duration(self.renewBefore) < duration(self.validity)",
+        holds=lambda node: (
+            Duration(node["renewBefore"]).seconds < Duration(node["validity"]).seconds
+        ),
+        message="renewBefore must be shorter than validity",
+    )
+
+
+def _enforcing(node: Any) -> bool:
+    return bool(node.get("tls", {}).get("members") == "Enforcing")
+
+
+RULES: Final[tuple[Rule, ...]] = (
+    Rule(
+        path=AUTHORITY,
+        cel="has(self.secretName) == (self.mode == 'UserProvided')"
+        " && has(self.issuerRef) == (self.mode == 'CertManager')",
+        holds=lambda node: (
+            ("secretName" in node) == (node["mode"] == "UserProvided")
+            and ("issuerRef" in node) == (node["mode"] == "CertManager")
+        ),
+        message="secretName goes with mode UserProvided, issuerRef with CertManager",
+    ),
+    _before_its_end(AUTHORITY),
+    _before_its_end("spec.tls"),
+    spans(AUTHORITY, "validity", low="24h", high="175200h"),
+    spans("spec.tls", "validity", low="24h", high="87600h"),
+    spans(AUTHORITY, "overlap", low="1s", high="168h"),
+    Rule(
+        path="spec",
+        cel="has(self.tls) || !has(self.listeners)"
+        " || !self.listeners.exists(l, has(l.tls) && l.tls)",
+        holds=lambda node: (
+            "tls" in node or not any(way.get("tls") for way in node.get("listeners", ()))
+        ),
+        message="a listener with tls needs spec.tls",
+    ),
+    Rule(
+        path="spec",
+        cel="!has(self.tls) || self.tls.members != 'Enforcing' || has(oldSelf.tls)",
+        holds_after=lambda node, old: not _enforcing(node) or "tls" in old,
+        message="members that run have no certificate yet: set members Permissive first",
+    ),
+    Rule(
+        path="spec",
+        cel="has(self.tls) || !has(oldSelf.tls) || oldSelf.tls.members != 'Enforcing'",
+        holds_after=lambda node, old: "tls" in node or not _enforcing(old),
+        message="members that run serve TLS only: set members Permissive before tls goes",
+    ),
+)

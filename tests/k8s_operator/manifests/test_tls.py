@@ -1,0 +1,127 @@
+"""Certificates in the objects of a cluster: files that pods read again, and ways in with TLS."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import Any
+
+import pytest
+
+from imago_broker.config.loading import load
+from imago_broker.replication.member_tls import member_uri
+from imago_operator.brokers.reach import addresses, certificate_secret
+from imago_operator.certificates.plan import alternative_names
+from imago_operator.manifests.brokers import pod_template, template_notes
+from imago_operator.manifests.config import toml
+from imago_operator.manifests.render import render
+from imago_testing.operated.resources import wanted
+
+TLS: dict[str, Any] = {"spec.tls": {"clients": "Enforcing", "members": "Enforcing"}}
+OUT = {
+    "name": "out",
+    "type": "NodePort",
+    "firstNodePort": 31000,
+    "advertisedHostTemplate": "mq-{shard}-{ordinal}.example.org",
+}
+
+
+def test_brokers_are_told_where_their_files_are() -> None:
+    told = tomllib.loads(toml(wanted(TLS).settings))["tls"]
+    assert told == {
+        "certificate_file": "/etc/imago/tls/tls.crt",
+        "key_file": "/etc/imago/tls/tls.key",
+        "ca_file": "/etc/imago/tls/ca.crt",
+        "mode": "enforcing",
+        "metaq_port": 8124,
+        "replication": "enforcing",
+        "calls": "enforcing",
+    }
+    read = load(toml(wanted(TLS).settings), {"IMAGO__BROKER__SHARD": "1"})
+    assert (read.tls.mode, read.tls.replication) == ("enforcing", "enforcing")
+    assert "tls" not in tomllib.loads(toml(wanted().settings))
+    assert "acl" not in tomllib.loads(toml(wanted().settings))
+
+
+def test_each_shard_has_its_own_secret_as_a_folder() -> None:
+    spec = pod_template(wanted(TLS), 1)["spec"]
+    [volume] = [v for v in spec["volumes"] if v["name"] == "tls"]
+    assert volume["secret"] == {"secretName": "demo-s1-tls", "defaultMode": 0o440}
+    [mount] = [m for m in spec["containers"][0]["volumeMounts"] if m["name"] == "tls"]
+    assert mount == {"name": "tls", "mountPath": "/etc/imago/tls", "readOnly": True}
+    assert spec["automountServiceAccountToken"] is False
+
+
+def test_clients_get_names_that_certificates_can_have() -> None:
+    environment = pod_template(wanted(TLS), 1)["spec"]["containers"][0]["env"]
+    assert "IMAGO__BROKER__ADVERTISED_HOST" not in {one["name"] for one in environment}
+    names = list(alternative_names(wanted(TLS), 1))
+    assert f"URI:{member_uri('demo', 1)}" in names
+    assert "DNS:*.demo-brokers.mq.svc" in names
+    outside = wanted({**TLS, "spec.listeners": [OUT]})
+    assert "DNS:mq-1-2.example.org" in alternative_names(outside, 1)
+
+
+def test_how_long_certificates_are_valid_restarts_nothing() -> None:
+    before = template_notes(wanted({"spec.tls": {}}), 0)
+    longer = wanted({"spec.tls": {"validity": "720h", "renewBefore": "48h"}})
+    assert template_notes(longer, 0) == before
+    assert template_notes(wanted({"spec.tls": {"clients": "Enforcing"}}), 0) != before
+
+
+def test_super_users_restart_nothing_and_checks_do() -> None:
+    none, simple = wanted(), wanted({"spec.authorization": {"type": "Simple"}})
+    assert template_notes(simple, 0) != template_notes(none, 0)
+    more = wanted({"spec.authorization": {"type": "Simple", "superUsers": ["root"]}})
+    assert template_notes(more, 0) == template_notes(simple, 0)
+    assert tomllib.loads(toml(simple.settings))["acl"] == {"enabled": True}
+
+
+@pytest.mark.parametrize("tls", [True, False])
+def test_a_way_in_for_tls_leads_metaq_to_its_port(tls: bool) -> None:
+    cluster = wanted({"spec.tls": {}, "spec.listeners": [{**OUT, "tls": tls}]})
+    found = {m["metadata"]["name"]: m for m in render(cluster, [0]) if m["kind"] == "Service"}
+    metaq, rocketmq = found["demo-s0-1-out"]["spec"]["ports"]
+    assert metaq["targetPort"] == ("metaq-tls" if tls else "metaq")
+    assert (metaq["nodePort"], rocketmq["targetPort"]) == (31001, "rocketmq")
+    mode = tomllib.loads(toml(cluster.settings))["tls"]["mode"]
+    assert mode == ("enforcing" if tls else "permissive")
+
+
+def test_ports_are_open_where_there_is_somebody_behind() -> None:
+    def ports(cluster: Any, kind: str, name: str) -> str:
+        [found] = [
+            m for m in render(cluster, [0]) if (m["kind"], m["metadata"]["name"]) == (kind, name)
+        ]
+        return str(found["spec"])
+
+    for kind, name in (("Service", "demo-bootstrap"), ("NetworkPolicy", "demo-brokers")):
+        assert "8124" in ports(wanted(TLS), kind, name)
+        assert "8124" not in ports(wanted(), kind, name)
+
+
+def test_cert_manager_is_asked_for_each_shard() -> None:
+    issuer = {"mode": "CertManager", "issuerRef": {"name": "issuer", "kind": "ClusterIssuer"}}
+    cluster = wanted({"spec.tls": {"ca": issuer, "validity": "720h", "renewBefore": "48h"}})
+    found = [m for m in render(cluster, [0, 1]) if m["kind"] == "Certificate"]
+    assert [m["spec"]["secretName"] for m in found] == ["demo-s0-tls", "demo-s1-tls"]
+    spec = found[1]["spec"]
+    assert spec["uris"] == [member_uri("demo", 1)]
+    assert spec["issuerRef"] == {
+        "name": "issuer",
+        "kind": "ClusterIssuer",
+        "group": "cert-manager.io",
+    }
+    assert (spec["duration"], spec["renewBefore"]) == ("720h", "48h")
+    assert {"server auth", "client auth"} <= set(spec["usages"])
+    assert not [m for m in render(wanted(TLS), [0]) if m["kind"] == "Certificate"]
+
+
+def test_pods_with_certificates_are_called_over_tls() -> None:
+    def pod(spec: dict[str, Any]) -> dict[str, Any]:
+        status = {"podIP": "10.1.2.3"}
+        return {"metadata": {"name": "demo-s0-0"}, "spec": spec, "status": status}
+
+    with_tls, without = pod(pod_template(wanted(TLS), 0)["spec"]), pod({})
+    assert certificate_secret(with_tls) == "demo-s0-tls"
+    assert addresses([with_tls]) == {"demo-s0-0": "https://10.1.2.3:8080"}
+    assert addresses([without]) == {"demo-s0-0": "http://10.1.2.3:8080"}

@@ -1,0 +1,40 @@
+"""Edits of a cluster's TLS that must be refused."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from imago_testing.kubernetes.resource_edits import CLUSTER, REMOVED, edit, rule
+
+
+def _tls(**said: Any) -> dict[str, Any]:
+    return {"spec.tls": said}
+
+
+BAD_TLS: Final = (
+    rule(CLUSTER, "secretName goes with mode", _tls(ca={"mode": "UserProvided"})),
+    rule(CLUSTER, "secretName goes with mode", _tls(ca={"secretName": "mine"})),
+    rule(CLUSTER, "secretName goes with mode", _tls(ca={"mode": "CertManager"})),
+    rule(CLUSTER, "secretName goes with mode", _tls(ca={"issuerRef": {"name": "a"}})),
+    rule(CLUSTER, "renewBefore must be shorter", _tls(validity="48h", renewBefore="48h")),
+    rule(CLUSTER, "renewBefore must be shorter", _tls(ca={"validity": "48h"})),
+    rule(CLUSTER, "validity must be from", _tls(validity="1h", renewBefore="1m")),
+    rule(CLUSTER, "validity must be from", _tls(ca={"validity": "23h", "renewBefore": "1m"})),
+    rule(CLUSTER, "overlap must be from", _tls(ca={"overlap": "0s"})),
+    rule(
+        CLUSTER,
+        "a listener with tls needs spec.tls",
+        {
+            "spec.listeners": [
+                {"name": "out", "type": "NodePort", "firstNodePort": 30900, "tls": True}
+            ]
+        },
+    ),
+    edit(CLUSTER, "set members Permissive first", {}, _tls(members="Enforcing")),
+    edit(
+        CLUSTER,
+        "set members Permissive before tls goes",
+        _tls(members="Enforcing"),
+        {"spec.tls": REMOVED},
+    ),
+)
