@@ -21,6 +21,7 @@ from imago_broker.admin.calls import SCHEME
 from imago_broker.admin.errors import AdminError
 from imago_broker.admin.identity import (
     CSRF,
+    bearer_token,
     csrf_of,
     note_caller,
     note_holder_of_token,
@@ -28,6 +29,7 @@ from imago_broker.admin.identity import (
     user_by_token,
 )
 from imago_broker.admin.rights import open_to_all
+from imago_broker.admin.token_review import TokenReviewer
 from imago_broker.model.access import AccessKind, Need
 
 if TYPE_CHECKING:
@@ -51,6 +53,8 @@ def authorize(services: AdminServices, rights: Mapping[tuple[str, str], RouteRig
     The token is read again at each call, so it may change.
     """
 
+    reviewer = TokenReviewer(services.config.token_review, services.clock)
+
     @web.middleware
     async def check(
         request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -59,7 +63,7 @@ def authorize(services: AdminServices, rights: Mapping[tuple[str, str], RouteRig
         right = rights.get((request.method, resource.canonical)) if resource is not None else None
         if right is not open_to_all and not await note_holder_of_token(services, request):
             if services.config.acl.enabled:
-                _check_user(services, request, right)
+                await _check_user(services, request, right, reviewer)
             else:
                 _check_place(services, request)
         return await handler(request)
@@ -67,9 +71,15 @@ def authorize(services: AdminServices, rights: Mapping[tuple[str, str], RouteRig
     return check
 
 
-def _check_user(services: AdminServices, request: web.Request, right: RouteRight | None) -> None:
+async def _check_user(
+    services: AdminServices,
+    request: web.Request,
+    right: RouteRight | None,
+    reviewer: TokenReviewer,
+) -> None:
     """Raise unless a user calls who has the right."""
-    name = user_by_token(services, request) or _user_of_session(services, request)
+    name = user_by_token(services, request) or await reviewer.user_of(bearer_token(request))
+    name = name or _user_of_session(services, request)
     if not name:
         raise AdminError(
             401,

@@ -68,10 +68,15 @@ async def note_holder_of_token(services: AdminServices, request: web.Request) ->
     return True
 
 
+def bearer_token(request: web.Request) -> str:
+    """Return the bearer token that a call shows; "": none."""
+    scheme, _, text = request.headers.get("Authorization", "").partition(" ")
+    return text.strip() if scheme.lower() == "bearer" else ""
+
+
 def user_by_token(services: AdminServices, request: web.Request) -> str:
     """Return the user whose bearer token is shown; "": none."""
-    scheme, _, text = request.headers.get("Authorization", "").partition(" ")
-    parts = token_parts(text.strip()) if scheme.lower() == "bearer" else None
+    parts = token_parts(bearer_token(request))
     user = services.access.users.get(parts[0]) if parts else None
     token = user.token(parts[1]) if parts and user and user.enabled else None
     if parts is None or user is None or token is None:

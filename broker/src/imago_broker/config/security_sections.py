@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from imago_broker.config.section import check, setting
+from imago_broker.config.section import ConfigError, check, setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +19,33 @@ class AclSection:
 
     def __post_init__(self) -> None:
         check(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenReviewSection:
+    """Service accounts of Kubernetes as users of the admin interface, as ACCOUNT@NAMESPACE."""
+
+    url: str = setting(
+        "",
+        "Base address of the API server that says whose tokens are, with https; empty: nobody is"
+        " asked. Needs `acl.enabled`.",
+    )
+    ca_file: str = setting(
+        "", "PEM file of the authorities of its certificate; empty: those of the system."
+    )
+    token_file: str = setting(
+        "",
+        "File with the broker's own token, which needs the right to create TokenReviews; read"
+        " again at each question.",
+    )
+    audience: str = setting("imago", "Audience that tokens are made for.")
+
+    def __post_init__(self) -> None:
+        check(self)
+        if self.url and not self.url.startswith("https://"):
+            raise ConfigError("token_review.url: tokens are sent there: begin it with https://")
+        if self.url and not (self.token_file and self.audience):
+            raise ConfigError("token_review.url: needs token_review.token_file and an audience")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

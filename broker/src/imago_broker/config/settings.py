@@ -26,7 +26,11 @@ from imago_broker.config.sections import (
     StoreSection,
     TlsSection,
 )
-from imago_broker.config.security_sections import AclSection, SecuritySection
+from imago_broker.config.security_sections import (
+    AclSection,
+    SecuritySection,
+    TokenReviewSection,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,6 +49,7 @@ class BrokerConfig:
     admin: AdminSection = field(default_factory=AdminSection)
     tls: TlsSection = field(default_factory=TlsSection)
     acl: AclSection = field(default_factory=AclSection)
+    token_review: TokenReviewSection = field(default_factory=TokenReviewSection)
     security: SecuritySection = field(default_factory=SecuritySection)
     replication: ReplicationSection = field(default_factory=ReplicationSection)
     zookeeper: ZookeeperSection = field(default_factory=ZookeeperSection)
