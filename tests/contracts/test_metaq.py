@@ -124,7 +124,7 @@ async def test_a_new_session_shows_patterns_and_checksum_again(registry: Registr
     )
     before = [await tree.get(path) for path in paths]
     await registry.expire(one)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(50):
         while True:
             after = [await tree.get(path) for path in paths]
             if all(a and b and a.owner != b.owner for a, b in zip(after, before, strict=True)):

@@ -27,7 +27,7 @@ RESULT = re.compile(
 @contextmanager
 def zookeeper(address: str) -> Iterator[KazooClient]:
     client = KazooClient(address)
-    client.start(timeout=10)
+    client.start(timeout=50)
     try:
         yield client
     finally:

@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 import aiohttp
 import pytest
 
+from imago_broker.admin import metaq_http
 from imago_testing.clusters.brokers import running_broker
 from imago_testing.peers.metaq import metaq_peer, value_body
 
@@ -105,6 +106,18 @@ async def test_what_cannot_be_done_is_answered(
     answer = await http.call(path, query, b"hello")
     assert answer[0] == status
     assert said in answer[1]
+
+
+async def test_an_answer_that_does_not_come_in_time_is_not_waited_for(
+    http: Http, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A put is answered in a later turn, a read at once."""
+    monkeypatch.setattr(metaq_http, "SECONDS_MAX", 0)
+    assert (await http.call("/put", PUT, b"hello"))[0] == 504
+    monkeypatch.undo()
+    assert (await http.call("/get", GET, method="GET"))[0] == 200, "it was put all the same"
+    monkeypatch.setattr(metaq_http, "SECONDS_MAX", 0)
+    assert (await http.call("/get", GET, method="GET"))[0] == 200
 
 
 async def test_it_is_off_unless_it_is_wanted(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from imago_broker.cluster import coordinator as coordinator_module
-from imago_broker.cluster import edits, metaq_tree
+from imago_broker.cluster import edits, metaq_tree, mirror, publication
 from imago_broker.cluster.coordinator import TreeCoordinator
 from imago_broker.cluster.memory import MemoryEnsemble, MemoryTree
 from imago_broker.cluster.metaq_tree import MetaqPaths
@@ -241,13 +241,17 @@ def expected_tree(processes: Sequence[Process]) -> dict[str, bytes]:
 
 @pytest.mark.simulation
 @settings(max_examples=examples(75), deadline=None)
-@given(script=st.lists(steps, max_size=25))
-def test_the_registry_settles_whatever_happens(script: list[Step]) -> None:
+@given(script=st.lists(steps, max_size=25), at_once=st.sampled_from([1, 2, 128]))
+def test_the_registry_settles_whatever_happens(script: list[Step], at_once: int) -> None:
     # A stranger's node of a topic that nobody wishes stays: it is not ours to delete.
     kept = {(shard, name) for action, shard, name, _ in script if action == "publish"}
     kept -= {(shard, name) for action, shard, name, _ in script if action == "remove"}
     script = [s for s in script if s[0] != "leave_stale_node" or (s[1], s[2]) in kept]
-    with patch.object(coordinator_module, "RETRY_SECONDS", 0.0):
+    with (
+        patch.object(coordinator_module, "RETRY_SECONDS", 0.0),
+        patch.object(mirror, "READS_AT_ONCE", at_once),
+        patch.object(publication, "TOPICS_AT_ONCE", at_once),
+    ):
         asyncio.run(play(script))
 
 

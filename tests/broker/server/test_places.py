@@ -193,19 +193,19 @@ class Silent(Session):
     """Says nothing."""
 
 
-async def admitted(port: int, count: int) -> tuple[list[asyncio.StreamWriter], int]:
+async def admitted(listener: Listener, count: int) -> tuple[list[asyncio.StreamWriter], int]:
     """Connect so many times; return the connections and how many of them were closed at once."""
-    opened = [await asyncio.open_connection(LOOPBACK, port) for _ in range(count)]
-    closed = 0
-    for reader, _ in opened:
-        try:
-            async with asyncio.timeout(0.2):
-                await reader.read(1)
-        except TimeoutError:
-            continue
-        except ConnectionError:
-            pass
-        closed += 1
+    opened = [await asyncio.open_connection(LOOPBACK, listener.port) for _ in range(count)]
+    async with asyncio.timeout(50):
+        while listener.connections + listener.refused < count:  # noqa: ASYNC110  nothing tells
+            await asyncio.sleep(0.001)
+        ends = [asyncio.ensure_future(reader.read(1)) for reader, _ in opened]
+        while sum(end.done() for end in ends) < listener.refused:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+    closed = sum(end.done() for end in ends)
+    for end in ends:
+        end.cancel()
+    await asyncio.gather(*ends, return_exceptions=True)
     return [writer for _, writer in opened], closed
 
 
@@ -220,7 +220,7 @@ async def test_listeners_of_one_process_count_an_address_together() -> None:
         refused = []
         for listener in listeners:
             await listener.start()
-            opened, closed = await admitted(listener.port, 3)
+            opened, closed = await admitted(listener, 3)
             writers += opened
             refused.append(closed)
         assert refused == [0, 2, 2], "the last port keeps two places, one of them for each address"

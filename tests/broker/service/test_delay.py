@@ -203,6 +203,7 @@ def test_crashes_and_cuts_leave_each_message_of_the_log_delivered_once(
     """A part of any write, at any call, may be all that a crash leaves of it."""
     rng = Random(seed)
     monkeypatch.setattr(delay_module, "BATCH_MAX", rng.choice([1, 3, 256]))
+    monkeypatch.setattr(delay_module, "BATCH_BYTES_MAX", rng.choice([1, 700, 4 << 20]))
     monkeypatch.setattr(delay_module, "NOTE_MS", rng.choice([0, 700, 30_000]))
     world = DelayWorld()
     for _ in range(rng.randint(2, 6)):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from imago_broker.service import locks as locks_module
 from imago_broker.service.locks import KIND, QueueLocks
+from imago_broker.service.resets import PendingResets
 from imago_log.errors import StoreClosedError
 
 if TYPE_CHECKING:
@@ -131,3 +133,33 @@ def test_entries_that_nobody_understands_are_passed_over() -> None:
     bad = {"": "a", "[]": "a", "[1,2,3,4,5]": "a", '["G","b","T","x"]': "a", "{}": "a", "7": "a"}
     locks.load({**bad, '["G","shard-0","T",0]': "one"}, now_ms=0)
     assert locks.lock("G", "two", [Q0, Q1], now_ms=0) == [Q1]
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 2000])
+def test_changes_of_locks_are_written_in_pieces(
+    at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(locks_module, "CHANGES_MAX", at_once)
+    written: list[int] = []
+    log: dict[str, Any] = {}
+
+    class Log:
+        def put_meta(self, changes: Sequence[Any]) -> None:
+            written.append(len(changes))
+            log.update({key: owner for _, key, owner in changes})
+
+    locks, queues = QueueLocks(), [("shard-0", "T", n) for n in range(5)]
+    locks.lock("G", "one", queues, now_ms=0)
+    locks.save(cast("Any", Log()))
+    assert max(written) <= at_once
+    read = QueueLocks()
+    read.load(log, now_ms=0)
+    assert read.lock("G", "two", queues, now_ms=0) == []
+    assert read.lock("G", "one", queues, now_ms=0) == queues
+
+
+def test_the_oldest_reset_goes_when_there_are_too_many() -> None:
+    resets = PendingResets(resets_max=2)
+    for queue_id in range(3):
+        resets.add("G", "T", queue_id, 7)
+    assert [resets.pending("G", "T", n) for n in range(3)] == [False, True, True]

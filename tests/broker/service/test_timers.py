@@ -11,7 +11,7 @@ import pytest
 from imago_broker.model.names import TIMER_TOPIC
 from imago_broker.model.topics import TopicConfig
 from imago_broker.service.copies import read_copy
-from imago_broker.service.delays import timer_queues
+from imago_broker.service.delays import firing_log, timer_delivery, timer_queues
 from imago_broker.service.delays import timers as timers_module
 from imago_broker.service.delays.parking import timed_entry
 from imago_broker.service.delays.timer_bucket import (
@@ -272,6 +272,9 @@ def test_crashes_and_cuts_leave_each_timer_of_the_log_fired_once(
     """A part of any write, at any call, may be all that a crash leaves of it."""
     rng = Random(seed)
     monkeypatch.setattr(timers_module, "BATCH_MAX", rng.choice([2, 5, 256]))
+    monkeypatch.setattr(timer_delivery, "BATCH_BYTES_MAX", rng.choice([1, 700, 4 << 20]))
+    monkeypatch.setattr(firing_log, "RECORDS_MAX", rng.choice([1, 3, 1024]))
+    monkeypatch.setattr(firing_log, "BYTES_MAX", rng.choice([1, 700, 4 << 20]))
     units_max = rng.choice([1, 3, 4096])
     for module in (timers_module, timer_queues):
         monkeypatch.setattr(module, "UNITS_MAX", units_max)

@@ -47,6 +47,7 @@ TINY: dict[Any, dict[str, int]] = {
     transactions: {"HELD_MAX": 2, "NOTE_EVERY": 2},
     transaction_log: {"PIECE": 2, "LOOK_BACK": 1, "READ_MAX": 2, "READ_BYTES_MAX": 300},
     transaction_checks: {"SLICE": 2, "SLICE_BYTES": 300},
+    outcome_writer: {"MARKED_MAX": 3, "MARKED_BYTES_MAX": 300},
     core_transactions: {"REMEMBERED_MAX": 4},
 }
 

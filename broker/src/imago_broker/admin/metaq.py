@@ -134,6 +134,8 @@ async def tree(services: AdminServices, _: web.Request) -> web.Response:
         raise AdminError(
             503, "registry", f"{error}.", "Repeat the call when ZooKeeper answers."
         ) from error
+    except BrokerError as error:
+        raise bad_request(f"{error}.", "Read parts of it with ZooKeeper's own client.") from error
     return json_response(
         {
             "root": root,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from imago_broker.cluster.metaq_tree import FOR_CONSUMERS, MASTER
 from imago_broker.cluster.tree import NoNodeError
 from imago_broker.core.metaq_tree_check import TreeNode
+from imago_broker.errors import BrokerError
 from imago_broker.ports import MetaqMaster
 
 if TYPE_CHECKING:
@@ -22,10 +23,15 @@ _PARTITIONS: Final = re.compile(r'"numParts"\s*:\s*(\d{1,9})')
 
 
 async def read_tree(tree: NodeTree, root: str) -> dict[str, TreeNode]:
-    """Return all nodes below the root by path, parents first; at most `NODES_MAX`."""
+    """Return all nodes below the root by path, parents first.
+
+    BrokerError: they are more than `NODES_MAX`; a part of them would look like a broken tree.
+    """
     found: dict[str, TreeNode] = {}
     level = [root]
-    while level and len(found) < NODES_MAX:
+    while level:
+        if len(found) + len(level) > NODES_MAX:
+            raise BrokerError(f"more than {NODES_MAX:,} nodes are below {root}")
         following: list[str] = []
         for start in range(0, len(level), READS_AT_ONCE):
             part = level[start : start + READS_AT_ONCE]
@@ -34,7 +40,7 @@ async def read_tree(tree: NodeTree, root: str) -> dict[str, TreeNode]:
                 if node is not None:
                     found[path] = node
                     following += (f"{path}/{name}" for name in sorted(names))
-        level = following[: NODES_MAX - len(found)]
+        level = following
     return found
 
 

@@ -32,7 +32,7 @@ def numbers(messages: list[Got]) -> list[int]:
 @contextlib.contextmanager
 def zookeeper(address: str) -> Iterator[KazooClient]:
     client = KazooClient(address)
-    client.start(timeout=10)
+    client.start(timeout=50)
     try:
         yield client
     finally:
