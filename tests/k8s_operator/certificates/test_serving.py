@@ -22,12 +22,12 @@ STATUS = "/admin/v1/status"
 
 
 @pytest.fixture(name="signer")
-async def _signer() -> openssl.Pair:
+async def _signer() -> openssl.IssuedPair:
     return await openssl.authority("demo CA", 30)
 
 
 @pytest.fixture(name="broker")
-async def _broker(tmp_path: Path, signer: openssl.Pair) -> AsyncIterator[Broker]:
+async def _broker(tmp_path: Path, signer: openssl.IssuedPair) -> AsyncIterator[Broker]:
     """One that would start only with a certificate of a member of demo's shard 0."""
     names = ",".join(alternative_names(wanted(), 0))
     made = await openssl.certificate("demo-s0", names, 30, signer)
@@ -54,7 +54,7 @@ async def _broker(tmp_path: Path, signer: openssl.Pair) -> AsyncIterator[Broker]
 
 
 async def test_the_operator_calls_over_tls_and_only_who_was_signed(
-    broker: Broker, signer: openssl.Pair
+    broker: Broker, signer: openssl.IssuedPair
 ) -> None:
     other = await openssl.authority("another CA", 30)
     url = f"https://127.0.0.1:{broker.ports.admin_port}"

@@ -74,7 +74,7 @@ def test_a_replaced_authority_restarts_no_pod_and_is_trusted_no_more(tmp_path: P
 
 
 def test_members_follow_an_authority_of_somebody_else(tmp_path: Path) -> None:
-    async def made() -> tuple[openssl.Pair, openssl.Pair]:
+    async def made() -> tuple[openssl.IssuedPair, openssl.IssuedPair]:
         return await openssl.authority("one", 30), await openssl.authority("two", 30)
 
     first, second = asyncio.run(made())
@@ -99,7 +99,7 @@ def test_members_follow_an_authority_of_somebody_else(tmp_path: Path) -> None:
     assert cluster.kubernetes.find("Secret", "mq", "demo-ca") is None
 
 
-def provide(cluster: OperatedCluster, signer: openssl.Pair, trusted: str) -> None:
+def provide(cluster: OperatedCluster, signer: openssl.IssuedPair, trusted: str) -> None:
     entries = {"tls.crt": signer.certificate, "tls.key": signer.key, "ca.crt": trusted}
     metadata = {"name": "mine", "namespace": "mq"}
     made = {"kind": "Secret", "type": "kubernetes.io/tls", "metadata": metadata}

@@ -17,14 +17,14 @@ CURVE: Final = ("-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256")
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class IssuedPair:
     """A certificate and its key, as PEM."""
 
     certificate: str
     key: str = field(repr=False)
 
 
-async def authority(name: str, days: int) -> Pair:
+async def authority(name: str, days: int) -> IssuedPair:
     """Return a new authority."""
     key = await _run("genpkey", *CURVE)
     certificate = await _run(
@@ -36,10 +36,10 @@ async def authority(name: str, days: int) -> Pair:
         bare=BARE,
         key=key,
     )
-    return Pair(certificate, key)
+    return IssuedPair(certificate, key)
 
 
-async def certificate(name: str, alternatives: str, days: int, signer: Pair) -> Pair:
+async def certificate(name: str, alternatives: str, days: int, signer: IssuedPair) -> IssuedPair:
     """Return a new certificate for both sides of a connection, with the signer's behind it."""
     key = await _run("genpkey", *CURVE)
     made = await _run(
@@ -56,7 +56,7 @@ async def certificate(name: str, alternatives: str, days: int, signer: Pair) -> 
         authority=signer.certificate,
         authority_key=signer.key,
     )
-    return Pair(made, key)
+    return IssuedPair(made, key)
 
 
 async def _run(*words: str, **inputs: str) -> str:

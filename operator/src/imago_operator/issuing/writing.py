@@ -95,7 +95,7 @@ async def _of_members(
         return _members(desired, shard, data, noted | {NOT_AFTER: written(before.not_after)})
     noted = {SINCE: written(now), SIGNER: authority.signer, NAMES: fingerprint(alternatives)}
     days = _days(tls.validity)
-    signer = openssl.Pair(authority.data[CERTIFICATE], authority.data[KEY])
+    signer = openssl.IssuedPair(authority.data[CERTIFICATE], authority.data[KEY])
     name = f"{desired.name}-s{shard}"
     made = await openssl.certificate(name, ",".join(alternatives), days, signer)
     data = {
