@@ -70,9 +70,9 @@ def test_upgrading_the_operator_restarts_no_pod(
     _settled(whole)
 
 
-def _approve(brokers: Brokers, wish: str) -> None:
+def _approve(brokers: Brokers, approval: str) -> None:
     named = ("imc", brokers.name, "-n", brokers.namespace)
-    brokers.kube.run("annotate", *named, "--overwrite", f"imago.dev/approve={wish}")
+    brokers.kube.run("annotate", *named, "--overwrite", f"imago.dev/approve={approval}")
 
 
 def _settled(brokers: Brokers) -> None:

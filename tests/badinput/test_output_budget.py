@@ -59,11 +59,11 @@ def test_memory_of_unread_answers_is_bounded_over_all_connections(
     ext = {name: str(value) for name, value in wanted.items()}
     pull = encode_frame(RemotingCommand(code=RequestCode.PULL_MESSAGE, opaque=1, ext=ext))
     with ExitStack() as stack:
-        deaf = [
+        stalled = [
             stack.enter_context(WildPeer(broker.rocketmq, receive_buffer=4096))
             for _ in range(PEERS)
         ]
-        for peer in deaf:
+        for peer in stalled:
             peer.send(pull * 4)
         with WildPeer(broker.rocketmq) as reader:
             reader.send(encode_frame(RemotingCommand(code=77_777, opaque=1)))

@@ -194,7 +194,7 @@ def test_listeners_that_anyone_reaches_are_a_warning() -> None:
     assert [finding.level for finding in checks.check_listeners(closed)] == [CheckLevel.OK]
 
 
-def test_pure_python_by_wish_is_told() -> None:
+def test_pure_python_by_choice_is_told() -> None:
     code = (
         "from imago_cli.doctor.checks import check_compiled\n"
         "print([(f.level.value, f.cure) for f in check_compiled()])"

@@ -13,7 +13,7 @@ import pytest
 
 from imago_cli.exits import CommandError, Exit
 from imago_cli.up import supervisor
-from imago_cli.up.command import StopWishes
+from imago_cli.up.command import StopRequests
 from imago_cli.up.log_relay import LogRelay
 from imago_cli.up.supervisor import (
     Backoff,
@@ -142,9 +142,9 @@ async def test_children_that_live_leave_the_work_alone(tmp_path: Path) -> None:
     await child.stop()
 
 
-def test_only_a_later_signal_is_a_second_wish() -> None:
-    wishes = StopWishes()
-    assert [wishes.urgent(now) for now in (100.0, 100.0, 100.9, 101.0)] == [
+def test_only_a_later_signal_is_a_second_request() -> None:
+    requests = StopRequests()
+    assert [requests.urgent(now) for now in (100.0, 100.0, 100.9, 101.0)] == [
         False, False, False, True,
     ]  # fmt: skip
 
@@ -219,13 +219,13 @@ async def test_a_child_that_is_not_to_be_restarted_stays_dead(tmp_path: Path) ->
 
 
 async def test_a_child_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
-    then = "signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True)\n"
+    then = "signal.signal(signal.SIGTERM, signal.SIG_IGN); print('stalled', flush=True)\n"
     code = SERVES + then + "while True: time.sleep(60)"
     child = SupervisedProcess(spec(tmp_path, code, stop_seconds=0.2), restart=True)
     await child.start()
     process = psutil.Process(child.pid)
     log = tmp_path / "logs" / "child.log"
-    await wait_for(lambda: "deaf" in log.read_text())
+    await wait_for(lambda: "stalled" in log.read_text())
     await child.stop()
     assert not process.is_running()
 

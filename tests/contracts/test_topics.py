@@ -93,7 +93,7 @@ async def test_a_registry_that_somebody_deletes_is_filled_again(registry: Regist
     assert (await until(one, lambda view: len(view.topics) == 2)).brokers == view.brokers
 
 
-async def test_wishes_made_before_registration_are_written_with_it(registry: Registry) -> None:
+async def test_topics_desired_before_registration_are_written_with_it(registry: Registry) -> None:
     one = await registry.join(operation_timeout_ms=30_000)
     publishing = asyncio.create_task(one.publish_topic(topic("early")))
     await one.register(broker())
@@ -102,7 +102,7 @@ async def test_wishes_made_before_registration_are_written_with_it(registry: Reg
     assert set((await until(one, lambda view: bool(view.topics))).topics) == {"early"}
 
 
-async def test_a_wish_made_in_silence_is_written_afterwards(registry: Registry) -> None:
+async def test_a_topic_desired_in_silence_is_written_afterwards(registry: Registry) -> None:
     one = await registry.join(operation_timeout_ms=60_000)
     await one.register(broker())
     await registry.cut(one)

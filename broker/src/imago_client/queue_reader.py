@@ -251,8 +251,8 @@ class QueueFetcher:
         self._shared.handling.add(task)
         try:
             await self._shared.handler(Batch(batch))
-        except RetryLater as wish:
-            return wish.delay_level
+        except RetryLater as later:
+            return later.delay_level
         except BodyError as error:
             log.error("handler_failed queue=%s error=%s", self.queue, error)  # noqa: TRY400 - no defect
             return 0

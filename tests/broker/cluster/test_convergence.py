@@ -1,4 +1,4 @@
-"""Whatever happens to sessions and nodes, the registry ends up as all processes wish it."""
+"""Whatever happens to sessions and nodes, the registry ends up as all processes want it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PATHS = Paths("imago")
 
 @dataclass(slots=True)
 class Process:
-    """One broker process and what it wishes."""
+    """One broker process and what it wants."""
 
     shard: int
     tree: MemoryTree
@@ -67,9 +67,9 @@ class Process:
         )
 
     def publish(self, name: str, queues: int) -> None:
-        wish = TopicPlacement(name=name, shards={self.shard: ShardQueues(queues, queues)})
-        self.topics[name] = wish
-        self._ask(self.coordinator.publish_topic(wish))
+        desired = TopicPlacement(name=name, shards={self.shard: ShardQueues(queues, queues)})
+        self.topics[name] = desired
+        self._ask(self.coordinator.publish_topic(desired))
 
     def remove(self, name: str) -> None:
         self.topics.pop(name, None)
@@ -204,9 +204,9 @@ async def settled(condition: Callable[[], bool]) -> None:
 
 
 def stands(process: Process, processes: Sequence[Process]) -> bool:
-    """Whether a process sees what all wish."""
+    """Whether a process sees what all want."""
     view = process.coordinator.view()
-    wished = {
+    desired = {
         name: {p.shard: p.topics[name].shards[p.shard] for p in processes if name in p.topics}
         for name in NAMES
     }
@@ -214,7 +214,7 @@ def stands(process: Process, processes: Sequence[Process]) -> bool:
     foreign = {key: broker for p in processes for key, broker in p.foreign.items()}
     return (
         [broker.uuid for broker in view.brokers] == [p.record.uuid for p in processes]
-        and seen == {name: shards for name, shards in wished.items() if shards}
+        and seen == {name: shards for name, shards in desired.items() if shards}
         and {broker.key: broker for broker in view.foreign} == foreign
         and process.coordinator.registered in view.brokers
     )
@@ -243,7 +243,7 @@ def expected_tree(processes: Sequence[Process]) -> dict[str, bytes]:
 @settings(max_examples=examples(75), deadline=None)
 @given(script=st.lists(steps, max_size=25), at_once=st.sampled_from([1, 2, 128]))
 def test_the_registry_settles_whatever_happens(script: list[Step], at_once: int) -> None:
-    # A stranger's node of a topic that nobody wishes stays: it is not ours to delete.
+    # A stranger's node of a topic that nobody wants stays: it is not ours to delete.
     kept = {(shard, name) for action, shard, name, _ in script if action == "publish"}
     kept -= {(shard, name) for action, shard, name, _ in script if action == "remove"}
     script = [s for s in script if s[0] != "leave_stale_node" or (s[1], s[2]) in kept]

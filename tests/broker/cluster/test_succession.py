@@ -109,15 +109,15 @@ steps = st.tuples(
 Step = tuple[str, int, str, int]
 
 
-async def act(step: Step, processes: Sequence[Process], wished: dict[str, int]) -> None:
+async def act(step: Step, processes: Sequence[Process], desired: dict[str, int]) -> None:
     action, which, name, number = step
     process, other = processes[which], processes[1 - which]
     changes = {
         "take": lambda: process.ask(lead(process, process)),
         "give": lambda: process.ask(lead(process, other)),
         "leave": lambda: process.ask(give_up(process)),
-        "publish": lambda: publish(processes, wished, name, number),
-        "remove": lambda: remove(processes, wished, name),
+        "publish": lambda: publish(processes, desired, name, number),
+        "remove": lambda: remove(processes, desired, name),
         "suspend": process.tree.suspend,
         "resume": process.tree.resume,
         "expire": process.tree.expire,
@@ -129,16 +129,16 @@ async def act(step: Step, processes: Sequence[Process], wished: dict[str, int]) 
         await asyncio.sleep(0)
 
 
-def publish(processes: Sequence[Process], wished: dict[str, int], name: str, number: int) -> None:
+def publish(processes: Sequence[Process], desired: dict[str, int], name: str, number: int) -> None:
     """Make or change a topic; a follower hears of it through the log."""
-    wished[name] = number
+    desired[name] = number
     for one in processes:
         one.ask(one.coordinator.publish_topic(topic(name, number)))
 
 
-def remove(processes: Sequence[Process], wished: dict[str, int], name: str) -> None:
+def remove(processes: Sequence[Process], desired: dict[str, int], name: str) -> None:
     """End a topic."""
-    wished.pop(name, None)
+    desired.pop(name, None)
     for one in processes:
         one.ask(one.coordinator.remove_topic(name))
 
@@ -161,16 +161,16 @@ async def two_members(
 async def play(script: Sequence[Step], relay_ms: int) -> None:
     ensemble = MemoryEnsemble()
     processes = await two_members(ensemble, relay_ms)
-    wished: dict[str, int] = {}
+    desired: dict[str, int] = {}
     for step in script:
-        await act(step, processes, wished)
+        await act(step, processes, desired)
     for process in processes:
         process.tree.resume()
     await settled(lambda: all(task.done() for process in processes for task in process.asked))
     await settled(lambda: all_there(processes))
     # Whatever happened, somebody leads in the end.
     await final_leader(processes)
-    await settled(lambda: as_expected(ensemble, processes, wished))
+    await settled(lambda: as_expected(ensemble, processes, desired))
     for process in processes:
         await process.coordinator.stop()
 
@@ -204,7 +204,7 @@ async def settled(condition: Any) -> None:
 
 
 def as_expected(
-    ensemble: MemoryEnsemble, processes: Sequence[Process], wished: dict[str, int]
+    ensemble: MemoryEnsemble, processes: Sequence[Process], desired: dict[str, int]
 ) -> bool:
     view = processes[0].coordinator.view()
     paths = MetaqPaths("/meta", 0)
@@ -216,7 +216,7 @@ def as_expected(
         role = Role.MASTER if view.leads(registered) else Role.SLAVE
         record = replace(registered, role=role)
         nodes = metaq_tree.broker_nodes(paths, record, 0)
-        nodes |= metaq_tree.topic_nodes(paths, record, [topic(n, q) for n, q in wished.items()])
+        nodes |= metaq_tree.topic_nodes(paths, record, [topic(n, q) for n, q in desired.items()])
         session = process.tree.session_id
         expected |= {path: (data, session) for path, data in nodes.items()}
     found = {
@@ -225,7 +225,7 @@ def as_expected(
         if path.startswith("/meta/") and entry.owner
     }
     placed = {name: placement.shards[0].write for name, placement in view.topics.items()}
-    return found == expected and placed == wished
+    return found == expected and placed == desired
 
 
 @pytest.mark.simulation

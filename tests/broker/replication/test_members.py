@@ -357,7 +357,7 @@ async def test_fault_while_connecting_is_tried_again(
     await until(lambda: bool(faults and following.session and following.session.copying))
 
 
-async def test_wishes_are_answered_by_a_member_that_stops(three: ShardBrokers) -> None:
+async def test_requests_are_answered_by_a_member_that_stops(three: ShardBrokers) -> None:
     shell = three.shell(2)
     await three.stop(2)
     async with asyncio.timeout(50):

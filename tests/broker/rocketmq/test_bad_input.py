@@ -183,17 +183,17 @@ async def test_peer_that_reads_nothing_stops_being_served_before_it_costs_much(
     peer: RemotingPeer, connect: Connect, broker: Broker
 ) -> None:
     await peer.put("T", b"x" * (1 << 20))
-    deaf = await connect()
+    stalled = await connect()
     for _ in range(400):
-        deaf.send(11, pull_ext("T"))
-    # The broker stays responsive, and what it keeps for the deaf one is bounded.
+        stalled.send(11, pull_ext("T"))
+    # The broker stays responsive, and what it keeps for the stalled one is bounded.
     assert (await peer.put("T", b"x")).code == ResponseCode.SUCCESS
     sessions = [s for s in broker.ports.rocketmq._sessions if s.address]
     waiting = sum(s.transport.get_write_buffer_size() for s in sessions)
     assert waiting < 8 << 20
     # And once it reads, it gets every answer.
     for opaque in range(1, 401):
-        assert len((await deaf.answer(opaque)).body) > 1 << 20
+        assert len((await stalled.answer(opaque)).body) > 1 << 20
 
 
 @settings(

@@ -55,14 +55,14 @@ async def test_unread_answers_are_counted_while_they_wait(
     budget = broker.ports.budget
     # A transport that takes nothing stands for a peer that does not read.
     reader, writer = await asyncio.open_connection("127.0.0.1", broker.rocketmq_port, limit=1)
-    deaf = RemotingPeer(reader, writer)
+    stalled = RemotingPeer(reader, writer)
     for _ in range(3):
-        deaf.send(11, pull_ext("T", **ALL))
+        stalled.send(11, pull_ext("T", **ALL))
     answer = await peer.pull("T", **ALL)
     while not budget.held:
         answer = await peer.pull("T", **ALL)
     assert answer.code in (ResponseCode.SUCCESS, ResponseCode.SYSTEM_BUSY)
-    await deaf.close()
+    await stalled.close()
     while budget.held:
         await peer.pull("T", maxMsgNums=1)
     assert budget.held == 0

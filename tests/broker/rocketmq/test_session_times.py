@@ -1,4 +1,4 @@
-"""Idle, slow and deaf peers, at a time that the test turns."""
+"""Idle, slow and stalled peers, at a time that the test turns."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ async def test_unfinished_frame_closes_the_connection(session: RemotingSession) 
     assert wire(session).state == "closed"
 
 
-async def test_slow_reader_is_borne_and_a_deaf_one_is_not(session: RemotingSession) -> None:
+async def test_slow_reader_is_borne_and_a_stalled_one_is_not(session: RemotingSession) -> None:
     now = session.last_read_ms
     wire(session).unread = 10_000
     session.pause_writing()

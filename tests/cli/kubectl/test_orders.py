@@ -18,8 +18,8 @@ CLUSTERS, REBALANCES = "imagoclusters.imago.dev", "imagorebalances.imago.dev"
 
 
 def waiting(*ids: str) -> dict[str, Any]:
-    wishes = [{"id": one, "kind": "Restart", "summary": "Restart 6 pods."} for one in ids]
-    return {**resource(), "status": {"pendingApprovals": wishes}}
+    approvals = [{"id": one, "kind": "Restart", "summary": "Restart 6 pods."} for one in ids]
+    return {**resource(), "status": {"pendingApprovals": approvals}}
 
 
 def proposed(**spec: object) -> dict[str, Any]:

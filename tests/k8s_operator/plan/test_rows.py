@@ -91,7 +91,7 @@ class TestObjects:
         found = plan(wanted({"spec.networkPolicy": {"enabled": False}}), seen, START)
         assert {a.kind for a in of(found, DeleteChild)} == {"NetworkPolicy"}
 
-    def test_claims_go_with_the_cluster_if_that_is_wished(self, seen: Observed) -> None:
+    def test_claims_go_with_the_cluster_if_that_is_desired(self, seen: Observed) -> None:
         policy = {"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete"}}
         desired = wanted({"spec.brokers.storage": {"size": "10Gi", **policy}})
         assert len(of(plan(desired, seen, START), OwnClaim)) == len(seen.claims)

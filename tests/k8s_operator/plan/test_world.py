@@ -214,7 +214,7 @@ class TestScaleDown:
         assert world.status.scale_down is None
         assert deleted(world) == []
 
-    def test_claims_go_last_and_only_if_that_is_wished(self) -> None:
+    def test_claims_go_last_and_only_if_that_is_desired(self) -> None:
         world = began()
         world.desired = wanted(self.GONE)
         settle(world)

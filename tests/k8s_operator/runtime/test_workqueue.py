@@ -16,7 +16,7 @@ def key(name: str, kind: str = "ImagoTopic", namespace: str = "mq") -> ObjectKey
 A, B = key("a"), key("b")
 
 
-def test_many_wishes_are_one_look_at_the_earliest_moment() -> None:
+def test_many_requests_are_one_look_at_the_earliest_moment() -> None:
     queue = WorkQueue(4)
     for at in (5.0, 2.0, 9.0):
         queue.add(A, at)
@@ -38,7 +38,7 @@ def test_a_key_is_never_worked_on_twice_at_a_time() -> None:
     assert queue.take(10) == A
 
 
-def test_what_is_wished_during_a_look_comes_before_what_the_look_wishes() -> None:
+def test_what_is_asked_during_a_look_comes_before_what_the_look_asks() -> None:
     queue = WorkQueue(4)
     queue.add(A, 0)
     queue.take(0)
@@ -81,7 +81,7 @@ def test_a_group_with_many_keys_does_not_hold_back_another() -> None:
         max_size=60,
     )
 )
-def test_whatever_happens_no_wish_is_lost(steps: list[tuple[str, int, int]]) -> None:
+def test_whatever_happens_no_request_is_lost(steps: list[tuple[str, int, int]]) -> None:
     queue, now = WorkQueue(2), 0.0
     running: list[ObjectKey] = []
     requested: set[ObjectKey] = set()

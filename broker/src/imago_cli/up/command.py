@@ -47,8 +47,8 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_DATA = Path("imago-data")
 _STOP_MARGIN_SECONDS = 5.0
-_SAME_WISH_SECONDS = 1.0
-"""A signal so soon after another is the same wish: `timeout`, and whoever passes signals on to a
+_SAME_REQUEST_SECONDS = 1.0
+"""A signal so soon after another is the same request: `timeout`, and whoever passes signals on to a
 process of his own group, send each one twice."""
 
 
@@ -162,17 +162,17 @@ def refuse_busy_ports(plan: ClusterPlan, bind: str) -> None:
                 ) from error
 
 
-class StopWishes:
-    """Tells a second wish to stop, which means at once, from a first that came twice."""
+class StopRequests:
+    """Tells a second request to stop, which means at once, from a first that came twice."""
 
     def __init__(self) -> None:
         self._first: float | None = None
 
     def urgent(self, now: float) -> bool:
-        """Note a wish at this time (s); return whether somebody is tired of waiting."""
+        """Note a request at this time (s); return whether somebody is tired of waiting."""
         if self._first is None:
             self._first = now
-        return now - self._first >= _SAME_WISH_SECONDS
+        return now - self._first >= _SAME_REQUEST_SECONDS
 
 
 class ClusterRun:
@@ -189,7 +189,7 @@ class ClusterRun:
         self._plan = plan
         self._configs = configs
         self._as_json = as_json
-        self._wishes = StopWishes()
+        self._stop_requests = StopRequests()
         server = list(self._zookeeper())
         self._first = [SupervisedProcess(spec, restart=restart) for spec in server]
         self._brokers = {
@@ -273,7 +273,7 @@ class ClusterRun:
             await asyncio.gather(*(child.stop() for child in group))
 
     def _signalled(self, stopping: asyncio.Event) -> None:
-        if self._wishes.urgent(asyncio.get_running_loop().time()):
+        if self._stop_requests.urgent(asyncio.get_running_loop().time()):
             for child in [*self._brokers.values(), *self._names, *self._first]:
                 child.kill()
         stopping.set()

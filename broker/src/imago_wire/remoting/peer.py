@@ -44,7 +44,7 @@ def language_of(told: object) -> Language:
 
 
 class Version(IntEnum):
-    """Version ordinals of RocketMQ that decide something, or that a desk needs to name.
+    """Version ordinals of RocketMQ that decide something, or that tools name.
 
     From V4_9_4 on a name server answers routes as standard JSON; above V5_3_1 a client
     understands GO_AWAY; a broker below V4_1_0_SNAPSHOT gets no SQL subscriptions; clients from
