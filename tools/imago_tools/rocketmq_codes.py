@@ -64,9 +64,7 @@ NEVER: Final = (
 )
 """Codes that no broker of RocketMQ's serves, or only its controller, container or RocksDB."""
 
-ABSENT: Final[Mapping[int, str]] = {
-    513: "static topics are not served",
-}
+ABSENT: Final[Mapping[int, str]] = {}
 """Needed codes that are not served today, and why: taken out as they come."""
 
 

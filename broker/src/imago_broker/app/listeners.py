@@ -208,6 +208,13 @@ class Ports:
         if tls.admin != "disabled":
             self.admin.secure(self.certificates)
 
+    def rocketmq_tls(self) -> ssl.SSLContext | None:
+        """With what this broker calls RocketMQ ports of others; None: they serve without TLS."""
+        door = self.rocketmq.door
+        if self.certificates is None or door is None or door.plain_too:
+            return None
+        return self.certificates.contexts.client
+
     @property
     def peer_tls(self) -> ssl.SSLContext | None:
         """With what this broker asks the admin ports of others; None: without TLS."""

@@ -10,6 +10,7 @@ from imago_broker.namesrv.settings import NameServiceConfig
 from imago_broker.processors.rocketmq.assembly import BrokerParts, assemble
 from imago_broker.processors.rocketmq.identity import RocketmqIdentity
 from imago_broker.processors.rocketmq.table import build_processors
+from imago_broker.server.broker_calls import MasterCalls
 from imago_broker.server.remoting_limits import RemotingLimits
 from imago_broker.server.remoting_server import RemotingServer
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from imago_broker.app.listeners import Ports
     from imago_broker.config import BrokerConfig
     from imago_broker.config.sections import RocketmqSection
-    from imago_broker.ports import Clock, Coordinator, Registry, ToldEntries
+    from imago_broker.ports import Clock, Coordinator, ToldEntries
     from imago_broker.processors.rocketmq.assembly import RocketmqAssembly
     from imago_broker.service.serving_rules import ServingRules
 
@@ -32,7 +33,7 @@ def assemble_rocketmq(
     *,
     clock: Clock,
     loop: asyncio.AbstractEventLoop,
-    registry: Registry,
+    registry: Coordinator,
     serving_rules: ServingRules,
     host: str,
     ports: Ports,
@@ -53,6 +54,8 @@ def assemble_rocketmq(
             access=core.access,
             quotas=core.quotas,
             pass_users_on=ports.admin.pass_users_on,
+            marks=registry.marks,
+            others=MasterCalls(registry, ports.rocketmq_tls),
             metaq_transactions=core.metaq_transactions,
             budget=ports.budget,
         ),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from imago_broker.model.cluster import PERM_WRITE
+from imago_broker.model.static_topics import NAMESPACE, key_of
 from imago_wire.remoting.bodies.route import (
     MASTER_ID,
     BrokerData,
@@ -16,7 +18,7 @@ from imago_wire.remoting.bodies.route import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from imago_broker.model.cluster import BrokerRecord, ClusterView
 
@@ -44,6 +46,7 @@ def route(
         broker_datas=tuple(data for data in _brokers(view, flag) if data.broker_name in names),
         queue_datas=queues,
         order_topic_conf=view.kv.get(ORDER_NAMESPACE, {}).get(topic) if with_order else None,
+        topic_queue_mapping_by_broker=_static(view, topic, names),
     )
 
 
@@ -87,6 +90,22 @@ class Answers:
                 self._known.clear()
             self._known[key] = body
         return body
+
+
+def _static(view: ClusterView, topic: str, brokers: Iterable[str]) -> dict[str, Any] | None:
+    """Return which queues of a static topic its brokers have; None: it is none."""
+    told = view.kv.get(NAMESPACE)
+    if not told:
+        return None
+    texts = ((broker, told.get(key_of(topic, broker))) for broker in sorted(brokers))
+    return {broker: _parsed(text) for broker, text in texts if text is not None} or None
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None  # a tool has changed it
 
 
 def cluster_info(view: ClusterView) -> ClusterInfo:

@@ -9,7 +9,7 @@ from imago_broker.model import names
 from imago_broker.model.sealing import seal_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Container, Mapping
 
     from imago_broker.model.topics import TopicConfig
     from imago_log.store import MessageStore
@@ -71,6 +71,7 @@ class TopicHandles:
         """Those of all topics that messages which have waited may go to, whatever the level."""
         self.on_first_put: list[Callable[[QueueTail], None]] = []
         """Told each queue before the first put of this process to it."""
+        self._left_out: Container[str] = ()
         self._closed: dict[str, frozenset[int]] = {}
         self._lingering: set[str] = set()
         self.unpublished: set[str] = set()  # MetaQ puts to them get a second look
@@ -89,9 +90,13 @@ class TopicHandles:
                 self.metaq_tails[handle.level][name] = handle.tails
             if name not in names.CLOSED_TO_SENDERS:
                 self.open_tails[name] = handle.tails
-                if not name.startswith("%"):
+                if not name.startswith("%") and name not in self._left_out:
                     self.rocketmq_tails[handle.level][name] = handle.tails
         return handle
+
+    def leave_out(self, names: Container[str]) -> None:
+        """Have RocketMQ's sends to these topics get a second look; whoever adds one forgets it."""
+        self._left_out = names
 
     def forget(self, name: str) -> None:
         """Make the topic's handle anew when it is next asked for."""

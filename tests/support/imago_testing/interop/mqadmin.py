@@ -45,6 +45,7 @@ def _refused(
 
 
 _NEW_TOPIC = "updateTopic -c {cluster} -t {new} -r 4 -w 4"
+_NEW_STATIC_TOPIC = "updateStaticTopic -t {new} -qn 4 -c {cluster}"
 _NEW_USER = "createUser -b {broker} -u {new} -p password"
 _NEW_RULE = "createAcl -b {broker} -s User:{new} -r Topic:* -a Pub -i 10.0.0.0/8 -d Allow"
 _NEW_GROUP = "updateSubGroup -c {cluster} -g {new}"
@@ -62,6 +63,19 @@ SERVED = (
         "-b {broker} -f {topics}",
         "submit batch of topic config to {broker} success",
         versions=NEWER,
+    ),
+    _served(
+        "updateStaticTopic",
+        "-t {new} -qn 4 -c {cluster}",
+        "The new mapping data is written to file",
+        versions=NEWER,
+    ),
+    _served(
+        "remappingStaticTopic",
+        "-t {new} -c {cluster}",
+        "The new mapping data is written to file",
+        versions=NEWER,
+        first=_NEW_STATIC_TOPIC,
     ),
     _served(
         "deleteTopic",
@@ -353,17 +367,6 @@ NOT_APPLYING = (
         "-b {broker}",
         200056,
         "consumers of POP have no records of the original to export",
-    ),
-    _refused(
-        "updateStaticTopic", "-t {new} -qn 4 -c {cluster}", 513, "static topics are not served"
-    ),
-    Command(
-        "remappingStaticTopic",
-        ("remappingStaticTopic -t {new} -c {cluster}",),
-        ("No topic route to do the remapping",),
-        NEWER,
-        "static topics are not served",
-        prints_failure=True,
     ),
     _refused("getSyncStateSet", "-a {namesrv} -b {name}", 1005, _CONTROLLER),
     _refused("getBrokerEpoch", "-b {name}", 1007, _CONTROLLER),

@@ -9,6 +9,7 @@ from imago_broker.processors.rocketmq.admin_cold_data import ColdDataAdmin
 from imago_broker.processors.rocketmq.admin_groups import GroupAdmin
 from imago_broker.processors.rocketmq.admin_progress import ProgressAdmin
 from imago_broker.processors.rocketmq.admin_shard import ShardAdmin
+from imago_broker.processors.rocketmq.admin_static import StaticTopicAdmin
 from imago_broker.processors.rocketmq.admin_topics import TopicAdmin
 from imago_broker.processors.rocketmq.original_settings import BrokerSettings
 from imago_broker.processors.rocketmq.relays import RelayProcessor
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.rows import Handler
 
 
-def admin_rows(parts: RocketmqAssembly) -> list[Row]:
-    """Return the rows."""
+def admin_rows(parts: RocketmqAssembly, *, asks_others: bool) -> list[Row]:
+    """Return the rows. `asks_others`: whether other brokers serve requests of this one."""
     lanes = parts.lanes
     topic = TopicAdmin(
         store=parts.broker.store,
@@ -33,6 +34,13 @@ def admin_rows(parts: RocketmqAssembly) -> list[Row]:
         clients=parts.clients.registry,
         topic_version=parts.names.topic_version,
         identity=parts.identity,
+        static_topics=parts.names.static_topics,
+    )
+    static = StaticTopicAdmin(
+        parts.names.static_topics,
+        topics=parts.broker.topics,
+        identity=parts.identity,
+        asks_others=asks_others,
     )
     group = GroupAdmin(
         offsets=parts.broker.offsets,
@@ -82,6 +90,7 @@ def admin_rows(parts: RocketmqAssembly) -> list[Row]:
     changes: dict[Code, Handler] = {
         Code.UPDATE_AND_CREATE_TOPIC: topic.create,
         Code.UPDATE_AND_CREATE_TOPIC_LIST: topic.create_list,
+        Code.UPDATE_AND_CREATE_STATIC_TOPIC: static.update,
         Code.DELETE_TOPIC_IN_BROKER: topic.delete,
         Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: group.update,
         Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: group.update_list,

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.identity import RocketmqIdentity
     from imago_broker.service.clients import ClientRegistry
     from imago_broker.service.offsets import ConsumerOffsets
+    from imago_broker.service.static_topics import StaticTopics
     from imago_broker.service.topics import TopicService
     from imago_broker.service.versions import TableVersion
     from imago_log.store import MessageStore
@@ -62,6 +63,7 @@ class TopicAdmin:
         clients: ClientRegistry,
         topic_version: TableVersion,
         identity: RocketmqIdentity,
+        static_topics: StaticTopics,
     ) -> None:
         self._store = store
         self._topics = topics
@@ -70,6 +72,7 @@ class TopicAdmin:
         self._clients = clients
         self._topic_version = topic_version
         self._identity = identity
+        self._statics = static_topics
 
     def create(self, exchange: Exchange) -> Reply:
         """UPDATE_AND_CREATE_TOPIC: what is named is what the topic has then, whatever it hides."""
@@ -149,6 +152,10 @@ class TopicAdmin:
                 config.name: topic_body(config, version)
                 for config in configs[max(0, start) : max(0, start) + max(0, count)]
             },
+            topic_queue_mapping_detail_map={
+                mapping.topic: mapping.to_json() for mapping in self._statics.all()
+            }
+            or None,
         )
         return Reply(ext={"totalTopicNum": str(len(configs))}, body=wrapper.encode())
 
@@ -161,6 +168,9 @@ class TopicAdmin:
                 ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {header.topic}"
             )
         value = topic_body(config, exchange.command.version).to_json()
+        mapping = self._statics.get(header.topic)
+        if mapping is not None:
+            value["mappingDetail"] = mapping.to_json()
         return Reply(body=TopicConfigAndQueueMapping.from_json(value).encode())
 
     def stats(self, exchange: Exchange) -> Reply:

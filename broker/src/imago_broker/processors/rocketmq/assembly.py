@@ -29,6 +29,7 @@ from imago_broker.service.pop.waiting import PopWaiting
 from imago_broker.service.pull_hold import PullHold
 from imago_broker.service.resets import PendingResets
 from imago_broker.service.sequencing import SequencedPuts
+from imago_broker.service.static_topics import StaticTopics
 from imago_broker.service.sweeping import Sweeper
 from imago_broker.service.traffic import Traffic
 from imago_broker.service.transactions.checks import TransactionChecks
@@ -44,8 +45,9 @@ if TYPE_CHECKING:
     from imago_broker.config.sections import RocketmqSection
     from imago_broker.core.budget import OutputBudget
     from imago_broker.model.topics import TopicConfig
-    from imago_broker.ports import Clock, Registry, ToldEntries
+    from imago_broker.ports import Clock, Registry, SharedMarks, ToldEntries
     from imago_broker.processors.rocketmq.identity import RocketmqIdentity
+    from imago_broker.processors.rocketmq.static_front import OtherBrokers
     from imago_broker.service.access import AccessService, Record
     from imago_broker.service.clients import ConnectedClient
     from imago_broker.service.groups import GroupService
@@ -74,6 +76,9 @@ class BrokerParts:
     quotas: QuotaService
     pass_users_on: Callable[[list[Record]], Awaitable[None]]
     """Has the shard's master take records of users over; BrokerError: it does not."""
+    marks: SharedMarks
+    others: OtherBrokers
+    """Asked for what they have of static topics."""
     metaq_transactions: MetaqTransactions
     budget: OutputBudget
     """Of what the connections of all ports have not read yet."""
@@ -89,6 +94,7 @@ class NameParts:
     """Topics and groups as RocketMQ's tools see them."""
 
     group_rules: GroupRules
+    static_topics: StaticTopics
     topic_version: TableVersion
     group_version: TableVersion
     on_topic_made: list[Callable[[TopicConfig, str], None]] = field(default_factory=list)
@@ -172,6 +178,9 @@ class RocketmqAssembly:
 
     def start(self) -> None:
         """Do from now on what only a master does by itself."""
+        self.names.static_topics.start()
+        for topic in self.names.static_topics.known:
+            self.broker.topics.handles.forget(topic)
         self.delays.levels.start()
         self.delays.timers.start()
         self.transactions.service.start()
@@ -254,8 +263,14 @@ def _names(broker: BrokerParts, now_ms: int) -> NameParts:
     topic_version = TableVersion(now_ms)
     topics.on_change.append(lambda _name, _config: topic_version.bump(clock.epoch_ms()))
     rules = GroupRules(groups=broker.groups, topics=topics, serving_rules=broker.serving_rules)
+    static_topics = StaticTopics(broker.store, broker.marks, broker.loop)
+    topics.on_change.append(static_topics.topic_changed)
+    topics.handles.leave_out(static_topics.known)
     return NameParts(
-        group_rules=rules, topic_version=topic_version, group_version=TableVersion(now_ms)
+        group_rules=rules,
+        static_topics=static_topics,
+        topic_version=topic_version,
+        group_version=TableVersion(now_ms),
     )
 
 

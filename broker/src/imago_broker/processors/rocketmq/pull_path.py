@@ -25,6 +25,8 @@ from imago_wire.remoting.bodies.route import MASTER_ID
 from imago_wire.remoting.subscriptions import ALL, TAG
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from imago_broker.core.budget import OutputBudget
     from imago_broker.processors.rocketmq.exchange import Lane
     from imago_broker.processors.rocketmq.pull import PullReading
@@ -66,8 +68,10 @@ class PullPath:
         budget: OutputBudget,
         lane: Lane,
         table: Table,
+        left_out: Container[str],
     ) -> None:
-        """`table` serves what is left, in the same lane."""
+        """`table` serves what is left, in the same lane, and all pulls of topics `left_out`."""
+        self._left_out = left_out
         self._groups, self._topics = groups, reading.topics
         self._serving_rules, self._resets = reading.serving_rules, reading.resets
         self._directions, self._traffic = reading.directions, reading.traffic
@@ -120,6 +124,7 @@ class PullPath:
             or topic is None
             or not group.consume_enable
             or name in group.forbidden_topics
+            or name in self._left_out
             or not topic.perm & PERM_READ
             or asked.queue_id >= topic.read_queues
             or budget.held >= budget.bytes_max

@@ -263,6 +263,7 @@ BROKER_RIGHTS: Mapping[int, Right] = MappingProxyType(
         Code.QUERY_MESSAGE: topic(READ),
         # Administration
         Code.UPDATE_AND_CREATE_TOPIC: topic(CREATE),
+        Code.UPDATE_AND_CREATE_STATIC_TOPIC: topic(CREATE),
         Code.UPDATE_AND_CREATE_TOPIC_LIST: _topics_made,
         Code.DELETE_TOPIC_IN_BROKER: topic(DELETE),
         Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: _group_made,

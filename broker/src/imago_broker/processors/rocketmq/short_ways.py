@@ -63,4 +63,5 @@ def build_pull_path(
         budget=parts.broker.budget,
         lane=parts.lanes.pull,
         table=table,
+        left_out=parts.names.static_topics.known,
     )

@@ -26,6 +26,7 @@ from imago_broker.processors.rocketmq.short_ways import (
     build_send_path,
     pull_reading,
 )
+from imago_broker.processors.rocketmq.static_front import StaticFront
 from imago_broker.processors.rocketmq.subscriptions import MessageSelector
 from imago_broker.processors.rocketmq.transactions import TransactionProcessor
 from imago_broker.service.serving_rules import Asks
@@ -67,6 +68,7 @@ def build_processors(
     hooks: Sequence[Hook] = (),
 ) -> Processors:
     """Build the tables of both ports over the same parts."""
+    front = StaticFront(parts.names.static_topics, parts.broker.others, loop)
     turns = FilterTurns(loop)
     selector = MessageSelector(
         clients=parts.clients.registry,
@@ -78,9 +80,13 @@ def build_processors(
     users = access_rows(
         parts.broker.access, parts.identity, parts.lanes.admin, parts.broker.pass_users_on
     )
-    rows = [*_client_rows(parts, loop, selector, reading), *admin_rows(parts), *users]
+    rows = [
+        *_client_rows(parts, loop, selector, reading),
+        *admin_rows(parts, asks_others=not hooks),
+        *users,
+    ]
     main = build_table(
-        turns.patient(rows),
+        front.before(turns.patient(rows)),
         hooks,
         serving_rules=parts.broker.serving_rules,
         confirm=parts.broker.messages.acknowledgements.when_replicated,

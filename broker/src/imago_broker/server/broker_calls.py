@@ -1,0 +1,83 @@
+"""Requests of this broker to others of the cluster, for what it serves and they have.
+
+Each call has a connection of its own: they are few, of clients that read what was sent before a
+queue was moved.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING, Final
+
+from imago_broker.service.channel import Reply
+from imago_wire.errors import ProtocolError
+from imago_wire.remoting.codes import ResponseCode
+from imago_wire.remoting.command import RemotingCommand
+from imago_wire.remoting.frame import FrameDecoder, encode_frame
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable, Mapping
+
+    from imago_broker.ports import Registry
+
+log = logging.getLogger(__name__)
+
+CALL_SECONDS_MAX: Final = 2.0
+"""RocketMQ's forwardTimeout is 3 s, which is when its clients give up."""
+CALLS_MAX: Final = 256
+"""At a time; more wait."""
+READ_BYTES: Final = 1 << 18
+
+
+class MasterCalls:
+    """Asks the masters of other shards."""
+
+    def __init__(
+        self, registry: Registry, tls: Callable[[], ssl.SSLContext | None] = lambda: None
+    ) -> None:
+        """`tls`: with what other brokers are trusted, where they serve nothing without."""
+        self._registry, self._tls = registry, tls
+        self._turns = asyncio.Semaphore(CALLS_MAX)
+
+    async def ask(self, broker: str, code: int, ext: Mapping[str, str]) -> Reply:
+        """Return the answer of the master of this name, or why there is none."""
+        address = self._address(broker)
+        if address is None:
+            return Reply(ResponseCode.SYSTEM_ERROR, f"broker {broker} has no master at the moment")
+        command = RemotingCommand(code=code, opaque=1, ext=dict(ext))
+        try:
+            async with self._turns, asyncio.timeout(CALL_SECONDS_MAX):
+                answer = await self._call(*address, encode_frame(command))
+        except (OSError, TimeoutError, ProtocolError, EOFError) as error:
+            reason = str(error) or "no answer in time"
+            log.warning("broker_not_asked broker=%s code=%d reason=%s", broker, code, reason)
+            return Reply(ResponseCode.SYSTEM_ERROR, f"broker {broker} did not answer: {reason}")
+        return Reply(answer.code, answer.remark, dict(answer.ext), answer.body)
+
+    def _address(self, broker: str) -> tuple[str, int] | None:
+        view = self._registry.view()
+        for member in view.brokers:
+            if member.broker_name == broker and view.leads(member):
+                return member.host, member.rocketmq
+        return None
+
+    async def _call(self, host: str, port: int, frame: bytes) -> RemotingCommand:
+        reader, writer = await asyncio.open_connection(host, port, ssl=self._tls())
+        decoder = FrameDecoder()
+        try:
+            writer.write(frame)
+            while True:
+                data = await reader.read(READ_BYTES)
+                if not data:
+                    raise EOFError("it has closed the connection")
+                decoder.feed(data)
+                while (answer := decoder.next_frame()) is not None:
+                    if answer.is_response:
+                        return answer
+        finally:
+            writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()

@@ -1,0 +1,104 @@
+"""The static topics of a shard: kept in the log's metadata, told to the name service."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import TYPE_CHECKING, Final
+
+from imago_broker.model.static_topics import NAMESPACE, StaticMapping, key_of
+from imago_broker.ports import CoordinatorError
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Iterator, Mapping
+
+    from imago_broker.model.topics import TopicConfig
+    from imago_broker.ports import SharedMarks
+    from imago_log.store import MessageStore
+
+log = logging.getLogger(__name__)
+
+KIND: Final = "static-topic"
+
+
+class StaticTopics:
+    """All mappings of this shard; of whoever leads it."""
+
+    def __init__(
+        self, store: MessageStore, marks: SharedMarks, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._store, self._marks, self._loop = store, marks, loop
+        self._read: dict[str, tuple[str, StaticMapping]] = {}
+        """What was made of which text."""
+        self.known: set[str] = set()
+        """The names of all, while this broker leads: for looks at every request."""
+        self._untold: dict[str, str] = {}
+        """Topics to publish, and the broker name of this shard."""
+        self._telling: asyncio.Task[None] | None = None
+
+    def __contains__(self, topic: object) -> bool:
+        return topic in self._stored
+
+    def get(self, topic: str) -> StaticMapping | None:
+        """Return a topic's mapping; None: its queues are what they seem to be."""
+        text = self._stored.get(topic)
+        if text is None:
+            return None
+        known = self._read.get(topic)
+        if known is None or known[0] != text:
+            known = str(text), StaticMapping.from_json(json.loads(str(text)))
+            self._read[topic] = known
+        return known[1]
+
+    def all(self) -> Iterator[StaticMapping]:
+        """Yield all mappings."""
+        for topic in list(self._stored):
+            mapping = self.get(topic)
+            if mapping is not None:
+                yield mapping
+
+    def set(self, mapping: StaticMapping) -> None:
+        """Have a topic mapped so from now on."""
+        text = json.dumps(mapping.to_json(), separators=(",", ":"))
+        if self._stored.get(mapping.topic) != text:
+            self._store.put_meta([(KIND, mapping.topic, text)])
+        self.known.add(mapping.topic)
+        self._publish(mapping.topic, mapping.broker)
+
+    def start(self) -> None:
+        """Publish all of them: the registry may have been lost."""
+        self.known.clear()
+        self.known.update(self._stored)
+        for mapping in self.all():
+            self._publish(mapping.topic, mapping.broker)
+
+    def topic_changed(self, topic: str, config: TopicConfig | None) -> None:
+        """Forget the mapping of a topic that is gone."""
+        mapping = self.get(topic) if config is None else None
+        if mapping is not None and self._store.leading:
+            self._store.put_meta([(KIND, topic, None)])
+            self._read.pop(topic, None)
+            self.known.discard(topic)
+            self._publish(topic, mapping.broker)
+
+    def _publish(self, topic: str, broker: str) -> None:
+        """Have the name service tell what holds, soon; one after the other."""
+        self._untold[topic] = broker
+        if self._telling is None:
+            self._telling = self._loop.create_task(self._tell_all())
+
+    async def _tell_all(self) -> None:
+        while self._untold:
+            topic, broker = self._untold.popitem()
+            mapping = self.get(topic)
+            text = None if mapping is None else json.dumps(mapping.info())
+            try:
+                await self._marks.put_kv(NAMESPACE, key_of(topic, broker), text)
+            except CoordinatorError as error:
+                log.warning("static_topic_not_published topic=%s reason=%s", topic, error)
+        self._telling = None
+
+    @property
+    def _stored(self) -> Mapping[str, object]:
+        return self._store.meta(KIND)
