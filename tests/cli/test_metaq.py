@@ -109,6 +109,26 @@ def test_operations_on_partitions_name_their_range(broker: FakeBroker, imago: Im
     ]
 
 
+def test_progress_of_a_group_is_shown_and_a_backlog_skipped(
+    broker: FakeBroker, imago: Imago
+) -> None:
+    path, shown = "/admin/v1/metaq/topics/t", {"pendingMessages": 4, "pendingBytes": 100}
+    partitions = [
+        {"partition": "0-0", "position": None, "owner": None, **shown},
+        {"partition": "0-1", "position": 75, "owner": "g_java", **shown},
+    ]
+    broker.answers[f"{path}?group=g"] = {"topic": "t", "partitions": partitions}
+    lines = run(imago, broker, "progress", "t", "g").stdout.splitlines()
+    cells = [line.replace("│", " ").split() for line in lines if "0-" in line]
+    assert cells == [
+        ["0-0", "-", "4", "100", "-"],
+        ["0-1", "75", "4", "100", "g_java"],
+    ]
+    broker.answers[f"{path}/groups/g/partitions/1/skip"] = {"partition": "0-1", "position": 100}
+    skipped = run(imago, broker, "skip", "t", "g", "1")
+    assert (skipped.returncode, skipped.stderr) == (0, "g goes on at 100 of t in 0-1\n")
+
+
 def test_statistics_come_line_by_line(broker: FakeBroker, imago: Imago) -> None:
     answer = {"item": "a b", "lines": ["a b", "resultCode 1"]}
     broker.answers["/admin/v1/metaq/stats?item=a%20b"] = answer

@@ -154,6 +154,25 @@ async def test_offsets_of_moved_partitions_are_copied_where_there_are_none(
     assert await one.metaq_consumers.copy_offsets("orders", copy) == []
 
 
+async def test_owners_are_told_and_offsets_written_as_the_dashboard_of_the_original_does(
+    registry: Registry,
+) -> None:
+    one = await registry.join(metaq_broker_id_base=4)
+    await one.register(broker())
+    tree, folder = await registry.outsider(), "/meta/consumers/g/owners/orders"
+    parents = ["/meta/consumers", "/meta/consumers/g", "/meta/consumers/g/owners", folder]
+    await edits.ensure(tree, [(path, b"") for path in parents])
+    await edits.ensure(tree, [(f"{folder}/4-1", b"g_a"), (f"{folder}/5-0", b"g_b")])
+    consumers = one.metaq_consumers
+    assert await consumers.metaq_owners("orders", "g") == {1: "g_a"}
+    assert await consumers.metaq_owners("orders", "h") == {}
+    for position in (77, 99):
+        await consumers.set_metaq_offset("orders", "g", 1, position)
+        path = "/meta/consumers/g/offsets/orders/4-1"
+        assert await registry.data(path) == f"0-{position}"
+    assert await consumers.metaq_progress(["orders"], ["g"]) == {"orders": {"g": {1: 99}}}
+
+
 async def test_the_whole_tree_is_read_and_right(registry: Registry) -> None:
     one = await registry.join()
     await one.register(broker())

@@ -324,7 +324,6 @@ class MetaqConsumers(Protocol):
 
         CoordinatorUnavailableError: nobody knows.
         """
-        ...
 
     async def metaq_progress(
         self, topics: Collection[str], groups: Collection[str] | None = None
@@ -334,29 +333,30 @@ class MetaqConsumers(Protocol):
         `groups`: those to look at; None means all. They write it into MetaQ's tree themselves.
         CoordinatorUnavailableError: nobody knows.
         """
-        ...
 
     async def copy_offsets(self, topic: str, copy: OffsetCopy) -> list[str]:
         """Copy all groups' offsets of a topic where there are none; return the nodes made."""
-        ...
 
     async def metaq_tree(self) -> tuple[str, Mapping[str, TreeNode]]:
         """Return the root of MetaQ's tree and all nodes below it by path; empty without one."""
-        ...
 
     async def metaq_groups(self) -> tuple[str, ...]:
         """Return the names that MetaQ's consumers have given their groups, in MetaQ's tree.
 
         CoordinatorUnavailableError: nobody knows.
         """
-        ...
 
     async def metaq_members(self, groups: Collection[str]) -> Mapping[str, tuple[str, ...]]:
         """Return the ids of MetaQ's consumers that have a session now, by group.
 
         CoordinatorUnavailableError: nobody knows.
         """
-        ...
+
+    async def metaq_owners(self, topic: str, group: str) -> Mapping[int, str]:
+        """Return which consumers own our shard's partitions of a topic."""
+
+    async def set_metaq_offset(self, topic: str, group: str, partition: int, at: int) -> None:
+        """Write how far a group is in one of our shard's partitions."""
 
 
 class MetaqSlaveControl(Protocol):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from imago_broker.cluster import metaq_progress
 from imago_broker.cluster.metaq_nodes import read_master, read_tree
 from imago_broker.cluster.metaq_tree import MetaqPaths
+from imago_broker.ports import CoordinatorUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -60,6 +61,23 @@ class TreeMetaqConsumers:
             return []
         async with self._nodes.answered(f"{root}/consumers"):
             return await metaq_progress.copy_offsets(self._tree, root, topic, copy)
+
+    async def metaq_owners(self, topic: str, group: str) -> Mapping[int, str]:
+        record, root = self._keeper.registered, self._config.metaq_root
+        if record is None or self._config.alone:
+            return {}
+        broker_id = self._config.metaq_broker_id_base + record.shard
+        async with self._nodes.answered(f"{root}/consumers"):
+            return await metaq_progress.owners(self._tree, root, broker_id, topic, group)
+
+    async def set_metaq_offset(self, topic: str, group: str, partition: int, at: int) -> None:
+        record, root = self._keeper.registered, self._config.metaq_root
+        if record is None or self._config.alone:
+            raise CoordinatorUnavailableError("there is no ZooKeeper in which groups keep offsets")
+        broker_id = self._config.metaq_broker_id_base + record.shard
+        async with self._nodes.answered(f"{root}/consumers"):
+            path = f"{root}/consumers/{group}/offsets/{topic}/{broker_id}-{partition}"
+            await metaq_progress.set_offset(self._tree, path, at)
 
     async def metaq_tree(self) -> tuple[str, Mapping[str, TreeNode]]:
         root = self._config.metaq_root

@@ -79,6 +79,28 @@ async def copy_offsets(tree: NodeTree, root: str, topic: str, copy: OffsetCopy) 
     return made
 
 
+async def owners(
+    tree: NodeTree, root: str, broker_id: int, topic: str, group: str
+) -> dict[int, str]:
+    """Return the consumers that own partitions of one broker id."""
+    folder = f"{root}/consumers/{group}/owners/{topic}"
+    mine = [name for name in await _names(tree, folder) if _is_of(name, broker_id)]
+    nodes = await _each([tree.get(f"{folder}/{name}") for name in mine])
+    return {
+        int(name.rpartition("-")[2]): node.data.decode("utf-8", "replace")
+        for name, node in zip(mine, nodes, strict=True)
+        if node is not None
+    }
+
+
+async def set_offset(tree: NodeTree, path: str, at: int) -> None:
+    """Write an offset record as the original's dashboard does: without a message's id."""
+    parts = path.strip("/").split("/")
+    parents = ["/" + "/".join(parts[: end + 1]) for end in range(len(parts) - 1)]
+    await edits.ensure(tree, [(parent, b"") for parent in parents])
+    await edits.change(tree, path, lambda _: f"0-{at}".encode())
+
+
 async def _of_group(
     tree: NodeTree, folder: str, broker_id: int, topics: frozenset[str]
 ) -> dict[str, dict[int, int]]:

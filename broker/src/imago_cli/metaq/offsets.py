@@ -10,7 +10,7 @@ import typer
 from imago_cli.admin_http import DEFAULT_ADMIN, Admin, ask
 from imago_cli.connect import AsJson  # noqa: TC001  typer reads the annotation
 from imago_cli.exits import CommandError
-from imago_cli.output import counted, print_json, print_line, say
+from imago_cli.output import counted, print_json, print_line, print_table, say
 
 Topic = Annotated[str, typer.Argument(help="The topic.")]
 
@@ -19,6 +19,8 @@ def attach(group: typer.Typer) -> None:
     """Add the commands."""
     group.command("show-offset")(show_offset)
     group.command("copy-offsets")(copy_offsets)
+    group.command("progress")(progress)
+    group.command("skip")(skip)
 
 
 def show_offset(
@@ -46,6 +48,48 @@ def show_offset(
         print_json(shown)
     else:
         print_line(" ".join(f"{key} {value}" for key, value in shown.items()))
+
+
+def progress(
+    topic: Topic,
+    group: Annotated[str, typer.Argument(help="The group.")],
+    admin: Admin = DEFAULT_ADMIN,
+    as_json: AsJson = False,
+) -> None:
+    """Print what of a topic's partitions here a group has left, and who consumes them."""
+    path = f"/admin/v1/metaq/topics/{quote(topic, safe='')}?group={quote(group, safe='')}"
+    found = ask(admin, path)
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        [
+            each["partition"],
+            "-" if each["position"] is None else each["position"],
+            each["pendingMessages"],
+            each["pendingBytes"],
+            each["owner"] or "-",
+        ]
+        for each in found["partitions"]
+    ]
+    columns = ["partition", "position", "messages pending", "bytes pending", "owner"]
+    print_table(f"{group} in {topic}", columns, rows)
+
+
+def skip(
+    topic: Topic,
+    group: Annotated[str, typer.Argument(help="The group.")],
+    partition: Annotated[int, typer.Argument(min=0, help="The partition, of the broker asked.")],
+    admin: Admin = DEFAULT_ADMIN,
+    as_json: AsJson = False,
+) -> None:
+    """Have a group go on at a partition's end; refused while one of its consumers reads it."""
+    where = f"/admin/v1/metaq/topics/{quote(topic, safe='')}/groups/{quote(group, safe='')}"
+    found = ask(admin, f"{where}/partitions/{partition}/skip", {})
+    if as_json:
+        print_json(found)
+    else:
+        say(f"{group} goes on at {found['position']} of {topic} in {found['partition']}")
 
 
 def copy_offsets(
