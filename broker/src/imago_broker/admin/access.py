@@ -98,9 +98,15 @@ async def _check_user(
                 403,
                 "forbidden",
                 f"User {name} may not {' or '.join(need.operations)} {need.kind.value}"
-                f" {need.name!a:.127} from {address}.",
+                f" {_shown(need, request)} from {address}.",
                 "An administrator gives rights: `imago user allow`.",
             )
+
+
+def _shown(need: Need, request: web.Request) -> str:
+    """Return the name that the request itself gives: whose a message is, is told to nobody."""
+    named = need.kind is AccessKind.CLUSTER or need.name in f"{request.path}?{request.query}"
+    return f"{need.name!a:.127}" if named else "of that message"
 
 
 def _user_of_session(services: AdminServices, request: web.Request) -> str:

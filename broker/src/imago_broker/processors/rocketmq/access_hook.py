@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from imago_broker.service.access import AccessService
     from imago_broker.service.denials import DenialLog
     from imago_broker.service.throttling import QuotaService
+    from imago_wire.remoting.command import RemotingCommand
 
 _DIRECTIONS: Final[Mapping[int, Direction]] = {
     Code.SEND_MESSAGE: Direction.PRODUCER,
@@ -42,6 +43,8 @@ _DIRECTIONS: Final[Mapping[int, Direction]] = {
 }
 """Requests whose rate and bytes may be limited."""
 TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
+NOT_NAMED: Final = "(of that message)"
+"""In place of a topic that is known by a message's place in the log alone."""
 _SHOWN_KINDS: Final = {
     AccessKind.TOPIC: "Topic",
     AccessKind.GROUP: "Group",
@@ -164,7 +167,7 @@ class AccessHook:
         if exchange.user == ANONYMOUS and self._access and not self._access.open_to_anonymous:
             return self._unknown(exchange)
         key = exchange.user or ""
-        shown = need.name[:127]
+        shown = need.name[:127] if _is_named(need, exchange.command) else NOT_NAMED
         resource = f"{_SHOWN_KINDS.get(need.kind, need.kind)}:{shown}"
         text5 = (
             f"User:{key} has no permission to access {resource} from {exchange.channel.address}, "
@@ -183,6 +186,14 @@ class AccessHook:
         if command.version < Version.V5_0_0:
             return RequestError(ResponseCode.SYSTEM_ERROR, text4)
         return RequestError(ResponseCode.NO_PERMISSION, text5)
+
+
+def _is_named(need: Need, command: RemotingCommand) -> bool:
+    """Whether the request itself names what it needs: else it is told to nobody whose it is."""
+    if need.kind is AccessKind.CLUSTER:
+        return True
+    named = need.name in command.body.decode(errors="replace")
+    return named or any(need.name in value for value in command.ext.values())
 
 
 def _is_trace(need: Need, user: str) -> bool:
