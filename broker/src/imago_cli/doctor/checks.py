@@ -220,32 +220,9 @@ def check_zookeeper(
             yield CheckFinding("zookeeper", CheckLevel.OK, f"{address} answers{mode}")
 
 
-def check_secrets(config: BrokerConfig) -> Iterator[CheckFinding]:
-    """Whether files with secrets are for the broker alone."""
-    for key, name in (
-        ("admin.token_file", config.admin.token_file),
-        ("tls.key_file", config.tls.key_file),
-    ):
-        try:
-            mode = Path(name).stat().st_mode & 0o777 if name else 0
-        except OSError as error:
-            yield CheckFinding(
-                "secrets", CheckLevel.ERROR, f"{key}: {name}: {error.strerror}", "correct the path"
-            )
-            continue
-        if mode & 0o077:
-            yield CheckFinding(
-                "secrets",
-                CheckLevel.WARNING,
-                f"{key}: {name} may be read by others (mode {mode:04o})",
-                f"chmod 600 {name}",
-            )
-
-
 def check_listeners(config: BrokerConfig) -> Iterator[CheckFinding]:
     """Who may use the broker."""
     bind = config.broker.bind
-    yield from check_secrets(config)
     if config.acl.enabled:
         yield CheckFinding("access", CheckLevel.OK, f"listeners bind {bind}; requests need a user")
     elif bind in _ANYWHERE:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,6 +14,7 @@ from imago_broker.app.coordination import tree_access
 from imago_cli.doctor import checks
 from imago_cli.doctor.checks import CheckFinding, CheckLevel
 from imago_cli.doctor.damage import check_damage
+from imago_cli.doctor.security import check_security
 from imago_cli.doctor.shards import check_shards
 from imago_cli.exits import Exit
 from imago_cli.output import print_json, print_table
@@ -87,6 +89,7 @@ def diagnose(config_path: Path | None, data: Path | None) -> Iterator[CheckFindi
         checks.check_clock(folder, admin_addresses(plan)),
         _zookeeper(settings, plan),
         checks.check_listeners(settings),
+        check_security(settings, time.time()),
         check_shards(admin_addresses(plan)),
         check_damage(folder),
     )
