@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from imago_operator.rights import Where, rules
+from imago_operator.spec.kinds import KINDS
 from imago_tools.chart_files import CHART, leaves, schema
 from imago_tools.chart_helm import INSTALL, RefusedError, helm, install, objects, template
 
@@ -29,12 +30,21 @@ METRICS: dict[str, Any] = {
         "dashboards": {"enabled": True},
     }
 }
-VARIANTS = {"default": {}, "ha": HA, "confined": CONFINED, "metrics": METRICS | HA}
+REVIEWED: dict[str, Any] = {"tokenReview": {"clusters": ["orders/demo"]}}
+VARIANTS = {
+    "default": {},
+    "ha": HA,
+    "confined": CONFINED,
+    "metrics": METRICS | HA,
+    "reviewed": REVIEWED,
+}
 OTHERS: dict[str, Any] = {
     "image.tag": "9.9.9",
     "image.digest": "sha256:" + "a" * 64,
     "image.pullPolicy": "Always",
     "imagePullSecrets": [{"name": "registry"}],
+    "rbac.secrets": ["demo-admin-token"],
+    "tokenReview.clusters": ["orders/demo"],
     "logLevel": "debug",
     "finalizerReleaseAfter": "1h",
     "env": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}],
@@ -203,6 +213,33 @@ def test_roles_have_the_rights_of_the_table() -> None:
             assert sorted(role["rules"], key=json.dumps) == sums(Where.NAMESPACE)
 
 
+def test_rights_to_secrets_are_confined_to_those_named() -> None:
+    names = ["demo-admin-token", "ann"]
+    for values in ({"rbac": {"secrets": names}}, CONFINED | {"rbac": {"secrets": names}}):
+        found = [
+            (rule["verbs"], rule.get("resourceNames"))
+            for made in objects(template(values))
+            if made["kind"] in ("Role", "ClusterRole")
+            for rule in made["rules"]
+            if "secrets" in rule["resources"]
+        ]
+        places = 2 if "scope" in values else 1
+        assert found == [(["create"], None), (["get", "patch"], names)] * places
+
+
+def test_brokers_of_named_clusters_may_ask_whose_tokens_are() -> None:
+    made = {
+        m["kind"]: m
+        for m in objects(template(REVIEWED))
+        if m["metadata"]["name"].endswith("review")
+    }
+    [rule] = made["ClusterRole"]["rules"]
+    assert (rule["resources"], rule["verbs"]) == (["tokenreviews"], ["create"])
+    assert made["ClusterRoleBinding"]["subjects"] == [
+        {"kind": "ServiceAccount", "name": "demo-brokers", "namespace": "orders"}
+    ]
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_pods_satisfy_the_strictest_standard(variant: str) -> None:
     pods = []
@@ -225,7 +262,7 @@ def test_pods_satisfy_the_strictest_standard(variant: str) -> None:
 
 def test_definitions_stay_when_the_chart_goes() -> None:
     found = [e for e in objects(rendered("default")) if e["kind"] == "CustomResourceDefinition"]
-    assert len(found) == 5
+    assert len(found) == len(KINDS)
     for each in found:
         assert each["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
 

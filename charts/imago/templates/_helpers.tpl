@@ -55,7 +55,21 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- $found = concat $found $rights.sparkOperator -}}
 {{- end -}}
 {{- end -}}
-{{ toYaml $found }}
+{{- range $found }}
+{{- if and (has "secrets" .resources) $.Values.rbac.secrets }}
+{{- /* Who creates an object has no name to be confined to. */}}
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [create]
+- apiGroups: [""]
+  resources: [secrets]
+  resourceNames:
+    {{- toYaml $.Values.rbac.secrets | nindent 4 }}
+  verbs: {{ without .verbs "create" | toJson }}
+{{- else }}
+- {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{- define "imago.subjects" -}}

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 ZOOKEEPER_PORT: Final = 2181
 METAQ_TLS_PORT: Final = 8124
 TLS_FOLDER: Final = "/etc/imago/tls"
+ACCOUNT_FOLDER: Final = "/etc/imago/account"
 HASH_SIZE: Final = 16
 
 
@@ -172,6 +173,12 @@ def _desired(resource: OwnerResource, spec: ClusterSpec, operator: OperatorInfo)
     }
     if spec.authorization.type is AuthorizationType.SIMPLE:
         settings["acl.enabled"] = True
+    if spec.authorization.token_review:
+        settings |= {
+            "token_review.url": "https://kubernetes.default.svc",
+            "token_review.ca_file": f"{ACCOUNT_FOLDER}/ca.crt",
+            "token_review.token_file": f"{ACCOUNT_FOLDER}/token",
+        }
     if spec.tls is not None:
         settings |= tls_settings(spec.tls, spec.listeners)
     static = {name: value for name, value in settings.items() if not KEYS[name].dynamic}
@@ -231,6 +238,8 @@ def said_of_pods(resource: OwnerResource, spec: ClusterSpec) -> dict[str, Any]:
     found = {name: said[name] for name in of_pods if name in said}
     if spec.authorization.type is not AuthorizationType.NONE:
         found["authorization"] = spec.authorization.type.value
+    if spec.authorization.token_review:
+        found["tokenReview"] = True
     if spec.tls is not None:
         # Not how long certificates are valid: files change, and pods stay.
         found["tls"] = {"clients": spec.tls.clients.value, "members": spec.tls.members.value}

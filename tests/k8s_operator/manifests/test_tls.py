@@ -76,6 +76,26 @@ def test_super_users_restart_nothing_and_checks_do() -> None:
     assert tomllib.loads(toml(simple.settings))["acl"] == {"enabled": True}
 
 
+def test_brokers_have_a_token_of_their_own_where_they_ask_whose_others_are() -> None:
+    cluster = wanted({"spec.authorization": {"type": "Simple", "tokenReview": True}})
+    told = tomllib.loads(toml(cluster.settings))["token_review"]
+    assert told == {
+        "url": "https://kubernetes.default.svc",
+        "ca_file": "/etc/imago/account/ca.crt",
+        "token_file": "/etc/imago/account/token",
+    }
+    assert load(toml(cluster.settings), {}).token_review.audience == "imago"
+    spec = pod_template(cluster, 0)["spec"]
+    [volume] = [v for v in spec["volumes"] if v["name"] == "account"]
+    assert [next(iter(source)) for source in volume["projected"]["sources"]] == [
+        "serviceAccountToken",
+        "configMap",
+    ]
+    assert spec["automountServiceAccountToken"] is False
+    others = pod_template(wanted({"spec.authorization": {"type": "Simple"}}), 0)["spec"]
+    assert "account" not in {v["name"] for v in others["volumes"]}
+
+
 @pytest.mark.parametrize("tls", [True, False])
 def test_a_way_in_for_tls_leads_metaq_to_its_port(tls: bool) -> None:
     cluster = wanted({"spec.tls": {}, "spec.listeners": [{**OUT, "tls": tls}]})

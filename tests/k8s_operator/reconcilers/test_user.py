@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -15,71 +16,18 @@ from imago_operator.contents.belonging import FINALIZER
 from imago_operator.contents.users import EVERY_OPERATION
 from imago_operator.contents.values import SeenUser
 from imago_operator.errors import InvalidError, OperatorError, RetryError
-from imago_operator.reconcile import ObjectKey
-from imago_operator.reconcilers.user import UserReconciler
-from imago_testing.kubernetes.custom_resources import manifest
-from imago_testing.kubernetes.fake_kube_port import Stage
-from imago_testing.operated.fake_contents_port import FakeContentsPort
+from imago_testing.kubernetes.custom_resources import USER, manifest
+from imago_testing.operated.users import Users
 from imago_testing.searching import examples
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-USER = "ImagoUser"
 RULE = {
     "effect": "Allow",
     "resource": {"type": "Topic", "name": "orders", "patternType": "prefix"},
     "operations": ["describe", "publish"],
 }
-
-
-class Users(Stage):
-    """A stage with a cluster that checks rights, brokers, and users on it."""
-
-    def __init__(self) -> None:
-        self.brokers = FakeContentsPort()
-        super().__init__(self.brokers)
-        authorization = {"type": "Simple", "superUsers": ["root"]}
-        self.kube.put(manifest("ImagoCluster", {"spec.authorization": authorization}))
-        self.numbers = count(1)
-        self.start()
-
-    def start(self) -> None:
-        """Start an operator that remembers nothing."""
-        self.reconciler = UserReconciler(
-            self.context(), lambda: f"made-up-password-{next(self.numbers)}"
-        )
-
-    def apply(self, name: str = "ann", **spec: Any) -> dict[str, Any]:
-        said = {f"spec.{key}": value for key, value in ({"userName": name} | spec).items()}
-        return self.kube.put(manifest(USER, said, name=name))
-
-    async def rest(self, name: str = "ann") -> float | None:
-        return await self.settle(self.reconciler, name)
-
-    async def look(self, name: str = "ann") -> float | None:
-        return await self.reconciler.reconcile(ObjectKey(USER, "mq", name))
-
-    def ready(self, name: str = "ann") -> tuple[str, str] | None:
-        return self.kube.condition(USER, name)
-
-    def asked(self, what: str) -> list[tuple[Any, ...]]:
-        return [call for call in self.brokers.calls if call[0] == what]
-
-    def secret(self, name: str = "ann") -> dict[str, str] | None:
-        found = self.kube.objects.get(("Secret", "mq", name))
-        if found is None:
-            return None
-        return {key: base64.b64decode(value).decode() for key, value in found["data"].items()}
-
-    def put_secret(self, name: str, **entries: str) -> None:
-        data = {key: base64.b64encode(text.encode()).decode() for key, text in entries.items()}
-        made = {"kind": "Secret", "metadata": {"name": name}, "data": data}
-        self.kube.put({"apiVersion": "v1", **made})
-
-    def counting(self) -> tuple[str, ...]:
-        """Return the passwords of ann that count, the newest first."""
-        return self.brokers.passwords.get("ann", ())
 
 
 @pytest.fixture(name="stage")
@@ -164,6 +112,20 @@ async def test_rules_are_written_as_brokers_show_them(stage: Users) -> None:
             "hosts": ["10.0.0.0/8"],
         },
     ]
+
+
+async def test_limits_of_a_user_are_kept_to(stage: Users) -> None:
+    stage.apply(quotas={"producerBytesPerSecond": 1 << 20, "connections": 5})
+    await stage.rest()
+    quotas = {"producerBytesPerSecond": 1 << 20, "connections": 5}
+    assert stage.brokers.users_by_name["ann"].quotas == quotas
+    stage.brokers.users_by_name["ann"] = replace(stage.brokers.users_by_name["ann"], quotas={})
+    stage.pass_time(300)
+    await stage.rest()
+    assert stage.brokers.users_by_name["ann"].quotas == quotas
+    stage.kube.edit(USER, "ann", {"quotas": {}})
+    await stage.rest()
+    assert stage.brokers.users_by_name["ann"].quotas == {}
 
 
 async def test_super_users_are_those_that_the_cluster_lists(stage: Users) -> None:
@@ -295,7 +257,7 @@ async def test_one_that_others_vouch_for_has_no_password(stage: Users) -> None:
 async def test_whoever_shows_no_credentials_has_rules_alone(stage: Users) -> None:
     stage.apply("anonymous", authentication={"type": "External"})
     await stage.rest("anonymous")
-    assert [call[2] for call in stage.asked("put_user")] == [{"rules": [RULE]}]
+    assert [call[2] for call in stage.asked("put_user")] == [{"rules": [RULE], "quotas": {}}]
     secret = stage.secret("anonymous")
     assert secret is not None
     assert not {"username", "password"} & set(secret)

@@ -224,6 +224,7 @@ def user_of(said: Mapping[str, Any]) -> SeenUser:
         signs=bool(said.get("signs")),
         has_password=bool(said.get("password")),
         rules=tuple(said["rules"]),
+        quotas=dict(said.get("quotas") or {}),
     )
 
 

@@ -17,6 +17,7 @@ from imago_operator.contents.claiming import ClaimLook, ClaimPlan, held, still
 from imago_operator.contents.conditions import ContentRefusal, conditions, holds, ready
 from imago_operator.contents.leaving import leave
 from imago_operator.desired import fingerprint
+from imago_operator.spec.fields import to_json
 from imago_operator.spec.user import (
     ANONYMOUS,
     AclOperation,
@@ -161,9 +162,10 @@ def _refused(reason: str, text: str) -> UserPlan:
 def wanted(look: UserLook) -> dict[str, Any]:
     """Return what the user is to be, without its password, as brokers take it."""
     rules = [rule_of(acl) for acl in look.spec.authorization.acls]
+    quotas: dict[str, int] = to_json(look.spec.quotas)
     if look.name == ANONYMOUS:
-        return {"rules": rules}
-    return {"rules": rules, "super": look.is_super, "enabled": True}
+        return {"rules": rules, "quotas": quotas}
+    return {"rules": rules, "quotas": quotas, "super": look.is_super, "enabled": True}
 
 
 def rule_of(acl: Acl) -> dict[str, Any]:
@@ -255,8 +257,8 @@ def _differs(look: UserLook) -> bool:
         return True
     if user is None:
         # Who has no rules and no credentials is shown to nobody.
-        return look.name != ANONYMOUS or bool(whole["rules"])
-    if list(user.rules) != whole["rules"]:
+        return look.name != ANONYMOUS or bool(whole["rules"] or whole["quotas"])
+    if (list(user.rules), user.quotas) != (whole["rules"], whole["quotas"]):
         return True
     return look.name != ANONYMOUS and (user.is_super, user.enabled) != (look.is_super, True)
 

@@ -122,6 +122,7 @@ class SeenUser:
     """Whether brokers have a key that its requests are signed with."""
     has_password: bool = False
     rules: tuple[Mapping[str, Any], ...] = ()
+    quotas: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

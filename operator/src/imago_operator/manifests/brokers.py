@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator import names
-from imago_operator.desired import TLS_FOLDER, fingerprint
+from imago_operator.desired import ACCOUNT_FOLDER, TLS_FOLDER, fingerprint
 from imago_operator.manifests.common import (
     CONTAINER_SECURITY,
     POD_SECURITY,
@@ -38,6 +38,7 @@ except OSError:
 """Run before a pod is stopped, from inside of it, where the token is."""
 TLS: Final = "tls"
 """Volume with the certificate; pods that have it serve TLS."""
+ACCOUNT: Final = "account"
 STARTUP_TRIES: Final = 600
 """One each second: a log of some hundred GB is recovered in that time. A pod that serves after two
 seconds counts as started then, and the next one is restarted."""
@@ -151,7 +152,7 @@ def _container(desired: Desired, shard: int) -> Manifest:
             {"name": "config", "mountPath": "/etc/imago/config", "readOnly": True},
             {"name": "token", "mountPath": "/etc/imago/token", "readOnly": True},
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108  the pod's own
-            *_tls_mounts(desired),
+            *_mounts(desired),
             *template.volume_mounts,
         ],
         # While the log is recovered nothing answers yet, and nothing is wrong.
@@ -215,10 +216,25 @@ def _probe(path: str, *, every: int, tries: int) -> Manifest:
     return http_get(path, "admin") | limits
 
 
-def _tls_mounts(desired: Desired) -> list[Manifest]:
-    if desired.spec.tls is None:
-        return []
-    return [{"name": TLS, "mountPath": TLS_FOLDER, "readOnly": True}]
+def _mounts(desired: Desired) -> list[Manifest]:
+    """Return where files are that only some clusters have."""
+    found = []
+    if desired.spec.tls is not None:
+        found.append((TLS, TLS_FOLDER))
+    if desired.spec.authorization.token_review:
+        found.append((ACCOUNT, ACCOUNT_FOLDER))
+    return [{"name": name, "mountPath": path, "readOnly": True} for name, path in found]
+
+
+def _account() -> Manifest:
+    """Return the volume with the pod's own token, which the kubelet replaces, and whom to trust.
+
+    It is the API server's: brokers ask it whose tokens are, and may do nothing else with it.
+    """
+    authority = {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}
+    token = {"path": "token", "expirationSeconds": 3600}
+    sources = [{"serviceAccountToken": token}, {"configMap": authority}]
+    return {"name": ACCOUNT, "projected": {"defaultMode": 0o440, "sources": sources}}
 
 
 def _volumes(desired: Desired, shard: int) -> list[Manifest]:
@@ -234,6 +250,8 @@ def _volumes(desired: Desired, shard: int) -> list[Manifest]:
         # A folder, not single files: it follows the Secret, and brokers read it again.
         name = names.certificate(desired.name, shard)
         found.append({"name": TLS, "secret": {"secretName": name, "defaultMode": 0o440}})
+    if desired.spec.authorization.token_review:
+        found.append(_account())
     if desired.spec.brokers.storage.type is StorageType.EPHEMERAL:
         size = desired.spec.brokers.storage.size
         limit = {"sizeLimit": size.text} if size else {}

@@ -214,6 +214,12 @@ class Authorization:
         item_pattern=USER_PATTERN,
         item_size_max=USER_SIZE_MAX,
     )
+    token_review: bool | None = described(
+        "Whether tokens of service accounts, made for the audience imago, count at the admin"
+        " interface, as those of the user ACCOUNT@NAMESPACE. The brokers' account needs the right"
+        " to create TokenReviews: tokenReview.clusters of the chart.",
+        default=None,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The rules of a cluster's TLS that its bounds do not say."""
+"""The rules of a cluster's TLS and authorization that their bounds do not say."""
 
 from __future__ import annotations
 
@@ -26,6 +26,12 @@ def _enforcing(node: Any) -> bool:
 
 
 RULES: Final[tuple[Rule, ...]] = (
+    Rule(
+        path="spec.authorization",
+        cel="!has(self.tokenReview) || !self.tokenReview || self.type == 'Simple'",
+        holds=lambda node: not node.get("tokenReview") or node["type"] == "Simple",
+        message="tokenReview goes with type Simple: otherwise nobody is asked who he is",
+    ),
     Rule(
         path=AUTHORITY,
         cel="has(self.secretName) == (self.mode == 'UserProvided')"

@@ -151,6 +151,22 @@ class UserAuthorization:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UserQuotas:
+    """How much of each broker the user may have."""
+
+    producer_bytes_per_second: int | None = described("Bytes sent.", default=None, low=1)
+    producer_requests_per_second: int | None = described("Requests that send.", default=None, low=1)
+    consumer_bytes_per_second: int | None = described("Bytes received.", default=None, low=1)
+    consumer_requests_per_second: int | None = described(
+        "Requests that receive.", default=None, low=1
+    )
+    connections: int | None = described("Connections at one time.", default=None, low=1)
+    connections_per_address: int | None = described(
+        "Connections at one time from one address.", default=None, low=1
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SecretTemplate:
     """Additions to the Secret."""
 
@@ -173,6 +189,9 @@ class UserSpec:
         "How the user shows who it is.", default=Authentication
     )
     authorization: UserAuthorization = described("What the user may do.", default=UserAuthorization)
+    quotas: UserQuotas = described(
+        "Limits of the user on each broker; what is not named has none.", default=UserQuotas
+    )
     secret_name: str | None = described(
         "Name of the Secret for clients; unless given, that of the resource. Immutable.",
         default=None,

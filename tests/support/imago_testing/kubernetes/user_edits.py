@@ -22,6 +22,7 @@ BAD_USERS: Final = (
     schema(USER, "spec.userName", {"spec.userName": "a/../b"}),
     schema(USER, "spec.authorization.acls[0].operations", _acl((), type="Topic", name="a")),
     schema(USER, "spec.authorization.acls[0].resource.type", _acl(type="Queue", name="a")),
+    schema(USER, "spec.quotas.connections", {"spec.quotas": {"connections": 0}}),
     rule(USER, "anonymous shows no credentials", {"spec.userName": "anonymous"}),
     rule(
         USER,

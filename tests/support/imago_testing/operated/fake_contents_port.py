@@ -176,6 +176,7 @@ class FakeContentsPort:
             is_super=body.get("super", old.is_super),
             enabled=body.get("enabled", old.enabled),
             rules=tuple(body.get("rules", old.rules)),
+            quotas=dict(body.get("quotas", old.quotas)),
             signs=signs,
             has_password=signs,
         )
