@@ -41,6 +41,8 @@ class Recording:
         """Topic, log offset behind the record that changed it, whether it exists since."""
         self.changing = ""
         self.images = 0
+        self.begun: set[Path] = set()
+        """Files whose beginning was crashed."""
         self.busy = False
 
     def run(self, steps: int) -> None:
@@ -110,6 +112,8 @@ class Recording:
             return
         self.busy = True
         self.images += 1
+        if path not in self.vfs.names_now:
+            self.begun.add(path)
         seed = self.images
         try:
             self.after_kill(self.vfs.crashed(power_loss=False, rng=Random(seed)))
@@ -155,6 +159,40 @@ class Recording:
         model.sent = [
             sent for sent in model.sent if sent.topic != topic or (exists and sent.place >= birth)
         ]
+
+
+class RollingRecording(Recording):
+    """Fills files of the log and of MetaQ, one after the other."""
+
+    def create(self, store: MessageStore, topic: str) -> None:
+        super().create(store, topic)
+        store.set_materialised(topic)
+        self.note(store)
+
+    def step(self, store: MessageStore) -> MessageStore:
+        rng = self.rng
+        count = rng.choice((2, 6))
+        self.model.send(
+            store,
+            [(rng.choice("AB"), rng.randrange(2), rng.choice((3, 250))) for _ in range(count)],
+        )
+        if rng.random() < 0.3:
+            store.request_sync()
+        self.clock.now_ms += 300
+        store.tick()
+        return store
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_every_roll_of_a_file_may_be_interrupted(seed: int) -> None:
+    recording = RollingRecording(seed)
+    recording.run(12)
+    rolled = {
+        kind: {path for path in recording.begun if kind in path.parts}
+        for kind in ("commitlog", "metaq")
+    }
+    assert len(rolled["commitlog"]) >= 4
+    assert len({path for path in rolled["metaq"] if path.suffix == ".meta"}) >= 12
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
