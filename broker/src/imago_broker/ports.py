@@ -305,6 +305,19 @@ class OffsetCopy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetRecord:
+    """How far a group of MetaQ's says that it is in a partition of our shard."""
+
+    group: str
+    topic: str
+    partition: int
+    message_id: int
+    """Of the last message that it has had."""
+    position: int
+    """Where it goes on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MetaqMaster:
     """The master of our shard's broker id, as it stands in MetaQ's tree."""
 
@@ -336,6 +349,17 @@ class MetaqConsumers(Protocol):
 
     async def copy_offsets(self, topic: str, copy: OffsetCopy) -> list[str]:
         """Copy all groups' offsets of a topic where there are none; return the nodes made."""
+
+    async def offset_records(self, topics: Collection[str]) -> list[OffsetRecord]:
+        """Return the records of all groups in our shard's partitions that name a message.
+
+        CoordinatorUnavailableError: nobody knows.
+        """
+        ...
+
+    async def move_offset(self, record: OffsetRecord, position: int) -> bool:
+        """Have a group go on at another position; false: its record is another one by now."""
+        ...
 
     async def metaq_tree(self) -> tuple[str, Mapping[str, TreeNode]]:
         """Return the root of MetaQ's tree and all nodes below it by path; empty without one."""

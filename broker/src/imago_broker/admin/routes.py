@@ -123,6 +123,12 @@ ROUTES: tuple[tuple[str, str, Handler, RouteRight], ...] = (
     ("POST", "/admin/v1/metaq/reload", metaq.reload, rights.RUN_CLUSTER),
     ("POST", "/admin/v1/metaq/checkpoint", metaq.checkpoint, rights.RUN_CLUSTER),
     ("POST", "/admin/v1/metaq/stop", metaq.stop, rights.RUN_CLUSTER),
+    (
+        "POST",
+        "/admin/v1/metaq/recover-offsets",
+        metaq_slave.recover_offsets,
+        rights.RUN_CLUSTER,
+    ),
     ("GET", "/admin/v1/metaq/slave", metaq_slave.show, rights.SHOW_CLUSTER),
     ("POST", "/admin/v1/metaq/slave/restart", metaq_slave.restart, rights.RUN_CLUSTER),
     ("GET", "/admin/v1/metaq/transactions", metaq_transactions.list_all, rights.SHOW_CLUSTER),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from imago_broker.cluster.shared_nodes import SharedNodes
     from imago_broker.cluster.tree import NodeTree
     from imago_broker.core.metaq_tree_check import TreeNode
-    from imago_broker.ports import MetaqMaster, MetaqProgress, OffsetCopy
+    from imago_broker.ports import MetaqMaster, MetaqProgress, OffsetCopy, OffsetRecord
 
 
 class TreeMetaqConsumers:
@@ -78,6 +78,24 @@ class TreeMetaqConsumers:
         async with self._nodes.answered(f"{root}/consumers"):
             path = f"{root}/consumers/{group}/offsets/{topic}/{broker_id}-{partition}"
             await metaq_progress.set_offset(self._tree, path, at)
+
+    async def offset_records(self, topics: Collection[str]) -> list[OffsetRecord]:
+        record = self._keeper.registered
+        if record is None or self._config.alone:
+            return []
+        root, broker_id = self._config.metaq_root, self._config.metaq_broker_id_base + record.shard
+        async with self._nodes.answered(f"{root}/consumers"):
+            return await metaq_progress.records(self._tree, root, broker_id, topics)
+
+    async def move_offset(self, record: OffsetRecord, position: int) -> bool:
+        registered = self._keeper.registered
+        if registered is None or self._config.alone:
+            return False
+        root, base = self._config.metaq_root, self._config.metaq_broker_id_base
+        async with self._nodes.answered(f"{root}/consumers"):
+            return await metaq_progress.move(
+                self._tree, root, base + registered.shard, record, position
+            )
 
     async def metaq_tree(self) -> tuple[str, Mapping[str, TreeNode]]:
         root = self._config.metaq_root

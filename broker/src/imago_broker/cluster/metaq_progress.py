@@ -8,18 +8,21 @@ or a plain position from clients before 1.4.0; the position is split off at the 
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import TYPE_CHECKING
 
 from imago_broker.cluster import edits
 from imago_broker.cluster.tree import NoNodeError
+from imago_broker.ports import OffsetRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Mapping, Sequence
+    from collections.abc import Awaitable, Iterable, Mapping, Sequence
 
     from imago_broker.cluster.tree import Node, NodeTree
     from imago_broker.ports import MetaqProgress, OffsetCopy
 
 READS_AT_ONCE = 16
+_RECORD = re.compile(rb"(-?\d{1,19})-(\d{1,19})")
 
 
 async def read(
@@ -99,6 +102,42 @@ async def set_offset(tree: NodeTree, path: str, at: int) -> None:
     parents = ["/" + "/".join(parts[: end + 1]) for end in range(len(parts) - 1)]
     await edits.ensure(tree, [(parent, b"") for parent in parents])
     await edits.change(tree, path, lambda _: f"0-{at}".encode())
+
+
+async def records(
+    tree: NodeTree, root: str, broker_id: int, topics: Iterable[str]
+) -> list[OffsetRecord]:
+    """Return the offset records of all groups in the partitions of a broker id.
+
+    Left out are those without a message: of clients before 1.4.0, and of whoever has had none.
+    """
+    found: list[OffsetRecord] = []
+    for group in await groups(tree, root):
+        for topic in sorted(topics):
+            folder = f"{root}/consumers/{group}/offsets/{topic}"
+            mine = [name for name in await _names(tree, folder) if _is_of(name, broker_id)]
+            nodes = await _each([tree.get(f"{folder}/{name}") for name in mine])
+            for name, node in zip(mine, nodes, strict=True):
+                told = None if node is None else _RECORD.fullmatch(node.data)
+                if told is not None and told[1] not in (b"-1", b"0"):
+                    partition = int(name.rpartition("-")[2])
+                    message_id, at = int(told[1]), int(told[2])
+                    record = {"message_id": message_id, "position": at}
+                    found.append(
+                        OffsetRecord(group=group, topic=topic, partition=partition, **record)
+                    )
+    return found
+
+
+async def move(
+    tree: NodeTree, root: str, broker_id: int, record: OffsetRecord, position: int
+) -> bool:
+    """Give a record another position, unless somebody has changed it meanwhile."""
+    before = b"%d-%d" % (record.message_id, record.position)
+    after = b"%d-%d" % (record.message_id, position)
+    folder = f"{root}/consumers/{record.group}/offsets/{record.topic}"
+    path = f"{folder}/{broker_id}-{record.partition}"
+    return await edits.change(tree, path, lambda data: after if data == before else None)
 
 
 async def _of_group(

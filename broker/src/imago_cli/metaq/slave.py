@@ -1,15 +1,14 @@
-"""`imago metaq slave-status`, `slave-restart`: a broker that copies an original master."""
+"""`imago metaq slave-status`, `slave-restart`, `recover-offsets`: slaves of MetaQ's kinds."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Annotated
+
+import typer
 
 from imago_cli.admin_http import DEFAULT_ADMIN, Admin, ask
 from imago_cli.connect import AsJson  # noqa: TC001  typer reads the annotation
 from imago_cli.output import print_json, print_line, say
-
-if TYPE_CHECKING:
-    import typer
 
 _PATH = "/admin/v1/metaq/slave"
 
@@ -18,6 +17,7 @@ def attach(metaq: typer.Typer) -> None:
     """Add the commands."""
     metaq.command("slave-status")(status)
     metaq.command("slave-restart")(restart)
+    metaq.command("recover-offsets")(recover_offsets)
 
 
 def status(admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
@@ -39,3 +39,23 @@ def restart(admin: Admin = DEFAULT_ADMIN) -> None:
     """Have a broker connect to its original master anew."""
     ask(admin, f"{_PATH}/restart", {})
     say("restarted")
+
+
+def recover_offsets(
+    apply: Annotated[bool, typer.Option("--apply", help="Change them; else only show.")] = False,
+    admin: Admin = DEFAULT_ADMIN,
+    as_json: AsJson = False,
+) -> None:
+    """Have MetaQ's groups go on here behind the messages that they have had elsewhere.
+
+    For a broker whose positions are not those of the master before it. Stop the groups first.
+    """
+    found = ask(admin, "/admin/v1/metaq/recover-offsets", {"dryRun": not apply})
+    if as_json:
+        print_json(found)
+        return
+    for each in found["records"]:
+        here = "not found" if each["here"] is None else each["here"]
+        moved = " moved" if each["moved"] else ""
+        where = f"{each['topic']}-{each['partition']}"
+        print_line(f"{each['group']} {where} {each['position']} -> {here}{moved}")
