@@ -6,14 +6,12 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from kazoo.client import KazooClient
 
 from imago_log import MessageStore, StoreConfig
 from imago_testing.interop.drivers import METAQ
 from imago_testing.interop.metaq import MetaqClient
-from imago_testing.java.originals import SMALL, Scale, metaq_original
+from imago_testing.java.originals import SMALL, Scale, metaq_original, wait_for_topic
 from imago_testing.peers.metaq import metaq_peer, put_place, value_body
-from imago_testing.processes.servers import wait_until
 from imago_wire.compression import compress
 from imago_wire.layout import SYS_COMPRESSED
 from imago_wire.record import host_bytes, make_entry, metaq_entry, metaq_shape
@@ -86,24 +84,6 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.meta")}
 
 
-def wait_for_topic(zookeeper: str) -> None:
-    """Wait for all nodes of the topic: a put before meets those that the start makes."""
-    tree = KazooClient(zookeeper)
-    tree.start(timeout=20)
-    try:
-        nodes = [
-            f"/meta/brokers/{kind}/{TOPIC}/0-m" for kind in ("topics", "topics-pub", "topics-sub")
-        ]
-        wait_until(
-            lambda: all(tree.exists(node) for node in nodes),
-            seconds_max=60,
-            what="the topic's nodes stand in ZooKeeper",
-        )
-    finally:
-        tree.stop()
-        tree.close()
-
-
 async def test_the_original_broker_serves_and_continues_files_of_this_store(
     tmp_path: Path, drivers: dict[str, JavaDriver]
 ) -> None:
@@ -115,7 +95,7 @@ async def test_the_original_broker_serves_and_continues_files_of_this_store(
     journal = {"dataLogPath": str(tmp_path / "journal")}
     scale = Scale(metaq={**SMALL.metaq, **journal})
     with metaq_original(tmp_path, [TOPIC], scale) as original:
-        wait_for_topic(original.registry)
+        wait_for_topic(original.registry, TOPIC)
         assert contents(tmp_path / "meta") == files, "it takes them as they are"
         async with metaq_peer(original.port) as peer:
             for number in range(PARTITIONS):

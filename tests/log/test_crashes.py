@@ -187,12 +187,9 @@ class RollingRecording(Recording):
 def test_every_roll_of_a_file_may_be_interrupted(seed: int) -> None:
     recording = RollingRecording(seed)
     recording.run(12)
-    rolled = {
-        kind: {path for path in recording.begun if kind in path.parts}
-        for kind in ("commitlog", "metaq")
-    }
-    assert len(rolled["commitlog"]) >= 4
-    assert len({path for path in rolled["metaq"] if path.suffix == ".meta"}) >= 12
+    begun = recording.begun
+    assert len([path for path in begun if path.parent.name == "commitlog"]) >= 5
+    assert len([path for path in begun if path.suffix == ".meta"]) >= 9
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))

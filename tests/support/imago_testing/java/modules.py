@@ -94,6 +94,7 @@ METAQ_CLIENT = JavaModule("metaq-client", ("driver", "metaq"))
 ROCKETMQ4_CLIENT = JavaModule("rocketmq4-client", ("driver", "rocketmq"))
 ROCKETMQ5_CLIENT = JavaModule("rocketmq5-client", ("driver", "rocketmq"))
 METAQ_SERVER = JavaModule("metaq-server", ("metaq-server",))
+METAQ_PARTS = JavaModule("metaq-parts", ("metaq-parts",))
 ROCKETMQ4_SERVER = JavaModule("rocketmq4-server", ("filter",))
 ROCKETMQ5_SERVER = JavaModule("rocketmq5-server", ("filter",))
 

@@ -9,15 +9,18 @@ import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from kazoo.client import KazooClient
+
 from imago_testing.java.driver import java_command
 from imago_testing.java.modules import (
+    METAQ_PARTS,
     METAQ_SERVER,
     ROCKETMQ4_SERVER,
     ROCKETMQ5_SERVER,
     JavaModule,
 )
 from imago_testing.processes.ports import free_port_block
-from imago_testing.processes.servers import ServerProcess, running
+from imago_testing.processes.servers import ServerProcess, running, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -82,6 +85,17 @@ AS_SHIPPED = Scale(
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """What the original broker is beside a master: one of our mains over its published classes.
+
+    Its own, of the server wrapper, were never published.
+    """
+
+    main: str
+    arguments: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class OriginalBroker:
     """A running broker on the loopback."""
 
@@ -96,32 +110,77 @@ class OriginalBroker:
         return f"meta://127.0.0.1:{self.port}"
 
 
+def wait_for_topic(registry: str, topic: str) -> None:
+    """Wait for all nodes of the original's topic: a put before meets those that the start makes."""
+    tree = KazooClient(registry)
+    tree.start(timeout=20)
+    branches = ("topics", "topics-pub", "topics-sub")
+    nodes = [f"/meta/brokers/{branch}/{topic}/0-m" for branch in branches]
+    try:
+        wait_until(
+            lambda: all(tree.exists(node) for node in nodes),
+            seconds_max=60,
+            what=f"the nodes of {topic} stand in ZooKeeper",
+        )
+    finally:
+        tree.stop()
+        tree.close()
+
+
 @contextlib.contextmanager
 def metaq_original(
     folder: Path, topics: Sequence[str], scale: Scale = SMALL
 ) -> Iterator[OriginalBroker]:
     """Run ZooKeeper and the MetaQ broker."""
-    zookeeper_port = free_port_block(3)
-    port, dashboard = zookeeper_port + 1, zookeeper_port + 2
+    with (
+        original_zookeeper(folder) as zookeeper_port,
+        metaq_broker(folder, topics, zookeeper_port, scale) as broker,
+    ):
+        yield broker
+
+
+@contextlib.contextmanager
+def original_zookeeper(folder: Path) -> Iterator[int]:
+    """Run the ZooKeeper that the original broker brings; yield its port."""
+    port = free_port_block(1)
     main = "org.apache.zookeeper.server.ZooKeeperServerMain"
     command = java_command(METAQ_SERVER, main, folder)
-    command += [str(zookeeper_port), str(folder / "zookeeper")]
+    command += [str(port), str(folder / "zookeeper")]
     with running(ServerProcess.start("zookeeper", command, folder)) as zookeeper:
-        zookeeper.wait_for_port(zookeeper_port)
-        ini = _METAQ_INI.format(
-            port=port,
-            dashboard=dashboard,
-            data=folder / "meta",
-            zookeeper=zookeeper_port,
-            more=_lines(scale.metaq),
-        )
-        config = folder / "server.ini"
-        config.write_text(ini + "".join(f"[topic={topic}]\n" for topic in topics))
-        main = "com.taobao.metamorphosis.server.MetamorphosisStartup"
-        command = [*java_command(METAQ_SERVER, main, folder, **scale.jvm), "-f", str(config)]
-        with running(ServerProcess.start("metaq", command, folder)) as broker:
-            broker.wait_for_port(port)
-            yield OriginalBroker(broker.process.pid, port, f"127.0.0.1:{zookeeper_port}")
+        zookeeper.wait_for_port(port)
+        yield port
+
+
+@contextlib.contextmanager
+def metaq_broker(
+    folder: Path,
+    topics: Sequence[str],
+    zookeeper_port: int,
+    scale: Scale = SMALL,
+    *,
+    part: Part | None = None,
+) -> Iterator[OriginalBroker]:
+    """Run the MetaQ broker, as a master alone or in another part; its data may be there already."""
+    port = free_port_block(2)
+    config = folder / "server.ini"
+    folder.mkdir(exist_ok=True)
+    ini = _METAQ_INI.format(
+        port=port,
+        dashboard=port + 1,
+        data=folder / "meta",
+        zookeeper=zookeeper_port,
+        more=_lines(scale.metaq),
+    )
+    config.write_text(ini + "".join(f"[topic={topic}]\n" for topic in topics))
+    main = "com.taobao.metamorphosis.server.MetamorphosisStartup"
+    module, arguments = METAQ_SERVER, ["-f", str(config)]
+    if part is not None:
+        module, main = METAQ_PARTS, f"dev.imago.interop.metaqbroker.{part.main}"
+        arguments = [str(config), *part.arguments]
+    command = [*java_command(module, main, folder, **scale.jvm), *arguments]
+    with running(ServerProcess.start("metaq", command, folder)) as broker:
+        broker.wait_for_port(port)
+        yield OriginalBroker(broker.process.pid, port, f"127.0.0.1:{zookeeper_port}")
 
 
 @contextlib.contextmanager

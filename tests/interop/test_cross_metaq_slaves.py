@@ -1,0 +1,212 @@
+"""Asynchronous slaves: this broker copies an original master, and an original slave copies it.
+
+The original's own slave is in a jar that was never published; the one here is the original broker,
+registered as a slave, fed by the original client (`java/src/metaq-parts`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import ExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imago_log.offline.check import check
+from imago_testing.clusters.brokers import running_broker
+from imago_testing.clusters.shard_brokers import until
+from imago_testing.interop.drivers import METAQ
+from imago_testing.interop.metaq import MetaqClient
+from imago_testing.java.originals import (
+    SMALL,
+    Part,
+    Scale,
+    metaq_broker,
+    original_zookeeper,
+    wait_for_topic,
+)
+from imago_testing.peers.metaq import MetaqPeer, metaq_peer, put_frame, put_place, value_body
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from imago_broker.app import Broker
+    from imago_log import MessageStore
+    from imago_testing.interop.metaq import MetaqConsumer
+    from imago_testing.java.driver import JavaDriver
+    from imago_testing.java.originals import OriginalBroker
+
+pytestmark = [
+    pytest.mark.interop,
+    pytest.mark.timeout(300),
+    pytest.mark.shows("across", clients=("metaq",)),
+]
+TOPIC = "copied"
+PARTITIONS = 4
+FILE_BYTES = 4096
+SCALE = Scale(metaq={**SMALL.metaq, "maxSegmentSize": FILE_BYTES})
+OURS = (
+    "zookeeper.session_timeout_ms=6000",
+    f"store.metaq_segment_bytes_max={FILE_BYTES}",
+    "namesrv.enabled=false",
+)
+AS_SLAVE = ("metaq.slave_id=1", "metaq.slave_delay_ms_max=50")
+
+
+async def put_all(port: int, first: int, last: int) -> None:
+    """Put messages of many sizes into all partitions, every third with an attribute."""
+    async with metaq_peer(port) as peer:
+        for number in range(first, last):
+            flag = int(number % 3 == 0)
+            prefix = b"\0\0\0\6gr\xc3\xbcn!" if flag else b""
+            body = prefix + b"%d:" % number + b"x" * (number * 7 % 50 * 10)
+            put_place(await peer.ask(put_frame(TOPIC, number % PARTITIONS, body, flag=flag)))
+
+
+async def partitions(port: int) -> list[bytes]:
+    """Return what each partition holds, read to its end."""
+    async with metaq_peer(port) as peer:
+        return [await whole(peer, number) for number in range(PARTITIONS)]
+
+
+async def whole(peer: MetaqPeer, partition: int) -> bytes:
+    found = b""
+    while (answer := await peer.get(TOPIC, partition, len(found))).startswith(b"value"):
+        found += value_body(answer)
+    return found
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """Return what stands in the files of each partition, one after the other."""
+    return {
+        each.name: b"".join(path.read_bytes() for path in sorted(each.glob("*.meta")))
+        for each in folder.glob(f"{TOPIC}-*")
+    }
+
+
+def copied_end(store: MessageStore, number: int) -> int:
+    """Return where a partition ends."""
+    return store.position_range(TOPIC, number)[1]
+
+
+async def copies_all(copy: Broker, expected: list[bytes]) -> None:
+    """Wait until our broker has so much."""
+    ends = [len(each) for each in expected]
+    await until(lambda: [copied_end(copy.store, number) for number in range(PARTITIONS)] == ends)
+
+
+async def check_nodes(copy: Broker, master: OriginalBroker) -> None:
+    """What MetaQ's clients find: a master, and a slave that producers do not see."""
+    _, nodes = await copy.coordinator.metaq_consumers.metaq_tree()
+    brokers = "/meta/brokers"
+    assert nodes[f"{brokers}/ids/0/slave1"].data == f"meta://127.0.0.1:{copy.metaq_port}"
+    assert nodes[f"{brokers}/ids/0/master"].data == master.url
+    offered = {path for path in nodes if f"/{TOPIC}/0-" in path}
+    assert offered == {
+        f"{brokers}/{where}"
+        for where in (
+            f"topics/{TOPIC}/0-m", f"topics-pub/{TOPIC}/0-m", f"topics-sub/{TOPIC}/0-m",
+            f"topics/{TOPIC}/0-s1", f"topics-sub/{TOPIC}/0-s1",
+        )
+    }  # fmt: skip
+
+
+async def test_ours_copies_an_original_master_and_takes_over(tmp_path: Path) -> None:
+    with original_zookeeper(tmp_path / "zk") as port:
+        connect = f"zookeeper.connect=127.0.0.1:{port}"
+        with metaq_broker(tmp_path / "master", [TOPIC], port, SCALE) as master:
+            await asyncio.to_thread(wait_for_topic, master.registry, TOPIC)
+            await put_all(master.port, 0, 100)
+            async with running_broker(tmp_path / "ours", connect, *OURS, *AS_SLAVE) as copy:
+                await put_all(master.port, 100, 150)
+                expected = await partitions(master.port)
+                await copies_all(copy, expected)
+                assert await partitions(copy.metaq_port) == expected
+                assert copy.metaq_slave is not None
+                assert copy.metaq_slave.status().copies
+                await check_nodes(copy, master)
+            # It was away meanwhile, and finds what came.
+            await put_all(master.port, 150, 170)
+            expected = await partitions(master.port)
+            async with leading(tmp_path / "ours", connect, *OURS, *AS_SLAVE) as copy:
+                await copies_all(copy, expected)
+        assert files(tmp_path / "ours" / "metaq") == files(tmp_path / "master" / "meta")
+        assert list(check(tmp_path / "ours")) == []
+        async with running_broker(tmp_path / "ours", connect, *OURS) as broker:
+            await until(lambda: broker.role.current.leads)
+            assert await partitions(broker.metaq_port) == expected
+            async with metaq_peer(broker.metaq_port) as peer:
+                message_id, _, position = put_place(await peer.put(TOPIC, 0, b"own"))
+            assert (message_id > 0, position) == (True, len(expected[0]))
+
+
+async def test_point_11_an_original_slave_has_our_bytes_and_consumers_read_from_it(
+    tmp_path: Path, drivers: dict[str, JavaDriver]
+) -> None:
+    drivers[METAQ].wait_ready()
+    with original_zookeeper(tmp_path / "zk") as port, ExitStack() as stack:
+        connect = f"zookeeper.connect=127.0.0.1:{port}"
+        ours = (connect, *OURS, f"topics.{TOPIC}.queues={PARTITIONS}")
+        client = MetaqClient(drivers[METAQ], f"127.0.0.1:{port}", [])
+        async with leading(tmp_path / "ours", *ours) as master:
+            fixed = f"metaq.port={master.metaq_port}"
+            slave = await asyncio.to_thread(begin_slave, stack, tmp_path, port, master)
+            await put_all(master.metaq_port, 0, 80)
+            await has_all_of(slave, master)
+            consumer = await asyncio.to_thread(begin_consumer, stack, client)
+            seen = await consumed(consumer, 80)
+            assert len(seen) == 80
+            await put_all(master.metaq_port, 80, 90)
+            await has_all_of(slave, master)
+        assert files(tmp_path / "ours" / "metaq") == files(tmp_path / "slave" / "meta")
+        # Without a master the group goes on at the slave, and with one it comes back.
+        seen |= await consumed(consumer, 10)
+        assert len(seen) == 90
+        async with leading(tmp_path / "ours", *ours, fixed) as master:
+            await put_all(master.metaq_port, 90, 110)
+            assert len(seen | await consumed(consumer, 20)) == 110
+            await has_all_of(slave, master)
+            # While the master still serves: a consumer says good-bye.
+            await asyncio.to_thread(stack.close)
+
+
+@asynccontextmanager
+async def leading(folder: Path, *settings: str) -> AsyncIterator[Broker]:
+    """Run our broker with MetaQ's own files; it leads its shard, also as an original's slave."""
+    async with running_broker(folder, *settings) as broker:
+        await until(lambda: broker.role.current.leads)
+        broker.topics.materialise(TOPIC)
+        yield broker
+
+
+def begin_slave(stack: ExitStack, folder: Path, port: int, master: Broker) -> OriginalBroker:
+    """Run an original slave of our broker, until the stack ends."""
+    url = f"meta://127.0.0.1:{master.metaq_port}"
+    part = Part("AsyncSlave", ["1", url, TOPIC, str(PARTITIONS)])
+    return stack.enter_context(metaq_broker(folder / "slave", [TOPIC], port, SCALE, part=part))
+
+
+async def has_all_of(slave: OriginalBroker, master: Broker) -> None:
+    """Wait until the slave has what our broker has."""
+    expected = await partitions(master.metaq_port)
+    for _ in range(600):
+        if await partitions(slave.port) == expected:
+            return
+        await asyncio.sleep(0.1)
+    assert await partitions(slave.port) == expected
+
+
+def begin_consumer(stack: ExitStack, client: MetaqClient) -> MetaqConsumer:
+    """Run an original consumer that finds brokers in ZooKeeper."""
+    factory = stack.enter_context(client.factory())
+    return stack.enter_context(factory.consumer([TOPIC], "g"))
+
+
+async def consumed(consumer: MetaqConsumer, count: int) -> set[bytes]:
+    """Wait for so many more messages; what comes twice counts once."""
+    found: set[bytes] = set()
+    async with asyncio.timeout(90):
+        while len(found) < count:
+            found |= {each.body for each in await asyncio.to_thread(consumer.take, 1)}
+    return found
