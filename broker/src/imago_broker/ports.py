@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         TopicPlacement,
     )
     from imago_broker.model.metaq_slave import SlaveStatus
+    from imago_broker.model.metaq_tree import MetaqMaster, OffsetRecord
     from imago_broker.model.pipelines import Pipeline, PipelineProgress
     from imago_broker.model.shard import ShardState
     from imago_broker.model.shard_status import LocalShardStatus
@@ -302,31 +303,6 @@ class OffsetCopy:
     first: int
     last: int
     target_first: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetRecord:
-    """How far a group of MetaQ's says that it is in a partition of our shard."""
-
-    group: str
-    topic: str
-    partition: int
-    message_id: int
-    """Of the last message that it has had."""
-    position: int
-    """Where it goes on."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetaqMaster:
-    """The master of our shard's broker id, as it stands in MetaQ's tree."""
-
-    url: str
-    """`meta://host:port`."""
-    checksum: str
-    """Of its configuration; empty: it tells none."""
-    partitions: Mapping[str, int]
-    """How many each topic has that it offers to consumers."""
 
 
 class MetaqConsumers(Protocol):

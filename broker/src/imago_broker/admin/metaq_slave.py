@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from imago_broker.admin.services import AdminServices
-    from imago_broker.ports import MetaqSlaveControl, OffsetRecord
+    from imago_broker.model.metaq_tree import OffsetRecord
+    from imago_broker.ports import MetaqSlaveControl
 
 
 async def show(services: AdminServices, _: web.Request) -> web.Response:

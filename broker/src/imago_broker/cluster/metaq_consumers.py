@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from imago_broker.cluster.shared_nodes import SharedNodes
     from imago_broker.cluster.tree import NodeTree
     from imago_broker.core.metaq_tree_check import TreeNode
-    from imago_broker.ports import MetaqMaster, MetaqProgress, OffsetCopy, OffsetRecord
+    from imago_broker.model.metaq_tree import MetaqMaster, OffsetRecord
+    from imago_broker.ports import MetaqProgress, OffsetCopy
 
 
 class TreeMetaqConsumers:

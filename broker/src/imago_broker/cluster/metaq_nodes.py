@@ -10,7 +10,7 @@ from imago_broker.cluster.metaq_tree import FOR_CONSUMERS, MASTER
 from imago_broker.cluster.tree import NoNodeError
 from imago_broker.core.metaq_tree_check import TreeNode
 from imago_broker.errors import BrokerError
-from imago_broker.ports import MetaqMaster
+from imago_broker.model.metaq_tree import MetaqMaster
 
 if TYPE_CHECKING:
     from imago_broker.cluster.metaq_tree import MetaqPaths

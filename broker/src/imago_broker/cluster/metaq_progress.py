@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from imago_broker.cluster import edits
 from imago_broker.cluster.tree import NoNodeError
-from imago_broker.ports import OffsetRecord
+from imago_broker.model.metaq_tree import OffsetRecord
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Mapping, Sequence

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
     from imago_broker.config.live import LiveSettings
     from imago_broker.config.metaq_section import MetaqSection
-    from imago_broker.ports import Clock, MetaqConsumers, MetaqMaster
+    from imago_broker.model.metaq_tree import MetaqMaster
+    from imago_broker.ports import Clock, MetaqConsumers
     from imago_broker.replication.metaq.copied import Ask
     from imago_broker.service.messages import MessageService
     from imago_broker.service.topics import TopicService
