@@ -49,11 +49,12 @@ async def test_groups_go_on_behind_the_message_that_they_have_had(
             await write(tree, group, f"{message_id}-{position}")
         await write(tree, "old", "50")
         await write(tree, "new", "-1-0")
+        await write(tree, "set", "0-7")
         await recover(broker, tree, dry_run=True)
         await recover(broker, tree, dry_run=False)
         for group, (message_id, position, right) in RECORDS.items():
             assert await told(tree, group) == f"{message_id}-{right or position}"
-        assert [await told(tree, group) for group in ("old", "new")] == ["50", "-1-0"]
+        assert [await told(tree, group) for group in ("old", "new", "set")] == ["50", "-1-0", "0-7"]
     finally:
         await broker.stop()
 
