@@ -56,6 +56,9 @@ CASES = [
     Case("MetaQ put, 1 × 64", "metaq", 1, 64),
     Case("RocketMQ send, 64 × 1", "rocketmq", 64, 1),
     Case("RocketMQ batch of 16, 64 × 1", "batch", 64, 1, 16),
+    Case("MetaQ put by a rule, 64 × 1", "granted", 64, 1),
+    Case("RocketMQ signed send by a rule, 64 × 1", "signed", 64, 1),
+    Case("the digest of a signature alone", "digest", 64, 1),
     *(
         Case(name, work, 64, 0, module="bench.hot_waiting")
         for name, work in (

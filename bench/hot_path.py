@@ -1,9 +1,12 @@
 """The broker's hot path without sockets: real sessions, services and store, bytes in and out.
 
-    python -m bench.hot_path metaq|rocketmq|batch CONNECTIONS DEPTH ROUNDS [--profile]
+    python -m bench.hot_path WORK CONNECTIONS DEPTH ROUNDS [--profile]
 
-One round is one loop turn: every connection gets DEPTH requests of 1 KiB in one read. Prints µs a
-message. `bench.gate` runs it under callgrind and counts instructions.
+One round is one loop turn: every connection gets DEPTH requests of 1 KiB in one read. Works are
+`metaq`, `rocketmq` and `batch`; with access control in force `granted`, MetaQ's puts by a rule
+about networks, and `signed`, RocketMQ's sends of a user with a rule; `digest` is what a signature
+costs at least, and nothing else. Prints µs a message. `bench.gate` runs it under callgrind and
+counts instructions.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import argparse
 import asyncio
 import contextlib
 import cProfile
+import hmac
 import os
 import pstats
 import struct
@@ -19,7 +23,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import orjson
 
 from imago_broker.app import Broker
 from imago_broker.app.process import settle_garbage_collector
@@ -32,8 +39,13 @@ from imago_broker.config.sections import (
     RocketmqSection,
     StoreSection,
 )
+from imago_broker.config.security_sections import AclSection
+from imago_broker.model.access import AccessKind, AccessRule, Operation, Resource
 from imago_broker.model.topics import TopicConfig
+from imago_broker.model.users import ANONYMOUS, User
+from imago_broker.service.access import Actor
 from imago_wire.crc import crc31
+from imago_wire.remoting.signing import signed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,6 +54,9 @@ BODY = bytes(ord("a") + i % 23 for i in range(1024))
 QUEUES = 4
 BATCH = 16
 WARM_ROUNDS = 5
+METAQ = {"metaq", "granted"}
+GUARDED = {"granted", "signed"}
+USER, SECRET = "bench-user", "secret-of-bench"
 
 
 class Wire(asyncio.Transport):
@@ -81,7 +96,7 @@ def metaq_put(number: int) -> bytes:
     return head.encode() + BODY
 
 
-def rocketmq_send(number: int, *, batch: bool = False) -> bytes:
+def rocketmq_send(number: int, *, batch: bool = False, sign: bool = False) -> bytes:
     """SEND_MESSAGE_V2, or SEND_BATCH_MESSAGE of 16, as the Java client of version 5 writes it."""
     unique = f"UNIQ_KEY\\u0001{number:032X}\\u0002WAIT\\u0001true\\u0002"
     ext = (
@@ -90,6 +105,9 @@ def rocketmq_send(number: int, *, batch: bool = False) -> bytes:
         '"n":"shard-0"'
     )
     body = b"".join(batched(number) for _ in range(BATCH)) if batch else BODY
+    if sign:
+        fields = signed(orjson.loads(f"{{{ext}}}"), body, access_key=USER, secret=SECRET)
+        ext = orjson.dumps(fields).decode()[1:-1]
     return rocketmq_frame(320 if batch else 310, ext, number, body)
 
 
@@ -113,9 +131,10 @@ def batched(number: int) -> bytes:
 def requests(protocol: str, connection: int, depth: int) -> bytes:
     first = connection * depth
     numbers = range(first, first + depth)
-    if protocol == "metaq":
+    if protocol in METAQ:
         return b"".join(map(metaq_put, numbers))
-    return b"".join(rocketmq_send(n, batch=protocol == "batch") for n in numbers)
+    batch, sign = protocol == "batch", protocol == "signed"
+    return b"".join(rocketmq_send(n, batch=batch, sign=sign) for n in numbers)
 
 
 class RoundClock:
@@ -162,15 +181,41 @@ def monitor(command: str) -> None:
     subprocess.run(words, check=True, capture_output=True, timeout=60)
 
 
-def configuration(folder: str) -> BrokerConfig:
+def configuration(folder: str, *, guarded: bool = False) -> BrokerConfig:
+    token = Path(folder) / "admin.token"
+    token.write_text("t" * 32)
+    token.chmod(0o600)
     return BrokerConfig(
+        acl=AclSection(enabled=guarded),
         broker=BrokerSection(data_dir=folder, host="127.0.0.1", bind="127.0.0.1"),
         metaq=MetaqSection(port=0),
         rocketmq=RocketmqSection(port=0, fast_port=0),
         namesrv=NamesrvSection(port=0),
-        admin=AdminSection(port=0),
+        admin=AdminSection(port=0, token_file=str(token)),
         store=StoreSection(segment_bytes_max=256 << 20),
     )
+
+
+def allow(broker: Broker) -> None:
+    """Have the user, and who shows no credentials, send from here."""
+    by, topic = Actor("bench", "here"), Resource(AccessKind.TOPIC, "ben", prefix=True)
+    rules = [AccessRule(topic, frozenset({Operation.PUBLISH}), hosts=("127.0.0.0/8",))]
+    access = broker.core.access
+    access.put_user(User(name=USER, secret=SECRET), by)
+    for name in (USER, ANONYMOUS):
+        access.set_rules(name, rules, by)
+
+
+def digests(options: argparse.Namespace) -> float:
+    """Make as many digests as there would be signed sends; return the seconds they took."""
+    text = requests("signed", 0, 1)[8:]  # about what is signed, and as long
+    count_instructions(options, on=True)
+    began = time.process_time()
+    for _ in range(options.connections * options.depth * options.rounds):
+        hmac.digest(SECRET.encode(), text, "sha1")
+    took = time.process_time() - began
+    count_instructions(options, on=False)
+    return took
 
 
 async def timed_rounds(
@@ -190,12 +235,15 @@ async def timed_rounds(
 async def turns(options: argparse.Namespace, folder: str) -> float:
     """Run the rounds; return the seconds they took."""
     clock = RoundClock()
-    broker = Broker(configuration(folder), clock=clock)
+    guarded = options.protocol in GUARDED
+    broker = Broker(configuration(folder, guarded=guarded), clock=clock)
     await broker.start()
+    if guarded:
+        allow(broker)
     broker.topics.create_or_update(
         TopicConfig(name="bench", read_queues=QUEUES, write_queues=QUEUES)
     )
-    listener = broker.ports.metaq if options.protocol == "metaq" else broker.ports.rocketmq
+    listener = broker.ports.metaq if options.protocol in METAQ else broker.ports.rocketmq
     sessions = []
     for number in range(options.connections):
         session = listener.protocol_factory()
@@ -222,13 +270,17 @@ async def turns(options: argparse.Namespace, folder: str) -> float:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.hot_path", description=__doc__)
-    parser.add_argument("protocol", choices=["metaq", "rocketmq", "batch"])
+    parser.add_argument("protocol", choices=[*METAQ, "rocketmq", "batch", "signed", "digest"])
     parser.add_argument("connections", type=int)
     parser.add_argument("depth", type=int)
     parser.add_argument("rounds", type=int)
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--callgrind", action="store_true", help="running under callgrind")
     options = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
+    if options.protocol == "digest":
+        took = digests(options) / (options.connections * options.depth * options.rounds)
+        print(f"{took * 1_000_000:.2f} µs a digest")
+        return 0
     with tempfile.TemporaryDirectory(prefix="imago-bench-") as folder:
         took = asyncio.run(turns(options, folder))
     print(f"{took:.2f} µs a message")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from imago_broker.model.access import AccessKind, AccessRule, Operation, Resource
 from imago_broker.processors.metaq.asks import ASKS
 from imago_broker.processors.metaq.guard import RIGHTS
+from imago_broker.processors.metaq.puts import PutProcessor
 from imago_broker.server.session import common_name
 from imago_broker.service.access import Actor
 
@@ -122,6 +123,36 @@ async def test_commands_in_pieces(broker: Broker, pieces: int) -> None:
     stored = sum(broker.store.queue_range("other", queue)[1] for queue in range(1))
     assert stored == 0
     await line.close()
+
+
+async def test_puts_that_are_allowed_take_the_short_way(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closer: list[str] = []
+    take_one = PutProcessor._take_one
+
+    def counted(self: PutProcessor, peer: Any, item: Any) -> bool:
+        closer.append(item.topic)
+        return take_one(self, peer, item)
+
+    monkeypatch.setattr(PutProcessor, "_take_one", counted)
+    for topic in ("orders", "other"):
+        broker.topics.create_or_update(_topic(topic))
+    near = rule(AccessKind.TOPIC, "orders", Operation.PUBLISH, hosts="127.0.0.0/8")
+    broker.core.access.set_rules("anonymous", [near], BY)
+    line = await Line.to(broker)
+    put = PUT.replace(b" 0 %d", b" 0 -1 %d")  # with a checksum, as clients write it
+    other = OTHER_PUT.replace(b" 0 %d", b" 0 -1 %d")
+    assert await line.codes(put % 1, 1) == {1: 200}
+    assert closer == ["orders"]
+    assert await line.codes(put % 2 + put % 3, 2) == {2: 200, 3: 200}
+    codes = await line.codes(put % 4 + other % 5 + put % 6, 3)
+    assert codes == {4: 200, 5: 403, 6: 200}
+    assert closer == ["orders"] * 2, "the first of the queue, and the one behind the other"
+    broker.core.access.set_rules("anonymous", [], BY)
+    assert await line.codes(put % 7, 1) == {7: 403}
+    await line.close()
+    assert broker.store.queue_range("orders", 0)[1] == 5
 
 
 def _topic(name: str):  # type: ignore[no-untyped-def]

@@ -31,6 +31,7 @@ changes = st.fixed_dictionaries(
         "commitOrRollback": st.sampled_from(["12", "0", "4", "", "08", "8 "]),
         "fromTransactionCheck": st.sampled_from(["true", "false", "FALSE", ""]),
         "msgId": st.sampled_from(["", "\\", "ü", "m" * 100]),
+        "topic": st.sampled_from(["", "topic", 't"', "tôpic"]),
     },
 )
 
@@ -82,6 +83,9 @@ def test_ends_are_taken_alike(
         twin.take_ends(data[:cut], at, frame_max, count_max, taken)
         found.append(taken)
     assert found[0] == found[1]
+    maybe = plain.may_be_end(data[:cut], at)
+    assert compiled.may_be_end(data[:cut], at) == maybe
+    assert maybe or not found[0], "one look leaves none out"
 
 
 @pytest.mark.parametrize("twin", [plain, compiled])
@@ -90,7 +94,7 @@ def test_ends_are_taken_up_to_the_first_that_needs_a_closer_look(
     twin: Any, form: SerializeType
 ) -> None:
     frames = []
-    changed = [{}, {"commitOrRollback": "12"}, {"fromTransactionCheck": "true"}, {}]
+    changed = [{}, {"commitOrRollback": "12", "topic": "t"}, {"fromTransactionCheck": "true"}, {}]
     for opaque, change in enumerate(changed):
         command = RemotingCommand(37, 2 * opaque, opaque, 479, ext=USUAL | change)
         command.serialize = form
@@ -99,8 +103,8 @@ def test_ends_are_taken_up_to_the_first_that_needs_a_closer_look(
     twin.take_ends(b"ab" + b"".join(frames), 2, FRAME_BYTES_MAX, 10, taken)
     first = 2 + len(frames[0])
     assert taken == [
-        (0, int(form), False, "group", 7, 4711, 8, "U", first),
-        (1, int(form), True, "group", 7, 4711, 12, "U", first + len(frames[1])),
+        (0, int(form), False, "group", 7, 4711, 8, "U", "", first),
+        (1, int(form), True, "group", 7, 4711, 12, "U", "t", first + len(frames[1])),
     ]
 
 

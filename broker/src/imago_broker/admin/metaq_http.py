@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from imago_broker.admin.services import AdminServices
     from imago_broker.processors.metaq.peer import Peer
     from imago_log.results import FileSlice
+    from imago_wire.remoting.granting import UserGrants
 
 SECONDS_MAX: Final = 30.0
 """How long an answer may take: a put that waits for replicas has a shorter time-out of its own."""
@@ -138,6 +139,7 @@ class _Caller:
         self.born_host = host_bytes(host, 0)
         self.address = address
         self.certificate_user = ""
+        self.grants: UserGrants | None = None
         self.finishing = False
         self.puts = 0
         self.answered_bytes = 0

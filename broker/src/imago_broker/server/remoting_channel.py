@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from imago_broker.server.remoting_port import RemotingPort
     from imago_broker.server.session import Watchers
     from imago_broker.server.write_backlog import WriteBacklog
+    from imago_wire.remoting.granting import Grants
     from imago_wire.remoting.items import SendItem
 
 log = logging.getLogger(__name__)
@@ -49,6 +50,8 @@ class RemotingChannel:
         self.peer = ""
         self.address = ""
         self.certificate_user = ""
+        self.grants: Grants | None = None
+        """What the peer's users may do; None: all."""
         self.born_host = b""
         """The peer's address as records hold it: 4 or 16 bytes, then the port in 4."""
         self.calls = ClientCalls(port.loop, calls_max=port.limits.calls_max)

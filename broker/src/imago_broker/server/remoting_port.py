@@ -58,7 +58,7 @@ class RemotingPort:
         what all connections have not read yet, those of other ports that share it included, and
         `input_budget` what has come of commands that are not whole.
         """
-        self.table = table
+        self.table, self.grants = table, table.grants
         self.loop = loop
         self.send_path = send_path
         self.take_sends: Take = send_path.take if send_path else _take_nothing

@@ -77,6 +77,8 @@ class RemotingSession(ClientSession):
         channel.born_host = peer_bytes(host, port)
         channel.address, channel.certificate_user = peer_text(host), self.certificate_user
         channel.peer = f"{channel.address}:{port}"
+        if self.server.grants is not None:
+            channel.grants = self.server.grants.of(channel.address, channel.certificate_user)
         # The server's time stands still while it has no connection.
         self.server.now_ms = self.last_read_ms = time.monotonic_ns() // 1_000_000
         self.transport.set_write_buffer_limits(high=self._limits.output_bytes_pause)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from imago_broker.server.relay_handover import ConnectionHandover
     from imago_broker.server.session import Watchers
     from imago_log.results import FileSlice
+    from imago_wire.remoting.granting import UserGrants
 
 JOIN_BYTES_MAX = 64 << 10
 """Answers up to this size are copied into one buffer; larger ones are written as they are."""
@@ -38,6 +39,7 @@ class TextChannel:
         self.born_host = UNKNOWN_HOST
         self.address = ""
         self.certificate_user = ""
+        self.grants: UserGrants | None = None
         self.puts = 0
         self.answered_bytes = 0
         self._on_lost: Callable[[Peer], None] | None = None

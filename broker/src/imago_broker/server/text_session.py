@@ -83,6 +83,7 @@ class TextSession(ClientSession):
             self.channel.born_host = host_bytes(self.address.partition("%")[0], self.peer_name[1])
             self.channel.address = peer_text(self.address)
         self.channel.certificate_user = self.certificate_user
+        self._processors.met(self.channel)
         self.opened()
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting.codes import RequestCode
+from imago_wire.remoting.command import SerializeType
 from imago_wire.remoting.frame import HEADER_BYTES_MAX, check_frame_size, check_header_size
 from imago_wire.remoting.header import decode_raw_header
 from imago_wire.remoting.peer import OWN_VERSION
@@ -26,6 +27,20 @@ _JSON_DONE: Final = (
     b'{"code":0,"flag":1,"language":"JAVA","opaque":%d,"serializeTypeCurrentRPC":"JSON",'
     b'"version":%d}'
 )
+
+
+_HEAD_SIZE: Final = 19
+"""Of a frame that says what its code is; any that ends a transaction has more."""
+
+
+def may_be_end(data: bytes | bytearray | memoryview, at: int) -> bool:
+    """Whether one look at the frame at `at` leaves it open that it ends a transaction."""
+    head = bytes(data[at : at + _HEAD_SIZE])
+    if len(head) < _HEAD_SIZE:
+        return False
+    if head[4] == SerializeType.ROCKETMQ:
+        return int.from_bytes(head[8:10], "big") == RequestCode.END_TRANSACTION
+    return head[8:16] != b'{"code":' or head[16:] == b"37,"
 
 
 def take_ends(
@@ -74,7 +89,8 @@ def _read(frame: bytes, end: int) -> AskedEnd | None:
         return None
     opaque, form = command.opaque, int(command.serialize)
     return (
-        opaque, form, command.is_oneway, group, int(offset), int(place), int(outcome), unique, end
+        opaque, form, command.is_oneway, group, int(offset), int(place), int(outcome), unique,
+        command.ext.get("topic", ""), end,
     )  # fmt: skip
 
 

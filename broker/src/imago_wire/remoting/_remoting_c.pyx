@@ -16,6 +16,7 @@ from libc.string cimport memchr, memcmp, memcpy, memset, strlen
 from imago_wire.remoting import _pulling_py as plain_pulling
 from imago_wire.remoting import _remoting_py as plain
 from imago_wire.remoting import _ending_py as _ending
+from imago_wire.remoting import _granting_py as _granting
 from imago_wire.remoting import items
 from imago_wire.remoting import waiting as _waiting
 from imago_wire import layout as _layout
@@ -63,6 +64,8 @@ cdef object _plain_answer = plain.encode_send_response
 cdef object _plain_take = plain.take_sends
 cdef object _plain_plain_pull = plain_pulling.plain_pull
 cdef object _plain_take_ends = _ending.take_ends
+cdef object _plain_signer = _granting.signer
+cdef object _plain_may_send = _granting.may_send
 cdef Py_ssize_t _waiting_properties_max = _waiting.PROPERTIES_MAX
 cdef Py_ssize_t _word_max = _waiting.WORD_MAX
 cdef Py_ssize_t _digits_max = _waiting.DIGITS_MAX
@@ -75,6 +78,7 @@ include "_remoting_header.pxi"
 include "_remoting_values.pxi"
 include "_remoting_answers.pxi"
 include "_remoting_waiting.pxi"
+include "_remoting_granting.pxi"
 include "_remoting_taking.pxi"
 include "_remoting_pulling.pxi"
 include "_remoting_ending.pxi"

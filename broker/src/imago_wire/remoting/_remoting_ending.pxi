@@ -30,6 +30,16 @@ def take_ends(
         PyBuffer_Release(&buffer)
 
 
+def may_be_end(data not None, Py_ssize_t at):
+    """As `_ending_py.may_be_end`."""
+    cdef Py_buffer buffer
+    PyObject_GetBuffer(data, &buffer, PyBUF_SIMPLE)
+    try:
+        return 0 <= at <= buffer.len - 19 and not _is_no_end(<Bytes>buffer.buf + at + 4, 15)
+    finally:
+        PyBuffer_Release(&buffer)
+
+
 cdef inline bint _is_no_end(Bytes raw, Py_ssize_t header_size) noexcept nogil:
     """Whether one look tells that a header, at its word, ends no transaction."""
     cdef Bytes p = raw + 4
@@ -48,6 +58,7 @@ cdef int _take_end(Bytes frame, Py_ssize_t end, list ends) except -2:
     cdef Span* outcome_text
     cdef Span* unique
     cdef Span* checked
+    cdef Span* topic
     cdef long long offset = 0, place = 0
     cdef int outcome
     if _is_no_end(frame + 4, header_size):
@@ -61,6 +72,7 @@ cdef int _take_end(Bytes frame, Py_ssize_t end, list ends) except -2:
     place_text = _field(&h, b"commitLogOffset", 15)
     outcome_text = _field(&h, b"commitOrRollback", 16)
     unique = _field(&h, b"msgId", 5)
+    topic = _field(&h, b"topic", 5)
     checked = _field(&h, b"fromTransactionCheck", 20)
     if (
         group == NULL or offset_text == NULL or place_text == NULL or outcome_text == NULL
@@ -83,7 +95,7 @@ cdef int _take_end(Bytes frame, Py_ssize_t end, list ends) except -2:
         return 0
     ends.append((
         h.opaque, <int>frame[4], (h.flag & 2) != 0, _known_text(group), offset, place, outcome,
-        _span_text(unique), end,
+        _span_text(unique), "" if topic == NULL else _known_text(topic), end,
     ))
     return 1
 

@@ -14,6 +14,7 @@ import orjson
 from imago_wire._record_py import make_entry
 from imago_wire.entries import PLACED_PHYSICAL_OFFSET, PLACED_QUEUE_OFFSET
 from imago_wire.errors import ProtocolError
+from imago_wire.remoting._granting_py import may_send
 from imago_wire.remoting._waiting_py import take_waiting
 from imago_wire.remoting.codes import SEND_CODES, RequestCode
 from imago_wire.remoting.fields import HeaderFieldError
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from imago_wire.entries import Entry, QueueTail
+    from imago_wire.remoting.granting import Grants
     from imago_wire.remoting.items import AskedSend, Item
     from imago_wire.remoting.waiting import Parking
 
@@ -312,6 +314,7 @@ def take_sends(
     entries: list[Entry],
     asked: list[AskedSend],
     parking: Parking | None = None,
+    grants: Grants | None = None,
 ) -> int:
     """Make entries of the sends at the start of data; return how many bytes they fill.
 
@@ -320,7 +323,7 @@ def take_sends(
     grow by one item a send.
     Ends at the first frame that is anything else, a batch, or a send that needs a closer look: to
     another topic or queue, too large, compressed, tried before, or neither for plain_send() nor,
-    with `parking`, for take_waiting().
+    with `parking`, for take_waiting(). With `grants`, also at one that its user may not make.
     """
     frame_bytes_max, body_bytes_max, count_max = limits
     at = 0
@@ -330,7 +333,10 @@ def take_sends(
             if found is None:
                 break
             item = scan_frame(*found)
-            taken = _taken(item, body_bytes_max, tails_of, born_host, suffix, parking, len(entries))
+            tail = _tail_of(item, body_bytes_max, tails_of)
+            if tail is None or (grants is not None and not _granted(item, grants)):
+                break
+            taken = _taken(item, tail, born_host, suffix, parking, len(entries))
         except ProtocolError:
             break
         if taken is None:
@@ -341,10 +347,25 @@ def take_sends(
     return at
 
 
+def _tail_of(
+    item: Item, body_bytes_max: int, tails_of: Mapping[str, Sequence[QueueTail | None]]
+) -> QueueTail | None:
+    """Return the queue that a send goes to; None: it needs a closer look."""
+    if item.kind != SEND:
+        return None
+    if item.reconsume_times or item.batch or len(item.body) > body_bytes_max:
+        return None
+    tails = tails_of.get(item.topic, ())
+    return tails[item.queue_id] if 0 <= item.queue_id < len(tails) else None
+
+
+def _granted(item: Item, grants: Grants) -> bool:
+    return item.kind == SEND and may_send(item.raw_header, item.body, item.topic, grants)
+
+
 def _taken(
     item: Item,
-    body_bytes_max: int,
-    tails_of: Mapping[str, Sequence[QueueTail | None]],
+    tail: QueueTail,
     born_host: bytes,
     suffix: bytes,
     parking: Parking | None,
@@ -354,12 +375,6 @@ def _taken(
     if item.kind != SEND:
         return None
     body, queue_id, born_ms = item.body, item.queue_id, item.born_ms
-    if item.reconsume_times or item.batch or len(body) > body_bytes_max:
-        return None
-    tails = tails_of.get(item.topic, ())
-    tail = tails[queue_id] if 0 <= queue_id < len(tails) else None
-    if tail is None:
-        return None
     plain = None if item.sys_flag else plain_send(item.properties, suffix)
     if plain is None:
         if parking is None:

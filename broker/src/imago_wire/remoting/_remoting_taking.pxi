@@ -3,7 +3,7 @@
 
 def take_sends(
     data not None, tuple limits, dict tails_of not None, bytes born_host not None,
-    bytes suffix not None, list entries not None, list asked not None, parking=None
+    bytes suffix not None, list entries not None, list asked not None, parking=None, grants=None
 ):
     """As `_remoting_py.take_sends`."""
     cdef Py_buffer buffer
@@ -26,13 +26,13 @@ def take_sends(
                 break
             taken = _take_send(
                 start + at, size, body_bytes_max, tails_of, born_host, suffix, entries, asked,
-                parking,
+                parking, grants,
             )
             if taken < 0:
                 frame = PyBytes_FromStringAndSize(<const char*>start + at, size)
                 alone = (frame_bytes_max, body_bytes_max, 1)
                 taken = _plain_take(
-                    frame, alone, tails_of, born_host, suffix, entries, asked, parking
+                    frame, alone, tails_of, born_host, suffix, entries, asked, parking, grants
                 ) > 0
             if not taken:
                 break
@@ -75,7 +75,7 @@ cdef inline bint _is_other(Bytes raw, Py_ssize_t header_size) noexcept nogil:
 
 cdef int _take_send(
     Bytes frame, Py_ssize_t size, long long body_bytes_max, dict tails_of, bytes born_host,
-    bytes suffix, list entries, list asked, object parking
+    bytes suffix, list entries, list asked, object parking, object grants
 ) except -2:
     """Take one send (1) or not (0); -1: its header is to be read by the plain twin."""
     cdef Header h
@@ -85,6 +85,7 @@ cdef int _take_send(
     cdef bytes unique, properties, body
     cdef tuple parts
     cdef object tail
+    cdef int granted
     if _is_other(frame + 4, header_size):
         return 0
     if not _read_header(&h, frame + 4, header_size):
@@ -100,6 +101,12 @@ cdef int _take_send(
     tail = _tail(tails_of, &send)
     if tail is None:
         return 0
+    if grants is not None:
+        granted = _may_send(
+            &h, frame + 8 + header_size, body_size, _known_text(send.topic), grants
+        )
+        if granted <= 0:
+            return granted
     if h.binary and not _is_utf8(send.properties.at, send.properties.size):
         return -1
     parts = None if send.sys_flag else _plain_properties(send.properties, suffix)

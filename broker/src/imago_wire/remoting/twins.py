@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from imago_wire.compiled import compiled_twins
-from imago_wire.remoting._ending_py import take_ends
+from imago_wire.remoting._ending_py import may_be_end, take_ends
+from imago_wire.remoting._granting_py import may_send, signer
 from imago_wire.remoting._pulling_py import answer_pull, plain_pull
 from imago_wire.remoting._remoting_py import (
     answer_sends,
@@ -25,11 +26,14 @@ __all__ = [
     "encode_send_response",
     "find_each",
     "join_message_ids",
+    "may_be_end",
+    "may_send",
     "plain_pull",
     "plain_send",
     "scan_batch",
     "scan_frames",
     "scan_plain_batch",
+    "signer",
     "take_ends",
     "take_sends",
 ]

@@ -247,7 +247,7 @@ def scan_text(data, int64_t line_bytes_max, int64_t body_bytes_max):
 
 def take_puts(
     data, tuple limits, dict tails_of not None, tuple born, list entries not None,
-    list asked not None
+    list asked not None, grants=None
 ):
     """Make entries of the puts at the start of data; return how many bytes they fill."""
     cdef Py_buffer view
@@ -278,7 +278,7 @@ def take_puts(
             if topic is None:
                 break
             tails = PyDict_GetItem(tails_of, topic)
-            if tails == NULL:
+            if tails == NULL or (grants is not None and not grants[topic]):
                 break
             entry = put_entry(&put, <list?> tails, born_ms, born_host)
             if entry is None:

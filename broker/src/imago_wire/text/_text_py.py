@@ -118,6 +118,7 @@ def take_puts(
     born: tuple[int, bytes],
     entries: list[Entry],
     asked: list[AskedPut],
+    grants: Mapping[str, bool] | None = None,
 ) -> int:
     """Make entries of the puts at the start of data; return how many bytes they fill.
 
@@ -125,7 +126,7 @@ def take_puts(
     puts as they come; `born` time and host. Both lists grow by one item a put.
     Ends at the first command that is anything else, or a put that needs a closer look: to another
     topic or partition, too large, with a wrong checksum or a transaction, or written otherwise
-    than clients do.
+    than clients do. `grants` says of each topic whether puts to it are allowed; None: all are.
     """
     at = 0
     while at < len(data):
@@ -142,6 +143,7 @@ def take_puts(
             and start + size <= len(data)
             and 0 <= partition < len(tails := tails_of.get(topic, ()))
             and (tail := tails[partition]) is not None
+            and (grants is None or grants[topic])
         ):
             break
         try:

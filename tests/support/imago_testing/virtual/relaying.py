@@ -116,6 +116,9 @@ class Member:
 
     # MetaQ's processors.
 
+    def met(self, peer: TextChannel) -> None:
+        """All may do all."""
+
     def take_puts(self, peer: TextChannel, data: bytes) -> int:
         del peer, data
         return 0

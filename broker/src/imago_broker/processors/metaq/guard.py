@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from imago_broker.model.access import CLUSTER_NAME, READ, RUN, SHOW, AccessKind, Need, Operation
 from imago_broker.model.users import ANONYMOUS
+from imago_broker.service.grants import AccessGrants
 from imago_broker.service.throttling import Direction
 from imago_wire.text.commands import (
     OPAQUE_DEFAULT,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from imago_broker.processors.metaq.table import MetaqProcessors
     from imago_broker.service.access import AccessService
     from imago_broker.service.throttling import Accounts, QuotaService
+    from imago_wire.remoting.granting import UserGrants
     from imago_wire.text.commands import Command
     from imago_wire.text.items import Item
 
@@ -46,18 +48,27 @@ def _nothing(_: Any) -> Sequence[Need]:
     return ()
 
 
+def _needs_to_put(topic: str) -> Sequence[Need]:
+    return (Need(_PUBLISH, AccessKind.TOPIC, topic),)
+
+
+def _needs_to_get(asked: tuple[str, str]) -> Sequence[Need]:
+    topic, group = asked
+    return (
+        Need(_SUBSCRIBE, AccessKind.TOPIC, topic),
+        Need(_SUBSCRIBE, AccessKind.GROUP, group),
+    )
+
+
 def _put(command: Any) -> Sequence[Need]:
-    of_topic = Need(_PUBLISH, AccessKind.TOPIC, command.topic)
+    of_topic = _needs_to_put(command.topic)
     if command.transaction is None:
-        return (of_topic,)
-    return (of_topic, Need(_PUBLISH, AccessKind.TRANSACTION, command.transaction))
+        return of_topic
+    return (*of_topic, Need(_PUBLISH, AccessKind.TRANSACTION, command.transaction))
 
 
 def _get(command: Any) -> Sequence[Need]:
-    return (
-        Need(_SUBSCRIBE, AccessKind.TOPIC, command.topic),
-        Need(_SUBSCRIBE, AccessKind.GROUP, command.group),
-    )
+    return _needs_to_get((command.topic, command.group))
 
 
 def _offset(command: Any) -> Sequence[Need]:
@@ -92,10 +103,15 @@ class GuardedProcessors:
     ) -> None:
         self._processors, self._access, self._quotas = processors, access, quotas
         self._denials = access.denials
+        self._grants = AccessGrants(
+            access, may=self._may, publish=_needs_to_put, consume=_needs_to_get
+        )
+        self.take_puts = processors.take_puts
+        """As there: of a peer that is `met` it takes what is allowed."""
 
-    def take_puts(self, _peer: Peer, _data: bytes | bytearray) -> int:
-        """Take none of a read's puts unseen."""
-        return 0
+    def met(self, peer: Peer) -> None:
+        """Find what a new connection may do."""
+        peer.grants = self._grants.of(peer.address, peer.certificate_user).unsigned
 
     def run(self, peer: Peer, items: Sequence[Item], at: int = 0) -> int:
         """Work on those commands that are allowed; see `MetaqProcessors.run`."""
@@ -147,12 +163,15 @@ class GuardedProcessors:
 
     def _denied(self, peer: Peer, item: Item) -> Need | None:
         """Return what the connection's user may not; None: it may all."""
-        access, address = self._access, peer.address
-        if access.is_white(address):
+        if peer.grants is None:
+            self.met(peer)
+        if _is_granted(item, peer.grants) or self._access.is_white(peer.address):
             return None
-        rights = access.rights_of(peer.certificate_user or ANONYMOUS)
-        needs = _needs(item)
-        return next((need for need in needs if not rights.meets(need, address)), None)
+        name, address = peer.certificate_user or ANONYMOUS, peer.address
+        return next((need for need in _needs(item) if not self._may(name, need, address)), None)
+
+    def _may(self, user: str, need: Need, address: str) -> bool:
+        return self._access.rights_of(user).meets(need, address)
 
     def _refuse(self, peer: Peer, item: Item) -> None:
         user, need = peer.certificate_user or ANONYMOUS, self._denied(peer, item)
@@ -161,6 +180,15 @@ class GuardedProcessors:
         self._denials.note(peer.address, f"metaq user={user}", text)
         opaque = item.command.opaque if item.kind == OTHER else item.opaque  # type: ignore[union-attr]
         peer.reply(result(Status.FORBIDDEN, text, OPAQUE_DEFAULT if opaque is None else opaque))
+
+
+def _is_granted(item: Item, user: UserGrants | None) -> bool:
+    """Whether one look tells that a put or a get is allowed."""
+    if user is None:
+        return False
+    if item.kind == PUT:
+        return item.transaction is None and user.publish[item.topic]
+    return item.kind == GET and user.consume[item.topic, item.group]
 
 
 def _needs(item: Item) -> Sequence[Need]:

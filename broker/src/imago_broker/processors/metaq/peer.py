@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from imago_log.results import FileSlice
+    from imago_wire.remoting.granting import UserGrants
 
 
 class Peer(Protocol):
@@ -19,6 +20,8 @@ class Peer(Protocol):
     """Its address alone."""
     certificate_user: str
     """Whom its certificate names; empty: it has shown none."""
+    grants: UserGrants | None
+    """What its user may do; None: nobody has asked."""
     finishing: bool
     """Whether no further request is to be served."""
     puts: int

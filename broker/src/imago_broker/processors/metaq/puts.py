@@ -121,9 +121,10 @@ class PutProcessor:
             round_ = self._open_round(round_.level)
         entries, asked, level = round_.entries, round_.asked, round_.level
         first = len(entries)
-        born = (round_.born_ms, peer.born_host)
+        born, grants = (round_.born_ms, peer.born_host), peer.grants
+        granted = None if grants is None else grants.publish
         try:
-            used = take_puts(data, self._limits, self._tails[level], born, entries, asked)
+            used = take_puts(data, self._limits, self._tails[level], born, entries, asked, granted)
         except Exception:
             # A fault of ours must not keep others' puts from being appended: these are looked at
             # one by one.

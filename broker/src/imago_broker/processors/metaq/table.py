@@ -77,6 +77,9 @@ class MetaqProcessors:
             Version: self._version,
         }
 
+    def met(self, peer: Peer) -> None:
+        """Meet a new connection: it may do all."""
+
     def run(self, peer: Peer, items: Sequence[Item], at: int = 0) -> int:
         """Work on scanned commands from `at` on; return the index of the first one left.
 

@@ -13,15 +13,17 @@ from imago_broker.core.transactions import Outcome
 from imago_broker.processors.rocketmq.transactions import ended_reply
 from imago_broker.service.messages import PutStatus
 from imago_broker.service.serving_rules import Asks
-from imago_wire.hot import take_ends
+from imago_wire.hot import signer, take_ends
 from imago_wire.remoting._ending_py import answer_done
 from imago_wire.remoting.command import FLAG_RESPONSE, RemotingCommand, SerializeType
+from imago_wire.remoting.frame import HEADER_BYTES_MAX, check_header_size
 
 if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.exchange import Lane
     from imago_broker.processors.rocketmq.rows import Table
     from imago_broker.processors.rocketmq.sending_session import SendingSession
     from imago_broker.service.transactions.service import TransactionService
+    from imago_wire.remoting.granting import Grants
     from imago_wire.remoting.items import AskedEnd
 
 _OUTCOMES = {8: Outcome.COMMITTED, 12: Outcome.ROLLED_BACK}
@@ -49,7 +51,12 @@ class EndPath:
         if not ends or not self._serves():
             return at
         end_usual = self._transactions.end_usual
-        for opaque, form, oneway, group, offset, place, outcome, unique, frame_end in ends:
+        grants = session.grants
+        for opaque, form, oneway, group, offset, place, outcome, unique, topic, frame_end in ends:
+            if grants is not None:
+                topics = (self._transactions.topic_of(offset, place), topic)
+                if not _may_end(data[at:frame_end], topics, grants):
+                    break
             ended = partial(self._ended, session, opaque, form, oneway)
             if not end_usual(offset, place, group, unique, _OUTCOMES[outcome], ended):
                 break
@@ -59,7 +66,7 @@ class EndPath:
 
     def _serves(self) -> bool:
         table = self._table
-        if table.hooks or not self._transactions.ready:
+        if (table.hooks and table.watched) or not self._transactions.ready:
             return False
         rules = table.serving_rules
         return rules is None or rules.refusal(Asks.CHANGE) is None
@@ -82,3 +89,15 @@ class EndPath:
             code=0, opaque=opaque, serialize=SerializeType(form), flag=FLAG_RESPONSE
         )
         session.reply(request, ended_reply(status))
+
+
+def _may_end(
+    frame: bytes | bytearray | memoryview, topics: tuple[str, str], grants: Grants
+) -> bool:
+    """Whether the user of a frame may send to the half message's topic, and to the one it names."""
+    header_end = check_header_size(frame, 0, HEADER_BYTES_MAX)
+    user = signer(bytes(frame[4:header_end]), bytes(frame[header_end:]), grants)
+    own, named = topics
+    if user is None or not own:
+        return False
+    return user.publish[own] and (named in {"", own} or user.publish[named])

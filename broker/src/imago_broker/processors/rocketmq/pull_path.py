@@ -20,7 +20,7 @@ from imago_broker.processors.rocketmq.pull_request import (
 )
 from imago_broker.service.serving_rules import Asks
 from imago_log.results import ReadStatus
-from imago_wire.hot import answer_pull, plain_pull
+from imago_wire.hot import answer_pull, plain_pull, signer
 from imago_wire.remoting.bodies.route import MASTER_ID
 from imago_wire.remoting.subscriptions import ALL, TAG
 
@@ -35,11 +35,14 @@ if TYPE_CHECKING:
     from imago_broker.service.groups import GroupService
     from imago_broker.service.offsets import ConsumerOffsets
     from imago_log.results import ReadResult
+    from imago_wire.remoting.granting import Grants
     from imago_wire.remoting.items import AskedPull
 
 logger = logging.getLogger(__name__)
 
 # Bound once: an enumeration finds its members anew each time that they are named.
+PREFIX_SIZE: Final = 4
+"""What stands in front of a header's word: the size of its frame."""
 _FOUND, _MESSAGES = ReadStatus.FOUND, Asks.MESSAGES
 _EVERYTHING: Final = frozenset({ALL, ""})
 _TAG_TYPES: Final = frozenset({None, "", TAG})
@@ -49,6 +52,8 @@ class PullingChannel(Protocol):
     """A connection as the short way uses it."""
 
     peer: str
+    grants: Grants | None
+    """What its users may do; None: all."""
 
     def add(self, head: bytes, body: bytes) -> bool:
         """Add the frame of an answer; False: its peer has to read before there are more."""
@@ -88,8 +93,11 @@ class PullPath:
         asked = plain_pull(data, 0, frame_bytes_max)
         if asked is None or not self._serves():
             return 0
+        grants = channel.grants
         while asked is not None:
             try:
+                if grants is not None and not _may_pull(data, used, asked, grants):
+                    break
                 found = self._find(asked)
             except Exception:
                 # Asked again by the table, which says what is wrong, to the log and to the client.
@@ -107,7 +115,7 @@ class PullPath:
         """Whether this broker answers pulls as usual: it is the master, and nobody looks on."""
         rules, lane = self._serving_rules, self._lane
         return (
-            not self._table.hooks
+            not (self._table.hooks and self._table.watched)
             and lane.running < lane.running_max
             and rules.role.current.leads
             and rules.refusal(_MESSAGES) is None
@@ -169,3 +177,9 @@ class PullPath:
         self._traffic.delivered(asked.group, asked.topic, found.count, len(body))
         offsets = (found.next_offset, found.min_offset, found.max_offset)
         return answer_pull(asked.opaque, asked.serialize, offsets, suggested, len(body))
+
+
+def _may_pull(data: bytes | bytearray, at: int, asked: AskedPull, grants: Grants) -> bool:
+    """Whether the user of the pull at `at` of a read may read what it asks for."""
+    user = signer(bytes(data[at + PREFIX_SIZE : at + asked.size]), b"", grants)
+    return user is not None and user.consume[asked.topic, asked.group]

@@ -6,7 +6,7 @@ Retry topics belong to their groups: who may consume in a group may use its retr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -132,8 +132,23 @@ def both(*rights: Right) -> Right:
     return lambda asked: [need for right in rights for need in right(asked)]
 
 
+def needs_to_send(topic: str) -> Sequence[Need]:
+    """Return what a send to a topic needs, and the end of a transaction for it."""
+    return (of_topic(topic, PUBLISH),)
+
+
+def needs_to_consume(asked: tuple[str, str]) -> Sequence[Need]:
+    """Return what a read of a topic in a group needs."""
+    topic, group = asked
+    return (of_topic(topic, SUBSCRIBE), of_group(group, SUBSCRIBE))
+
+
 def _send(asked: Asked) -> Iterable[Need]:
-    return (of_topic(read_send_header(asked.command.ext).topic, PUBLISH),)
+    return needs_to_send(read_send_header(asked.command.ext).topic)
+
+
+def _consume(asked: Asked) -> Iterable[Need]:
+    return needs_to_consume((asked.field("topic"), asked.field("consumerGroup")))
 
 
 def _stored(operations: tuple[Operation, ...], field: str) -> Right:
@@ -217,8 +232,6 @@ def _groups_made(asked: Asked) -> Iterable[Need]:
     return [of_group(config.group_name, CREATE) for config in wanted]
 
 
-_CONSUME = both(topic(SUBSCRIBE), group(SUBSCRIBE))
-
 BROKER_RIGHTS: Mapping[int, Right] = MappingProxyType(
     {
         Code.SEND_MESSAGE: _send,
@@ -235,15 +248,15 @@ BROKER_RIGHTS: Mapping[int, Right] = MappingProxyType(
             _of_id((Operation.ALTER,)), given(topic(ALTER), "topic")
         ),
         Code.CONSUMER_SEND_MSG_BACK: both(group(SUBSCRIBE, "group"), _stored(READ, "offset")),
-        Code.PULL_MESSAGE: _CONSUME,
-        Code.LITE_PULL_MESSAGE: _CONSUME,
-        Code.POP_MESSAGE: _CONSUME,
-        Code.PEEK_MESSAGE: _CONSUME,
-        Code.NOTIFICATION: _CONSUME,
+        Code.PULL_MESSAGE: _consume,
+        Code.LITE_PULL_MESSAGE: _consume,
+        Code.POP_MESSAGE: _consume,
+        Code.PEEK_MESSAGE: _consume,
+        Code.NOTIFICATION: _consume,
         Code.POLLING_INFO: both(topic(READ), group(READ)),
-        Code.ACK_MESSAGE: _CONSUME,
+        Code.ACK_MESSAGE: _consume,
         Code.BATCH_ACK_MESSAGE: _batch_ack,
-        Code.CHANGE_MESSAGE_INVISIBLETIME: _CONSUME,
+        Code.CHANGE_MESSAGE_INVISIBLETIME: _consume,
         Code.QUERY_ASSIGNMENT: _assignment,
         Code.SET_MESSAGE_REQUEST_MODE: _request_mode,
         Code.GET_ALL_MESSAGE_REQUEST_MODE: cluster(SHOW),

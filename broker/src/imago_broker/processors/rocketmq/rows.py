@@ -14,14 +14,18 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from imago_broker.errors import RequestError as ServiceError
+from imago_broker.processors.rocketmq.access_hook import AccessHook
 from imago_broker.processors.rocketmq.exchange import Exchange, Hook, Lane, Reply, RequestError
 from imago_broker.service.messages import PutStatus
 from imago_broker.service.serving_rules import Asks, ServingRules
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting.codes import ResponseCode
+
+if TYPE_CHECKING:
+    from imago_broker.service.grants import AccessGrants
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +79,16 @@ class Table:
     serving_rules: ServingRules | None = None
     """What this member of its shard serves; None: of a server that belongs to none."""
     confirm: Confirm | None = None
+
+    @property
+    def watched(self) -> bool:
+        """Whether a hook has to see every request; the short ways ask `grants` and no other."""
+        return len(self.hooks) > (self.grants is not None)
+
+    @property
+    def grants(self) -> AccessGrants | None:
+        """What the short ways ask in place of access control; None: there is none."""
+        return next((hook.grants for hook in self.hooks if isinstance(hook, AccessHook)), None)
 
     def dispatch(self, exchange: Exchange) -> None:
         """Serve one request: answer it now, or leave it to its handler to answer later."""

@@ -25,6 +25,8 @@ from imago_wire.hot import (
     find_each,
     make_entries,
     make_entry,
+    may_be_end,
+    may_send,
     plain_send,
     scan_plain_batch,
     take_sends,
@@ -127,7 +129,9 @@ class SendPath:
         limits = (frame_bytes_max, settings.message_bytes_max, lane.running_max - lane.running)
         tails, host, asked = self._tails[level], session.born_host, round_.asked
         try:
-            used = take_sends(data, limits, tails, host, self._cluster, entries, asked, parking)
+            used = take_sends(
+                data, limits, tails, host, self._cluster, entries, asked, parking, session.grants
+            )
         except Exception:
             # A fault of ours must not keep others' sends from being appended: these go through
             # the table, one by one.
@@ -143,7 +147,7 @@ class SendPath:
             round_.runs.append((session, first, end))
         if parking.space is not None:
             self._note_special(round_, parking.space)
-        if alone or used == len(data):
+        if alone or used == len(data) or not may_be_end(data, used):
             return used
         return self._take_ends(session, data, used, frame_bytes_max)
 
@@ -200,7 +204,7 @@ class SendPath:
         """Take one send that `take` has left."""
         topic, queue_id, body = item.topic, item.queue_id, item.body
         handle = self._made.get(topic) or self._handles.of(topic)
-        lane = self._lane
+        lane, grants = self._lane, session.grants
         if (
             handle is None
             or item.reconsume_times
@@ -209,6 +213,7 @@ class SendPath:
             or len(body) > self._live.current.message_bytes_max
             or topic not in self._tails[handle.level]
             or not self._usual
+            or (grants is not None and not may_send(item.raw_header, body, topic, grants))
         ):
             session.serve_send(item)
             return
@@ -245,7 +250,7 @@ class SendPath:
         self._settings = settings
         # The answer's template knows RocketMQ's defaults only.
         is_default = settings.region == "DefaultRegion" and settings.trace_on
-        self._usual = is_default and not self._table.hooks
+        self._usual = is_default and not self._table.watched
         return self._usual
 
     def _send_batch(self, session: SendingSession, item: SendItem, handle: TopicHandle) -> None:

@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Protocol
 from imago_broker.service.channel import Channel
 
 if TYPE_CHECKING:
+    from imago_wire.remoting.granting import Grants
     from imago_wire.remoting.items import SendItem
 
 
 class SendingSession(Channel, Protocol):
     """A connection as the short way uses it."""
+
+    grants: Grants | None
+    """What its users may do; None: all."""
 
     def serve_send(self, item: SendItem) -> None:
         """Serve a send through the table."""

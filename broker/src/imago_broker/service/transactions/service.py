@@ -27,6 +27,8 @@ from imago_broker.service.transactions.term import (
 from imago_broker.service.transactions.transaction_log import Found
 from imago_log.errors import StoreError
 from imago_wire.layout import UNIT
+from imago_wire.properties import find
+from imago_wire.record import ENTRY_PROPERTIES, PLACED_PHYSICAL_OFFSET
 
 if TYPE_CHECKING:
     import asyncio
@@ -258,6 +260,13 @@ class TransactionService:
         ending = term.endings[offset] = Ending(offset, outcome, [ended])
         self._writer.write(term, ending)
         return True
+
+    def topic_of(self, offset: int, place: int) -> str:
+        """Return for which topic a half message is whose record is there; "": look closer."""
+        recent = self._term.recent.get(offset)
+        if recent is None or recent[1][PLACED_PHYSICAL_OFFSET] != place:
+            return ""
+        return (find(recent[0][ENTRY_PROPERTIES], b"REAL_TOPIC") or b"").decode(errors="replace")
 
     def lose(self, offset: int) -> None:
         """Forget a half message whose record nobody can read any more."""
