@@ -29,6 +29,7 @@ from bench.hot_path import (
 )
 from imago_broker.app import Broker
 from imago_broker.app.process import settle_garbage_collector
+from imago_broker.core.transactions import REMEMBERED_MAX, Outcome
 from imago_broker.model import names
 from imago_broker.model.topics import TopicConfig
 from imago_wire.layout import UNIT
@@ -115,12 +116,19 @@ async def ends(
     ]
 
 
+def remembered(broker: Broker) -> None:
+    """Have as many transactions ended before as are remembered."""
+    halves = broker.rocketmq.transactions.service.halves
+    halves.end_all((-1 - number, Outcome.COMMITTED) for number in range(REMEMBERED_MAX))
+
+
 async def timed_rounds(
     options: argparse.Namespace, broker: Broker, sessions: Sequence[Any], clock: RoundClock
 ) -> float:
     """Run all rounds; return the processor seconds of those that count."""
     total, round_ms = WARM_ROUNDS + options.rounds, ROUND_MS.get(options.work, 1)
     if options.work == "end":
+        remembered(broker)
         reads = await ends(broker, sessions, total, clock)
     else:
         reads = reads_of(options.work, 0, total, options.connections)

@@ -7,8 +7,10 @@ with it.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.unicode cimport PyUnicode_DecodeLatin1
 
 from imago_wire import _scan_py as _reference
+from imago_wire import sequences as _sequences
 
 include "_common.pxi"
 include "_reading.pxi"
@@ -19,6 +21,8 @@ Scan = _reference.Scan
 ScanStop = _reference.ScanStop
 cdef object _END = ScanStop.END
 cdef Py_ssize_t UNIT_SIZE = _layout.UNIT.size
+cdef object _read_stored = _sequences.read_stored
+cdef bytes MARK = _sequences.MARK
 
 
 cdef object view_of(const uint8_t *data, Py_ssize_t at, Record *record):
@@ -72,6 +76,83 @@ def scan_records(data, physical_offset, *, bint verify=True):
     finally:
         PyBuffer_Release(&view)
     return Scan(views, at, rest.stop, rest.reason)
+
+
+def numbered_records(data, physical_offset):
+    """Return what idempotent producers say in the records that scan_records() would return."""
+    cdef Py_buffer view
+    cdef Record record
+    cdef Py_ssize_t at = 0
+    cdef int64_t offset
+    cdef const uint8_t *start
+    cdef list found = []
+    cdef object sent
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        offset = physical_offset
+        start = <const uint8_t *> view.buf
+        while (
+            read_record(start + at, view.len - at, &record, False)
+            and record.physical_offset == offset + at
+        ):
+            if not record.sys_flag & SYS_PREPARED:
+                sent = sent_of(start + at + record.properties_at, record.client_size)
+                if sent is not None:
+                    found.append((
+                        sent[0],
+                        sent[1],
+                        sent[2],
+                        PyBytes_FromStringAndSize(
+                            <const char *> start + at + record.topic_at, record.topic_size
+                        ),
+                        record.queue_id,
+                        record.queue_offset,
+                        record.physical_offset,
+                        record.store_ms,
+                    ))
+            at += record.size
+        if at < view.len:
+            found += _reference.numbered_records(memoryview(data)[at:], offset + at)
+    finally:
+        PyBuffer_Release(&view)
+    return found
+
+
+cdef object sent_of(const uint8_t *properties, Py_ssize_t size):
+    """Return the producer, epoch and number among properties; None: there is none."""
+    cdef size_t value_size = 0
+    cdef const uint8_t *value = imago_find_property(
+        properties, size, PyBytes_AS_STRING(MARK), PyBytes_GET_SIZE(MARK), &value_size
+    )
+    cdef const uint8_t *at
+    cdef const uint8_t *end
+    cdef int64_t numbers[2]
+    cdef int which, digits, i
+    if value == NULL or value_size < 20:
+        return None
+    for i in range(16):
+        if not 48 <= value[i] <= 57 and not 97 <= value[i] <= 102:
+            return None
+    at, end = value + 16, value + value_size
+    for which in range(2):
+        if at == end or at[0] != 46:
+            return None
+        at += 1
+        digits = 0
+        numbers[which] = 0
+        while at < end and 48 <= at[0] <= 57:
+            if digits == 18:  # the reference reads larger ones
+                return _read_stored(
+                    PyBytes_FromStringAndSize(<const char *> properties, size)
+                )
+            numbers[which] = numbers[which] * 10 + (at[0] - 48)
+            digits += 1
+            at += 1
+        if not digits:
+            return None
+    if at != end:
+        return None
+    return PyUnicode_DecodeLatin1(<const char *> value, 16, NULL), numbers[0], numbers[1]
 
 
 def whole_records(data, physical_offset, *, bint verify=True):

@@ -6,7 +6,7 @@ Reached through :mod:`imago_wire.hot` and :mod:`imago_wire.record`.
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from imago_wire.errors import RecordError
 from imago_wire.layout import (
@@ -21,6 +21,7 @@ from imago_wire.layout import (
 )
 from imago_wire.properties import find
 from imago_wire.record_fields import has_checksum, read_layout, read_reserved, verify_record
+from imago_wire.sequences import read_stored
 from imago_wire.tags import cached_tag_code
 
 if TYPE_CHECKING:
@@ -73,6 +74,10 @@ class RecordView(NamedTuple):
         return not self.sys_flag & SYS_PREPARED
 
 
+Numbered: TypeAlias = tuple[str, int, int, bytes, int, int, int, int]
+"""Producer, epoch and number; topic, queue, queue offset, log offset and store time."""
+
+
 class Scan(NamedTuple):
     """The whole records found, where they end in the bytes, and why the scan ended there."""
 
@@ -103,6 +108,23 @@ def scan_records(data: Buffer, physical_offset: int, *, verify: bool = True) -> 
             return Scan(views, at, ScanStop.DAMAGED, f"is of offset {view.physical_offset}")
         views.append(view)
         at += view.size
+
+
+def numbered_records(data: Buffer, physical_offset: int) -> list[Numbered]:
+    """Return what idempotent producers say in the records that scan_records() would return.
+
+    Without half messages, which are in no queue.
+    """
+    found: list[Numbered] = []
+    for view in scan_records(data, physical_offset, verify=False).views:
+        if not view.has_unit:
+            continue
+        start, end = view.properties_at, view.properties_at + view.properties_size
+        sent = read_stored(bytes(data[start:end]))
+        if sent is not None:
+            where = (view.topic, view.queue_id, view.queue_offset, view.physical_offset)
+            found.append((*sent, *where, view.store_ms))
+    return found
 
 
 def whole_records(

@@ -24,6 +24,7 @@ from imago_wire.record_twins import (
     metaq_records,
     metaq_whole,
     near_units,
+    numbered_records,
     queue_records,
     restore_half,
     restore_records,
@@ -32,6 +33,7 @@ from imago_wire.record_twins import (
     whole_records,
 )
 from imago_wire.remoting.twins import (
+    answer_done,
     answer_pull,
     answer_sends,
     answer_stored,
@@ -56,6 +58,7 @@ __all__ = [
     "MISSING",
     "QueueTail",
     "RecordBuilder",
+    "answer_done",
     "answer_pull",
     "answer_sends",
     "answer_stored",
@@ -78,6 +81,7 @@ __all__ = [
     "metaq_records",
     "metaq_whole",
     "near_units",
+    "numbered_records",
     "plain_pull",
     "plain_send",
     "queue_records",

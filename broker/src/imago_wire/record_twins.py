@@ -17,6 +17,7 @@ from imago_wire._scan_py import (
     fitting_units,
     gather_records,
     near_units,
+    numbered_records,
     queue_records,
     scan_records,
     view_record,
@@ -41,6 +42,7 @@ __all__ = [
     "metaq_records",
     "metaq_whole",
     "near_units",
+    "numbered_records",
     "queue_records",
     "restore_half",
     "restore_records",
@@ -53,8 +55,8 @@ _WRITE = (
     "QueueTail", "RecordBuilder", "entries_size_max", "make_entries", "make_entry", "metaq_entry",
 )  # fmt: skip
 _SCAN = (
-    "fitting_units", "gather_records", "near_units", "queue_records", "scan_records",
-    "view_record", "whole_records",
+    "fitting_units", "gather_records", "near_units", "numbered_records", "queue_records",
+    "scan_records", "view_record", "whole_records",
 )  # fmt: skip
 _METAQ = ("metaq_block", "metaq_form", "metaq_records", "metaq_whole")
 _INDEX = ("index_records", "key_entries")

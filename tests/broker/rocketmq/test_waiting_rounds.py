@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_broker.model import names
+from imago_broker.processors.rocketmq import send_parking
 from imago_broker.server.remoting_channel import RemotingChannel
 from imago_testing.peers.remoting import RemotingPeer, send_ext
 from imago_testing.peers.transactions import COMMIT, ROLLBACK, half, half_properties
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from imago_broker.app import Broker
+    from imago_wire.entries import QueueTail
     from imago_wire.record import Entry, Placed
     from imago_wire.remoting.command import RemotingCommand
 
@@ -187,3 +189,98 @@ async def test_half_messages_above_the_limit_are_refused_in_one_read_too(
     opaques = [peer.send(310, send_ext("T", 0, half_properties("u"), f=4), b"x") for _ in range(4)]
     codes = [(await peer.answer(opaque)).code for opaque in opaques]
     assert codes == [ResponseCode.SUCCESS] * 2 + [ResponseCode.SYSTEM_BUSY] * 2
+
+
+async def test_ends_and_halves_by_turns_take_the_short_ways(
+    peer: RemotingPeer, broker: Broker, careful: list[int]
+) -> None:
+    for _ in range(2):
+        await peer.put("T", b"first", queue_id=1)
+    first = await half(peer, b"0")
+    assert (await peer.call(RequestCode.END_TRANSACTION, first.header(COMMIT))).code == 0
+    await half(peer, b"1")  # the queue is there by now
+    careful.clear()
+    for number in range(2, 5):
+        begun = await half(peer, b"%d" % number)
+        header = begun.header(COMMIT if number % 2 else ROLLBACK)
+        assert (await peer.call(RequestCode.END_TRANSACTION, header)).code == 0
+        assert (await peer.put("T", b"plain", queue_id=1)).code == 0
+        assert (await peer.pull("T", queueId=1)).code == 0
+    assert set(careful) <= {RequestCode.PULL_MESSAGE}
+    assert careful.count(RequestCode.PULL_MESSAGE) <= 1, "the first one makes the group"
+    assert [m.body for m in await peer.messages("T")] == [b"0", b"3"]
+    assert len(broker.rocketmq.transactions.service.halves) == 1
+
+
+async def test_repeat_of_an_end_that_is_under_way_is_answered_with_it(
+    peer: RemotingPeer, careful: list[int]
+) -> None:
+    await half(peer, b"0")
+    begun = [await half(peer, b"%d" % n) for n in range(2)]
+    careful.clear()
+    opaques = [
+        peer.send(RequestCode.END_TRANSACTION, each.header(COMMIT)) for each in (*begun, begun[0])
+    ]
+    codes = [(await peer.answer(opaque)).code for opaque in opaques]
+    assert codes == [ResponseCode.SUCCESS] * 3
+    assert careful == [RequestCode.END_TRANSACTION]
+    assert [m.body for m in await peer.messages("T")] == [b"0", b"1"]
+
+
+@pytest.fixture
+def looked_up(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Producers of which it is looked up what is expected."""
+    found: list[str] = []
+    path = broker.ports.rocketmq.protocol_factory.__self__.send_path  # type: ignore[attr-defined]  # of a remoting server
+    real = path._parking.expect
+
+    def expect(producer: str, tail: QueueTail) -> tuple[int, int]:
+        found.append(producer)
+        known: tuple[int, int] = real(producer, tail)
+        return known
+
+    monkeypatch.setattr(path._parking, "expect", expect)
+    return found
+
+
+async def test_what_is_expected_of_a_producer_is_kept_until_something_else_happens(
+    peer: RemotingPeer, broker: Broker, looked_up: list[str], careful: list[int]
+) -> None:
+    async def put(number: int, epoch: int = 0, queue: int = 0) -> int:
+        properties = f"UNIQ_KEY\x01{number:032d}\x02" + wire_properties(Numbered(P, epoch, number))
+        answer = await peer.put("T", b"%d" % number, queue_id=queue, properties=properties)
+        return answer.code
+
+    for queue in range(2):
+        await peer.put("T", b"plain", queue_id=queue, properties="UNIQ_KEY\x01u\x02")
+    assert await put(0) == 0
+    careful.clear()
+    for number in range(1, 6):
+        assert await put(number) == 0
+    assert looked_up == [P]
+    assert not careful
+    # A new life of the producer in another queue: it begins anew everywhere.
+    assert await put(0, 1, 1) == 0
+    assert await put(6) != 0
+    assert await put(0, 1) == 0
+    assert await put(1, 1) == 0
+    # Whoever let go of it: the next number is out of order.
+    broker.store.producers.drop_topic("T")
+    assert await put(2, 1) != 0
+    assert await put(0, 1) == 0
+    told = [m.body for m in await peer.messages("T")]
+    assert told == [b"plain", b"0", b"1", b"2", b"3", b"4", b"5", b"0", b"1", b"0"]
+
+
+async def test_more_producers_than_are_kept(
+    peer: RemotingPeer, monkeypatch: pytest.MonkeyPatch, looked_up: list[str]
+) -> None:
+    monkeypatch.setattr(send_parking, "EXPECTED_MAX", 1)
+    await peer.put("T", b"plain", properties="UNIQ_KEY\x01u\x02")
+    for number in range(4):
+        for producer in range(3):
+            sent = Numbered(f"{producer:016x}", 0, number)
+            properties = f"UNIQ_KEY\x01{number:032d}\x02" + wire_properties(sent)
+            assert (await peer.put("T", b"n", properties=properties)).code == 0
+    assert len(looked_up) > 4
+    assert len(await peer.messages("T")) == 13

@@ -113,3 +113,9 @@ def test_ends_are_taken_up_to_the_first_that_needs_a_closer_look(
 def test_short_answer_is_that_of_the_encoder(form: SerializeType, opaque: int) -> None:
     answer = RemotingCommand(0, FLAG_RESPONSE, opaque, serialize=form)
     assert plain.answer_done(opaque, int(form)) == encode_frame(answer)
+
+
+@pytest.mark.parametrize("form", [0, 1])
+@pytest.mark.parametrize("opaque", [0, 7, -1, 2**31 - 1, -(2**31)])
+def test_answers_are_alike(opaque: int, form: int) -> None:
+    assert compiled.answer_done(opaque, form) == plain.answer_done(opaque, form)

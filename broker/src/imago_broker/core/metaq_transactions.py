@@ -23,6 +23,7 @@ ones that have ended it is known how, so that who repeats himself is answered as
 from __future__ import annotations
 
 import heapq
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from imago_broker.core.metaq_transaction import (
@@ -65,7 +66,7 @@ class OpenTransactions:
         self._xa: dict[str, MetaqTransaction] = {}
         self._sessions: dict[object, _SessionState] = {}
         self._owners: dict[str, int] = {}
-        self._ended: dict[str, MetaqOutcome] = {}
+        self._ended: OrderedDict[str, MetaqOutcome] = OrderedDict()
         self._expiries: list[tuple[int, int, MetaqTransaction]] = []
         self._begun = 0
         self.count = 0
@@ -264,7 +265,7 @@ class OpenTransactions:
         """Keep in mind how an XA transaction of the log ended."""
         self._ended[key] = outcome
         if len(self._ended) > REMEMBERED_MAX:
-            del self._ended[next(iter(self._ended))]
+            self._ended.popitem(last=False)
 
     def drop(self, transaction: MetaqTransaction) -> None:
         """Forget one and its messages."""

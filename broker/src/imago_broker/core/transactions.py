@@ -17,13 +17,13 @@ anything else              any outcome                 UNKNOWN
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 REMEMBERED_MAX = 20_000
 """Ended ones whose outcome is remembered."""
@@ -104,7 +104,8 @@ class OpenHalves:
     def __init__(self) -> None:
         self._open: dict[int, Half] = {}
         self._groups: dict[str, int] = {}
-        self._ended: dict[int, Outcome] = {}
+        self._ended: OrderedDict[int, Outcome] = OrderedDict()
+        """In order: of a plain dictionary the first key is far to seek once many are gone."""
         self.counted = 0
         """How many all groups together have open, or on their way into the log."""
         self.known_end = 0
@@ -184,10 +185,24 @@ class OpenHalves:
         if half is not None and half.group:
             self.count(half.group, -1)
         if outcome is not None:
-            self._ended[offset] = outcome
-            if len(self._ended) > REMEMBERED_MAX:
-                del self._ended[next(iter(self._ended))]
+            self._remember(offset, outcome)
         return half
+
+    def end_all(self, ended: Iterable[tuple[int, Outcome]]) -> None:
+        """Note that the log has all these outcomes."""
+        opened, groups = self._open, dict[str, int]()
+        for offset, outcome in ended:
+            half = opened.pop(offset, None)
+            if half is not None and half.group:
+                groups[half.group] = groups.get(half.group, 0) + 1
+            self._remember(offset, outcome)
+        for group, count in groups.items():
+            self.count(group, -count)
+
+    def _remember(self, offset: int, outcome: Outcome) -> None:
+        self._ended[offset] = outcome
+        if len(self._ended) > REMEMBERED_MAX:
+            self._ended.popitem(last=False)
 
     def due(self, offset: int, now_ms: int) -> bool:
         """Whether a producer has to be asked about it in a round of now."""

@@ -63,6 +63,8 @@ class RemotingPort:
         self.send_path = send_path
         self.take_sends: Take = send_path.take if send_path else _take_nothing
         """Takes plain sends at the start of a read."""
+        self.take_ends: Take = send_path.take_ends if send_path else _take_nothing
+        """Takes ends of transactions at the start of a read, and sends behind them."""
         self.take_pulls: Take = pull_path.take if pull_path else _take_nothing
         """Answers pulls at the start of a read, those that find messages."""
         self.on_close = on_close

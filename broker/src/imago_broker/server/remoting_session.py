@@ -61,8 +61,8 @@ class RemotingSession(ClientSession):
         """Of the last request that took no short way; a member's heartbeats take none."""
         self._limits = server.limits
         self._send = server.send_path.send if server.send_path else RemotingChannel.serve_send
-        self._ways = (server.take_sends, server.take_pulls)
-        """The short ways; the one that took something last comes first."""
+        self._ways = (server.take_sends, server.take_pulls, server.take_ends)
+        """The short ways; the one that took something last comes first, but for ends."""
         self._frame_bytes_max = server.limits.frame_bytes_max
         self._buffer = bytearray()
         self._backlog: Sequence[Item] = []
@@ -89,12 +89,9 @@ class RemotingSession(ClientSession):
         if self._buffer or not self.state.reads:
             self._add(data)
             return
-        first, second = self._ways
-        used = first(self.channel, data, self._frame_bytes_max)
+        used = self._ways[0](self.channel, data, self._frame_bytes_max)
         if not used:
-            used = second(self.channel, data, self._frame_bytes_max)
-            if used:
-                self._ways = (second, first)
+            used = self._take_otherwise(data)
         if used == len(data):
             return
         if used:
@@ -108,6 +105,21 @@ class RemotingSession(ClientSession):
             self._buffer += data[consumed:]
             self.unfinished.note(len(self._buffer))
         self._serve(items)
+
+    def _take_otherwise(self, data: bytes) -> int:
+        """Try the short ways behind the first one; return how many bytes that took."""
+        first, second, third = self._ways
+        ends = self.server.take_ends
+        used = second(self.channel, data, self._frame_bytes_max)
+        if used:
+            # Ends stay in front once there were any: one look tells that there are none, and
+            # who sends half messages ends them.
+            self._ways = (first, second, third) if first is ends else (second, first, third)
+            return used
+        used = third(self.channel, data, self._frame_bytes_max)
+        if used:
+            self._ways = (first, third, second) if first is ends else (third, first, second)
+        return used
 
     def eof_received(self) -> bool:
         return False

@@ -109,6 +109,11 @@ class SequencedPuts:
             return SequenceRefusal(verdict, state)
         return None
 
+    @property
+    def version(self) -> int:
+        """Grows by one for each message of such producers in the log, and with other changes."""
+        return self._messages.store.producers.version
+
     def expect(self, producer: str, tail: QueueTail) -> tuple[int, int]:
         """Return, and note, the epoch and the number with which a message may be taken without
         `put`, in an append of this turn that fails for all behind it in the queue, or for none.

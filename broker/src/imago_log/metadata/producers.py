@@ -17,7 +17,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from imago_wire.hot import scan_records
+from imago_wire.hot import numbered_records
 from imago_wire.sequences import MARK, read_stored
 
 if TYPE_CHECKING:
@@ -88,15 +88,11 @@ class _Queue:
         return self.runs[-1] if self.runs else self.dropped
 
     def add(self, epoch: int, number: int, offset: int, place: int) -> None:
-        last = self.runs[-1] if self.runs else None
-        if (
-            last is not None
-            and (last.epoch, last.next) == (epoch, number)
-            and last.offset + last.size == offset
-        ):
-            grown = Run(epoch, last.first, last.size + 1, last.offset, place)
-            self.runs = (*self.runs[:-1], grown)
-            return
+        if self.runs:
+            known, first, size, start, _ = self.runs[-1]
+            if known == epoch and first + size == number and start + size == offset:
+                self.runs = (*self.runs[:-1], Run(epoch, first, size + 1, start, place))
+                return
         self.runs = (*self.runs, Run(epoch, number, 1, offset, place))
         if len(self.runs) > RUNS_MAX:
             self.dropped, self.runs = self.runs[0], self.runs[1:]
@@ -217,8 +213,12 @@ class Producers:
     def take(self, data: bytes, log_offset: int) -> None:
         """Take a block of whole records that was just written to the log."""
         if MARK in data:
-            for view in scan_records(data, log_offset, verify=False).views:
-                self.record(data, view)
+            known = self.end
+            for numbered in numbered_records(data, log_offset):
+                producer, epoch, number, topic, queue_id, offset, place, ms = numbered
+                if place >= known:
+                    queue = (topic.decode("utf-8", "replace"), queue_id)
+                    self._take(producer, epoch, number, queue, offset, place, ms)
         self.reach(log_offset + len(data))
 
     def record(self, data: bytes, view: RecordView) -> None:
@@ -233,18 +233,27 @@ class Producers:
 
     def add(self, sent: Sent, queue: Queue, offset: int, place: int, ms: int) -> None:
         """Take one numbered message: its queue offset, log offset and store time."""
-        producer = self._by_id.get(sent.producer)
+        self._take(*sent, queue, offset, place, ms)
+
+    def _take(
+        self, name: str, epoch: int, number: int, queue: Queue, offset: int, place: int, ms: int
+    ) -> None:
+        by_id = self._by_id
+        producer = by_id.get(name)
         if producer is None:
-            producer = self._by_id[sent.producer] = _Producer()
-        self._by_id.move_to_end(sent.producer)
-        producer.epoch, producer.ms = max(producer.epoch, sent.epoch), ms
+            producer = by_id[name] = _Producer()
+        else:
+            by_id.move_to_end(name)
+        if epoch > producer.epoch:
+            producer.epoch = epoch
+        producer.ms = ms
         known = producer.queues.get(queue)
         if known is None:
             known = producer.queues[queue] = _Queue()
             self.queues += 1
-        known.add(sent.epoch, sent.number, offset, place)
+        known.add(epoch, number, offset, place)
         self.version += 1
-        if self.queues > QUEUES_MAX or ms - next(iter(self._by_id.values())).ms > AGE_MS_MAX:
+        if self.queues > QUEUES_MAX or ms - next(iter(by_id.values())).ms > AGE_MS_MAX:
             self._shrink(ms)
 
     def _shrink(self, now_ms: int) -> None:
@@ -255,6 +264,7 @@ class Producers:
                 return
             _, gone = self._by_id.popitem(last=False)
             self.queues -= len(gone.queues)
+            self.version += 1
 
     # Changes that are no numbered records
 

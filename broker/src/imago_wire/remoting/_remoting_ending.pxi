@@ -30,6 +30,28 @@ def take_ends(
         PyBuffer_Release(&buffer)
 
 
+def answer_done(int opaque, int serialize):
+    """As `_ending_py.answer_done`."""
+    cdef char frame[ANSWER_MAX]
+    cdef char* out = frame + 8
+    cdef Py_ssize_t header_size
+    if serialize:
+        memset(out, 0, 3)
+        out = _put_u32(_put_u16(out + 3, _own_version), <unsigned int>opaque)
+        out = _put_u32(out, 1)
+        memset(out, 0, 8)
+        out += 8
+    else:
+        out = _put_text(out, b'{"code":0,"flag":1,"language":"JAVA","opaque":')
+        out = _put_number(out, opaque)
+        out = _put_text(out, b',"serializeTypeCurrentRPC":"JSON","version":')
+        out = _put_text(_put_number(out, _own_version), b"}")
+    header_size = out - frame - 8
+    _put_u32(frame, <unsigned int>(4 + header_size))
+    _put_u32(frame + 4, (1 << 24 if serialize else 0) | <unsigned int>header_size)
+    return PyBytes_FromStringAndSize(frame, out - frame)
+
+
 def may_be_end(data not None, Py_ssize_t at):
     """As `_ending_py.may_be_end`."""
     cdef Py_buffer buffer

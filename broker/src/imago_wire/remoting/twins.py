@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from imago_wire.compiled import compiled_twins
-from imago_wire.remoting._ending_py import may_be_end, take_ends
+from imago_wire.remoting._ending_py import answer_done, may_be_end, take_ends
 from imago_wire.remoting._granting_py import may_send, signer
 from imago_wire.remoting._pulling_py import answer_pull, plain_pull
 from imago_wire.remoting._remoting_py import (
@@ -20,6 +20,7 @@ from imago_wire.remoting._remoting_py import (
 )
 
 __all__ = [
+    "answer_done",
     "answer_pull",
     "answer_sends",
     "answer_stored",

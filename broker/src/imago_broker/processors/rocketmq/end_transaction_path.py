@@ -6,15 +6,14 @@ table: another outcome than before, the answer to a check, whatever was read fro
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from imago_broker.core.transactions import Outcome
 from imago_broker.processors.rocketmq.transactions import ended_reply
 from imago_broker.service.messages import PutStatus
 from imago_broker.service.serving_rules import Asks
-from imago_wire.hot import signer, take_ends
-from imago_wire.remoting._ending_py import answer_done
+from imago_broker.service.transactions.term import Ending
+from imago_wire.hot import answer_done, signer, take_ends
 from imago_wire.remoting.command import FLAG_RESPONSE, RemotingCommand, SerializeType
 from imago_wire.remoting.frame import HEADER_BYTES_MAX, check_header_size
 
@@ -27,7 +26,8 @@ if TYPE_CHECKING:
     from imago_wire.remoting.items import AskedEnd
 
 _OUTCOMES = {8: Outcome.COMMITTED, 12: Outcome.ROLLED_BACK}
-_OK = PutStatus.OK
+# Bound once: an enumeration finds its members anew each time that they are named.
+_OK, _CHANGE = PutStatus.OK, Asks.CHANGE
 
 
 class EndPath:
@@ -57,8 +57,8 @@ class EndPath:
                 topics = (self._transactions.topic_of(offset, place), topic)
                 if not _may_end(data[at:frame_end], topics, grants):
                     break
-            ended = partial(self._ended, session, opaque, form, oneway)
-            if not end_usual(offset, place, group, unique, _OUTCOMES[outcome], ended):
+            ending = _Reported(offset, _OUTCOMES[outcome], lane, session, (opaque, form, oneway))
+            if not end_usual(ending, place, group, unique):
                 break
             lane.running += 1
             at = frame_end
@@ -69,26 +69,38 @@ class EndPath:
         if (table.hooks and table.watched) or not self._transactions.ready:
             return False
         rules = table.serving_rules
-        return rules is None or rules.refusal(Asks.CHANGE) is None
+        return rules is None or rules.refusal(_CHANGE) is None
 
-    def _ended(
+
+class _Reported(Ending):
+    """An outcome that its producer has reported: it is answered first when the log has it."""
+
+    __slots__ = ("_asked", "_lane", "_session")
+
+    def __init__(
         self,
+        offset: int,
+        outcome: Outcome,
+        lane: Lane,
         session: SendingSession,
-        opaque: int,
-        form: int,
-        oneway: bool,
-        status: PutStatus | str,
+        asked: tuple[int, int, bool],
     ) -> None:
+        """`asked`: opaque, form of the header, and whether it is one-way."""
+        self.offset, self.outcome, self.waiting, self.tries = offset, outcome, [], 0
+        self._lane, self._session, self._asked = lane, session, asked
+
+    def tell(self, status: PutStatus | str) -> None:
         self._lane.running -= 1
-        if oneway:
-            return
-        if status is _OK:
-            session.push(answer_done(opaque, form))
-            return
-        request = RemotingCommand(
-            code=0, opaque=opaque, serialize=SerializeType(form), flag=FLAG_RESPONSE
-        )
-        session.reply(request, ended_reply(status))
+        opaque, form, oneway = self._asked
+        if status is _OK and not oneway:
+            self._session.push(answer_done(opaque, form))
+        elif not oneway:
+            request = RemotingCommand(
+                code=0, opaque=opaque, serialize=SerializeType(form), flag=FLAG_RESPONSE
+            )
+            self._session.reply(request, ended_reply(status))
+        if self.waiting:
+            super().tell(status)
 
 
 def _may_end(

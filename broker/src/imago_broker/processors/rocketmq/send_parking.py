@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from imago_wire.record import QueueTail
 
 
+EXPECTED_MAX = 10_000
+"""Producers in queues whose next numbers are kept over a turn."""
+
+
 class SendParking:
     """What delay levels, timers, transactions and idempotent producers need of this broker.
 
@@ -39,17 +43,22 @@ class SendParking:
         self.expect = sequenced.expect
         self._handles, self._delay, self._transactions = handles, delay, transactions
         self._settings, self._broker_name = settings, broker_name
+        self._sequenced = sequenced
+        self._version = -1
+        """Of what is known of producers, when `expected` was last held against it."""
+        self._last: ParkingSpace | None = None
+        """The space before this one."""
         self._levels: TopicHandle | None = None
         self._buckets: TopicHandle | None = None
 
     def look(self) -> ParkingSpace:
         """Find what is there now; a queue that nobody has used yet is left for later."""
-        self.expected.clear()
+        self._keep_expected()
         delay, handles = self._delay, self._handles
         self._levels = levels = handles.of(names.SCHEDULE_TOPIC)
         self._buckets = buckets = handles.of(names.TIMER_TOPIC)
         halves = handles.of(names.HALF_TOPIC)
-        self.space = space = ParkingSpace(
+        self.space = self._last = space = ParkingSpace(
             now_ms=delay.now_ms(),
             delays_ms=() if levels is None else delay.delays_ms,
             level_tails=() if levels is None else levels.tails,
@@ -62,6 +71,14 @@ class SendParking:
             broker_name=self._broker_name,
         )
         return space
+
+    def _keep_expected(self) -> None:
+        """Keep what is expected of producers where since then the log got what was taken alone."""
+        taken = 0 if self._last is None else len(self._last.numbered)
+        version = self._sequenced.version
+        if version != self._version + taken or len(self.expected) > EXPECTED_MAX:
+            self.expected.clear()
+        self._version = version
 
     def level_tail(self, level: int) -> QueueTail:
         """Return the queue of a delay level, made now."""

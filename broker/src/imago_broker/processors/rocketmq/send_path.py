@@ -10,6 +10,7 @@ table.
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from imago_broker.core.acknowledgement import Acknowledgement
@@ -32,6 +33,7 @@ from imago_wire.hot import (
     take_sends,
 )
 from imago_wire.remoting.command import FLAG_RESPONSE, RemotingCommand, SerializeType
+from imago_wire.remoting.items import ASKED_UNIQUE
 from imago_wire.remoting.messages import MESSAGES_MAX as BATCH_MESSAGES_MAX
 
 if TYPE_CHECKING:
@@ -51,7 +53,7 @@ if TYPE_CHECKING:
     from imago_broker.service.topic_handles import TopicHandle, TopicHandles
     from imago_broker.service.transactions.service import TransactionService
     from imago_wire.record import Placed
-    from imago_wire.remoting.items import SendItem
+    from imago_wire.remoting.items import AskedSend, SendItem
     from imago_wire.remoting.waiting import ParkingSpace
 
 logger = logging.getLogger(__name__)
@@ -116,7 +118,7 @@ class SendPath:
         """Take the sends at the start of a read, as far as they need no closer look.
 
         Returns how many bytes they fill. Nearly all single messages come this way. Ends of
-        transactions may stand among them, unless `alone`.
+        transactions may stand behind them, unless `alone`.
         """
         settings, lane, round_ = self._live.current, self._lane, self._round
         usual = self._usual if settings is self._settings else self._take_settings(settings)
@@ -147,7 +149,7 @@ class SendPath:
             round_.runs.append((session, first, end))
         if parking.space is not None:
             self._note_special(round_, parking.space)
-        if alone or used == len(data) or not may_be_end(data, used):
+        if alone or not used or used == len(data) or not may_be_end(data, used):
             return used
         return self._take_ends(session, data, used, frame_bytes_max)
 
@@ -159,15 +161,27 @@ class SendPath:
         frame_bytes_max: int,
     ) -> int:
         """Take the ends of transactions at a place of a read, and more sends behind them."""
+        end = self._ends.take(session, data, at, frame_bytes_max)
+        if end in (at, len(data)):
+            return end
         with memoryview(data) as view:
             while True:
-                end = self._ends.take(session, view, at, frame_bytes_max)
-                if end == at or end == len(view):
-                    return end
                 with view[end:] as rest:
                     at = end + self.take(session, rest, frame_bytes_max, alone=True)
                 if at in (end, len(view)):
                     return at
+                end = self._ends.take(session, view, at, frame_bytes_max)
+                if end in (at, len(view)):
+                    return end
+
+    def take_ends(
+        self, session: SendingSession, data: bytes | bytearray, frame_bytes_max: int
+    ) -> int:
+        """Take ends of transactions at the start of a read, and sends behind them.
+
+        Returns how many bytes they fill. It costs little where there are none.
+        """
+        return self._take_ends(session, data, 0, frame_bytes_max) if may_be_end(data, 0) else 0
 
     def _next_round(self, level: Acknowledgement) -> SendRound:
         """Begin a round; what producers have numbered in the one before is appended first."""
@@ -291,7 +305,9 @@ class SendPath:
 
     def _answer_round(self, round_: SendRound, status: PutStatus, placed: Sequence[Placed]) -> None:
         if round_.halves is not None:
-            self._transactions.end_halves(round_.halves, round_.entries, placed)
+            self._transactions.end_halves(
+                round_.halves, round_.entries, placed, partial(_unique_of, round_.asked)
+            )
         code = 0 if status is _OK else STORED.get(status)
         if code is None:
             self._refuse_round(round_, status)
@@ -304,6 +320,7 @@ class SendPath:
                 session.stored(answers)
 
     def _refuse_round(self, round_: SendRound, status: PutStatus) -> None:
+        self._parking.expected.clear()  # it counted on these
         if status is PutStatus.TOO_LARGE and len(round_.entries) > 1:
             for alone in round_.one_by_one():  # only the one too large shall fail
                 if alone.numbers is None:
@@ -340,3 +357,7 @@ class SendPath:
     def _unanswered(self, _: object, status: PutStatus, placed: Sequence[Placed]) -> None:
         del status, placed
         self._lane.running -= 1
+
+
+def _unique_of(asked: Sequence[AskedSend], index: int) -> str:
+    return asked[index][ASKED_UNIQUE].decode("utf-8", "replace")

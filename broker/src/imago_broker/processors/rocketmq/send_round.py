@@ -19,25 +19,28 @@ if TYPE_CHECKING:
 class SendRound(Round[SendingSession, AskedSend]):
     """Entries may be half messages, and messages of idempotent producers."""
 
-    __slots__ = ("halves", "numbers", "turn")
+    __slots__ = ("halves", "numbered", "numbers", "turn")
 
     def __init__(self, level: Acknowledgement, born_ms: int = 0) -> None:
         super().__init__(level, born_ms)
         self.halves: HalfRun | None = None
+        self.numbered: list[tuple[int, str, int, int]] | None = None
+        """What idempotent producers claim: the entry, producer, epoch and number."""
         self.numbers: dict[int, Numbers] | None = None
-        """What idempotent producers claim, by the entry."""
+        """The same of a round of one message."""
         self.turn = -1
         """That in which it has such."""
 
     def note_numbers(self, taken: list[tuple[int, str, int, int]], turn: int) -> None:
-        """Note what is claimed for entries that were added."""
-        numbers = self.numbers = self.numbers or {}
-        for index, producer, epoch, number in taken[len(numbers) :]:
-            numbers[index] = Numbers(producer, epoch, number, 1)
-        self.turn = turn
+        """Note what is claimed for entries that were added: all there are."""
+        self.numbered, self.turn = taken, turn
 
     def one_by_one(self) -> Iterator[SendRound]:
         """Return the same as rounds of one message each, their numbers aside."""
+        numbers = {
+            index: Numbers(producer, epoch, number, 1)
+            for index, producer, epoch, number in self.numbered or ()
+        }
         for peer, first, end in self.runs:
             for index in range(first, end):
                 alone = SendRound(self.level, self.born_ms)
@@ -46,6 +49,6 @@ class SendRound(Round[SendingSession, AskedSend]):
                 alone.runs.append((peer, 0, 1))
                 if self.halves is not None:
                     alone.halves = self.halves.part(index)
-                if self.numbers is not None and index in self.numbers:
-                    alone.numbers = {0: self.numbers[index]}
+                if index in numbers:
+                    alone.numbers = {0: numbers[index]}
                 yield alone

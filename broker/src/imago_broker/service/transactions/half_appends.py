@@ -9,7 +9,7 @@ from imago_broker.service.transactions.transaction_log import unique_of
 from imago_wire.record import ENTRY_PROPERTIES, PLACED_PHYSICAL_OFFSET, PLACED_QUEUE_OFFSET
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from imago_broker.service.transactions.term import Term
     from imago_wire.record import Entry, Placed
@@ -48,15 +48,21 @@ class HalfRun:
         for _, group in self._halves:
             self._term.halves.count(group, -1)
 
-    def arrived(self, entries: Sequence[Entry], placed: Sequence[Placed], now_ms: int) -> int:
+    def arrived(
+        self,
+        entries: Sequence[Entry],
+        placed: Sequence[Placed],
+        now_ms: int,
+        uniques: Callable[[int], str] | None = None,
+    ) -> int:
         """Say where the append's entries are; return how many transactions are open by that."""
         halves, recent, until_ms = self._term.halves, self._term.recent, now_ms + self.immunity_ms
-        end = 0
+        end, limited = 0, self.limited
         for index, group in self._halves:
             place, entry = placed[index], entries[index]
-            unique = unique_of(entry[ENTRY_PROPERTIES])
+            unique = uniques(index) if uniques else unique_of(entry[ENTRY_PROPERTIES])
             offset = place[PLACED_QUEUE_OFFSET]
-            half = Half(place[PLACED_PHYSICAL_OFFSET], group, unique, until_ms, self.limited)
+            half = Half(place[PLACED_PHYSICAL_OFFSET], group, unique, until_ms, limited)
             if halves.add(offset, half):
                 recent.add(entry, place)
             end = offset + 1

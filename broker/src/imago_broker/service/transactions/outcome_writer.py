@@ -40,6 +40,7 @@ MARKED_MAX = 512
 MARKED_BYTES_MAX = 4 << 20
 """Bytes of messages that are put behind the marks of one turn; one larger message still is."""
 RETRY_MS = 500
+_COMMITTED = Outcome.COMMITTED  # bound once: an enumeration finds its members anew each time
 BUSY_TRIES_MAX = 20
 
 
@@ -155,19 +156,20 @@ class OutcomeWriter:
         if not ending.outcome.has_message:
             return self._topics.handles.level_of(names.TRANSACTION_MARK_TOPIC.encode()), None
         handles, recent = self._topics.handles, term.recent.get(ending.offset)
-        if recent is not None and ending.outcome is Outcome.COMMITTED:
-            entry = restore_half(recent[0], recent[1][PLACED_PHYSICAL_OFFSET], handles.open_tails)
+        if recent is not None and ending.outcome is _COMMITTED:
+            half, placed, _ = recent
+            entry = restore_half(half, placed[PLACED_PHYSICAL_OFFSET], handles.open_tails)
             if entry is not None:
                 return handles.level_of(entry[ENTRY_TAIL].topic), entry
-        half = self._copy(term, ending.offset)
-        level = handles.level_of(half.text(b"REAL_TOPIC").encode())
-        return level, self._message(half, ending.outcome)
+        copy = self._copy(term, ending.offset)
+        level = handles.level_of(copy.text(b"REAL_TOPIC").encode())
+        return level, self._message(copy, ending.outcome)
 
     def _copy(self, term: Term, offset: int) -> StoredCopy:
         """Return a half message from memory, or from the log."""
         recent = term.recent.get(offset)
         if recent is not None:
-            return copy_of(*recent)
+            return copy_of(*recent[:2])
         store, half = self._messages.store, term.halves.get(offset)
         copy = read_half(store, offset)
         if copy is not None:
@@ -227,12 +229,13 @@ class OutcomeWriter:
     def _written(
         self, term: Term, unit: Sequence[tuple[Ending, Entry | None]], status: PutStatus
     ) -> None:
+        term.halves.end_all((ending.offset, ending.outcome) for ending, _ in unit)
+        term.ended_end = max(term.ended_end, 1 + max(ending.offset for ending, _ in unit))
+        drop, endings, count = term.recent.drop, term.endings, self._counts.ended
         for ending, _ in unit:
-            term.halves.end(ending.offset, ending.outcome)
-            term.recent.drop(ending.offset)
-            term.endings.pop(ending.offset, None)
-            term.ended_end = max(term.ended_end, ending.offset + 1)
-            self._counts.ended(ending.outcome)
+            drop(ending.offset)
+            endings.pop(ending.offset, None)
+            count(ending.outcome)
             ending.tell(status)
         term.since_note += len(unit)
         if not term.over:

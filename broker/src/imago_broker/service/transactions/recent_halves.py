@@ -34,10 +34,9 @@ class RecentHalves:
             _, (_, _, oldest) = self._halves.popitem(last=False)
             self.bytes -= oldest
 
-    def get(self, offset: int) -> tuple[Entry, Placed] | None:
-        """Return one that is kept: its entry, and where it was placed."""
-        kept = self._halves.get(offset)
-        return None if kept is None else kept[:2]
+    def get(self, offset: int) -> tuple[Entry, Placed, int] | None:
+        """Return one that is kept: its entry, where it was placed, and what it takes."""
+        return self._halves.get(offset)
 
     def drop(self, offset: int) -> None:
         """Let one go that has ended."""

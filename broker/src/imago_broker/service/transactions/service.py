@@ -210,10 +210,20 @@ class TransactionService:
         """Begin an append that has half messages; the next one may begin when it is on its way."""
         return HalfRun(self._term, self.bounded_immunity_ms(immunity[0]), limited=immunity[1])
 
-    def end_halves(self, run: HalfRun, entries: Sequence[Entry], placed: Sequence[Placed]) -> None:
-        """Say where the append's entries are; none: they did not get into the log."""
+    def end_halves(
+        self,
+        run: HalfRun,
+        entries: Sequence[Entry],
+        placed: Sequence[Placed],
+        uniques: Callable[[int], str] | None = None,
+    ) -> None:
+        """Say where the append's entries are; none: they did not get into the log.
+
+        `uniques` tells which id the producer gave an entry; None: its properties do.
+        """
         if placed:
-            self.counts.opened += run.arrived(entries, placed, self._clock.monotonic_ms())
+            now_ms = self._clock.monotonic_ms()
+            self.counts.opened += run.arrived(entries, placed, now_ms, uniques)
         else:
             run.failed()
 
@@ -237,15 +247,13 @@ class TransactionService:
             self._writer.write(term, ending)
         return verdict
 
-    def end_usual(
-        self, offset: int, place: int, group: str, unique: str, outcome: Outcome, ended: Ended
-    ) -> bool:
+    def end_usual(self, ending: Ending, place: int, group: str, unique: str) -> bool:
         """Do the same for one that is known since it came, and whose end nobody has said yet.
 
         False, and nothing done: it is not known by all of this, or says itself how long its
         producer may decide.
         """
-        term = self._term
+        term, offset = self._term, ending.offset
         half = term.halves.get(offset)
         if (
             half is None
@@ -256,8 +264,8 @@ class TransactionService:
             or half.ending is not None
         ):
             return False
-        half.ending = outcome
-        ending = term.endings[offset] = Ending(offset, outcome, [ended])
+        half.ending = ending.outcome
+        term.endings[offset] = ending
         self._writer.write(term, ending)
         return True
 
