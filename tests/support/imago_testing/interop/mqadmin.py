@@ -352,6 +352,15 @@ SERVED = (
     ),
 )
 
+ABOUT_ACCESS = frozenset(
+    {
+        *("updateAclConfig", "deleteAclConfig", "clusterAclConfigVersion", "updateGlobalWhiteAddr"),
+        *("createUser", "updateUser", "deleteUser", "getUser", "listUser", "copyUser"),
+        *("createAcl", "updateAcl", "deleteAcl", "getAcl", "listAcl", "copyAcl"),
+    }
+)
+"""Served by originals only where their access control is on."""
+
 NOT_APPLYING = (
     _refused(
         "addBroker", "-c {broker} -b /none", 902, "a broker is a process: there is no container"
