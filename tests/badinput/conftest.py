@@ -14,7 +14,7 @@ from imago_testing.processes.broker import BrokerProcess, broker_process
 from imago_testing.processes.servers import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 STALL_SECONDS = 2
 """How long the broker waits for the rest of a command, and for a peer that does not read."""
@@ -31,16 +31,19 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 @pytest.fixture(scope="module")
 def patient_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """A broker that cuts nobody off whom a busy machine keeps from writing on."""
-    with _fed_broker(tmp_path_factory, 600) as broker:
+    with _fed_broker(tmp_path_factory, 600, {"pull_hold_ms_max": 600_000}) as broker:
         yield broker
 
 
 @contextmanager
 def _fed_broker(
-    tmp_path_factory: pytest.TempPathFactory, stall_seconds: int
+    tmp_path_factory: pytest.TempPathFactory,
+    stall_seconds: int,
+    rocketmq: Mapping[str, object] | None = None,
 ) -> Iterator[BrokerProcess]:
-    settings = {
+    settings: dict[str, Mapping[str, object]] = {
         "limits": {"input_stall_seconds": stall_seconds, "output_stall_seconds": stall_seconds},
+        "rocketmq": rocketmq or {},
     }
     with broker_process(tmp_path_factory.mktemp("broker"), settings) as broker:
         request = urllib.request.Request(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from imago_broker.core.budget import InputBudget
     from imago_broker.metrics import BrokerCollector, MetaqCounters
     from imago_broker.ports import Registry
-    from imago_broker.processors.rocketmq.assembly import RocketmqAssembly
+    from imago_broker.processors.rocketmq.assembly import DeliveryParts, RocketmqAssembly
     from imago_broker.server.listener import Listener
     from imago_broker.server.tls_entry import TlsDoor
     from imago_broker.service.access import AccessService
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from imago_broker.service.pop.service import PopService
     from imago_broker.service.pop.waiting import PopWaiting
     from imago_broker.service.role import RoleState
-    from imago_broker.service.traffic import Traffic
     from imago_broker.service.transactions.service import TransactionService
     from imago_log.repair.scrubbing import ScrubCounts
     from imago_log.results import StoreHealth
@@ -66,7 +65,7 @@ def add_metrics(
             *_ports(ports),
             *_access(config, core.access),
             *_input(ports.input_budget),
-            *_rocketmq(rocketmq.delivery.traffic),
+            *_rocketmq(rocketmq.delivery),
             *_transactions(rocketmq.transactions.service),
             *_timers(rocketmq.delays.levels, rocketmq.delays.timers),
             *_pops(rocketmq.pop.service, rocketmq.pop.waiting),
@@ -251,12 +250,14 @@ def _input(budget: InputBudget) -> list[Sample]:
     ]
 
 
-def _rocketmq(traffic: Traffic) -> list[Sample]:
+def _rocketmq(delivery: DeliveryParts) -> list[Sample]:
+    traffic, hold = delivery.traffic, delivery.hold
     return [
         _counter("rocketmq_messages_out", "Messages pulled.", lambda: traffic.messages),
         _counter("rocketmq_bytes_out", "Bytes pulled.", lambda: traffic.bytes),
         _counter("rocketmq_reads_found", "Answers with messages.", lambda: traffic.found),
         _counter("rocketmq_reads_missed", "Reads that found none.", lambda: traffic.missed),
+        _gauge("rocketmq_pulls_held", "Pulls that wait for messages.", lambda: len(hold)),
         _gauge("rocketmq_read_ms_max", "Longest read.", lambda: traffic.read_ns_max / 1e6),
     ]
 

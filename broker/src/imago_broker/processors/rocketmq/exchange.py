@@ -6,17 +6,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from imago_broker.service.channel import Reply
+from imago_wire.remoting.command import RemotingCommand
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from imago_broker.service.channel import Channel
     from imago_broker.service.throttling import Accounts
-    from imago_wire.remoting.command import RemotingCommand
 
 __all__ = ["OK", "Exchange", "Hook", "Lane", "Reply", "RequestError"]
 
 OK = Reply()
+_NO_FIELDS: dict[str, str] = {}
+"""Of all requests that wait: a command is not changed after it was made."""
 
 
 class RequestError(Exception):
@@ -89,6 +91,19 @@ class Exchange:
             hook.after(self, reply)
         if not self.command.is_oneway:
             self.channel.reply(self.command, reply)
+
+    def keep_little(self) -> None:
+        """Keep of the request only what its answer needs: it may wait for long, as many do."""
+        asked = self.command
+        self.command = RemotingCommand(
+            code=asked.code,
+            flag=asked.flag,
+            opaque=asked.opaque,
+            version=asked.version,
+            language=asked.language,
+            ext=_NO_FIELDS,
+            serialize=asked.serialize,
+        )
 
     def finish(self) -> None:
         """End the request without an answer: its connection is gone."""

@@ -234,6 +234,7 @@ class _Pull:
             return False
         self._weight.total += self._chosen.weight
         self._exchange.channel.watch(self._gone)
+        self._exchange.keep_little()
         return True
 
     def _wake(self, late: bool) -> bool:
