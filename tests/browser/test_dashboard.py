@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 import urllib.request
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from imago_testing.processes.browser import SILENT, browser
 from imago_testing.processes.ports import free_port_block
 
 if TYPE_CHECKING:
@@ -20,17 +20,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.processes
 
 BROWSER_SECONDS_MAX = 60
-SILENT = [
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--window-size=1280,1000",
-]
 
 
 @pytest.fixture
@@ -49,12 +38,6 @@ def broker(tmp_path: Path) -> Iterator[dict[str, Any]]:
     finally:
         process.terminate()
         process.communicate(timeout=30)
-
-
-def browser() -> str:
-    path = shutil.which("chromium")
-    assert path, "chromium is missing: apt-get install chromium (`make system` does it as root)"
-    return path
 
 
 def call(admin: str, method: str, path: str, body: object) -> None:
