@@ -74,6 +74,9 @@ EDITS: Final[tuple[dict[str, Any], ...]] = (
     {"spec.brokers.template": {"persistentVolumeClaim": {"metadata": {"labels": {"a": "b"}}}}},
     {"spec.zookeeper.managed.resources": {"requests": {"memory": "1Gi"}}},
     {"spec.zookeeper.managed.image": "zoo:2", "spec.image": "mine:2"},
+    {"spec.authorization": {"type": "Simple", "superUsers": ["root"], "tokenReview": True}},
+    {"spec.tls": {}},
+    {"spec.tls": {"clients": "Enforcing", "members": "Enforcing"}},
 )
 ORDERS: Final[tuple[dict[str, str], ...]] = (
     {},
