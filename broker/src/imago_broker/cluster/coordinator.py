@@ -69,7 +69,7 @@ class TreeCoordinator:
         self._config = config
         self._tree = tree
         self._keeper = Keeper(config, paths, tree, holder=holder, now_ms=now_ms)
-        self._read_wake, self._write_wake = Wake(), Wake()
+        self._read_wake, self._write_wake = Wake(now_ms), Wake(now_ms)
         self._reader = SnapshotReader(
             paths, tree, keeper=self._keeper, read=self._read_wake, write=self._write_wake
         )

@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from imago_broker.cluster.tree import TreeUnavailableError
+from imago_broker.core.repeated_lines import RepeatedLines
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -19,8 +20,9 @@ RETRY_SECONDS = 0.5
 class Wake:
     """The event that wakes one task."""
 
-    def __init__(self) -> None:
+    def __init__(self, now_ms: Callable[[], int]) -> None:
         self._event = asyncio.Event()
+        self._lines = RepeatedLines(now_ms)
 
     def set(self) -> None:
         """Have a step taken."""
@@ -38,7 +40,9 @@ class Wake:
             try:
                 await step()
             except TreeUnavailableError as error:
-                logger.info("registry_unavailable task=%s reason=%s", name, error)
+                if times := self._lines.due(name, str(error)):
+                    said = "registry_unavailable task=%s times=%d reason=%s"
+                    logger.info(said, name, times, error)
                 self.later(RETRY_SECONDS)
             except Exception:
                 # A mistake of ours: say it, and keep the registry going with what works.

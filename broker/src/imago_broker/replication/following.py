@@ -7,9 +7,9 @@ import logging
 import socket
 from typing import TYPE_CHECKING
 
+from imago_broker.core.repeated_lines import RepeatedLines
 from imago_broker.replication.follower_session import FollowerSession
 from imago_broker.replication.link import Link, prepared
-from imago_broker.replication.repeated import RepeatedLines
 from imago_broker.replication.secure_link import SecureLink
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Following:
         self._clock = clock
         self._rng = rng
         self._pause_seconds = PAUSE_SECONDS_MIN
-        self._lines = RepeatedLines(clock)
+        self._lines = RepeatedLines(clock.monotonic_ms)
         self._ended = asyncio.Event()
         self._task = asyncio.create_task(self._run())
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from imago_broker.core.repeated_lines import RepeatedLines
 from imago_broker.replication.leader_session import LeaderSession, SessionRefusedError, SessionStage
-from imago_broker.replication.repeated import RepeatedLines
 from imago_broker.replication.sending import Allowance, SendCursor
 from imago_log.errors import StoreError
 from imago_wire.replication.frames import EPOCHS_MAX, RefusalCode, Welcome
@@ -107,7 +107,7 @@ class Leading:
         self._clock = clock
         self._rate = catch_up_bytes_per_second
         self._link_ended = link_ended
-        self._lines = RepeatedLines(clock)
+        self._lines = RepeatedLines(clock.monotonic_ms)
         self._closed = False
         self._turn: asyncio.Handle | None = None
         self._watermark: asyncio.TimerHandle | None = None
