@@ -129,6 +129,25 @@ def test_a_log_begins_without_a_file_where_a_full_disk_has_no_room_for_it() -> N
     model.check(store)
 
 
+@pytest.mark.parametrize("lead", [True, False], ids=["alone", "member"])
+def test_clean_stops_leave_all_files_that_starts_need_on_a_full_disk(lead: bool) -> None:
+    """XFS makes no file where not a block is free, however short its content."""
+    vfs, clock, model = left("clean", "nothing")
+
+    def no_file(what: str, path: Path) -> None:
+        if what in ("create", "allocate"):
+            raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    vfs.before_call = no_file
+    for _ in range(4):
+        store = opened(vfs, clock, lead=lead)
+        store.set_high_watermark(store.log_end)
+        model.check(store)
+        store.tick()
+        clock.now_ms += 1000
+        store.close()
+
+
 def test_a_start_after_a_kill_goes_on_where_a_full_disk_takes_no_new_name() -> None:
     """Some file systems need room for the name of a file, too."""
     vfs, clock, model = left("killed", "nothing")

@@ -108,6 +108,33 @@ def keep_room(vfs: Vfs, path: Path) -> None:
             vfs.sync_folder(path.parent)
 
 
+def remove_keeping_room(vfs: Vfs, path: Path) -> None:
+    """Remove a small file durably; where it has no room for its next content, it becomes that.
+
+    See `keep_room`. Where not a block is free no file can be made, but one can be renamed.
+    """
+    room = _fresh(path)
+    becomes_it = vfs.exists(path) and not vfs.exists(room)
+    with fatal("remove", path):
+        if becomes_it:
+            vfs.rename(path, room)
+        else:
+            vfs.unlink(path)
+        vfs.sync_folder(path.parent)
+    if becomes_it:
+        _clear(vfs, room)
+
+
+def _clear(vfs: Vfs, room: Path) -> None:
+    """Write zeros over what would look like the content of a write that was interrupted."""
+    with fatal("clear", room):
+        fd = vfs.open(room)
+        try:
+            write_all(vfs, fd, bytes(vfs.size(fd)), 0, room)
+        finally:
+            vfs.close(fd)
+
+
 def _take_room(vfs: Vfs, fresh: Path) -> None:
     try:
         fd = vfs.open(fresh, create=True)

@@ -6,7 +6,13 @@ import contextlib
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from imago_log.disk.files import fatal, keep_room, read_whole, replace_whole
+from imago_log.disk.files import (
+    fatal,
+    keep_room,
+    read_whole,
+    remove_keeping_room,
+    replace_whole,
+)
 from imago_log.errors import DataFolderLockedError, NoSpaceError
 from imago_wire.crc import crc31
 
@@ -143,9 +149,7 @@ class DataFolder:
 
     def mark_clean(self) -> None:
         """Record durably that everything is synced and nobody writes."""
-        with fatal("remove", self._running):
-            self._vfs.unlink(self._running)
-            self._vfs.sync_folder(self.root)
+        remove_keeping_room(self._vfs, self._running)
 
     @property
     def unclean(self) -> bool:
