@@ -34,6 +34,7 @@ def broken(
     """Return every promise that the actions would break."""
     return [
         *_disturbed(desired, observed, actions, now),
+        *_restarts(desired, observed, actions, now),
         *_members(observed, actions),
         *_pods(observed, actions),
         *_claims(observed, actions),
@@ -76,6 +77,17 @@ def _disturbed(
     touched = (set(observed.sets()) - whole - stopped) | set(shards)
     if shards and len(touched) > desired.spec.update_policy.max_unavailable_shards:
         yield f"{len(touched)} shards at a time"
+
+
+def _restarts(
+    desired: Desired, observed: Observed, actions: Sequence[Action], now: datetime
+) -> Iterator[str]:
+    """Members that their shards lack anyway are not taken in more shards at a time, either."""
+    taken = {pod.shard for pod in _taken(observed, actions)}
+    going = [p for p in observed.pods if p.deleting and not _is_late(desired, p, now)]
+    both = taken | {pod.shard for pod in going if pod.shard is not None}
+    if taken and len(both) > desired.spec.update_policy.max_unavailable_shards:
+        yield f"restarts in {len(both)} shards at a time"
 
 
 def _members(observed: Observed, actions: Sequence[Action]) -> Iterator[str]:

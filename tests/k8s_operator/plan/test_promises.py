@@ -26,6 +26,7 @@ from imago_operator.plan.look import ClusterLook
 from imago_operator.promises import broken
 from imago_operator.state import Pod, RegistryView
 from imago_testing.operated.faults import heal
+from imago_testing.operated.looks import changed, lacking
 from imago_testing.operated.resources import wanted
 from imago_testing.operated.rules import violations
 from imago_testing.operated.states import check_look, check_walk, main
@@ -214,6 +215,25 @@ class TestTheCheckItself:
         pods = [world.pods[f"demo-s{n}-0"] for n in (0, 1)]
         said = bad(world, *(DeletePod(p.name, p.uid, p.shard, "") for p in pods))
         assert "more shards down" in said
+
+    def test_members_of_two_shards_that_lack_anyway(self, world: ClusterWorld) -> None:
+        """One of each was once taken at a time, just after a pause of ZooKeeper."""
+        names = ("demo-s0-2", "demo-s1-2")
+        found = copy.deepcopy(world)
+        found.desired = wanted({"spec.image": "mine:2"})
+        found.look()
+        assert isinstance(found.desired, Desired)
+        seen = lacking(found.observe(), *names)
+        gone = [p for p in seen.pods if p.name in names]
+        both = tuple(DeletePod(p.name, p.uid, p.shard, "") for p in gone)
+        going = changed(seen, names[1], deleting=True)
+        for look, actions in ((seen, both), (going, both[:1])):
+            plan = ReconcilePlan(row=PlanRow.ROLLOUT, actions=actions)
+            said = violations(found.desired, look, plan, found.now)
+            assert "restarts in more shards than the policy allows" in said
+            said = broken(found.desired, look, actions, found.now)
+            assert "restarts in 2 shards at a time" in said
+        assert broken(found.desired, seen, both[:1], found.now) == []
 
     def test_two_servers_of_zookeeper(self, world: ClusterWorld) -> None:
         found = copy.deepcopy(world)

@@ -147,6 +147,21 @@ class TestRestarts:
         assert taken(plan(desired, look, START)) == []
         assert taken(plan(desired, unready(look, 601, *two), START)) == ["demo-s0-1"]
 
+    def test_members_that_lack_anyway_go_in_one_shard_after_the_other(self) -> None:
+        """ZooKeeper has just gone on: a member of each shard is about to be in sync again."""
+        desired, seen = self.applied()
+        look = lacking(seen, "demo-s0-2", "demo-s1-2")
+        assert taken(plan(desired, look, START)) == ["demo-s0-2"]
+        goes = changed(look, "demo-s0-2", deleting=True)
+        gone = replace(look, pods=tuple(p for p in look.pods if p.name != "demo-s0-2"))
+        fresh = ClusterLook(desired, seen, START).notes(0)
+        begins = changed(look, "demo-s0-2", annotations=fresh)
+        for first in (goes, gone, begins, unready(begins, 599, "demo-s0-2")):
+            assert taken(plan(desired, first, START)) == []
+        assert taken(plan(desired, unready(begins, 601, "demo-s0-2"), START)) == ["demo-s1-2"]
+        back = changed(lacking(seen, "demo-s1-2"), "demo-s0-2", annotations=fresh)
+        assert taken(plan(desired, back, START)) == ["demo-s1-2"]
+
     def test_what_waits_for_good_to_be_made_counts_as_stuck(self) -> None:
         """A volume that no Secret is there for: nothing of it is in `STUCK`."""
         desired, seen = self.applied()

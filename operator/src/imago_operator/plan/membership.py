@@ -65,6 +65,17 @@ def lacks(look: ClusterLook, number: int) -> str:
     return f"shard-{number}: {_listed(unready)} to be ready" if unready else ""
 
 
+def restarts(look: ClusterLook, number: int) -> bool:
+    """Whether a restart in the shard is under way: a pod goes, is missing, or has just come.
+
+    One that has had its time to be ready is no longer waited for.
+    """
+    pods = look.observed.pods_of(number)
+    going = [pod for pod in pods if pod.deleting or not (able(look, pod) or look.outdated(pod))]
+    missing = len(pods) < look.desired.replicas
+    return missing or any(not overdue(look, pod) for pod in going)
+
+
 def others_able(look: ClusterLook, pod: Pod) -> bool:
     """Whether every other member of the shard is there and could lead."""
     others = _others(look, pod)

@@ -3,7 +3,8 @@
 In each shard first a member that is not in sync, then those that do not lead, then the master
 after it handed over. The broker itself says whether it may go, ready or not. A member in sync goes
 only while all others of its shard could lead, and in only as many shards at a time as the policy
-says, all in one rack. What never runs is no member: `repair.stuck` takes care of it.
+says, all in one rack. Members that their shards lack anyway go in no more shards at a time. What
+never runs is no member: `repair.stuck` takes care of it.
 """
 
 from __future__ import annotations
@@ -119,16 +120,25 @@ def _brokers(look: ClusterLook, due: list[Pod]) -> tuple[list[Action], str]:
     actions: list[Action] = []
     blocked = ""
     disturbed = {n: _racks(look, n) for n in look.running if membership.lacks(look, n)}
+    restarting = {n for n in look.running if membership.restarts(look, n)}
+    most = look.desired.spec.update_policy.max_unavailable_shards
     for number in sorted({pod.shard for pod in due if pod.shard is not None}):
         pods = [pod for pod in due if pod.shard == number]
         if behind := [pod for pod in pods if _is_free(look, pod)]:
+            if len(restarting | {number}) > most:
+                blocked = (
+                    blocked or f"shard-{number}: shards {sorted(restarting)} to be whole again"
+                )
+                continue
             actions.append(_delete(look, behind[0]))
+            restarting.add(number)
             continue
         action, why = _restart(look, number, pods, disturbed)
         blocked = blocked or why
         if action is not None:
             actions.append(action)
             disturbed[number] = {look.rack(_pod_of(look, action))}
+            restarting.add(number)
     return actions, "" if actions else blocked
 
 

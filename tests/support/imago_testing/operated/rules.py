@@ -37,7 +37,7 @@ def violations(
     if isinstance(desired, UnreadableSpec) or desired.resource.deleting or desired.resource.paused:
         return ["acts on what is to stand still"] if plan.actions else []
     checks = (
-        *(_one_disruption, _members, _servers, _pods, _claims, _uninformed),
+        *(_one_disruption, _restarts, _members, _servers, _pods, _claims, _uninformed),
         *(_held, _drained, _elections, _repair),
     )
     return [text for check in checks for text in check(desired, observed, plan, now)]
@@ -113,6 +113,17 @@ def _one_disruption(
     hurt = {pod.shard for pod in taken if _may_be_in_sync(observed, pod)}
     if hurt and len(down | hurt) > desired.spec.update_policy.max_unavailable_shards:
         yield "more shards down than the policy allows"
+
+
+def _restarts(
+    desired: Desired, observed: Observed, plan: ReconcilePlan, now: datetime
+) -> Iterator[str]:
+    """A member that its shard lacks anyway takes as long to come back as any other."""
+    concerned = {pod.shard for pod in _taken(observed, plan)}
+    goes = {p.shard for p in observed.pods if p.deleting and not _is_late(desired, p, now)}
+    both = concerned | (goes - {None})
+    if concerned and len(both) > desired.spec.update_policy.max_unavailable_shards:
+        yield "restarts in more shards than the policy allows"
 
 
 def _is_late(desired: Desired, pod: Pod, now: datetime) -> bool:
