@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from imago_e2e.clients import load
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from imago_testing.java.driver import JavaDriver
 
 GONE_SECONDS_MAX = 120.0
+ADDRESSES_KEPT_SECONDS = 30.0
+"""For how long Java keeps what a name stood for: Services made again have new addresses."""
 SHARDS = 2
 
 
@@ -36,11 +39,13 @@ def test_a_cluster_made_again_has_its_messages(
     kube.run("delete", "imc", brokers.name, "-n", brokers.namespace, "--timeout=60s")
     gone = until(lambda: brokers.uids() == {}, "all pods are gone", seconds_max=GONE_SECONDS_MAX)
     assert brokers.claims() == claims
+    forgotten = time.monotonic() + ADDRESSES_KEPT_SECONDS
     assert scaled_cluster(kube) == brokers
     account.append(f"gone in {gone:.0f} s, and made again")
     assert _stored(brokers, topics) == before
     assert _identity(brokers) == identity
     assert brokers.claims() == claims
+    until(lambda: time.monotonic() > forgotten, "clients ask for its addresses", seconds_max=60)
     with load(brokers, drivers, f"{topic}-2") as running:
         account.append(running.finish())
         running.unrefused()

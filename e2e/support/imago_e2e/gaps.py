@@ -19,9 +19,10 @@ ROUTE: Final = 1.0
 SEND: Final = 3.0
 """How long clients wait for an answer that never comes. RocketMQ's 4.9 does not look after one that
 was due when the broker died; of a node that is gone nobody learns that a connection has ended."""
-NODE_DEAD: Final = 20.0
-"""Until Kubernetes holds a node that says nothing for dead (the suite's own cluster). Services lead
-clients to name servers and ZooKeeper servers there until then."""
+NODE_DEAD: Final = 25.0
+"""Until Kubernetes holds a node that says nothing for dead (the suite's own cluster): after 20 s,
+for which it looks every 5 s. Services lead clients to name servers and ZooKeeper servers there
+until then."""
 
 
 def after_a_process(running: Load) -> None:
