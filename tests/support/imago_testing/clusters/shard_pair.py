@@ -32,6 +32,12 @@ class Pair:
 
     one: Admin
     two: Admin
+    ensemble: MemoryEnsemble
+
+    def nodes(self) -> str:
+        """Return all paths and contents of the registry."""
+        entries = self.ensemble._entries.items()
+        return "\n".join(f"{path} {entry.data!r}" for path, entry in entries)
 
     async def drain(self, admin: Admin, **body: object) -> None:
         status, answer = await admin.call("POST", "/admin/v1/drain", body)
@@ -73,7 +79,8 @@ async def running_pair(folder: Path, *tls: TlsSection, closed: bool = False) -> 
         brokers.append(Broker(config, coordinator=memory_coordinator(settings, ensemble)))
         await brokers[-1].start()
     async with aiohttp.ClientSession() as session:
-        yield Pair(*(Admin(session, broker) for broker in brokers))
+        one, two = (Admin(session, broker) for broker in brokers)
+        yield Pair(one, two, ensemble)
     for broker in brokers:
         await broker.stop()
 
