@@ -1,0 +1,111 @@
+"""ImagoUsers on two real brokers: they show what they were told, and a deleted user is gone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from imago_operator.brokers.contents import Contents
+from imago_operator.brokers.http import BrokerHttp
+from imago_operator.contents.belonging import claimant_of
+from imago_operator.contents.users import UserLook, wanted
+from imago_operator.errors import InvalidError
+from imago_operator.spec.kinds import USER
+from imago_testing.clusters.shard_pair import running_pair
+from imago_testing.kubernetes.custom_resources import manifest
+from imago_testing.peers.admin import TOKEN
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+ACLS: list[dict[str, Any]] = [
+    {
+        "effect": effect,
+        "resource": resource,
+        "operations": operations,
+        **({"hosts": ["10.0.0.0/8", "::1"]} if effect == "Deny" else {}),
+    }
+    for effect in ("Allow", "Deny")
+    for resource in (
+        {"type": "Topic", "name": "orders"},
+        {"type": "Group", "name": "orders", "patternType": "prefix"},
+        {"type": "Transaction", "patternType": "prefix"},
+        {"type": "Pipeline", "name": "lake"},
+        {"type": "Any", "patternType": "prefix"},
+        {"type": "Cluster"},
+    )
+    for operations in (["list", "describe"], ["all"])
+    if resource != {"type": "Cluster"} or operations != ["all"]
+]
+QUOTAS = {"producerBytesPerSecond": 1 << 20, "connections": 5, "connectionsPerAddress": 2}
+
+
+@pytest.fixture(name="cluster")
+async def _cluster(tmp_path: Path) -> AsyncIterator[tuple[Contents, list[str], int]]:
+    """The operator's calls, the brokers' addresses, and its epoch."""
+    ids = iter(range(1000))
+    async with running_pair(tmp_path) as pair, BrokerHttp(lambda: f"id-{next(ids)}") as http:
+        ports = (admin.broker.ports.admin_port for admin in (pair.one, pair.two))
+        yield Contents(http.with_token(TOKEN)), [f"http://127.0.0.1:{port}" for port in ports], 1
+
+
+def body(name: str = "ann", **spec: Any) -> dict[str, Any]:
+    """Return what the operator sends of a user."""
+    said = {f"spec.{key}": value for key, value in ({"userName": name} | spec).items()}
+    made = manifest(USER.name, said, name=name)
+    made["metadata"] |= {"namespace": "mq", "uid": "1"}
+    assert list(USER.problems(made)) == []
+    look = UserLook(me=claimant_of(made), spec=USER.read(made), name=name, is_super=name == "root")
+    return wanted(look)
+
+
+async def test_brokers_show_every_rule_as_the_operator_says_it(
+    cluster: tuple[Contents, list[str], int],
+) -> None:
+    """Else it would tell them again and again."""
+    contents, brokers, epoch = cluster
+    told = body(authorization={"acls": ACLS}, quotas=QUOTAS)
+    secret = {"password": "of-ann-alone", "signs": True}
+    await contents.put_user(brokers, "ann", told | secret, operator_epoch=epoch)
+    for broker in brokers:
+        ann = (await contents.users([broker]))["ann"]
+        assert list(ann.rules) == told["rules"]
+        assert ann.quotas == told["quotas"] == QUOTAS
+        assert (ann.is_super, ann.enabled, ann.signs) == (False, True, True)
+
+
+async def test_users_without_a_password_and_those_that_may_do_everything(
+    cluster: tuple[Contents, list[str], int],
+) -> None:
+    contents, brokers, epoch = cluster
+    external = {"authentication": {"type": "External"}}
+    await contents.put_user(
+        brokers, "anonymous", body("anonymous", **external), operator_epoch=epoch
+    )
+    told = body("root", **external) | {"password": None}
+    await contents.put_user(brokers, "root", told, operator_epoch=epoch)
+    found = await contents.users(brokers[1:])
+    assert list(found["anonymous"].rules) == told["rules"]
+    assert (found["root"].is_super, found["root"].has_password) == (True, False)
+
+
+async def test_a_deleted_user_is_gone_from_all_shards_and_gone_is_done(
+    cluster: tuple[Contents, list[str], int],
+) -> None:
+    contents, brokers, epoch = cluster
+    told = body() | {"password": "of-ann-alone", "signs": True}
+    await contents.put_user(brokers, "ann", told, operator_epoch=epoch)
+    for _ in range(2):
+        await contents.delete_user(brokers, "ann", operator_epoch=epoch)
+        for broker in brokers:
+            assert "ann" not in await contents.users([broker])
+
+
+async def test_what_brokers_refuse_is_no_reason_to_try_again(
+    cluster: tuple[Contents, list[str], int],
+) -> None:
+    contents, brokers, epoch = cluster
+    with pytest.raises(InvalidError, match="password"):
+        await contents.put_user(brokers, "ann", body() | {"password": "x"}, operator_epoch=epoch)
