@@ -156,6 +156,34 @@ def test_what_a_broker_is_told_is_a_configuration_that_it_takes() -> None:
     assert (names.namesrv.enabled, names.namesrv.port) == (True, 30000)
 
 
+def test_settings_of_a_file_stand_below_those_of_the_command_line(tmp_path: Path) -> None:
+    file = tmp_path / "all.toml"
+    file.write_text('[broker]\nhost = "h"\n[acl]\nenabled = true\n[tls]\nmode = "enforcing"\n')
+    tree = base_settings(["tls.mode=permissive"], None, file)
+    assert (tree["acl"], tree["tls"]) == ({"enabled": True}, {"mode": "permissive"})
+    assert (tree["broker"]["host"], tree["broker"]["bind"]) == ("h", "127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[admin]\nport = 1", "admin.port: --port-base decides this"),
+        ("acl = true", "acl stands in no section"),
+        ("[acl", "is not TOML"),
+        (None, "No such file"),
+    ],
+)
+def test_a_file_of_settings_that_cannot_be_used_is_named(
+    tmp_path: Path, text: str | None, said: str
+) -> None:
+    file = tmp_path / "all.toml"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(CommandUsageError, match=said) as refused:
+        base_settings([], None, file)
+    assert str(file) in str(refused.value)
+
+
 def test_the_ready_line_is_as_documented() -> None:
     made = plan(replicas=2, port_base=30000).ready("h", running(plan(replicas=2)))
     assert [(b["shard"], b["replica"], b["role"], b["replication"]) for b in made["brokers"]] == [

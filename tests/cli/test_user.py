@@ -145,6 +145,7 @@ async def test_a_closed_cluster_in_a_few_lines(tmp_path: Path) -> None:
     run = Shell(tmp_path, Broker(base)).run
     told = await run("security", "init", str(folder), "--host", "broker.example", "--host", "::1")
     assert "imago user create" in told
+    assert f"imago up --config {folder / 'security.toml'}" in told
     assert folder.stat().st_mode & 0o777 == 0o700
     files = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
     assert {*files} == {
@@ -173,7 +174,12 @@ async def test_a_closed_cluster_in_a_few_lines(tmp_path: Path) -> None:
         root = ("--user", "root", "--password-file", "root.password")
         await shell.run(*root, "topic", "create", "orders", IMAGO_TLS_CA=str(folder / "ca.pem"))
         assert broker.topics.get("orders") is not None
-        await shell.run(*root, "topic", "create", "more", code=1)  # without TLS
+        said = await shell.run(*root, "topic", "create", "more", code=1)
+        assert "IMAGO_TLS_CA" in said
+        said = await shell.run(
+            "topic", "create", "more", code=1, IMAGO_TLS_CA=str(folder / "ca.pem")
+        )
+        assert "--password-file" in said
         assert broker.topics.get("more") is None
     finally:
         await broker.stop()

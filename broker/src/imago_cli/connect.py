@@ -31,6 +31,15 @@ _OPTIONS = {
     "servers": ("--metaq", f"such as {DEFAULT_METAQ}; `imago up` prints them"),
 }
 """What a client calls its addresses, and how they are given here."""
+_TLS = "where the server asks for TLS: export IMAGO_TLS_CA=ca.pem"
+_CURES = {
+    "username cannot be null": "say who you are: --user and --password-file, or IMAGO_USER and "
+    "IMAGO_PASSWORD_FILE",
+    "has no permission to access": "an administrator allows it: imago user allow",
+    "closed the connection": _TLS,
+    "the connection was closed": _TLS,
+}
+"""What to do about an error that says this."""
 _SYSTEM_NAMES = frozenset(
     {"TBW102", "SELF_TEST_TOPIC", "SCHEDULE_TOPIC_XXXX", "OFFSET_MOVED_EVENT", "BenchmarkTest"}
 )
@@ -66,7 +75,8 @@ def client_errors() -> Iterator[None]:
             raise CommandUsageError(f"{option[0]}: {said}", cure=option[1]) from error
         raise CommandUsageError(str(error)) from error
     except (errors.ClientError, ProtocolError) as error:
-        raise CommandError(str(error)) from error
+        cures = (cure for said, cure in _CURES.items() if said in str(error))
+        raise CommandError(str(error), cure=next(cures, "")) from error
 
 
 def client_config(bootstrap: str) -> ClientConfig:

@@ -54,8 +54,11 @@ def init(
         settings.write_text(toml_text.dump(_settings(folder.absolute())), encoding="utf-8")
     finally:
         os.umask(old)
-    say(f"made {folder}: add security.toml to each broker's configuration, then")
+    say(f"made {folder}: add security.toml to each broker's configuration, or run")
+    say(f"  imago up --config {settings}")
+    say("then, beside what that says:")
     say(f"  export IMAGO_ADMIN_TOKEN_FILE={token} IMAGO_TLS_CA={folder / 'ca.pem'}")
+    say("  imago user create root --super; imago --user root --password-file root.password …")
     say("  imago user create NAME; imago user allow NAME topic:… publish")
     say(f"Clients get {folder / 'ca.pem'}, their name and password. Keep ca.key elsewhere.")
 

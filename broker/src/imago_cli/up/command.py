@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from imago_broker.config import BrokerConfig, ConfigError
-from imago_broker.config.loading import with_overrides
+from imago_broker.config.loading import parse_tree, with_overrides
 from imago_broker.config.metaq_ini import convert
 from imago_broker.config.sources import from_tree_with_ini, read_ini
 from imago_broker.core.metaq_filters import check_config
@@ -33,6 +33,7 @@ from imago_cli.up.plan import (
     ClusterPlan,
     Present,
     local_base,
+    merged,
     refuse_owned_keys,
 )
 from imago_cli.up.roles import Roles
@@ -81,6 +82,10 @@ def up(
         list[str] | None,
         typer.Option("--set", help="A broker's setting, as section.key=value. Repeatable."),
     ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="TOML file of settings for every broker; --set counts more."),
+    ] = None,
     metaq_ini: Annotated[
         Path | None, typer.Option(help="MetaQ's server.ini: topics, partitions, policies.")
     ] = None,
@@ -108,7 +113,7 @@ def up(
             zookeeper=zookeeper,
             port_base=port_base,
         )
-        base = with_token(base_settings(settings or [], metaq_ini), data.absolute())
+        base = with_token(base_settings(settings or [], metaq_ini, config), data.absolute())
         configs = write_configs(plan, base)
         refuse_busy_ports(plan, next(iter(configs.values())).broker.bind)
         cluster_run = ClusterRun(plan, configs, restart=restart, as_json=as_json)
@@ -116,20 +121,37 @@ def up(
     raise typer.Exit(code)
 
 
-def base_settings(assignments: Sequence[str], metaq_ini: Path | None) -> dict[str, Any]:
-    """Return what all brokers have in common: the ini file, then the command line."""
+def base_settings(
+    assignments: Sequence[str], metaq_ini: Path | None, config: Path | None = None
+) -> dict[str, Any]:
+    """Return what all brokers have in common: the files, then the command line."""
     refuse_owned_keys(assignments)
     tree: dict[str, Any] = local_base()
     try:
+        if config is not None:
+            tree = merged(tree, _settings_in(config))
         if metaq_ini is not None:
             path = metaq_ini.absolute()
             for note in convert(read_ini(path), str(metaq_ini), check_config).notes:
                 say(f"note: {metaq_ini.name}: {note}")
             # The brokers read it, again whenever it changes.
-            tree["metaq"] = {"server_ini": str(path)}
+            tree.setdefault("metaq", {})["server_ini"] = str(path)
         with_overrides(tree, assignments)
     except ConfigError as error:
         raise CommandUsageError(str(error)) from error
+    return tree
+
+
+def _settings_in(path: Path) -> dict[str, Any]:
+    try:
+        tree = parse_tree(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, ConfigError) as error:
+        said = error.strerror if isinstance(error, OSError) else error
+        raise CommandUsageError(f"--config {path}: {said}") from error
+    for section, values in tree.items():
+        if not isinstance(values, dict):
+            raise CommandUsageError(f"--config {path}: {section} stands in no section")
+        refuse_owned_keys([f"{section}.{key}" for key in values], option=f"--config {path}:")
     return tree
 
 

@@ -201,7 +201,7 @@ class ClusterPlan:
             "namesrv": self._namesrv_section(enabled=self.zookeeper == NO_ZOOKEEPER),
             "zookeeper": {"connect": self.zookeeper_connect},
         }
-        return _merged(base, ours)
+        return merged(base, ours)
 
     def namesrv_tree(self, base: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         """Configuration of the name service's own process."""
@@ -210,7 +210,7 @@ class ClusterPlan:
             "namesrv": self._namesrv_section(enabled=True),
             "zookeeper": {"connect": self.zookeeper_connect},
         }
-        return _merged(base, ours)
+        return merged(base, ours)
 
     def _namesrv_section(self, *, enabled: bool) -> dict[str, Any]:
         return {"enabled": enabled, "port": self.namesrv_port}
@@ -245,12 +245,12 @@ class ClusterPlan:
         }
 
 
-def refuse_owned_keys(assignments: Sequence[str]) -> None:
-    """Refuse `--set` of what a flag decides."""
+def refuse_owned_keys(assignments: Sequence[str], *, option: str = "--set") -> None:
+    """Refuse settings of what a flag decides."""
     for assignment in assignments:
         key = assignment.partition("=")[0].strip()
         if flag := OWNED_KEYS.get(key):
-            raise CommandUsageError(f"--set {key}: {flag} decides this for every process")
+            raise CommandUsageError(f"{option} {key}: {flag} decides this for every process")
 
 
 def local_base() -> dict[str, dict[str, Any]]:
@@ -265,7 +265,8 @@ def local_base() -> dict[str, dict[str, Any]]:
     }
 
 
-def _merged(base: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def merged(base: Mapping[str, Any], ours: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return `base` with what `ours` says in its place, key by key."""
     return {
         section: {**base.get(section, {}), **ours.get(section, {})}
         for section in dict.fromkeys([*base, *ours])
