@@ -13,82 +13,40 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
-import cProfile
 import hmac
-import os
-import pstats
 import struct
-import subprocess
 import sys
-import tempfile
-import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from imago_broker.app import Broker
-from imago_broker.app.process import settle_garbage_collector
-from imago_broker.config import BrokerConfig
-from imago_broker.config.metaq_section import MetaqSection
-from imago_broker.config.sections import (
-    AdminSection,
-    BrokerSection,
-    NamesrvSection,
-    RocketmqSection,
-    StoreSection,
+from bench.hot_driver import (
+    BODY,
+    QUEUES,
+    RoundClock,
+    Wire,
+    bench_broker,
+    drive,
+    measured,
+    rocketmq_frame,
 )
-from imago_broker.config.security_sections import AclSection
+from imago_broker.app.process import settle_garbage_collector
 from imago_broker.model.access import AccessKind, AccessRule, Operation, Resource
-from imago_broker.model.topics import TopicConfig
 from imago_broker.model.users import ANONYMOUS, User
 from imago_broker.service.access import Actor
 from imago_wire.crc import crc31
 from imago_wire.remoting.signing import signed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-BODY = bytes(ord("a") + i % 23 for i in range(1024))
-QUEUES = 4
+    from imago_broker.app import Broker
+
 BATCH = 16
 WARM_ROUNDS = 5
 METAQ = {"metaq", "granted"}
 GUARDED = {"granted", "signed"}
 USER, SECRET = "bench-user", "secret-of-bench"
-
-
-class Wire(asyncio.Transport):
-    """A transport that counts what would be sent."""
-
-    def __init__(self, **extra: object) -> None:
-        super().__init__({"peername": ("127.0.0.1", 40000), **extra})
-        self.written = 0
-
-    def write(self, data: Any) -> None:
-        self.written += len(data)
-
-    def writelines(self, list_of_data: Any) -> None:
-        self.written += sum(map(len, list_of_data))
-
-    def get_write_buffer_size(self) -> int:
-        return 0
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Nothing is ever held back here."""
-
-    def pause_reading(self) -> None:
-        """There is nothing to pause."""
-
-    def resume_reading(self) -> None:
-        """Nor to resume."""
-
-    def is_closing(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        """There is nothing to close."""
 
 
 def metaq_put(number: int) -> bytes:
@@ -111,15 +69,6 @@ def rocketmq_send(number: int, *, batch: bool = False, sign: bool = False) -> by
     return rocketmq_frame(320 if batch else 310, ext, number, body)
 
 
-def rocketmq_frame(code: int, ext: str, opaque: int, body: bytes) -> bytes:
-    """A request as the Java client of version 5 writes it, its header in JSON."""
-    header = (
-        f'{{"code":{code},"extFields":{{{ext}}},"flag":0,"language":"JAVA","opaque":{opaque},'
-        '"serializeTypeCurrentRPC":"JSON","version":479}'
-    ).encode()
-    return struct.pack(">ii", 4 + len(header) + len(body), len(header)) + header + body
-
-
 def batched(number: int) -> bytes:
     """One message inside a batch's body."""
     properties = f"UNIQ_KEY\x01{number:032X}\x02WAIT\x01true\x02".encode()
@@ -137,29 +86,6 @@ def requests(protocol: str, connection: int, depth: int) -> bytes:
     return b"".join(rocketmq_send(n, batch=batch, sign=sign) for n in numbers)
 
 
-class RoundClock:
-    """A millisecond a round: what is done every so often is done as often in every run."""
-
-    def __init__(self) -> None:
-        self.now_ms = time.time_ns() // 1_000_000
-
-    @contextlib.contextmanager
-    def rules(self, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-        """Have the loop's timers go by this clock, not by how fast the machine is."""
-        began, began_ms = loop.time(), self.now_ms
-        loop.time = lambda: began + (self.now_ms - began_ms) / 1000  # type: ignore[method-assign]  # of this loop only
-        try:
-            yield
-        finally:
-            del loop.time
-
-    def epoch_ms(self) -> int:
-        return self.now_ms
-
-    def monotonic_ms(self) -> int:
-        return self.now_ms
-
-
 async def run_rounds(sessions: Sequence[tuple[Any, bytes]], rounds: int, clock: RoundClock) -> None:
     for _ in range(rounds):
         clock.now_ms += 1
@@ -167,33 +93,6 @@ async def run_rounds(sessions: Sequence[tuple[Any, bytes]], rounds: int, clock: 
             session.data_received(data)
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-
-
-def count_instructions(options: argparse.Namespace, *, on: bool) -> None:
-    """Under callgrind: count from here on, or no more."""
-    if options.callgrind:
-        monitor("instrumentation on" if on else "dump")
-
-
-def monitor(command: str) -> None:
-    """Tell the valgrind that runs this process."""
-    words = ["vgdb", f"--pid={os.getpid()}", *command.split()]
-    subprocess.run(words, check=True, capture_output=True, timeout=60)
-
-
-def configuration(folder: str, *, guarded: bool = False) -> BrokerConfig:
-    token = Path(folder) / "admin.token"
-    token.write_text("t" * 32)
-    token.chmod(0o600)
-    return BrokerConfig(
-        acl=AclSection(enabled=guarded),
-        broker=BrokerSection(data_dir=folder, host="127.0.0.1", bind="127.0.0.1"),
-        metaq=MetaqSection(port=0),
-        rocketmq=RocketmqSection(port=0, fast_port=0),
-        namesrv=NamesrvSection(port=0),
-        admin=AdminSection(port=0, token_file=str(token)),
-        store=StoreSection(segment_bytes_max=256 << 20),
-    )
 
 
 def allow(broker: Broker) -> None:
@@ -207,65 +106,42 @@ def allow(broker: Broker) -> None:
 
 
 def digests(options: argparse.Namespace) -> float:
-    """Make as many digests as there would be signed sends; return the seconds they took."""
+    """Make as many digests as there would be signed sends; return the seconds of each."""
     text = requests("signed", 0, 1)[8:]  # about what is signed, and as long
-    count_instructions(options, on=True)
-    began = time.process_time()
-    for _ in range(options.connections * options.depth * options.rounds):
-        hmac.digest(SECRET.encode(), text, "sha1")
-    took = time.process_time() - began
-    count_instructions(options, on=False)
-    return took
-
-
-async def timed_rounds(
-    options: argparse.Namespace, sessions: Sequence[tuple[Any, bytes]], clock: RoundClock
-) -> float:
-    """Run all rounds; return the processor seconds of those that count."""
-    with clock.rules(asyncio.get_running_loop()):
-        await run_rounds(sessions, WARM_ROUNDS, clock)
-        count_instructions(options, on=True)
-        began = time.process_time()
-        await run_rounds(sessions, options.rounds, clock)
-        took: float = time.process_time() - began
-        count_instructions(options, on=False)
-    return took
+    count: int = options.connections * options.depth * options.rounds
+    with measured(options) as taken:
+        for _ in range(count):
+            hmac.digest(SECRET.encode(), text, "sha1")
+    return taken.seconds / count * 1_000_000
 
 
 async def turns(options: argparse.Namespace, folder: str) -> float:
-    """Run the rounds; return the seconds they took."""
-    clock = RoundClock()
-    guarded = options.protocol in GUARDED
-    broker = Broker(configuration(folder, guarded=guarded), clock=clock)
-    await broker.start()
-    if guarded:
-        allow(broker)
-    broker.topics.create_or_update(
-        TopicConfig(name="bench", read_queues=QUEUES, write_queues=QUEUES)
-    )
-    listener = broker.ports.metaq if options.protocol in METAQ else broker.ports.rocketmq
-    sessions = []
-    for number in range(options.connections):
-        session = listener.protocol_factory()
-        session.connection_made(Wire())
-        sessions.append((session, requests(options.protocol, number, options.depth)))
-    settle_garbage_collector()
-    profile = cProfile.Profile() if options.profile else None
-    if profile:
-        profile.enable()
-    took = await timed_rounds(options, sessions, clock)
-    if profile:
-        profile.disable()
-        pstats.Stats(profile).sort_stats("tottime").print_stats(25)
-    per = BATCH if options.protocol == "batch" else 1
-    expected: int = options.connections * options.depth * options.rounds * per
-    warm = options.connections * options.depth * WARM_ROUNDS * per
-    stored: int = sum(broker.store.queue_range("bench", q)[1] for q in range(QUEUES))
-    assert stored == expected + warm, f"stored {stored} of {expected + warm}"
-    for session, _ in sessions:
-        session.connection_lost(None)
-    await broker.stop()
-    return took / expected * 1_000_000
+    """Run the rounds; return the microseconds that a message took."""
+    if options.protocol == "digest":
+        return digests(options)
+    clock, guarded = RoundClock(), options.protocol in GUARDED
+    async with bench_broker(folder, clock, guarded=guarded) as broker:
+        if guarded:
+            allow(broker)
+        listener = broker.ports.metaq if options.protocol in METAQ else broker.ports.rocketmq
+        sessions = []
+        for number in range(options.connections):
+            session = listener.protocol_factory()
+            session.connection_made(Wire())
+            sessions.append((session, requests(options.protocol, number, options.depth)))
+        settle_garbage_collector()
+        with clock.rules(asyncio.get_running_loop()):
+            await run_rounds(sessions, WARM_ROUNDS, clock)
+            with measured(options) as taken:
+                await run_rounds(sessions, options.rounds, clock)
+        per = BATCH if options.protocol == "batch" else 1
+        expected: int = options.connections * options.depth * options.rounds * per
+        warm = options.connections * options.depth * WARM_ROUNDS * per
+        stored: int = sum(broker.store.queue_range("bench", q)[1] for q in range(QUEUES))
+        assert stored == expected + warm, f"stored {stored} of {expected + warm}"
+        for session, _ in sessions:
+            session.connection_lost(None)
+    return taken.seconds / expected * 1_000_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -274,17 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("connections", type=int)
     parser.add_argument("depth", type=int)
     parser.add_argument("rounds", type=int)
-    parser.add_argument("--profile", action="store_true")
-    parser.add_argument("--callgrind", action="store_true", help="running under callgrind")
-    options = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
-    if options.protocol == "digest":
-        took = digests(options) / (options.connections * options.depth * options.rounds)
-        print(f"{took * 1_000_000:.2f} µs a digest")
-        return 0
-    with tempfile.TemporaryDirectory(prefix="imago-bench-") as folder:
-        took = asyncio.run(turns(options, folder))
-    print(f"{took:.2f} µs a message")
-    return 0
+    return drive(parser, turns, arguments, unit="message")
 
 
 if __name__ == "__main__":

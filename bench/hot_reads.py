@@ -11,30 +11,28 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import cProfile
-import pstats
 import socket
 import sys
-import tempfile
 import time
 from typing import TYPE_CHECKING, Any
 
-from bench.hot_path import (
+from bench.hot_driver import (
     BODY,
     QUEUES,
     RoundClock,
     Wire,
-    configuration,
-    count_instructions,
-    metaq_put,
+    bench_broker,
+    drive,
+    measured,
     rocketmq_frame,
 )
-from imago_broker.app import Broker
+from bench.hot_path import metaq_put
 from imago_broker.app.process import settle_garbage_collector
-from imago_broker.model.topics import TopicConfig
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from imago_broker.app import Broker
 
 MESSAGES = {"get": 100, "pull": 32}
 WARM_ROUNDS = 5
@@ -108,40 +106,26 @@ def read_on(
 
 async def rounds(options: argparse.Namespace, folder: str) -> float:
     """Fill, then read on; return the seconds that the rounds took."""
-    broker = Broker(configuration(folder), clock=RoundClock())
-    await broker.start()
-    broker.topics.create_or_update(
-        TopicConfig(name="bench", read_queues=QUEUES, write_queues=QUEUES)
-    )
     protocol, count = options.protocol, MESSAGES[options.protocol]
     turns = options.rounds + WARM_ROUNDS
-    await fill(broker, turns * count)
-    listener = broker.ports.metaq if protocol == "get" else broker.ports.rocketmq
-    sessions = []
-    for number in range(options.connections):
-        session, wire = listener.protocol_factory(), Loopback()
-        session.connection_made(wire)
-        asked = [request(protocol, number % QUEUES, turn * count) for turn in range(turns)]
-        sessions.append((session, wire, asked))
-    settle_garbage_collector()
-    profile = cProfile.Profile() if options.profile else None
-    read_on(protocol, sessions, range(WARM_ROUNDS))
-    if profile:
-        profile.enable()
-    count_instructions(options, on=True)
-    began = time.process_time()
-    size = read_on(protocol, sessions, range(WARM_ROUNDS, turns))
-    took: float = time.process_time() - began
-    count_instructions(options, on=False)
-    if profile:
-        profile.disable()
-        pstats.Stats(profile).sort_stats("tottime").print_stats(30)
-    asked_for: int = options.connections * options.rounds * count
-    assert size > asked_for * len(BODY), f"{size} bytes were sent for {asked_for} messages"
-    for session, _, _ in sessions:
-        session.connection_lost(None)
-    await broker.stop()
-    return took / asked_for * count * 1_000_000
+    async with bench_broker(folder, RoundClock()) as broker:
+        await fill(broker, turns * count)
+        listener = broker.ports.metaq if protocol == "get" else broker.ports.rocketmq
+        sessions = []
+        for number in range(options.connections):
+            session, wire = listener.protocol_factory(), Loopback()
+            session.connection_made(wire)
+            asked = [request(protocol, number % QUEUES, turn * count) for turn in range(turns)]
+            sessions.append((session, wire, asked))
+        settle_garbage_collector()
+        read_on(protocol, sessions, range(WARM_ROUNDS))
+        with measured(options) as taken:
+            size = read_on(protocol, sessions, range(WARM_ROUNDS, turns))
+        asked_for: int = options.connections * options.rounds * count
+        assert size > asked_for * len(BODY), f"{size} bytes were sent for {asked_for} messages"
+        for session, _, _ in sessions:
+            session.connection_lost(None)
+    return taken.seconds / asked_for * count * 1_000_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -149,13 +133,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("protocol", choices=["get", "pull"])
     parser.add_argument("connections", type=int)
     parser.add_argument("rounds", type=int)
-    parser.add_argument("--profile", action="store_true")
-    parser.add_argument("--callgrind", action="store_true", help="running under callgrind")
-    options = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
-    with tempfile.TemporaryDirectory(prefix="imago-bench-") as folder:
-        took = asyncio.run(rounds(options, folder))
-    print(f"{took:.2f} µs a request")
-    return 0
+    return drive(parser, rounds, arguments, unit="request")
 
 
 if __name__ == "__main__":

@@ -11,31 +11,28 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import cProfile
-import pstats
 import sys
-import tempfile
-import time
 from typing import TYPE_CHECKING, Any
 
-from bench.hot_path import (
+from bench.hot_driver import (
     BODY,
     QUEUES,
     RoundClock,
     Wire,
-    configuration,
-    count_instructions,
+    bench_broker,
+    drive,
+    measured,
     rocketmq_frame,
 )
-from imago_broker.app import Broker
 from imago_broker.app.process import settle_garbage_collector
 from imago_broker.core.transactions import REMEMBERED_MAX, Outcome
 from imago_broker.model import names
-from imago_broker.model.topics import TopicConfig
 from imago_wire.layout import UNIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from imago_broker.app import Broker
 
 WARM_ROUNDS = 30
 """More than a message waits: then as many are delivered as come."""
@@ -134,44 +131,30 @@ async def timed_rounds(
         reads = reads_of(options.work, 0, total, options.connections)
     await run_rounds(sessions, reads[:WARM_ROUNDS], clock, round_ms)
     before = broker.messages.appended
-    count_instructions(options, on=True)
-    began = time.process_time()
-    await run_rounds(sessions, reads[WARM_ROUNDS:], clock, round_ms)
-    took: float = time.process_time() - began
-    count_instructions(options, on=False)
+    with measured(options) as taken:
+        await run_rounds(sessions, reads[WARM_ROUNDS:], clock, round_ms)
     made = broker.messages.appended - before
     least = options.connections * options.rounds * MADE[options.work]
     assert least <= made <= least * 1.2 + options.connections, f"made {made} records, not {least}"
-    return took
+    return taken.seconds
 
 
 async def turns(options: argparse.Namespace, folder: str) -> float:
     """Run the rounds; return the seconds they took."""
     clock = RoundClock()
-    broker = Broker(configuration(folder), clock=clock)
-    await broker.start()
-    broker.topics.create_or_update(
-        TopicConfig(name="bench", read_queues=QUEUES, write_queues=QUEUES)
-    )
-    sessions = []
-    for _ in range(options.connections):
-        session = broker.ports.rocketmq.protocol_factory()
-        session.connection_made(Wire())
-        sessions.append(session)
-    settle_garbage_collector()
-    profile = cProfile.Profile() if options.profile else None
-    if profile:
-        profile.enable()
-    with clock.rules(asyncio.get_running_loop()):
-        took = await timed_rounds(options, broker, sessions, clock)
-    if profile:
-        profile.disable()
-        pstats.Stats(profile).sort_stats("tottime").print_stats(45)
-    for session in sessions:
-        session.connection_lost(None)
-    await broker.stop()
+    async with bench_broker(folder, clock) as broker:
+        sessions = []
+        for _ in range(options.connections):
+            session = broker.ports.rocketmq.protocol_factory()
+            session.connection_made(Wire())
+            sessions.append(session)
+        settle_garbage_collector()
+        with clock.rules(asyncio.get_running_loop()):
+            seconds = await timed_rounds(options, broker, sessions, clock)
+        for session in sessions:
+            session.connection_lost(None)
     messages: int = options.connections * options.rounds
-    return took / messages * 1_000_000
+    return seconds / messages * 1_000_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -179,13 +162,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("work", choices=list(MADE))
     parser.add_argument("connections", type=int)
     parser.add_argument("rounds", type=int)
-    parser.add_argument("--profile", action="store_true")
-    parser.add_argument("--callgrind", action="store_true", help="running under callgrind")
-    options = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
-    with tempfile.TemporaryDirectory(prefix="imago-bench-") as folder:
-        took = asyncio.run(turns(options, folder))
-    print(f"{took:.2f} µs a message")
-    return 0
+    return drive(parser, turns, arguments, unit="message")
 
 
 if __name__ == "__main__":
