@@ -331,3 +331,28 @@ def test_unit_of_outcomes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     world.confirm()
     assert world.leader.bodies("T") == [f"m{n}" for n in range(5)]
     assert world.leader.store.queue_range(names.TRANSACTION_MARK_TOPIC, 0) == (0, 3)
+
+
+def test_outcome_that_cannot_be_written_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = TransactionWorld(3)
+    for _ in range(3):
+        world.begin()
+    world.confirm()
+    writer = world.leader.transactions._writer
+    real, failing = writer._entry, world.cases[1].offset
+
+    def entry(term: Any, ending: Any) -> Any:
+        if ending.offset == failing:
+            raise OSError("unforeseen")
+        return real(term, ending)
+
+    monkeypatch.setattr(writer, "_entry", entry)
+    for case in world.cases:
+        case.outcome = Outcome.COMMITTED
+        world.end(case)
+    world.confirm()
+    assert world.leader.bodies("T") == ["m0", "m2"]
+    monkeypatch.undo()
+    world.end(world.cases[1])
+    world.confirm()
+    assert world.leader.bodies("T") == ["m0", "m2", "m1"]

@@ -143,6 +143,10 @@ class OutcomeWriter:
             except (NoPlaceError, TransactionRefusedError) as error:
                 self._failed(term, ending, str(error))
                 continue
+            except Exception as error:  # whatever it is: those behind it go on
+                logger.exception("transaction_end_failed offset=%d", ending.offset)
+                self._failed(term, ending, str(error) or type(error).__name__)
+                continue
             units.setdefault(level, []).append((ending, entry))
             size += 0 if entry is None else len(entry[1])
             count += 1
