@@ -99,6 +99,7 @@ fuzz: setup-dev ## fuzz every decoder: make fuzz SECONDS=60
 .PHONY: bench bench-gate bench-peers bench-spark bench-failover bench-replicated
 bench: setup-dev ## workloads against a broker pinned to one core; table and bench/results/*.json
 	@PYTHONPATH=tests/support:. $(PY) -m bench.run $(ARGS)
+	@PYTHONPATH=tests/support:. $(PY) -m bench.metaq
 	@PYTHONPATH=tests/support:. $(PY) -m bench.scale
 bench-gate: setup-dev system ## fail when the hot path needs 5 % more instructions than recorded
 	@PYTHONPATH=tests/support:. $(PY) -m bench.gate $(ARGS)
