@@ -1,7 +1,7 @@
-"""Asynchronous slaves: this broker copies an original master, and an original slave copies it.
+"""Slaves: this broker copies an original master, and original slaves have what this one has.
 
-The original's own slave is in a jar that was never published; the one here is the original broker,
-registered as a slave, fed by the original client (`java/src/metaq-parts`).
+The originals' own are in a jar that was never published; those here are the original broker,
+registered as a slave and fed by the original client, or served `sync` (`java/src/metaq-parts`).
 """
 
 from __future__ import annotations
@@ -139,6 +139,22 @@ async def test_ours_copies_an_original_master_and_takes_over(tmp_path: Path) -> 
             async with metaq_peer(broker.metaq_port) as peer:
                 message_id, _, position = put_place(await peer.put(TOPIC, 0, b"own"))
             assert (message_id > 0, position) == (True, len(expected[0]))
+
+
+async def test_an_original_gregor_slave_has_what_our_samsa_master_answers(tmp_path: Path) -> None:
+    gregor = Part("GregorSlave")
+    with (
+        original_zookeeper(tmp_path / "zk") as port,
+        metaq_broker(tmp_path / "slave", [TOPIC], port, SCALE, part=gregor) as slave,
+    ):
+        pair = f"metaq.samsa_slave=127.0.0.1:{slave.port}"
+        ours = (pair, f"topics.{TOPIC}.queues={PARTITIONS}", *OURS)
+        async with running_broker(tmp_path / "ours", *ours) as master:
+            await until(lambda: master.samsa is not None and master.samsa.refusal is None)
+            await put_all(master.metaq_port, 0, 100)
+            expected = await partitions(master.metaq_port)
+            assert min(map(len, expected)) > FILE_BYTES
+            assert await partitions(slave.port) == expected
 
 
 async def test_point_11_an_original_slave_has_our_bytes_and_consumers_read_from_it(
