@@ -133,3 +133,42 @@ def test_statistics_come_line_by_line(broker: FakeBroker, imago: Imago) -> None:
     answer = {"item": "a b", "lines": ["a b", "resultCode 1"]}
     broker.answers["/admin/v1/metaq/stats?item=a%20b"] = answer
     assert run(imago, broker, "stats", "a b").stdout == "a b\nresultCode 1\n"
+
+
+STATUS = {
+    "slaveId": 1, "group": "g", "master": "meta://h:1", "copies": False, "problem": "",
+    "leftOut": ["a*: it is a pattern"],
+    "partitions": [
+        {"topic": "t", "partition": 0, "position": 75, "messages": 3, "problem": ""},
+        {"topic": "t", "partition": 1, "position": 0, "messages": 0, "problem": "differs"},
+    ],
+}  # fmt: skip
+
+
+def test_a_slave_is_shown_and_restarted(imago: Imago, broker: FakeBroker) -> None:
+    broker.answers["/admin/v1/metaq/slave"] = STATUS
+    broker.answers["/admin/v1/metaq/slave/restart"] = {"restarted": True}
+    shown = run(imago, broker, "slave-status")
+    assert shown.stdout.splitlines() == [
+        "slave 1 of meta://h:1 as g",
+        "copies: no",
+        "left out: a*: it is a pattern",
+        "t-0 75",
+        "t-1 0 differs",
+    ]
+    run(imago, broker, "slave-restart")
+    assert broker.asked == [("/admin/v1/metaq/slave/restart", {})]
+
+
+def test_offsets_are_shown_and_only_then_recovered(imago: Imago, broker: FakeBroker) -> None:
+    record = {"topic": "t", "partition": 2, "message_id": -5, "position": 50}
+    broker.answers["/admin/v1/metaq/recover-offsets"] = {
+        "records": [
+            {"group": "g", **record, "here": 75, "moved": True},
+            {"group": "h", **record, "here": None, "moved": False},
+        ]
+    }
+    shown = run(imago, broker, "recover-offsets")
+    assert shown.stdout.splitlines() == ["g t-2 50 -> 75 moved", "h t-2 50 -> not found"]
+    run(imago, broker, "recover-offsets", "--apply")
+    assert [body for _, body in broker.asked] == [{"dryRun": True}, {"dryRun": False}]

@@ -10,6 +10,8 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+import aiohttp
+
 from imago_broker.app import Broker
 from imago_broker.cluster.coordinator import TreeCoordinator
 from imago_broker.cluster.memory import MemoryEnsemble, MemoryTree
@@ -149,6 +151,35 @@ async def test_a_partition_begins_where_the_masters_does(tmp_path: Path) -> None
                 assert (await whole(reader, "test", 0, begin)).endswith(b"kept")
                 assert (await reader.get("test", 0, 0)).startswith(b"result 301 ")
     assert not list(check(tmp_path / "slave"))
+
+
+async def test_administrators_see_how_the_copy_stands_and_restart_it(tmp_path: Path) -> None:
+    ensemble, admin = MemoryEnsemble(), ("admin.enabled=true", "admin.port=0")
+    async with (
+        member(ensemble, tmp_path / "master", "theirs", *MASTER_TOPICS, *admin) as master,
+        metaq_peer(master.metaq_port) as peer,
+        member(ensemble, tmp_path / "slave", "ours", *SLAVE, *admin) as copy,
+        aiohttp.ClientSession() as session,
+    ):
+        put_place(await peer.put("test", 1, b"hello"))
+        await copied_up_to(copy, "test", 1, 25)
+        url = f"http://127.0.0.1:{copy.ports.admin_port}/admin/v1/metaq/slave"
+        async with session.get(url) as response:
+            found = await response.json()
+        rows = found.pop("partitions")
+        assert found == {
+            "slaveId": 3, "group": "meta-slave-group_3", "copies": True, "problem": "",
+            "master": f"meta://127.0.0.1:{master.metaq_port}", "leftOut": found["leftOut"],
+        }  # fmt: skip
+        row = {"topic": "test", "partition": 1, "position": 25, "messages": 1, "problem": ""}
+        assert row in rows
+        async with session.post(f"{url}/restart", json={}) as response:
+            assert response.status == 200
+        put_place(await peer.put("test", 1, b"again"))
+        await copied_up_to(copy, "test", 1, 50)
+        of_master = url.replace(str(copy.ports.admin_port), str(master.ports.admin_port))
+        async with session.get(of_master) as response:
+            assert response.status == 409
 
 
 async def test_a_slave_takes_nothing_from_producers(tmp_path: Path) -> None:
