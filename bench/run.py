@@ -35,7 +35,14 @@ def one_run(
     keys = {"seconds": seconds, "warmup": 1} | workload.keys
     harness.wait_for_calm()
     port = server.metaq if workload.protocol == "metaq" else server.rocketmq
-    return harness.load(work or workload.work, port, pids=[server.pid], **keys)
+    along = workload.reader == "along" and bool(server.admin)  # the floor has no readers
+    reader = harness.start_reader(port, seconds=seconds + 1) if along else None
+    try:
+        return harness.load(work or workload.work, port, pids=[server.pid], **keys)
+    finally:
+        if reader is not None:
+            reader.kill()
+            reader.wait()
 
 
 def beside_plain(workload: Workload, server: harness.Server, seconds: int) -> dict[str, Any]:
@@ -65,7 +72,7 @@ def calmest_run(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 def measure(workload: Workload, *, seconds: int, repeats: int, port_base: int) -> dict[str, Any]:
     """Run one workload; return its calmest run, beside the floor server's."""
-    if workload.reader:
+    if workload.reader in {"first", "later"}:
         runs = [backlog.measure(workload, port_base) for _ in range(repeats)]
         shown = {"name": workload.name, "aim": workload.aim, "aim_of": workload.aim_of}
         return shown | calmest_run(runs)
@@ -115,7 +122,7 @@ def table(rows: Sequence[dict[str, Any]]) -> Table:
     shown.caption = (
         "plain: µs of CPU a message of a plain send, or of a pull without filter, just before on "
         "the same broker; floors: a C server that answers and stores nothing / one that appends "
-        "the request to a file, µs of CPU a message, and the first one's p99 ms, in the same run; "
+        "the request to a file, µs of CPU a message, and their p99 (p99.9) in ms, in the same run; "
         "others: share of the machine that went elsewhere during the calmest run, which is shown"
     )
     return shown
@@ -133,8 +140,10 @@ def floors(row: dict[str, Any]) -> str:
     if "floor" not in row:
         return ""
     bare, storing = row["floor"], row["storing_floor"]
+    tails = (storing["p99_us"] / 1e3, storing["p999_us"] / 1e3)
     return (
-        f"{bare['server_cpu_us']:.2f} / {storing['server_cpu_us']:.2f}, {bare['p99_us'] / 1e3:.2f}"
+        f"{bare['server_cpu_us']:.2f} / {storing['server_cpu_us']:.2f}, "
+        f"{bare['p99_us'] / 1e3:.2f} / {tails[0]:.2f} ({tails[1]:.2f})"
     )
 
 

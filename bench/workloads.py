@@ -27,7 +27,8 @@ class Workload:
     beside: str = ""
     """The plain work that it is compared with, run just before on the same broker."""
     reader: str = ""
-    """`first` or `later`: a consumer that comes back to a broker started behind the fill."""
+    """`first` or `later`: a consumer that comes back to a broker started behind the fill; `along`:
+    a group reads what is sent, in the same seconds."""
 
     @property
     def protocol(self) -> str:
@@ -142,6 +143,13 @@ WORKLOADS = [
         "send",
         {"conns": 16, "depth": 1024, "rate": 20_000},
         aim=0,
+    ),
+    Workload(
+        "RocketMQ send, open loop 20 k/s, read along",
+        "send",
+        {"conns": 16, "depth": 1024, "rate": 20_000},
+        aim=0,
+        reader="along",
     ),
     Workload(
         "MetaQ put, 64 × 1, 1,000 topics × 10",

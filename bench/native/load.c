@@ -9,6 +9,7 @@
  *   storm  open `conns` connections at once and have each one answered (MetaQ version), once
  *   get    MetaQ get, catching up and starting again at the end        pull   RocketMQ PULL_MESSAGE, likewise
  * keys: conns=64 depth=1 size=1024 seconds=5 warmup=1 rate=0 (open loop, messages/s) topic=bench topics=1 queues=4
+ *       follow=0 (pull: 1: wait for more at the end, as a consumer does)
  *       batch=16 numbered=0 (batch: 1: with a property `part`) fetch=1048576 (get) messages=32 (pull) imago=0 (1: ask for the big pulls) idle=0 (connections that do nothing) pid=N[,N…] (server: CPU time)
  * Latency is taken from the intended send time. */
 #include "frames.h"
@@ -29,7 +30,7 @@ struct conn {
 
 static struct {
     enum work work;
-    int port, conns, depth, size, seconds, warmup, topics, queues, batch, messages, imago, idle, numbered;
+    int port, conns, depth, size, seconds, warmup, topics, queues, batch, messages, imago, idle, numbered, follow;
     long rate, fetch;
     char topic[128], pid[256];
 } o = {.conns = 64, .depth = 1, .size = 1024, .seconds = 5, .warmup = 1, .topics = 1, .queues = 4,
@@ -144,11 +145,11 @@ static void request(struct conn *c, int64_t intended) {
         break;
     default:
         n = sprintf(header,
-            "{\"code\":11,\"extFields\":{\"queueId\":\"%d\",\"maxMsgBytes\":\"%ld\",\"maxMsgNums\":\"%d\",\"sysFlag\":\"4\","
-            "\"suspendTimeoutMillis\":\"0\",\"commitOffset\":\"0\",\"topic\":\"%s\",\"queueOffset\":\"%ld\",\"expressionType\":\"%s\","
+            "{\"code\":11,\"extFields\":{\"queueId\":\"%d\",\"maxMsgBytes\":\"%ld\",\"maxMsgNums\":\"%d\",\"sysFlag\":\"%d\","
+            "\"suspendTimeoutMillis\":\"%d\",\"commitOffset\":\"0\",\"topic\":\"%s\",\"queueOffset\":\"%ld\",\"expressionType\":\"%s\","
             "\"subscription\":\"%s\",\"subVersion\":\"0\",\"consumerGroup\":\"bench_group\"%s},\"flag\":0,\"language\":\"JAVA\","
             "\"opaque\":%d,\"serializeTypeCurrentRPC\":\"JSON\",\"version\":479}",
-            c->queue, o.fetch, o.messages, topic, c->offset, o.work == FILTER ? "SQL92" : "TAG",
+            c->queue, o.fetch, o.messages, o.follow ? 6 : 4, o.follow ? 1000 : 0, topic, c->offset, o.work == FILTER ? "SQL92" : "TAG",
             o.work == FILTER ? "part < 5" : "*", o.imago ? ",\"imagoBulk\":\"true\"" : "", opaque);
     }
     c->out_have += o.work >= PULL ? frame(p, header, n, "", 0) : frame(p, header, n, body, body_size);
@@ -204,7 +205,7 @@ static size_t rocketmq_answer(struct conn *c, const unsigned char *p, size_t hav
         long next = number_after(text, header, "\"nextBeginOffset\":\"", 0);
         *messages = code == 0 ? next - c->offset : 0;
         *size = total - header - 8;
-        c->offset = code == 0 ? next : 0;
+        c->offset = code == 0 ? next : o.follow ? c->offset : 0;
         if (code != 0 && code != 19 && code != 21) failed(text, header);
     } else if (code == 2) busy++, *messages = 0; /* flow control: not stored, asked again later */
     else if (code != 0) failed(text, header);
@@ -328,7 +329,7 @@ static void option(const char *text) {
     struct { const char *name; int *to; } ints[] = {
         {"port", &o.port}, {"conns", &o.conns}, {"depth", &o.depth}, {"size", &o.size}, {"seconds", &o.seconds},
         {"warmup", &o.warmup}, {"topics", &o.topics}, {"queues", &o.queues}, {"batch", &o.batch},
-        {"messages", &o.messages}, {"imago", &o.imago}, {"idle", &o.idle}, {"numbered", &o.numbered}};
+        {"messages", &o.messages}, {"imago", &o.imago}, {"idle", &o.idle}, {"numbered", &o.numbered}, {"follow", &o.follow}};
     for (size_t i = 0; i < sizeof ints / sizeof *ints; i++)
         if (!strcmp(key, ints[i].name)) { *ints[i].to = atoi(value); return; }
     if (!strcmp(key, "rate")) o.rate = atol(value);

@@ -10,7 +10,6 @@ table.
 from __future__ import annotations
 
 import logging
-from functools import partial
 from typing import TYPE_CHECKING
 
 from imago_broker.core.acknowledgement import Acknowledgement
@@ -33,7 +32,6 @@ from imago_wire.hot import (
     take_sends,
 )
 from imago_wire.remoting.command import FLAG_RESPONSE, RemotingCommand, SerializeType
-from imago_wire.remoting.items import ASKED_UNIQUE
 from imago_wire.remoting.messages import MESSAGES_MAX as BATCH_MESSAGES_MAX
 
 if TYPE_CHECKING:
@@ -53,7 +51,7 @@ if TYPE_CHECKING:
     from imago_broker.service.topic_handles import TopicHandle, TopicHandles
     from imago_broker.service.transactions.service import TransactionService
     from imago_wire.record import Placed
-    from imago_wire.remoting.items import AskedSend, SendItem
+    from imago_wire.remoting.items import SendItem
     from imago_wire.remoting.waiting import ParkingSpace
 
 logger = logging.getLogger(__name__)
@@ -305,9 +303,7 @@ class SendPath:
 
     def _answer_round(self, round_: SendRound, status: PutStatus, placed: Sequence[Placed]) -> None:
         if round_.halves is not None:
-            self._transactions.end_halves(
-                round_.halves, round_.entries, placed, partial(_unique_of, round_.asked)
-            )
+            self._transactions.end_halves(round_.halves, round_.entries, placed, round_.asked)
         code = 0 if status is _OK else STORED.get(status)
         if code is None:
             self._refuse_round(round_, status)
@@ -357,7 +353,3 @@ class SendPath:
     def _unanswered(self, _: object, status: PutStatus, placed: Sequence[Placed]) -> None:
         del status, placed
         self._lane.running -= 1
-
-
-def _unique_of(asked: Sequence[AskedSend], index: int) -> str:
-    return asked[index][ASKED_UNIQUE].decode("utf-8", "replace")

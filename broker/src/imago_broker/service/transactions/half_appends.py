@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 from imago_broker.core.transactions import Half
 from imago_broker.service.transactions.transaction_log import unique_of
 from imago_wire.record import ENTRY_PROPERTIES, PLACED_PHYSICAL_OFFSET, PLACED_QUEUE_OFFSET
+from imago_wire.remoting.items import ASKED_UNIQUE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from imago_broker.service.transactions.term import Term
     from imago_wire.record import Entry, Placed
+    from imago_wire.remoting.items import AskedSend
 
 
 class HalfRun:
@@ -53,14 +55,17 @@ class HalfRun:
         entries: Sequence[Entry],
         placed: Sequence[Placed],
         now_ms: int,
-        uniques: Callable[[int], str] | None = None,
+        asked: Sequence[AskedSend] = (),
     ) -> int:
         """Say where the append's entries are; return how many transactions are open by that."""
         halves, recent, until_ms = self._term.halves, self._term.recent, now_ms + self.immunity_ms
         end, limited = 0, self.limited
         for index, group in self._halves:
             place, entry = placed[index], entries[index]
-            unique = uniques(index) if uniques else unique_of(entry[ENTRY_PROPERTIES])
+            if asked:
+                unique = asked[index][ASKED_UNIQUE].decode()
+            else:
+                unique = unique_of(entry[ENTRY_PROPERTIES])
             offset = place[PLACED_QUEUE_OFFSET]
             half = Half(place[PLACED_PHYSICAL_OFFSET], group, unique, until_ms, limited)
             if halves.add(offset, half):

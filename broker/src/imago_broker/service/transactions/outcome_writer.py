@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from imago_broker.service.messages import MessageService
     from imago_broker.service.topics import TopicService
     from imago_broker.service.transactions.term import TransactionCounts
-    from imago_wire.record import Entry, Placed
+    from imago_wire.record import Entry, Placed, QueueTail
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +69,8 @@ class OutcomeWriter:
         self._messages, self._topics, self._delay = messages, topics, delay
         self._loop, self._clock, self._counts = loop, clock, counts
         self._written_down = written_down
+        self._levels: dict[QueueTail, Acknowledgement] = {}
+        """Of the queues that one turn's outcomes put messages to."""
 
     def write(self, term: Term, ending: Ending) -> None:
         """Write an outcome down when the turn ends."""
@@ -132,6 +134,7 @@ class OutcomeWriter:
         if term.over:
             return
         size = count = 0
+        self._levels.clear()
         units: dict[Acknowledgement, list[tuple[Ending, Entry | None]]] = {}
         while term.queue and size < MARKED_BYTES_MAX and count < MARKED_MAX:
             ending = term.queue.popleft()
@@ -164,7 +167,11 @@ class OutcomeWriter:
             half, placed, _ = recent
             entry = restore_half(half, placed[PLACED_PHYSICAL_OFFSET], handles.open_tails)
             if entry is not None:
-                return handles.level_of(entry[ENTRY_TAIL].topic), entry
+                tail = entry[ENTRY_TAIL]
+                level = self._levels.get(tail)
+                if level is None:
+                    level = self._levels[tail] = handles.level_of(tail.topic)
+                return level, entry
         copy = self._copy(term, ending.offset)
         level = handles.level_of(copy.text(b"REAL_TOPIC").encode())
         return level, self._message(copy, ending.outcome)

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from imago_broker.service.messages import Done, MessageService
     from imago_broker.service.topics import TopicService
     from imago_wire.record import Entry, Placed, QueueTail
+    from imago_wire.remoting.items import AskedSend
 
 logger = logging.getLogger(__name__)
 
@@ -215,15 +216,15 @@ class TransactionService:
         run: HalfRun,
         entries: Sequence[Entry],
         placed: Sequence[Placed],
-        uniques: Callable[[int], str] | None = None,
+        asked: Sequence[AskedSend] = (),
     ) -> None:
         """Say where the append's entries are; none: they did not get into the log.
 
-        `uniques` tells which id the producer gave an entry; None: its properties do.
+        `asked` says of each entry which id its producer gave it; empty: its properties do.
         """
         if placed:
             now_ms = self._clock.monotonic_ms()
-            self.counts.opened += run.arrived(entries, placed, now_ms, uniques)
+            self.counts.opened += run.arrived(entries, placed, now_ms, asked)
         else:
             run.failed()
 
