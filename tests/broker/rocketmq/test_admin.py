@@ -353,7 +353,7 @@ async def test_clean_up_is_always_done(peer: RemotingPeer, code: int) -> None:
     assert (await peer.call(code)).code == ResponseCode.SUCCESS
 
 
-@pytest.mark.parametrize("code", [13, 22, 54, 513])
+@pytest.mark.parametrize("code", [13, 22, 54, 902])
 async def test_codes_that_are_not_served_are_said_so(peer: RemotingPeer, code: int) -> None:
     answer = await peer.call(code)
     assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 READERS_MAX: Final = 10_000
-"""Pairs of group and topic that are told apart; what others are given is not counted for them."""
+"""Pairs of group and topic that are told apart; what others are given is counted together."""
 
 
 @dataclass(slots=True)
@@ -23,10 +23,6 @@ class Given:
 class Traffic:
     """What RocketMQ consumers were answered since the start."""
 
-    messages: int = 0
-    bytes: int = 0
-    found: int = 0
-    """Answers with messages."""
     missed: int = 0
     """Reads that found none."""
     read_ns_max: int = 0
@@ -35,12 +31,26 @@ class Traffic:
     """By group and topic."""
     sent_back: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Messages that were given back, by the same."""
+    _others: Given = field(default_factory=Given)
+    """What topics were given that are gone, and groups that are not told apart."""
+
+    @property
+    def messages(self) -> int:
+        """How many messages went out."""
+        return self._others.messages + sum(given.messages for given in self.given.values())
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes of records."""
+        return self._others.bytes + sum(given.bytes for given in self.given.values())
+
+    @property
+    def found(self) -> int:
+        """How many answers had messages."""
+        return self._others.answers + sum(given.answers for given in self.given.values())
 
     def delivered(self, group: str, topic: str, count: int, size: int) -> None:
         """Note one answer with messages."""
-        self.found += 1
-        self.messages += count
-        self.bytes += size
         given = self.given.get((group, topic)) or self._new(group, topic)
         given.messages += count
         given.bytes += size
@@ -52,13 +62,17 @@ class Traffic:
             self.sent_back[group, topic] += 1
 
     def forget(self, topic: str) -> None:
-        """Forget a topic that is gone."""
-        for counts in (self.given, self.sent_back):
-            for key in [key for key in counts if key[1] == topic]:
-                del counts[key]
+        """Tell a topic that is gone apart no more."""
+        for key in [key for key in self.given if key[1] == topic]:
+            gone, others = self.given.pop(key), self._others
+            others.messages += gone.messages
+            others.bytes += gone.bytes
+            others.answers += gone.answers
+        for key in [key for key in self.sent_back if key[1] == topic]:
+            del self.sent_back[key]
 
     def _new(self, group: str, topic: str) -> Given:
-        given = Given()
-        if len(self.given) < READERS_MAX:
-            self.given[group, topic] = given
+        if len(self.given) >= READERS_MAX:
+            return self._others
+        given = self.given[group, topic] = Given()
         return given
