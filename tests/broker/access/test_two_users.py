@@ -205,8 +205,8 @@ async def ask_metaq(person: Person) -> None:
 
 
 def filled(path: str, names: Mapping[str, str]) -> str:
-    """Return a route's path about these things."""
-    return re.sub(r"\{(\w+)(:[^{}]*)?\}", lambda m: names[m[1]], path)
+    """Return a route's path about these things; numbers are 0."""
+    return re.sub(r"\{(\w+)(:[^{}]*)?\}", lambda m: names.get(m[1], "0"), path)
 
 
 async def ask_routes(person: Person, headers: dict[str, str]) -> None:
