@@ -188,8 +188,8 @@ class MessageService:
         jobs, self._jobs = self._jobs, []
         self.newest = None
         self.turn += 1
-        copies, self._copies = self._copies, []
         if self.copied_from:
+            copies, self._copies = self._copies, []
             own = {id(entries) for entries in copies}
             jobs = self._without(jobs, lambda job: id(job[0]) not in own, PutStatus.NOT_WRITABLE)
         if self._gate is not None and self._gate.short:
