@@ -26,6 +26,7 @@ ORDER = (
     "test_install",
     "wrong_specs",
     "java",
+    "user_from",
     "topic",
     "pipeline",
     "configuration",

@@ -49,15 +49,15 @@ def start_pod(kube: Kube, namespace: str) -> None:
 
 @contextmanager
 def drivers_in_pod(
-    namespace: str, folder: Path, names: Sequence[str] = ALL
+    namespace: str, folder: Path, names: Sequence[str] = ALL, *, flags: Sequence[str] = ()
 ) -> Iterator[dict[str, JavaDriver]]:
-    """Run the drivers of these clients in the pod."""
+    """Run the drivers of these clients in the pod; `flags`: of their Java machines."""
 
     def command(name: str, _: Path) -> list[str]:
         module, main = PARTS[name]
         home = f"/opt/java/{module.name}"
         own = f"/tmp/{name}"
-        java = ["java", *_JVM, f"-Duser.home={own}", "-Dfile.encoding=UTF-8"]
+        java = ["java", *_JVM, *flags, f"-Duser.home={own}", "-Dfile.encoding=UTF-8"]
         java += ["-cp", f"{home}/classes:{home}/lib/*", main]
         # The MetaQ client keeps what it could not send below its home, which must be there.
         shell = f'mkdir -p {own} && cd {own} && exec "$@"'

@@ -41,16 +41,19 @@ def rocketmq_pair(
     topic: str,
     *,
     retries: int | None = None,
+    make: bool = True,
 ) -> Pair:
     """Clients of a topic that is made on every shard; the group has its name.
 
-    `retries`: how often the producer tries again; None: as it does by default.
+    `retries`: how often the producer tries again; None: as it does by default. `make`: False: the
+    topic is there, as where the tool that makes it would need credentials.
     """
     client = RocketmqClient(version, driver, namesrv)
     stack.callback(client.settle)
-    admin = stack.enter_context(client.admin())
-    wait_until(lambda: _has_masters(admin), seconds_max=40, what="a master has a route")
-    admin.create_topic(topic)
+    if make:
+        admin = stack.enter_context(client.admin())
+        wait_until(lambda: _has_masters(admin), seconds_max=40, what="a master has a route")
+        admin.create_topic(topic)
     options: dict[str, Any] = {} if retries is None else {"retries": retries}
     producer = stack.enter_context(client.producer(**options))
     streams.until_routed(producer.queues, topic)
