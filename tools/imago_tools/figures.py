@@ -164,6 +164,16 @@ def failover() -> str:
     return table(heads, lines)
 
 
+def metaq() -> str:
+    """Return what MetaQ's clients do besides put and get: its processor time, beside plain puts."""
+    heads = ["what", "k a second", "µs of CPU", "of a", "a plain put in the same run"]
+    lines = []
+    for row in rows("metaq"):
+        beside = f"{micros(row['plain'])} µs, {row['times_plain']:.1f} ×" if "plain" in row else ""
+        lines.append([row["name"], thousands(row["rate"]), micros(row), row["of"], beside])
+    return f"{of('metaq')}\n{table(heads, lines)}"
+
+
 def scale() -> str:
     """Return what grows with partitions, topics, connections and the log."""
     of_name = {row["name"]: row for row in rows("scale")}
