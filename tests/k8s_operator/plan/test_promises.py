@@ -55,6 +55,10 @@ def _unready_goes_at_once(_: ClusterLook, pod: Pod) -> bool:
     return not pod.serving
 
 
+def _any_number_goes(_: ClusterLook, __: set[int]) -> bool:
+    return False
+
+
 @pytest.mark.parametrize(
     ("check", "seeds"), [(check_walk, 40), (check_look, 2000)], ids=["walks", "looks"]
 )
@@ -63,6 +67,7 @@ def test_pods_that_are_deleted_because_they_are_not_ready_are_found(
 ) -> None:
     """A rule that once took both masters of a cluster at once: the search must see it."""
     monkeypatch.setattr(rollout, "_is_free", _unready_goes_at_once)
+    monkeypatch.setattr(rollout, "_too_many", _any_number_goes)
 
     def search() -> None:
         for seed in range(seeds):
@@ -106,6 +111,7 @@ def test_nothing_of_it_would_be_carried_out(
     world: ClusterWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rollout, "_is_free", _unready_goes_at_once)
+    monkeypatch.setattr(rollout, "_too_many", _any_number_goes)
     found = copy.deepcopy(world)
     found.desired = wanted({"spec.image": "mine:2"})
     found.look()

@@ -121,11 +121,10 @@ def _brokers(look: ClusterLook, due: list[Pod]) -> tuple[list[Action], str]:
     blocked = ""
     disturbed = {n: _racks(look, n) for n in look.running if membership.lacks(look, n)}
     restarting = {n for n in look.running if membership.restarts(look, n)}
-    most = look.desired.spec.update_policy.max_unavailable_shards
     for number in sorted({pod.shard for pod in due if pod.shard is not None}):
         pods = [pod for pod in due if pod.shard == number]
         if behind := [pod for pod in pods if _is_free(look, pod)]:
-            if len(restarting | {number}) > most:
+            if _too_many(look, restarting | {number}):
                 blocked = (
                     blocked or f"shard-{number}: shards {sorted(restarting)} to be whole again"
                 )
@@ -140,6 +139,11 @@ def _brokers(look: ClusterLook, due: list[Pod]) -> tuple[list[Action], str]:
             disturbed[number] = {look.rack(_pod_of(look, action))}
             restarting.add(number)
     return actions, "" if actions else blocked
+
+
+def _too_many(look: ClusterLook, shards: set[int]) -> bool:
+    """Whether the policy forbids restarts in all of these shards at a time."""
+    return len(shards) > look.desired.spec.update_policy.max_unavailable_shards
 
 
 def _is_free(look: ClusterLook, pod: Pod) -> bool:
