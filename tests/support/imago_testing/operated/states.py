@@ -73,10 +73,10 @@ EDITS: Final[tuple[dict[str, Any], ...]] = (
     {"spec.podDisruptionBudget": {"enabled": False}},
     {"spec.brokers.template": {"persistentVolumeClaim": {"metadata": {"labels": {"a": "b"}}}}},
     {"spec.zookeeper.managed.resources": {"requests": {"memory": "1Gi"}}},
-    {"spec.zookeeper.managed.image": "zoo:2", "spec.image": "mine:2"},
     {"spec.authorization": {"type": "Simple", "superUsers": ["root"], "tokenReview": True}},
     {"spec.tls": {}},
     {"spec.tls": {"clients": "Enforcing", "members": "Enforcing"}},
+    {"spec.zookeeper.managed.image": "zoo:2", "spec.image": "mine:2"},
 )
 ORDERS: Final[tuple[dict[str, str], ...]] = (
     {},
