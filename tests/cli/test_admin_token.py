@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from imago_broker.admin.calls import is_signed
+from imago_broker.admin.signing import is_signed
 from imago_cli.admin_http import TOKEN_VARIABLE, ask
 
 if TYPE_CHECKING:

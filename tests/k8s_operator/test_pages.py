@@ -54,7 +54,7 @@ def test_links_into_pages_find_their_title(name: str) -> None:
 @pytest.mark.parametrize("name", PAGES)
 def test_commands_exist(name: str) -> None:
     said = set(re.findall(r"kubectl imago ([a-z]+)", page(name)))
-    assert said <= {*COMMANDS, "topics", "groups"}
+    assert said <= {*COMMANDS, "topics", "groups", "user"}
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -125,7 +125,7 @@ def _is_http(address: str) -> bool:
 
 
 def _signed(token: str, address: str, path: str, data: bytes | None) -> str:
-    from imago_broker.admin.calls import SCHEME, signature
+    from imago_broker.admin.signing import SCHEME, signature
 
     method = "GET" if data is None else "POST"
     now_ms, target = time.time_ns() // 1_000_000, urlsplit(address).netloc

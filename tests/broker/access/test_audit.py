@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import aiohttp
 import pytest
 
-from imago_broker.admin.calls import CALLER, SCHEME, caller_text, signature, told_caller
 from imago_broker.admin.shards import FORWARDED
+from imago_broker.admin.signing import CALLER, SCHEME, caller_text, signature, told_caller
 from imago_broker.model.access import AccessKind, AccessRule, Operation, Resource
 from imago_broker.model.users import User, new_token
 from imago_broker.service.access import Actor
@@ -63,10 +63,10 @@ async def test_calls_that_are_passed_on_are_their_callers(
 
 @pytest.mark.parametrize("name", ["ann", "(admin token)", "a b", "\u00e4"])
 def test_callers_are_believed_to_brokers_alone(name: str) -> None:
-    from imago_broker.admin.calls import _caller_hash
+    from imago_broker.admin.signing import caller_hash
 
     told = caller_text(name, "2001:db8::1")
-    whole = f"{told} {_caller_hash('token', 'signed 1', told)}"
+    whole = f"{told} {caller_hash('token', 'signed 1', told)}"
     assert told_caller(whole, "token", "signed 1") == (name, "2001:db8::1")
     assert told_caller(whole, "token", "signed 2") is None, "of another call"
     assert told_caller(whole, "other", "signed 1") is None

@@ -11,8 +11,9 @@ import pytest
 from aiohttp import web
 
 from imago_broker.admin import access
-from imago_broker.admin.calls import CLOCKS_DIFFER_MS_MAX, SCHEME, call, is_signed, signature
+from imago_broker.admin.calls import call
 from imago_broker.admin.routes import ROUTES, rights_by_route
+from imago_broker.admin.signing import CLOCKS_DIFFER_MS_MAX, SCHEME, is_signed, signature
 from imago_broker.app import Broker
 from imago_testing.peers.admin import TOKEN, Admin, broker_config
 from imago_testing.processes.ports import free_port_block

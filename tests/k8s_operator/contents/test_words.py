@@ -9,7 +9,7 @@ from imago_operator.reasons import EVENTS, REASONS
 from imago_operator.reasons.contents import KINDS
 
 SOURCES = Path(__file__).parents[3] / "operator/src/imago_operator"
-SAY = {"ContentRefusal": 0, "ready": 0, "Leaving": 0, "holds": 1, "failed": 1}
+SAY = {"ContentRefusal": 0, "_refused": 0, "ready": 0, "Leaving": 0, "holds": 1, "failed": 1}
 """Calls that say a reason, and which argument it is."""
 
 

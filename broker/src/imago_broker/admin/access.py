@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from imago_broker.admin.calls import SCHEME
 from imago_broker.admin.errors import AdminError
 from imago_broker.admin.identity import (
     CSRF,
@@ -29,6 +28,7 @@ from imago_broker.admin.identity import (
     user_by_token,
 )
 from imago_broker.admin.rights import open_to_all
+from imago_broker.admin.signing import SCHEME
 from imago_broker.admin.token_review import TokenReviewer
 from imago_broker.model.access import AccessKind, Need
 

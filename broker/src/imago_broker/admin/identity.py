@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
-from imago_broker.admin.calls import CALLER, SCHEME, admin_token, is_signed, told_caller
+from imago_broker.admin.signing import CALLER, SCHEME, admin_token, is_signed, told_caller
 from imago_broker.model.users import MEMBER, name_problem, token_hash, token_parts
 from imago_broker.service.access import Actor
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
-from imago_broker.admin.calls import admin_token
 from imago_broker.admin.errors import AdminError
 from imago_broker.admin.guard import audit, json_body, json_response
 from imago_broker.admin.identity import (
@@ -20,6 +19,7 @@ from imago_broker.admin.identity import (
     session_of,
     user_of,
 )
+from imago_broker.admin.signing import admin_token
 from imago_broker.model.users import User
 
 if TYPE_CHECKING:

@@ -10,10 +10,11 @@ import aiohttp
 from aiohttp import web
 
 from imago_broker.admin import leadership
-from imago_broker.admin.calls import CALLER, call, caller_text
+from imago_broker.admin.calls import call
 from imago_broker.admin.errors import AdminError
 from imago_broker.admin.guard import CHANGING
 from imago_broker.admin.identity import actor_of, user_of
+from imago_broker.admin.signing import CALLER, caller_text
 from imago_broker.admin.views import MemberLag
 from imago_broker.core.placement import Room
 from imago_broker.model.cluster import shard_name

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imago_broker.admin.calls import admin_token
+from imago_broker.admin.signing import admin_token
 from imago_broker.errors import ExitCode, FatalError
 from imago_broker.model import names
 from imago_broker.processors.rocketmq.access_hook import AccessHook

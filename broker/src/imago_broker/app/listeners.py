@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from imago_broker.app.access import check_token, introducing, make_introductions
@@ -64,11 +65,12 @@ class Ports:
             is_member=MemberAddresses(view),
         )
         """Of the callers of all ports together."""
-        self.metaq = Listener(bind, config.metaq.port, places=places)
-        self.metaq_tls = Listener(bind, max(0, config.tls.metaq_port), places=places)
-        self.rocketmq = Listener(bind, rocketmq.port, places=places)
-        self.fast = Listener(bind, config.fast_port, places=places)
-        self.names = Listener(bind, config.namesrv.port, places=places)
+        listener = partial(Listener, bind, limits=limits, places=places)
+        self.metaq = listener(config.metaq.port)
+        self.metaq_tls = listener(max(0, config.tls.metaq_port))
+        self.rocketmq = listener(rocketmq.port)
+        self.fast = listener(config.fast_port)
+        self.names = listener(config.namesrv.port)
         self.replication = ReplicationPort(bind, config.replication_port)
         """Of the other members; unbound where none are meant to be."""
         self.admin = AdminPort(

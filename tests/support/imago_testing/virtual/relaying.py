@@ -43,6 +43,8 @@ class Member:
     def __init__(self, name: str, loop: VirtualLoop, log: list[bytes]) -> None:
         self.name, self.log = name, log
         self.leads = False
+        self.grants = None
+        """Nobody asks for rights."""
         self.lanes: dict[str, Any] = {}
         self._waiting: list[Callable[[bool], None]] = []
         self._held: list[Exchange] = []
