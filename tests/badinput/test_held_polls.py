@@ -31,9 +31,9 @@ class Poller:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
 
-    async def ask(self, count: int) -> None:
+    async def ask(self, count: int, offset: int) -> None:
         for opaque in range(count):
-            ext = pull_ext(TOPIC, 0, sysFlag=4 | 2, suspendTimeoutMillis=WAIT_MS)
+            ext = pull_ext(TOPIC, offset, sysFlag=4 | 2, suspendTimeoutMillis=WAIT_MS)
             text = {name: str(value) for name, value in ext.items()}
             self.writer.write(encode_frame(RemotingCommand(code=11, opaque=opaque, ext=text)))
             if opaque % 100 == 0:
@@ -65,24 +65,31 @@ def held(broker: BrokerProcess) -> int:
     raise AssertionError("the metric is not there")
 
 
+async def put(peer: RemotingPeer) -> int:
+    """Send a message to all who wait, and return its offset."""
+    sent = await peer.put(TOPIC, b"for all")
+    assert sent.code == ResponseCode.SUCCESS, json.dumps(dict(sent.ext))
+    return int(sent.ext["queueOffset"])
+
+
 @pytest.mark.parametrize("count", [10_000, pytest.param(100_000, marks=pytest.mark.full)])
 async def test_long_polls_cost_little_and_are_all_answered(
     patient_broker: BrokerProcess, count: int
 ) -> None:
     each = count // CONNECTIONS
+    peer = await RemotingPeer.connect(patient_broker.rocketmq)
+    offset = await put(peer) + 1
     pollers = [
         Poller(*await asyncio.open_connection("127.0.0.1", patient_broker.rocketmq))
         for _ in range(CONNECTIONS)
     ]
-    await asyncio.gather(*(poller.ask(each) for poller in pollers))
+    await asyncio.gather(*(poller.ask(each, offset) for poller in pollers))
     async with asyncio.timeout(300):
         while held(patient_broker) < count:  # noqa: ASYNC110  another process
             await asyncio.sleep(0.5)
     size = patient_broker.resident_bytes()
     assert size <= BASE_BYTES + 1000 * count, f"{size >> 20} MiB with {count} polls"
-    peer = await RemotingPeer.connect(patient_broker.rocketmq)
-    sent = await peer.put(TOPIC, b"for all")
-    assert sent.code == ResponseCode.SUCCESS, json.dumps(dict(sent.ext))
+    await put(peer)
     await peer.close()
     found = await asyncio.gather(*(poller.answers(each) for poller in pollers))
     assert all(numbers == set(range(each)) for numbers in found)

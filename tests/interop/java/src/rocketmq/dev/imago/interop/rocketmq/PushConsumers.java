@@ -41,6 +41,8 @@ final class PushConsumers {
             with.text("from", "CONSUME_FROM_FIRST_OFFSET")));
         consumer.setMaxReconsumeTimes(with.count("reconsume_max", -1));
         consumer.setSuspendCurrentQueueTimeMillis(100);
+        // A listener that has returned is not yet counted: without this its message comes again.
+        consumer.setAwaitTerminationMillisWhenShutdown(10_000);
         consumer.setConsumeThreadMin(2);
         consumer.setConsumeThreadMax(2);
         if (with.has("sql")) {
