@@ -1,6 +1,6 @@
 """Print the software bill of materials of this environment: CycloneDX 1.5, as JSON.
 
-Python distributions as installed here, and the Debian packages they stand on.
+Python distributions as installed here, and the Debian packages they need.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def _lands_all_once(
         sent = _acknowledged(running)
     stored = sum(map(whole.stored, topics))
     account.append(f"the rest {pipeline.until_rows(stored):.0f} s after the load has ended")
-    until(lambda: pipeline.status["lag"] == "0", "no lag is told", seconds_max=LAG_SECONDS_MAX)
+    until(lambda: pipeline.status["lag"] == "0", "the lag is not zero", seconds_max=LAG_SECONDS_MAX)
     told = pipeline.status
     assert (told["rows"], told["engineRef"]["kind"]) == (stored, engine)
     assert int(told["epoch"]) > epoch

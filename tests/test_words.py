@@ -16,6 +16,14 @@ FORMER = {
     "has told nothing": "has not reported",
     "stop to append": "stop appending",
     "what there is none of": "what is absent",
+    "whoever reaches": "anyone who reaches",
+    "whoever shows": "every client without",
+    "whoever wrote it": "from any writer",
+    "how they stand": "their use",
+    "what stands here": "what is set here",
+    "is told the end": "receives the end",
+    "duration of looks": "duration of reconciliations",
+    "is not looked at": "is ignored",
 }
 """By pattern: the word that ARCHITECTURE's vocabulary has for it."""
 KEPT = {

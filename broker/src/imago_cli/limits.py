@@ -55,7 +55,7 @@ def limits_text(limits: Mapping[str, int]) -> str:
 
 
 def usage_text(usage: Mapping[str, Any]) -> str:
-    """Return how limits stand on one broker."""
+    """Return the use of limits on one broker."""
     if not usage:
         return "not known"
     parts = [f"throttled for {usage['throttledMs'] / 1000:.1f} s", f"{usage['refused']} refused"]

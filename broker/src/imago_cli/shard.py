@@ -1,4 +1,4 @@
-"""`imago shard`: look at shards, hand leadership over, force an election, drain."""
+"""`imago shard`: show shards, hand leadership over, force an election, drain."""
 
 from __future__ import annotations
 

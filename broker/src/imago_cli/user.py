@@ -82,7 +82,7 @@ def list_users(admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
 
 
 def show(name: Name, admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
-    """Show a user, its rules, its limits and how they stand on the broker that is asked."""
+    """Show a user, its rules, its limits and their use on the broker that is asked."""
     found = ask(admin, _path(name))
     if as_json:
         print_json(found)
@@ -198,7 +198,7 @@ def limit(
 
 
 def limits(admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
-    """List all limits and how they stand on the broker that is asked."""
+    """List all limits and their use on the broker that is asked."""
     found = _pages(admin, QUOTAS)
     if as_json:
         print_json(found)

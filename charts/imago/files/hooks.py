@@ -1,6 +1,6 @@
 """What Helm runs in the operator's image: `check` for `helm test`, `release` after an uninstall.
 
-Standard library only. Where to look stands in the environment: see the templates that run it.
+Standard library only. The environment says where to look: see the templates that run it.
 """
 
 from __future__ import annotations

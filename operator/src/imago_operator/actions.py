@@ -168,7 +168,7 @@ class CertificateWork(Enum):
     SWITCH_AUTHORITY = "have the next authority sign"
     DROP_AUTHORITY = "trust the former authority no more"
     ISSUE = "give members of a shard a certificate"
-    TRUST = "tell members of a shard whom to trust"
+    TRUST = "send members of a shard whom to trust"
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,20 +23,20 @@ class Metrics:
         self.registry = CollectorRegistry()
         self._seconds = Histogram(
             "imago_operator_reconcile_seconds",
-            "Duration of looks at objects.",
+            "Duration of reconciliations.",
             ["kind"],
             buckets=BUCKETS,
             registry=self.registry,
         )
         self._outcomes = Counter(
             "imago_operator_reconcile",
-            "Looks at objects by outcome: done, retry, blocked, invalid, bug, cancelled.",
+            "Reconciliations by outcome: done, retry, blocked, invalid, bug, cancelled.",
             ["kind", "outcome"],
             registry=self.registry,
         )
         self._last = Gauge(
             "imago_operator_last_success_timestamp_seconds",
-            "When a look at an object of the kind came to a good end last.",
+            "When an object of the kind was last reconciled without an error.",
             ["kind"],
             registry=self.registry,
         )

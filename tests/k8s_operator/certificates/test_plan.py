@@ -109,7 +109,7 @@ class Secrets:
         self.since = self.now
 
     def check(self) -> None:
-        """Whoever shows a certificate now is trusted by everybody else."""
+        """Each member that shows a certificate now is trusted by everybody else."""
         for signer, _, until, _ in self.members.values():
             assert until > self.now
             for _, trusted, _, _ in self.members.values():

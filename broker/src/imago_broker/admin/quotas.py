@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 async def list_all(services: AdminServices, request: web.Request) -> web.Response:
-    """GET /admin/v1/quotas: all limits and how they stand here, a page at a time."""
+    """GET /admin/v1/quotas: all limits and their use here, a page at a time."""
     known = {str(subject): subject for subject in services.access.quota_table.quotas}
     return json_response(
         page(sorted(known), request.query, lambda name: _shown(services, known[name]))

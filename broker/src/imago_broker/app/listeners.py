@@ -90,7 +90,7 @@ class Ports:
         """Say that there is no access control, where clients of other machines may come."""
         if self.wanted and is_open(self._config):
             logger.warning(
-                "access_open bind=%s whoever reaches the client ports may send, read and"
+                "access_open bind=%s anyone who reaches the client ports may send, read and"
                 " administer: set acl.enabled = true, or bind loopback (broker.bind); with"
                 " security.allow_open = false no broker starts so",
                 self._config.broker.bind,

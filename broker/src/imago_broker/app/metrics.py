@@ -132,7 +132,7 @@ def _shard(config: BrokerConfig, registry: Registry, role: RoleState) -> list[Sa
         _gauge("shard_members", "Live members.", lambda: len(registry.view().members(shard))),
         _gauge(
             "registry_connected",
-            "1 while the registry answers and our registration stands.",
+            "1 while the registry answers and our registration exists.",
             lambda: registry.state is RegistryConnection.CONNECTED,
         ),
         _gauge(
@@ -183,7 +183,7 @@ def _access(config: BrokerConfig, access: AccessService) -> list[Sample]:
     return [
         _gauge(
             "access_open",
-            "1 while whoever reaches the ports from other machines may do everything.",
+            "1 while anyone who reaches the ports from other machines may do everything.",
             lambda: is_open(config),
         ),
         _gauge("access_users", "Users.", lambda: len(access.users)),

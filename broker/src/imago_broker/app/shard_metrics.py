@@ -22,7 +22,7 @@ def shard_samples(member: ShardMember, role: RoleState, refused: RefusedPeers) -
         _gauge("ready", "1 while the role is settled.", not member.problems()),
         _gauge(
             "equal_failures",
-            "Equal failures one after the other; from 3 on the member stands still.",
+            "Equal failures one after the other; from 3 on the member is stalled.",
             member.failures.last.count if member.failures.last is not None else 0,
         ),
         _counter("sent_bytes", "Log bytes sent to followers.", counters.bytes_sent),

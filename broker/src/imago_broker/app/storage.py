@@ -46,7 +46,7 @@ def open_store(
         ) from error
     except CorruptLogError as error:
         raise FatalError(
-            f"{error}; look at it with `imago log check {folder}`", exit_code=ExitCode.DATA
+            f"{error}; check it with `imago log check {folder}`", exit_code=ExitCode.DATA
         ) from error
     except DiskFullError as error:
         raise FatalError(

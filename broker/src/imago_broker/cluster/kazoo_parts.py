@@ -56,7 +56,7 @@ CONNECT_SECONDS_MIN = 0.5
 def acls_of(credentials: Sequence[tuple[str, str]]) -> dict[NodeRights, list[ACL]]:
     """Return rights as ZooKeeper has them, of the user alone and of everybody else.
 
-    "auth" would stand for all that a session is, and so for whoever shows the same certificate.
+    "auth" would stand for all that a session is, and so for all that show the same certificate.
     """
     ours = [
         make_digest_acl(user, password, all=True)

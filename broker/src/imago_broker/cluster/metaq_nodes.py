@@ -1,4 +1,4 @@
-"""Reading MetaQ's public tree, whoever wrote it: as a whole, and what a master says."""
+"""Reading MetaQ's public tree, from any writer: as a whole, and what a master says."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 NODES_MAX: Final = 500_000
 READS_AT_ONCE: Final = 64
 _PARTITIONS: Final = re.compile(r'"numParts"\s*:\s*(\d{1,9})')
-"""Whoever wrote it: the members stand in any order."""
+"""The members are in any order: anybody may have written it."""
 
 
 async def read_tree(tree: NodeTree, root: str) -> dict[str, TreeNode]:

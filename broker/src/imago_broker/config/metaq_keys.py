@@ -184,7 +184,7 @@ SYSTEM: Final = (
         "updateConsumerOffsets",
         KeyEffect.KEPT,
         "metaq.update_consumer_offsets",
-        "whether a `get` beyond the end is told the end (301)",
+        "whether a `get` beyond the end receives the end (301)",
         True,
     ),
     IniKey(

@@ -137,7 +137,7 @@ def _access_problem(config: Sections) -> str | None:
         return None
     if not config.security.allow_open and is_open(config):
         return (
-            f"security.allow_open: false, and whoever reaches {config.broker.bind} may send, read"
+            f"security.allow_open: false, and all that reach {config.broker.bind} may send, read"
             " and administer: set acl.enabled = true, bind loopback (broker.bind = 127.0.0.1), or"
             " set security.allow_open = true"
         )

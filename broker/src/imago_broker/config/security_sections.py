@@ -13,7 +13,7 @@ class AclSection:
 
     enabled: bool = setting(
         False,
-        "Whether requests need a user who may have them served; off: whoever reaches a port may"
+        "Whether requests need a user who may have them served; off: anyone who reaches a port may"
         " send, read and administer. Users are kept either way.",
     )
 

@@ -24,7 +24,7 @@ SECRET_SIZE_MAX: Final = 256
 TOKENS_MAX: Final = 32
 """Of one user."""
 ANONYMOUS: Final = "anonymous"
-"""Whoever shows no credentials: rules about this name are for all of them."""
+"""Clients without credentials: rules about this name are for all of them."""
 
 MEMBER: Final = "(broker)"
 """A broker of the cluster that asks another: no user can have this name."""

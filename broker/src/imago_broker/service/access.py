@@ -144,7 +144,9 @@ class AccessService:
         if problem := user_problem(user):
             raise RequestError(problem)
         if user.name == ANONYMOUS:
-            raise RequestError(f"{ANONYMOUS} is whoever shows no credentials: it has rules alone")
+            raise RequestError(
+                f"{ANONYMOUS} is every client without credentials: it has rules alone"
+            )
         if user.name not in self.users and len(self.users) >= USERS_MAX:
             raise RequestError(f"there are {USERS_MAX} users already, which is the limit")
         old = self.users.get(user.name)

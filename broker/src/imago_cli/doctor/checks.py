@@ -230,7 +230,7 @@ def check_listeners(config: BrokerConfig) -> Iterator[CheckFinding]:
             "access",
             CheckLevel.WARNING,
             f"clients of any machine may connect ({bind or 'all addresses'}) and there is no "
-            "access control: whoever reaches the ports may read, write and delete",
+            "access control: anyone who reaches the ports may read, write and delete",
             "set acl.enabled = true, or broker.bind to an address of a trusted network",
         )
     else:

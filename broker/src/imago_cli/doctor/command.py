@@ -98,11 +98,11 @@ def diagnose(config_path: Path | None, data: Path | None) -> Iterator[CheckFindi
 def _found(folders: list[Path]) -> tuple[Path | None, list[CheckFinding]]:
     """Return the only cluster of `imago up` that runs here, and what is to be said of it."""
     if len(folders) == 1:
-        text = f"looked at the cluster that runs in {folders[0]}"
+        text = f"checked the cluster that runs in {folders[0]}"
         return folders[0], [CheckFinding("imago up", CheckLevel.NOTE, text)]
     if not folders:
         return None, []
-    text = f"several clusters run here, in {', '.join(map(str, folders))}; none was looked at"
+    text = f"several clusters run here, in {', '.join(map(str, folders))}; none was checked"
     return None, [
         CheckFinding(
             "imago up", CheckLevel.NOTE, text, f"name one: imago doctor --data {folders[0]}"

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _PLACES = ("config/damage", "*/config/damage", "*/*/config/damage")
 CURE = (
-    "look at the disk first (smartctl, dmesg), then at docs/admin.md, Damage: the files come back "
+    "check the disk first (smartctl, dmesg), then at docs/admin.md, Damage: the files come back "
     "from another copy; until then everything else is served"
 )
 

@@ -37,7 +37,7 @@ def shard_findings(snapshot: Mapping[str, Any]) -> Iterator[CheckFinding]:
                 shard["name"],
                 CheckLevel.WARNING,
                 missing,
-                "start what is stopped, and look at its log: fewer members survive fewer losses",
+                "start what is stopped, and read its log: fewer members survive fewer losses",
             )
 
 

@@ -145,7 +145,7 @@ class Eyes:
         except KubectlError as error:
             if "(Forbidden)" not in error.message:
                 raise
-            self.unseen.append(f"{kind}: you may not look at them")
+            self.unseen.append(f"{kind}: you may not read them")
             raise BlockedError(error.message, until="the right is there") from error
 
 

@@ -44,4 +44,4 @@ def build() -> typer.Typer:
 
 
 def _root() -> None:
-    """Look at clusters of Imago on Kubernetes, and give the operator its orders."""
+    """Show clusters of Imago on Kubernetes, and give the operator its orders."""

@@ -125,7 +125,7 @@ def not_looked_at(one: Mapping[str, Any]) -> str:
     if age < LATE:
         return ""
     return (
-        f"not looked at since {said} ({int(age.total_seconds())} s ago): what follows may no longer"
+        f"last reconciled {said} ({int(age.total_seconds())} s ago): what follows may no longer"
         " be so. Is the operator running? kubectl -n imago-system get pods"
     )
 

@@ -37,7 +37,7 @@ def dump(
 
 
 def check(admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
-    """Say what in the tree keeps clients from working, whoever wrote it; exit code 1 if any."""
+    """Say what in the tree keeps clients from working, from any writer; exit code 1 if any."""
     found = ask(admin, _PATH)
     if as_json:
         print_json(found["findings"])

@@ -138,7 +138,7 @@ def _settle(look: UserLook, now: datetime, fresh: str) -> UserPlan:
     if not look.listed:
         return _refused("ClusterNotReady", "No broker answers.")
     if look.signs and look.name == ANONYMOUS:
-        text = "anonymous is whoever shows no credentials: set authentication.type External."
+        text = "anonymous is every client without credentials: set authentication.type External."
         return _refused("InvalidSpec", text)
     if look.status.user_name is None:
         # Written down first: whatever of it brokers get goes when the resource does.

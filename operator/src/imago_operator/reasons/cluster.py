@@ -325,7 +325,7 @@ TROUBLE: Final = (
         "Somebody changes a field again that the operator restored; the message has the field,"
         " its value and who sets it. The operator restores it again and again, less and less"
         " often.",
-        "Stop whoever changes it. Put a lasting difference into the spec.",
+        "Stop what changes it. Put a lasting difference into the spec.",
     ),
     _of(
         "Stalled",

@@ -37,7 +37,7 @@ READY: Final = (
     _of("Ready", "BrokerRejected", "Brokers refused the epoch of the next run.", BY_ITSELF),
     _of("Ready", "RunFailed", "The last run failed.", _LOOK),
     _of("Ready", "RestartLimit", "It was started too often in an hour.", _LIMIT),
-    _of("Ready", "SparkOperatorMissing", "`engine: SparkOperator`, and there is none.", _ENGINE),
+    _of("Ready", "SparkOperatorMissing", "`engine: SparkOperator`, which is absent.", _ENGINE),
     _of("Ready", "AccountMissing", "The driver's ServiceAccount is not there.", _ACCOUNT),
     _of("Ready", "InvalidSpec", "The spec is refused; a run goes on with the one before.",
         "Correct the field that the message names."),

@@ -185,7 +185,7 @@ class ExternalListener:
     )
     tls: bool | None = described(
         "Whether this way in is for TLS only: its MetaQ ports lead to the brokers' TLS port, and"
-        " RocketMQ's ports refuse whoever has no TLS, inside of the cluster too.",
+        " RocketMQ's ports refuse clients without TLS, inside of the cluster too.",
         default=None,
     )
     service_template: ChildTemplate = described("Additions to the Services.", default=ChildTemplate)
@@ -203,7 +203,7 @@ class Authorization:
     """Who may do what."""
 
     type: AuthorizationType = described(
-        "None: whoever reaches a port may send, read and administer, unless brokers.config sets"
+        "None: anyone who reaches a port may send, read and administer, unless brokers.config sets"
         " acl.enabled. Simple: each request needs a user with the right to it.",
         default=AuthorizationType.NONE,
     )

@@ -75,7 +75,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSpec:
-    """What the topic is to be. What stands here wins over what brokers have."""
+    """What the topic is to be. What is set here wins over what brokers have."""
 
     cluster_ref: ClusterRef = described("Cluster of the topic. Immutable.")
     topic_name: str | None = described(
@@ -103,7 +103,7 @@ class TopicSpec:
         default=Dialects.ALL,
     )
     ordered: bool = described(
-        "Whether routes tell RocketMQ clients that the topic is ordered.", default=False
+        "Whether routes mark the topic as ordered for RocketMQ clients.", default=False
     )
     config: Mapping[str, IntOrText] = described(
         "Further attributes of the topic, as docs/configuration.md lists them.",

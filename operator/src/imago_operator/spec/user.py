@@ -24,7 +24,7 @@ OBJECT_PATTERN: Final = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 ACLS_MAX: Final = 256
 HOSTS_MAX: Final = 64
 ANONYMOUS: Final = "anonymous"
-"""Whoever shows no credentials: such a user has rules alone."""
+"""Clients without credentials: such a user has rules alone."""
 
 
 class AuthenticationType(StrEnum):
@@ -175,7 +175,7 @@ class SecretTemplate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserSpec:
-    """What the user is to be. What stands here wins over what brokers have."""
+    """What the user is to be. What is set here wins over what brokers have."""
 
     cluster_ref: ClusterRef = described("Cluster of the user. Immutable.")
     user_name: str | None = described(

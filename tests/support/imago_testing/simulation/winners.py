@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 SETTLED_MS = 1000
 """What has been so for this long is known to everybody who is not hindered."""
 SEEN_MS = 300
-"""A member that has been there for this long has been seen by whoever reaches the coordinator."""
+"""A member that has been there for this long has been seen by all that reach the coordinator."""
 
 
 class InvariantBrokenError(AssertionError):
