@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,30 +19,53 @@ if TYPE_CHECKING:
 
 READ_SECONDS = 2
 """Of one pass over what was filled: the reader must not come to its end and begin again."""
+FILL_SECONDS = 2
+FILL_SECONDS_MAX = 180
 FILES_SECONDS_MAX = 120
+TOPIC, PARTITIONS = "bench", 4
+
+Say = Callable[[str], None]
 
 
-def measure(workload: Workload, port_base: int) -> dict[str, Any]:
+def measure(workload: Workload, port_base: int, say: Say) -> dict[str, Any]:
     """Fill, start again, and read as the first or, with files made, as a later reader."""
     with tempfile.TemporaryDirectory(prefix="imago-bench-") as name:
         folder = Path(name) / "data"
         with harness.lone_broker(folder, port_base) as server:
             server.wait_until_ready()
-            server.create_topic("bench", 4)
-            put = {"conns": 16, "depth": 64, "warmup": 0}
-            filled = 0.0
-            while filled < workload.fill_bytes:
-                row = harness.load("put", server.metaq, pids=[], seconds=2, **put)
-                filled += 2 * row["bytes_per_second"]
+            server.create_topic(TOPIC, PARTITIONS)
+            filled = fill(server, workload.fill_bytes, say)
         with harness.lone_broker(folder, port_base) as server:
             harness.pin(server.pid, harness.BROKER_CORE)
             keys = {"seconds": READ_SECONDS, "warmup": 0} | workload.keys
             if workload.reader == "later":
+                say("a first reader, until MetaQ's files are made")
                 make_files(folder, server)
                 keys["warmup"] = 1
+            say(f"the {workload.reader} reader")
             harness.wait_for_calm()
             row = harness.load("get", server.metaq, pids=[server.pid], **keys)
-        return row | {"backlog_bytes": round(filled), "files_bytes": files_bytes(folder)}
+        return row | {"backlog_bytes": filled, "files_bytes": files_bytes(folder)}
+
+
+def fill(server: harness.Server, wanted: int, say: Say) -> int:
+    """Put so many bytes; return how many it were.
+
+    BenchError: it took too long, so the machine is too busy for what is to be measured.
+    """
+    deadline = time.monotonic() + FILL_SECONDS_MAX
+    keys: dict[str, int | str] = {"conns": 16, "depth": 64, "seconds": FILL_SECONDS, "warmup": 0}
+    filled = 0
+    while filled < wanted:
+        if time.monotonic() > deadline:
+            raise harness.BenchError(
+                f"the backlog: {filled >> 20} of {wanted >> 20} MiB in {FILL_SECONDS_MAX} s: others"
+                " use the machine; wait for them, or name a smaller one with --backlog-mb"
+            )
+        row = harness.load("put", server.metaq, pids=[], **keys)
+        filled += int(row["seconds"] * row["bytes_per_second"])
+        say(f"{filled >> 20} of {wanted >> 20} MiB")
+    return filled
 
 
 def files_bytes(folder: Path) -> int:

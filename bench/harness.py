@@ -211,7 +211,7 @@ def broker(port_base: int, *settings: str) -> Iterator[Server]:
 
 
 @contextlib.contextmanager
-def lone_broker(folder: Path, port_base: int) -> Iterator[Server]:
+def lone_broker(folder: Path, port_base: int, zookeeper: str = "none") -> Iterator[Server]:
     """One broker process over a data folder that stays; ready once it answers MetaQ clients.
 
     Without a supervisor, so that `first_ack_seconds` is what the broker itself takes.
@@ -222,7 +222,7 @@ def lone_broker(folder: Path, port_base: int) -> Iterator[Server]:
     lines = [f"[{section}]\nport = {port}" for section, port in ports.items()]
     lines.append("loopback_trusted = true")
     own = f'[broker]\ndata_dir = "{folder}"\nhost = "127.0.0.1"\nbind = "127.0.0.1"'
-    config.write_text("\n".join([own, '[zookeeper]\nconnect = "none"', *lines]) + "\n")
+    config.write_text("\n".join([own, f'[zookeeper]\nconnect = "{zookeeper}"', *lines]) + "\n")
     began = time.monotonic()
     process = subprocess.Popen(
         [IMAGO, "broker", "--config", str(config)], stderr=subprocess.DEVNULL

@@ -39,7 +39,8 @@ FETCH_BYTES = 1 << 20
 FILL_SECONDS = 4
 READ_BYTES = 1 << 18
 ANSWER_SECONDS_MAX = 60.0
-_STORED_BYTES = 20 + len(BODY)
+STORED_BYTES = 20 + len(BODY)
+"""Of a message in MetaQ's form."""
 
 
 class Peer:
@@ -145,8 +146,8 @@ def slave(peer: Peer) -> Iterator[int]:
             if not isinstance(answer, Value):
                 left.discard(number)
                 continue
-            count = len(answer.body) // _STORED_BYTES  # the last one may be cut
-            positions[number] += count * _STORED_BYTES
+            count = len(answer.body) // STORED_BYTES  # the last one may be cut
+            positions[number] += count * STORED_BYTES
             yield count
 
 
@@ -209,7 +210,7 @@ def slaves(port_base: int, seconds: float) -> list[dict[str, Any]]:
         server.create_topic("bench", PARTITIONS)
         measured(server, plain, FILL_SECONDS)
         row = measured(server, slave, seconds)
-    row["bytes_per_second"] = row["rate"] * _STORED_BYTES
+    row["bytes_per_second"] = row["rate"] * STORED_BYTES
     return [{"name": "slave copies", "of": "message", **row}]
 
 

@@ -8,6 +8,8 @@ from base64 import b64decode, b64encode
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from imago_testing.java.driver import CALL_SECONDS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -62,6 +64,17 @@ class Block:
     messages: Sequence[Got]
     size: int
     next: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BacklogReading:
+    """What a group got of a backlog, and how long it took from the first message on."""
+
+    whole: bool
+    """Whether all came that were asked for."""
+    messages: int
+    bytes: int
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +204,16 @@ class MetaqFactory:
         if form is None:
             return None
         return Block(**form | {"messages": [Got.of(each) for each in form["messages"]]})
+
+    def read_backlog(
+        self, topic: str, group: str, count: int, *, seconds_max: float = TAKE_SECONDS
+    ) -> BacklogReading:
+        """Have a new group read so many messages of all partitions; they are only counted."""
+        started = self.driver.send(
+            "backlog.read", factory=self.name, topic=topic, group=group, count=count,
+            timeout_ms=int(seconds_max * 1000),
+        )  # fmt: skip
+        return BacklogReading(**started.result(seconds_max + CALL_SECONDS))
 
     def browse(self, topic: str) -> list[Got]:
         return [Got.of(form) for form in self.driver.call("browse", factory=self.name, topic=topic)]

@@ -39,6 +39,7 @@ public final class MetaqDriver {
             .on("factory.stats", this::stats);
         new Producers(factories).register(driver);
         new Consumers(factories).register(driver);
+        new Backlogs(factories).register(driver);
         new Transactions(factories).register(driver);
         driver.serve();
     }
