@@ -187,6 +187,29 @@ async def test_requests_are_passed_on_with_access_control(
     await peer.close()
 
 
+async def test_brokers_that_are_known_by_names_pass_requests_on(tmp_path: Path) -> None:
+    """As pods are: whoever asks whether the next one leads has no address to tell."""
+    (tmp_path / "token").write_text("sesame")
+    settings = (
+        "acl.enabled=true",
+        f"admin.token_file={tmp_path / 'token'}",
+        "broker.host=localhost",
+        "topics.T.queues=1",
+    )
+    async with (
+        running_broker(tmp_path / "former", *settings) as former,
+        running_broker(tmp_path / "next", *settings) as following,
+    ):
+        assert following.record().host == "localhost"
+        for each in (former, following):
+            allow(each, "anonymous")
+        peer = await RemotingPeer.connect(former.rocketmq_port)
+        await relayed(former, following)
+        said = await peer.call(RequestCode.SEND_MESSAGE_V2, send_ext("T"), b"x")
+        assert (said.code, count(former), count(following)) == (0, 0, 1)
+        await peer.close()
+
+
 async def test_a_relayed_client_is_not_the_broker_that_passes_it_on(
     brokers: tuple[Broker, Broker], authority: Authority
 ) -> None:

@@ -15,7 +15,6 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING
 
-from imago_broker.model.users import MEMBER
 from imago_broker.server.connection_states import WaitReason
 from imago_broker.server.introductions import Introduced, target_of
 from imago_broker.server.probe import port_to_ask, until_it_leads
@@ -238,8 +237,7 @@ class ClientPorts:
         """Return what says that a broker of the cluster asks."""
         if self._introductions is None:
             return b""
-        target = target_of(record.host, port_to_ask(record))
-        return self._introductions.written(Introduced(MEMBER, record.host, 0), target)
+        return self._introductions.of_member(target_of(record.host, port_to_ask(record)))
 
     def _probing_tls(self, record: BrokerRecord) -> ssl.SSLContext | None:
         """Return what the next master is asked with: it serves TLS only where this broker does."""

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
+from imago_broker.model.users import MEMBER
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -42,6 +44,7 @@ class Introduced(NamedTuple):
     user: str
     """Whom its certificate names; "": it has none."""
     host: str
+    """"": it is the connection's own."""
     port: int
 
 
@@ -78,6 +81,10 @@ class Introductions:
         )
         signed = told + _hash(self._key(), target, told)
         return _HEAD.pack(FIRST_BYTE, len(signed)) + signed
+
+    def of_member(self, target: str) -> bytes:
+        """Return what says that a broker of the cluster asks in its own name."""
+        return self.written(Introduced(MEMBER, "", 0), target)
 
     def read(self, data: bytes | bytearray, target: str) -> tuple[Introduced, int] | None:
         """Return who is introduced at the start of what came, and the size of that.

@@ -83,12 +83,13 @@ class Session(asyncio.Protocol):
         self.transport = cast("asyncio.Transport", transport)
         self.watchers = Watchers()
         self.secure = transport.get_extra_info("sslcontext") is not None
+        self.peer_name = transport.get_extra_info("peername") or ("", 0)
         if self.introduced is not None:
-            self.certificate_user, *self.peer_name = self.introduced
-        else:
-            self.peer_name = transport.get_extra_info("peername") or ("", 0)
-            if self.secure:
-                self.certificate_user = common_name(transport.get_extra_info("peercert"))
+            self.certificate_user = self.introduced.user
+            if self.introduced.host:
+                self.peer_name = self.introduced[1:]
+        elif self.secure:
+            self.certificate_user = common_name(transport.get_extra_info("peercert"))
         self.address = self.peer_name[0]
         if self.listener is not None and not self.listener.admit(self):
             self.transport.abort()
