@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from imago_broker.app import Broker
 from imago_broker.model import static_topics as model
-from imago_broker.processors.rocketmq.admin_static import StaticTopicAdmin
-from imago_broker.processors.rocketmq.exchange import Exchange, RequestError
 from imago_broker.server import broker_calls
 from imago_testing.clusters.shard_pair import running_pair
 from imago_testing.peers.remoting import RemotingPeer, pull_ext, send_ext
-from imago_wire.remoting import fastjson
+from imago_testing.peers.static_topics import HERE, Runs, mapping, told
 from imago_wire.remoting.codes import RequestCode as Code
 from imago_wire.remoting.codes import ResponseCode
-from imago_wire.remoting.command import RemotingCommand
 from imago_wire.remoting.messages import decode_messages
 
 if TYPE_CHECKING:
@@ -26,60 +23,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from imago_broker.config import BrokerConfig
-
-Runs = tuple[tuple[int, str, int, int], ...]
-"""Of each: generation, broker, its queue, where it begins."""
-HERE: Runs = ((0, "shard-0", 1, 0),)
-
-
-def mapping(broker: str, hosted: Mapping[int, Runs], *, epoch: int = 1, total: int = 2) -> bytes:
-    """Return a mapping as Java's tools write it: with bare numbers as keys."""
-    queues: dict[str, Any] = {
-        fastjson.BareKey(queue): [
-            {
-                "gen": generation,
-                "bname": name,
-                "queueId": queue_id,
-                "logicOffset": begin,
-                "startOffset": 0,
-                "endOffset": -1,
-                "timeOfStart": -1,
-                "timeOfEnd": -1,
-            }
-            for generation, name, queue_id, begin in runs
-        ]
-        for queue, runs in hosted.items()
-    }
-    return fastjson.dump(
-        {
-            "topic": "S",
-            "bname": broker,
-            "epoch": epoch,
-            "totalQueues": total,
-            "scope": "__global__",
-            "dirty": False,
-            "currIdMap": {},
-            "hostedQueues": queues,
-        }
-    )
-
-
-async def told(
-    peer: RemotingPeer, body: bytes, *, queues: int = 2, topic: str = "S", **more: object
-) -> RemotingCommand:
-    ext = {**fields(queues, topic), **more}
-    return await peer.call(Code.UPDATE_AND_CREATE_STATIC_TOPIC, ext, body)
-
-
-def fields(queues: int, topic: str) -> dict[str, object]:
-    return {
-        "topic": topic,
-        "defaultTopic": "TBW102",
-        "readQueueNums": queues,
-        "writeQueueNums": queues,
-        "perm": 6,
-        "topicFilterType": "SINGLE_TAG",
-    }
 
 
 class Shards:
@@ -398,23 +341,3 @@ async def test_mappings_survive_a_restart(config: BrokerConfig) -> None:
         assert await sent(peer, b"%d" % life) == (0, life)
         await peer.close()
         await broker.stop()
-
-
-async def test_with_access_control_a_queue_has_parts_on_one_broker_alone(broker: Broker) -> None:
-    """Brokers could not ask each other for earlier messages in a client's name."""
-    parts = broker.rocketmq
-    admin = StaticTopicAdmin(
-        parts.names.static_topics,
-        topics=parts.broker.topics,
-        identity=parts.identity,
-        asks_others=False,
-    )
-    moved = ((0, "shard-1", 0, 0), (1, "shard-0", 0, 1000))
-    command = RemotingCommand(
-        code=Code.UPDATE_AND_CREATE_STATIC_TOPIC,
-        ext={name: str(value) for name, value in fields(2, "S").items()},
-        body=mapping("shard-0", {0: moved}),
-    )
-    with pytest.raises(RequestError, match="not served with access control") as refused:
-        admin.update(Exchange(cast("Any", None), command))
-    assert refused.value.reply.code == ResponseCode.NO_PERMISSION

@@ -49,7 +49,7 @@ def check_token(config: BrokerConfig) -> None:
 
 
 def make_introductions(config: BrokerConfig, clock: Clock) -> Introductions | None:
-    """Return what tells the next master whose requests are passed on; None: it need not know."""
+    """Return what tells other brokers who asks them; None: they need not know."""
     if not config.acl.enabled:
         return None
     token_file = config.admin.token_file

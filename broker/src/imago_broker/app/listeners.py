@@ -49,9 +49,11 @@ class Ports:
     ) -> None:
         """`view`: the registry's, which says where members call from. `record`: our own there."""
         bind, rocketmq = config.broker.bind, config.rocketmq
-        self._record, self._clock = record, clock
+        self._record = record
         limits = ListenerLimits(connections_max=config.limits.connections_max)
         self._config = config
+        self.introductions = make_introductions(config, clock)
+        """What tells other brokers who asks, with access control; None: they need not know."""
         self.budget = OutputBudget(config.limits.output_bytes_total_max)
         """Of what the clients of all ports have not read yet."""
         self.input_budget = input_budget(config, memory_limit())
@@ -164,7 +166,7 @@ class Ports:
             Door(self.rocketmq, lambda record: record.rocketmq),
             Door(self.fast, lambda record: record.fast),
         ]
-        introductions = make_introductions(self._config, self._clock)
+        introductions = self.introductions
         if introductions is not None:
             for door in doors:
                 door.listener.take_introductions(introducing(door, introductions, self._record))

@@ -55,7 +55,7 @@ def assemble_rocketmq(
             quotas=core.quotas,
             pass_users_on=ports.admin.pass_users_on,
             marks=registry.marks,
-            others=MasterCalls(registry, ports.rocketmq_tls),
+            others=MasterCalls(registry, tls=ports.rocketmq_tls, introductions=ports.introductions),
             metaq_transactions=core.metaq_transactions,
             budget=ports.budget,
         ),

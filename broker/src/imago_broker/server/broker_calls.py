@@ -11,6 +11,7 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Final
 
+from imago_broker.server.introductions import TAKEN, target_of
 from imago_broker.service.channel import Reply
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting.codes import ResponseCode
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from imago_broker.ports import Registry
+    from imago_broker.server.introductions import Introductions
 
 log = logging.getLogger(__name__)
 
@@ -36,10 +38,17 @@ class MasterCalls:
     """Asks the masters of other shards."""
 
     def __init__(
-        self, registry: Registry, tls: Callable[[], ssl.SSLContext | None] = lambda: None
+        self,
+        registry: Registry,
+        *,
+        tls: Callable[[], ssl.SSLContext | None],
+        introductions: Introductions | None,
     ) -> None:
-        """`tls`: with what other brokers are trusted, where they serve nothing without."""
-        self._registry, self._tls = registry, tls
+        """`tls`: with what other brokers are trusted, where they serve nothing without.
+
+        `introductions`: what tells them that a broker asks, with access control.
+        """
+        self._registry, self._tls, self._introductions = registry, tls, introductions
         self._turns = asyncio.Semaphore(CALLS_MAX)
 
     async def ask(self, broker: str, code: int, ext: Mapping[str, str]) -> Reply:
@@ -66,9 +75,13 @@ class MasterCalls:
 
     async def _call(self, host: str, port: int, frame: bytes) -> RemotingCommand:
         reader, writer = await asyncio.open_connection(host, port, ssl=self._tls())
-        decoder = FrameDecoder()
+        decoder, made = FrameDecoder(), self._introductions
         try:
+            if made is not None:
+                writer.write(made.of_member(target_of(host, port)))
             writer.write(frame)
+            if made is not None and await reader.read(1) != TAKEN:
+                raise EOFError("it takes no introductions; is acl.enabled the same on all brokers?")
             while True:
                 data = await reader.read(READ_BYTES)
                 if not data:

@@ -68,9 +68,16 @@ WHITE_ADDRESSES: Final = "white-addresses"
 USERS_MAX: Final = 10_000
 
 _RIGHTS_OF_MEMBERS: Final = Rights(
-    [AccessRule(Resource(AccessKind.CLUSTER), frozenset({Operation.DESCRIBE}))]
+    [
+        AccessRule(Resource(AccessKind.CLUSTER), frozenset({Operation.DESCRIBE})),
+        *(
+            AccessRule(Resource(kind, prefix=True), frozenset({Operation.SUBSCRIBE}))
+            for kind in (AccessKind.TOPIC, AccessKind.GROUP)
+        ),
+    ]
 )
-"""What brokers ask each other over clients' ports: who leads."""
+"""What brokers ask each other over clients' ports: who leads, and for the messages and offsets of
+static topics, which they hand to whoever may have them."""
 
 Record = list[Any]
 """AccessKind, key, [milliseconds, shard] of its making, value; None: deleted."""

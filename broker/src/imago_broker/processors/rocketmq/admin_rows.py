@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.rows import Handler
 
 
-def admin_rows(parts: RocketmqAssembly, *, asks_others: bool) -> list[Row]:
-    """Return the rows. `asks_others`: whether other brokers serve requests of this one."""
+def admin_rows(parts: RocketmqAssembly) -> list[Row]:
+    """Return the rows."""
     lanes = parts.lanes
     topic = TopicAdmin(
         store=parts.broker.store,
@@ -40,7 +40,6 @@ def admin_rows(parts: RocketmqAssembly, *, asks_others: bool) -> list[Row]:
         parts.names.static_topics,
         topics=parts.broker.topics,
         identity=parts.identity,
-        asks_others=asks_others,
     )
     group = GroupAdmin(
         offsets=parts.broker.offsets,

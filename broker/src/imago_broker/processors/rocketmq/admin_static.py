@@ -30,11 +30,8 @@ class StaticTopicAdmin:
         *,
         topics: TopicService,
         identity: RocketmqIdentity,
-        asks_others: bool,
     ) -> None:
-        """`asks_others`: whether other brokers serve what this one passes on to them."""
         self._statics, self._topics, self._identity = static_topics, topics, identity
-        self._asks_others = asks_others
 
     def update(self, exchange: Exchange) -> Reply:
         """Make or change the broker's own queues, then the mapping of global ones to them."""
@@ -64,13 +61,6 @@ class StaticTopicAdmin:
         own = self._identity.broker_name
         if told.broker != own:
             raise ValueError(f"the mapping is one of broker {told.broker[:64]!r}, this is {own}")
-        others = {run.broker for runs in told.hosted.values() for run in runs} - {own}
-        if others and not self._asks_others:
-            raise RequestError(
-                ResponseCode.NO_PERMISSION,
-                "a queue that has parts on several brokers is not served with access control:"
-                " brokers could not ask each other for its earlier messages",
-            )
 
     def _config(self, header: CreateTopicRequestHeader) -> TopicConfig:
         if header.topic_filter_type not in FILTER_TYPES:

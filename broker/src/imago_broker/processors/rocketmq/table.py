@@ -82,7 +82,7 @@ def build_processors(
     )
     rows = [
         *_client_rows(parts, loop, selector, reading),
-        *admin_rows(parts, asks_others=not hooks),
+        *admin_rows(parts),
         *users,
     ]
     main = build_table(
