@@ -10,9 +10,12 @@ import pytest
 from hypothesis import settings
 
 from imago_testing import small_limits
+from imago_testing.process_state import left_behind, process_state
 from imago_testing.sharing import Sharing, arranged
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from _pytest.config import Config
     from xdist.remote import Producer
 
@@ -44,3 +47,11 @@ def pytest_collection_modifyitems(config: Config, items: list[pytest.Item]) -> N
     """On a worker: begin with what takes longest."""
     if hasattr(config, "workerinput"):
         items[:] = arranged(items)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def process_as_it_was() -> Iterator[None]:
+    """Fail the last test of a module that leaves others another process than it found."""
+    before = process_state()
+    yield
+    assert left_behind(before, process_state()) == [], "put it back: other modules come after it"

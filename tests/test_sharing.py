@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from imago_testing.process_state import left_behind, process_state
 from imago_testing.sharing import LONGEST, SHARED, arranged, group_of
 
 ROOT = Path(__file__).parents[1]
@@ -87,3 +89,22 @@ def test_a_group_runs_on_one_worker_whatever_others_do(tmp_path: Path) -> None:
     workers = {name: {worker for module, worker in ran if module == name} for name in "abcd"}
     assert [len(each) for each in workers.values()] == [1, 1, 1, 1]
     assert len(set.union(*workers.values())) > 1
+
+
+def test_what_a_module_leaves_behind_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    before = process_state()
+    assert left_behind(before, process_state()) == []
+    monkeypatch.setenv("IMAGO_LEFT", "1")
+    monkeypatch.setenv("OTHERS", "1")
+    monkeypatch.chdir(tmp_path)
+    mask = os.umask(0o070)
+    try:
+        assert left_behind(before, process_state()) == [
+            "IMAGO_LEFT: absent -> 1",
+            f"umask: {mask:03o} -> 070",
+            f"working directory: {before['working directory']} -> {tmp_path}",
+        ]
+    finally:
+        os.umask(mask)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -28,16 +29,24 @@ class Done:
 def imago(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., Done]:
-    """Run the command in this process: imago("config", "show", IMAGO__METAQ__PORT="1")."""
+    """Run the command in this process: imago("config", "show", IMAGO__METAQ__PORT="1").
+
+    What the command changes in its process is put back.
+    """
 
     def run(*arguments: object, **environment: str) -> Done:
         capsys.readouterr()
+        mask, before = os.umask(0o022), dict(os.environ)
+        os.umask(mask)
         with monkeypatch.context() as patch:
             patch.setattr(sys, "argv", ["imago", *map(str, arguments)])
             for name, value in {"COLUMNS": "200", "TERM": "dumb", **environment}.items():
                 patch.setenv(name, value)
             with pytest.raises(SystemExit) as ended:
                 main()
+        os.umask(mask)
+        for name in os.environ.keys() - before.keys():
+            del os.environ[name]
         said = capsys.readouterr()
         return Done(int(ended.value.code or 0), said.out, said.err)
 

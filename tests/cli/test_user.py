@@ -14,7 +14,7 @@ import pytest
 from imago_broker.app import Broker
 from imago_broker.config import load
 from imago_broker.model.access import AccessKind, Operation
-from imago_cli.up.access import with_token
+from imago_cli.up.access import use_token, with_token
 from imago_testing.peers.admin import broker_config
 
 if TYPE_CHECKING:
@@ -123,7 +123,8 @@ async def test_accounts_of_rocketmq_4_are_taken_over(shell: Shell) -> None:
 
 
 def test_imago_up_makes_a_token_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("IMAGO_ADMIN_TOKEN_FILE", raising=False)
+    monkeypatch.setenv("IMAGO_ADMIN_TOKEN_FILE", "")  # put back afterwards
+    monkeypatch.delenv("IMAGO_ADMIN_TOKEN_FILE")
     assert with_token({}, tmp_path) == {}
     assert list(tmp_path.iterdir()) == []
     base = {"acl": {"enabled": "true"}, "admin": {"port": 1}}
@@ -136,6 +137,13 @@ def test_imago_up_makes_a_token_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert file.read_text() == token
     own = {"acl": {"enabled": True}, "admin": {"token_file": "mine"}}
     assert with_token(own, tmp_path)["admin"]["token_file"] == "mine"
+    assert "IMAGO_ADMIN_TOKEN_FILE" not in os.environ
+    use_token({})
+    assert "IMAGO_ADMIN_TOKEN_FILE" not in os.environ
+    use_token(first)
+    assert os.environ["IMAGO_ADMIN_TOKEN_FILE"] == str(file)
+    use_token(own)
+    assert os.environ["IMAGO_ADMIN_TOKEN_FILE"] == str(file), "what the user says wins"
 
 
 async def test_a_closed_cluster_in_a_few_lines(tmp_path: Path) -> None:

@@ -16,10 +16,7 @@ TOKEN_FILE = "admin-token"  # noqa: S105  a file's name
 
 
 def with_token(base: dict[str, Any], data: Path) -> dict[str, Any]:
-    """Return the settings with a token's file, where access control is on and names none.
-
-    This process asks its brokers with it, too.
-    """
+    """Return the settings with a token's file, where access control is on and names none."""
     wanted = str(base.get("acl", {}).get("enabled", "")).lower() == "true"
     admin = base.get("admin", {})
     if not wanted:
@@ -28,8 +25,13 @@ def with_token(base: dict[str, Any], data: Path) -> dict[str, Any]:
     if not admin.get("token_file"):
         _make(data / TOKEN_FILE)
         say(f"access control is on: administer with {TOKEN_VARIABLE}={token}")
-    os.environ.setdefault(TOKEN_VARIABLE, token)
     return {**base, "admin": {**admin, "token_file": token}}
+
+
+def use_token(base: dict[str, Any]) -> None:
+    """Have this process send its brokers the token of their settings."""
+    if token := base.get("admin", {}).get("token_file", ""):
+        os.environ.setdefault(TOKEN_VARIABLE, str(token))
 
 
 def _make(path: Path) -> None:

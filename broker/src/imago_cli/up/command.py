@@ -24,7 +24,7 @@ from imago_cli.exits import CommandUsageError, Exit
 from imago_cli.java import find_java
 from imago_cli.output import print_json, print_line, print_table, role_name, say
 from imago_cli.up import state as up_state
-from imago_cli.up.access import with_token
+from imago_cli.up.access import use_token, with_token
 from imago_cli.up.log_relay import LogRelay
 from imago_cli.up.plan import (
     HOST,
@@ -114,6 +114,7 @@ def up(
             port_base=port_base,
         )
         base = with_token(base_settings(settings or [], metaq_ini, config), data.absolute())
+        use_token(base)
         configs = write_configs(plan, base)
         refuse_busy_ports(plan, next(iter(configs.values())).broker.bind)
         cluster_run = ClusterRun(plan, configs, restart=restart, as_json=as_json)
