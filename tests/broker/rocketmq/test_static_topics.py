@@ -11,6 +11,7 @@ import pytest
 from imago_broker.app import Broker
 from imago_broker.model import static_topics as model
 from imago_broker.server import broker_calls
+from imago_broker.service.static_topics import KIND
 from imago_testing.clusters.shard_pair import running_pair
 from imago_testing.peers.remoting import RemotingPeer, pull_ext, send_ext
 from imago_testing.peers.static_topics import HERE, Runs, mapping, told
@@ -322,6 +323,19 @@ async def test_what_a_queue_was_is_not_changed_behind_its_back(peer: RemotingPee
     assert await sent(peer, b"still there") == (0, 0)
 
 
+@pytest.mark.parametrize("force", ["false", "true"])
+async def test_no_fewer_queues_than_are_kept(peer: RemotingPeer, force: str) -> None:
+    """Such a mapping could not be read again, by this broker or the shard's next master."""
+    assert (await told(peer, mapping("shard-0", {1: HERE}))).code == ResponseCode.SUCCESS
+    fewer = mapping("shard-0", {0: ((0, "shard-0", 0, 0),)}, epoch=2, total=1)
+    answer = await told(peer, fewer, force=force)
+    assert (answer.code, answer.remark) == (
+        ResponseCode.SYSTEM_ERROR,
+        "totalQueues: 1, but this broker keeps global queue 1",
+    )
+    assert await sent(peer, b"still there", queue=1) == (1, 0)
+
+
 async def test_a_broker_that_has_nothing_of_a_topic_keeps_nothing(peer: RemotingPeer) -> None:
     answer = await told(peer, mapping("shard-0", {}), queues=0)
     assert answer.code == ResponseCode.SUCCESS
@@ -339,5 +353,29 @@ async def test_mappings_survive_a_restart(config: BrokerConfig) -> None:
         if not life:
             await told(peer, mapping("shard-0", {0: HERE}))
         assert await sent(peer, b"%d" % life) == (0, life)
+        await peer.close()
+        await broker.stop()
+
+
+async def test_a_mapping_that_cannot_be_read_keeps_no_broker_from_starting(
+    config: BrokerConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its queues are what they seem to be, until it is told anew or its topic is deleted."""
+    for life in range(2):
+        broker = Broker(config)
+        await broker.start()
+        peer = await RemotingPeer.connect(broker.rocketmq_port)
+        if life == 0:
+            await told(peer, mapping("shard-0", {0: HERE}))
+            text = mapping("shard-0", {1: HERE}, total=1).decode().replace("{1:", '{"1":')
+            broker.store.put_meta([(KIND, "S", text), (KIND, "T", "no mapping")])
+        if life == 1:
+            assert (await peer.call(310, send_ext("S", 1), b"own")).code == ResponseCode.SUCCESS
+            assert "static_topic_unreadable topic='S'" in caplog.text
+            deleted = await peer.call(Code.DELETE_TOPIC_IN_BROKER, {"topic": "S"})
+            assert deleted.code == ResponseCode.SUCCESS, deleted.remark
+            assert "S" not in broker.store.meta(KIND)
+            await told(peer, mapping("shard-0", {0: HERE}))
+            assert await sent(peer, b"mapped") == (0, 0)
         await peer.close()
         await broker.stop()

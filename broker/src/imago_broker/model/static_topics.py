@@ -161,6 +161,11 @@ class StaticMapping:
         if old is None:
             return self
         kept = {**old.hosted, **self.hosted}
+        if max(kept, default=-1) >= self.total_queues:
+            # Not even by force: nobody could read it again.
+            raise ValueError(
+                f"totalQueues: {self.total_queues}, but this broker keeps global queue {max(kept)}"
+            )
         if not force:
             self._check_after(old)
         return StaticMapping(

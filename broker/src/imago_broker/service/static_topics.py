@@ -29,8 +29,8 @@ class StaticTopics:
         self, store: MessageStore, marks: SharedMarks, loop: asyncio.AbstractEventLoop
     ) -> None:
         self._store, self._marks, self._loop = store, marks, loop
-        self._read: dict[str, tuple[str, StaticMapping]] = {}
-        """What was made of which text."""
+        self._read: dict[str, tuple[object, StaticMapping | None]] = {}
+        """What was made of which text; None: nothing could be."""
         self.known: set[str] = set()
         """The names of all, while this broker leads: for looks at every request."""
         self._untold: dict[str, str] = {}
@@ -38,7 +38,7 @@ class StaticTopics:
         self._telling: asyncio.Task[None] | None = None
 
     def __contains__(self, topic: object) -> bool:
-        return topic in self._stored
+        return topic in self._stored and self.get(str(topic)) is not None
 
     def get(self, topic: str) -> StaticMapping | None:
         """Return a topic's mapping; None: its queues are what they seem to be."""
@@ -47,8 +47,7 @@ class StaticTopics:
             return None
         known = self._read.get(topic)
         if known is None or known[0] != text:
-            known = str(text), StaticMapping.from_json(json.loads(str(text)))
-            self._read[topic] = known
+            known = self._read[topic] = text, _mapping(topic, text)
         return known[1]
 
     def all(self) -> Iterator[StaticMapping]:
@@ -75,11 +74,13 @@ class StaticTopics:
 
     def topic_changed(self, topic: str, config: TopicConfig | None) -> None:
         """Forget the mapping of a topic that is gone."""
-        mapping = self.get(topic) if config is None else None
-        if mapping is not None and self._store.leading:
-            self._store.put_meta([(KIND, topic, None)])
-            self._read.pop(topic, None)
-            self.known.discard(topic)
+        if config is not None or topic not in self._stored or not self._store.leading:
+            return
+        mapping = self.get(topic)
+        self._store.put_meta([(KIND, topic, None)])
+        self._read.pop(topic, None)
+        self.known.discard(topic)
+        if mapping is not None:
             self._publish(topic, mapping.broker)
 
     def _publish(self, topic: str, broker: str) -> None:
@@ -102,3 +103,12 @@ class StaticTopics:
     @property
     def _stored(self) -> Mapping[str, object]:
         return self._store.meta(KIND)
+
+
+def _mapping(topic: str, text: object) -> StaticMapping | None:
+    try:
+        return StaticMapping.from_json(json.loads(str(text)))
+    except ValueError as error:
+        # One that cannot be read must not keep a broker from starting: its queues are its own.
+        log.warning("static_topic_unreadable topic=%r reason=%s", topic, error)
+        return None
