@@ -167,6 +167,26 @@ async def test_questions_to_a_consumer_are_passed_on_and_answered(
     assert (gone.code, gone.remark) == (1, "The Consumer <G> <x> not online")
 
 
+async def test_a_consumer_is_not_shown_the_signature_of_who_asks(
+    peer: RemotingPeer, connect: Connect
+) -> None:
+    """It covers neither the code nor the borders between fields, and the consumer has chosen its
+    own name: with it, it could sign requests in the name of who asks."""
+    consumer = await connect()
+    await peer.put("T", b"body")
+    (message,) = await peer.messages("T")
+    await consumer.call(Code.HEART_BEAT, {}, heartbeat("G"))
+    ask = {"consumerGroup": "G", "clientId": "client", "jstackEnable": "false"}
+    credentials = {"AccessKey": "root", "Signature": "c2lnbmVk", "SecurityToken": "token"}
+    peer.send(Code.GET_CONSUMER_RUNNING_INFO, ask | credentials)
+    asked = await consumer.request(Code.GET_CONSUMER_RUNNING_INFO)
+    assert asked.ext == ask
+    ask["msgId"] = message.offset_message_id
+    peer.send(Code.CONSUME_MESSAGE_DIRECTLY, ask | credentials)
+    asked = await consumer.request(Code.CONSUME_MESSAGE_DIRECTLY)
+    assert asked.ext == {**ask, "brokerName": "shard-0"}
+
+
 async def test_question_to_a_consumer_that_goes_away_is_answered(
     peer: RemotingPeer, connect: Connect
 ) -> None:

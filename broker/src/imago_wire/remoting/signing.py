@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 ACCESS_KEY: Final = "AccessKey"
 SIGNATURE: Final = "Signature"
 SECURITY_TOKEN: Final = "SecurityToken"  # noqa: S105  a field's name
+CREDENTIALS: Final = frozenset({ACCESS_KEY, SIGNATURE, SECURITY_TOKEN})
 UNIQUE_KEY_QUERY: Final = "_UNIQUE_KEY_QUERY"
 """A field that clients add behind their signature."""
 
@@ -46,6 +47,12 @@ def is_signed(secret: str, command: RemotingCommand) -> bool:
     for left_out in ways:
         right |= hmac.compare_digest(signature(secret, ext, body, left_out).encode(), given)
     return right
+
+
+def unsigned(ext: Mapping[str, str]) -> dict[str, str]:
+    """Return the fields of a request without its credentials: who else gets it shall not have
+    them, since a signature holds for other requests of the same text, too."""
+    return {name: value for name, value in ext.items() if name not in CREDENTIALS}
 
 
 def signed(

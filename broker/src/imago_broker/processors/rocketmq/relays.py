@@ -16,6 +16,7 @@ from imago_wire.remoting.headers.client import (
 )
 from imago_wire.remoting.message_ids import parse_offset_message_id
 from imago_wire.remoting.peer import Version
+from imago_wire.remoting.signing import unsigned
 
 if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.identity import RocketmqIdentity
@@ -46,7 +47,7 @@ class RelayProcessor:
         """GET_CONSUMER_RUNNING_INFO: what is going on inside one consumer."""
         header = GetConsumerRunningInfoRequestHeader.from_ext(exchange.ext)
         client = self._client(header.consumer_group, header.client_id)
-        self._pass_on(exchange, client, header.consumer_group, dict(exchange.ext), b"")
+        self._pass_on(exchange, client, header.consumer_group, unsigned(exchange.ext), b"")
         return None
 
     def consume_directly(self, exchange: Exchange) -> Reply | None:
@@ -54,7 +55,7 @@ class RelayProcessor:
         header = ConsumeMessageDirectlyResultRequestHeader.from_ext(exchange.ext)
         client = self._client(header.consumer_group, header.client_id or "")
         record = self._record(header.msg_id or "")
-        ext = {**exchange.ext, "brokerName": self._identity.broker_name}
+        ext = {**unsigned(exchange.ext), "brokerName": self._identity.broker_name}
         self._pass_on(exchange, client, header.consumer_group, ext, record)
         return None
 

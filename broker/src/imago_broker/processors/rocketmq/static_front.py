@@ -26,7 +26,7 @@ from imago_broker.processors.rocketmq.static_steps import (
 from imago_wire.remoting.codes import RequestCode as Code
 from imago_wire.remoting.codes import ResponseCode
 from imago_wire.remoting.command import FLAG_ONEWAY
-from imago_wire.remoting.signing import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE
+from imago_wire.remoting.signing import unsigned
 
 if TYPE_CHECKING:
     import asyncio
@@ -41,8 +41,6 @@ LOGICAL: Final = "lo"
 SENDS: Final = {Code.SEND_MESSAGE, Code.SEND_MESSAGE_V2, Code.SEND_BATCH_MESSAGE}
 PULLS: Final = {Code.PULL_MESSAGE, Code.LITE_PULL_MESSAGE}
 SERVED: Final = {*SENDS, *PULLS, *STEPS}
-CREDENTIALS: Final = {ACCESS_KEY, SIGNATURE, SECURITY_TOKEN}
-"""The client's, which are for the request that it made."""
 NOT_HERE: Final = "%s-%d does not exit in request process of current broker %s"
 """RocketMQ's words."""
 
@@ -239,8 +237,7 @@ class StaticFront:
             exchange.answer(refusal.reply)
 
     async def _ask(self, question: Question) -> Reply:
-        ext = {name: text for name, text in question.ext.items() if name not in CREDENTIALS}
-        ext |= {LOGICAL: "false", "bname": question.run.broker}
+        ext = {**unsigned(question.ext), LOGICAL: "false", "bname": question.run.broker}
         return await self._others.ask(question.run.broker, question.code, ext)
 
     def _start(self, work: Coroutine[object, object, None]) -> None:
