@@ -106,6 +106,29 @@ def test_closed_connection_leaves_every_group(registry: ClientRegistry, changes:
     assert registry.producer_groups() == {}
 
 
+def produces(registry: ClientRegistry, client_id: str) -> Any:
+    return registry.producer_channel(client_id)
+
+
+def test_a_connection_produces_under_one_name_at_a_time(registry: ClientRegistry) -> None:
+    """Or one connection could have any number of names kept, beyond its end."""
+    one: Any = FakeChannel()
+    two: Any = FakeChannel()
+    for name in ("first", "second", "third"):
+        beat(registry, one, name)
+    assert produces(registry, "first") is None
+    assert produces(registry, "third") is one
+    beat(registry, two, "third")
+    beat(registry, one, "fourth")
+    assert produces(registry, "third") is two, "the name has another connection by now"
+    registry.unregister(one, producer_group="P", consumer_group=None)
+    assert produces(registry, "fourth") is None
+    beat(registry, one, "fifth")
+    registry.closed(one)
+    assert produces(registry, "fifth") is None
+    assert produces(registry, "third") is two
+
+
 def test_silent_client_is_forgotten_and_its_connection_closed(
     registry: ClientRegistry,
 ) -> None:

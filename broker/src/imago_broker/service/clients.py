@@ -105,6 +105,8 @@ class ClientRegistry:
         """Producer and consumer groups that were joined through each connection."""
         self._producing: dict[str, ConnectedClient] = {}
         """The newest connection of each client that produces, by its id."""
+        self._produces_as: dict[Channel, str] = {}
+        """The id under which each connection is there."""
         self.may_publish = may_publish
         self.memberships = 0
         """Groups of connections, of producers and consumers, each counted for each connection."""
@@ -131,10 +133,7 @@ class ClientRegistry:
             self._producers.setdefault(producer.group_name, {})[channel] = client
             joined[0].add(producer.group_name)
         if joined[0]:
-            known = self._producing.get(data.client_id)
-            # Replies to one user's client are not another user's who takes its name.
-            if known is None or not known.channel.is_open or known.user == user:
-                self._producing[data.client_id] = client
+            self._note_producing(client)
         for consumer in data.consumer_data_set:
             joined[1].add(consumer.group_name)
         self.memberships += len(joined[0]) + len(joined[1]) - before
@@ -264,17 +263,29 @@ class ClientRegistry:
         group.subscription_bytes = sum(map(_size, group.subscriptions.values()))
         self.subscription_bytes += group.subscription_bytes
 
+    def _note_producing(self, client: ConnectedClient) -> None:
+        if self._produces_as.get(client.channel, client.client_id) != client.client_id:
+            self._stop_producing(client.channel)
+        known = self._producing.get(client.client_id)
+        # Replies to one user's client are not another user's who takes its name.
+        if known is None or not known.channel.is_open or known.user == client.user:
+            self._producing[client.client_id] = client
+            self._produces_as[client.channel] = client.client_id
+
+    def _stop_producing(self, channel: Channel) -> None:
+        client_id = self._produces_as.pop(channel, "")
+        known = self._producing.get(client_id)
+        if known is not None and known.channel is channel:
+            del self._producing[client_id]
+
     def _leave_producers(self, name: str, channel: Channel) -> None:
         members = self._producers.get(name, {})
-        client = members.pop(channel, None)
+        members.pop(channel, None)
         if not members:
             self._producers.pop(name, None)
         joined = self._groups_of.get(channel)
-        if client is None or (joined is not None and joined[0]):
-            return  # it produces still, in another group
-        known = self._producing.get(client.client_id)
-        if known is not None and known.channel is channel:
-            del self._producing[client.client_id]
+        if joined is None or not joined[0]:  # else it produces still, in another group
+            self._stop_producing(channel)
 
     def _leave_consumers(self, name: str, channel: Channel) -> None:
         group = self._consumers.get(name)
