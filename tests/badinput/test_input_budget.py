@@ -61,7 +61,10 @@ def budgeted(folder: Path, **limits: int) -> Iterator[BrokerProcess]:
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """One that has served already: what the first large command loads is no peer's."""
     with budgeted(tmp_path_factory.mktemp("broker")) as broker:
+        assert sent(broker.metaq, put(MESSAGE_BYTES), b"result 200")
+        assert sent(broker.rocketmq, whole_send(MESSAGE_BYTES - 1000), b'"queueOffset"')
         yield broker
 
 
