@@ -151,6 +151,11 @@ def desired_of(manifest: Mapping[str, Any], operator: OperatorInfo) -> Desired |
         return UnreadableSpec(resource=resource, problem=str(error))
 
 
+def with_spec(desired: Desired, spec: ClusterSpec) -> Desired:
+    """Return the cluster as another spec has it."""
+    return _desired(desired.resource, spec, desired.operator)
+
+
 def _desired(resource: OwnerResource, spec: ClusterSpec, operator: OperatorInfo) -> Desired:
     version = spec.version or operator.version
     brokers, several = spec.brokers, spec.brokers.replicas_per_shard > 1

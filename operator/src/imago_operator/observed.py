@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator import names
-from imago_operator.brokers.reach import addresses, is_ready
+from imago_operator.brokers.reach import addresses, certificate_secret, is_ready
 from imago_operator.certificates.state import SeenCertificates, authority_of, certificate_of
 from imago_operator.contents.belonging import cluster_of
 from imago_operator.drifts import Drifts
@@ -299,6 +299,7 @@ def pod_of(item: Manifest, desired: Desired, probe: Probe | None) -> Pod:
         unscheduled=unscheduled(item.get("status", {})),
         role_label=(metadata.get("labels") or {}).get(names.ROLE_LABEL),
         broker=probe,
+        certified=bool(certificate_secret(item)),
     )
 
 

@@ -104,6 +104,8 @@ class Pod:
     role_label: str | None = None
     edited: bool = False
     """Whether it was made of a template that somebody had edited."""
+    certified: bool = False
+    """Whether it has the files of its shard's certificate: its broker serves TLS."""
     broker: Probe | None = None
     """None: no answer."""
 

@@ -122,6 +122,9 @@ def _brokers(look: ClusterLook, due: list[Pod]) -> tuple[list[Action], str]:
     disturbed = {n: _racks(look, n) for n in look.running if membership.lacks(look, n)}
     restarting = {n for n in look.running if membership.restarts(look, n)}
     for number in sorted({pod.shard for pod in due if pod.shard is not None}):
+        if missing := _certificate_missing(look, number):
+            blocked = blocked or missing
+            continue
         pods = [pod for pod in due if pod.shard == number]
         if behind := [pod for pod in pods if _is_free(look, pod)]:
             if _too_many(look, restarting | {number}):
@@ -139,6 +142,17 @@ def _brokers(look: ClusterLook, due: list[Pod]) -> tuple[list[Action], str]:
             disturbed[number] = {look.rack(_pod_of(look, action))}
             restarting.add(number)
     return actions, "" if actions else blocked
+
+
+def _certificate_missing(look: ClusterLook, number: int) -> str:
+    """Return the Secret without which a new pod of the shard would not start; empty: it is there.
+
+    An issuer may be misspelt: members that run are not given up for ones that cannot.
+    """
+    seen = look.observed.certificates
+    if look.desired.spec.tls is None or seen is None or number in seen.members:
+        return ""
+    return f"Secret {names.certificate(look.desired.name, number)}" if number in seen.read else ""
 
 
 def _too_many(look: ClusterLook, shards: set[int]) -> bool:

@@ -17,6 +17,7 @@ from imago_operator.installations import Installations, operated_by
 from imago_operator.observed import ClusterSeen, status_of_manifest
 from imago_operator.plan import ReconcilePlan, plan
 from imago_operator.plan.rows import PlanRow
+from imago_operator.plan.staging import staged
 from imago_operator.reconcile import ObjectKey
 from imago_operator.spec.common import ConditionStatus
 from imago_operator.spec.fields import to_json
@@ -116,6 +117,7 @@ class ClusterReconciler:
             await self._blind(manifest, memory, desired, error)
             raise
         await self._take_over(seen)
+        desired = staged(desired, seen.observed.pods)
         found = self._plan(desired, seen.observed)
         log.debug("%s: %s", key, found.explain())
         return await self._act(manifest, memory, desired, seen, found)

@@ -28,6 +28,7 @@ from imago_operator.actions import (
 from imago_operator.desired import OperatorInfo, desired_of, fingerprint
 from imago_operator.errors import BlockedError, OperatorError, RetryError
 from imago_operator.kube.objects import Kubernetes
+from imago_operator.manifests.brokers import TLS
 from imago_operator.observed import Observer, shard_of_set
 from imago_operator.reconcile import Context, ObjectKey, Reached
 from imago_operator.reconcilers.cluster import LOOK_EVERY, ClusterReconciler
@@ -85,7 +86,7 @@ class Brokers:
         return self.world.observe().registry if brokers else None
 
     async def probe(self, broker: str) -> Probe | None:
-        name = broker.removeprefix("http://").removesuffix(":8080")
+        name = _pod_of(broker)
         return next((p.broker for p in self.world.observe().pods if p.name == name), None)
 
     async def remaining(self, brokers: Sequence[str], shard: int) -> RemainingContent | None:
@@ -130,7 +131,7 @@ class Brokers:
         self._do(MarkDrained(shard), operator_epoch)
 
     def _pod(self, broker: str) -> Pod:
-        name = broker.removeprefix("http://").removesuffix(":8080")
+        name = _pod_of(broker)
         if name not in self.world.pods:
             raise RetryError(f"{name} does not answer", delay_s=1)
         return self.world.pods[name]
@@ -143,6 +144,11 @@ class Brokers:
 
 def _url(pod: str) -> str:
     return f"http://{pod}:8080"
+
+
+def _pod_of(url: str) -> str:
+    """Return the pod behind an address: with a certificate or without."""
+    return url.rpartition("/")[2].removesuffix(":8080")
 
 
 @dataclass
@@ -329,12 +335,11 @@ class OperatedCluster:
             status["podIP"] = pod.name  # the fake brokers answer to names
         if pod.waiting:
             status["containerStatuses"] = [{"state": {"waiting": {"reason": pod.waiting}}}]
-        return {
-            "kind": "Pod",
-            "metadata": metadata,
-            "spec": {"nodeName": pod.node} if pod.node else {},
-            "status": status,
-        }
+        spec: Manifest = {"nodeName": pod.node} if pod.node else {}
+        if pod.certified and pod.shard is not None:
+            secret = {"secretName": names.certificate(self.key.name, pod.shard)}
+            spec["volumes"] = [{"name": TLS, "secret": secret}]
+        return {"kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
 
     def _claim(self, claim: Claim) -> Manifest:
         size = str(claim.requested)
@@ -364,6 +369,8 @@ class OperatedCluster:
             self._child_gone(manifest)
         elif kind in ("StatefulSet", "ImagoRebalance"):
             self.world.do(Apply(manifest))
+        elif kind == "ConfigMap":
+            self.world.manifests[kind, manifest["metadata"]["name"]] = manifest
 
     def _child_gone(self, manifest: Manifest) -> None:
         key = manifest["kind"], manifest["metadata"]["name"]

@@ -61,6 +61,8 @@ class Things:
     shards: dict[int, Shard] = field(default_factory=dict)
     config: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Settings of running brokers that may change, by pod uid."""
+    replication: dict[str, str] = field(default_factory=dict)
+    """How running brokers copy the log: disabled, permissive or enforcing TLS, by pod uid."""
     broken_images: set[str] = field(default_factory=set)
     zookeeper: bool = True
     expandable: dict[str, bool] = field(default_factory=lambda: {"": True})

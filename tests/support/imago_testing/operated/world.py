@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from imago_operator import names
 from imago_operator.brokerkeys import KEYS
+from imago_operator.manifests.brokers import TLS
+from imago_operator.manifests.config import FILE
 from imago_operator.plan import ReconcilePlan, plan
 from imago_operator.spec.values import Quantity
 from imago_operator.state import (
@@ -54,6 +57,12 @@ if TYPE_CHECKING:
 def number_of(manifest: Mapping[str, Any]) -> int | None:
     said = manifest["metadata"].get("labels", {}).get(names.SHARD_LABEL)
     return None if said is None else int(said)
+
+
+@lru_cache(maxsize=64)
+def replication_of(text: str) -> str:
+    """Return how brokers with this file copy the log from each other."""
+    return str(tomllib.loads(text).get("tls", {}).get("replication", "disabled"))
 
 
 @dataclass
@@ -217,13 +226,33 @@ class ClusterWorld(Servers):
             ):
                 self.joined.add(pod.uid)
             return
-        if pod.broker is None or self.in_sync(pod):
+        if pod.broker is None:
             return
         shard = self.shards[pod.shard]
-        if self.connected and shard.master and self._after("catch up", pod, self.behind):
-            uuid = pod.broker.uuid
-            members = tuple(replace(m, in_sync=m.in_sync or m.uuid == uuid) for m in shard.members)
-            self.shards[pod.shard] = replace(shard, members=members)
+        if not self._understands(pod, shard):
+            self._note_sync(pod, in_sync=False)
+        elif self.in_sync(pod):
+            return
+        elif self.connected and shard.master and self._after("catch up", pod, self.behind):
+            self._note_sync(pod, in_sync=True)
+
+    def _note_sync(self, pod: Pod, *, in_sync: bool) -> None:
+        assert pod.broker is not None
+        assert pod.shard is not None
+        uuid, shard = pod.broker.uuid, self.shards[pod.shard]
+        members = tuple(
+            replace(m, in_sync=in_sync if m.uuid == uuid else m.in_sync) for m in shard.members
+        )
+        self.shards[pod.shard] = replace(shard, members=members)
+
+    def _understands(self, pod: Pod, shard: Shard) -> bool:
+        """Whether a member and its master copy the log in a way that both of them know."""
+        leading = (
+            p for p in self.pods.values() if p.broker and p.broker.uuid == shard.master is not None
+        )
+        master = next(leading, pod)
+        ways = {self.replication.get(one.uid, "disabled") for one in (pod, master)}
+        return ways != {"disabled", "enforcing"}
 
     def _probe_readiness(self, name: str) -> None:
         """Have the pod as ready as its broker is: at once if it is not, later if it is."""
@@ -267,6 +296,7 @@ class ClusterWorld(Servers):
                 annotations=template["metadata"]["annotations"],
                 turned=self.now,
                 waiting="ImagePullBackOff" if bad else None,
+                certified=any(v["name"] == TLS for v in template["spec"].get("volumes", ())),
             )
         claim = f"data-{name}"
         if shard is not None and claim not in self.claims and "volumeClaimTemplates" in spec:
@@ -300,6 +330,8 @@ class ClusterWorld(Servers):
         in_sync = shard.master is None or not self.behind
         member = ShardBroker(uuid=disk.uuid, in_sync=in_sync, lag_bytes=0)
         self.shards[pod.shard] = replace(shard, members=(*members, member))
+        file = self.manifests.get(("ConfigMap", names.config("demo")), {}).get("data", {})
+        self.replication[pod.uid] = replication_of(file.get(FILE, ""))
         settings = getattr(self.desired, "dynamic", {})
         self.config[pod.uid] = {name: settings[name] for name in KEYS if name in settings}
         version = pod.annotations.get(names.VERSION, "")
