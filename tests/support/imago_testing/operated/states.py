@@ -16,6 +16,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator import names
+from imago_operator.desired import with_spec
 from imago_operator.manifests.brokers import template_notes
 from imago_operator.manifests.render import render
 from imago_operator.plan import plan
@@ -27,6 +28,7 @@ from imago_operator.spec.cluster_status import (
     ScaleDownStatus,
     ShardStatus,
 )
+from imago_operator.spec.tls import Tls
 from imago_operator.state import (
     Claim,
     KubeNode,
@@ -347,16 +349,26 @@ def check_walk(rng: random.Random, steps: int = 25) -> None:
     last = desired_pipeline(
         rng.randint(1, SHARDS_MAX), replicas, rng.randrange(len(EDITS)), 0, True
     )
-    world.desired = last  # the newest operator, with nothing that keeps it from working
+    world.desired = _admitted(world, last)  # the newest operator, which nothing keeps from working
     world.settle(looks=1500)
     assert len(world.observe().sets()) == last.spec.brokers.shards
+
+
+def _admitted(world: ClusterWorld, edited: Desired) -> Desired:
+    """Return an edit as people are told to make it: TLS stays until no member is strict."""
+    return _with_tls(edited) if world.strict and edited.spec.tls is None else edited
+
+
+@cache
+def _with_tls(edited: Desired) -> Desired:
+    return with_spec(edited, replace(edited.spec, tls=Tls()))
 
 
 def _event(rng: random.Random, world: ClusterWorld, replicas: int) -> None:
     chance = rng.random()
     some = rng.choice(sorted(world.pods)) if world.pods else ""
     if chance < 0.3:
-        world.desired = random_desired(rng, replicas)
+        world.desired = _admitted(world, random_desired(rng, replicas))
     elif chance < 0.4:
         world.kill(some)
     elif chance < 0.55:

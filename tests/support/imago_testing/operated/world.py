@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from imago_operator import names
 from imago_operator.brokerkeys import KEYS
+from imago_operator.desired import Desired
 from imago_operator.manifests.brokers import TLS
 from imago_operator.manifests.config import FILE
 from imago_operator.plan import ReconcilePlan, plan
+from imago_operator.plan.staging import staged
 from imago_operator.spec.values import Quantity
 from imago_operator.state import (
     STATEFUL_SET,
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
         Stop,
         Uncordon,
     )
+    from imago_operator.desired import UnreadableSpec
     from imago_operator.spec.cluster_status import ClusterStatus
 
 
@@ -77,18 +80,24 @@ class ClusterWorld(Servers):
         `dies_after`: how many of its calls the operator makes before it ends.
         """
         seen = self.observe()
-        found = plan(self.desired, seen, self.now)
-        broken = violations(self.desired, seen, found, self.now)
+        desired = self._staged(seen)
+        found = plan(desired, seen, self.now)
+        broken = violations(desired, seen, found, self.now)
         assert not broken, f"{broken} by {found.actions}"
         calls: list[Callable[[], None]] = []
         if found.record:
             calls.append(partial(self._write, replace(self.status, **found.record)))
         calls += [partial(self.do, action) for action in found.actions]
-        calls.append(partial(self._write, status_of(self.desired, seen, found, self.now)))
+        calls.append(partial(self._write, status_of(desired, seen, found, self.now)))
         for call in calls[:dies_after]:
             call()
         self.now += timedelta(seconds=1)
         return seen, found
+
+    def _staged(self, seen: Observed) -> Desired | UnreadableSpec:
+        return (
+            staged(self.desired, seen.pods) if isinstance(self.desired, Desired) else self.desired
+        )
 
     def _write(self, status: ClusterStatus) -> None:
         self.status = status
@@ -236,6 +245,17 @@ class ClusterWorld(Servers):
         elif self.connected and shard.master and self._after("catch up", pod, self.behind):
             self._note_sync(pod, in_sync=True)
 
+    def _replication(self) -> str:
+        """Return how a broker that starts now would copy the log."""
+        file = self.manifests.get(("ConfigMap", names.config("demo")), {}).get("data", {})
+        return replication_of(file.get(FILE, ""))
+
+    @property
+    def strict(self) -> bool:
+        """Whether a member serves others over TLS alone, or will when it starts."""
+        ways = {self.replication.get(pod.uid) for pod in self.pods.values()}
+        return "enforcing" in ways | {self._replication()}
+
     def _note_sync(self, pod: Pod, *, in_sync: bool) -> None:
         assert pod.broker is not None
         assert pod.shard is not None
@@ -330,8 +350,7 @@ class ClusterWorld(Servers):
         in_sync = shard.master is None or not self.behind
         member = ShardBroker(uuid=disk.uuid, in_sync=in_sync, lag_bytes=0)
         self.shards[pod.shard] = replace(shard, members=(*members, member))
-        file = self.manifests.get(("ConfigMap", names.config("demo")), {}).get("data", {})
-        self.replication[pod.uid] = replication_of(file.get(FILE, ""))
+        self.replication[pod.uid] = self._replication()
         settings = getattr(self.desired, "dynamic", {})
         self.config[pod.uid] = {name: settings[name] for name in KEYS if name in settings}
         version = pod.annotations.get(names.VERSION, "")
@@ -387,5 +406,5 @@ class ClusterWorld(Servers):
 
     def _still(self) -> bool:
         seen = self.observe()
-        after = plan(self.desired, seen, self.now)
+        after = plan(self._staged(seen), seen, self.now)
         return not (after.actions or after.wait or after.record)
