@@ -66,7 +66,7 @@ class ToldEntries(Protocol):
     """Settings that tools have told this broker, by name, over its restarts."""
 
     def read(self) -> dict[str, str]:
-        """Return what was told."""
+        """Return what was reported."""
         ...
 
     def write(self, entries: Mapping[str, str]) -> None:
@@ -250,11 +250,11 @@ class SharedMarks(Protocol):
         ...
 
     async def read_operator_epoch(self) -> int:
-        """Return the fence of whoever operates the cluster as nobody can know it newer."""
+        """Return the fence of the cluster's operator, as new as anybody can know it."""
         ...
 
     async def raise_operator_epoch(self, epoch: int) -> None:
-        """Make this the fence of whoever operates the cluster; the same again is no change.
+        """Make this the fence of the cluster's operator; the same again is no change.
 
         CoordinatorConflictError when a higher one stands.
         """
@@ -319,7 +319,7 @@ class MetaqConsumers(Protocol):
     ) -> MetaqProgress:
         """Return how far MetaQ's consumers say they are in our shard's partitions.
 
-        `groups`: those to look at; None means all. They write it into MetaQ's tree themselves.
+        `groups`: those to read; None means all. They write it into MetaQ's tree themselves.
         CoordinatorUnavailableError: nobody knows.
         """
 

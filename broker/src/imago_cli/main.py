@@ -1,4 +1,4 @@
-"""The `imago` command: what a broker process runs is told apart from what people type.
+"""The `imago` command: a broker process's line is told apart from what people type.
 
 Supervisors and pods start `imago broker --config FILE`: that goes without the command line's
 library, which would be a fifth of the start. All else is in `commands`.
@@ -95,7 +95,7 @@ def _in_a_sentence(error: Exception) -> CommandError:
 
 
 def _open_missing() -> None:
-    """Stand in for the standard streams that whoever started us has closed."""
+    """Open the standard streams that our parent process has closed."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115  stays

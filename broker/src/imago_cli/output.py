@@ -28,7 +28,7 @@ NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EIO, errno.EDQUOT})
 
 
 class OutputClosedError(Exception):
-    """Whoever read standard output has gone, as `head` does: there is nothing left to do."""
+    """The reader of standard output has gone, as `head` does: nothing is left to do."""
 
 
 def counted(number: int, what: str) -> str:

@@ -1,4 +1,4 @@
-"""`imago request`: send a message and print the reply of whoever consumes it."""
+"""`imago request`: send a message and print its consumer's reply."""
 
 from __future__ import annotations
 

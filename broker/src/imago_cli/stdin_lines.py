@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _Chunks: TypeAlias = "asyncio.Queue[bytes | OSError]"
 _CHUNK: Final = 1 << 16
 _CHUNKS_MAX: Final = 4
-"""What is read ahead of whoever takes the lines."""
+"""What is read ahead of the consumer of the lines."""
 
 
 async def lines() -> AsyncIterator[bytes]:

@@ -138,7 +138,7 @@ class ProducerConfig:
     One who starts again with the same id and epoch and sends the same messages in the same order
     to the same queues repeats them, and nothing is stored twice."""
     producer_epoch: int = 0
-    """Idempotent, with `producer_id`: a higher one shuts out whoever uses a lower one."""
+    """Idempotent, with `producer_id`: a higher one shuts out producers with a lower one."""
 
     def __post_init__(self) -> None:
         check_name("producer group", self.group, characters_max=120)

@@ -207,7 +207,7 @@ def _desired(resource: OwnerResource, spec: ClusterSpec, operator: OperatorInfo)
 
 
 def tls_settings(tls: Tls, listeners: Iterable[ExternalListener]) -> dict[str, Scalar]:
-    """Return what brokers are told about TLS; their files are those of their shard's Secret."""
+    """Return the brokers' settings of TLS; their files are those of their shard's Secret."""
     strict = tls.clients is Strictness.ENFORCING or any(way.tls for way in listeners)
     members = tls.members.value.lower()
     return {

@@ -44,7 +44,7 @@ class Work(Protocol):
         """An object of ours is there, changed or is gone."""
 
     def enqueue(self, key: ObjectKey) -> None:
-        """Have an object looked at soon."""
+        """Have an object reconciled soon."""
 
 
 async def watch(

@@ -1,6 +1,6 @@
 """Which installation of the operator looks after a cluster: one, however many there are.
 
-An installation is its Lease: namespace and name. The first that looks at a cluster puts itself into
+An installation is its Lease: namespace and name. The first that observes a cluster puts itself into
 the cluster's status, before it does anything else; the others do nothing to the cluster as long as
 it lives. It lives while it renews its Lease; where that cannot be seen, it counts as living, and a
 person says by an annotation who is to go on.

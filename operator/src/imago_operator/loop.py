@@ -2,7 +2,7 @@
 
 Any number of events about an object lead to one look. What fails is tried again later and later;
 what never returns is found out and fails the process's liveness. Everything that is known of is
-looked at every five minutes or so, whatever was missed.
+reconciled every five minutes or so, whatever was missed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Sources:
 
 
 class Loop:
-    """Looks at objects with the reconcilers of their kinds."""
+    """Reconciles objects with the reconcilers of their kinds."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class Loop:
         self.enqueue(key)
 
     def enqueue(self, key: ObjectKey) -> None:
-        """Have an object looked at soon."""
+        """Have an object reconciled soon."""
         if key.kind in self._reconcilers:
             self._queue.add(key, self._sources.clock() + DEBOUNCE_S)
             self._wake.set()

@@ -60,7 +60,7 @@ class ClusterSeen:
 
 
 class Observer:
-    """Looks at clusters."""
+    """Observes clusters."""
 
     def __init__(self, context: Context, volumes: Volumes) -> None:
         self._context, self._volumes = context, volumes

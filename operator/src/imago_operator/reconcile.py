@@ -90,7 +90,7 @@ class Context:
     leading: Callable[[], None]
     """To be called before anything is taken away: ends the process when the lease has run out."""
     enqueue: Callable[[ObjectKey], None]
-    """Have another object looked at soon."""
+    """Have another object reconciled soon."""
     installation: str = "imago-system/imago-operator"
     """Namespace and name of our Lease: all processes of one installation share it."""
     namespaces: tuple[str, ...] = ("",)

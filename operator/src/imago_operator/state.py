@@ -48,7 +48,7 @@ class OwnedObject:
     live: Mapping[str, Any] = field(default_factory=dict)
     """The object as it is."""
     spared: frozenset[str] = frozenset()
-    """Fields that are not put back now, whoever changed them."""
+    """Fields that are not put back now, whatever changed them."""
     contested: frozenset[str] = frozenset()
     """Fields that were put back not long ago: who changes them again fights for them."""
     deleting: bool = False

@@ -53,7 +53,7 @@ class Volumes:
     async def expandable(self, claims: Iterable[Manifest]) -> Mapping[str, bool]:
         """Return which storage classes grow, by name; "" is the default one.
 
-        Where classes may not be looked at, all count as such: Kubernetes refuses what cannot be.
+        Where classes may not be read, all count as such: Kubernetes refuses what cannot be.
         """
         items = await self._all("StorageClass", CLASSES_S)
         if items is None:

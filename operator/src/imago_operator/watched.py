@@ -1,4 +1,4 @@
-"""What is watched, and which object of ours is to be looked at when something of it changes."""
+"""What is watched, and which object of ours to reconcile when something of it changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys that are to be looked at: each once, one at a time, none forgotten, none in front for ever.
+"""Keys to reconcile: each once, one at a time, none forgotten, none in front for ever.
 
 Everything here is decided by the arguments: time is a number that the caller gives.
 """
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from imago_operator.reconcile import ObjectKey
 
 GAP_S: Final = 0.5
-"""Least time between two looks at the same object, whatever happens to it."""
+"""Least time between two reconciliations of the same object, whatever happens to it."""
 Group = tuple[str, str]
 
 
 @dataclass(slots=True)
 class _Queued:
     due: float | None = None
-    """When it is to be looked at; None: not by itself."""
+    """When to reconcile it; None: not by itself."""
     ready: bool = False
     started: float | None = None
     """Since when it is being worked on; None: it is not."""
@@ -42,7 +42,7 @@ class WorkQueue:
         self._busy: dict[Group, int] = {}
 
     def add(self, key: ObjectKey, at: float) -> None:
-        """Have a key looked at by a moment; an earlier request stays, a later one is part of it."""
+        """Reconcile a key by a moment; an earlier request stays, a later one is part of it."""
         entry = self._entries.setdefault(key, _Queued())
         at = max(at, entry.not_before)
         if entry.ready or (entry.due is not None and entry.due <= at):

@@ -50,7 +50,7 @@ class AccessSpreader:
         self._task = asyncio.create_task(self._work())
 
     async def stop(self) -> None:
-        """Leave the rest to whoever leads next."""
+        """Leave the rest to the next leader."""
         self._access.on_change.remove(self._changed.set)
         if self._task is not None:
             self._task.cancel()

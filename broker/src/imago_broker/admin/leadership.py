@@ -136,7 +136,7 @@ async def elect(services: AdminServices, request: web.Request) -> web.Response:
 
 
 async def operator_epoch(services: AdminServices, request: web.Request) -> web.Response:
-    """POST /admin/v1/operator-epoch {"epoch": n}: shut out whoever operates with a lower one."""
+    """POST /admin/v1/operator-epoch {"epoch": n}: shut out operators with a lower one."""
     body = await json_body(request)
     refuse_unknown(body, ("epoch", "requestId"))
     epoch = number(body, "epoch")

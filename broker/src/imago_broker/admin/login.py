@@ -38,7 +38,7 @@ _NOBODY: Final = User(name="nobody", hashed="")
 
 
 class LoginQueue:
-    """Logins in turn; those for whom there is no place are told to come again."""
+    """Logins in turn; those without a place are refused, to be repeated."""
 
     def __init__(self) -> None:
         self._at_once = asyncio.Semaphore(AT_ONCE_MAX)

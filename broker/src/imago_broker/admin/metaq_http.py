@@ -116,7 +116,7 @@ _FRAMES: Final = {"p": _put, "g": _get, "o": _offset}
 async def _answered(services: AdminServices, request: web.Request, frame: bytes) -> bytes:
     """Have one command worked on as if it had come over the text protocol; return its answer."""
     run, config = services.metaq.run, services.config.metaq
-    assert run is not None, "looked at before"
+    assert run is not None, "checked before"
     items, used = scan_text(frame, config.line_bytes_max, config.message_bytes_max)
     if used != len(frame) or len(items) != 1:
         return b"result 400 15 1\r\n" + INVALID.encode()

@@ -105,7 +105,7 @@ def begin(services: AdminServices, group: GroupConfig, config: TopicConfig) -> N
 
 
 async def settled(services: AdminServices, config: TopicConfig) -> None:
-    """Wait until no failover takes a topic's change back, and clients are told of it."""
+    """Wait until no failover takes a topic's change back, then tell clients."""
     try:
         async with asyncio.timeout(WAIT_SECONDS_MAX):
             problem = await services.replicated()

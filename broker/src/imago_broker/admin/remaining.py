@@ -97,7 +97,7 @@ def movable(config: TopicConfig) -> bool:
 
 
 async def measure(services: AdminServices, blocked: str) -> ShardRemaining:
-    """Look at all topics of this shard, a few a turn of the loop."""
+    """Check all topics of this shard, a few a turn of the loop."""
     configs = [config for config in services.topics.all() if movable(config)]
     now_ms, log_end = services.clock.epoch_ms(), services.store.log_end
     seen = services.store.high_watermark >= log_end

@@ -165,7 +165,7 @@ async def topic_elsewhere(
 
 
 def to_master(services: AdminServices) -> Middleware:
-    """Have the shard's master answer what changes topics and groups, whoever was asked."""
+    """Have the shard's master answer what changes topics and groups, whichever broker was asked."""
 
     @web.middleware
     async def pass_on(

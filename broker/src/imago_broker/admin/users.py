@@ -167,7 +167,7 @@ async def exchange(services: AdminServices, request: web.Request) -> web.Respons
     body = await json_body(request)
     access = services.access
     try:
-        if not access.merge(body.get("records", ())):  # type: ignore[arg-type]  # looks at each
+        if not access.merge(body.get("records", ())):  # type: ignore[arg-type]  # checks each
             request[UNCHANGED] = True
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise bad_request(f"These are no records: {error}.", "Masters alone send them.") from error

@@ -1,6 +1,6 @@
 """Lists of the whole cluster at any broker: topics as the registry has them, groups of all shards.
 
-For whoever looks after many topics and groups: one call answers for a thousand.
+For the operator of many topics and groups: one call answers for a thousand.
 """
 
 from __future__ import annotations

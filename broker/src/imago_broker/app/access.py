@@ -86,7 +86,7 @@ _WAITING = names.PARKING_TOPICS | {
 def broker_hooks(
     config: BrokerConfig, access: AccessService, store: MessageStore, quotas: QuotaService
 ) -> Sequence[Hook]:
-    """Return what looks at each request to RocketMQ's ports."""
+    """Return the check of each request to RocketMQ's ports."""
     if not config.acl.enabled:
         return ()
     return (AccessHook(access, BROKER_RIGHTS, access.denials, topic_at(store), quotas),)
@@ -95,7 +95,7 @@ def broker_hooks(
 def name_hooks(
     config: BrokerConfig, access: AccessService | None, denials: DenialLog
 ) -> Sequence[Hook]:
-    """Return what looks at each request to the name service; a process of its own has no users."""
+    """Return the check of each request to the name service; a process of its own has no users."""
     return (AccessHook(access, NAME_RIGHTS, denials),) if config.acl.enabled else ()
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessHooks:
-    """Given by whoever runs the broker."""
+    """Given by the code that runs the broker."""
 
     reread: Callable[[], BrokerConfig] | None = None
     """Gives the configuration anew; None: there is nothing to read it from."""

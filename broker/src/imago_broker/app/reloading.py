@@ -101,7 +101,7 @@ class ConfigSource:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Look at MetaQ's server.ini from now on, where there is one."""
+        """Watch MetaQ's server.ini from now on, where there is one."""
         if self._path is not None and self._reread is not None:
             self._timer = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._tick)
 

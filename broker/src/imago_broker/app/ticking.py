@@ -74,7 +74,7 @@ class Ticker:
         Small syncs, too: a large one keeps the processor from answering for milliseconds.
         """
         loop, interval_ms = asyncio.get_running_loop(), self._sync_interval_ms()
-        # Looks at least every tick: a shorter interval that is set meanwhile holds from then on.
+        # Checks at least every tick: a shorter interval that is set meanwhile holds from then on.
         seconds = min(interval_ms / 1000 or TICK_SECONDS, TICK_SECONDS)
         self._syncs = loop.call_later(seconds, self._sync_now_and_then)
         now_ms = self._clock.monotonic_ms()

@@ -32,7 +32,7 @@ class ToldSettings:
         self._vfs = OsVfs()
 
     def read(self) -> dict[str, str]:
-        """Return what was told; nothing, and a line in the log, where the file is damaged."""
+        """Return the settings that were set; none, and a log line, where the file is damaged."""
         data = read_whole(self._vfs, self._path)
         if data is None:
             return {}
@@ -46,7 +46,7 @@ class ToldSettings:
         return {str(name): str(value) for name, value in json.loads(content).items()}
 
     def over(self, config: BrokerConfig) -> BrokerConfig:
-        """Return a configuration with what was told in its place."""
+        """Return a configuration with the settings that were set in their places."""
         return replace(config, rocketmq=with_told(config.rocketmq, self.read()))
 
     def write(self, entries: Mapping[str, str]) -> None:

@@ -1,7 +1,7 @@
 """How we stand with the registry: what the session says, how long the lease lasts, who must know.
 
 CONNECTED is said only once it is sure that nothing happened to our registration meanwhile: after
-each reconnection the writer looks at it first.
+each reconnection the writer reads it first.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class LeasedSession:
         on_connected: Callable[[], None],
         on_doubt: Callable[[], None],
     ) -> None:
-        """`on_connected`: read everything again; `on_doubt`: look at our registration, then
+        """`on_connected`: read everything again; `on_doubt`: read our registration, then
         call `verified`."""
         self._config = config
         self._tree = tree
@@ -54,7 +54,7 @@ class LeasedSession:
 
     @property
     def state(self) -> RegistryConnection:
-        """What was told last."""
+        """The state that was reported last."""
         return self._state
 
     @property
@@ -106,7 +106,7 @@ class LeasedSession:
         """Take what the tree says of its session."""
         if connection is RegistryConnection.CONNECTED:
             if self._session_id not in (0, self._tree.session_id):
-                # Whatever was told of the end of the former session: it has ended.
+                # Whatever was reported of the end of the former session: it has ended.
                 self._session_ended()
             self._session_id = self._tree.session_id
             self._lease.hurry()

@@ -32,7 +32,7 @@ def decode_pipeline(path: str, data: bytes) -> Pipeline:
 
 
 def raising(path: str, name: str, epoch: int) -> Edit:
-    """Raise the fence. What was told is gone with it: it was about a run that is over."""
+    """Raise the fence, and drop the progress reported before: that run is over."""
 
     def edit(data: bytes | None) -> bytes | None:
         stands = Pipeline() if data is None else decode_pipeline(path, data)

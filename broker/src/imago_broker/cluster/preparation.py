@@ -22,7 +22,7 @@ class Preparation:
         self._paths = paths
         self._tree = tree
         self._session_id = 0
-        """The session that found them; 0: they are to be looked at again."""
+        """The session that found them; 0: they are to be read again."""
 
     @property
     def needed(self) -> bool:

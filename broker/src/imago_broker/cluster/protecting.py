@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 AT_ONCE: Final = 64
-"""Nodes that are looked at together."""
+"""Nodes that are read together."""
 AGAIN_SECONDS: Final = 5.0
 
 

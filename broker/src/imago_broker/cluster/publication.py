@@ -2,7 +2,7 @@
 
 What the session has written is remembered per topic, so that one new topic among ten thousand
 costs three nodes. Writes are optimistic transactions; when one is refused, because a client made
-a parent first or a former life left nodes behind, the nodes concerned are looked at and put right.
+a parent first or a former life left nodes behind, the nodes concerned are read and put right.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Publication:
         self._ready = False
 
     def doubt(self) -> None:
-        """The same session, in which others may have meddled: look at each node again."""
+        """The same session, in which others may have meddled: read each node again."""
         self._announced = None
         self._unsure |= {name: set(nodes) for name, nodes in self._topic_nodes.items()}
         self._parents.clear()
@@ -283,7 +283,7 @@ class Publication:
         return True
 
     async def _repair(self, wanted: Mapping[str, bytes | None]) -> None:
-        """Look at these nodes, and bring them to the data that is wanted; None: no node."""
+        """Read these nodes, and bring them to the wanted data; None: no node."""
         for _ in range(REPAIRS_MAX):
             self._check_session()
             try:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class SnapshotReader:
-    """Owns the snapshot; whoever wants it newer calls `refresh`."""
+    """Owns the snapshot; callers that want a newer one call `refresh`."""
 
     def __init__(
         self, paths: Paths, tree: NodeTree, *, keeper: Keeper, read: Wake, write: Wake

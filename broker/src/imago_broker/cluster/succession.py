@@ -30,7 +30,7 @@ PLANNED = "handover"
 QUIET_MS = 300
 """The held requests are answered 20 to 100 ms after the change."""
 PRODUCERS_MS = 1000
-"""A client of many topics looks at one after the other."""
+"""A client of many topics reads one after the other."""
 
 
 class Succession:
@@ -66,7 +66,7 @@ class Succession:
             self._consumers_from += self._producers_ms
 
     def producers_told(self) -> None:
-        """Note that producers can hear that we lead: give them time, then consumers are told."""
+        """Note that producers can hear that we lead: give them time, then tell consumers."""
         if self._producers_first:
             self._producers_first = False
             self._consumers_from = self._now_ms() + self._producers_ms

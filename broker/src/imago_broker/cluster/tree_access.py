@@ -11,7 +11,7 @@ from imago_broker.cluster.tree import TreeConfigurationError
 
 
 class NodeRights(Enum):
-    """What whoever is not our user may do with a node."""
+    """What others than our user may do with a node."""
 
     NONE = "nothing"
     READ = "read it"

@@ -47,7 +47,7 @@ class InputHolder(Protocol):
     """One connection that holds the beginning of a command."""
 
     def steer(self) -> None:
-        """Look at `InputBudget.waits` again: read, or do not."""
+        """Check `InputBudget.waits` again: read, or do not."""
         ...
 
     def drop(self) -> None:
@@ -56,7 +56,7 @@ class InputHolder(Protocol):
 
 
 class BudgetWatcher(Protocol):
-    """Whoever relieves a budget that stays full."""
+    """Relieves a budget that stays full."""
 
     def full(self) -> None:
         """Connections wait unread from now on."""

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 AGAIN_MS: Final = 60_000
 SUBJECTS_MAX: Final = 64
-"""What is told apart; above it the one that was said longest ago is forgotten."""
+"""Lines that are distinguished; above it the one logged longest ago is forgotten."""
 
 
 class RepeatedLines:

@@ -35,7 +35,7 @@ class Outcome(Enum):
     COMMITTED = "c"
     ROLLED_BACK = "r"
     GIVEN_UP = "x"
-    """Checked too often: the message was put with those that a person has to look at."""
+    """Checked too often: the message was moved to those that a person has to check."""
 
     @property
     def has_message(self) -> bool:

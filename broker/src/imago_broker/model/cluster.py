@@ -246,7 +246,7 @@ class ClusterView:
     drained: frozenset[int] = frozenset()
     """Shards on which nothing of value is left."""
     operator_epoch: int = 0
-    """Fence of whoever operates the cluster: calls that carry a lower number are refused."""
+    """Fence of the cluster's operator: calls that carry a lower number are refused."""
     topics: Mapping[str, TopicPlacement] = field(default_factory=lambda: MappingProxyType({}))
     kv: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: MappingProxyType({}))
     """RocketMQ's KV configuration: namespace to key to value."""

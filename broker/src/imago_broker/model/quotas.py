@@ -164,7 +164,7 @@ class QuotaTable:
         return [each for each in found if _OF_TRAFFIC & set(self.quotas[each])]
 
     def limits(self, user: str, need: Need) -> bool:
-        """Whether a user, or the topic that it asks about, has limits that are to be looked at."""
+        """Whether a user, or the topic that it asks about, has limits to check."""
         topic = need.name if need.kind is AccessKind.TOPIC else ""
         return self._limit_traffic and bool(self.of_traffic(user, topic))
 

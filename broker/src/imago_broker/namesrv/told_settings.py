@@ -1,6 +1,6 @@
 """RocketMQ's settings of a name service, by its names: what is in force here, what is only kept.
 
-Tools read and write all of them. What was told is kept as long as the process runs.
+Tools read and write all of them. What was set is kept as long as the process runs.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class NameSettings:
         return self._entries[name] == "true"
 
     def change(self, told: Mapping[str, str]) -> None:
-        """Take all that was told, or nothing of it. RequestError: one of them cannot be."""
+        """Take all settings, or none of them. RequestError: one of them cannot be."""
         if any(name in FIXED for name in told):
             raise RequestError(ResponseCode.NO_PERMISSION, "Can not update config in black list.")
         checked = {name: self._checked(name, value.strip()) for name, value in told.items()}

@@ -123,7 +123,7 @@ class LeaderSession:
         self.cursor: SendCursor | None = None
         """Its copy, from FETCH on."""
         self.heard_ms = now_ms
-        """When the follower said anything last, as of the last look at the clock."""
+        """When the follower said anything last, as the clock was read last."""
         self._now_ms = now_ms
         self._leadership = leadership
         self._began_ms = now_ms

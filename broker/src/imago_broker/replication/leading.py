@@ -286,7 +286,7 @@ class Leading:
         self._followers.repaired(session, repair.offset, repair.data)
 
     def distrusted(self, session: LeaderSession, cursor: SendCursor, refuse: Refuse) -> None:
-        """Look at once at what a follower could not take; `Leadership.distrusted`."""
+        """Check at once what a follower could not take; `Leadership.distrusted`."""
         reason = "".join(each if each.isprintable() else "?" for each in refuse.text)
         self.refusals[session.member.uuid] = Refused(cursor.acked, reason)
         known = refuse.code == RefusalCode.DAMAGED and self._store.verify(cursor.acked, cursor.next)

@@ -30,7 +30,7 @@ BUFFERS_MAX = 64
 
 
 class LinkOwner(Protocol):
-    """Whoever serves a link."""
+    """Serves a link."""
 
     def received(self, data: bytes) -> None:
         """Take what arrived, once a turn."""
@@ -70,7 +70,7 @@ class Link:
         self._loop.add_reader(self._sock.fileno(), self._readable, owner)
 
     def known(self) -> None:
-        """Tell whoever accepted the link that the caller is a member."""
+        """Tell the port that accepted the link that the caller is a member."""
         if self._on_known is not None:
             self._on_known(self)
 

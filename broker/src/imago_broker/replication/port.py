@@ -63,7 +63,7 @@ class RefusedPeers:
 
 
 class LinkTaker(Protocol):
-    """Whoever serves the connections of a port."""
+    """Serves the connections of a port."""
 
     def take_link(self, link: Link) -> None:
         """Serve a connection; `gone` reports its end to the port."""

@@ -81,7 +81,7 @@ class SendCursor:
         self.durable = 0
         """Durable end of the follower's log as it said last."""
         self.high_watermark = -1
-        """The high watermark that it was told last."""
+        """The high watermark that it received last."""
         self.sent_ms = 0
         """When anything was sent last."""
         self._store = store

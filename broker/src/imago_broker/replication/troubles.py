@@ -30,7 +30,7 @@ DAMAGED_AGAIN_MS = 30_000
 
 
 class Troubles:
-    """Looked at with every tick."""
+    """Checked with every tick."""
 
     def __init__(
         self,

@@ -166,7 +166,7 @@ class Listener:
         return True
 
     def opened(self, session: Session) -> None:
-        """Tell whoever wants to know that a connection that was admitted can be used."""
+        """Call the listeners: a connection that was admitted can be used."""
         for tell in self.on_open if session in self._sessions else ():
             tell(session)
 

@@ -89,7 +89,7 @@ class Relay(asyncio.Protocol):
     ) -> None:
         """`connects` bounds how many connect at once; `tls`: what the new master is trusted by.
 
-        `introduce` makes what the new master is told of the client; None: it is told nothing.
+        `introduce` makes what the new master learns of the client; None: it learns nothing.
         """
         self._to = to
         self._connects = connects

@@ -102,7 +102,7 @@ class Ledger(Protocol):
         ...
 
     def refusals(self) -> bytes:
-        """Answer everything that is owed: whoever owed it is gone."""
+        """Answer everything that is owed: the master that owed it is gone."""
         ...
 
 

@@ -198,11 +198,11 @@ class Certificates:
             log.warning("tls_certificate_invalid file=%s: clients refuse it", files.certificate)
 
     def start(self) -> None:
-        """Look at the files again and again."""
+        """Read the files again and again."""
         self._task = asyncio.get_running_loop().create_task(self._watch())
 
     def stop(self) -> None:
-        """Look at them no more."""
+        """Read them no more."""
         if self._task is not None:
             self._task.cancel()
             self._task = None

@@ -109,7 +109,7 @@ class AccessService:
         self.denials = DenialLog(clock)
         """Of requests that were refused, on all ports."""
         self.on_change: list[Callable[[], None]] = []
-        """Told after each change, whoever made it."""
+        """Called after each change, on whichever member it was made."""
         self._draft: list[Record] | None = None
         self._rights: dict[str, Rights] = {}
         self._quotas: dict[str, tuple[QuotaSubject, Quotas]] = {}

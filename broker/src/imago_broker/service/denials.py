@@ -15,7 +15,7 @@ LOG_SECONDS: Final = 60
 
 
 class DenialLog:
-    """One line for each peer and minute: whoever is denied must not fill the log."""
+    """One line for each peer and minute: a client that is denied must not fill the log."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

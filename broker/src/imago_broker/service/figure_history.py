@@ -18,7 +18,7 @@ PUT, FOUND, MISSED, DELIVERED, TIMERS_IN, TIMERS_OUT = range(6)
 
 
 class FigureHistory:
-    """Looks at the counters once a second."""
+    """Reads the counters once a second."""
 
     def __init__(
         self, messages: MessageService, traffic: Traffic, timers: TimerService, clock: Clock

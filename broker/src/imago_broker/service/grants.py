@@ -43,7 +43,7 @@ class AccessGrants:
         """`publish` gives what a send to a topic needs, `consume` a read of a topic in a group."""
         self.access, self.may, self.publish, self.consume = access, may, publish, consume
         self._peers: WeakValueDictionary[tuple[str, str], PeerGrants] = WeakValueDictionary()
-        access.on_change.insert(0, self._forget)  # in front of whoever asks again by then
+        access.on_change.insert(0, self._forget)  # in front of those that ask again by then
 
     def of(self, address: str, certificate_user: str) -> PeerGrants:
         """Return what users at an address may do; the same for as long as somebody has it."""

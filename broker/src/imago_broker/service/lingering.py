@@ -32,7 +32,7 @@ class Lingering:
             self._changed(config.name, config)
 
     def close(self) -> None:
-        """Look at no topic any more."""
+        """Watch no topic any more."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()

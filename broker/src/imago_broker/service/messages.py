@@ -182,7 +182,7 @@ class MessageService:
         return bool(self._jobs) or self.acknowledgements.waiting
 
     def flush_turn(self) -> None:
-        """Append now what this turn has gathered, for whoever is about to change a topic."""
+        """Append now what this turn has gathered: a topic is about to change."""
         if not self._jobs:
             return
         jobs, self._jobs = self._jobs, []

@@ -1,7 +1,7 @@
 """Long polls: requests that wait for a message, woken by the append that brings it.
 
 A held request costs an entry in two dictionaries. There is one timer for all of them, set to the
-earliest deadline; nothing else ever looks at a queue to see whether it grew.
+earliest deadline; nothing else ever reads a queue to see whether it grew.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ class PullHold:
         self._room.remove(held)
 
     def arrived(self, tails: Iterable[QueueTail]) -> None:
-        """Wake whoever waits for one of these queues: they have grown."""
+        """Wake the polls that wait for one of these queues: they have grown."""
         if not self._room:
             return
         for tail in tails:
             self.look_again(tail.topic, tail.queue_id)
 
     def look_again(self, topic: bytes, queue_id: int) -> None:
-        """Wake whoever waits for this queue."""
+        """Wake the polls that wait for this queue."""
         for held in self._room.waiting_for((topic, queue_id)):
             if _woken(held, late=False):
                 self._room.remove(held)
@@ -74,7 +74,7 @@ class PullHold:
             self.look_again(*key)
 
     def topic_changed(self, topic: str) -> None:
-        """Wake whoever waits for any queue of a topic: it was changed or deleted."""
+        """Wake the polls that wait for any queue of a topic: it was changed or deleted."""
         if not self._room:
             return
         name = topic.encode()

@@ -23,7 +23,7 @@ KIND: Final = "static-topic"
 
 
 class StaticTopics:
-    """All mappings of this shard; of whoever leads it."""
+    """All mappings of this shard; on its leader."""
 
     def __init__(
         self, store: MessageStore, marks: SharedMarks, loop: asyncio.AbstractEventLoop
@@ -32,7 +32,7 @@ class StaticTopics:
         self._read: dict[str, tuple[object, StaticMapping | None]] = {}
         """What was made of which text; None: nothing could be."""
         self.known: set[str] = set()
-        """The names of all, while this broker leads: for looks at every request."""
+        """The names of all, while this broker leads: read at every request."""
         self._untold: dict[str, str] = {}
         """Topics to publish, and the broker name of this shard."""
         self._telling: asyncio.Task[None] | None = None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 READERS_MAX: Final = 10_000
-"""Pairs of group and topic that are told apart; what others are given is counted together."""
+"""Pairs of group and topic that are counted apart; all others are counted together."""
 
 
 @dataclass(slots=True)

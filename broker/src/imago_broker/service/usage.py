@@ -25,7 +25,7 @@ LOOK_SECONDS: Final = 10
 ASKED_APART_MS: Final = 100
 """Tools ask for one topic after the other."""
 COUNTERS_MAX: Final = 20_000
-"""Topics, and pairs of topic and group, that are told apart; what else comes is not counted."""
+"""Topics, and pairs of topic and group, that are counted apart; what else comes is not counted."""
 
 
 class Usage(Enum):

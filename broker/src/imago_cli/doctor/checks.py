@@ -1,4 +1,4 @@
-"""What `imago doctor` looks at: each check returns findings, and each finding has its cure."""
+"""What `imago doctor` checks: each check returns findings, and each finding has its cure."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class CheckLevel(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckFinding:
-    """One thing that was looked at."""
+    """One thing that was checked."""
 
     check: str
     level: CheckLevel

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from imago_broker.config import BrokerConfig
 
 SOON_SECONDS: Final = 14 * 86_400
-"""A certificate that ends earlier is told of."""
+"""A certificate that ends earlier is reported."""
 SECRET_SIZE_MIN: Final = 16
 """Of the admin token: who has it may do everything, and nothing slows down guessing it."""
 KNOWN_SECRETS: Final = frozenset(
@@ -31,7 +31,7 @@ _DAY: Final = 86_400
 
 
 def check_security(config: BrokerConfig, now_s: float) -> Iterator[CheckFinding]:
-    """Look at everything that the configuration trusts or keeps secret."""
+    """Check everything that the configuration trusts or keeps secret."""
     tls, zookeeper = config.tls, config.zookeeper
     yield from _certificate("tls", tls.certificate_file, tls.key_file, now_s)
     yield from _certificate(

@@ -27,7 +27,7 @@ RUNBOOK: Final = "docs/runbook.md"
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """One cluster: the case that decides, what it waits for, what a person should look at."""
+    """One cluster: the case that decides, what it waits for, what a person should check."""
 
     cluster: str
     namespace: str

@@ -274,7 +274,7 @@ def reason_in(log: str) -> str:
 
 
 def _own_code(exit_code: int, reason: str) -> Exit:
-    """A folder that another broker holds is a matter of usage for whoever chose the folder."""
+    """A folder that another broker holds is a usage error: the user chose the folder."""
     if exit_code == Exit.DATA and "locked" in reason:
         return Exit.USAGE
     known = {Exit.USAGE, Exit.DATA, Exit.IO, Exit.FENCED}

@@ -89,7 +89,7 @@ class BlockingDriver:
             case Pause(seconds):
                 time.sleep(seconds)
             case Wait(gate):
-                # One operation at a time: whoever enters a lane is the first in it.
+                # One operation at a time: the caller that enters a lane is the first in it.
                 assert gate.is_open, "a blocking client was used by two threads at once"
         return None
 

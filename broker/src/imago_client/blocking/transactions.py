@@ -134,7 +134,7 @@ class TransactionProducer:
         return decided
 
     def _answer(self, address: str, command: RemotingCommand) -> bool:
-        """Return whether the checker has decided and the broker was told."""
+        """Return whether the checker has decided and the broker has the decision."""
         try:
             asked, message = transacting.read_check(command)
             decision = transacting.judge(self.config, self._checker(message))

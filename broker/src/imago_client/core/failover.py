@@ -1,4 +1,4 @@
-"""Asking a shard's master, whoever that is by now: after a failure the route is read again."""
+"""Asking a shard's current master: after a failure the route is read again."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Gate:
-    """Opens once; tells whoever waits at it."""
+    """Opens once, and calls those that wait at it."""
 
     def __init__(self) -> None:
         self.is_open = False

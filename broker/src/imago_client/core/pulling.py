@@ -92,7 +92,7 @@ class PullArguments:
 
 
 def pull(state: ClientState, asked: PullArguments) -> Operation[Pulled]:
-    """Pull once, from whoever serves the queue by now.
+    """Pull once, from the queue's current broker.
 
     Any error drops the route, so that the next pull finds a new master.
     """

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SUSPECT_S: Final = 1.0
-"""Between looks at the tree that failed fetches ask for."""
+"""Between reads of the tree that failed fetches ask for."""
 
 
 @dataclass(slots=True)
@@ -300,7 +300,7 @@ class MetaqGroupConsumer:
         return found.master or self._rng.choice(found.slaves)
 
     def _suspect(self) -> None:
-        """Look at the tree before it tells a change: its session may take long to end."""
+        """Read the tree before it reports a change: its session may take long to end."""
         if self._loop.time() - self._known.looked_at >= SUSPECT_S:
             self._changed.set()
 

@@ -134,7 +134,7 @@ class StoreOpening:
         )
 
     def _verify_again(self, start: int, end: int, reason: str, since_ms: int) -> None:
-        """Look at a damaged range: it may have been healed, as a whole or in part."""
+        """Read a damaged range again: it may have been healed, as a whole or in part."""
         parts = self.parts
         for lost_start, lost_end, *_ in survey(parts.log, start, end, self.witness):
             parts.damage.add(lost_start, lost_end, reason, since_ms)

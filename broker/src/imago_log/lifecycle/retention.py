@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 FORCED = (DiskLevel.FORCE, DiskLevel.FULL)
-"""Levels at which the oldest file goes whatever its age, and whoever needs it."""
+"""Levels at which the oldest file goes whatever its age, even if it is still needed."""
 
 FILES_AT_ONCE_MAX = 10
 """Files that one round deletes, so that one mistake of a clock or a disk figure stays small."""

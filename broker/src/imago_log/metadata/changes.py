@@ -61,7 +61,7 @@ class Topic:
         return TOPIC_KIND, self.name, {**self.fixed, "value": value}
 
     def take_value(self, value: dict[str, JSON]) -> None:
-        """Replace the value in place: whoever holds the topic sees it."""
+        """Replace the value in place: holders of the topic see it."""
         self.value = value
 
     @property

@@ -85,7 +85,7 @@ class Metadata:
         return False
 
     def become(self, other: Metadata) -> tuple[list[Change], list[str]]:
-        """Replace the state in place: whoever holds a mapping sees it.
+        """Replace the state in place: holders of a mapping see it.
 
         Return the changes, and the topics whose queues are no longer valid.
         """

@@ -123,7 +123,7 @@ class KeysCheck:
         self._findings.error(path, position, f"entry {self._cursor} {what}", REBUILD)
 
     def finish(self) -> None:
-        """Look at the entries behind the last key."""
+        """Check the entries behind the last key."""
         while not self._lost and (found := self._read(self._cursor)):
             if found.place >= self._log_start and not self._is_damaged(found.place):
                 self._tell(f"points to log offset {found.place}, where no more keys are")

@@ -38,7 +38,7 @@ class QueueState:
     def __init__(self, topic: Topic, units: UnitSequence, positions: UnitSequence | None) -> None:
         self.topic, self.units, self.positions = topic, units, positions
         self.cursor = units.first
-        """Units before it have been looked at."""
+        """Units before it have been checked."""
         self.next_offset = self.next_position = _UNKNOWN
         """What the next record in the log must hold."""
         self.position_end = _UNKNOWN
@@ -185,7 +185,7 @@ class QueuesCheck:
     # Units that no record of the log stands for
 
     def _skip_to(self, state: QueueState, index: int) -> None:
-        """Look at the units up to one: of records that expired, or lie where the log is damaged."""
+        """Check the units up to one: of records that expired, or lie where the log is damaged."""
         while state.cursor < min(index, state.units.limit):
             unit = state.units.unit(state.cursor)
             if unit:
@@ -222,7 +222,7 @@ class QueuesCheck:
         state.position_end = start if length == BLANK_SIZE_FIELD else start + length
 
     def finish(self) -> None:
-        """Look at the units behind the last record of each queue."""
+        """Check the units behind the last record of each queue."""
         for _, state in self.states():
             units = state.units
             while unit := units.unit(state.cursor):

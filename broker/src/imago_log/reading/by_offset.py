@@ -69,7 +69,7 @@ def _picked(
     limits: tuple[int, int],
     tags: frozenset[int] | None,
 ) -> ReadResult:
-    """Read from one queue by a look at each unit: some are not wanted, or may be lost."""
+    """Read from one queue unit by unit: some are not wanted, or may be lost."""
     low, high = bounds
     skipped = records.damage.skipped
     runs, count, end = _select(queue, records.damage, (offset, high), limits, tags)

@@ -1,6 +1,6 @@
 """Reads of the messages whose properties a filter wants: each is tested, in bounded turns.
 
-One read looks at no more messages, bytes and properties than these limits; the reader goes on from
+One read checks no more messages, bytes and properties than these limits; the reader goes on from
 where it ended with its next read.
 """
 
@@ -108,7 +108,7 @@ def read_wanted(
 
 
 def _look(window: list[memoryview], wanted: Wanted, turn: _Turn) -> int:
-    """Take what is wanted of neighbours in the queue; return how many were looked at."""
+    """Take what is wanted of neighbours in the queue; return how many were read."""
     for index, record in enumerate(window):
         view = view_record(record)
         start = view.properties_at

@@ -39,7 +39,7 @@ class Rereader:
     ) -> _Read:
         """Read again whenever the cause has become known. CorruptLogError: it has not.
 
-        While it is being looked at, `pending` is the answer: that the reader is to come again.
+        While it is being read, `pending` is the answer: the reader is to come again.
         Each round finds a new cause, so there are at most as many as damaged messages.
         """
         for _ in range(LOOKS_MAX):

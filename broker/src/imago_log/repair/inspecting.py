@@ -64,7 +64,7 @@ class _MessageUnits(NamedTuple):
 
 @dataclass(slots=True)
 class _Job:
-    """One look at a place of the log and at units, for the worker. `done` is set last."""
+    """One inspection of a place of the log and of units, for the worker. `done` is set last."""
 
     log: CommitLog
     damage: Damage
@@ -276,7 +276,7 @@ class Inspector:
         return _rows(queue, row.offset, 1) == [row]
 
     def read_through(self, start: int, end: int) -> bool:
-        """Look at the first place from a border on where no whole record is, up to `end`.
+        """Inspect the first place from a border on where no whole record is, up to `end`.
 
         True: damage is known there. What the worker has still to look at is not: where `start` is
         no border, as anybody may ask, there is none.

@@ -340,7 +340,7 @@ class Scrubber:
             found = queue.position_units(start, end - start)
             skip = (start - first) * POSITION_SIZE
             wrong |= set(_differences(found, tail.positions, skip, POSITION_SIZE))
-        # Looked at again: the log may have been cut since the worker read it.
+        # Read again: the log may have been cut since the worker read it.
         units = list(UNIT.iter_unpack(tail.units))[start - first :]
         return sum(
             self._inspector.put_right(queue, start + at, *units[at][:2]) for at in sorted(wrong)

@@ -1,4 +1,4 @@
-"""The log as bytes, for whoever copies it: ranges, slices of files, borders of records."""
+"""The log as bytes, for members that copy it: ranges, slices of files, borders of records."""
 
 from __future__ import annotations
 

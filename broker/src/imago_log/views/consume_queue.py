@@ -242,7 +242,7 @@ def owes(queue: ConsumeQueue) -> bool:
 
 
 def end_tail(queue: ConsumeQueue) -> None:
-    """Refuse whoever holds the queue's tail, until the queue is loaded again."""
+    """Refuse holders of the queue's tail, until the queue is loaded again."""
     queue.tail.next_offset = DEAD_OFFSET
 
 

@@ -54,7 +54,7 @@ WORKER_SHARE = 0.25
 BACKLOG_BYTES_MAX = 1 << 30
 """Of a partition's older messages so many get files; what is before is read from the log."""
 LOOKED_AT_MAX = 1024
-"""Partitions that one round looks at."""
+"""Partitions that one round checks."""
 CREATED_MAX = 8
 """Partitions that get their first file in one round: making folders and files is slow."""
 
@@ -75,7 +75,7 @@ class Materialiser:
     ) -> None:
         """Files are immutable, so they hold only what is visible: it cannot be cut off any more.
 
-        `explained` looks at what could not be read; true: now it is known what is lost, or it is
+        `explained` inspects what could not be read; true: now it is known what is lost, or it is
         mended.
         """
         self._pool, self._folder, self._segment_bytes_max = pool, folder, segment_bytes_max

@@ -66,7 +66,7 @@ def _fitting(units: bytes, count: int, limit: int) -> tuple[int, int]:
         middle = (fits + beyond) // 2 if halving else min(max(fits + step, fits + 1), beyond - 1)
         at, size = POSITION_UNIT.unpack_from(units, (middle - 1) * POSITION_SIZE)
         if at + size <= limit:
-            # A guess that was right leaves the next one to look at, whatever their sizes.
+            # A guess that was right leaves the next one to read, whatever their sizes.
             fits, end, halving = middle, at + size, False
         else:
             beyond, beyond_end, halving = middle, at + size, not halving

@@ -40,7 +40,7 @@ VERIFIED_MAX = 64
 
 
 class _Verified:
-    """Positions whose messages are known to be whole: written, or looked at since."""
+    """Positions whose messages are known to be whole: written, or checked since."""
 
     def __init__(self) -> None:
         self._ranges: list[tuple[int, int]] = []
@@ -214,7 +214,7 @@ class MetaqSegments:
         return FileSlice(file, position - self._starts[at], min(size, end - position))
 
     def verify(self, position: int, size: int) -> bool:
-        """Whether whole messages of one file are as their checksums say; looked at only once."""
+        """Whether whole messages of one file are as their checksums say; checked only once."""
         end = position + size
         if self._verified.has(position, end):
             return True

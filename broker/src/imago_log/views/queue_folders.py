@@ -34,7 +34,7 @@ class QueueFolders:
         return ConsumeQueue(tail, units, positions)
 
     def unopened(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """Return a queue as its files are, for a look at them."""
+        """Return a queue as its files are, to read them."""
         dual = self._has_positions(topic, queue_id)
         queue = self.queue(QueueTail(topic.encode(), queue_id, dual=dual), dual=dual)
         queue.load()

@@ -1,6 +1,6 @@
 """Writing units behind the append, from memory to the files of queues.
 
-It is spread out: each round looks at a part of the queues and writes a bounded number of files, so
+It is spread out: each round takes a part of the queues and writes a bounded number of files, so
 that ten thousand busy queues cost no more a turn than ten.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from imago_log.views.queues import Queues
 
 LOOKED_AT_MAX = 1024
-"""Queues that one round looks at."""
+"""Queues that one round takes."""
 WRITES_MAX = 32
 """Queues that one round writes, while memory is not short."""
 WRITES_A_MS = (0.05, 0.25)

@@ -80,7 +80,7 @@ class RefusalCode(IntEnum):
     BUSY = 8
     """Too many connections."""
     DAMAGED = 9
-    """What came as log bytes behind the follower's end are no records: look at them."""
+    """What came as log bytes behind the follower's end are no records: check them."""
 
 
 class Flags(IntFlag):

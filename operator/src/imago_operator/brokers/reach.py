@@ -92,7 +92,7 @@ class _Epoch:
     def seen(self, stands: int) -> None:
         """Take note of the epoch that brokers speak of.
 
-        We hold the lease, so whoever has raised it works without ours: an installation of its own.
+        We hold the lease: the operator that raised it is an installation of its own.
         """
         if self._raised is not None and stands > self._raised:
             log.warning("%s is operated by somebody else, too: epoch %d", self._cluster, stands)

@@ -1,4 +1,4 @@
-"""What a client of a cluster is told: where it is."""
+"""Where a cluster is, for its clients."""
 
 from __future__ import annotations
 

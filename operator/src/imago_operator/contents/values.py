@@ -131,7 +131,7 @@ class SeenSecret:
 
     version: str
     ours: bool
-    """Whether it belongs to the resource that is looked at."""
+    """Whether it belongs to the observed resource."""
     data: Mapping[str, str] = field(repr=False)
     """Its entries, decoded; those that are no text are left out."""
 

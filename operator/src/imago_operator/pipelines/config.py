@@ -65,7 +65,7 @@ def _toml(value: Value) -> str:
 
 
 def properties(desired: DesiredPipeline) -> dict[str, str]:
-    """Return Spark's properties, whoever runs it; the user's first, since ours count."""
+    """Return Spark's properties, for any runner; the user's first, since ours count."""
     spec = desired.spec
     return {
         **spec.spark.conf,

@@ -2,7 +2,7 @@
 
 The order that keeps two runs from writing at the same time: the object of every earlier run is
 gone and its driver has ended, or had its time; the next epoch is written into the status, then
-brokers are told of it, which shuts out whatever still runs; then the run is made that has it. A
+brokers receive it, which shuts out whatever still runs; then the run is made that has it. A
 crash in between wastes an epoch, nothing else.
 """
 

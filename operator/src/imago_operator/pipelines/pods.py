@@ -1,4 +1,4 @@
-"""Pods of drivers and executors, as far as they are the same whoever makes them."""
+"""Pods of drivers and executors, as far as they are the same for every runner."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class RunStage(StrEnum):
-    """How far a run is, whoever runs it."""
+    """How far a run is, by any runner."""
 
     SUBMITTED = "SUBMITTED"
     RUNNING = "RUNNING"

@@ -47,7 +47,7 @@ class Attendant:
         look: Callable[[Manifest], Awaitable[LookT]],
         work: Callable[[Manifest, LookT], Awaitable[float | None]],
     ) -> float | None:
-        """Return when the object is to be looked at again, as `Reconciler.reconcile` does.
+        """Return when to reconcile the object again, as `Reconciler.reconcile` does.
 
         `look` raises InvalidError where the spec is wrong; both raise BlockedError where Kubernetes
         refuses something.

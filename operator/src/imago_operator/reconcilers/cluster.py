@@ -290,7 +290,7 @@ class ClusterReconciler:
 
 
 def _dated(after: ClusterStatus, before: ClusterStatus, now: datetime) -> ClusterStatus:
-    """Say when it was looked at: with whatever else is new, and now and then by itself."""
+    """Say when it was observed: with whatever else is new, and now and then by itself."""
     said = before.looked_at
     if after == before and said is not None and now - parsed(said) < LOOK_EVERY:
         return after

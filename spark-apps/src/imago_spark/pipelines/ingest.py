@@ -116,7 +116,7 @@ def _once(asked: argparse.Namespace) -> int:
         if asked.wait:
             print("READY", flush=True)
             if not sys.stdin.readline():
-                return 0  # whoever started us has gone
+                return 0  # our parent process has gone
         began = time.monotonic()
         landed = land(frame, asked.path)
     finally:

@@ -15,7 +15,7 @@ trigger = "continuous"                # or available-now: ends at what was there
 triggerSeconds = 10                   # least time from one batch to the next
 onDataLoss = "fail"                   # or skip: go on where retention has removed messages
 splitBytes = 67108864                 # about what one task reads
-progressSeconds = 5                   # how often progress is told
+progressSeconds = 5                   # how often progress is reported
 ```
 """
 

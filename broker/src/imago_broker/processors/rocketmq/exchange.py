@@ -55,7 +55,7 @@ class Hook(Protocol):
         """Raise `RequestError` to refuse the request."""
 
     def after(self, exchange: Exchange, reply: Reply) -> None:
-        """Look at the answer; it is already decided."""
+        """See the answer; it is already decided."""
 
 
 @dataclass(slots=True, eq=False)

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 IN_LOOP_BYTES_MAX = 64 << 10
 WAITING_BYTES_MAX = 64 << 20
-"""Compressed bytes that wait for the other thread; more are told to come again."""
+"""Compressed bytes that wait for the other thread; more are refused, to be sent again."""
 
 Shape = tuple[int, int]
 Part = tuple[bytes, bytes]

@@ -127,7 +127,7 @@ class BrokerSettings:
         self._entries = told.read()
 
     def entries(self) -> dict[str, str]:
-        """Return all settings: what is in force, then what was told, then RocketMQ's defaults."""
+        """Return all settings: those in force, then those set, then RocketMQ's defaults."""
         defaults = {name: setting.default for name, setting in original_settings().items()}
         return defaults | self._entries | self._in_force()
 

@@ -181,7 +181,7 @@ class PopProcessor:
             raise rules.forbidden(f"subscription group no permission, {name}")
 
     def _queue_ids(self, exchange: Exchange, topic: str, queue_id: int) -> list[int]:
-        """Return the queues to look at, each time another one first."""
+        """Return the queues to read, each time another one first."""
         config = rules.topic_of(self._parts.topics, topic)
         if not config.perm & PERM_READ:
             raise rules.forbidden(f"the topic[{topic}] peeking message is forbidden")

@@ -2,7 +2,7 @@
 
 A pull that finds nothing and may wait is held until an append brings a message that it wants, its
 time is up, or its connection closes. While it is held, messages that its tags or its filter do not
-match are passed over once and never looked at again.
+match are passed over once and never read again.
 
 A member of the shard that does not serve pulls sends the consumer to the master: clients follow the
 broker id of an answer, not an error. One that serves them as a slave does so up to where all

@@ -1,4 +1,4 @@
-"""Setting a group's offsets so that its live consumers go on from there, whoever asks for it."""
+"""Setting a group's offsets so that its live consumers go on from there, by any tool."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 What was appended in a turn is sent in its order, with the ids and partitions that it has here; a
 put is answered when both sides have it. The original sends before it appends: here the slave has
 nothing that this master lacks. A message that the slave does not take stays on the master, whose
-producer is told that it failed, and the positions of the two differ from then on, as in MetaQ.
+producer receives an error, and the positions of the two differ from then on, as in MetaQ.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ class _Link(asyncio.Protocol):
         self.lost = False
 
     def send(self, make: Callable[[int], Sync], answered: Callable[[bool], None]) -> None:
-        """Send a message; `answered` is told whether the slave has it."""
+        """Send a message, and call `answered` with whether the slave has it."""
         if self.lost or self._transport is None:
             answered(False)
             return

@@ -235,7 +235,7 @@ class MetaqSlave:
                 self._note(partition, str(error))
                 begun = False
             except KeyError:
-                return  # the topic was deleted here: all is looked at anew
+                return  # the topic was deleted here: all is read anew
             steps = 0 if grown else min(steps + 1, DELAY_STEPS)
             delay_ms = self._settings.current.slave_delay_ms_max * steps / DELAY_STEPS
             await asyncio.sleep(delay_ms / 1000)

@@ -119,7 +119,7 @@ class DelayService:
         return self._shift.corrected(read_ms, parked.store_ms)
 
     def start(self) -> None:
-        """Look at every level and wait for what is due first."""
+        """Read every level and wait for what is due first."""
         self._stop()
         progress = DelayProgress(self._messages.store)
         self._levels = [
@@ -174,7 +174,7 @@ class DelayService:
         return self._shift.none
 
     def arrived(self, tails: Iterable[QueueTail]) -> None:
-        """Look at the levels that grew; only one that slept with nothing to do has to."""
+        """Read the levels that grew; only one that slept with nothing to do has to."""
         if not self._levels:
             return
         for tail in tails:
@@ -202,7 +202,7 @@ class _Batch:
     """What a level delivers by one append."""
 
     next_offset: int
-    """Behind all that was looked at."""
+    """Behind all that was read."""
     entries: list[Entry] = field(default_factory=list)
     places: list[tuple[int, int]] = field(default_factory=list)
     """Where each entry was parked."""
@@ -302,7 +302,7 @@ class _Level:
             self._look_in(min(wait_ms, LOOK_MS_MAX))
 
     def _fire(self, batch: _Batch) -> None:
-        """Append what is due behind a record that names it: whoever leads next knows of it."""
+        """Append what is due behind a record that names it: the next leader knows of it."""
         queue_id, fired = self.number - 1, {offset for _, offset in batch.places}
         passed = range(self.offset, batch.next_offset)
         dropped = [(queue_id, offset) for offset in passed if offset not in fired]

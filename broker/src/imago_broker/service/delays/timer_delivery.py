@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 BATCH_BYTES_MAX: Final = 4 << 20
 UNREADABLE_MS: Final = 30_000
-"""A timer that lies in a damaged part of the log is looked at again after this."""
+"""A timer in a damaged part of the log is read again after this."""
 
 
 class TimerTaker:

@@ -111,7 +111,7 @@ class TimerService:
         self._clear()
 
     def arrived(self, tails: Iterable[QueueTail]) -> None:
-        """Look at the queues that grew."""
+        """Read the queues that grew."""
         if not self._life & 1:
             return
         grown = False

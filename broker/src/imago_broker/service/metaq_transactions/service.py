@@ -197,7 +197,7 @@ class MetaqTransactions:
     # Preparing
 
     def prepare(self, key: str, session: object, told: EndTold) -> bool:
-        """Write an XA transaction down; `told` is told. False: it had no messages and is over."""
+        """Write an XA transaction down, then call `told`. False: it had no messages and is over."""
         term = self._term
         transaction = term.open.get(key, session)
         if not transaction.xa:

@@ -95,7 +95,7 @@ class TransactionChecks:
         self._slice()
 
     def _slice(self) -> None:
-        """Look at some half messages, then let others have their turn."""
+        """Check some half messages, then let others have their turn."""
         halves, now_ms = self._transactions.halves, self._clock.monotonic_ms()
         size, seen = 0, False
         first = self._messages.store.queue_range(names.HALF_TOPIC, 0)[0]

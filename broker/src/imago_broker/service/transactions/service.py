@@ -200,7 +200,7 @@ class TransactionService:
 
     @property
     def room(self) -> int:
-        """How many half messages may come at least, whoever sends them."""
+        """How many half messages may come at least, from any producer."""
         halves, settings = self._term.halves, self._settings.current
         return min(
             settings.transactions_max - len(halves),
@@ -291,7 +291,7 @@ class TransactionService:
         return max(0, retention_ms - interval_ms) if retention_ms else None
 
     def bounded_immunity_ms(self, immunity_ms: int) -> int:
-        """Return how long nobody looks at a half message: no immunity outlasts the highest age."""
+        """Return how long a half message stays unchecked: no immunity outlasts the highest age."""
         age_max_ms = self.age_max_ms
         return immunity_ms if age_max_ms is None else min(immunity_ms, age_max_ms)
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """What one look at the tree found."""
+    """What one read of the tree found."""
 
     wanted: frozenset[PartitionId] = frozenset()
     """The share of this member."""
