@@ -315,7 +315,7 @@ def test_the_cluster_that_runs_here_is_found_without_its_folder(tmp_path: Path) 
             shown = Path(f"/proc/{process.pid}/cmdline")
             # A process shows its words a little after it has begun.
             has_words = partial(has_content, shown)
-            wait_until(has_words, seconds_max=20, what="the process shows its words")
+            wait_until(has_words, seconds_max=60, what="the process shows its words")
             here = [each for each in up_state.running_folders() if each.is_relative_to(tmp_path)]
             assert here == folders[: number + 1]
             data, (told,) = command._found(here)

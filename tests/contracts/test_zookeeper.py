@@ -14,7 +14,7 @@ from imago_broker.cluster.settings import CoordinatorConfig
 from imago_broker.cluster.zookeeper import zookeeper_coordinator
 from imago_broker.model.cluster import BrokerRecord, RegistryConnection, ShardQueues, TopicPlacement
 from imago_broker.ports import CoordinatorConflictError, CoordinatorUnavailableError
-from imago_testing.clusters.registry import in_state
+from imago_testing.clusters.registry import SECONDS_MAX, in_state
 from imago_testing.processes.ports import free_port_block
 from imago_testing.processes.servers import wait_until
 from imago_testing.processes.zookeeper import RunningZooKeeper, running_zookeeper
@@ -157,7 +157,8 @@ async def test_a_broker_whose_event_loop_hangs_is_gone_for_the_others(
 async def test_a_client_whose_thread_ends_is_replaced(
     zookeeper: RunningZooKeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = CoordinatorConfig(session_timeout_ms=20_000, cluster="ended")
+    # The longest session that the server grants: whatever is over before it ended was not its end.
+    config = CoordinatorConfig(session_timeout_ms=60_000, cluster="ended")
     coordinator = zookeeper_coordinator(config, zookeeper.address)
     await coordinator.start()
     before = await coordinator.register(RECORD)
@@ -176,7 +177,7 @@ async def test_a_client_whose_thread_ends_is_replaced(
 
     monkeypatch.setattr(ConnectionHandler, "_read_response", out_of_order)
     # Before the session's own time-out, of which nobody would be told.
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(SECONDS_MAX):
         with suppress(CoordinatorUnavailableError):
             await coordinator.publish_topic(TopicPlacement(name="t", shards={0: ShardQueues(1, 1)}))
         await lost.wait()

@@ -73,7 +73,7 @@ def test_point_3_a_consumer_that_is_killed_leaves_its_partitions_to_the_other(
         )
         # What the killed one had not committed comes again; what it had is its own.
         wait_until(
-            lambda: set(range(sent - 16, sent)) <= found, seconds_max=30, what="nothing is missing"
+            lambda: set(range(sent - 16, sent)) <= found, seconds_max=60, what="nothing is missing"
         )
 
 

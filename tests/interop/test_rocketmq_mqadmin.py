@@ -110,7 +110,7 @@ def rig(
         assert len(consumer.take(1)) == 1
         wait_until(
             lambda: _has_committed(admin, group),
-            seconds_max=20,
+            seconds_max=60,
             what="the group has committed",
         )
         line = ["producer", "-b", masters[name]]

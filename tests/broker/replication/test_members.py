@@ -328,7 +328,7 @@ async def test_fault_in_a_change_of_role_ends_the_process(
     monkeypatch.setattr(three.brokers[1].role_services, "lead", fault)
     done, _ = await three.shell(0).hand_over(three.brokers[1].uuid, "one")
     assert done
-    failure = await asyncio.wait_for(asyncio.shield(three.brokers[1].failed), 20)
+    failure = await asyncio.wait_for(asyncio.shield(three.brokers[1].failed), 50)
     assert failure.exit_code is ExitCode.UNEXPECTED
     assert not three.gate(1).safe
     assert await three.put(1, b"no") == [PutStatus.STOPPING]

@@ -52,7 +52,7 @@ class Told:
         self.events.put_nowait(ticket)
 
     async def next(self) -> Any:
-        return await asyncio.wait_for(self.events.get(), 20)
+        return await asyncio.wait_for(self.events.get(), 50)
 
 
 @pytest.mark.parametrize(

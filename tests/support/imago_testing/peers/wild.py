@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import TracebackType
 
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 60.0
 """Only so that a test that would hang fails instead."""
 _READ_BYTES = 1 << 16
 
