@@ -17,8 +17,16 @@ pytestmark = [pytest.mark.processes, pytest.mark.timeout(1800)]
 CONNECTIONS = 4
 
 
-@pytest.mark.parametrize("count", [4_000, pytest.param(100_000, marks=pytest.mark.full)])
-@pytest.mark.parametrize("port", ["rocketmq", "fast", "namesrv"])
+@pytest.mark.parametrize(
+    ("port", "count"),
+    [
+        ("rocketmq", 4_000),
+        ("fast", 4_000),  # the same table as `rocketmq`: a look at its listener is enough
+        ("namesrv", 4_000),
+        pytest.param("rocketmq", 50_000, marks=pytest.mark.full),
+        pytest.param("namesrv", 50_000, marks=pytest.mark.full),
+    ],
+)
 async def test_every_request_is_answered(
     patient_broker: BrokerProcess, port: str, count: int
 ) -> None:
