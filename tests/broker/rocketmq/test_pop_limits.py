@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from imago_broker.core import popping as core_popping
 from imago_broker.processors.rocketmq import pop as pop_processor
+from imago_broker.processors.rocketmq import receipts as receipts_processor
 from imago_broker.service.pop import reading as pop_reading
 from imago_broker.service.pop import service as popping
 from imago_broker.service.pop import waiting as pop_waiting
@@ -15,6 +17,7 @@ from imago_log.errors import StoreError
 from imago_log.reading import by_offset
 from imago_testing.clusters.shard_brokers import until
 from imago_testing.peers.popping import acknowledge, bodies, committed, pop, pop_ext, receipts
+from imago_wire.remoting.bodies.pop import ack_bits
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.messages import decode_messages
 
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from imago_broker.app import Broker
     from imago_log.metadata.changes import Change
     from imago_testing.peers.remoting import RemotingPeer
+    from imago_wire.remoting.command import RemotingCommand
 
 
 @pytest.fixture(autouse=True)
@@ -64,6 +68,27 @@ async def test_everything_wanted_comes_with_every_limit_tiny(
     for found in done.values():
         assert sorted(found) == sorted(wanted), "each came once"
     assert broker.rocketmq.pop.service.out == 0
+
+
+async def test_a_batch_acknowledges_only_so_many_at_once(
+    peer: RemotingPeer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or one frame of them would take gigabytes, and the broker's time for seconds."""
+    monkeypatch.setattr(receipts_processor, "BATCH_BITS_MAX", 16)
+    stamp = int((await pop(peer)).ext["popTime"])
+
+    async def batch(*groups: str) -> RemotingCommand:
+        ack = {"t": "T", "q": 0, "r": "0", "rq": 0, "so": 0, "it": 1, "pt": stamp}
+        acks = [{**ack, "c": group, "b": ack_bits(0, [0, 1])} for group in groups]
+        body = json.dumps({"brokerName": "b", "acks": acks}).encode()
+        return await peer.call(RequestCode.BATCH_ACK_MESSAGE, {}, body)
+
+    refused = await batch("g", "other", "third")
+    assert refused.code == ResponseCode.SYSTEM_ERROR
+    assert "BatchAck.b has 8 bits" in (refused.remark or "")
+    assert await committed(peer) == 0, "all of it, or nothing"
+    assert (await batch("other", "g")).code == ResponseCode.SUCCESS
+    assert await committed(peer) == 2
 
 
 async def put_tagged(peer: RemotingPeer, count: int) -> set[bytes]:

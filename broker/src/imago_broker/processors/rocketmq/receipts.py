@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from imago_log.store import MessageStore
 
 OF_TOPIC_ITSELF = "0"
+BATCH_BITS_MAX = 1 << 18
+"""Of all bit sets of one request: clients acknowledge what a few POPs have given."""
 
 
 class ReceiptProcessor:
@@ -71,12 +73,13 @@ class ReceiptProcessor:
             raise RequestError(ResponseCode.NO_MESSAGE, "batch ack names no message")
         if not self._pops.ready:
             return not_here(NOT_SETTLED)
-        wanted = []
+        wanted, left = [], BATCH_BITS_MAX
         for ack in body.acks:
             key = (ack.consumer_group, ack.topic, ack.queue_id)
             self._check_queue(exchange, key)
             stamp = ack.pop_time if ack.retry == OF_TOPIC_ITSELF else -1
-            wanted.append((key, ack.offsets(), stamp))
+            wanted.append((key, ack.offsets(count_max=left), stamp))
+            left -= ack.size
         for each in wanted:
             self._acknowledge(*each)
         self._answer(exchange)

@@ -26,6 +26,11 @@ class BatchAck(Body):
     start_offset: int = wire("so")
     topic: str = wire("t")
 
+    @property
+    def size(self) -> int:
+        """How many bits there are."""
+        return len(self.bits.rstrip("=")) * 6 // 8 * 8
+
     def offsets(self, *, count_max: int = 1 << 16) -> list[int]:
         """Return the queue offsets that are acknowledged."""
         try:
