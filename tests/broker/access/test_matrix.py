@@ -195,3 +195,30 @@ async def test_what_messages_are_meant_is_not_what_the_request_says(broker: Brok
             answer.remark
         )
     await peer.close()
+
+
+async def test_bodies_of_who_may_nothing_are_not_looked_at(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A body of megabytes takes the broker's time; only who is known may ask for that."""
+    (hook,) = broker.ports.rocketmq.protocol_factory().server.table.hooks  # type: ignore[attr-defined]
+    looked: list[int] = []
+
+    def look(asked: Asked) -> Iterable[Need]:
+        looked.append(asked.command.code)
+        return BROKER_RIGHTS[asked.command.code](asked)
+
+    monkeypatch.setattr(hook, "_rights", dict.fromkeys(BROKER_RIGHTS, look))
+    peer = await RemotingPeer.connect(broker.rocketmq_port)
+    for code in BROKER_RIGHTS:
+        answer = await peer.call(code, {}, b"[[")
+        assert (answer.code, answer.remark) == (
+            ResponseCode.NO_PERMISSION,
+            "username cannot be null.",
+        )
+    assert looked == []
+    rule = AccessRule(Resource(AccessKind.TOPIC, "T"), frozenset({Operation.PUBLISH}))
+    broker.core.access.set_rules("anonymous", [rule], BY)
+    await peer.call(Code.HEART_BEAT, {}, b"[[")
+    assert looked == [Code.HEART_BEAT]
+    await peer.close()

@@ -97,6 +97,8 @@ class AccessHook:
             return
         if self._is_trusted(exchange, access):
             return
+        if exchange.user == ANONYMOUS and not access.open_to_anonymous:
+            raise self._unknown(exchange)  # before its body is looked at: that may be megabytes
         needs = list(right(Asked(exchange.command, self._topic_at)))
         self._check(exchange, access, needs)
         if self._quotas is not None:
@@ -105,8 +107,6 @@ class AccessHook:
     def _check(self, exchange: Exchange, access: AccessService, needs: Sequence[Need]) -> None:
         """Raise unless the request's user has all rights that it needs."""
         assert exchange.user is not None, "it was found before"
-        if not needs and exchange.user == ANONYMOUS and not access.open_to_anonymous:
-            raise self._unknown(exchange)
         address = exchange.channel.address
         for need in needs:
             if not may(access, exchange.user, need, address):
@@ -177,8 +177,6 @@ class AccessHook:
         return self._refusal(exchange, "username cannot be null.", "No accessKey is configured")
 
     def _denied(self, exchange: Exchange, need: Need) -> RequestError:
-        if exchange.user == ANONYMOUS and self._access and not self._access.open_to_anonymous:
-            return self._unknown(exchange)
         key = exchange.user or ""
         shown = need.name[:127] if _is_named(need, exchange.command) else NOT_NAMED
         resource = f"{_SHOWN_KINDS.get(need.kind, need.kind)}:{shown}"
