@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import random
 from collections import Counter
 
@@ -30,6 +31,22 @@ def test_acknowledgements_in_any_order_move_what_is_committed() -> None:
     assert queue.acknowledge(6, stamp)
     assert (queue.committed, len(queue), queue.due_ms) == (8, 0, None)
     assert not queue.acknowledge(6, stamp)
+
+
+def test_what_the_log_holds_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker that becomes the master reads all of it in one turn: or it would not stay that."""
+    sizes: list[int] = []
+    heapify = heapq.heapify
+
+    def counted(heap: list[int]) -> None:
+        sizes.append(len(heap))
+        heapify(heap)
+
+    monkeypatch.setattr(heapq, "heapify", counted)
+    handouts = {stamp: Handout(1000 - stamp, {999 - stamp: 0}) for stamp in range(1000)}
+    queue = PopQueue(0, handouts)
+    assert (queue.committed, queue.next_offset, queue.due_ms) == (0, 1000, 1)
+    assert sum(sizes) <= 2 * 1000
 
 
 def test_message_comes_back_when_its_time_is_up_and_counts() -> None:

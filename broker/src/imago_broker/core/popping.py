@@ -78,6 +78,9 @@ class PopQueue:
         self._changed: set[int] = set()
         for stamp in sorted(handouts or {}):
             self._restore(stamp, (handouts or {})[stamp])
+        self._lowest += self._where
+        heapq.heapify(self._lowest)
+        heapq.heapify(self._due)
         self._told = (-1, -1)
 
     def _restore(self, stamp: int, handout: Handout) -> None:
@@ -88,9 +91,7 @@ class PopQueue:
             self.next_offset = max(self.next_offset, offset + 1)
         self._handouts[stamp] = Handout(handout.due_ms, dict(handout.times))
         self._newest = stamp
-        self._lowest = list(self._where)
-        heapq.heapify(self._lowest)
-        heapq.heappush(self._due, (handout.due_ms, stamp))
+        self._due.append((handout.due_ms, stamp))
 
     def __len__(self) -> int:
         """Return how many messages are out."""
