@@ -70,6 +70,34 @@ async def test_everything_wanted_comes_with_every_limit_tiny(
     assert broker.rocketmq.pop.service.out == 0
 
 
+async def test_one_group_does_not_take_all_that_may_be_out(
+    peer: RemotingPeer, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For a week, if it likes: others have the last part."""
+    for name, value in (("OUT_ALL_MAX", 16), ("SHARE", 4), ("FEW_MAX", 2)):
+        monkeypatch.setattr(popping, name, value)
+    for number in range(17):
+        await peer.put("T", b"%d" % number)
+    service = broker.rocketmq.pop.service
+
+    def given(answer: RemotingCommand) -> int:
+        return 0 if answer.code == ResponseCode.POLLING_TIMEOUT else len(bodies(answer))
+
+    taken = [await pop(peer, maxMsgNums=5) for _ in range(4)]
+    assert [given(answer) for answer in taken] == [5, 5, 2, 0]
+    for group, count in (("few", 2), ("few", 0), ("other", 2)):
+        answer = await pop(peer, consumerGroup=group, maxMsgNums=5)
+        assert given(answer) == count, group
+    assert service.out == 16
+    for receipt in receipts(taken[0]):
+        await acknowledge(peer, receipt)
+    assert service.out == 11
+    assert given(await pop(peer, maxMsgNums=5)) == 1, "the last part is left again"
+    broker.offsets.forget_group("g")
+    assert service.out == 4
+    assert given(await pop(peer, consumerGroup="few", maxMsgNums=5)) == 5
+
+
 async def test_a_batch_acknowledges_only_so_many_at_once(
     peer: RemotingPeer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

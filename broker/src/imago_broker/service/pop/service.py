@@ -13,6 +13,7 @@ group anew there.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -40,6 +41,10 @@ OUT_MAX = 10_000
 """Messages that a group may have out of one queue; RocketMQ's popInflightMessageThreshold."""
 OUT_ALL_MAX = 500_000
 """Messages that all groups together may have out."""
+SHARE = 8
+"""One of so many parts of those is left for groups that have few out."""
+FEW_MAX = 1000
+"""Messages of a group that still leave it the right to that part."""
 RETRY_SECONDS = 1.0
 """After which what the disk had no room for is tried again."""
 
@@ -94,6 +99,8 @@ class PopService:
         """Whether this broker is the master and knows what is out."""
         self.out = 0
         """Messages that are out."""
+        self._out_of: Counter[str] = Counter()
+        """The same of each group."""
         self.on_stop: list[Callable[[], None]] = []
         self._messages = messages
         self._store = messages.store
@@ -110,6 +117,7 @@ class PopService:
         self._queues.clear()
         self._unwritten.clear()
         self.out = 0
+        self._out_of.clear()
         for key, (state, told) in _stored(self._store.meta(KIND)).items():
             popped = self._queues[key] = Popped(key, state, told)
             self._count(popped)
@@ -128,6 +136,7 @@ class PopService:
         self._queues.clear()
         self._unwritten.clear()
         self.out = 0
+        self._out_of.clear()
         for listener in self.on_stop:
             listener()
 
@@ -157,7 +166,10 @@ class PopService:
 
     def room(self, popped: Popped) -> int:
         """Return how many messages more the group may take out of a queue."""
-        return max(0, min(OUT_MAX - len(popped.state), OUT_ALL_MAX - self.out))
+        free = OUT_ALL_MAX - self.out
+        # The rest is for groups that have few: or one could keep all others from theirs for days.
+        own = max(free - OUT_ALL_MAX // SHARE, FEW_MAX - self._out_of[popped.key[0]])
+        return max(0, min(OUT_MAX - len(popped.state), free, own))
 
     def take_back(self, popped: Popped, stamp: int, now_ms: int) -> None:
         """Note that messages reached nobody: they can be handed out again."""
@@ -233,8 +245,7 @@ class PopService:
         """Take a state out of the log."""
         name = key_of(popped.key)
         rows: list[Change] = [(KIND, f"{name}@{stamp}", None) for stamp in popped.state.written()]
-        self.out -= popped.counted
-        popped.counted = 0
+        self._note_out(popped, 0)
         try:
             self._store.put_meta([*rows, (KIND, f"{name}@", None)])
         except StoreError as error:
@@ -249,9 +260,15 @@ class PopService:
                 self._drop(popped)
 
     def _count(self, popped: Popped) -> None:
-        count = len(popped.state)
-        self.out += count - popped.counted
+        self._note_out(popped, len(popped.state))
+
+    def _note_out(self, popped: Popped, count: int) -> None:
+        group, more = popped.key[0], count - popped.counted
         popped.counted = count
+        self.out += more
+        self._out_of[group] += more
+        if not self._out_of[group]:
+            del self._out_of[group]
 
 
 def _tell(waiting: list[Written], status: PutStatus, _: Sequence[object]) -> None:
