@@ -137,7 +137,7 @@ def test_statistics_come_line_by_line(broker: FakeBroker, imago: Imago) -> None:
 
 STATUS = {
     "slaveId": 1, "group": "g", "master": "meta://h:1", "copies": False, "problem": "",
-    "leftOut": ["a*: it is a pattern"],
+    "leftOut": ["a*: it is a pattern"], "configProblem": "line 3: group.g",
     "partitions": [
         {"topic": "t", "partition": 0, "position": 75, "messages": 3, "problem": ""},
         {"topic": "t", "partition": 1, "position": 0, "messages": 0, "problem": "differs"},
@@ -153,6 +153,7 @@ def test_a_slave_is_shown_and_restarted(imago: Imago, broker: FakeBroker) -> Non
         "slave 1 of meta://h:1 as g",
         "copies: no",
         "left out: a*: it is a pattern",
+        "settings: line 3: group.g",
         "t-0 75",
         "t-1 0 differs",
     ]

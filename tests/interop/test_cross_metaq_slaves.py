@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from imago_broker.model.topics import RETENTION_MS
 from imago_log.offline.check import check
 from imago_testing.clusters.brokers import running_broker
 from imago_testing.clusters.shard_brokers import until
@@ -22,10 +23,12 @@ from imago_testing.java.originals import (
     Part,
     Scale,
     metaq_broker,
+    metaq_by_file,
     original_zookeeper,
     wait_for_topic,
 )
 from imago_testing.peers.metaq import MetaqPeer, metaq_peer, put_frame, put_place, value_body
+from imago_testing.processes.ports import free_port_block
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -45,13 +48,16 @@ pytestmark = [
 TOPIC = "copied"
 PARTITIONS = 4
 FILE_BYTES = 4096
-SCALE = Scale(metaq={**SMALL.metaq, "maxSegmentSize": FILE_BYTES})
+KEPT_HOURS = 30
+SCALE = Scale(
+    metaq={**SMALL.metaq, "maxSegmentSize": FILE_BYTES, "deletePolicy": f"delete,{KEPT_HOURS}"}
+)
 OURS = (
     "zookeeper.session_timeout_ms=6000",
     f"store.metaq_segment_bytes_max={FILE_BYTES}",
     "namesrv.enabled=false",
 )
-AS_SLAVE = ("metaq.slave_id=1", "metaq.slave_delay_ms_max=50")
+AS_SLAVE = ("metaq.slave_id=1", "metaq.slave_delay_ms_max=50", "metaq.slave_sync_config=true")
 
 
 async def put_all(port: int, first: int, last: int) -> None:
@@ -124,7 +130,10 @@ async def test_ours_copies_an_original_master_and_takes_over(tmp_path: Path) -> 
                 await copies_all(copy, expected)
                 assert await partitions(copy.metaq_port) == expected
                 assert copy.metaq_slave is not None
-                assert copy.metaq_slave.status().copies
+                status, topic = copy.metaq_slave.status(), copy.topics.get(TOPIC)
+                assert (status.copies, status.config_problem) == (True, "")
+                assert topic is not None
+                assert topic.attributes[RETENTION_MS] == str(KEPT_HOURS * 3_600_000)
                 await check_nodes(copy, master)
             # It was away meanwhile, and finds what came.
             await put_all(master.port, 150, 170)
@@ -139,6 +148,34 @@ async def test_ours_copies_an_original_master_and_takes_over(tmp_path: Path) -> 
             async with metaq_peer(broker.metaq_port) as peer:
                 message_id, _, position = put_place(await peer.put(TOPIC, 0, b"own"))
             assert (message_id > 0, position) == (True, len(expected[0]))
+
+
+async def test_the_original_runs_by_what_ours_tells_as_its_configuration(tmp_path: Path) -> None:
+    port = free_port_block(2)
+    with original_zookeeper(tmp_path / "zk") as registry:
+        settings = (
+            *OURS, f"metaq.port={port}", f"admin.port={port + 1}", "topics.gone.queues=2",
+            f"zookeeper.connect=127.0.0.1:{registry}", f"topics.{TOPIC}.queues={PARTITIONS}",
+            "topics.gone.metaq_archive=zip", "topics.gone.retention_ms=90000",
+            "topics.gone.metaq_publish=false", "topics.gone.delete_when=0 0 3 * * ?",
+        )  # fmt: skip
+        async with running_broker(tmp_path / "ours", *settings), metaq_peer(port) as peer:
+            told = value_text(await peer.ask(b"stats config 1\r\n"))
+        # A slave that takes its master's file has its paths too: ours names none.
+        ini = told.replace("[system]\n", f"[system]\ndataPath={tmp_path / 'meta'}\n", 1)
+        assert ini != told
+        with metaq_by_file(tmp_path / "original", ini, port, registry, SCALE) as broker:
+            await asyncio.to_thread(wait_for_topic, broker.registry, TOPIC)
+            await put_all(port, 0, 10)
+            assert all(await partitions(port))
+            async with metaq_peer(port) as peer:
+                assert value_text(await peer.ask(b"stats config 1\r\n")) == ini
+                topics = value_text(await peer.ask(b"stats topics 2\r\n"))
+            assert "gone *Empty*" in topics
+
+
+def value_text(answer: bytes) -> str:
+    return answer.partition(b"\r\n")[2].decode()
 
 
 async def test_an_original_gregor_slave_has_what_our_samsa_master_answers(tmp_path: Path) -> None:

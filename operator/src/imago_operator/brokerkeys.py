@@ -48,6 +48,7 @@ KEYS: Final[dict[str, BrokerKey]] = {
     "metaq.slave_id": BrokerKey(-1, False),
     "metaq.slave_group": BrokerKey("", False),
     "metaq.slave_delay_ms_max": BrokerKey(500, True),
+    "metaq.slave_sync_config": BrokerKey(False, False),
     "metaq.gregor": BrokerKey(False, False),
     "metaq.samsa_slave": BrokerKey("", False),
     "metaq.samsa_timeout_ms": BrokerKey(2000, True),

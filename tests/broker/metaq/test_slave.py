@@ -13,10 +13,18 @@ from typing import TYPE_CHECKING
 import aiohttp
 
 from imago_broker.app import Broker
+from imago_broker.app.metaq_port import ConfigFile
 from imago_broker.cluster.coordinator import TreeCoordinator
 from imago_broker.cluster.memory import MemoryEnsemble, MemoryTree
 from imago_broker.cluster.settings import CoordinatorConfig
 from imago_broker.core.metaq_copies import copied_entry
+from imago_broker.model.topics import (
+    DELETE_WHEN,
+    METAQ_ARCHIVE,
+    METAQ_FILTER,
+    RETENTION_MS,
+    TopicConfig,
+)
 from imago_broker.replication.metaq import copied, slave
 from imago_broker.service.messages import PutStatus
 from imago_log.offline.check import check
@@ -32,9 +40,18 @@ if TYPE_CHECKING:
 
     import pytest
 
+    from imago_broker.config import BrokerConfig
+
 HOST = bytes(8)
 MASTER_TOPICS = ("topics.test.queues=2", "topics.other.queues=1")
 SLAVE = ("metaq.slave_id=3", "metaq.slave_delay_ms_max=20")
+
+
+def config_of(folder: Path, cluster: str, *settings: str) -> BrokerConfig:
+    return loopback_config(
+        folder, f"broker.cluster={cluster}", "zookeeper.connect=memory", "namesrv.enabled=false",
+        "admin.enabled=false", *settings,
+    )  # fmt: skip
 
 
 @asynccontextmanager
@@ -42,10 +59,7 @@ async def member(
     ensemble: MemoryEnsemble, folder: Path, cluster: str, *settings: str
 ) -> AsyncIterator[Broker]:
     """Run a broker alone in its cluster; MetaQ's tree is that of all."""
-    config = loopback_config(
-        folder, f"broker.cluster={cluster}", "zookeeper.connect=memory", "namesrv.enabled=false",
-        "admin.enabled=false", *settings,
-    )  # fmt: skip
+    config = config_of(folder, cluster, *settings)
     registry = CoordinatorConfig(cluster=cluster, metaq_slave=config.metaq.slave_id)
     broker = Broker(config, coordinator=TreeCoordinator(registry, MemoryTree(ensemble)))
     await broker.start()
@@ -106,6 +120,74 @@ async def test_a_slave_has_the_bytes_and_positions_of_its_master(tmp_path: Path)
             assert {"master", "slave3", "0-m", "0-s3"} <= names
     report = check(tmp_path / "slave")
     assert not list(report)
+
+
+async def test_topics_have_the_settings_of_the_masters_file(tmp_path: Path) -> None:
+    ensemble, copying = MemoryEnsemble(), (*SLAVE, "metaq.slave_sync_config=true")
+    first = (
+        *MASTER_TOPICS, "topics.test.retention_ms=3600000", "topics.test.metaq_archive=zip",
+        "topics.test.metaq_publish=false", "store.delete_when=0 0 3 * * ?",
+    )  # fmt: skip
+    async with (
+        member(ensemble, tmp_path / "slave", "ours", *copying) as copy,
+        member(ensemble, tmp_path / "master", "theirs", *first) as master,
+    ):
+        await until(lambda: copy.topics.get("other") is not None)
+        topic, other = copied_topic(copy, "test"), copied_topic(copy, "other")
+        of_master = copied_topic(master, "test").attributes
+        assert topic.attributes == {**of_master, DELETE_WHEN: "0 0 3 * * ?"}
+        assert other.attributes[DELETE_WHEN] == "0 0 3 * * ?"
+        assert other.attributes[RETENTION_MS] == str(master.config.store.retention_ms)
+        # The file's checksum in ZooKeeper says that it is another one.
+        longer = "topics.test.retention_ms=7200000"
+        master.reload(config_of(tmp_path / "master", "theirs", *MASTER_TOPICS, longer))
+        await until(lambda: copied_topic(copy, "test").attributes[RETENTION_MS] == "7200000")
+        assert copied_topic(copy, "test").metaq_publish
+        assert METAQ_ARCHIVE not in copied_topic(copy, "test").attributes
+
+
+async def test_what_is_strange_in_the_masters_file_holds_up_no_copying(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ensemble, copying = MemoryEnsemble(), (*SLAVE, "metaq.slave_sync_config=true")
+    async with member(ensemble, tmp_path / "master", "theirs", *MASTER_TOPICS) as master:
+        text = master.config_file()
+        filters = b"[topic=test]\ngroup.red=tags: red\ngroup.java=com.example.Filter\n"
+        texts = [text.replace(b"[topic=test]\n", filters), b"[system]\n", text]
+        assert texts[0] != text
+        monkeypatch.setattr(ConfigFile, "__call__", lambda _: texts[0])
+        async with metaq_peer(master.metaq_port) as peer:
+            put_place(await peer.put("test", 0, b"hello"))
+        async with member(ensemble, tmp_path / "slave", "ours", *copying) as copy:
+            await copied_up_to(copy, "test", 0, 25)
+            slave_ = copy.metaq_slave
+            assert slave_ is not None
+            line = texts[0].splitlines().index(b"group.java=com.example.Filter") + 1
+            assert f"the master's server.ini, line {line}: group.java" in problem_of(slave_)
+            filtered = copied_topic(copy, "test").attributes
+            assert filtered[METAQ_FILTER + "red"] == "tags: red"
+            assert METAQ_FILTER + "java" not in filtered
+            # A file that is none: what was told before stays.
+            del texts[0]
+            slave_.restart()
+            await until(lambda: "Blank value for brokerId" in problem_of(slave_))
+            await until(lambda: slave_.status().copies)
+            assert copied_topic(copy, "test").attributes == filtered
+            # And one that names the filter no more.
+            del texts[0]
+            slave_.restart()
+            await until(lambda: problem_of(slave_) == "" and slave_.status().copies)
+            assert METAQ_FILTER + "red" not in copied_topic(copy, "test").attributes
+
+
+def problem_of(copying: slave.MetaqSlave) -> str:
+    return copying.status().config_problem
+
+
+def copied_topic(broker: Broker, name: str) -> TopicConfig:
+    topic = broker.topics.get(name)
+    assert topic is not None
+    return topic
 
 
 async def test_a_slave_goes_on_where_it_was_and_takes_over_as_a_normal_broker(
@@ -170,6 +252,7 @@ async def test_administrators_see_how_the_copy_stands_and_restart_it(tmp_path: P
         assert found == {
             "slaveId": 3, "group": "meta-slave-group_3", "copies": True, "problem": "",
             "master": f"meta://127.0.0.1:{master.metaq_port}", "leftOut": found["leftOut"],
+            "configProblem": None,
         }  # fmt: skip
         row = {"topic": "test", "partition": 1, "position": 25, "messages": 1, "problem": ""}
         assert row in rows

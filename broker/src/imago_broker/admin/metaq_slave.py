@@ -30,6 +30,7 @@ async def show(services: AdminServices, _: web.Request) -> web.Response:
             "copies": status.copies,
             "problem": status.problem,
             "leftOut": list(status.left_out),
+            "configProblem": status.config_problem or None,
             "partitions": [asdict(each) for each in status.partitions],
         }
     )

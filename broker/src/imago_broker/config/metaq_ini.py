@@ -13,10 +13,10 @@ from imago_broker.config.cron import Cron
 from imago_broker.config.loading import load
 from imago_broker.config.metaq_file import IniValue, MetaqFile, parse
 from imago_broker.config.metaq_keys import SYSTEM, ZOOKEEPER, KeyEffect
-from imago_broker.config.section import FILTER_PREFIX, ConfigError, is_pattern
+from imago_broker.config.section import FILTER_PREFIX, ConfigError, Scalar, is_pattern
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from imago_broker.config.metaq_file import IniSection
     from imago_broker.config.settings import BrokerConfig
@@ -65,6 +65,7 @@ _REASONS = {
 }
 
 Section = dict[str, object]
+TopicSection = dict[str, Scalar]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +96,19 @@ def convert(
     return Conversion(toml, tuple(converter.notes))
 
 
+def settings_of_topics(
+    text: str, name: str, topics: Iterable[str]
+) -> tuple[dict[str, TopicSection], list[str]]:
+    """Return what another broker's ``server.ini`` says of its topics, as settings of ours.
+
+    Also what cannot be had here, such as filters that are Java classes: that is left out.
+    `ConfigError`: the text is no such file.
+    """
+    converter = _Converter(parse(text, name))
+    found = {topic: converter.settings_of(topic) for topic in topics}
+    return found, converter.notes
+
+
 @dataclass(frozen=True, slots=True)
 class _Policy:
     """What a deletePolicy says."""
@@ -109,7 +123,7 @@ class _Converter:
     ini: MetaqFile
     notes: list[str] = field(default_factory=list)
     tree: dict[str, Section] = field(default_factory=dict)
-    topics: dict[str, Section] = field(default_factory=dict)
+    topics: dict[str, TopicSection] = field(default_factory=dict)
     origins: dict[str, IniValue] = field(default_factory=dict)
     """Our keys, and the values of the file that they have."""
     longest_ms: int = 0
@@ -213,15 +227,31 @@ class _Converter:
             self.origins[f"topics.{name}"] = IniValue(f"[topic={name}]", "", line)
             self.origins |= {f"topics.{name}.{key}": value for key, value in settings.items()}
 
+    def settings_of(self, name: str) -> TopicSection:
+        """Return a topic's settings with those of [system] that hold for it; notes say the rest."""
+        merged: IniSection = {}
+        for value in self.ini.topics.get(name, {}).values():
+            try:
+                with self.ini.at(value.line):
+                    self._topic_key({}, value)
+            except ConfigError as error:
+                self.notes.append(str(error))
+                continue
+            merged[value.key] = value
+        if when := self.ini.system.get("deleteWhen"):
+            merged.setdefault("deleteWhen", when)
+        settings = self._topic(merged)
+        return settings | {"retention_ms": self._policy(merged).keep_ms}
+
     def toml(self) -> str:
         # A JSON text, number, truth or list of texts is one in TOML too.
         lines: list[str] = []
         for section, values in self.tree.items():
             lines += ["", f"[{section}]"]
             lines += (f"{key} = {json.dumps(value)}" for key, value in values.items())
-        for name, values in self.topics.items():
+        for name, settings in self.topics.items():
             lines += ["", f"[topics.{json.dumps(name)}]"]
-            lines += (f"{json.dumps(key)} = {json.dumps(value)}" for key, value in values.items())
+            lines += (f"{json.dumps(key)} = {json.dumps(value)}" for key, value in settings.items())
         return "\n".join(lines[1:]) + "\n"
 
     def check(self, toml: str, check: Callable[[BrokerConfig], None] | None) -> None:
@@ -237,14 +267,14 @@ class _Converter:
                 raise ConfigError(f"{self.ini.name}: {error}") from error
             raise self.ini.wrong(value.line, f"{value.key}: {reason}") from error
 
-    def _topic(self, settings: IniSection) -> Section:
+    def _topic(self, settings: IniSection) -> TopicSection:
         merged = {**self.ini.system, **settings}
         partitions = merged["numPartitions"]
         with self.ini.at(partitions.line):
             queues = expression.integer(partitions.key, partitions.text)
             if queues < 1:
                 raise ConfigError(f"{partitions.key}: {queues}, must be at least 1")
-        topic: Section = {"queues": queues}
+        topic: TopicSection = {"queues": queues}
         policy = self._policy(settings)
         if policy.archive or policy.keep_ms < self.longest_ms:
             topic["retention_ms"] = policy.keep_ms
@@ -260,7 +290,7 @@ class _Converter:
                 self._topic_key(topic, value)
         return topic
 
-    def _topic_key(self, topic: Section, value: IniValue) -> None:
+    def _topic_key(self, topic: TopicSection, value: IniValue) -> None:
         key = value.key
         if key == "unflushThreshold":
             topic["acknowledgement"] = self._level(value)

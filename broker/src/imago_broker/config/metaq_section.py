@@ -92,6 +92,11 @@ class MetaqSection:
         high=60_000,
         dynamic=True,
     )
+    slave_sync_config: bool = setting(
+        False,
+        "Whether topics copied from an original master have the settings of its `server.ini`, now"
+        " and whenever it changes (`autoSyncMasterConfig`).",
+    )
     gregor: bool = setting(
         False,
         "Whether this broker is the `gregor` slave of an original `samsa` master: it takes what"

@@ -30,6 +30,8 @@ class SlaveStatus:
     """Why nothing is copied at all; empty: it is."""
     left_out: tuple[str, ...]
     """Topics of the master that cannot be here."""
+    config_problem: str
+    """Why topics have not all the settings of the master's; empty: they have, or need not."""
     partitions: tuple[PartitionStatus, ...]
 
     @property

@@ -30,6 +30,8 @@ def status(admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
     print_line(f"copies: {'yes' if found['copies'] else 'no'} {found['problem']}".rstrip())
     for topic in found["leftOut"]:
         print_line(f"left out: {topic}")
+    if found.get("configProblem"):  # an older broker does not say it
+        print_line(f"settings: {found['configProblem']}")
     for each in found["partitions"]:
         line = f"{each['topic']}-{each['partition']} {each['position']} {each['problem']}"
         print_line(line.rstrip())

@@ -162,8 +162,6 @@ def metaq_broker(
 ) -> Iterator[OriginalBroker]:
     """Run the MetaQ broker, as a master alone or in another part; its data may be there already."""
     port = free_port_block(2)
-    config = folder / "server.ini"
-    folder.mkdir(exist_ok=True)
     ini = _METAQ_INI.format(
         port=port,
         dashboard=port + 1,
@@ -171,7 +169,25 @@ def metaq_broker(
         zookeeper=zookeeper_port,
         more=_lines(scale.metaq),
     )
-    config.write_text(ini + "".join(f"[topic={topic}]\n" for topic in topics))
+    ini += "".join(f"[topic={topic}]\n" for topic in topics)
+    with metaq_by_file(folder, ini, port, zookeeper_port, scale, part=part) as broker:
+        yield broker
+
+
+@contextlib.contextmanager
+def metaq_by_file(
+    folder: Path,
+    ini: str,
+    port: int,
+    zookeeper_port: int,
+    scale: Scale = SMALL,
+    *,
+    part: Part | None = None,
+) -> Iterator[OriginalBroker]:
+    """Run the MetaQ broker by a `server.ini` of one's own, which names these ports."""
+    config = folder / "server.ini"
+    folder.mkdir(exist_ok=True)
+    config.write_text(ini)
     main = "com.taobao.metamorphosis.server.MetamorphosisStartup"
     module, arguments = METAQ_SERVER, ["-f", str(config)]
     if part is not None:

@@ -19,6 +19,7 @@ from imago_broker.model.metaq_slave import PartitionStatus, SlaveStatus
 from imago_broker.model.topics import TopicConfig
 from imago_broker.ports import CoordinatorError
 from imago_broker.replication.metaq.copied import CopiedPartition, CopyError
+from imago_broker.replication.metaq.master_settings import MasterSettings
 from imago_client.config import parse_addresses
 from imago_client.errors import ClientError
 from imago_client.metaq.connection import TextConnections
@@ -80,6 +81,7 @@ class MetaqSlave:
         self._problem = "it has not begun"
         self._left_out: tuple[str, ...] = ()
         self._partitions: list[CopiedPartition] = []
+        self._master_settings = MasterSettings()
         messages.copied_from = "an original master"
 
     def start(self) -> None:
@@ -106,6 +108,7 @@ class MetaqSlave:
             master=self._master,
             problem=self._problem,
             left_out=self._left_out,
+            config_problem=self._master_settings.problem,
             partitions=tuple(
                 PartitionStatus(
                     topic=each.topic,
@@ -146,6 +149,8 @@ class MetaqSlave:
                 return await links.ask(address, make, timeout_s=ANSWER_SECONDS)
 
         try:
+            if self._settings.current.slave_sync_config:
+                await self._master_settings.ask(ask, master.partitions)
             self._take_up(master, address)
             self._messages.copied_from = f"the original master {master.url}"
             copies = [self._copy(each, ask) for each in self._partitions]
@@ -207,14 +212,14 @@ class MetaqSlave:
         if "*" in name or names.is_system(name):
             raise ValueError("it is a pattern, or a name of this broker's own")
         old = self._topics.get(name)
-        if old is None:
-            self._topics.create_or_update(
-                TopicConfig(name=name, read_queues=count, write_queues=count)
-            )
-        elif not old.dual:
+        if old is not None and not old.dual:
             raise ValueError("the topic here is none of MetaQ's")
-        elif old.queues < count:
-            self._topics.create_or_update(replace(old, read_queues=count, write_queues=count))
+        topic = old or TopicConfig(name=name, read_queues=count, write_queues=count)
+        if topic.queues < count:
+            topic = replace(topic, read_queues=count, write_queues=count)
+        topic = self._master_settings.of(topic)
+        if topic != old:
+            self._topics.create_or_update(topic)
 
     async def _copy(
         self,
