@@ -1,10 +1,11 @@
 """The broker's read path without its event loop's sockets: catching up, a request at a time.
 
-    python -m bench.hot_reads get|pull CONNECTIONS ROUNDS [--profile]
+    python -m bench.hot_reads get|first|pull CONNECTIONS ROUNDS [--profile]
 
 Each round every connection asks once and reads on: `get` 100 messages out of MetaQ's files, by
-sendfile into a real socket; `pull` 32 records of the log. Prints µs a request. `bench.gate` runs it
-under callgrind and counts instructions.
+sendfile into a real socket; `first` 250 that are made from records of the log, by a broker that was
+started again, as for the first MetaQ reader of a backlog; `pull` 32 records of the log. Prints µs a
+request. `bench.gate` runs it under callgrind and counts instructions.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
     from imago_broker.app import Broker
 
-MESSAGES = {"get": 100, "pull": 32}
+MESSAGES = {"get": 100, "first": 250, "pull": 32}
 WARM_ROUNDS = 5
 FILES_WAIT_SECONDS = 60.0
 METAQ_SIZE = 20 + len(BODY)
@@ -61,7 +62,7 @@ class Loopback(Wire):
 def request(protocol: str, queue: int, at: int) -> bytes:
     """Return the request for the messages from number `at` of a queue on."""
     count = MESSAGES[protocol]
-    if protocol == "get":
+    if protocol != "pull":
         size = METAQ_SIZE * count
         return b"get bench group %d %d %d %d\r\n" % (queue, at * METAQ_SIZE, size, at)
     ext = (
@@ -73,12 +74,17 @@ def request(protocol: str, queue: int, at: int) -> bytes:
 
 
 async def fill(broker: Broker, count: int) -> None:
-    """Put so many messages into each queue; have MetaQ's files of all of them written."""
+    """Put so many messages into each queue."""
     session = broker.ports.metaq.protocol_factory()
     session.connection_made(Wire())
     for first in range(0, count * QUEUES, 64):
         session.data_received(b"".join(map(metaq_put, range(first, first + 64))))
         await asyncio.sleep(0)
+    session.connection_lost(None)
+
+
+async def write_files(broker: Broker) -> None:
+    """Have MetaQ's files of all messages written."""
     broker.topics.materialise("bench")
     parts = broker.store.components.storage
     deadline = time.monotonic() + FILES_WAIT_SECONDS
@@ -87,7 +93,6 @@ async def fill(broker: Broker, count: int) -> None:
             raise SystemExit("MetaQ's files were not written in time")
         broker.store.tick()
         await asyncio.sleep(0.01)
-    session.connection_lost(None)
 
 
 def read_on(
@@ -108,9 +113,15 @@ async def rounds(options: argparse.Namespace, folder: str) -> float:
     """Fill, then read on; return the seconds that the rounds took."""
     protocol, count = options.protocol, MESSAGES[options.protocol]
     turns = options.rounds + WARM_ROUNDS
-    async with bench_broker(folder, RoundClock()) as broker:
-        await fill(broker, turns * count)
-        listener = broker.ports.metaq if protocol == "get" else broker.ports.rocketmq
+    clock = RoundClock()
+    if protocol == "first":
+        async with bench_broker(folder, clock) as broker:
+            await fill(broker, turns * count)
+    async with bench_broker(folder, clock) as broker:
+        if protocol != "first":
+            await fill(broker, turns * count)
+            await write_files(broker)
+        listener = broker.ports.rocketmq if protocol == "pull" else broker.ports.metaq
         sessions = []
         for number in range(options.connections):
             session, wire = listener.protocol_factory(), Loopback()
@@ -130,7 +141,7 @@ async def rounds(options: argparse.Namespace, folder: str) -> float:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.hot_reads", description=__doc__)
-    parser.add_argument("protocol", choices=["get", "pull"])
+    parser.add_argument("protocol", choices=list(MESSAGES))
     parser.add_argument("connections", type=int)
     parser.add_argument("rounds", type=int)
     return drive(parser, rounds, arguments, unit="request")
