@@ -64,6 +64,10 @@ async def test_a_group_shows_what_it_was_given_and_gave_back(peer: RemotingPeer)
     assert (await sums(peer, Usage.GROUP_GET_NUMS, key))[0] == 6
     assert (await sums(peer, Usage.GROUP_GET_SIZE, key))[0] > 6 * 91
     assert (await lately(peer, Usage.GROUP_GET_NUMS, key))["statsMinute"]["avgpt"] == 3
+    of_queues = [await lately(peer, Usage.GROUP_GET_LATENCY, f"{n}@{key}") for n in (0, 7)]
+    [each_ms] = {found["statsMinute"]["avgpt"] for found in of_queues}
+    assert each_ms > 0
+    assert not await lately(peer, Usage.GROUP_GET_LATENCY, "0@another@consumers")
     back = {"offset": message.physical_offset, "group": "consumers", "delayLevel": 0}
     answer = await peer.call(Code.CONSUMER_SEND_MSG_BACK, {**back, "originTopic": "t"})
     assert answer.code == ResponseCode.SUCCESS
@@ -83,6 +87,7 @@ async def test_the_broker_shows_all_of_it(peer: RemotingPeer, broker: Broker) ->
     of_group = {"group": "consumers", "topic": "t"}
     assert read("imago_group_messages_out_total", of_group) == 1
     assert (read("imago_group_bytes_out_total", of_group) or 0) > 91
+    assert (read("imago_group_read_seconds_total", of_group) or 0) > 0
     assert read("imago_group_sent_back_total", of_group) is None
 
 

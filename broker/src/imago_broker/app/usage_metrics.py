@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 
 SERIES_MAX: Final = 5000
 """Series that are reported: of more, the first that were counted."""
+NS_PER_SECOND: Final = 1e9
 NAMES: Final = {
     Usage.TOPIC_PUT_NUMS: "imago_topic_messages",
     Usage.TOPIC_PUT_SIZE: "imago_topic_bytes",
     Usage.GROUP_GET_NUMS: "imago_group_messages_out",
     Usage.GROUP_GET_SIZE: "imago_group_bytes_out",
+    Usage.GROUP_GET_LATENCY: "imago_group_read_seconds",
     Usage.SNDBCK_PUT_NUMS: "imago_group_sent_back",
 }
 
@@ -38,4 +40,7 @@ def _samples(usage: UsageFigures) -> Iterator[Sample]:
         topic, _, group = key.partition("@")
         labels = (("group", group), ("topic", topic)) if group else (("topic", topic),)
         help_text = f"{counted.value[0].upper()}{counted.value[1:]}."
-        yield Sample(name, help_text, partial(float, total), "counter", labels)
+        value = float(total)
+        if counted is Usage.GROUP_GET_LATENCY:
+            help_text, value = help_text.replace("Nanoseconds", "Seconds"), total / NS_PER_SECOND
+        yield Sample(name, help_text, partial(float, value), "counter", labels)

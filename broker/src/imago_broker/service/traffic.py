@@ -17,6 +17,8 @@ class Given:
     messages: int = 0
     bytes: int = 0
     answers: int = 0
+    read_ns: int = 0
+    """How long the reads of the store for these answers took."""
 
 
 @dataclass(slots=True)
@@ -27,6 +29,8 @@ class Traffic:
     """Reads that found none."""
     read_ns_max: int = 0
     """How long the longest read of the store took."""
+    read_ns: int = 0
+    """How long the last one took."""
     given: dict[tuple[str, str], Given] = field(default_factory=dict)
     """By group and topic."""
     sent_back: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -50,11 +54,12 @@ class Traffic:
         return self._others.answers + sum(given.answers for given in self.given.values())
 
     def delivered(self, group: str, topic: str, count: int, size: int) -> None:
-        """Note one answer with messages."""
+        """Note one answer with messages: those of the last read."""
         given = self.given.get((group, topic)) or self._new(group, topic)
         given.messages += count
         given.bytes += size
         given.answers += 1
+        given.read_ns += self.read_ns
 
     def gave_back(self, group: str, topic: str) -> None:
         """Note a message that comes back to its group later."""
@@ -68,6 +73,7 @@ class Traffic:
             others.messages += gone.messages
             others.bytes += gone.bytes
             others.answers += gone.answers
+            others.read_ns += gone.read_ns
         for key in [key for key in self.sent_back if key[1] == topic]:
             del self.sent_back[key]
 

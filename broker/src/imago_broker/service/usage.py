@@ -35,6 +35,7 @@ class Usage(Enum):
     TOPIC_PUT_SIZE = "their bytes, as MetaQ's positions count them"
     GROUP_GET_NUMS = "messages of a topic that a group was given"
     GROUP_GET_SIZE = "bytes of their records"
+    GROUP_GET_LATENCY = "nanoseconds that reads of a topic's messages for a group took"
     SNDBCK_PUT_NUMS = "messages of a topic that a group gave back"
     BROKER_PUT_NUMS = "messages that the broker took"
     BROKER_GET_NUMS = "messages that the broker gave"
@@ -134,6 +135,7 @@ class UsageFigures:
             key = f"{topic}@{group}"
             self._note((Usage.GROUP_GET_NUMS, key), now_ms, given.messages, given.answers)
             self._note((Usage.GROUP_GET_SIZE, key), now_ms, given.bytes, given.answers)
+            self._note((Usage.GROUP_GET_LATENCY, key), now_ms, given.read_ns, given.answers)
         for (group, topic), count in self._traffic.sent_back.items():
             self._note((Usage.SNDBCK_PUT_NUMS, f"{topic}@{group}"), now_ms, count, count)
 

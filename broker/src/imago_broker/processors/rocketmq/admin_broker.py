@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from imago_log.store import MessageStore
 
 QUEUE_ENTRIES_MAX = 1000
+NS_PER_MS = 1_000_000
 
 
 class BrokerAdmin:
@@ -75,12 +76,17 @@ class BrokerAdmin:
     def stats(self, exchange: Exchange) -> Reply:
         """VIEW_BROKER_STATS_DATA: how much a counter has grown in a minute, an hour, a day."""
         header = ViewBrokerStatsDataRequestHeader.from_ext(exchange.ext)
-        name, key = header.stats_name, header.stats_key
-        lately = self._usage.lately(Usage[name], key) if name in Usage.__members__ else None
+        name, key, unit = header.stats_name, header.stats_key, 1
+        counted = Usage.__members__.get(name)
+        if counted is Usage.GROUP_GET_LATENCY:  # its key has a queue in front: they are told as one
+            key, unit = key.partition("@")[2], NS_PER_MS
+        lately = None if counted is None else self._usage.lately(counted, key)
         if lately is None:
-            raise RequestError(ResponseCode.SYSTEM_ERROR, f"The stats <{name}> <{key}> not exist")
+            text = f"The stats <{name}> <{header.stats_key}> not exist"
+            raise RequestError(ResponseCode.SYSTEM_ERROR, text)
         minute, hour, day = (
-            BrokerStatsItem(sum=one.total, tps=one.per_second, avgpt=one.each) for one in lately
+            BrokerStatsItem(sum=one.total // unit, tps=one.per_second / unit, avgpt=one.each / unit)
+            for one in lately
         )
         return Reply(
             body=BrokerStatsData(stats_minute=minute, stats_hour=hour, stats_day=day).encode()

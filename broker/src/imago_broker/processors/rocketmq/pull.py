@@ -295,7 +295,8 @@ class _Pull:
             tags=self._chosen.tags,
             wanted=self._chosen.wanted,
         )
-        traffic, took_ns = self._reading.traffic, perf_counter_ns() - began_ns
+        traffic = self._reading.traffic
+        traffic.read_ns = took_ns = perf_counter_ns() - began_ns
         if took_ns > traffic.read_ns_max:
             traffic.read_ns_max = took_ns
         if not found.count:

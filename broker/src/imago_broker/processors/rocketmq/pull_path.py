@@ -162,8 +162,10 @@ class PullPath:
             bytes_max=bytes_max,
             tags=tags,
         )
-        if (took_ns := perf_counter_ns() - began_ns) > self._traffic.read_ns_max:
-            self._traffic.read_ns_max = took_ns
+        traffic = self._traffic
+        traffic.read_ns = took_ns = perf_counter_ns() - began_ns
+        if took_ns > traffic.read_ns_max:
+            traffic.read_ns_max = took_ns
         return found if found.status is _FOUND else None
 
     def _head(self, asked: AskedPull, found: ReadResult) -> bytes:
