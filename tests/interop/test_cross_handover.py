@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from imago_testing.interop.drivers import ROCKETMQ5, running_drivers
 from imago_testing.interop.members import Members
 from imago_testing.interop.pairs import metaq_pair, rocketmq_pair
 from imago_testing.interop.streams import Reader, Stream, until_acknowledged
 from imago_testing.interop.targets import METAQ_TOPICS, ROCKETMQ_VERSIONS, imago_up
+from imago_testing.processes.servers import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from imago_testing.java.driver import JavaDriver
 
@@ -62,6 +65,39 @@ def test_no_original_client_sees_an_error_when_the_master_stops_in_order(
             stream.stop()
             reader.until_got(set(stream.acknowledged))
             assert_undisturbed(stream, reader)
+
+
+def test_a_client_of_5_hears_that_a_broker_goes_away(tmp_path: Path) -> None:
+    """A shard of one member passes nothing on: what it refuses, the client sends to another."""
+    with ExitStack() as stack:
+        cluster = stack.enter_context(imago_up(tmp_path, shards=2, options=["--no-restart"]))
+        home = tmp_path / "client"
+        driver = stack.enter_context(running_drivers([ROCKETMQ5], lambda _: home))[ROCKETMQ5]
+        namesrv = str(cluster["namesrv"])
+        stream, reader = rocketmq_pair(stack, driver.wait_ready(), 5, namesrv, "going-away")
+        stack.enter_context(reader)
+        stack.enter_context(stream)
+        until_acknowledged([stream], SENDS_AROUND)
+        stops = Members(cluster).master("shard-1")
+        assert stops is not None
+        stops.signal(signal.SIGTERM)
+        log = home / "logs" / "rocketmqlogs" / "rocketmq_client.log"
+        wait_until(
+            lambda: "Receive go away from channelId" in log.read_text(errors="replace"),
+            seconds_max=60,
+            what="the client's word that it was told to go away",
+        )
+        wait_until(
+            lambda: stops.ask("/admin/v1/status") is None,
+            seconds_max=60,
+            what="the end of that broker",
+        )
+        count = len(stream.acknowledged)
+        until_acknowledged([stream], SENDS_AROUND)
+        stream.stop()
+        reader.until_got(set(stream.acknowledged[count + 1 :]))
+        assert stream.errors == {}
+        assert reader.more_than_once() == []
 
 
 def assert_undisturbed(stream: Stream, reader: Reader) -> None:

@@ -63,6 +63,7 @@ def test_a_static_topic_keeps_its_queues_when_it_moves(
     assert {sent.queue.queue for sent in before} == set(range(QUEUES))
     with rocketmq.push(topic, group) as consumer:
         assert numbers(consumer.take(20)) == list(range(20))
+    rocketmq.settle()
     mqadmin("remappingStaticTopic", "-t", topic, "-b", masters[-1])
     # Clients with old routes hear 501 until they read them anew, as with the originals.
     with rocketmq.producer(unique("producers")) as producer:

@@ -26,6 +26,7 @@ final class Versions {
         client.setPollNameServerInterval(1000);
         client.setHeartbeatBrokerInterval(1000);
         client.setPersistConsumerOffsetInterval(500);
+        client.setMqClientApiTimeout(20_000);
         client.setVipChannelEnabled(false);
     }
 
