@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_testing.interop.drivers import ROCKETMQ5, running_drivers
+from imago_testing.interop.drivers import PARTS, ROCKETMQ5
 from imago_testing.interop.members import Members
 from imago_testing.interop.pairs import metaq_pair, rocketmq_pair
 from imago_testing.interop.streams import Reader, Stream, until_acknowledged
 from imago_testing.interop.targets import METAQ_TOPICS, ROCKETMQ_VERSIONS, imago_up
+from imago_testing.java.driver import SMALL, JavaDriver, java_command
 from imago_testing.processes.servers import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
-
-    from imago_testing.java.driver import JavaDriver
 
 pytestmark = [
     pytest.mark.interop,
@@ -71,8 +70,8 @@ def test_a_client_of_5_hears_that_a_broker_goes_away(tmp_path: Path) -> None:
     """A shard of one member passes nothing on: what it refuses, the client sends to another."""
     with ExitStack() as stack:
         cluster = stack.enter_context(imago_up(tmp_path, shards=2, options=["--no-restart"]))
-        home = tmp_path / "client"
-        driver = stack.enter_context(running_drivers([ROCKETMQ5], lambda _: home))[ROCKETMQ5]
+        driver, log = logging_driver(tmp_path / "client")
+        stack.callback(driver.close)
         namesrv = str(cluster["namesrv"])
         stream, reader = rocketmq_pair(stack, driver.wait_ready(), 5, namesrv, "going-away")
         stack.enter_context(reader)
@@ -81,7 +80,6 @@ def test_a_client_of_5_hears_that_a_broker_goes_away(tmp_path: Path) -> None:
         stops = Members(cluster).master("shard-1")
         assert stops is not None
         stops.signal(signal.SIGTERM)
-        log = home / "logs" / "rocketmqlogs" / "rocketmq_client.log"
         wait_until(
             lambda: "Receive go away from channelId" in log.read_text(errors="replace"),
             seconds_max=60,
@@ -98,6 +96,14 @@ def test_a_client_of_5_hears_that_a_broker_goes_away(tmp_path: Path) -> None:
         reader.until_got(set(stream.acknowledged[count + 1 :]))
         assert stream.errors == {}
         assert reader.more_than_once() == []
+
+
+def logging_driver(home: Path) -> tuple[JavaDriver, Path]:
+    """Start a driver whose client logs as it does by its own settings; return the log, too."""
+    module, main = PARTS[ROCKETMQ5]
+    flags = (*SMALL, "-Drmq.logback.configurationFile=rmq.client.logback.xml")
+    driver = JavaDriver(ROCKETMQ5, java_command(module, main, home, flags=flags), home)
+    return driver, home / "logs" / "rocketmqlogs" / "rocketmq_client.log"
 
 
 def assert_undisturbed(stream: Stream, reader: Reader) -> None:

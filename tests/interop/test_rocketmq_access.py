@@ -12,7 +12,7 @@ import pytest
 from imago_testing.interop.drivers import PARTS, ROCKETMQ4, ROCKETMQ5
 from imago_testing.interop.rocketmq import Outgoing, RocketmqClient
 from imago_testing.interop.targets import imago_up
-from imago_testing.java.driver import DriverError, JavaDriver, java_command
+from imago_testing.java.driver import SMALL, DriverError, JavaDriver, java_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,7 +22,6 @@ pytestmark = [
     pytest.mark.timeout(300),
     pytest.mark.shows("users", clients=("rocketmq4", "rocketmq5")),
 ]
-SMALL = ("-Xss512k", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 PASSWORD = "password-of-ann"
 VERSIONS = pytest.mark.parametrize(
     ("version", "name"), [(4, ROCKETMQ4), (5, ROCKETMQ5)], ids=["4.9", "5"]

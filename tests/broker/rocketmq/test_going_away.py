@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_broker.app import Broker
+from imago_broker.cluster.memory import MemoryEnsemble, memory_coordinator
+from imago_broker.cluster.settings import CoordinatorConfig
+from imago_testing.clusters.brokers import loopback_config
 from imago_testing.peers.remoting import RemotingPeer, pull_ext, send_ext
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.command import SerializeType
 from imago_wire.remoting.peer import Version
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from imago_broker.config import BrokerConfig
 
 KNOWS, DOES_NOT_KNOW = int(Version.V5_3_2), int(Version.V5_3_1)
@@ -115,3 +120,26 @@ async def test_nobody_stays_for_ever(broker: Broker) -> None:
     assert ResponseCode.GO_AWAY in await codes_until_closed(peer, KNOWS)
     await peer.close()
     await stopping
+
+
+async def test_a_member_that_has_no_successor_tells_its_clients_too(tmp_path: Path) -> None:
+    """Requests wait while it hands its shard over; nobody takes it."""
+    config = loopback_config(tmp_path, "zookeeper.connect=memory")
+    coordinator = memory_coordinator(CoordinatorConfig(), MemoryEnsemble())
+    broker = Broker(config, coordinator=coordinator)
+    await broker.start()
+    async with asyncio.timeout(50):
+        while not broker.role.current.leads:  # noqa: ASYNC110  the registry
+            await asyncio.sleep(0.01)
+    peers = [await served(broker.rocketmq_port, version) for version in (KNOWS, DOES_NOT_KNOW)]
+    stopping = asyncio.create_task(broker.stop())
+    known, unknown = await asyncio.gather(
+        codes_until_closed(peers[0], KNOWS), codes_until_closed(peers[1], DOES_NOT_KNOW)
+    )
+    for peer in peers:
+        await peer.close()
+    await stopping
+    assert ResponseCode.GO_AWAY in known
+    refused = {ResponseCode.SUCCESS, ResponseCode.SERVICE_NOT_AVAILABLE}
+    assert known <= {*refused, ResponseCode.GO_AWAY}
+    assert unknown <= refused

@@ -122,12 +122,17 @@ class RoleServices:
             self._held_pulls.look_at_all()
 
     async def linger(self) -> None:
-        """Relay clients to the next master until they have left, or for the time that is set."""
+        """Relay clients to the next master until they have left, or for the time that is set.
+
+        Where nobody has taken over, requests that wait for that are answered here.
+        """
         ports = self._client_ports
         while ports.relaying and ports.relays:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LINGER_LOOK_SECONDS):
                     await ports.until_relayed()
+        if ports.waiting:
+            ports.release()
 
     def begin_anew(self, why: str) -> None:
         """End the process; the next start sets the data folder aside."""

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from imago_testing.java.modules import JavaModule
 
 _HEAP_MB = 256
-_SMALL = ("-Xss512k", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+SMALL = ("-Xss512k", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""Flags of a JVM that costs little."""
 _READY_SECONDS_MAX = 60
 _STOP_SECONDS_MAX = 10
 CALL_SECONDS = 120
@@ -31,7 +32,7 @@ def java_command(
     home: Path,
     *,
     heap_mb: int = _HEAP_MB,
-    flags: Sequence[str] = _SMALL,
+    flags: Sequence[str] = SMALL,
 ) -> list[str]:
     """The command line of a JVM, a small one by default, whose home folder is `home`."""
     return [
