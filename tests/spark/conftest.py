@@ -19,8 +19,15 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    made = session("imago-tests", cores=2, memory="1g", is_short=True, tries=3)
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    events = tmp_path_factory.mktemp("spark-events")
+    log = "--conf spark.eventLog.enabled=true --conf spark.eventLog.compress=false"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(
+            "PYSPARK_SUBMIT_ARGS",
+            f"{log} --conf spark.eventLog.dir={events.as_uri()} pyspark-shell",
+        )
+        made = session("imago-tests", cores=2, memory="1g", is_short=True, tries=3)
     made.sparkContext.setLogLevel("ERROR")
     yield made
     made.stop()

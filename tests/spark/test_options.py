@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from imago_client.message_queue import MessageQueue
+from imago_spark.broker import client_config
 from imago_spark.errors import OptionError
 from imago_spark.options import Columns, FencedRun, OnDataLoss, parse_options
 from imago_spark.sink_options import parse_sink_options
@@ -119,3 +120,29 @@ def test_tls_comes_from_options_or_the_drivers_environment(monkeypatch: pytest.M
     monkeypatch.delenv("IMAGO_TLS_CA")
     with pytest.raises(OptionError, match="give tlsCaFile"):
         parse_options({**GIVEN, "tlsCertificateFile": "me.pem", "tlsKeyFile": "me.key"})
+
+
+def test_the_user_comes_from_options_or_the_drivers_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert (parse_options(GIVEN).user, parse_options(GIVEN).password_file) == (None, None)
+    monkeypatch.setenv("IMAGO_USER", "ann")
+    monkeypatch.setenv("IMAGO_PASSWORD_FILE", "/run/ann")
+    own = {"user": "bob", "PASSWORDFILE": "/run/bob"}
+    for parse, given in ((parse_options, GIVEN), (parse_sink_options, {"bootstrap": "a:1"})):
+        found = parse(given)
+        assert (found.user, found.password_file) == ("ann", "/run/ann")
+        found = parse({**given, **own})
+        assert (found.user, found.password_file) == ("bob", "/run/bob")
+        config = client_config(found)
+        assert (config.user, config.password_file) == ("bob", "/run/bob")
+        with pytest.raises(OptionError, match="user and passwordFile"):
+            parse({**given, "user": "bob"})  # whose password the environment has not
+
+
+@pytest.mark.parametrize("option", ["password", "secretKey", "tlsKey"])
+def test_secrets_are_no_options(option: str) -> None:
+    for parse, given in ((parse_options, GIVEN), (parse_sink_options, {"bootstrap": "a:1"})):
+        with pytest.raises(OptionError, match="the name of a file") as refused:
+            parse({**given, option: "mark-of-a-secret"})
+        assert "mark-of-a-secret" not in str(refused.value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
 from imago_client.blocking import Client
@@ -44,11 +45,7 @@ _clients: dict[ConnectionOptions, Client] = {}
 def client_of(options: ConnectionOptions) -> Client:
     """Return this process's client for a cluster."""
     key = ConnectionOptions(
-        bootstrap=options.bootstrap,
-        timeout_s=options.timeout_s,
-        tls_ca_file=options.tls_ca_file,
-        tls_certificate_file=options.tls_certificate_file,
-        tls_key_file=options.tls_key_file,
+        **{one.name: getattr(options, one.name) for one in fields(ConnectionOptions)}
     )
     client = _clients.get(key)
     if client is None:
@@ -65,6 +62,8 @@ def client_config(options: ConnectionOptions) -> ClientConfig:
         tls_ca_file=options.tls_ca_file,
         tls_certificate_file=options.tls_certificate_file,
         tls_key_file=options.tls_key_file,
+        user=options.user,
+        password_file=options.password_file,
     )
 
 

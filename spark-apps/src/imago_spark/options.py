@@ -8,12 +8,13 @@ import os
 import re
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from imago_client.config import parse_addresses
 from imago_client.errors import UsageError
 from imago_client.message_queue import MessageQueue
 from imago_client.messages import check_name
+from imago_spark.access_options import ACCESS_NAMES, read_access, refuse_secrets
 from imago_spark.errors import OptionError
 
 if TYPE_CHECKING:
@@ -60,6 +61,9 @@ class ConnectionOptions:
     """Authorities of the cluster's certificates; None: no TLS."""
     tls_certificate_file: str | None = None
     tls_key_file: str | None = None
+    user: str | None = None
+    """Whose requests these are; None: nobody's."""
+    password_file: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,37 +125,8 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         timeout_s=read_option(given, "timeout", seconds_of, 10.0),
         retries=read_option(given, "retries", count_of, 5),
         run=read_run(given),
-        **read_tls(given),
+        **read_access(given),
     )
-
-
-_TLS: Final = (
-    ("tlsCaFile", "IMAGO_TLS_CA"),
-    ("tlsCertificateFile", "IMAGO_TLS_CERTIFICATE"),
-    ("tlsKeyFile", "IMAGO_TLS_KEY"),
-)
-TLS_NAMES: Final = tuple(option for option, _ in _TLS)
-
-
-class TlsOptions(TypedDict):
-    """The fields of `ConnectionOptions` that are about TLS."""
-
-    tls_ca_file: str | None
-    tls_certificate_file: str | None
-    tls_key_file: str | None
-
-
-def read_tls(given: Mapping[str, str]) -> TlsOptions:
-    """Return the files of TLS, by options or else by the driver's environment."""
-    ca, certificate, key = (
-        given.get(option.lower()) or os.environ.get(variable) or None for option, variable in _TLS
-    )
-    found = TlsOptions(tls_ca_file=ca, tls_certificate_file=certificate, tls_key_file=key)
-    if (found["tls_certificate_file"] is None) != (found["tls_key_file"] is None):
-        raise OptionError("options tlsCertificateFile and tlsKeyFile: give both, or none")
-    if found["tls_certificate_file"] is not None and found["tls_ca_file"] is None:
-        raise OptionError("option 'tlsCertificateFile': needs authorities: give tlsCaFile, too")
-    return found
 
 
 _NAMES: Final = (
@@ -173,7 +148,7 @@ _NAMES: Final = (
     "retries",
     "pipeline",
     "epoch",
-    *TLS_NAMES,
+    *ACCESS_NAMES,
 )
 _TOPIC_CHOICES: Final = ("subscribe", "assign", "subscribePattern")
 _SPARKS_OWN: Final = frozenset({"path", "paths"})
@@ -182,6 +157,8 @@ _SPARKS_OWN: Final = frozenset({"path", "paths"})
 
 def refuse_unknown(given: Iterable[str], names: Sequence[str]) -> None:
     """Raise OptionError for the first lower-case name that is not one of `names`."""
+    given = list(given)
+    refuse_secrets(given)
     by_lower = {name.lower(): name for name in names}
     for name in given:
         if name in by_lower or name in _SPARKS_OWN:

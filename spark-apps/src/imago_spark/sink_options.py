@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from imago_client.config import parse_addresses
 from imago_client.messages import check_name
+from imago_spark.access_options import ACCESS_NAMES, read_access
 from imago_spark.errors import OptionError
 from imago_spark.options import (
-    TLS_NAMES,
     Columns,
     ConnectionOptions,
     FencedRun,
@@ -18,7 +18,6 @@ from imago_spark.options import (
     count_of,
     read_option,
     read_run,
-    read_tls,
     refuse_unknown,
     seconds_of,
 )
@@ -71,7 +70,7 @@ _NAMES: Final = (
     "deliveryTimeout",
     "pipeline",
     "epoch",
-    *TLS_NAMES,
+    *ACCESS_NAMES,
 )
 _STREAMS_OWN: Final = frozenset({"checkpointlocation"})
 """Spark passes its own option on."""
@@ -106,7 +105,7 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
         timeout_s=read_option(given, "timeout", seconds_of, 10.0),
         delivery_timeout_s=read_option(given, "deliveryTimeout", seconds_of, 120.0),
         run=read_run(given),
-        **read_tls(given),
+        **read_access(given),
     )
 
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from imago_client.blocking import Client
 from imago_client.config import ClientConfig, parse_addresses
 from imago_client.errors import ClientError, ProducerFencedError
+from imago_spark.access_options import read_access
 from imago_spark.broker import TopicBrokers, client_of
 from imago_spark.errors import FencedError, SourceError
-from imago_spark.options import parse_options, read_tls
+from imago_spark.options import parse_options
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +32,7 @@ class Fence:
         self._run: PipelineRun | None = None
         if settings.pipeline is not None:
             bootstrap = parse_addresses(settings.bootstrap)
-            client = Client(ClientConfig(bootstrap=bootstrap, **read_tls({})))
+            client = Client(ClientConfig(bootstrap=bootstrap, **read_access({})))
             self._run = client.pipeline_run(settings.pipeline, settings.epoch)
 
     def __call__(self) -> None:
