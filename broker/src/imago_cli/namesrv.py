@@ -16,8 +16,10 @@ from imago_cli.ready import announce
 from imago_cli.server_config import read_config
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable, Sequence
 
+    from imago_broker.admin.access_following import AccessFollower
     from imago_broker.config import BrokerConfig
     from imago_broker.config.sections import TlsSection
     from imago_broker.model.cluster import ClusterView
@@ -74,9 +76,13 @@ async def _run(settings: BrokerConfig, ready_fd: int) -> int:
         loop.add_signal_handler(number, stop.set)
 
     coordinator = make_coordinator(settings, b"")
+    certificates = _certificates(settings.tls)
+    hooks, follower = _guarded(settings, coordinator.view, certificates)
 
     async def serve(table: Table, host: str, port: int) -> Serving:
-        serving = await _serve(settings, table, host, port, coordinator.view)
+        serving = _NameServer(
+            await _serve(settings, table, host, port, coordinator.view, certificates), follower
+        )
         announce(ready_fd, {"pid": os.getpid(), "namesrv": serving.port})
         started.set_result(None)
         return serving
@@ -88,7 +94,7 @@ async def _run(settings: BrokerConfig, ready_fd: int) -> int:
             clock=SystemClock(),
             serve=serve,
             stop=stop,
-            hooks=_hooks(settings),
+            hooks=hooks,
         )
     )
 
@@ -108,21 +114,51 @@ async def _run(settings: BrokerConfig, ready_fd: int) -> int:
         raise CommandError(f"zookeeper.connect: {error}", code=Exit.FAILED) from error
 
 
-def _hooks(settings: BrokerConfig) -> Sequence[Hook]:
-    from imago_broker.app.access import name_hooks
-    from imago_broker.app.clock import SystemClock
-    from imago_broker.service.denials import DenialLog
+class _NameServer:
+    """The listening port, with what keeps the users that it knows."""
 
-    return name_hooks(settings, None, DenialLog(SystemClock()))
+    def __init__(self, listener: Listener, follower: AccessFollower | None) -> None:
+        self.port = listener.port
+        self._listener, self._follower = listener, follower
+        if follower is not None:
+            follower.start()
+
+    async def stop(self) -> None:
+        if self._follower is not None:
+            await self._follower.stop()
+        await self._listener.stop()
+
+
+def _guarded(
+    settings: BrokerConfig, view: Callable[[], ClusterView], certificates: Certificates | None
+) -> tuple[Sequence[Hook], AccessFollower | None]:
+    """Return the check of each request, and what keeps the users that it knows."""
+    if not settings.acl.enabled:
+        return (), None
+    from imago_broker.app.clock import SystemClock
+    from imago_broker.app.copied_access import follow_access
+
+    def peer_tls() -> ssl.SSLContext | None:
+        if certificates is None or settings.tls.calls == "disabled":
+            return None
+        return certificates.contexts.client
+
+    return follow_access(settings, view, SystemClock(), peer_tls)
 
 
 async def _serve(
-    settings: BrokerConfig, table: Table, host: str, port: int, view: Callable[[], ClusterView]
-) -> Serving:
+    settings: BrokerConfig,
+    table: Table,
+    host: str,
+    port: int,
+    view: Callable[[], ClusterView],
+    certificates: Certificates | None,
+) -> Listener:
     from imago_broker.app.input_memory import input_budget, memory_limit
     from imago_broker.app.member_addresses import MemberAddresses
     from imago_broker.app.open_files import connections_that_fit, files_allowed, raise_limit
     from imago_broker.app.rocketmq_ports import remoting_limits
+    from imago_broker.app.tls import secure
     from imago_broker.server.binding import cure_of
     from imago_broker.server.listener import Listener, ListenerLimits
     from imago_broker.server.places import Places
@@ -146,7 +182,7 @@ async def _serve(
         input_budget=budget,
     )
     listener.serve(server.session)
-    certificates = _secured(listener, settings.tls)
+    secure([listener], certificates, settings.tls)
     try:
         listener.bind()
     except OSError as error:
@@ -157,13 +193,11 @@ async def _serve(
     return listener
 
 
-def _secured(listener: Listener, tls: TlsSection) -> Certificates | None:
-    from imago_broker.app.tls import load_certificates, secure
+def _certificates(tls: TlsSection) -> Certificates | None:
+    from imago_broker.app.tls import load_certificates
     from imago_broker.errors import FatalError
 
     try:
-        certificates = load_certificates(tls)
+        return load_certificates(tls)
     except FatalError as error:
         raise CommandUsageError(str(error)) from error
-    secure([listener], certificates, tls)
-    return certificates

@@ -56,7 +56,7 @@ class Caller:
 
 
 def service(*, leads: bool) -> AccessService:
-    return AccessService(Metadata(leads=leads), clock=ManualClock(), shard=0)  # type: ignore[arg-type]
+    return AccessService(Metadata(leads=leads), clock=ManualClock(), shard=0)
 
 
 async def refuse(_: list[Record]) -> None:

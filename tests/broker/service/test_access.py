@@ -36,7 +36,7 @@ class Metadata:
 
 
 def service(shard: int, clock: ManualClock) -> AccessService:
-    return AccessService(Metadata(), clock=clock, shard=shard)  # type: ignore[arg-type]
+    return AccessService(Metadata(), clock=clock, shard=shard)
 
 
 def change(own: AccessService, what: str, name: str, value: int) -> None:

@@ -22,6 +22,7 @@ from imago_broker.model.cluster import shard_name
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from imago_broker.admin.calls import Caller
     from imago_broker.admin.services import AdminServices
     from imago_broker.model.cluster import BrokerRecord
     from imago_broker.service.access import Record
@@ -109,17 +110,25 @@ class AccessSpreader:
             await self._ask(master, {"records": batch})
 
     async def _ask(self, master: BrokerRecord, body: dict[str, Sequence[Record] | str]) -> Any:
-        data, headers = orjson.dumps(body), own_headers()
-        async with (
-            aiohttp.ClientSession(timeout=TIMEOUT) as session,
-            call(
-                session, self._services, master, "POST", PATH, headers=headers, body=data
-            ) as answer,
-        ):
-            text = await answer.text()
-            if answer.status != 200:
-                raise ValueError(text[:200])
-            return orjson.loads(text)
+        return await exchange_with(self._services, master, body)
+
+
+async def exchange_with(
+    caller: Caller, master: BrokerRecord, body: dict[str, Sequence[Record] | str]
+) -> Any:
+    """Return a master's answer to records, or to a digest.
+
+    aiohttp.ClientError, TimeoutError, ValueError: it gives none.
+    """
+    data, headers = orjson.dumps(body), own_headers()
+    async with (
+        aiohttp.ClientSession(timeout=TIMEOUT) as session,
+        call(session, caller, master, "POST", PATH, headers=headers, body=data) as answer,
+    ):
+        text = await answer.text()
+        if answer.status != 200:
+            raise ValueError(text[:200])
+        return orjson.loads(text)
 
 
 def batches(records: Sequence[Record], bytes_max: int) -> Iterator[list[Record]]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import aiohttp
 from yarl import URL
@@ -12,16 +13,38 @@ from yarl import URL
 from imago_broker.admin.signing import CALLER, SCHEME, admin_token, caller_hash, signature
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    import ssl
+    from collections.abc import AsyncIterator, Callable, Mapping
 
-    from imago_broker.admin.services import AdminServices
+    from imago_broker.config import BrokerConfig
     from imago_broker.model.cluster import BrokerRecord
+    from imago_broker.ports import Clock
+
+
+class Caller(Protocol):
+    """What a call is signed and secured with: `AdminServices`, or `CallerParts`."""
+
+    @property
+    def config(self) -> BrokerConfig: ...
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def peer_tls(self) -> Callable[[], ssl.SSLContext | None]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CallerParts:
+    """A caller that has no admin interface of its own."""
+
+    config: BrokerConfig
+    clock: Clock
+    peer_tls: Callable[[], ssl.SSLContext | None]
 
 
 @asynccontextmanager
 async def call(
     session: aiohttp.ClientSession,
-    services: AdminServices,
+    services: Caller,
     to: BrokerRecord,
     method: str,
     path: str,

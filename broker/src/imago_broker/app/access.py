@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from imago_broker.server.listener import Listener
     from imago_broker.server.session import Session
     from imago_broker.service.access import AccessService
-    from imago_broker.service.denials import DenialLog
     from imago_broker.service.throttling import QuotaService
     from imago_log.store import MessageStore
 
@@ -92,11 +91,9 @@ def broker_hooks(
     return (AccessHook(access, BROKER_RIGHTS, access.denials, topic_at(store), quotas),)
 
 
-def name_hooks(
-    config: BrokerConfig, access: AccessService | None, denials: DenialLog
-) -> Sequence[Hook]:
-    """Return the check of each request to the name service; a process of its own has no users."""
-    return (AccessHook(access, NAME_RIGHTS, denials),) if config.acl.enabled else ()
+def name_hooks(config: BrokerConfig, access: AccessService) -> Sequence[AccessHook]:
+    """Return the check of each request to the name service."""
+    return (AccessHook(access, NAME_RIGHTS, access.denials),) if config.acl.enabled else ()
 
 
 def topic_at(store: MessageStore) -> Callable[[int], str]:

@@ -122,7 +122,7 @@ def serve_names(
     """Have its listener answer the name service. Sweep it now and then; stop it at the end."""
     listener = ports.names
     settings = NameServiceConfig(host=listener.host, port=listener.port)
-    hooks = name_hooks(config, parts.broker.access, parts.broker.access.denials)
+    hooks = name_hooks(config, parts.broker.access)
     service = NameService(settings, coordinator, parts.broker.clock, hooks)
     server = RemotingServer(
         service.table,

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+NAMESPACE: Final = "IMAGO_PIPELINES"
+"""Of the name service's KV settings: there runs ask and tell, each pipeline under its name."""
 NUMBER_MAX: Final = (1 << 63) - 1
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 

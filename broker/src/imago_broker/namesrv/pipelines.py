@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from imago_broker.model.pipelines import PipelineProgress
     from imago_broker.ports import PipelineRecords
 
-NAMESPACE: Final = "IMAGO_PIPELINES"
 VALUE_SIZE_MAX: Final = 1024
 
 

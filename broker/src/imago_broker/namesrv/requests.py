@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_broker.model import names
+from imago_broker.model.pipelines import NAMESPACE as PIPELINES
 from imago_broker.namesrv import pipelines, routes, told_settings
 from imago_broker.processors.rocketmq.exchange import Exchange, Reply, RequestError
 from imago_broker.processors.rocketmq.rules import FAQ
@@ -154,7 +155,7 @@ class NameProcessor:
         if not exchange.ext.get("namespace") or not exchange.ext.get("key"):
             raise RequestError(ResponseCode.SYSTEM_ERROR, "namespace or key is null")
         header = PutKVConfigRequestHeader.from_ext(exchange.ext)
-        if header.namespace == pipelines.NAMESPACE:
+        if header.namespace == PIPELINES:
             noted = pipelines.note(self._pipeline_records, header.key, header.value)
             self._later.answer_with(exchange, noted)
             return None
@@ -167,7 +168,7 @@ class NameProcessor:
     def get_kv(self, exchange: Exchange) -> Reply | None:
         """GET_KV_CONFIG."""
         header = GetKVConfigRequestHeader.from_ext(exchange.ext)
-        if header.namespace == pipelines.NAMESPACE:
+        if header.namespace == PIPELINES:
             self._later.answer_with(exchange, pipelines.tell(self._pipeline_records, header.key))
             return None
         value = self._registry.view().kv.get(header.namespace, {}).get(header.key)
@@ -182,7 +183,7 @@ class NameProcessor:
     def delete_kv(self, exchange: Exchange) -> Reply | None:
         """DELETE_KV_CONFIG."""
         header = DeleteKVConfigRequestHeader.from_ext(exchange.ext)
-        if header.namespace == pipelines.NAMESPACE:
+        if header.namespace == PIPELINES:
             raise RequestError(ResponseCode.NO_PERMISSION, "a fence is never taken away")
         work = self._marks.put_kv(header.namespace, header.key, None)
         self._later.answer(exchange, work, Reply)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import orjson
 
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from imago_broker.model.access import Need
     from imago_broker.model.quotas import Quotas, QuotaSubject
     from imago_broker.ports import Clock
-    from imago_log.store import MessageStore
 
 logger = logging.getLogger(__name__)
 audit = logging.getLogger("imago.audit")
@@ -90,10 +89,27 @@ class Actor(NamedTuple):
     address: str
 
 
+class AccessRecords(Protocol):
+    """Where the records are: a store, or a copy of what one has."""
+
+    @property
+    def on_metadata(self) -> Signalled: ...
+
+    def meta(self, kind: str) -> Mapping[str, Any]: ...
+
+    def put_meta(self, changes: Sequence[tuple[str, str, Any]]) -> object: ...
+
+
+class Signalled(Protocol):
+    """Listeners to the keys of records that have changed."""
+
+    def add(self, listener: Callable[[Iterable[tuple[str, str]]], None]) -> None: ...
+
+
 class AccessService:
     """All users, rules and lists; decisions are those of the user's `Rights`."""
 
-    def __init__(self, store: MessageStore, *, clock: Clock, shard: int) -> None:
+    def __init__(self, store: AccessRecords, *, clock: Clock, shard: int) -> None:
         self._store, self._clock, self._shard = store, clock, shard
         self.users: dict[str, User] = {}
         """Change it through the methods alone."""
@@ -111,6 +127,7 @@ class AccessService:
         self.on_change: list[Callable[[], None]] = []
         """Called after each change, on whichever member it was made."""
         self._draft: list[Record] | None = None
+        self._digest = (-1, "")
         self._rights: dict[str, Rights] = {}
         self._quotas: dict[str, tuple[QuotaSubject, Quotas]] = {}
         self._read_all()
@@ -239,14 +256,16 @@ class AccessService:
 
     def digest(self) -> str:
         """Return what is the same on two shards whose records are."""
-        made = [record[:3] for record in self.records()]
-        return hashlib.sha256(orjson.dumps(made)).hexdigest()
+        if self._digest[0] != self.version:
+            made = [record[:3] for record in self.records()]
+            self._digest = self.version, hashlib.sha256(orjson.dumps(made)).hexdigest()
+        return self._digest[1]
 
     def merge(self, records: Iterable[Record]) -> int:
         """Take over what is newer of another shard's; return how many. ValueError: no records."""
         newer = []
         for record in records:
-            kind, key, made, value = _checked(record)
+            kind, key, made, value = checked_record(record)
             known = self._store.meta(kind).get(key)
             if known is None or _order(made, value) > _order(known["made"], known["value"]):
                 newer.append((kind, key, {"made": list(made), "value": value}))
@@ -328,7 +347,8 @@ class AccessService:
         return Rights(rules) if rules else NOTHING
 
 
-def _checked(record: Record) -> tuple[str, str, tuple[int, int], Any]:
+def checked_record(record: Record) -> tuple[str, str, tuple[int, int], Any]:
+    """Return the parts of a record from elsewhere. ValueError, KeyError, TypeError: it is none."""
     kind, key, made, value = record
     named = kind in (USER_KIND, RULES_KIND)
     if kind not in KINDS or (named and name_problem(key)):

@@ -65,22 +65,21 @@ class AccessHook:
 
     def __init__(
         self,
-        access: AccessService | None,
+        access: AccessService,
         rights: Mapping[int, Right],
         denials: DenialLog,
         topic_at: TopicAt = lambda _: "",
         quotas: QuotaService | None = None,
     ) -> None:
-        """`access`: None where no users are known: then only what is open to all is served."""
         self._quotas = quotas
         self._access, self._rights, self._topic_at = access, rights, topic_at
         self._denials = denials
-        self.grants: AccessGrants | None = None
-        """The same decisions for the short ways of sends and pulls; None: they are not used."""
-        if access is not None:
-            self.grants = AccessGrants(
-                access, may=partial(may, access), publish=needs_to_send, consume=needs_to_consume
-            )
+        self.closed = ""
+        """Why nobody is known here now: then only what is open to all is served."""
+        self.grants = AccessGrants(
+            access, may=partial(may, access), publish=needs_to_send, consume=needs_to_consume
+        )
+        """The same decisions for the short ways of sends and pulls."""
 
     def before(self, exchange: Exchange) -> None:
         """Raise `RequestError` unless the request's user may have it served."""
@@ -88,10 +87,8 @@ class AccessHook:
         if right is open_to_all:
             return
         access, address = self._access, exchange.channel.address
-        if access is None or right is None:
-            text = (
-                "this code has no right, so nobody has it" if access else "no users are known here"
-            )
+        if self.closed or right is None:
+            text = self.closed or "this code has no right, so nobody has it"
             raise self._refusal(exchange, text, text)
         if access.is_white(address):
             return
@@ -160,7 +157,7 @@ class AccessHook:
         return False
 
     def _check_signature(self, exchange: Exchange, key: str, user: User | None) -> None:
-        keys = self._access.signing_keys(user) if user is not None and self._access else ()
+        keys = self._access.signing_keys(user) if user is not None else ()
         right = any(is_signed(each, exchange.command) for each in keys or (_NO_SECRET,))
         if user is None:
             raise self._refusal(

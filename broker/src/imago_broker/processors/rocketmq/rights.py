@@ -22,6 +22,7 @@ from imago_broker.model.access import (
     Need,
     Operation,
 )
+from imago_broker.model.pipelines import NAMESPACE as PIPELINES
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting.bodies.client import (
     CheckClientRequestBody,
@@ -48,8 +49,11 @@ if TYPE_CHECKING:
 PUBLISH: Final = (Operation.PUBLISH,)
 SUBSCRIBE: Final = (Operation.SUBSCRIBE,)
 CREATE: Final = (Operation.CREATE,)
+REGISTER: Final = (*RUN, Operation.CREATE)
+"""Foreign brokers sign nothing: `anonymous` may have `create` from their addresses, and no more."""
 ALTER: Final = (Operation.ALTER,)
 DELETE: Final = (Operation.DELETE,)
+TELL: Final = (Operation.PUBLISH, Operation.ALTER)
 PROGRESS: Final = (Operation.SUBSCRIBE, Operation.ALTER)
 
 
@@ -232,6 +236,13 @@ def _groups_made(asked: Asked) -> Iterable[Need]:
     return [of_group(config.group_name, CREATE) for config in wanted]
 
 
+def _put_kv(asked: Asked) -> Iterable[Need]:
+    """A run that tells how far it is needs a right to its pipeline, not to the cluster."""
+    if asked.field("namespace") == PIPELINES:
+        return (Need(TELL, AccessKind.PIPELINE, asked.field("key")),)
+    return (Need(RUN, AccessKind.CLUSTER, CLUSTER_NAME),)
+
+
 BROKER_RIGHTS: Mapping[int, Right] = MappingProxyType(
     {
         Code.SEND_MESSAGE: _send,
@@ -359,14 +370,14 @@ NAME_RIGHTS: Mapping[int, Right] = MappingProxyType(
         Code.DELETE_TOPIC_IN_NAMESRV: topic(DELETE),
         Code.WIPE_WRITE_PERM_OF_BROKER: cluster(RUN),
         Code.ADD_WRITE_PERM_OF_BROKER: cluster(RUN),
-        Code.PUT_KV_CONFIG: cluster(RUN),
+        Code.PUT_KV_CONFIG: _put_kv,
         Code.DELETE_KV_CONFIG: cluster(RUN),
         Code.GET_NAMESRV_CONFIG: cluster(SHOW),
         Code.UPDATE_NAMESRV_CONFIG: cluster(RUN),
         # Other brokers that say of themselves that they belong to the cluster.
-        Code.REGISTER_BROKER: cluster(RUN),
-        Code.UNREGISTER_BROKER: cluster(RUN),
-        Code.QUERY_DATA_VERSION: cluster(RUN),
-        Code.BROKER_HEARTBEAT: cluster(RUN),
+        Code.REGISTER_BROKER: cluster(REGISTER),
+        Code.UNREGISTER_BROKER: cluster(REGISTER),
+        Code.QUERY_DATA_VERSION: cluster(REGISTER),
+        Code.BROKER_HEARTBEAT: cluster(REGISTER),
     }
 )

@@ -1,0 +1,34 @@
+"""Access control of a process that has no log: a name service of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_broker.admin.access_following import AccessFollower
+from imago_broker.admin.calls import CallerParts
+from imago_broker.app.access import name_hooks
+from imago_broker.service.access import AccessService
+from imago_broker.service.access_records import CopiedRecords
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Callable, Sequence
+
+    from imago_broker.config import BrokerConfig
+    from imago_broker.model.cluster import ClusterView
+    from imago_broker.ports import Clock
+    from imago_broker.processors.rocketmq.exchange import Hook
+
+
+def follow_access(
+    config: BrokerConfig,
+    view: Callable[[], ClusterView],
+    clock: Clock,
+    peer_tls: Callable[[], ssl.SSLContext | None],
+) -> tuple[Sequence[Hook], AccessFollower]:
+    """Return the check of each request, and what keeps its users like the brokers'."""
+    records = CopiedRecords()
+    access = AccessService(records, clock=clock, shard=config.broker.shard)
+    (hook,) = hooks = name_hooks(config, access)
+    caller = CallerParts(config, clock, peer_tls)
+    return hooks, AccessFollower(caller, view, records, access, hook)
