@@ -101,6 +101,7 @@ KEYS: Final[dict[str, BrokerKey]] = {
     "tls.admin": BrokerKey("permissive", False),
     "tls.replication": BrokerKey("disabled", False),
     "tls.calls": BrokerKey("permissive", False),
+    "tls.handshakes_per_second_max": BrokerKey(500, False),
     "acl.enabled": BrokerKey(False, False),
     "token_review.url": BrokerKey("", False),
     "token_review.ca_file": BrokerKey("", False),

@@ -231,6 +231,16 @@ def _tls(ports: Ports) -> list[Sample]:
             "Connections that were not served for want of TLS.",
             lambda: total(lambda door: door.failures.count),
         ),
+        _counter(
+            "tls_handshakes_delayed",
+            "Handshakes that waited for their turn (tls.handshakes_per_second_max).",
+            lambda: ports.turns.delayed,
+        ),
+        _gauge(
+            "tls_handshakes_waiting",
+            "Those that wait now.",
+            lambda: ports.turns.waiting,
+        ),
     ]
 
 

@@ -234,6 +234,12 @@ class TlsSection:
         " where that is not answered) or enforcing (https only).",
         one_of=("disabled", "permissive", "enforcing"),
     )
+    handshakes_per_second_max: int = setting(
+        500,
+        "Handshakes that begin in a second, on all ports but replication's together; more wait,"
+        " those of each address in turn. 0: any number.",
+        low=0,
+    )
 
     def __post_init__(self) -> None:
         check(self)

@@ -23,6 +23,7 @@ from imago_broker.server.tls_entry import TlsDoor
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from imago_broker.server.handshake_turns import HandshakeTurns
     from imago_broker.server.tls_certificates import Certificates
 
 logger = logging.getLogger(__name__)
@@ -97,9 +98,9 @@ class Listener:
         """The connections that are open at this moment."""
         return frozenset(self._sessions)
 
-    def secure(self, certificates: Certificates, *, plain_too: bool) -> None:
+    def secure(self, certificates: Certificates, turns: HandshakeTurns, *, plain_too: bool) -> None:
         """Serve TLS from `start` on. `plain_too`: connections without it as well."""
-        self.door = TlsDoor(certificates, self, plain_too=plain_too)
+        self.door = TlsDoor(certificates, self, turns, plain_too=plain_too)
 
     def serve(self, protocol_factory: Callable[[], Session]) -> None:
         """Have each new connection served by what this returns."""

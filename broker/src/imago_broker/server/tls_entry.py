@@ -17,6 +17,7 @@ from imago_broker.server.refusals import Refusals
 from imago_broker.server.session import Session
 
 if TYPE_CHECKING:
+    from imago_broker.server.handshake_turns import HandshakeTurns
     from imago_broker.server.places import Places
     from imago_broker.server.tls_certificates import Certificates
 
@@ -44,9 +45,16 @@ class TlsDoor:
     """What the connections of one port have in common until they have their sessions."""
 
     def __init__(
-        self, certificates: Certificates, listener: TlsListener, *, plain_too: bool
+        self,
+        certificates: Certificates,
+        listener: TlsListener,
+        turns: HandshakeTurns,
+        *,
+        plain_too: bool,
     ) -> None:
+        """`turns`: those of the whole process."""
         self.certificates = certificates
+        self.turns = turns
         self.plain_too = plain_too
         """Whether connections without TLS are served."""
         self.handshakes = 0
@@ -80,6 +88,8 @@ class TlsEntry(Session):
         """What came with the end of the handshake."""
         self._left = False
         self._timed_out = False
+        self._waits = False
+        """For its turn to have a handshake."""
 
     def data_received(self, data: bytes) -> None:
         if self._task is not None:
@@ -98,6 +108,8 @@ class TlsEntry(Session):
     def connection_lost(self, exc: Exception | None) -> None:
         if not self._left:
             self._left = True
+            if self._waits and self._task is not None:
+                self._task.cancel()
             super().connection_lost(exc)
 
     def sweep(self, now_ms: int) -> None:
@@ -110,6 +122,9 @@ class TlsEntry(Session):
     async def _secure(self, first: bytes) -> None:
         loop = asyncio.get_running_loop()
         self.transport.pause_reading()
+        self._waits = True
+        await self._door.turns.wait(self.address)
+        self._waits = False
         begun = loop.create_task(
             loop.start_tls(
                 self.transport,
