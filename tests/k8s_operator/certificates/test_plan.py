@@ -97,16 +97,21 @@ class Secrets:
             self.authority = following, trusted, None
             self.phase, self.until = AuthorityPhase.REPLACING, self.now + 365 * DAY
         else:
-            self.made += 1
-            if self.authority is None:
-                self.authority = self.made, (self.made,), None
-                self.until = self.now + 365 * DAY
-            else:
-                signer = self.authority[0]
-                self.authority = signer, (signer, self.made), self.made
-                self.phase = AuthorityPhase.TRUSTING
+            self._make()
             self.renewed = ordered
         self.since = self.now
+
+    def _make(self) -> None:
+        self.made += 1
+        if self.authority is not None:
+            signer = self.authority[0]
+            self.authority = signer, (signer, self.made), self.made
+            self.phase = AuthorityPhase.TRUSTING
+            return
+        former = sorted({n for _, trusted, _, _ in self.members.values() for n in trusted})
+        self.authority = self.made, (*former, self.made), None
+        self.phase = AuthorityPhase.REPLACING if former else AuthorityPhase.STABLE
+        self.until = self.now + 365 * DAY
 
     def check(self) -> None:
         """Each member that shows a certificate now is trusted by everybody else."""
@@ -212,10 +217,14 @@ def test_cert_manager_signs_by_itself() -> None:
     assert [f.reason for f in found.findings] == ["Issuing"]
 
 
-@given(st.lists(st.integers(0, 40 * 24 * 60), max_size=25), st.integers(0, 24))
+@given(st.lists(st.integers(0, 40 * 24 * 60), max_size=25), st.integers(0, 24), st.integers(0, 24))
 @settings(max_examples=examples(200), deadline=None)
-def test_whenever_somebody_looks_everybody_trusts_everybody(minutes: list[int], at: int) -> None:
-    """`check` runs after each step; an order to replace the authority comes at any moment."""
+def test_whenever_somebody_looks_everybody_trusts_everybody(
+    minutes: list[int], at: int, lost: int
+) -> None:
+    """`check` runs after each step; an order to replace the authority comes at any moment, and
+    at any moment somebody deletes the authority's Secret.
+    """
     secrets = Secrets(cluster())
     secrets.settle()
     before = [template_notes(secrets.desired, n) for n in SHARDS]
@@ -225,6 +234,8 @@ def test_whenever_somebody_looks_everybody_trusts_everybody(minutes: list[int], 
             secrets.now += timedelta(minutes=min(passed, 24 * 60))
             if number == at:
                 secrets.desired = cluster({"imago.dev/force-renew": str(number)})
+            if number == lost:
+                secrets.authority = None
             assert not destructive(secrets.settle())
     for _ in range(4):
         secrets.now += timedelta(minutes=10)

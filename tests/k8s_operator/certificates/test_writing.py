@@ -73,6 +73,42 @@ def test_a_replaced_authority_restarts_no_pod_and_is_trusted_no_more(tmp_path: P
     assert not cluster.errors
 
 
+def test_a_lost_authority_is_trusted_until_all_have_certificates_of_the_next(
+    tmp_path: Path,
+) -> None:
+    """Its Secret was deleted: what members show is trusted by all of them at every moment."""
+    cluster = operated(ca={"overlap": "30s"})
+    cluster.run()
+    lost = authority(cluster)
+    cluster.kubernetes.drop("Secret", "mq", "demo-ca")
+
+    async def until_replaced() -> None:
+        for _ in range(300):
+            await cluster.look()
+            shown = [shown_by(cluster, tmp_path, shard) for shard in (0, 1)]
+            for trusted, _ in shown:
+                assert all(signer in trusted for _, signer in shown)
+            if all(lost not in trusted for trusted, _ in shown):
+                return
+        raise AssertionError("the lost one is still in use")
+
+    asyncio.run(until_replaced())
+    cluster.run()
+    assert phase(cluster) == AuthorityPhase.STABLE
+    for shard in (0, 1):
+        load(files(tmp_path, cluster, shard, member_uri("demo", shard)))
+        assert shown_by(cluster, tmp_path, shard) == (authority(cluster), authority(cluster))
+    assert not cluster.errors
+
+
+def shown_by(cluster: OperatedCluster, folder: Path, shard: int) -> tuple[str, str]:
+    """Return whom the members of a shard trust, and who signed what they show."""
+    files(folder, cluster, shard, member_uri("demo", shard))
+    end = "-----END CERTIFICATE-----\n"
+    _, signer, _ = (folder / "tls.crt").read_text().split(end)
+    return (folder / "ca.crt").read_text(), signer + end
+
+
 def test_members_follow_an_authority_of_somebody_else(tmp_path: Path) -> None:
     async def made() -> tuple[openssl.IssuedPair, openssl.IssuedPair]:
         return await openssl.authority("one", 30), await openssl.authority("two", 30)

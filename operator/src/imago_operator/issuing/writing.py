@@ -32,13 +32,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from imago_operator.certificates.state import SeenAuthority, SeenCertificates
+    from imago_operator.certificates.state import SeenCertificates
     from imago_operator.desired import Desired
     from imago_operator.spec.values import Duration
 
 DAY_S: Final = 86_400
 SLACK: Final = timedelta(hours=1)
 """Clocks differ: what is noted as the end of a certificate is before it."""
+
+_PEM_END: Final = "-----END CERTIFICATE-----"
 
 
 async def secret_of(
@@ -47,21 +49,24 @@ async def secret_of(
     """Return the Secret that a piece of work asks for."""
     if work.shard is not None:
         return await _of_members(desired, work, seen, now)
-    return await _of_authority(desired, work.work, seen.authority, now)
+    return await _of_authority(desired, work.work, seen, now)
 
 
 async def _of_authority(
-    desired: Desired, work: CertificateWork, before: SeenAuthority | None, now: datetime
+    desired: Desired, work: CertificateWork, seen: SeenCertificates, now: datetime
 ) -> Mapping[str, Any]:
-    tls = desired.spec.tls
+    tls, before = desired.spec.tls, seen.authority
     assert tls is not None, "it was planned"
     days = _days(tls.ca.validity)
     ordered = desired.resource.annotations.get(names.FORCE_RENEW, "")
     common = {SINCE: written(now), RENEWED: ordered}
     if work is CertificateWork.NEW_AUTHORITY:
         made = await openssl.authority(f"{desired.name} CA {now:%Y-%m-%d}", days)
-        data = {CERTIFICATE: made.certificate, KEY: made.key, TRUSTED: made.certificate}
-        return _authority(desired, data, AuthorityPhase.STABLE, common | _ends(now, days))
+        # Where one was lost, members show what it signed until each has another certificate.
+        former = _trusted_by(seen)
+        data = {CERTIFICATE: made.certificate, KEY: made.key, TRUSTED: former + made.certificate}
+        phase = AuthorityPhase.REPLACING if former else AuthorityPhase.STABLE
+        return _authority(desired, data, phase, common | _ends(now, days))
     assert before is not None, "it was planned"
     data = dict(before.data)
     kept = {NOT_AFTER: written(before.not_after)} if before.not_after else {}
@@ -78,6 +83,15 @@ async def _of_authority(
         return _authority(desired, data, AuthorityPhase.REPLACING, noted | _ends(begun, days))
     data[TRUSTED] = data[CERTIFICATE]
     return _authority(desired, data, AuthorityPhase.STABLE, noted | kept)
+
+
+def _trusted_by(seen: SeenCertificates) -> str:
+    """Return every authority that a member trusts, once."""
+    found: dict[str, None] = {}
+    for member in seen.members.values():
+        for part in member.data[TRUSTED].split(_PEM_END)[:-1]:
+            found[f"{part.lstrip()}{_PEM_END}\n"] = None
+    return "".join(found)
 
 
 async def _of_members(
