@@ -71,3 +71,29 @@ def test_point_18_the_ordered_producer_keeps_what_a_closed_partition_refuses(
 def everywhere(target: Target, topic: str, what: str, **body: int) -> None:
     for admin in target.admins:
         ask(admin, f"/admin/v1/metaq/topics/{topic}/{what}", body)
+
+
+@pytest.mark.shows("filter", clients=("metaq",))
+def test_a_group_with_a_filter_gets_what_it_wants_and_other_groups_get_all(
+    metaq: MetaqClient, target: Target, metaq_topic: str, unique: Callable[[str], str]
+) -> None:
+    filtered = unique("red")
+    for admin in target.admins:
+        settings = {"attributes": {f"metaq.filter.{filtered}": "tags: red || dark red"}}
+        ask(admin, f"/admin/v1/topics/{metaq_topic}", settings, method="PUT")
+    colours = ["red", "blue", None, "dark red", "blue", "blue"]
+    messages = [Put(b"%d" % index, colours[index % 6]) for index in range(120)]
+    wanted = {index for index in range(120) if index % 6 in (0, 3)}
+    with metaq.factory() as factory, factory.producer([metaq_topic]) as producer:
+        assert all(each.success for each in producer.send(metaq_topic, messages))
+        with (
+            factory.consumer([metaq_topic], filtered, fetch_bytes=200) as consumer,
+            factory.consumer([metaq_topic], unique("all")) as other,
+        ):
+            found = [int(each.body) for each in consumer.take(len(wanted))]
+            # What is put later goes through the same filter, and behind it nothing is held up.
+            producer.send(metaq_topic, [Put(b"1000", "blue"), Put(b"1001", "red")] * 8)
+            found += [int(each.body) for each in consumer.take(8)]
+            every = [int(each.body) for each in other.take(136)]
+    assert sorted(found) == sorted([*wanted, *[1001] * 8])
+    assert len(every) == 136
