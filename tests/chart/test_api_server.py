@@ -34,6 +34,9 @@ ROLES = {
     "RoleBinding": "rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings",
 }
 CRD_FILES = ROOT / "manifests" / "crds"
+OPEN_CLUSTERS = "imago-operator-wide-open-clusters"
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+SAMPLES = ROOT / "manifests" / "samples"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
@@ -305,6 +308,8 @@ def test_no_object_has_a_field_that_kubernetes_does_not_know(
         "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
         "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
         "CustomResourceDefinition": CRDS,
+        "ValidatingAdmissionPolicy": f"{ADMISSION}/validatingadmissionpolicies",
+        "ValidatingAdmissionPolicyBinding": f"{ADMISSION}/validatingadmissionpolicybindings",
         **{kind: f"/apis/{path}" for kind, path in ROLES.items()},
     }
     for made in objects(template(values, namespace="orders")):
@@ -327,6 +332,45 @@ def test_install_yaml_is_applied_and_may_be_applied_again(api: ApiServerProcess)
 
     assert first.count("serverside-applied") == len(list(yaml.safe_load_all(INSTALL.read_text())))
     assert {"imago-operator"} <= left(api, NAMESPACE)
+
+
+def warnings(api: ApiServerProcess, sample: str) -> str:
+    """Return what the API server tells whoever would apply a sample."""
+    kubectl = str(Path(helm()).with_name("kubectl"))
+    words = [
+        kubectl,
+        "create",
+        "-n",
+        "orders",
+        "--dry-run=server",
+        "-f",
+        f"{SAMPLES}/{sample}.yaml",
+    ]
+    done = subprocess.run(
+        [*words, "--kubeconfig", str(api.kubeconfig())], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def test_who_applies_an_open_cluster_is_told_and_not_refused(api: ApiServerProcess) -> None:
+    with installed(api, "wide", TAKE):
+        wait_until(
+            lambda: OPEN_CLUSTERS in warnings(api, "laptop"),
+            seconds_max=60,
+            what="the rule is in force",
+        )
+        said = warnings(api, "laptop")
+        assert "may send, read and administer" in said
+        assert "do not prove who they are to each other" in said
+        assert "insecure=true" in said
+        assert warnings(api, "closed") == ""
+        assert warnings(api, "topic") == ""
+
+
+def test_open_clusters_that_are_meant_are_not_spoken_of(api: ApiServerProcess) -> None:
+    with installed(api, "wide", TAKE, "--set", "insecure=true"):
+        assert OPEN_CLUSTERS not in names(api, f"{ADMISSION}/validatingadmissionpolicies")
 
 
 def test_what_helm_runs_in_pods_works_on_a_real_server(api: ApiServerProcess) -> None:

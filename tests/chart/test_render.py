@@ -63,7 +63,14 @@ OTHERS: dict[str, Any] = {
     "metrics.podMonitor.interval": "7s",
 }
 """Another value of each leaf whose kind does not give one away."""
-CLUSTER_SCOPED = {"ClusterRole", "ClusterRoleBinding", "CustomResourceDefinition", "Namespace"}
+CLUSTER_SCOPED = {
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "CustomResourceDefinition",
+    "Namespace",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+}
 
 
 def nested(path: str, value: Any) -> dict[str, Any]:
@@ -238,6 +245,16 @@ def test_brokers_of_named_clusters_may_ask_whose_tokens_are() -> None:
     assert made["ClusterRoleBinding"]["subjects"] == [
         {"kind": "ServiceAccount", "name": "demo-brokers", "namespace": "orders"}
     ]
+
+
+def test_open_clusters_are_asked_about_unless_they_are_meant() -> None:
+    def policies(values: dict[str, Any]) -> list[dict[str, Any]]:
+        return [e for e in objects(template(values)) if e["kind"].startswith("Validating")]
+
+    policy, binding = policies({})
+    assert binding["spec"]["policyName"] == policy["metadata"]["name"]
+    assert binding["spec"]["validationActions"] == ["Warn"], "manifests that work go on to work"
+    assert policies({"insecure": True}) == policies(CONFINED) == []
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -35,6 +35,7 @@ def test_samples_are_all_there_and_of_every_kind_that_people_write() -> None:
         "laptop",
         "three-zones",
         "external-zookeeper",
+        "closed",
         "topic",
         "group",
         "user",
@@ -44,9 +45,9 @@ def test_samples_are_all_there_and_of_every_kind_that_people_write() -> None:
     assert kinds == {kind.name for kind in KINDS} - {"ImagoRebalance"}
 
 
-@pytest.mark.parametrize("name", ["laptop", "three-zones", "external-zookeeper"])
+@pytest.mark.parametrize("name", ["laptop", "three-zones", "external-zookeeper", "closed"])
 def test_clusters_of_samples_can_be_made(name: str) -> None:
-    sample = yaml.safe_load((SAMPLES / f"{name}.yaml").read_text())
+    sample = next(yaml.safe_load_all((SAMPLES / f"{name}.yaml").read_text()))
     desired = desired_of(sample, OperatorInfo(version="0.1.0"))
 
     assert isinstance(desired, Desired), desired
