@@ -65,9 +65,13 @@ def broker_policy(desired: Desired) -> Manifest:
 
 
 def zookeeper_policy(desired: Desired) -> Manifest:
-    """Return who may reach ZooKeeper: clients of MetaQ live there, so anybody its port."""
+    """Return who may reach ZooKeeper: whoever is named, or anybody, as clients of MetaQ need it."""
     peers = {"podSelector": {"matchLabels": selector(desired, names.ZOOKEEPER)}}
-    rules = [_from([], [ZOOKEEPER_CLIENT]), _from([peers], list(ZOOKEEPER_PEERS))]
+    managed, clients = desired.spec.zookeeper.managed, []
+    if managed is not None and managed.allowed_peers is not None:
+        brokers = {"podSelector": {"matchLabels": selector(desired, names.BROKER)}}
+        clients = [brokers, *map(dict, managed.allowed_peers)]
+    rules = [_from(clients, [ZOOKEEPER_CLIENT]), _from([peers], list(ZOOKEEPER_PEERS))]
     return _policy(desired, names.zookeeper(desired.name), names.ZOOKEEPER, rules)
 
 

@@ -129,6 +129,13 @@ class ManagedZooKeeper:
     storage: ZooKeeperStorage = described("Volumes of the servers.", default=ZooKeeperStorage)
     resources: Resources = described("Resource requests and limits of a server.", default=Resources)
     template: ZooKeeperTemplate = described("Additions to the pods.", default=ZooKeeperTemplate)
+    allowed_peers: tuple[Json, ...] | None = described(
+        "Who may reach its client port besides the cluster's brokers: peers as in a NetworkPolicy;"
+        " with an empty list nobody. Unless given, everybody: MetaQ's clients find brokers there.",
+        default=None,
+        size_max=32,
+        plain_list=True,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

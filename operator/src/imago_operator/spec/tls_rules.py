@@ -21,6 +21,19 @@ def _before_its_end(path: str) -> Rule:
     )
 
 
+_CLIENT_AUTH: Final = "tls.client_auth"
+
+
+def _leaves_tls_alone(node: Any) -> bool:
+    """Whether settings of brokers say nothing that the operator says, or that shuts it out."""
+    if "tls" not in node:
+        return True
+    said = {
+        key: value for key, value in node["brokers"].get("config", {}).items() if key[:4] == "tls."
+    }
+    return not set(said) - {_CLIENT_AUTH} and said.get(_CLIENT_AUTH) != "required"
+
+
 def _enforcing(node: Any) -> bool:
     return bool(node.get("tls", {}).get("members") == "Enforcing")
 
@@ -55,6 +68,16 @@ RULES: Final[tuple[Rule, ...]] = (
             "tls" in node or not any(way.get("tls") for way in node.get("listeners", ()))
         ),
         message="a listener with tls needs spec.tls",
+    ),
+    Rule(
+        path="spec",
+        cel="!has(self.tls) || !has(self.brokers.config)"
+        " || self.brokers.config.all(key, !key.startsWith('tls.')"
+        f" || (key == '{_CLIENT_AUTH}' && self.brokers.config[key] != 'required'))",
+        holds=_leaves_tls_alone,
+        message="beside spec.tls, config may set only tls.client_auth none or optional: the rest is"
+        " the operator's, which shows brokers no certificate",
+        only_at_admission=True,
     ),
     Rule(
         path="spec",

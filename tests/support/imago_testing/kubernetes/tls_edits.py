@@ -31,6 +31,17 @@ BAD_TLS: Final = (
             ]
         },
     ),
+    *(
+        rule(
+            CLUSTER, "only tls.client_auth none or optional", _tls() | {"spec.brokers.config": said}
+        )
+        for said in (
+            {"tls.admin": "disabled"},
+            {"tls.client_auth": "required"},
+            {"tls.mode": "disabled"},
+            {"metaq.stat": "true", "tls.ca_file": "/mine/ca.crt"},
+        )
+    ),
     edit(CLUSTER, "set members Permissive first", {}, _tls(members="Enforcing")),
     edit(
         CLUSTER,
