@@ -302,6 +302,13 @@ def test_registration_of_4_9_has_no_attributes_and_no_mappings() -> None:
     assert decode_register_body(data, version=Version.V4_9_7) == value
 
 
+def test_registration_of_a_broker_before_3_0_11_is_its_topics_alone() -> None:
+    wrapper = TopicConfigSerializeWrapper(topic_config_table={"t": TopicConfig(topic_name="t")})
+    value = RegisterBrokerBody(topic_config_serialize_wrapper=wrapper)
+    assert decode_register_body(wrapper.encode(), version=Version.V3_0_11_SNAPSHOT - 1) == value
+    assert decode_register_body(value.encode(), version=Version.V3_0_11_SNAPSHOT) == value
+
+
 def test_registration_without_a_body_has_no_topics() -> None:
     body = decode_register_body(b"", version=Version.V4_9_7)
     assert body.topic_config_serialize_wrapper.topic_config_table == {}

@@ -33,13 +33,17 @@ class RegisterBrokerBody(Body):
 def decode_register_body(data: bytes, *, version: int, body_crc32: int = 0) -> RegisterBrokerBody:
     """Read a registration's body; whether it is compressed shows in its first byte.
 
-    The header's own flag is no help: 5.x compresses while it says that it did not. A checksum of
-    0 is not checked. BodyError: the checksum differs, or the body is damaged or too large.
+    The header's own flag is no help: 5.x compresses while it says that it did not. Brokers before
+    3.0.11 send their topics alone. A checksum of 0 is not checked. BodyError: the checksum differs,
+    or the body is damaged or too large.
     """
     if body_crc32 and crc31(data) != body_crc32:
         raise BodyError("crc32 not match")
     if not data:
         return RegisterBrokerBody(topic_config_serialize_wrapper=TopicConfigSerializeWrapper())
+    if version < Version.V3_0_11_SNAPSHOT:
+        wrapper = TopicConfigSerializeWrapper.decode(data)
+        return RegisterBrokerBody(topic_config_serialize_wrapper=wrapper)
     if data[0] != _ZLIB_FIRST_BYTE:
         return RegisterBrokerBody.decode(data)
     try:
