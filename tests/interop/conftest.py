@@ -11,6 +11,7 @@ import pytest
 
 from imago_testing.interop.drivers import METAQ, ROCKETMQ4, ROCKETMQ5, running_drivers
 from imago_testing.interop.metaq import MetaqClient
+from imago_testing.interop.pairs import has_masters
 from imago_testing.interop.rocketmq import Admin, RocketmqClient
 from imago_testing.interop.targets import (
     METAQ_TOPICS,
@@ -111,7 +112,7 @@ def rocketmq(request: pytest.FixtureRequest) -> RocketmqClient:
 def admin(rocketmq: RocketmqClient) -> Iterator[Admin]:
     with rocketmq.admin() as admin:
         wait_until(
-            lambda: bool(admin.masters()), seconds_max=40, what="the name service knows a broker"
+            lambda: has_masters(admin), seconds_max=60, what="the name service knows a broker"
         )
         yield admin
 
