@@ -278,6 +278,24 @@ async def test_a_broker_names_the_file_that_keeps_it_from_starting(
             pass
 
 
+async def test_first_words_larger_than_any_handshake_begins_with_are_not_kept(
+    broker: Broker, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would wait for their turn, with whatever a read brings."""
+    listener = broker.ports.rocketmq
+    hello = b"\x16\x03\x01\x10\x00"
+    reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+    writer.write(hello + bytes(tls_entry.FIRST_BYTES_MAX))
+    with contextlib.suppress(ConnectionError):
+        assert await reader.read() == b""
+    writer.close()
+    assert listener.door is not None
+    assert listener.door.failures.count == 1
+    assert not await is_refused(listener.port, trusting(authority))
+    monkeypatch.setattr(tls_entry, "FIRST_BYTES_MAX", 16)
+    assert await is_refused(listener.port, trusting(authority))
+
+
 async def test_peers_that_do_not_finish_their_handshake_are_closed(
     broker: Broker,
 ) -> None:

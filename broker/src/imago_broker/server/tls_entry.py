@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from imago_broker.server.tls_certificates import Certificates
 
 HANDSHAKE_SECONDS_MAX: Final = 10
+FIRST_BYTES_MAX: Final = 16 << 10
+"""Of what a handshake begins with: some 2 KB are usual, and it is kept while that waits."""
 _HANDSHAKE_RECORD: Final = 22
 """First byte of a TLS connection."""
 
@@ -94,6 +96,9 @@ class TlsEntry(Session):
     def data_received(self, data: bytes) -> None:
         if self._task is not None:
             self._early += data
+        elif data[0] == _HANDSHAKE_RECORD and len(data) > FIRST_BYTES_MAX:
+            self._door.failed(self.address, "its first words are too long for a handshake")
+            self.transport.close()
         elif data[0] == _HANDSHAKE_RECORD:
             self._task = asyncio.get_running_loop().create_task(self._secure(data))
         elif self._door.plain_too:
