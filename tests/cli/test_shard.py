@@ -210,7 +210,7 @@ def test_the_doctor_sees_shards_without_master_lossy_elections_and_shared_zones(
     assert (bad.level, bad.message, bad.cure) == (CheckLevel.ERROR, why["why"], why["next"])
     found = list(shard_findings(cluster("a", unclean=True, members=crowded)))
     assert [f.level for f in found] == [CheckLevel.WARNING, CheckLevel.OK, CheckLevel.WARNING]
-    assert "several members stand in one zone: z1, z1" in found[2].message
+    assert "several members are in one zone: z1, z1" in found[2].message
     damaged = cluster("a") | {"refused": {"/imago/c/shards/0/state": "not JSON"}}
     assert next(iter(shard_findings(damaged))).check == "registry"
 

@@ -168,7 +168,7 @@ def test_settings_of_a_file_stand_below_those_of_the_command_line(tmp_path: Path
     ("text", "said"),
     [
         ("[admin]\nport = 1", "admin.port: --port-base decides this"),
-        ("acl = true", "acl stands in no section"),
+        ("acl = true", "acl is in no section"),
         ("[acl", "is not TOML"),
         (None, "No such file"),
     ],

@@ -163,7 +163,7 @@ class TestNextLook:
         kube.refusals["get statefulsets"] = "Error from server (Forbidden): no"
         kube.dry_run = [resource()]
         done = kube.run("plan", "-f", "x")
-        assert (done.code, "cannot be looked at" in done.err) == (1, True)
+        assert (done.code, "cannot be read" in done.err) == (1, True)
 
     def test_a_secret_is_never_read(self, kube: Kube) -> None:
         kube.dry_run = [resource()]

@@ -70,8 +70,8 @@ def test_programs_get_json(kube: Kube) -> None:
 def test_a_cluster_that_nobody_looked_at_says_so(kube: Kube) -> None:
     fresh = {key: value for key, value in stories()["Settled"].items() if key != "status"}
     kube.objects[CLUSTERS] = [fresh]
-    assert "has not looked at it yet" in kube.run("status", "demo").out
-    assert "has not looked at it yet" in kube.run("explain", "demo").out
+    assert "has not observed it yet" in kube.run("status", "demo").out
+    assert "has not observed it yet" in kube.run("explain", "demo").out
 
 
 def test_a_spec_that_is_newer_than_the_status_is_told(kube: Kube) -> None:
@@ -152,7 +152,7 @@ REFUSED = 'E1122 19:57:33.687410 13945 memcache.go:265] "Unhandled Error" err="d
             " specify the right host or port?\n",
             "The connection to the server localhost:8080 was refused - did you specify the right"
             " host or port?",
-            "look at --context and --kubeconfig",
+            "check --context and --kubeconfig",
         ),
         (
             "Error in configuration: context was not found for specified context: nope",
@@ -162,7 +162,7 @@ REFUSED = 'E1122 19:57:33.687410 13945 memcache.go:265] "Unhandled Error" err="d
         (
             "error: stat /no/such: no such file or directory",
             "stat /no/such: no such file or directory",
-            "look at --kubeconfig and KUBECONFIG",
+            "check --kubeconfig and KUBECONFIG",
         ),
         (REFUSED, REFUSED.strip(), ""),
         ("", "kubectl get failed without a word", ""),

@@ -96,7 +96,7 @@ def parse(text: str, name: str) -> MetaqFile:
         with ini.at(number):
             _check_key(key, keys)
         if key in section:
-            raise ini.wrong(number, f"{key}: stands on line {section[key].line} already")
+            raise ini.wrong(number, f"{key}: is on line {section[key].line} already")
         if value:
             section[key] = IniValue(key, value, number)
     _check_whole(ini)
@@ -112,7 +112,7 @@ def _section(
     known, topic = match.group(1), match.group(2)
     which = f"[{known}]" if known else f"[topic={topic}]"
     if which in seen:
-        raise ini.wrong(number, f"{which:.200}: stands on line {seen[which]} already: join them")
+        raise ini.wrong(number, f"{which:.200}: is on line {seen[which]} already: join them")
     seen[which] = number
     if topic:
         if not _TOPIC_NAME.fullmatch(topic):

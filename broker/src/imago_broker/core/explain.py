@@ -95,7 +95,7 @@ def _stalled(
         led = Explanation(
             f"{led.why}; {names} takes no copy, as its disk is full",
             f"room on the disk of {names}",
-            "make room there (docs/runbook.md, A disk runs full): it then goes on by itself",
+            "make room there (docs/runbook.md, A disk runs full): then it continues by itself",
         )
     stalled = {uuid: reason for uuid, reason in stalled.items() if uuid not in full}
     if not stalled:

@@ -84,7 +84,7 @@ def _address(path: str, node: TreeNode) -> Iterator[tuple[str, str]]:
     elif not node.data.startswith("meta://"):
         yield path, f"{node.data!r:.80} is no address: must be like meta://host:port"
     if not node.ephemeral:
-        yield path, "persistent: it will stand after its broker has gone"
+        yield path, "persistent: it will stay after its broker has gone"
 
 
 def _topics(whole: _Whole) -> Iterator[tuple[str, str]]:
@@ -104,7 +104,7 @@ def _offer(whole: _Whole, branch: str, path: str) -> Iterator[tuple[str, str]]:
     if f"{whole.root}/brokers/ids/{match.group(1)}/{role}" not in whole.nodes:
         yield path, f"broker {match.group(1)} has no {role}: clients leave the partitions out"
     if not node.ephemeral:
-        yield path, "persistent: it will stand after its broker has gone"
+        yield path, "persistent: it will stay after its broker has gone"
     if branch == "topics":
         if not (node.data.isascii() and node.data.isdecimal()):
             yield path, f"{node.data!r:.80} is no number of partitions"

@@ -69,7 +69,7 @@ def _shard(shard: Mapping[str, Any]) -> Iterator[CheckFinding]:
         yield CheckFinding(
             name,
             CheckLevel.WARNING,
-            f"several members stand in one zone: {', '.join(sorted(zones))}",
+            f"several members are in one zone: {', '.join(sorted(zones))}",
             "a zone that fails takes them all: move one, or set broker.zone right",
         )
 

@@ -78,7 +78,7 @@ class Story:
     def lines(self) -> Iterator[str]:
         """Yield it for people."""
         if not self.row:
-            yield f"{self.cluster}: the operator has not looked at it yet"
+            yield f"{self.cluster}: the operator has not observed it yet"
             yield "  cure: is it running, and for this namespace?"
             return
         number = "" if self.number is None else f"{self.number} "

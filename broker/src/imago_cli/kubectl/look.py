@@ -47,7 +47,7 @@ def look(
     try:
         seen = asyncio.run(_look(eyes, desired, manifest))
     except OperatorError as error:
-        raise CommandError(f"{desired.name} cannot be looked at: {error}") from error
+        raise CommandError(f"{desired.name} cannot be read: {error}") from error
     return seen, eyes.unseen
 
 

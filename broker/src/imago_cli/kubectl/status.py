@@ -181,4 +181,4 @@ def _remarks(kube: Kubectl, found: Mapping[str, Any]) -> Iterator[str]:
     for one in pending(kube, found):
         yield f"waits for approval: {one['summary']} `kubectl imago approve` … {one['id']}"
     if not said:
-        yield "the operator has not looked at it yet: is it running, and for this namespace?"
+        yield "the operator has not observed it yet: is it running, and for this namespace?"

@@ -28,13 +28,13 @@ CURES: Final = (
         "the operator's resources are not known here: helm install imago charts/imago",
     ),
     ("(Forbidden)", "ask for the right that is named, or take another --context"),
-    ("(NotFound)", "`kubectl imago status -A` lists the clusters; look at --namespace"),
-    ("Unable to connect to the server", "look at --context and --kubeconfig"),
+    ("(NotFound)", "`kubectl imago status -A` lists the clusters; check --namespace"),
+    ("Unable to connect to the server", "check --context and --kubeconfig"),
     ("context was not found", "`kubectl config get-contexts` lists them"),
     ('context "', "`kubectl config get-contexts` lists them"),
-    ("no such file", "look at --kubeconfig and KUBECONFIG"),
-    ("was refused", "look at --context and --kubeconfig"),
-    ("Please enter Username", "no cluster is configured: look at --context and --kubeconfig"),
+    ("no such file", "check --kubeconfig and KUBECONFIG"),
+    ("was refused", "check --context and --kubeconfig"),
+    ("Please enter Username", "no cluster is configured: check --context and --kubeconfig"),
 )
 
 
@@ -116,7 +116,7 @@ class Kubectl:
             raise KubectlError(f"{program} cannot be run: {error.strerror}") from error
         except subprocess.TimeoutExpired as error:
             text = f"kubectl {words[0]} has not answered for {SECONDS_MAX:.0f} s"
-            raise KubectlError(text, cure="look at --context and --kubeconfig") from error
+            raise KubectlError(text, cure="check --context and --kubeconfig") from error
 
     def _options(self) -> list[str]:
         given = {

@@ -151,7 +151,7 @@ def _settings_in(path: Path) -> dict[str, Any]:
         raise CommandUsageError(f"--config {path}: {said}") from error
     for section, values in tree.items():
         if not isinstance(values, dict):
-            raise CommandUsageError(f"--config {path}: {section} stands in no section")
+            raise CommandUsageError(f"--config {path}: {section} is in no section")
         refuse_owned_keys([f"{section}.{key}" for key in values], option=f"--config {path}:")
     return tree
 

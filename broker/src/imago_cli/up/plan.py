@@ -133,7 +133,7 @@ class ClusterPlan:
         if min(ports) < 1 or max(ports) > PORT_MAX:
             raise CommandUsageError(
                 f"--port-base {self.port_base}: its block would end at {max(ports)}",
-                cure=f"a block of ports lies between 1 and {PORT_MAX}",
+                cure=f"a block of ports is between 1 and {PORT_MAX}",
             )
 
     @property

@@ -71,7 +71,7 @@ class CommitLog:
         self.end = self.durable_end = self.start
         begin = self.start - self.start % self.segment_size
         if self.files_end - begin > FILES_MAX * self.segment_size:
-            reason = f"lies far behind the files before it, or the log's start {self.start}"
+            reason = f"is far behind the files before it, or the log's start {self.start}"
             raise CorruptLogError(self.path(self.files_end - 1), 0, reason)
         return [
             base

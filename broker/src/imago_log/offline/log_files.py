@@ -80,7 +80,7 @@ class LogCheck:
                 what = f"the name is no multiple of the file size {size}: the broker does not start"
                 findings.error(folder / name, None, what, "give the file its name back")
             elif int(name) + size <= self.start:
-                findings.note(folder / name, f"lies below the log's start {self.start}")
+                findings.note(folder / name, f"is below the log's start {self.start}")
         bases = self._log.bases(self.start)
         for base in bases:
             found = self._log.sizes[base]

@@ -52,7 +52,7 @@ def _silence(look: ClusterLook) -> PlanStep:
     text = f"one of {counted(len(pods), 'broker')} to answer"
     said = ConditionFinding(type=CONNECTED, holds=False, reason="NoBrokerAnswers", message=text)
     wait = PlanWait(key="silence", message=text, deadline_s=REGISTRY_S)
-    return PlanStep(row=PlanRow.REGISTRY, wait=wait, findings=(said,), next="look at the shards")
+    return PlanStep(row=PlanRow.REGISTRY, wait=wait, findings=(said,), next="check the shards")
 
 
 def _bootstrap(what: str) -> PlanStep:
