@@ -73,13 +73,15 @@ def request(protocol: str, queue: int, at: int) -> bytes:
     return rocketmq_frame(11, ext, at, b"")
 
 
-async def fill(broker: Broker, count: int) -> None:
-    """Put so many messages into each queue."""
+async def fill(broker: Broker, count: int, *, files: bool) -> None:
+    """Put so many messages into each queue; with `files` have MetaQ's files of all written."""
     session = broker.ports.metaq.protocol_factory()
     session.connection_made(Wire())
     for first in range(0, count * QUEUES, 64):
         session.data_received(b"".join(map(metaq_put, range(first, first + 64))))
         await asyncio.sleep(0)
+    if files:
+        await write_files(broker)
     session.connection_lost(None)
 
 
@@ -116,11 +118,10 @@ async def rounds(options: argparse.Namespace, folder: str) -> float:
     clock = RoundClock()
     if protocol == "first":
         async with bench_broker(folder, clock) as broker:
-            await fill(broker, turns * count)
+            await fill(broker, turns * count, files=False)
     async with bench_broker(folder, clock) as broker:
         if protocol != "first":
-            await fill(broker, turns * count)
-            await write_files(broker)
+            await fill(broker, turns * count, files=True)
         listener = broker.ports.rocketmq if protocol == "pull" else broker.ports.metaq
         sessions = []
         for number in range(options.connections):
