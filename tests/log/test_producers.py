@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter, OrderedDict
+from typing import TYPE_CHECKING, Any
 
 import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from imago_log.metadata import producers
 from imago_log.metadata.changes import CHANGE_BYTES_MAX
+from imago_log.metadata.numbered_runs import RUNS_MAX
 from imago_log.metadata.producers import (
     AGE_MS_MAX,
     QUEUES_MAX,
-    RUNS_MAX,
     STATED_QUEUES_MAX,
     Producers,
 )
 from imago_log.metadata.state import Metadata
 from imago_testing.stores.in_memory import DATA, HOST, START_MS, FakeClock, open_store
 from imago_testing.stores.vfs import MemoryVfs
-from imago_wire.record import make_entry
+from imago_wire.hot import QueueTail, RecordBuilder, make_entry
 from imago_wire.sequences import Sequence, stored_property
 
 if TYPE_CHECKING:
     from imago_log import MessageStore
 
-P, Q = "00000000000000aa", "00000000000000bb"
+P, Q, R = "00000000000000aa", "00000000000000bb", "00000000000000cc"
 T0, T1 = ("T", 0), ("T", 1)
 
 
@@ -188,6 +190,52 @@ def test_silent_producers_are_forgotten_by_the_time_of_records() -> None:
     assert view.epoch(P) == 0
     view.add(Sequence(Q, 0, 1), T0, 2, 2, 1001 + AGE_MS_MAX)
     assert view.epoch(P) is None
+
+
+blocks = st.lists(
+    st.tuples(
+        st.integers(0, 12),
+        st.lists(st.tuples(st.sampled_from([P, Q, R]), st.integers(0, 1), st.sampled_from([0, 1]))),
+    ),
+    max_size=12,
+)
+"""Of each the milliseconds since the last one, and whose messages it has, with a new epoch or not.
+"""
+
+
+@pytest.mark.parametrize("look_ms", [0, 1, 5, 60_000])
+@given(blocks=blocks)
+def test_blocks_come_to_the_same_as_messages_one_by_one(look_ms: int, blocks: list[Any]) -> None:
+    whole, single, known = Producers(), Producers(), OrderedDict[str, int]()
+    tails, counts = [QueueTail(b"T", queue, dual=False) for queue in (0, 1)], Counter[object]()
+    epochs, place, ms = Counter[str](), 0, START_MS
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(producers, "AGE_MS_MAX", 10)
+        patch.setattr(producers, "LOOK_MS", look_ms)
+        for later, messages in blocks:
+            ms, entries, offsets = ms + later, [], []
+            for name, bump, queue in messages:
+                epochs[name] += bump
+                number = counts[name, epochs[name], queue]
+                counts[name, epochs[name], queue] += 1
+                sent = Sequence(name, epochs[name], number)
+                properties = stored_property(sent)
+                entries.append(
+                    make_entry(tails[queue], b"x", properties, born_ms=1, born_host=HOST)
+                )
+                offsets.append((sent, ("T", queue)))
+            data, placed = RecordBuilder(HOST, 1, 0).build(entries, 0, place, ms, 1 << 30)
+            for (sent, where), (offset, at, *_) in zip(offsets, placed, strict=True):
+                single.add(sent, where, offset, at, ms)
+                known[sent.producer] = ms
+                known.move_to_end(sent.producer)
+                while len(known) > 1 and ms - next(iter(known.values())) > 10:
+                    known.popitem(last=False)
+            whole.take(bytes(data), place)
+            place += len(data)
+            assert whole.to_json() == single.to_json()
+            assert [name for name, _ in whole.to_json()] == list(known)
+            assert whole.version == single.version
 
 
 steps = st.lists(

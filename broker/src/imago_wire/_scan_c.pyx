@@ -7,10 +7,13 @@ with it.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.unicode cimport PyUnicode_DecodeLatin1
+from cpython.unicode cimport PyUnicode_DecodeLatin1, PyUnicode_DecodeUTF8
 
 from imago_wire import _scan_py as _reference
 from imago_wire import sequences as _sequences
+
+cdef extern from "Python.h":
+    void* PyUnicode_DATA(object text)
 
 include "_common.pxi"
 include "_reading.pxi"
@@ -23,6 +26,10 @@ cdef object _END = ScanStop.END
 cdef Py_ssize_t UNIT_SIZE = _layout.UNIT.size
 cdef object _read_stored = _sequences.read_stored
 cdef bytes MARK = _sequences.MARK
+
+DEF NAMES = 1024
+# Ids of producers, which come again and again: one object each, with its hash computed once.
+cdef list _names = [None] * NAMES
 
 
 cdef object view_of(const uint8_t *data, Py_ssize_t at, Record *record):
@@ -87,6 +94,11 @@ def numbered_records(data, physical_offset):
     cdef const uint8_t *start
     cdef list found = []
     cdef object sent
+    cdef str topic = None
+    cdef const uint8_t *named = NULL
+    cdef Py_ssize_t named_size = 0
+    cdef object store_ms = None
+    cdef int64_t made_ms = 0
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
         offset = physical_offset
@@ -98,17 +110,23 @@ def numbered_records(data, physical_offset):
             if not record.sys_flag & SYS_PREPARED:
                 sent = sent_of(start + at + record.properties_at, record.client_size)
                 if sent is not None:
+                    if topic is None or record.topic_size != named_size or memcmp(
+                        start + at + record.topic_at, named, named_size
+                    ):
+                        named, named_size = start + at + record.topic_at, record.topic_size
+                        topic = PyUnicode_DecodeUTF8(<const char *> named, named_size, "replace")
+                    if store_ms is None or record.store_ms != made_ms:
+                        made_ms = record.store_ms
+                        store_ms = made_ms
                     found.append((
                         sent[0],
                         sent[1],
                         sent[2],
-                        PyBytes_FromStringAndSize(
-                            <const char *> start + at + record.topic_at, record.topic_size
-                        ),
+                        topic,
                         record.queue_id,
                         record.queue_offset,
                         record.physical_offset,
-                        record.store_ms,
+                        store_ms,
                     ))
             at += record.size
         if at < view.len:
@@ -152,7 +170,24 @@ cdef object sent_of(const uint8_t *properties, Py_ssize_t size):
             return None
     if at != end:
         return None
-    return PyUnicode_DecodeLatin1(<const char *> value, 16, NULL), numbers[0], numbers[1]
+    return name_of(value), numbers[0], numbers[1]
+
+
+cdef object name_of(const uint8_t *text):
+    """Return the id of a producer, 16 hexadecimal digits, as the same object as far as possible."""
+    cdef uint64_t digits
+    cdef object known
+    cdef Py_ssize_t place
+    memcpy(&digits, text, 8)
+    place = digits * <uint64_t> 0x9E3779B97F4A7C15 >> 32
+    memcpy(&digits, text + 8, 8)
+    place = (<uint64_t> place ^ digits) * <uint64_t> 0x9E3779B97F4A7C15 >> 54
+    known = _names[place]
+    if known is not None and not memcmp(PyUnicode_DATA(known), text, 16):
+        return known
+    known = PyUnicode_DecodeLatin1(<const char *> text, 16, NULL)
+    _names[place] = known
+    return known
 
 
 def whole_records(data, physical_offset, *, bint verify=True):

@@ -74,7 +74,7 @@ class RecordView(NamedTuple):
         return not self.sys_flag & SYS_PREPARED
 
 
-Numbered: TypeAlias = tuple[str, int, int, bytes, int, int, int, int]
+Numbered: TypeAlias = tuple[str, int, int, str, int, int, int, int]
 """Producer, epoch and number; topic, queue, queue offset, log offset and store time."""
 
 
@@ -122,7 +122,8 @@ def numbered_records(data: Buffer, physical_offset: int) -> list[Numbered]:
         start, end = view.properties_at, view.properties_at + view.properties_size
         sent = read_stored(bytes(data[start:end]))
         if sent is not None:
-            where = (view.topic, view.queue_id, view.queue_offset, view.physical_offset)
+            topic = view.topic.decode("utf-8", "replace")
+            where = (topic, view.queue_id, view.queue_offset, view.physical_offset)
             found.append((*sent, *where, view.store_ms))
     return found
 

@@ -12,7 +12,7 @@ from imago_broker.core.sequencing import Numbers, Verdict
 from imago_broker.service.messages import MessageService, PutStatus
 from imago_broker.service.sequencing import NOWHERE, SequencedPuts
 from imago_log.errors import DiskFullError
-from imago_log.metadata.producers import RUNS_MAX
+from imago_log.metadata.numbered_runs import RUNS_MAX
 from imago_testing.stores.in_memory import HOST, open_store
 from imago_testing.stores.vfs import MemoryVfs
 from imago_testing.virtual.clocks import ManualClock

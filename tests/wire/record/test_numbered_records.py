@@ -38,8 +38,8 @@ def test_numbers_and_their_places(twin: Twin) -> None:
     data = build([b"TAGS\x01a\x02" + sent[0], b"TAGS\x01b\x02", sent[1]])
     found = twin.numbered_records(data, BASE)
     assert [each[:6] for each in found] == [
-        (P, 3, 7, "Aufträge".encode(), 3, 0),
-        (P, 3, 8, "Aufträge".encode(), 3, 2),
+        (P, 3, 7, "Aufträge", 3, 0),
+        (P, 3, 8, "Aufträge", 3, 2),
     ]
     assert [place for *_, place, _ in found] == [BASE, found[1][6]]
     assert {ms for *_, ms in found} == {NOW}

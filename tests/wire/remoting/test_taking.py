@@ -136,7 +136,7 @@ class Lot:
         return BUCKETS[bucket]
 
     def expect(self, producer: str, tail: Any) -> tuple[int, int]:
-        self.expected[producer, tail] = state = (0, 7) if tail is TAILS[1] else (-1, -1)
+        self.expected[producer, tail] = state = [0, 7] if tail is TAILS[1] else [-1, -1]
         return state
 
 

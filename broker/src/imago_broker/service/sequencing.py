@@ -67,7 +67,7 @@ class SequencedPuts:
         self._turn = -1
         self._gathered = Gathered()
         self._groups: dict[tuple[str, str, int], _Group] = {}
-        self.expected: dict[tuple[str, QueueTail], tuple[int, int]] = {}
+        self.expected: dict[tuple[str, QueueTail], list[int]] = {}
         """Epoch and next number of producers and queues, for those who take messages without `put`.
         """
         self.taken_in = -1
@@ -114,7 +114,7 @@ class SequencedPuts:
         """Grows by one for each message of such producers in the log, and with other changes."""
         return self._messages.store.producers.version
 
-    def expect(self, producer: str, tail: QueueTail) -> tuple[int, int]:
+    def expect(self, producer: str, tail: QueueTail) -> list[int]:
         """Return, and note, the epoch and the number with which a message may be taken without
         `put`, in an append of this turn that fails for all behind it in the queue, or for none.
         """
@@ -123,7 +123,7 @@ class SequencedPuts:
         state = self._logged(producer, queue)
         if self._groups:
             state = self._gathered.state_of(queue, producer, state)
-        self.expected[producer, tail] = expected = (state.epoch, state.next)
+        self.expected[producer, tail] = expected = [state.epoch, state.next]
         return expected
 
     def _begin_turn(self) -> None:

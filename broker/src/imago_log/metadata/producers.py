@@ -15,46 +15,31 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
+from imago_log.metadata.numbered_runs import NumberedRuns
 from imago_wire.hot import numbered_records
 from imago_wire.sequences import MARK, read_stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from imago_log.metadata.numbered_runs import Run
     from imago_wire.record import RecordView
     from imago_wire.sequences import Sequence as Sent
 
 PRODUCER_KIND = "producer"
-RUNS_MAX = 16
 QUEUES_MAX = 100_000
 STATED_QUEUES_MAX = 256
 """Queues of a producer that one change says again: what a change holds must fit into a record that
 every follower takes."""
 AGE_MS_MAX = 7 * 24 * 3600 * 1000
+LOOK_MS = 60_000
+"""How often at most all producers are gone through for the one that has been silent longest."""
 
 JSON = Any
 Queue = tuple[str, int]
 """Topic and queue id."""
-
-
-class Run(NamedTuple):
-    """Numbers `first` … `first + size - 1` at as many queue offsets from `offset` on."""
-
-    epoch: int
-    first: int
-    size: int
-    offset: int
-    place: int
-    """Log offset of the last record."""
-
-    @property
-    def next(self) -> int:
-        return self.first + self.size
-
-    def to_json(self) -> list[int]:
-        return [self.epoch, self.first, self.size, self.offset, self.place]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,50 +50,15 @@ class ProducerImage:
     epoch: int
     ms: int
     stated: int
-    queues: list[tuple[str, int, tuple[Run, ...], Run | None]]
+    queues: list[tuple[str, int, list[Run], Run | None]]
 
     def to_json(self) -> list[JSON]:
         """Return its name and its state."""
         queues = [
-            [topic, queue_id, [run.to_json() for run in runs], dropped and dropped.to_json()]
+            [topic, queue_id, [list(run) for run in runs], dropped and list(dropped)]
             for topic, queue_id, runs, dropped in self.queues
         ]
         return [self.name, [self.epoch, self.ms, self.stated, queues]]
-
-
-@dataclass(slots=True)
-class _Queue:
-    runs: tuple[Run, ...] = ()
-    """Never changed, but put in each other's place: images refer to them."""
-    dropped: Run | None = None
-    """The newest run that is no longer in the window."""
-
-    @property
-    def last(self) -> Run | None:
-        return self.runs[-1] if self.runs else self.dropped
-
-    def add(self, epoch: int, number: int, offset: int, place: int) -> None:
-        if self.runs:
-            known, first, size, start, _ = self.runs[-1]
-            if known == epoch and first + size == number and start + size == offset:
-                self.runs = (*self.runs[:-1], Run(epoch, first, size + 1, start, place))
-                return
-        self.runs = (*self.runs, Run(epoch, number, 1, offset, place))
-        if len(self.runs) > RUNS_MAX:
-            self.dropped, self.runs = self.runs[0], self.runs[1:]
-
-    def truncate(self, end: int, queue_end: int) -> None:
-        """Forget the records from log offset `end` and queue offset `queue_end` on."""
-        kept = [
-            run._replace(size=max(0, queue_end - run.offset), place=end - 1)
-            if run.place >= end
-            else run
-            for run in self.runs
-        ]
-        self.runs = tuple(run for run in kept if run.size)
-        if self.dropped is not None and self.dropped.place >= end:
-            # How much of it is left is not known: a producer that goes on hears of a gap.
-            self.dropped = None
 
 
 STATE_FIELDS = 4
@@ -122,15 +72,16 @@ class _Producer:
     """Store time of its newest record."""
     stated: int = -1
     """Log offset of the newest statement of this state; -1: the records alone tell it."""
-    queues: dict[Queue, _Queue] = field(default_factory=dict)
+    queues: dict[Queue, NumberedRuns] = field(default_factory=dict)
 
     def needs(self) -> int:
         """Return the log offset from which on the log must be kept to tell this state."""
-        places = [queue.last.place for queue in self.queues.values() if queue.last is not None]
+        lasts = [known.last for known in self.queues.values()]
+        places = [last[-1] for last in lasts if last is not None]
         return max(min(places, default=self.stated), self.stated)
 
     def image(self, name: str) -> ProducerImage:
-        queues = [(*queue, known.runs, known.dropped) for queue, known in self.queues.items()]
+        queues = [(*queue, known.runs(), known.dropped) for queue, known in self.queues.items()]
         return ProducerImage(name, self.epoch, self.ms, self.stated, queues)
 
     @classmethod
@@ -138,9 +89,16 @@ class _Producer:
         epoch, ms, stated, queues = value
         made = cls(int(epoch), int(ms), int(stated))
         for topic, queue_id, runs, dropped in queues:
-            queue = _Queue(tuple(Run(*run) for run in runs), Run(*dropped) if dropped else None)
-            made.queues[str(topic), int(queue_id)] = queue
+            known = NumberedRuns.of(
+                [_run(*run) for run in runs], _run(*dropped) if dropped else None
+            )
+            made.queues[str(topic), int(queue_id)] = known
         return made
+
+
+def _run(epoch: int, first: int, size: int, offset: int, place: int) -> Run:
+    """Return a run of JSON; TypeError: it is none."""
+    return epoch, first, size, offset, place
 
 
 def _parts(state: list[JSON]) -> Iterator[list[JSON]]:
@@ -164,6 +122,9 @@ class Producers:
         self.queues = 0
         """Queues over all producers."""
         self._by_id: OrderedDict[str, _Producer] = OrderedDict()
+        self._none_older = 0
+        """No producer's newest record is older than this time: then nobody has to be let go."""
+        self._looked_ms = -LOOK_MS
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -181,9 +142,7 @@ class Producers:
         if found is None:
             return None
         known = found.queues.get(queue)
-        last = None if known is None else known.last
-        epoch = found.epoch
-        return epoch, 0 if last is None or last.epoch != epoch else last.first + last.size
+        return found.epoch, 0 if known is None else known.next_in(found.epoch)
 
     def next_number(self, producer: str, queue: Queue) -> int | None:
         """Return the number that comes next in the newest epoch; None: the producer is unknown."""
@@ -199,10 +158,7 @@ class Producers:
         """
         found = self._by_id.get(producer)
         known = None if found is None else found.queues.get(queue)
-        for run in reversed(known.runs if known is not None else []):
-            if run.epoch == epoch and run.first <= first and first + count <= run.next:
-                return run.offset + first - run.first
-        return None
+        return None if known is None else known.offset_of(epoch, first, count)
 
     # From the log
 
@@ -213,12 +169,35 @@ class Producers:
     def take(self, data: bytes, log_offset: int) -> None:
         """Take a block of whole records that was just written to the log."""
         if MARK in data:
-            known = self.end
-            for numbered in numbered_records(data, log_offset):
-                producer, epoch, number, topic, queue_id, offset, place, ms = numbered
-                if place >= known:
-                    queue = (topic.decode("utf-8", "replace"), queue_id)
-                    self._take(producer, epoch, number, queue, offset, place, ms)
+            known, by_id, taken = self.end, self._by_id, 0
+            looked_ms: int | None = None
+            for name, epoch, number, topic, queue_id, offset, place, ms in numbered_records(
+                data, log_offset
+            ):
+                if place < known:
+                    continue
+                producer = by_id.get(name)
+                runs = None if producer is None else producer.queues.get((topic, queue_id))
+                if producer is None or runs is None or producer.epoch != epoch:
+                    self._take(name, epoch, number, (topic, queue_id), offset, place, ms)
+                    looked_ms = None
+                    continue
+                # As `_take` does it, of a producer that is known: nearly all are.
+                by_id.move_to_end(name)
+                producer.ms = ms
+                if (
+                    runs.offset + runs.size == offset
+                    and runs.first + runs.size == number
+                    and runs.epoch == epoch
+                ):
+                    runs.size += 1
+                    runs.place = place
+                else:
+                    runs.begin(epoch, number, offset, place)
+                taken += 1
+                if ms is not looked_ms:  # those of one append have the same one
+                    looked_ms = ms if self._keeps_all(ms) else None
+            self.version += taken
         self.reach(log_offset + len(data))
 
     def record(self, data: bytes, view: RecordView) -> None:
@@ -247,24 +226,38 @@ class Producers:
         if epoch > producer.epoch:
             producer.epoch = epoch
         producer.ms = ms
-        known = producer.queues.get(queue)
-        if known is None:
-            known = producer.queues[queue] = _Queue()
+        runs = producer.queues.get(queue)
+        if runs is None:
+            runs = producer.queues[queue] = NumberedRuns()
             self.queues += 1
-        known.add(epoch, number, offset, place)
+        after = (runs.epoch, runs.first + runs.size, runs.offset + runs.size)
+        if after == (epoch, number, offset):
+            runs.size += 1
+            runs.place = place
+        else:
+            runs.begin(epoch, number, offset, place)
         self.version += 1
-        if self.queues > QUEUES_MAX or ms - next(iter(by_id.values())).ms > AGE_MS_MAX:
-            self._shrink(ms)
+        self._keeps_all(ms)
+
+    def _keeps_all(self, ms: int) -> bool:
+        """Let go who has to; True: nobody had to be looked at, nor has for more of that time."""
+        if self.queues <= QUEUES_MAX and 0 <= ms - self._none_older <= AGE_MS_MAX:
+            return True
+        self._shrink(ms)
+        return False
 
     def _shrink(self, now_ms: int) -> None:
         """Let go who was used least recently. The times are those of records, never a clock's."""
         while len(self._by_id) > 1:
             oldest = next(iter(self._by_id.values()))
             if self.queues <= QUEUES_MAX and now_ms - oldest.ms <= AGE_MS_MAX:
-                return
+                break
             _, gone = self._by_id.popitem(last=False)
             self.queues -= len(gone.queues)
             self.version += 1
+        if not 0 <= now_ms - self._looked_ms < LOOK_MS:
+            self._looked_ms = now_ms
+            self._none_older = min(producer.ms for producer in self._by_id.values())
 
     # Changes that are no numbered records
 
@@ -286,14 +279,14 @@ class Producers:
         for key, producer in list(self._by_id.items()):
             for queue, known in list(producer.queues.items()):
                 last = known.last
-                if last is not None and last.place >= end:
+                if last is not None and last[-1] >= end:
                     known.truncate(end, queue_end(*queue))
                     self.version += 1
                 if known.last is None:
                     del producer.queues[queue]
                     self.queues -= 1
             lasts = [known.last for known in producer.queues.values()]
-            producer.epoch = max((last.epoch for last in lasts if last is not None), default=0)
+            producer.epoch = max((last[0] for last in lasts if last is not None), default=0)
             producer.stated = producer.stated if producer.stated < end else -1
             if not producer.queues:
                 del self._by_id[key]
@@ -322,6 +315,7 @@ class Producers:
                 producer.stated = old.stated  # where the first part stands
         self.queues += len(producer.queues) - (0 if old is None else len(old.queues))
         self._by_id[key] = producer
+        self._none_older = min(self._none_older, producer.ms)
         self.version += 1
 
     def image(self) -> list[ProducerImage]:
@@ -337,4 +331,5 @@ class Producers:
         for key, value in values:
             self._by_id[str(key)] = producer = _Producer.from_json(value)
             self.queues += len(producer.queues)
+            self._none_older = min(self._none_older, producer.ms)
         self.end = end

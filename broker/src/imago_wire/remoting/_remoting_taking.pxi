@@ -82,7 +82,9 @@ cdef int _take_send(
     cdef Send send
     cdef Py_ssize_t header_size = _u32(frame + 4) & 0xFFFFFF
     cdef Py_ssize_t body_size = size - 8 - header_size
-    cdef bytes unique, properties, body
+    cdef char resolved[RESOLVED_MAX]
+    cdef Span text
+    cdef bytes unique, properties, body, large
     cdef tuple parts
     cdef object tail
     cdef int granted
@@ -109,11 +111,19 @@ cdef int _take_send(
             return granted
     if h.binary and not _is_utf8(send.properties.at, send.properties.size):
         return -1
-    parts = None if send.sys_flag else _plain_properties(send.properties, suffix)
+    text = send.properties[0]
+    if text.escaped and text.size <= RESOLVED_MAX:
+        text.at, text.size = <Bytes>resolved, _resolve(send.properties, resolved)
+    elif text.escaped:
+        large = _span_bytes(send.properties)
+        text.at, text.size = <Bytes>PyBytes_AS_STRING(large), PyBytes_GET_SIZE(large)
+    parts = None if send.sys_flag else _plain_parts(text.at, text.size, suffix)
     if parts is None:
         if parking is None:
             return 0
-        return _take_waiting(frame, size, &h, &send, tail, born_host, suffix, parking, entries, asked)
+        return _take_waiting(
+            frame, size, &h, &send, &text, tail, born_host, suffix, parking, entries, asked
+        )
     unique, properties = parts
     if PyBytes_GET_SIZE(properties) > _properties_bytes_max:
         return 0
@@ -132,14 +142,3 @@ cdef inline object _tail(dict tails_of, Send* send):
         return None
     return (<list>found)[send.queue_id]
 
-
-cdef tuple _plain_properties(Span* span, bytes suffix):
-    """As plain_send(): the unique key, and the properties; None for a closer look."""
-    cdef char resolved[RESOLVED_MAX]
-    cdef bytes large
-    if not span.escaped:
-        return _plain_parts(span.at, span.size, suffix)
-    if span.size <= RESOLVED_MAX:
-        return _plain_parts(<Bytes>resolved, _resolve(span, resolved), suffix)
-    large = _span_bytes(span)
-    return _plain_parts(<Bytes>PyBytes_AS_STRING(large), PyBytes_GET_SIZE(large), suffix)

@@ -98,13 +98,13 @@ cdef bint _read_part(Wanted* w, Bytes at, Bytes value, Bytes end) noexcept nogil
     return True
 
 
-cdef int _read_wanted(Wanted* w, bytes properties) noexcept:
+cdef int _read_wanted(Wanted* w, Span* properties) noexcept nogil:
     """Read what a send wants (1); 0: it needs a closer look; -1: by the plain twin, too many."""
-    cdef Bytes at = <Bytes>PyBytes_AS_STRING(properties)
-    cdef Bytes end = at + PyBytes_GET_SIZE(properties)
+    cdef Bytes at = properties.at
+    cdef Bytes end = at + properties.size
     cdef Bytes part_end
     cdef Bytes name_end
-    if PyBytes_GET_SIZE(properties) > _waiting_properties_max:
+    if properties.size > _waiting_properties_max:
         return 0
     memset(w, 0, sizeof(Wanted))
     while at < end:
@@ -205,16 +205,17 @@ cdef bytes _recall_handle(bytes topic, bytes broker_name, long long due_ms, Span
 
 
 cdef int _take_waiting(
-    Bytes frame, Py_ssize_t size, Header* h, Send* send, object tail, bytes born_host,
-    bytes suffix, object parking, list entries, list asked
+    Bytes frame, Py_ssize_t size, Header* h, Send* send, Span* properties, object tail,
+    bytes born_host, bytes suffix, object parking, list entries, list asked
 ) except -2:
-    """Take one such send (1) or not (0); -1: the plain twin has to read it."""
+    """Take one such send (1) or not (0); -1: the plain twin has to read it.
+
+    `properties` have their escapes resolved.
+    """
     cdef Wanted w
     cdef char made[MADE_MAX]
     cdef char* end
-    cdef bytes properties = _span_bytes(send.properties)
-    cdef bytes topic = tail.topic
-    cdef bytes recall = b""
+    cdef bytes topic, recall = b""
     cdef object space, target, unit_tag = None
     cdef Py_ssize_t header_size = _u32(frame + 4) & 0xFFFFFF
     cdef int found = _read_wanted(&w, properties)
@@ -222,11 +223,20 @@ cdef int _take_waiting(
         return found
     if not _is_word(&w.unique):
         return 0
-    if PyBytes_GET_SIZE(suffix) > 512 or PyBytes_GET_SIZE(topic) > 255:
+    if PyBytes_GET_SIZE(suffix) > 512:
         return -1
     space = parking.space
     if space is None:
         space = parking.look()
+    if w.numbered and not send.sys_flag and w.half.at == NULL:
+        if w.delay.at != NULL or w.timed or h.flag & 2:
+            return 0
+        return _take_numbered(
+            frame, size, h, send, &w, tail, born_host, suffix, parking, space, entries, asked
+        )
+    topic = tail.topic
+    if PyBytes_GET_SIZE(topic) > 255:
+        return -1
     if send.sys_flag or w.half.at != NULL:
         if w.delay.at != NULL or w.timed or w.numbered:
             return 0
@@ -243,12 +253,6 @@ cdef int _take_waiting(
         end = _put_span(_put_text(end, b"__transactionId__\x01"), &w.unique)
         end[0] = 2
         end += 1
-    elif w.numbered:
-        if w.delay.at != NULL or w.timed or h.flag & 2:
-            return 0
-        return _take_numbered(
-            frame, size, h, send, &w, tail, born_host, suffix, parking, entries, asked
-        )
     elif w.delay.at != NULL:
         end = _put_kept(made, &w, DROPPED)
         end = _put(end, PyBytes_AS_STRING(suffix), PyBytes_GET_SIZE(suffix))
@@ -341,7 +345,7 @@ cdef tuple _bucket_place(Wanted* w, object space, object parking):
 
 cdef int _take_numbered(
     Bytes frame, Py_ssize_t size, Header* h, Send* send, Wanted* w, object tail, bytes born_host,
-    bytes suffix, object parking, list entries, list asked
+    bytes suffix, object parking, object space, list entries, list asked
 ) except -2:
     """Take a send of an idempotent producer, where it has the number that comes next."""
     cdef char made[MADE_MAX]
@@ -350,7 +354,9 @@ cdef int _take_numbered(
     cdef Py_ssize_t header_size = _u32(frame + 4) & 0xFFFFFF
     cdef Span* producer = &w.numbers[0]
     cdef Py_ssize_t i
-    cdef dict expected
+    cdef dict known
+    cdef list expected
+    cdef PyObject* found
     if w.count < 3 or w.numbers[0].at == NULL or w.numbers[1].at == NULL or w.numbers[2].at == NULL:
         return 0
     for i in range(3):  # they are the last three, in this order
@@ -366,14 +372,13 @@ cdef int _take_numbered(
     if not _property_number(&w.numbers[1], &epoch) or not _property_number(&w.numbers[2], &number):
         return 0
     key = (_known_text(producer), tail)
-    expected = parking.expected
-    state = expected.get(key)
-    if state is None:
-        state = parking.expect(key[0], tail)
-    if state != (epoch, number):
+    known = parking.expected
+    found = PyDict_GetItem(known, key)
+    expected = parking.expect(key[0], tail) if found == NULL else <list?>found
+    if <long long>expected[1] != number or <long long>expected[0] != epoch:
         return 0
-    expected[key] = (epoch, number + 1)
-    parking.space.numbered.append((len(entries), key[0], epoch, number))
+    space.numbered.append((len(entries), key[0], expected[0], expected[1]))
+    expected[1] = number + 1
     end = _put_kept(made, w, NUMBER)
     end = _put_span(_put_text(end, b"__IMAGO_SENT\x01"), producer)
     end[0] = 46

@@ -196,9 +196,9 @@ class _Waiting:
         key, epoch, number = producer.decode(), int(epoch_text), int(number_text)
         parking, tail = self._parking, self._tail
         expected = parking.expected.get((key, tail)) or parking.expect(key, tail)
-        if expected != (epoch, number):
+        if expected != [epoch, number]:
             return None
-        parking.expected[key, tail] = (epoch, number + 1)
+        expected[1] += 1
         self._space.numbered.append((index, key, epoch, number))
         sent = b"%b%b.%d.%d\x02" % (MARK, producer, epoch, number)
         return tail, self._kept(_NUMBERS) + sent + self._suffix, None, b""

@@ -45,8 +45,9 @@ class Parking(Protocol):
     """What makes that, when the first of a turn comes; and what it leaves out until it is used."""
 
     space: ParkingSpace | None
-    expected: dict[tuple[str, QueueTail], tuple[int, int]]
-    """Of idempotent producers and queues: the epoch, and the number that comes next."""
+    expected: dict[tuple[str, QueueTail], list[int]]
+    """Of idempotent producers and queues: the epoch, and the number that comes next, which goes on
+    with each that is taken."""
 
     def look(self) -> ParkingSpace:
         """Return the space of this turn, kept from then on."""
@@ -60,6 +61,6 @@ class Parking(Protocol):
         """Return a queue in which timers wait."""
         ...
 
-    def expect(self, producer: str, tail: QueueTail) -> tuple[int, int]:
-        """Return, and note, what is expected of a producer in a queue; (-1, -1): look closer."""
+    def expect(self, producer: str, tail: QueueTail) -> list[int]:
+        """Return, and note, what is expected of a producer in a queue; [-1, -1]: look closer."""
         ...

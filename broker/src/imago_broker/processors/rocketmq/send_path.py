@@ -145,8 +145,9 @@ class SendPath:
                 self._put(entries, level, self._answer_round, round_)
             lane.running += end - first
             round_.runs.append((session, first, end))
-        if parking.space is not None:
-            self._note_special(round_, parking.space)
+        space = parking.space
+        if space is not None and (space.halves or round_.numbered is None):
+            self._note_special(round_, space)
         if alone or not used or used == len(data) or not may_be_end(data, used):
             return used
         return self._take_ends(session, data, used, frame_bytes_max)
@@ -199,7 +200,7 @@ class SendPath:
                 timeout_ms = self._live.current.transaction_timeout_ms
                 round_.halves = self._transactions.begin_halves((timeout_ms, False))
             round_.halves.note(space.halves)
-        if space.numbered:
+        if space.numbered and round_.numbered is None:  # the list goes on for the whole round
             messages = self._messages
             round_.note_numbers(space.numbered, messages.turn)
             messages.sequenced, self._puts.taken_in = True, messages.turn
