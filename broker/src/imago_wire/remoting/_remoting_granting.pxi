@@ -5,6 +5,17 @@ As `_granting_py`, which decides (-1) where a header is not as the known clients
 
 DEF SIGNED_MAX = 8192   # bytes of a header's values
 DEF SIGNATURE_SIZE = 28
+DEF KEPT_MAX = 65536   # bytes of a signed text whose space is kept for the next one
+
+# Space for a signed text: who uses it takes it away meanwhile.
+cdef bytearray _space = bytearray()
+
+
+cdef inline object _granted(object user, Py_ssize_t at):
+    """An item of `UserGrants`, taken from the tuple that it is: its class costs more than a look."""
+    if not isinstance(user, tuple):
+        raise TypeError("grants are UserGrants")
+    return <object>PyTuple_GET_ITEM(user, at)
 
 
 cdef inline int _order(Span* left, Span* right) noexcept nogil:
@@ -103,17 +114,25 @@ cdef int _is_signed(Header* h, object keyed, Bytes body, Py_ssize_t body_size) e
     """Whether who sent a request has the secret (1) or not (0); -1: the plain twin says it."""
     cdef char text[SIGNED_MAX]
     cdef Span* signature
-    cdef bytes whole
+    cdef bytearray whole
+    cdef char* out
     cdef Py_ssize_t size = _signed_text(h, text, &signature)
+    global _space
     if size < 0:
         return -1
     if signature == NULL:
         return 0
-    whole = PyBytes_FromStringAndSize(NULL, size + body_size)
-    memcpy(PyBytes_AS_STRING(whole), text, size)
-    memcpy(PyBytes_AS_STRING(whole) + size, body, body_size)
+    whole, _space = _space, None
+    if whole is None:
+        whole = bytearray()
+    PyByteArray_Resize(whole, size + body_size)
+    out = PyByteArray_AS_STRING(whole)
+    memcpy(out, text, size)
+    memcpy(out + size, body, body_size)
     keyed = keyed.copy()
     keyed.update(whole)
+    if size + body_size <= KEPT_MAX:
+        _space = whole
     return _is_right(signature, keyed.digest())
 
 
@@ -121,7 +140,9 @@ cdef int _sign(Header* h, Bytes body, Py_ssize_t body_size, object user) except 
     """Whether a request is the user's whose key it has; -1: the plain twin says it."""
     if user is None:
         return 0
-    return 1 if user[0] is None else _is_signed(h, user[3], body, body_size)
+    if _granted(user, 0) is None:
+        return 1
+    return _is_signed(h, _granted(user, 3), body, body_size)
 
 
 cdef object _user_of(Header* h, object grants):
@@ -132,8 +153,7 @@ cdef object _user_of(Header* h, object grants):
 cdef int _may_send(Header* h, Bytes body, Py_ssize_t body_size, str topic, object grants) except -2:
     """Whether a request's user may send to a topic; -1: the plain twin says it."""
     cdef object user = _user_of(h, grants)
-    cdef int right
-    if user is None or not user[1][topic]:
+    if user is None or not _granted(user, 1)[topic]:
         return 0
     return _sign(h, body, body_size, user)
 
