@@ -163,3 +163,12 @@ def test_the_oldest_reset_goes_when_there_are_too_many() -> None:
     for queue_id in range(3):
         resets.add("G", "T", queue_id, 7)
     assert [resets.pending("G", "T", n) for n in range(3)] == [False, True, True]
+
+
+def test_a_reset_that_is_set_again_takes_no_other_ones_place() -> None:
+    resets = PendingResets(resets_max=2)
+    for queue_id in (0, 1, 1):
+        resets.add("G", "T", queue_id, 7 + queue_id)
+    assert [resets.pending("G", "T", n) for n in range(2)] == [True, True]
+    resets.add("G", "T", 2, 9)
+    assert [resets.pending("G", "T", n) for n in range(3)] == [False, True, True]

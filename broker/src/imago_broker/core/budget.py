@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Protocol
 
 SMALL_ANSWER_BYTES = 64 << 10
@@ -82,8 +83,8 @@ class InputBudget:
         self.dropped = 0
         """Connections that were ended to make room."""
         self._watcher: BudgetWatcher | None = None
-        self._held_by: dict[InputHolder, int] = {}
-        """Those whose command began first stand first."""
+        self._held_by: OrderedDict[InputHolder, int] = OrderedDict()
+        """Those whose command began first stand first, and the first is found at once."""
         self._waiting: dict[InputHolder, None] | None = None
         """Who is not read for now, in the order in which they began to wait; None: all are."""
 

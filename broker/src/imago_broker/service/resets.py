@@ -6,6 +6,8 @@ commits are dropped, and its next pull is sent to the new place.
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 RESETS_MAX = 100_000
 
 
@@ -14,12 +16,14 @@ class PendingResets:
 
     def __init__(self, *, resets_max: int = RESETS_MAX) -> None:
         self._resets_max = resets_max
-        self._pending: dict[tuple[str, str, int], int] = {}
+        # Ordered: the first of a dict is found behind all that were deleted in front of it.
+        self._pending: OrderedDict[tuple[str, str, int], int] = OrderedDict()
 
     def add(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Note where the group's next pull has to go. The oldest goes when there are too many."""
+        self._pending.pop((group, topic, queue_id), None)
         if len(self._pending) >= self._resets_max:
-            del self._pending[next(iter(self._pending))]
+            self._pending.popitem(last=False)
         self._pending[group, topic, queue_id] = offset
 
     def __bool__(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import insort
+from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ class ProcessQueue:
         self._inflation = inflation
         self._inflated: dict[int, int] = {}
         self._waiting: list[ReceivedMessage] = []
-        self._unfinished: dict[int, int] = {}  # offset -> body size, in order of offsets
+        # Offset -> body size, in order of offsets; ordered, so that the first is found at once.
+        self._unfinished: OrderedDict[int, int] = OrderedDict()
         self._next_offset = start_offset
         self.cached_bytes = 0
 
