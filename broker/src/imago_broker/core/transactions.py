@@ -23,7 +23,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
 REMEMBERED_MAX = 20_000
 """Ended ones whose outcome is remembered."""
@@ -157,6 +157,10 @@ class OpenHalves:
         self._open[offset] = half
         return True
 
+    def add_new(self, halves: Mapping[int, Half]) -> None:
+        """Take some that were just appended and are counted, at or above `known_end`."""
+        self._open.update(halves)
+
     def judge(self, offset: int, outcome: Outcome) -> OutcomeVerdict:
         """Return what the table above says."""
         known = self.outcome_of(offset)
@@ -190,12 +194,14 @@ class OpenHalves:
 
     def end_all(self, ended: Iterable[tuple[int, Outcome]]) -> None:
         """Note that the log has all these outcomes."""
-        opened, groups = self._open, dict[str, int]()
+        opened, remembered, groups = self._open, self._ended, dict[str, int]()
         for offset, outcome in ended:
             half = opened.pop(offset, None)
-            if half is not None and half.group:
-                groups[half.group] = groups.get(half.group, 0) + 1
-            self._remember(offset, outcome)
+            if half is not None and (group := half.group):
+                groups[group] = groups.get(group, 0) + 1
+            remembered[offset] = outcome
+        while len(remembered) > REMEMBERED_MAX:
+            remembered.popitem(last=False)
         for group, count in groups.items():
             self.count(group, -count)
 

@@ -163,6 +163,16 @@ class SendPath:
         end = self._ends.take(session, data, at, frame_bytes_max)
         if end in (at, len(data)):
             return end
+        return self._take_more(session, data, end, frame_bytes_max)
+
+    def _take_more(
+        self,
+        session: SendingSession,
+        data: bytes | bytearray | memoryview,
+        end: int,
+        frame_bytes_max: int,
+    ) -> int:
+        """Take sends and ends in turn from behind an end on, as far as they reach."""
         with memoryview(data) as view:
             while True:
                 with view[end:] as rest:
@@ -180,7 +190,12 @@ class SendPath:
 
         Returns how many bytes they fill. It costs little where there are none.
         """
-        return self._take_ends(session, data, 0, frame_bytes_max) if may_be_end(data, 0) else 0
+        if not may_be_end(data, 0):
+            return 0
+        end = self._ends.take(session, data, 0, frame_bytes_max)
+        if end in (0, len(data)):
+            return end
+        return self._take_more(session, data, end, frame_bytes_max)
 
     def _next_round(self, level: Acknowledgement) -> SendRound:
         """Begin a round; what producers have numbered in the one before is appended first."""

@@ -58,8 +58,8 @@ class HalfRun:
         asked: Sequence[AskedSend] = (),
     ) -> int:
         """Say where the append's entries are; return how many transactions are open by that."""
-        halves, recent, until_ms = self._term.halves, self._term.recent, now_ms + self.immunity_ms
-        end, limited = 0, self.limited
+        halves, until_ms, limited = self._term.halves, now_ms + self.immunity_ms, self.limited
+        opened, kept, known_end, end = dict[int, Half](), [], halves.known_end, 0
         for index, group in self._halves:
             place, entry = placed[index], entries[index]
             if asked:
@@ -68,8 +68,13 @@ class HalfRun:
                 unique = unique_of(entry[ENTRY_PROPERTIES])
             offset = place[PLACED_QUEUE_OFFSET]
             half = Half(place[PLACED_PHYSICAL_OFFSET], group, unique, until_ms, limited)
-            if halves.add(offset, half):
-                recent.add(entry, place)
+            if offset >= known_end:
+                opened[offset] = half
+                kept.append((entry, place))
+            else:
+                halves.add(offset, half)
             end = offset + 1
+        halves.add_new(opened)
+        self._term.recent.add_all(kept)
         self._term.half_border.report(self._ticket, end)
         return len(self._halves)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from imago_broker.core.transactions import Outcome
@@ -40,6 +41,7 @@ MARKED_MAX = 512
 MARKED_BYTES_MAX = 4 << 20
 """Bytes of messages that are put behind the marks of one turn; one larger message still is."""
 RETRY_MS = 500
+_offset_of = itemgetter(0)
 _COMMITTED = Outcome.COMMITTED  # bound once: an enumeration finds its members anew each time
 BUSY_TRIES_MAX = 20
 
@@ -75,7 +77,7 @@ class OutcomeWriter:
     def write(self, term: Term, ending: Ending) -> None:
         """Write an outcome down when the turn ends."""
         term.queue.append(ending)
-        self._schedule(term)
+        self.schedule(term)
 
     def lose(self, term: Term, offset: int) -> None:
         """Forget a half message whose record nobody can read any more."""
@@ -123,7 +125,8 @@ class OutcomeWriter:
 
         self._messages.put(entries, None, done, None)
 
-    def _schedule(self, term: Term) -> None:
+    def schedule(self, term: Term) -> None:
+        """Have what stands in the queue written down when the turn ends."""
         if not term.scheduled and not term.over:
             term.scheduled = True
             self._loop.call_soon(lambda: self._write_down(term))
@@ -156,14 +159,15 @@ class OutcomeWriter:
         for level, unit in units.items():
             self._put_unit(term, level, unit)
         if term.queue:
-            self._schedule(term)
+            self.schedule(term)
 
     def _entry(self, term: Term, ending: Ending) -> tuple[Acknowledgement, Entry | None]:
         """Return the level that an outcome waits for, and the message that it puts."""
-        if not ending.outcome.has_message:
+        outcome = ending.outcome
+        if outcome is not _COMMITTED and not outcome.has_message:
             return self._topics.handles.level_of(names.TRANSACTION_MARK_TOPIC.encode()), None
         handles, recent = self._topics.handles, term.recent.get(ending.offset)
-        if recent is not None and ending.outcome is _COMMITTED:
+        if recent is not None and outcome is _COMMITTED:
             half, placed, _ = recent
             entry = restore_half(half, placed[PLACED_PHYSICAL_OFFSET], handles.open_tails)
             if entry is not None:
@@ -174,7 +178,7 @@ class OutcomeWriter:
                 return level, entry
         copy = self._copy(term, ending.offset)
         level = handles.level_of(copy.text(b"REAL_TOPIC").encode())
-        return level, self._message(copy, ending.outcome)
+        return level, self._message(copy, outcome)
 
     def _copy(self, term: Term, offset: int) -> StoredCopy:
         """Return a half message from memory, or from the log."""
@@ -240,13 +244,14 @@ class OutcomeWriter:
     def _written(
         self, term: Term, unit: Sequence[tuple[Ending, Entry | None]], status: PutStatus
     ) -> None:
-        term.halves.end_all((ending.offset, ending.outcome) for ending, _ in unit)
-        term.ended_end = max(term.ended_end, 1 + max(ending.offset for ending, _ in unit))
-        drop, endings, count = term.recent.drop, term.endings, self._counts.ended
+        ended = [(ending.offset, ending.outcome) for ending, _ in unit]
+        term.halves.end_all(ended)
+        term.recent.drop_all(ended)
+        self._counts.all_ended(ended)
+        term.ended_end = max(term.ended_end, 1 + max(map(_offset_of, ended)))
+        endings = term.endings
         for ending, _ in unit:
-            drop(ending.offset)
             endings.pop(ending.offset, None)
-            count(ending.outcome)
             ending.tell(status)
         term.since_note += len(unit)
         if not term.over:
@@ -260,7 +265,7 @@ class OutcomeWriter:
                 self._failed(term, ending, PutStatus.BUSY)
             else:
                 term.queue.append(ending)
-        self._loop.call_later(RETRY_MS / 1000, lambda: self._schedule(term))
+        self._loop.call_later(RETRY_MS / 1000, lambda: self.schedule(term))
 
     def _failed(self, term: Term, ending: Ending, why: PutStatus | str) -> None:
         term.halves.failed(ending.offset)

@@ -10,6 +10,8 @@ from imago_broker.service.copies import StoredCopy
 from imago_wire.record import ENTRY_BODY, ENTRY_PROPERTIES, PLACED_QUEUE_OFFSET
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from imago_wire.record import Entry, Placed
 
 RECENT_BYTES_MAX = 32 << 20
@@ -22,6 +24,8 @@ class RecentHalves:
 
     def __init__(self, bytes_max: int = RECENT_BYTES_MAX) -> None:
         self._halves: OrderedDict[int, tuple[Entry, Placed, int]] = OrderedDict()
+        self.get = self._halves.get
+        """Of one that is kept: its entry, where it was placed, and what it takes."""
         self._bytes_max = bytes_max
         self.bytes = 0
 
@@ -30,13 +34,32 @@ class RecentHalves:
         size = len(entry[ENTRY_BODY]) + len(entry[ENTRY_PROPERTIES]) + OVERHEAD
         self.bytes += size
         self._halves[placed[PLACED_QUEUE_OFFSET]] = (entry, placed, size)
+        self._shrink()
+
+    def add_all(self, halves: Iterable[tuple[Entry, Placed]]) -> None:
+        """Keep some, as one after the other."""
+        kept, total = self._halves, 0
+        for half in halves:
+            entry, placed = half
+            size = len(entry[ENTRY_BODY]) + len(entry[ENTRY_PROPERTIES]) + OVERHEAD
+            total += size
+            kept[placed[PLACED_QUEUE_OFFSET]] = (entry, placed, size)
+        self.bytes += total
+        self._shrink()
+
+    def _shrink(self) -> None:
         while self.bytes > self._bytes_max:
             _, (_, _, oldest) = self._halves.popitem(last=False)
             self.bytes -= oldest
 
-    def get(self, offset: int) -> tuple[Entry, Placed, int] | None:
-        """Return one that is kept: its entry, where it was placed, and what it takes."""
-        return self._halves.get(offset)
+    def drop_all(self, ended: Iterable[tuple[int, object]]) -> None:
+        """Let go what has ended: their offsets, and how they did."""
+        pop, free = self._halves.pop, 0
+        for offset, _ in ended:
+            gone = pop(offset, None)
+            if gone is not None:
+                free += gone[2]
+        self.bytes -= free
 
     def drop(self, offset: int) -> None:
         """Let one go that has ended."""

@@ -267,7 +267,9 @@ class TransactionService:
             return False
         half.ending = ending.outcome
         term.endings[offset] = ending
-        self._writer.write(term, ending)
+        term.queue.append(ending)
+        if not term.scheduled:
+            self._writer.schedule(term)
         return True
 
     def topic_of(self, offset: int, place: int) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from imago_broker.core.transactions import Border, OpenHalves, Outcome
 from imago_broker.service.put_status import PutStatus
 from imago_broker.service.transactions.recent_halves import RecentHalves
+
+_COMMITTED = Outcome.COMMITTED  # bound once: an enumeration finds its members anew each time
 
 
 class TransactionRefusedError(ValueError):
@@ -69,6 +71,14 @@ class TransactionCounts:
     checks: int = 0
     unasked: int = 0
     """Checks for which no producer of the group was connected."""
+
+    def all_ended(self, ended: Iterable[tuple[int, Outcome]]) -> None:
+        """Count outcomes that are in the log."""
+        for _, outcome in ended:
+            if outcome is _COMMITTED:
+                self.committed += 1
+            else:
+                self.ended(outcome)
 
     def ended(self, outcome: Outcome) -> None:
         """Count an outcome that is in the log."""

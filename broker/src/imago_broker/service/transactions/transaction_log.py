@@ -56,10 +56,12 @@ def mark_entry(
     store: MessageStore, ended: Sequence[tuple[int, Outcome]], born_ms: int, born_host: bytes
 ) -> Entry:
     """Return the entry of a mark for half messages and how each of them ended."""
-    letters = "".join(outcome.value for _, outcome in ended)
+    # `_value_`, as `value` is a Python function.
+    letters = "".join([outcome._value_ for _, outcome in ended])
+    offsets = ",".join([str(offset) for offset, _ in ended])
     return make_entry(
         store.tail(names.TRANSACTION_MARK_TOPIC, 0),
-        b"".join(b"%d," % offset for offset, _ in ended),
+        f"{offsets},".encode(),
         b"TAGS\x01d\x02%b\x01%b\x02" % (OUTCOMES, letters.encode()),
         born_ms=born_ms,
         born_host=born_host,
