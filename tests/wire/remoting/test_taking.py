@@ -111,7 +111,7 @@ class Lot:
 
     def __init__(self, room: int = 2) -> None:
         self.space: ParkingSpace | None = None
-        self.expected: dict[Any, tuple[int, int]] = {}
+        self.expected: dict[Any, list[int]] = {}
         self._room = room
 
     def look(self) -> ParkingSpace:
@@ -135,7 +135,7 @@ class Lot:
     def bucket_tail(self, bucket: int) -> Any:
         return BUCKETS[bucket]
 
-    def expect(self, producer: str, tail: Any) -> tuple[int, int]:
+    def expect(self, producer: str, tail: Any) -> list[int]:
         self.expected[producer, tail] = state = [0, 7] if tail is TAILS[1] else [-1, -1]
         return state
 
