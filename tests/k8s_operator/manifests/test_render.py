@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from imago_cli.admin_http import TOKEN_VARIABLE
 from imago_operator import names
 from imago_operator.manifests.brokers import pod_template, stateful_set
 from imago_operator.manifests.common import applied_hash
@@ -242,3 +243,23 @@ def test_servers_of_zookeeper_know_each_other(servers: int) -> None:
     text = config_text(desired, managed)
     assert len(re.findall(r"^server\.", text, re.MULTILINE)) == (servers if servers > 1 else 0)
     assert f"standaloneEnabled={'true' if servers == 1 else 'false'}" in text
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_commands_in_a_brokers_pod_have_its_token(case: str) -> None:
+    """The runbook has people run `imago …` there: without the token brokers refuse them."""
+    objects = rendered(case)
+    files = {
+        config["data"]["broker.toml"].split('token_file = "')[1].split('"')[0]
+        for config in objects
+        if config["kind"] == "ConfigMap" and "broker.toml" in config["data"]
+    }
+    told = [
+        {entry["name"]: entry.get("value") for entry in container["env"]}
+        for each in objects
+        if each["kind"] == "StatefulSet"
+        for container in each["spec"]["template"]["spec"]["containers"]
+        if container["name"] == "broker"
+    ]
+    assert told
+    assert {env.get(TOKEN_VARIABLE) for env in told} == files

@@ -179,6 +179,8 @@ def _environment(desired: Desired, shard: int) -> list[Manifest]:
             "name": "IMAGO__BROKER__HOST",
             "value": names.host("$(POD_NAME)", desired.name, "$(POD_NAMESPACE)"),
         },
+        # For people who run `imago …` in the pod.
+        {"name": "IMAGO_ADMIN_TOKEN_FILE", "value": "/etc/imago/token/token"},
     ]
     for listener in desired.spec.listeners:
         found += _advertised(listener, shard)
