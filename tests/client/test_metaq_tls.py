@@ -64,17 +64,35 @@ async def test_a_broker_that_nobody_vouches_for_is_not_talked_to(
 ) -> None:
     stranger = Authority(tmp_path_factory.mktemp("stranger"))
     async with MetaqClient(config(server, stranger)) as client:
-        with pytest.raises(ConnectionLostError):
+        with pytest.raises(ConnectionLostError, match="its certificate is not trusted"):
             await client.stats(server)
 
     def ask() -> None:
         with (
             blocking.MetaqClient(config(server, stranger)) as client,
-            pytest.raises(ConnectionLostError),
+            pytest.raises(ConnectionLostError, match="its certificate is not trusted"),
         ):
             client.stats(server)
 
     await asyncio.to_thread(ask)
+
+
+async def test_a_client_follows_the_file_of_those_whom_it_trusts(
+    server: str,
+    authority: Authority,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    trusted = tmp_path / "ca.crt"
+    trusted.write_text(Authority(tmp_path_factory.mktemp("former")).file.read_text())
+    async with MetaqClient(MetaqConfig(servers=(server,), tls_ca_file=str(trusted))) as client:
+        with pytest.raises(ConnectionLostError, match="its certificate is not trusted"):
+            await client.stats(server)
+        trusted.unlink()
+        with pytest.raises(ConnectionLostError, match="its certificate is not trusted"):
+            await client.stats(server)
+        trusted.write_text(authority.file.read_text())
+        assert await client.stats(server)
 
 
 def test_files_are_checked(tmp_path: Path) -> None:

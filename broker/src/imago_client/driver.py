@@ -10,7 +10,7 @@ from imago_client.connection import Connection
 from imago_client.core.effects import Effect, Oneway, Operation, Pause, Request, Wait
 from imago_client.errors import ConnectionLostError, UsageError, why
 from imago_client.opening import Connections
-from imago_client.tls import client_context
+from imago_client.tls import Trust
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +34,7 @@ class Driver:
         self._on_request = on_request
         self._connections = Connections(self._connect)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._tls = client_context(config)
+        self._trust = Trust(config)
         self.opened = 0
         """How many connections were opened so far: brokers reach a client over one it told them."""
         self.admission = Admission(count_max=config.sends_max, bytes_max=config.sends_bytes_max)
@@ -103,7 +103,7 @@ class Driver:
                     lambda: Connection(address, self._config, self._on_request),
                     host.strip("[]"),
                     int(port),
-                    ssl=self._tls,
+                    ssl=self._trust.context(),
                 )
         except TimeoutError:
             waited = f"no connection within {self._config.connect_timeout_s:g} s"

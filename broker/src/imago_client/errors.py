@@ -15,8 +15,12 @@ if TYPE_CHECKING:
 
 
 def why(error: Exception) -> str:
-    """Return the reason of a failed system call in the system's own words."""
-    is_of_resolver = type(error).__module__ == "socket"  # its numbers are other ones
+    """Return the reason of a failed system call in the system's own words, or in those of TLS."""
+    if type(error).__module__ == "ssl":  # its numbers are other ones
+        if problem := getattr(error, "verify_message", ""):
+            return f"its certificate is not trusted: {problem}"
+        return getattr(error, "reason", None) or str(error)
+    is_of_resolver = type(error).__module__ == "socket"  # and so are its numbers
     if isinstance(error, OSError) and error.errno and not is_of_resolver:
         return os.strerror(error.errno)
     return getattr(error, "strerror", None) or str(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from contextlib import suppress
 from typing import Protocol
 
 from imago_client.errors import UsageError
@@ -45,6 +46,20 @@ def client_context(config: TrustSettings) -> ssl.SSLContext | None:
             named = f"tls_certificate_file: {config.tls_certificate_file}"
             raise UsageError(f"{named}: {_cause(error)}") from error
     return context
+
+
+class Trust:
+    """Secures the connections of a client; its files are read again for each, for they change."""
+
+    def __init__(self, config: TrustSettings) -> None:
+        self._config = config
+        self._context = client_context(config)
+
+    def context(self) -> ssl.SSLContext | None:
+        """Return how the next connection is secured; None: it is not."""
+        with suppress(UsageError):  # they are being replaced: the former ones hold meanwhile
+            self._context = client_context(self._config)
+        return self._context
 
 
 def _cause(error: OSError) -> str:

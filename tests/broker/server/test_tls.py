@@ -16,7 +16,7 @@ from imago_broker.server import tls_certificates, tls_entry
 from imago_client import Client, Message
 from imago_client.blocking import Client as BlockingClient
 from imago_client.config import ClientConfig, parse_addresses
-from imago_client.errors import SendFailedError
+from imago_client.errors import ConnectionLostError, SendFailedError
 from imago_testing.clusters.brokers import loopback_config, running_broker
 from imago_testing.clusters.roles import step_down
 from imago_testing.peers.metaq import MetaqPeer, put_frame, put_place, value_body
@@ -316,6 +316,21 @@ async def test_peers_that_do_not_finish_their_handshake_are_closed(
             assert await reader.read() == b""
         await listener.until_connections(0)
         writer.close()
+
+
+async def test_the_python_client_follows_the_file_of_those_whom_it_trusts(
+    enforcing: Broker, authority: Authority, tmp_path: Path
+) -> None:
+    (tmp_path / "former").mkdir()
+    trusted = tmp_path / "ca.crt"
+    trusted.write_text(Authority(tmp_path / "former").file.read_text())
+    bootstrap = parse_addresses(f"localhost:{enforcing.ports.namesrv_port}")
+    config = ClientConfig(bootstrap=bootstrap, tls_ca_file=str(trusted), failover_timeout_s=0.1)
+    async with Client(config) as client:
+        with pytest.raises(ConnectionLostError, match="its certificate is not trusted"):
+            await client.admin.topics()
+        trusted.write_text(authority.file.read_text())
+        assert await client.admin.topics()
 
 
 async def test_the_python_clients_speak_tls(enforcing: Broker, authority: Authority) -> None:

@@ -10,7 +10,7 @@ from imago_client.admission import Admission
 from imago_client.errors import ConnectionLostError, RequestTimeoutError, why
 from imago_client.metaq.values import FETCH_BYTES_MAX, checked_response
 from imago_client.opening import Connections
-from imago_client.tls import client_context
+from imago_client.tls import Trust
 from imago_wire.errors import ProtocolError
 from imago_wire.text.commands import Quit, Version
 from imago_wire.text.decoder import Decoder
@@ -149,7 +149,7 @@ class TextConnections:
     def __init__(self, config: MetaqConfig) -> None:
         self.config = config
         self._connections = Connections(self._connect)
-        self._tls = client_context(config)
+        self._trust = Trust(config)
         self.admission = Admission(count_max=_PUTS_MAX, bytes_max=_PUTS_BYTES_MAX)
 
     async def ask(
@@ -172,7 +172,7 @@ class TextConnections:
                     lambda: TextConnection(address, self.config),
                     host.strip("[]"),
                     int(port),
-                    ssl=self._tls,
+                    ssl=self._trust.context(),
                 )
         except TimeoutError:
             waited = f"no connection within {self.config.connect_timeout_s:g} s"
