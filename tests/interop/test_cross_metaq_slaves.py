@@ -167,11 +167,20 @@ async def test_the_original_runs_by_what_ours_tells_as_its_configuration(tmp_pat
         with metaq_by_file(tmp_path / "original", ini, port, registry, SCALE) as broker:
             await asyncio.to_thread(wait_for_topic, broker.registry, TOPIC)
             await put_all(port, 0, 10)
-            assert all(await partitions(port))
+            await shows_all(port)
             async with metaq_peer(port) as peer:
                 assert value_text(await peer.ask(b"stats config 1\r\n")) == ini
                 topics = value_text(await peer.ask(b"stats topics 2\r\n"))
             assert "gone *Empty*" in topics
+
+
+async def shows_all(port: int) -> None:
+    """Wait until each partition has something: an original shows what it has flushed."""
+    for _ in range(600):
+        if all(await partitions(port)):
+            return
+        await asyncio.sleep(0.1)
+    raise AssertionError("there are partitions without a message that can be read")
 
 
 def value_text(answer: bytes) -> str:

@@ -56,11 +56,17 @@ class NumberedRuns:
             return []
         return [*self.older, (self.epoch, self.first, self.size, self.offset, self.place)]
 
-    def begin(self, epoch: int, number: int, offset: int, place: int) -> None:
-        """Begin a run with one message; the oldest one goes where there are too many."""
-        if self.size:
+    def take(self, epoch: int, number: int, offset: int, place: int) -> None:
+        """Have the newest run grow by a message, or begin one with it; the oldest one goes where
+        there are too many."""
+        size = self.size
+        if self.offset + size == offset and self.first + size == number and self.epoch == epoch:
+            self.size = size + 1
+            self.place = place
+            return
+        if size:
             older = self.older
-            older.append((self.epoch, self.first, self.size, self.offset, self.place))
+            older.append((self.epoch, self.first, size, self.offset, self.place))
             if len(older) >= RUNS_MAX:
                 self.dropped = older.pop(0)
         self.epoch, self.first, self.size = epoch, number, 1

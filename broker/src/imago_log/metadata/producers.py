@@ -185,15 +185,7 @@ class Producers:
                 # As `_take` does it, of a producer that is known: nearly all are.
                 by_id.move_to_end(name)
                 producer.ms = ms
-                if (
-                    runs.offset + runs.size == offset
-                    and runs.first + runs.size == number
-                    and runs.epoch == epoch
-                ):
-                    runs.size += 1
-                    runs.place = place
-                else:
-                    runs.begin(epoch, number, offset, place)
+                runs.take(epoch, number, offset, place)
                 taken += 1
                 if ms is not looked_ms:  # those of one append have the same one
                     looked_ms = ms if self._keeps_all(ms) else None
@@ -230,12 +222,7 @@ class Producers:
         if runs is None:
             runs = producer.queues[queue] = NumberedRuns()
             self.queues += 1
-        after = (runs.epoch, runs.first + runs.size, runs.offset + runs.size)
-        if after == (epoch, number, offset):
-            runs.size += 1
-            runs.place = place
-        else:
-            runs.begin(epoch, number, offset, place)
+        runs.take(epoch, number, offset, place)
         self.version += 1
         self._keeps_all(ms)
 
