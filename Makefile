@@ -92,8 +92,9 @@ simulate: setup-dev ## seeded simulation of a shard: make simulate SEEDS=100000 
 	@if [ -n "$(OPERATOR)" ]; then PYTHONPATH=operator/src:tests/support $(PY) -m imago_testing.operated.states --seeds $(or $(SEEDS),2000) --from $(or $(FROM),0); exit; fi
 	PYTHONPATH=tests/support:. $(PY) -m imago_testing.simulation --seeds $(or $(SEEDS),2000) --from $(or $(FROM),0) --model $(or $(MODEL),no) $(if $(STORES),--stores)
 
-fuzz: setup-dev ## fuzz every decoder: make fuzz SECONDS=60
-	@PYTHONPATH=tests/support:. $(PY) -m tests.fuzz.driver --seconds $(or $(SECONDS),60)
+fuzz: setup-dev ## fuzz every decoder, and a broker's ports: make fuzz SECONDS=60 ARGS='--record FILE'
+	@PYTHONPATH=tests/support:. $(PY) -m tests.fuzz.driver --seconds $(or $(SECONDS),60) $(ARGS)
+	@PYTHONPATH=tests/support:. $(PY) -m tests.fuzz.served --seconds $(or $(SECONDS),60) $(ARGS)
 
 # ---- measurements ----------------------------------------------------------------------------
 .PHONY: bench bench-gate bench-peers bench-spark bench-failover bench-replicated

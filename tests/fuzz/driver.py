@@ -18,8 +18,10 @@ import signal
 import sys
 import time
 import traceback
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
+from tests.fuzz.counting import record
 from tests.fuzz.mutation import mutated
 
 from imago_wire import hot
@@ -33,6 +35,7 @@ MODULES: Final = (
     "tests.fuzz.remoting",
     "tests.fuzz.replication",
     "tests.fuzz.sql92",
+    "tests.fuzz.access",
 )
 CPU_S_MAX: Final = 1.0
 """An input that keeps a decoder busy for longer is a failure: a peer could send it."""
@@ -117,6 +120,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--target", action="append", default=[], help="start of a name; repeatable")
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--input", help="run this one input, in hexadecimal")
+    parser.add_argument("--record", type=Path, help="add the counts to this file")
     return parser.parse_args()
 
 
@@ -139,7 +143,7 @@ def main() -> int:
 def _fuzz_all(targets: Sequence[Target], arguments: Any) -> int:
     seed = random.SystemRandom().getrandbits(32) if arguments.seed is None else arguments.seed
     print(f"hot modules: {'compiled' if hot.COMPILED else 'plain Python'}; seed {seed}")
-    total = 0
+    counts, began = dict[str, int](), time.monotonic()
     for target in targets:
         start = time.monotonic()
         executed = fuzz(
@@ -150,8 +154,12 @@ def _fuzz_all(targets: Sequence[Target], arguments: Any) -> int:
         )
         rate = executed / max(time.monotonic() - start, 1e-6)
         print(f"{target.name:28} {executed:>10,} inputs {rate:>10,.0f}/s", flush=True)
-        total += executed
-    print(f"{total:,} inputs, no failure")
+        counts[target.name] = executed
+    print(f"{sum(counts.values()):,} inputs, no failure")
+    if arguments.record:
+        took = time.monotonic() - began
+        total = record(arguments.record, seed=seed, inputs=counts, seconds=took)
+        print(f"{total:,} inputs in {arguments.record}")
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -27,7 +28,7 @@ def test_every_target_holds_for_some_hundred_inputs() -> None:
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     ran = {line.split()[0]: line.split()[1] for line in lines if line.endswith("/s")}
-    for part in ("text.", "record.", "remoting.", "replication."):
+    for part in ("text.", "record.", "remoting.", "replication.", "sql92", "access."):
         assert any(name.startswith(part) for name in ran)
     assert set(ran.values()) == {"400"}
 
@@ -54,6 +55,20 @@ def test_input_that_keeps_a_decoder_busy_is_a_failure() -> None:
     done = run("-c", FAILING.format(body="while b'good' not in data: pass"))
     assert done.returncode == 1
     assert "TooLongError" in done.stderr
+
+
+def test_counts_of_runs_are_kept_and_added_up(tmp_path: Path) -> None:
+    kept = tmp_path / "fuzz.json"
+    told = ""
+    for seed in ("1", "2"):
+        limits = ("--executions", "50", "--target", "text.", "--seed", seed)
+        done = run("-m", "tests.fuzz.driver", *limits, "--record", str(kept))
+        assert done.returncode == 0, done.stderr
+        told = done.stdout
+    runs = json.loads(kept.read_text())["runs"]
+    assert [each["seed"] for each in runs] == [1, 2]
+    assert set(runs[0]["inputs"].values()) == {50}
+    assert f"{2 * 50 * len(runs[0]['inputs'])} inputs in" in told
 
 
 def test_unknown_target_is_refused() -> None:

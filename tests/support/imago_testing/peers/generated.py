@@ -15,7 +15,9 @@ from imago_wire.remoting.peer import Language
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    Sign = Callable[[RemotingCommand, random.Random], None]
 
 CODES: Final = tuple(int(code) for code in RequestCode)
 BATCH: Final = 100
@@ -57,8 +59,10 @@ KNOWN: Final = ("TAGS", "KEYS", "DELAY", "TIMER_DELAY_MS", "TRAN_MSG", "PGROUP",
 class RequestGenerator:
     """Makes requests; the same ones for the same seed."""
 
-    def __init__(self, rng: random.Random) -> None:
+    def __init__(self, rng: random.Random, sign: Sign | None = None) -> None:
+        """`sign` gives a request credentials, when all else of it is made."""
         self._rng = rng
+        self._sign = sign
         self._serial = 0
 
     def next(self, opaque: int) -> RemotingCommand:
@@ -71,7 +75,7 @@ class RequestGenerator:
             ext[name] = rng.choice(SHORT_WAITS)
         if "bornTime" in ext:
             ext["bornTime"] = "0"
-        return RemotingCommand(
+        request = RemotingCommand(
             code=code,
             flag=FLAG_ONEWAY if rng.random() < 0.05 else 0,
             opaque=opaque,
@@ -81,6 +85,9 @@ class RequestGenerator:
             body=self._body(body),
             serialize=self._form(code),
         )
+        if self._sign is not None:
+            self._sign(request, rng)
+        return request
 
     def _code(self) -> int:
         if self._rng.random() < 0.03:
@@ -146,9 +153,9 @@ class RequestGenerator:
         return rng.choice((None, [], {}, "", self._text(), rng.choice(NUMBERS), 1.5, True))
 
 
-async def storm(port: int, rng: random.Random, count: int) -> None:
+async def storm(port: int, rng: random.Random, count: int, sign: Sign | None = None) -> None:
     """Send so many requests, one connection after another; AssertionError: one had no answer."""
-    generator = RequestGenerator(rng)
+    generator = RequestGenerator(rng, sign)
     while count > 0:
         some = min(count, CONNECTION_REQUESTS)
         await _storm_once(port, generator, some)
