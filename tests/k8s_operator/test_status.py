@@ -168,3 +168,72 @@ def test_members_that_are_stuck_or_damaged_are_named(
     assert said in condition.message
     (event,) = events_of(seen.status, after, found)
     assert (event.type, event.reason) == ("Warning", reason)
+
+
+def _condition(found: ClusterStatus, type_: str) -> tuple[str, str, str]:
+    said = next(c for c in found.conditions if c.type == type_)
+    return said.status.value, said.reason, said.message
+
+
+def test_without_an_answer_nobody_knows_whether_shards_are_served(world: ClusterWorld) -> None:
+    seen = world.observe()
+    silent = tuple(replace(pod, broker=None) for pod in seen.pods)
+    seen = replace(seen, registry=None, pods=silent)
+    found = plan(world.desired, seen, world.now)
+    status, reason, message = _condition(
+        status_of(world.desired, seen, found, world.now), "Available"
+    )
+    assert (status, reason) == ("Unknown", "NoBrokerAnswers")
+    assert "no master" not in message
+
+
+def test_pods_that_cannot_start_are_named_while_others_are_restarted(world: ClusterWorld) -> None:
+    world.desired = wanted({"spec.image": "mine:2"})
+    world.broken_images.add("mine:2")
+    for _ in range(12):
+        world.look()
+        world.turn()
+    seen = world.observe()
+    (bad,) = [pod.name for pod in seen.pods if pod.waiting == "ImagePullBackOff"]
+    after = status_of(world.desired, seen, plan(world.desired, seen, world.now), world.now)
+    assert _condition(after, "Updating")[0] == "True"
+    assert _condition(after, "Degraded") == (
+        "True",
+        "ImageMissing",
+        f"Image mine:2 cannot be pulled for {bad}.",
+    )
+    said = "0/3 nodes are available: 3 Insufficient cpu."
+    pods = tuple(
+        replace(p, waiting="Unschedulable", missing_image="", unscheduled=said)
+        if p.name == bad
+        else p
+        for p in seen.pods
+    )
+    seen = replace(seen, pods=pods)
+    after = status_of(world.desired, seen, plan(world.desired, seen, world.now), world.now)
+    assert _condition(after, "Updating")[0] == "True"
+    assert _condition(after, "Degraded")[1:] == (
+        "PodsUnschedulable",
+        f"No node takes {bad}: {said}",
+    )
+
+
+@pytest.mark.parametrize(
+    "changes", [{"spec.image": "mine:2"}, {"spec.brokers.replicasPerShard": 3}]
+)
+def test_of_a_restart_those_count_that_were_restarted_for_it(
+    world: ClusterWorld, changes: dict[str, str]
+) -> None:
+    """Servers of ZooKeeper, which have the template they are to have, are not among them."""
+    world.desired = wanted(changes | {"spec.logging.level": "debug"})
+    counts = []
+    for _ in range(200):
+        world.look()
+        world.turn()
+        if (rollout := world.status.rollout) is not None:
+            counts.append((rollout.updated, rollout.remaining, rollout.started_at))
+    assert counts
+    assert counts[0][:2] == (0, 6)
+    assert {updated + remaining for updated, remaining, _ in counts} == {6}
+    assert [updated for updated, *_ in counts] == sorted(updated for updated, *_ in counts)
+    assert len({began for *_, began in counts}) == 1

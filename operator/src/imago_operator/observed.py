@@ -23,7 +23,15 @@ from imago_operator.spec.cluster import UpdateMode
 from imago_operator.spec.cluster_status import ClusterStatus
 from imago_operator.spec.kinds import CLUSTER
 from imago_operator.spec.schema import with_defaults
-from imago_operator.state import STATEFUL_SET, STUCK, Observed, OwnedObject, Pod, TopicNeeds
+from imago_operator.state import (
+    NO_IMAGE,
+    STATEFUL_SET,
+    STUCK,
+    Observed,
+    OwnedObject,
+    Pod,
+    TopicNeeds,
+)
 from imago_operator.windows import is_open
 
 if TYPE_CHECKING:
@@ -297,6 +305,7 @@ def pod_of(item: Manifest, desired: Desired, probe: Probe | None) -> Pod:
         turned=turned(item.get("status", {})),
         waiting=waiting(item.get("status", {})),
         unscheduled=unscheduled(item.get("status", {})),
+        missing_image=missing_image(item),
         role_label=(metadata.get("labels") or {}).get(names.ROLE_LABEL),
         broker=probe,
         certified=bool(certificate_secret(item)),
@@ -324,6 +333,21 @@ def unscheduled(status: Manifest) -> str:
     """Return what the scheduler says of a pod that it finds no node for; empty: it has one."""
     said = {c["type"]: c for c in status.get("conditions") or ()}.get("PodScheduled", {})
     return str(said.get("message") or "") if said.get("status") == "False" else ""
+
+
+def missing_image(item: Manifest) -> str:
+    """Return the image that a container of a pod waits for and cannot have; empty: none."""
+    status, spec = item.get("status", {}), item.get("spec", {})
+    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+    images = {one["name"]: str(one.get("image") or "") for one in containers}
+    for one in (
+        *(status.get("initContainerStatuses") or ()),
+        *(status.get("containerStatuses") or ()),
+    ):
+        reason = (one.get("state", {}).get("waiting") or {}).get("reason")
+        if reason in NO_IMAGE:
+            return images.get(one["name"], "")
+    return ""
 
 
 def turned(status: Manifest) -> datetime | None:

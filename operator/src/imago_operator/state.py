@@ -30,6 +30,8 @@ STUCK: Final = frozenset(
     }
 )
 """Why a pod may never run by itself: reasons of its containers, or of the scheduler."""
+NO_IMAGE: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName"})
+"""Those that say that there is no image to run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +103,8 @@ class Pod:
     """Reason why the server's container waits, or why the pod is not scheduled."""
     unscheduled: str = ""
     """What the scheduler says of a pod that it finds no node for."""
+    missing_image: str = ""
+    """The image that a container of it waits for and that cannot be had; empty: none."""
     role_label: str | None = None
     edited: bool = False
     """Whether it was made of a template that somebody had edited."""
@@ -280,7 +284,8 @@ class ConditionFinding:
     """Something to be said in a condition."""
 
     type: str
-    holds: bool
+    holds: bool | None
+    """None: nobody can say."""
     reason: str
     message: str
 

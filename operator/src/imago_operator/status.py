@@ -89,6 +89,9 @@ def status_of(
     )
     if isinstance(desired, Desired) and observed.synced:
         new = _seen(ClusterLook(desired, observed, now), new)
+    else:
+        # What else it says is as it was when somebody last looked, and dated so.
+        new = replace(new, brokers=replace(new.brokers, in_sync_replicas=None))
     found = {finding.type: finding for finding in findings(desired, observed, plan, now)}
     return replace(new, conditions=_conditions(found.values(), before, desired, now))
 
@@ -232,6 +235,8 @@ def _summary(
     if isinstance(desired, UnreadableSpec) or not observed.synced:
         reason = NOT_READY.get(plan.row, "NotYetReconciled")
         yield ConditionFinding(type="Ready", holds=False, reason=reason, message=plan.explain())
+        if not desired.resource.deleting:
+            yield _unseen(observed)
         return
     look = ClusterLook(desired, observed, now)
     yield _available(look)
@@ -247,7 +252,19 @@ def _summary(
         yield ConditionFinding(type="Reconciling", holds=True, reason=plan.row.title, message=text)
 
 
+def _unseen(observed: Observed) -> ConditionFinding:
+    """Say that nobody looks whether shards are served, and when somebody did."""
+    when = observed.status.looked_at
+    text = f"Nothing was observed since {when}." if when else "Nothing was observed yet."
+    return ConditionFinding(type="Available", holds=None, reason="NotObserved", message=text)
+
+
 def _available(look: ClusterLook) -> ConditionFinding:
+    if look.observed.registry is None and look.observed.status.cluster_id is not None:
+        text = "No broker answered the operator; clients may be served all the same."
+        return ConditionFinding(
+            type="Available", holds=None, reason="NoBrokerAnswers", message=text
+        )
     without = [n for n in look.targets if (s := look.shard(n)) is None or s.master is None]
     listed = ", ".join(f"shard-{n}" for n in without)
     reason = "ShardWithoutMaster" if without else GOOD["Available"]
@@ -294,7 +311,7 @@ def _conditions(
 def _condition(
     finding: ConditionFinding, old: Condition | None, generation: int, now: datetime
 ) -> Condition:
-    status = ConditionStatus.TRUE if finding.holds else ConditionStatus.FALSE
+    status = ConditionStatus.of(finding.holds)
     same = old is not None and old.status is status
     return Condition(
         type=finding.type,
@@ -365,7 +382,7 @@ def _told_of_brokers(action: Action) -> str:
 
 
 def _severity(condition: Condition) -> str:
-    bad = (condition.type in GOOD) == (condition.status is ConditionStatus.FALSE)
+    bad = (condition.type in GOOD) == (condition.status is not ConditionStatus.TRUE)
     calm = {"Updating", "ScalingDown", "UpdatePending", "Paused"}
     usual = {"Applying", "BrokersStarting", "Expanding", "Deleting", "Paused"}
     known = condition.type in calm or condition.reason in usual

@@ -16,6 +16,7 @@ from imago_operator.contents.belonging import FINALIZER
 from imago_operator.contents.users import EVERY_OPERATION
 from imago_operator.contents.values import SeenUser
 from imago_operator.errors import InvalidError, OperatorError, RetryError
+from imago_operator.reconcile import ObjectKey
 from imago_testing.kubernetes.custom_resources import USER, manifest
 from imago_testing.operated.users import Users
 from imago_testing.searching import examples
@@ -136,6 +137,38 @@ async def test_super_users_are_those_that_the_cluster_lists(stage: Users) -> Non
     stage.pass_time(300)
     await stage.rest("root")
     assert not stage.brokers.users_by_name["root"].is_super
+
+
+async def test_super_users_are_made_in_the_namespace_of_their_cluster_alone(stage: Users) -> None:
+    """Who may make users in another namespace does not become the cluster's owner by it."""
+    stage.kube.edit("ImagoCluster", "demo", {"allowedNamespaces": {"from": "All"}})
+    reference = {"name": "demo", "namespace": "mq"}
+    for name, user in (("root", "root"), ("other", "root"), ("ann", "ann")):
+        found = manifest(USER, {"spec.userName": user, "spec.clusterRef": reference}, name=name)
+        found["metadata"]["namespace"] = "apps"
+        stage.kube.put(found)
+    for name in ("root", "other", "ann"):
+        await stage.rest(name, namespace="apps")
+    assert set(stage.brokers.users_by_name) == {"ann"}
+    assert stage.ready("root", namespace="apps") == ("False", "NamespaceNotAllowed")
+    assert stage.ready("other", namespace="apps") == ("False", "NamespaceNotAllowed")
+    stage.pass_time(10)
+    stage.apply("root")
+    await stage.rest("root")
+    assert stage.ready("root") == ("True", "InSync"), (
+        "who was there first and may not does not count"
+    )
+    assert stage.brokers.users_by_name["root"].is_super
+
+    authorization = {"type": "Simple", "superUsers": ["root", "ann"]}
+    stage.kube.edit("ImagoCluster", "demo", {"authorization": authorization})
+    stage.pass_time(300)
+    await stage.rest("ann", namespace="apps")
+    assert not stage.brokers.users_by_name["ann"].is_super
+    assert stage.ready("ann", namespace="apps") == ("False", "NamespaceNotAllowed")
+    stage.kube.remove(USER, "ann", namespace="apps")
+    await stage.reconciler.reconcile(ObjectKey(USER, "apps", "ann"))
+    assert "ann" not in stage.brokers.users_by_name, "what it had let in goes with it"
 
 
 async def test_clients_of_brokers_with_certificates_learn_whom_to_trust(stage: Users) -> None:

@@ -96,6 +96,28 @@ def test_a_mistake_in_a_look_ends_as_a_condition_and_an_event(
     assert made.condition("Stalled") is None
 
 
+def test_what_is_not_looked_at_under_a_wrong_spec_does_not_look_fresh() -> None:
+    made = cluster()
+    made.run()
+    assert made.condition("Available") == ("True", "EveryShardHasMaster")
+    before = made.cluster["status"]
+    assert before["brokers"]["inSyncReplicas"] == 3
+    made.edit(brokers={**made.cluster["spec"]["brokers"], "minInSync": 9})
+    _look(made, 200)
+    after = made.cluster["status"]
+    assert made.condition("Stalled") == ("True", "InvalidSpec")
+    assert after["lookedAt"] == before["lookedAt"]
+    assert "inSyncReplicas" not in after["brokers"]
+    assert made.condition("Available") == ("Unknown", "NotObserved")
+    said = next(c for c in after["conditions"] if c["type"] == "Available")
+    assert before["lookedAt"] in said["message"]
+
+    made.edit(brokers={**made.cluster["spec"]["brokers"], "minInSync": 2})
+    made.run()
+    assert made.condition("Available") == ("True", "EveryShardHasMaster")
+    assert made.cluster["status"]["lookedAt"] > after["lookedAt"]
+
+
 def test_a_plan_that_breaks_a_promise_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     made = cluster()
     made.run()

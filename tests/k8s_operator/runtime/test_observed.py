@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from imago_operator.observed import turned, waiting
+from imago_operator.observed import missing_image, turned, waiting
 
 RUNS: dict[str, Any] = {"name": "broker", "state": {"running": {}}}
 
@@ -40,6 +40,18 @@ def waits(name: str, reason: str) -> dict[str, Any]:
 def test_why_a_server_does_not_run(status: dict[str, Any], reason: str | None) -> None:
     """A container beside a broker that serves says nothing of the broker."""
     assert waiting(status) == reason
+
+
+@pytest.mark.parametrize(
+    ("reason", "image"),
+    [("ErrImagePull", "a:1"), ("ImagePullBackOff", "a:1"), ("CrashLoopBackOff", "")],
+)
+@pytest.mark.parametrize("kind", ["containers", "initContainers"])
+def test_the_image_that_a_pod_cannot_have(kind: str, reason: str, image: str) -> None:
+    other = {"name": "broker", "image": "b:1"} if kind == "initContainers" else None
+    spec = {kind: [{"name": "one", "image": "a:1"}], **({"containers": [other]} if other else {})}
+    said = {f"{kind.removesuffix('s')}Statuses": [waits("one", reason)]}
+    assert missing_image({"spec": spec, "status": said}) == image
 
 
 def test_since_when_a_pod_is_as_ready_as_it_is() -> None:

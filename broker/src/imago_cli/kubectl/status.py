@@ -42,7 +42,10 @@ def status(
     kubeconfig: Kubeconfig = None,
     output: Output = Format.TABLE,
 ) -> None:
-    """Show clusters, or one with its shards and members. Exit code 1: a shard has no master."""
+    """Show clusters, or one with its shards and members.
+
+    Exit code 1: a shard has no master, or the operator cannot tell.
+    """
     kube = Kubectl(namespace, context, kubeconfig)
     if cluster is None:
         found = kube.all_of(CLUSTERS, everywhere=everywhere)
@@ -50,7 +53,7 @@ def status(
     else:
         found = [kube.get(CLUSTERS, cluster)]
         _print_one(kube, found[0], output)
-    if any(holds(one, "Available") == "False" for one in found):
+    if any(condition(one, "Available").get("status", "True") != "True" for one in found):
         raise typer.Exit(Exit.FAILED)
 
 
@@ -124,10 +127,10 @@ def not_looked_at(one: Mapping[str, Any]) -> str:
     age = datetime.now(UTC) - datetime.fromisoformat(said)
     if age < LATE:
         return ""
-    return (
-        f"last reconciled {said} ({int(age.total_seconds())} s ago): what follows may no longer"
-        " be so. Is the operator running? kubectl -n imago-system get pods"
-    )
+    since = f"last observed {said} ({int(age.total_seconds())} s ago): what follows may no longer"
+    if condition(one, "Available").get("reason") == "NotObserved":
+        return f"{since} be so: the operator observes it again once that is cured"
+    return f"{since} be so. Is the operator running? kubectl -n imago-system get pods"
 
 
 def _print_one(kube: Kubectl, found: Mapping[str, Any], output: Format) -> None:

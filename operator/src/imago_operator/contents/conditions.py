@@ -61,7 +61,7 @@ def conditions(
 def _condition(
     finding: ConditionFinding, old: Condition | None, generation: int, now: datetime
 ) -> Condition:
-    status = ConditionStatus.TRUE if finding.holds else ConditionStatus.FALSE
+    status = ConditionStatus.of(finding.holds)
     same = old is not None and old.status is status
     return Condition(
         type=finding.type,

@@ -62,3 +62,12 @@ def super_users(cluster: Manifest) -> frozenset[str]:
     """Return the users that may do everything."""
     said = cluster.get("spec", {}).get("authorization") or {}
     return frozenset(said.get("superUsers") or ())
+
+
+def may_have(cluster: Manifest, user: str, namespace: str) -> bool:
+    """Whether a namespace may say who a user is: of super users the cluster's own alone may.
+
+    Who has a super user's password owns the cluster; being let in is not owning it.
+    """
+    own = cluster["metadata"].get("namespace", "default")
+    return namespace == own or user not in super_users(cluster)

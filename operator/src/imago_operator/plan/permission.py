@@ -20,11 +20,16 @@ if TYPE_CHECKING:
 PENDING: Final = "UpdatePending"
 
 
-def approval_id(look: ClusterLook) -> str:
-    """Return what a person approves: the templates as they are to be now."""
+def revision(look: ClusterLook) -> str:
+    """Return what stands for the templates of all pods as they are to be now."""
     hashes = [look.notes(n).get(names.TEMPLATE_HASH, "") for n in look.targets[:1]]
     hashes.append(look.notes(None).get(names.TEMPLATE_HASH, "")[:4])
-    return "restart-" + "".join(hashes)
+    return "".join(hashes)
+
+
+def approval_id(look: ClusterLook) -> str:
+    """Return what a person approves."""
+    return f"restart-{revision(look)}"
 
 
 def obstacle(look: ClusterLook, pod: Pod) -> str:

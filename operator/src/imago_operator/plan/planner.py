@@ -65,7 +65,7 @@ def _steps(look: ClusterLook) -> Iterator[PlanStep]:
     applied = objects.children(look)
     yield objects.certificates(look)
     yield from (applied, objects.roles(look), objects.settings(look), objects.scale_up(look))
-    yield from (storage.classes(look), troubles.members(look))
+    yield from (storage.classes(look), troubles.members(look), troubles.pods(look))
     remade = storage.remade(look)
     yield from (storage.growth(look), remade, permission.windows(look))
     cases = URGENT if applied.actions or remade.actions else (*URGENT, *ORDERLY)
@@ -87,26 +87,16 @@ def _members(look: ClusterLook) -> PlanStep | None:
     if not (down or late):
         return None
     text = ", ".join(f"shard-{n}" for n in sorted({*down, *late}))
-    said = _homeless(look) or ConditionFinding(
+    missing = ConditionFinding(
         type="Degraded",
         holds=True,
         reason="ReplicasMissing",
         message=f"{text}: members are missing.",
     )
+    # Where it is known why they are, that is said already.
+    said = () if troubles.pods(look).findings else (missing,)
     wait = PlanWait(key=f"members {text}", message=f"members of {text}", deadline_s=READY_S)
-    return PlanStep(
-        row=PlanRow.MEMBERS, wait=wait, findings=(said,), next="all members are in sync"
-    )
-
-
-def _homeless(look: ClusterLook) -> ConditionFinding | None:
-    """Say which pods no node takes, and why: in the scheduler's words."""
-    pods = [pod for pod in look.observed.pods if pod.unscheduled and not pod.deleting]
-    if not pods:
-        return None
-    listed = ", ".join(pod.name for pod in pods)
-    text = f"No node takes {listed}: {pods[0].unscheduled}"
-    return ConditionFinding(type="Degraded", holds=True, reason="PodsUnschedulable", message=text)
+    return PlanStep(row=PlanRow.MEMBERS, wait=wait, findings=said, next="all members are in sync")
 
 
 def _plan(steps: list[PlanStep], observed: Observed, now: datetime) -> ReconcilePlan:

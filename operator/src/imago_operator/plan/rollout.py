@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from imago_operator import names
 from imago_operator.actions import DeletePod, Handover
 from imago_operator.plan import membership
-from imago_operator.plan.permission import cause, held, obstacle
+from imago_operator.plan.permission import cause, held, obstacle, revision
 from imago_operator.plan.rows import PlanRow, PlanStep
 from imago_operator.spec.cluster_status import Rollout
 from imago_operator.state import ConditionFinding, PlanWait, written
@@ -79,19 +79,20 @@ def _pending(look: ClusterLook) -> tuple[object, ...]:
 def _progress(
     look: ClusterLook, due: list[Pod], why: str, actions: list[Action], blocked: str
 ) -> Rollout:
+    target = revision(look)
     before = look.observed.status.rollout
-    revision = look.notes(due[0].shard).get(names.TEMPLATE_HASH, "")
-    began = before.started_at if before and before.revision == revision else written(look.now)
+    if before is not None and before.revision != target:
+        before = None
     current = [a.name for a in actions if isinstance(a, DeletePod)]
     current += [a.pod for a in actions if isinstance(a, Handover)]
     return Rollout(
-        revision=revision,
+        revision=target,
         cause=why,
-        updated=sum(1 for pod in look.observed.pods if not look.outdated(pod)),
+        updated=before.updated + max(0, before.remaining - len(due)) if before else 0,
         remaining=len(due),
         current=tuple(current),
         blocked_by=blocked or None,
-        started_at=began,
+        started_at=before.started_at if before else written(look.now),
     )
 
 

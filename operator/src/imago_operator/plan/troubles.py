@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from imago_operator.manifests.common import Manifest
     from imago_operator.plan.look import ClusterLook
-    from imago_operator.state import Shard
+    from imago_operator.state import Pod, Shard
 
 MEMBERS: Final = "MembersImpaired"
 CONTESTED: Final = "DriftContested"
@@ -49,6 +49,30 @@ def _named(look: ClusterLook, shard: Shard, uuid: str) -> str:
     pods = look.observed.pods_of(shard.id)
     found = (pod.name for pod in pods if pod.broker and pod.broker.uuid == uuid)
     return next(found, f"member {uuid} of shard-{shard.id}")
+
+
+def pods(look: ClusterLook) -> PlanStep:
+    """Name pods that no node takes, in the scheduler's words, and those whose image is missing.
+
+    Whatever else is under way: a restart that such a pod holds up does not say so itself.
+    """
+    here = [pod for pod in look.observed.pods if not pod.deleting]
+    homeless = [pod for pod in here if pod.unscheduled]
+    without = {pod.missing_image for pod in here if pod.missing_image}
+    told = []
+    if homeless:
+        told.append(f"No node takes {_listed(homeless)}: {homeless[0].unscheduled}")
+    for image in sorted(without):
+        waiting = [pod for pod in here if pod.missing_image == image]
+        told.append(f"Image {image} cannot be pulled for {_listed(waiting)}.")
+    reason = "PodsUnschedulable" if homeless else "ImageMissing"
+    text = " ".join(told)
+    said = ConditionFinding(type="Degraded", holds=True, reason=reason, message=text)
+    return PlanStep(row=PlanRow.MEMBERS, findings=(said,) if told else ())
+
+
+def _listed(found: Iterable[Pod]) -> str:
+    return ", ".join([pod.name for pod in found][:LISTED_MAX])
 
 
 def contested(look: ClusterLook, manifests: Iterable[Manifest]) -> tuple[ConditionFinding, ...]:

@@ -52,7 +52,9 @@ READY: Final = (
     _of(
         "Ready",
         "InvalidSpec",
-        "The spec is refused; brokers keep the one before.",
+        "The spec is refused; brokers keep the one before. Until it is corrected the operator"
+        " neither observes nor repairs anything: counts and shards of the status are as old as its"
+        " `lookedAt`.",
         "Correct the field that the message names.",
     ),
     _of(
@@ -80,6 +82,18 @@ READY: Final = (
         "Brokers answer, and have no session with ZooKeeper. Masters stop acknowledging when their"
         " lease is over; nothing is restarted or removed.",
         "See *ZooKeeper is gone*.",
+    ),
+    _of(
+        "Available",
+        "NoBrokerAnswers",
+        "No broker answers the operator: it cannot tell whether clients are served.",
+        "See ZooKeeperConnected of the same reason.",
+    ),
+    _of(
+        "Available",
+        "NotObserved",
+        "The operator does not observe the cluster now; `status.lookedAt` says when it last did.",
+        "Correct what Ready and Stalled name; brokers serve meanwhile.",
     ),
     _of(
         "ZooKeeperConnected",
@@ -289,6 +303,13 @@ TROUBLE: Final = (
         "No node takes the pods named; the message ends with the scheduler's own words.",
         "Give the cluster a node with the room that it names, or ask for less:"
         " `spec.brokers.resources`, `spec.zookeeper.managed.resources`.",
+    ),
+    _of(
+        "Degraded",
+        "ImageMissing",
+        "The image that the message names cannot be pulled for the pods named.",
+        "Correct `spec.image` or `spec.zookeeper.managed.image`, push the image, or name the"
+        " Secret for its registry in `spec.imagePullSecrets`.",
     ),
     _of(
         "Degraded",

@@ -248,7 +248,9 @@ class ClusterReconciler:
     ) -> float | None:
         """Write the status if it says something new, and events of what changed."""
         now, before = self._context.now(), observed.status
-        after = _dated(status_of(desired, observed, found, now), observed.status, now)
+        after = status_of(desired, observed, found, now)
+        if isinstance(desired, Desired) and observed.synced:
+            after = _dated(after, observed.status, now)
         self._count(ObjectKey(self.kind, desired.resource.namespace, desired.resource.name), after)
         # What the last pass has written down is no news, but must not be unsaid either.
         due = memory.said_at is None or now - memory.said_at >= STATUS_EVERY or found.record

@@ -9,10 +9,12 @@ from imago_operator import names
 from imago_operator.certificates.state import TRUSTED
 from imago_operator.contents import users
 from imago_operator.contents.belonging import claimant_of, cluster_of
+from imago_operator.contents.conditions import ContentRefusal
 from imago_operator.contents.connecting import (
     checks_rights,
     entries_of,
     has_certificates,
+    may_have,
     super_users,
 )
 from imago_operator.contents.leaving import Leaving
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from imago_operator.contents.belonging import Manifest, Place
-    from imago_operator.contents.conditions import ContentRefusal
     from imago_operator.contents.users import UserLook, UserPlan
     from imago_operator.contents.values import SeenUser
     from imago_operator.reconcile import Context, ObjectKey
@@ -67,6 +68,11 @@ class UserReconciler:
         name, place = content_name(manifest, "userName"), cluster_of(manifest)
         refused = await self._lookup.refusal(manifest, spec.cluster_ref)
         cluster = None if refused else await self._lookup.cluster(place)
+        rivals = await self._lookup.rivals(USER, me, manifest)
+        if cluster is not None:
+            rivals = tuple(one for one in rivals if may_have(cluster, name, one.namespace))
+            if not me.deleting and not may_have(cluster, name, me.namespace):
+                refused, cluster = _reserved(name, place), None
         listing = None if refused else await self._users(place)
         look = users.UserLook(
             me=me,
@@ -74,7 +80,7 @@ class UserReconciler:
             name=name,
             status=status_from(USER, manifest),
             refusal=refused,
-            rivals=await self._lookup.rivals(USER, me, manifest),
+            rivals=rivals,
             listed=listing is not None,
             user=listing.get(name) if listing else None,
         )
@@ -193,6 +199,14 @@ class UserReconciler:
             return SOURCE_S
         due = users.next_rotation(look.spec, look.status)
         return max(1.0, (due - self._context.now()).total_seconds()) if due else None
+
+
+def _reserved(name: str, place: Place) -> ContentRefusal:
+    text = (
+        f"{name} is a super user of {'/'.join(place)}: an ImagoUser of namespace {place[0]} alone"
+        " may say who that is."
+    )
+    return ContentRefusal("NamespaceNotAllowed", text)
 
 
 def secret_of(manifest: Manifest, look: UserLook, data: Mapping[str, str]) -> dict[str, object]:

@@ -215,7 +215,8 @@ class Authorization:
         default=AuthorizationType.NONE,
     )
     super_users: tuple[str, ...] = described(
-        "Names of users that may do everything; each needs an ImagoUser.",
+        "Names of users that may do everything; each needs an ImagoUser in the cluster's"
+        " namespace. ImagoUsers of other namespaces may not have these names.",
         default=(),
         size_max=32,
         item_pattern=USER_PATTERN,

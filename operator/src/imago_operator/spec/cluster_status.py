@@ -48,8 +48,8 @@ class Rollout:
 
     revision: str = described("Revision that the pods get.", size_max=64)
     cause: str = described("Reason for the restart.", size_max=64)
-    updated: int = described("Pods of this revision.", default=0, low=0)
-    remaining: int = described("Pods of other revisions.", default=0, low=0)
+    updated: int = described("Pods that were restarted for it so far.", default=0, low=0)
+    remaining: int = described("Pods still to be restarted for it.", default=0, low=0)
     current: tuple[str, ...] = described(
         "Pods that are down or handing over for it.", default=(), size_max=16, item_size_max=63
     )

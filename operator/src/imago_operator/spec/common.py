@@ -42,6 +42,11 @@ class ConditionStatus(StrEnum):
     FALSE = "False"
     UNKNOWN = "Unknown"
 
+    @classmethod
+    def of(cls, holds: bool | None) -> ConditionStatus:
+        """Return the status of what holds, does not, or is not known."""
+        return cls.UNKNOWN if holds is None else cls.TRUE if holds else cls.FALSE
+
 
 class Retention(StrEnum):
     """What happens to claims, in the words of a StatefulSet."""

@@ -83,9 +83,11 @@ class FakeKubePort:
         found: dict[str, Any] = self.objects[kind, namespace, name].get("status", {})
         return found
 
-    def condition(self, kind: str, name: str, type_: str = "Ready") -> tuple[str, str] | None:
+    def condition(
+        self, kind: str, name: str, type_: str = "Ready", *, namespace: str = "mq"
+    ) -> tuple[str, str] | None:
         """Return status and reason of a condition."""
-        for one in self.status(kind, name).get("conditions", ()):
+        for one in self.status(kind, name, namespace).get("conditions", ()):
             if one["type"] == type_:
                 return one["status"], one["reason"]
         return None
@@ -206,10 +208,12 @@ class Stage:
     def pass_time(self, seconds: float) -> None:
         self.kube.now += timedelta(seconds=seconds)
 
-    async def settle(self, reconciler: Reconciler, name: str, *, looks: int = 20) -> float | None:
+    async def settle(
+        self, reconciler: Reconciler, name: str, *, namespace: str = "mq", looks: int = 20
+    ) -> float | None:
         """Look until nothing more is to be done soon; return when it wants to look again."""
         for _ in range(looks):
-            again = await reconciler.reconcile(ObjectKey(reconciler.kind, "mq", name))
+            again = await reconciler.reconcile(ObjectKey(reconciler.kind, namespace, name))
             if again is None or again >= 10:
                 return again
             self.pass_time(max(again, 1.0))

@@ -34,14 +34,14 @@ class Users(Stage):
         said = {f"spec.{key}": value for key, value in ({"userName": name} | spec).items()}
         return self.kube.put(manifest(USER, said, name=name))
 
-    async def rest(self, name: str = "ann") -> float | None:
-        return await self.settle(self.reconciler, name)
+    async def rest(self, name: str = "ann", namespace: str = "mq") -> float | None:
+        return await self.settle(self.reconciler, name, namespace=namespace)
 
     async def look(self, name: str = "ann") -> float | None:
         return await self.reconciler.reconcile(ObjectKey(USER, "mq", name))
 
-    def ready(self, name: str = "ann") -> tuple[str, str] | None:
-        return self.kube.condition(USER, name)
+    def ready(self, name: str = "ann", namespace: str = "mq") -> tuple[str, str] | None:
+        return self.kube.condition(USER, name, namespace=namespace)
 
     def asked(self, what: str) -> list[tuple[Any, ...]]:
         return [call for call in self.brokers.calls if call[0] == what]

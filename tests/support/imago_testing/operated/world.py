@@ -307,7 +307,8 @@ class ClusterWorld(Servers):
     def _pod(self, name: str, ordinal: int, shard: int | None, spec: Mapping[str, Any]) -> None:
         if name not in self.pods:
             template = spec["template"]
-            bad = template["spec"]["containers"][0]["image"] in self.broken_images
+            image = template["spec"]["containers"][0]["image"]
+            bad = image in self.broken_images
             self.pods[name] = Pod(
                 name=name,
                 uid=self.uid(name),
@@ -316,6 +317,7 @@ class ClusterWorld(Servers):
                 annotations=template["metadata"]["annotations"],
                 turned=self.now,
                 waiting="ImagePullBackOff" if bad else None,
+                missing_image=image if bad else "",
                 certified=any(v["name"] == TLS for v in template["spec"].get("volumes", ())),
             )
         claim = f"data-{name}"
