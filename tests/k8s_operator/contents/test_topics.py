@@ -44,7 +44,7 @@ def confirmed(of: TopicLook) -> TopicLook:
     return replace(of, status=TopicStatus(topic_name="orders", applied_hash=mark))
 
 
-def ready_of(at: TopicLook) -> tuple[bool, str]:
+def ready_of(at: TopicLook) -> tuple[bool | None, str]:
     found = next(
         f for f in plan(at, START, release_after_s=RELEASE_S).findings if f.type == "Ready"
     )

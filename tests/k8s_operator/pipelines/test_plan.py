@@ -31,7 +31,7 @@ from imago_testing.kubernetes.custom_resources import manifest
 from imago_testing.operated.pipelines import NOW, desired, look, ran
 
 
-def said(found: PipelinePlan) -> dict[str, tuple[bool, str]]:
+def said(found: PipelinePlan) -> dict[str, tuple[bool | None, str]]:
     return {one.type: (one.holds, one.reason) for one in found.findings}
 
 
