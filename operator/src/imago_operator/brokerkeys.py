@@ -85,6 +85,7 @@ KEYS: Final[dict[str, BrokerKey]] = {
     "rocketmq.transaction_checks_max": BrokerKey(15, True),
     "rocketmq.transactions_max": BrokerKey(100000, True),
     "rocketmq.transactions_per_group_max": BrokerKey(50000, True),
+    "rocketmq.transactions_per_user_max": BrokerKey(25000, True),
     "namesrv.enabled": BrokerKey(True, False),
     "namesrv.port": BrokerKey(9876, False),
     "admin.enabled": BrokerKey(True, False),

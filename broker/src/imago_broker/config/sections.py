@@ -153,6 +153,12 @@ class RocketmqSection:
     transactions_per_group_max: int = setting(
         50_000, "Most open transactions of one group of producers.", low=0, dynamic=True
     )
+    transactions_per_user_max: int = setting(
+        25_000,
+        "Most open transactions of one user; of those who do not say who they are, of one address.",
+        low=0,
+        dynamic=True,
+    )
 
     def __post_init__(self) -> None:
         check(self)

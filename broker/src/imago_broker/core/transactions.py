@@ -70,6 +70,8 @@ class Half:
     """How often its producer was asked."""
     ending: Outcome | None = None
     """What is being written down about it."""
+    owner: str = ""
+    """Who began it, and so whose share it is of; empty: one of a former leader."""
 
 
 class Border:
@@ -104,6 +106,7 @@ class OpenHalves:
     def __init__(self) -> None:
         self._open: dict[int, Half] = {}
         self._groups: dict[str, int] = {}
+        self._owners: dict[str, int] = {}
         self._ended: OrderedDict[int, Outcome] = OrderedDict()
         """In order: of a plain dictionary the first key is far to seek once many are gone."""
         self.counted = 0
@@ -125,14 +128,16 @@ class OpenHalves:
         """Return how many a group of producers has open, or on their way into the log."""
         return self._groups.get(group, 0)
 
-    def count(self, group: str, by: int) -> None:
+    def of_owner(self, owner: str) -> int:
+        """Return how many somebody has begun under this leader that are open."""
+        return self._owners.get(owner, 0)
+
+    def count(self, group: str, owner: str, by: int) -> None:
         """Count one that is on its way into the log (1), or one that did not get there (-1)."""
         self.counted += by
-        left = self._groups.get(group, 0) + by
-        if left:
-            self._groups[group] = left
-        else:
-            del self._groups[group]
+        _count(self._groups, group, by)
+        if owner:
+            _count(self._owners, owner, by)
 
     def restore(self, offset: int, checks: int) -> None:
         """Take over one of the log, of which nothing else is known yet."""
@@ -145,13 +150,13 @@ class OpenHalves:
             return False
         half.checks, half.ending = known.checks, known.ending
         self._open[offset] = half
-        self.count(half.group, 1)
+        self.count(half.group, half.owner, 1)
         return True
 
     def add(self, offset: int, half: Half) -> bool:
         """Take one that was just appended and is counted; false: it is known from the log."""
         if offset < self.known_end:
-            self.count(half.group, -1)
+            self.count(half.group, half.owner, -1)
             self.recognise(offset, half)
             return False
         self._open[offset] = half
@@ -187,23 +192,29 @@ class OpenHalves:
         """Note that the log has the outcome; None: the message is lost, nothing can be done."""
         half = self._open.pop(offset, None)
         if half is not None and half.group:
-            self.count(half.group, -1)
+            self.count(half.group, half.owner, -1)
         if outcome is not None:
             self._remember(offset, outcome)
         return half
 
     def end_all(self, ended: Iterable[tuple[int, Outcome]]) -> None:
         """Note that the log has all these outcomes."""
-        opened, remembered, groups = self._open, self._ended, dict[str, int]()
+        opened, remembered = self._open, self._ended
+        groups, owners = dict[str, int](), dict[str, int]()
         for offset, outcome in ended:
             half = opened.pop(offset, None)
             if half is not None and (group := half.group):
                 groups[group] = groups.get(group, 0) + 1
+                if owner := half.owner:
+                    owners[owner] = owners.get(owner, 0) + 1
             remembered[offset] = outcome
         while len(remembered) > REMEMBERED_MAX:
             remembered.popitem(last=False)
         for group, count in groups.items():
-            self.count(group, -count)
+            self.counted -= count
+            _count(self._groups, group, -count)
+        for owner, count in owners.items():
+            _count(self._owners, owner, -count)
 
     def _remember(self, offset: int, outcome: Outcome) -> None:
         self._ended[offset] = outcome
@@ -214,3 +225,12 @@ class OpenHalves:
         """Whether a producer has to be asked about it in a round of now."""
         half = self._open.get(offset)
         return half is not None and half.ending is None and half.immune_until_ms <= now_ms
+
+
+def _count(counts: dict[str, int], name: str, by: int) -> None:
+    """Change a count; one of 0 takes no place."""
+    left = counts.get(name, 0) + by
+    if left:
+        counts[name] = left
+    else:
+        del counts[name]

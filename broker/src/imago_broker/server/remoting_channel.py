@@ -50,6 +50,7 @@ class RemotingChannel:
         self.peer = ""
         self.address = ""
         self.certificate_user = ""
+        self.transaction_owner = ""
         self.grants: Grants | None = None
         """What the peer's users may do; None: all."""
         self.born_host = b""

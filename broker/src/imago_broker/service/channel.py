@@ -35,6 +35,8 @@ class Channel(Protocol):
     """The address alone."""
     certificate_user: str
     """Whom the other side's certificate names; empty: it has shown none."""
+    transaction_owner: str
+    """Of whose share the transactions are that it begins; empty: it has begun none."""
 
     @property
     def is_open(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_broker.model import names
+from imago_broker.model.users import ANONYMOUS
 from imago_broker.processors.rocketmq.exchange import RequestError
 from imago_broker.service.transactions.half_messages import half_entry
 from imago_broker.service.transactions.term import TransactionRefusedError
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from imago_broker.config.live import LiveSettings
     from imago_broker.config.sections import RocketmqSection
     from imago_broker.core.acknowledgement import Acknowledgement
+    from imago_broker.processors.rocketmq.exchange import Exchange
     from imago_broker.processors.rocketmq.inflating import Shape
     from imago_broker.processors.rocketmq.sending import Sending
     from imago_broker.service.messages import Done
@@ -32,14 +34,18 @@ class HalfSends:
     ) -> None:
         self._transactions, self._settings = transactions, settings
 
-    def require_room(self, sending: Sending) -> None:
-        """Refuse one more transaction than may be open, and names too long to be kept of each."""
+    def require_room(self, exchange: Exchange, sending: Sending) -> None:
+        """Refuse one more transaction than may be open, and names too long to be kept of each.
+
+        The short way counts what comes next on this connection for the same owner.
+        """
         group, unique = _group_of(sending), unique_of(sending.properties)
         for what, word in (("producer group", group), ("unique id", unique)):
             if problem := names.word_problem(what, word):
                 raise RequestError(ResponseCode.MESSAGE_ILLEGAL, problem)
+        exchange.channel.transaction_owner = sending.owner = _owner_of(exchange)
         try:
-            self._transactions.require_room(group)
+            self._transactions.require_room(group, sending.owner)
         except TransactionRefusedError as error:
             raise RequestError(ResponseCode.SYSTEM_BUSY, str(error)) from None
 
@@ -66,10 +72,20 @@ class HalfSends:
     ) -> None:
         """Put it; from when it is in the log its transaction is open."""
         immunity = immunity_ms(sending.properties, self._settings.current.transaction_timeout_ms)
-        self._transactions.put_half(entry, _group_of(sending), immunity, level, done, token)
+        self._transactions.put_half(
+            entry, _group_of(sending), immunity, level, done, token, owner=sending.owner
+        )
 
 
 def _group_of(sending: Sending) -> str:
     """Return the group of producers that is asked about a half message."""
     named = props.find(sending.properties, b"PGROUP") or sending.producer_group.encode()
     return named.decode("utf-8", "replace")
+
+
+def _owner_of(exchange: Exchange) -> str:
+    """Return of whose share a transaction is that a request begins."""
+    user = exchange.user
+    if user is None or user == ANONYMOUS:
+        return f"address {exchange.channel.address}"
+    return f"user {user}"

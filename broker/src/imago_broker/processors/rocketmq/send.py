@@ -128,7 +128,7 @@ class SendProcessor:
         sending.half = is_half(sending.sys_flag, sending.properties)
         if sending.half:
             sending.due_ms = 0  # it waits from when it is committed
-            self._halves.require_room(sending)
+            self._halves.require_room(exchange, sending)
         parts = [BatchEntry(sending.body, sending.properties, sending.flag)]
         self._finish(exchange, sending, parts)
 

@@ -136,18 +136,20 @@ class SendPath:
             # A fault of ours must not keep others' sends from being appended: these go through
             # the table, one by one.
             logger.warning("sends_not_taken peer=%s", session.peer, exc_info=True)
-            del entries[first:], asked[first:]
-            self._forget_special(first)
+            self._leave(round_, first)
             return 0
-        end = len(entries)
+        end, space = len(entries), parking.space
+        if (
+            space is not None
+            and (space.halves or round_.numbered is None)
+            and not self._note_special(session, round_, space, first)
+        ):
+            return 0
         if end > first:
             if not first:
                 self._put(entries, level, self._answer_round, round_)
             lane.running += end - first
             round_.runs.append((session, first, end))
-        space = parking.space
-        if space is not None and (space.halves or round_.numbered is None):
-            self._note_special(round_, space)
         if alone or not used or used == len(data) or not may_be_end(data, used):
             return used
         return self._take_ends(session, data, used, frame_bytes_max)
@@ -205,28 +207,42 @@ class SendPath:
         self._round = SendRound(level)
         return self._round
 
-    def _note_special(self, round_: SendRound, space: ParkingSpace) -> None:
-        """Note the half messages, and those of idempotent producers, that were taken."""
+    def _note_special(
+        self, session: SendingSession, round_: SendRound, space: ParkingSpace, first: int
+    ) -> bool:
+        """Note the half messages, and those of idempotent producers, that were taken.
+
+        False, and what was taken from `first` on is left: only the table finds whose transactions
+        a connection begins.
+        """
         if not round_.entries:
             self._parking.space = None  # the next turn's is another one
-            return
+            return True
         if space.halves:
+            owner = session.transaction_owner
+            if not owner and space.halves[-1][0] >= first:
+                self._leave(round_, first)
+                return False
             if round_.halves is None:
                 timeout_ms = self._live.current.transaction_timeout_ms
                 round_.halves = self._transactions.begin_halves((timeout_ms, False))
-            round_.halves.note(space.halves)
+            round_.halves.note(space.halves, owner)
         if space.numbered and round_.numbered is None:  # the list goes on for the whole round
             messages = self._messages
             round_.note_numbers(space.numbered, messages.turn)
             messages.sequenced, self._puts.taken_in = True, messages.turn
+        return True
 
-    def _forget_special(self, first: int) -> None:
-        """Undo what was noted of entries from `first` on."""
+    def _leave(self, round_: SendRound, first: int) -> None:
+        """Take the entries from `first` on back out of the round, and what was noted of them."""
+        del round_.entries[first:], round_.asked[first:]
         space = self._parking.space
         self._parking.expected.clear()
         if space is not None:
             space.halves[:] = [half for half in space.halves if half[0] < first]
             space.numbered[:] = [taken for taken in space.numbered if taken[0] < first]
+        if not round_.entries:
+            self._parking.space = None  # the next turn's is another one
 
     def send(self, session: SendingSession, item: SendItem) -> None:
         """Take one send that `take` has left."""

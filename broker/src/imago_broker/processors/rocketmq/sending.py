@@ -61,6 +61,8 @@ class Sending:
     """Of an idempotent producer: which of its messages these are."""
     half: bool = False
     """It begins a transaction."""
+    owner: str = ""
+    """Of whose share that transaction is."""
 
     @classmethod
     def of(cls, exchange: Exchange) -> Sending:

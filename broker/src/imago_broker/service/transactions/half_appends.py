@@ -26,29 +26,32 @@ class HalfRun:
         """`immunity_ms`: how long nobody is asked about them; `limited`: they say so themselves."""
         self._term = term
         self._ticket = term.half_border.begin()
-        self._halves: list[tuple[int, str]] = []
+        self._halves: list[tuple[int, str, str]] = []
         self.immunity_ms, self.limited = immunity_ms, limited
 
-    def note(self, taken: Sequence[tuple[int, str]]) -> None:
-        """Count those that were added: all there are, by entry, and the group of the producer."""
-        for half in taken[len(self._halves) :]:
-            self._halves.append(half)
-            self._term.halves.count(half[1], 1)
+    def note(self, taken: Sequence[tuple[int, str]], owner: str) -> None:
+        """Count those that were added to what `taken` had, by entry, with the producer's group.
+
+        `owner` is who began them.
+        """
+        for index, group in taken[len(self._halves) :]:
+            self._halves.append((index, group, owner))
+            self._term.halves.count(group, owner, 1)
 
     def part(self, index: int) -> HalfRun | None:
         """Return a run of one entry, once this one has failed; None: it is no half message."""
-        group = dict(self._halves).get(index)
-        if group is None:
-            return None
-        alone = HalfRun(self._term, self.immunity_ms, limited=self.limited)
-        alone.note([(0, group)])
-        return alone
+        for at, group, owner in self._halves:
+            if at == index:
+                alone = HalfRun(self._term, self.immunity_ms, limited=self.limited)
+                alone.note([(0, group)], owner)
+                return alone
+        return None
 
     def failed(self) -> None:
         """Say that they did not get into the log."""
         self._term.half_border.report(self._ticket, 0)
-        for _, group in self._halves:
-            self._term.halves.count(group, -1)
+        for _, group, owner in self._halves:
+            self._term.halves.count(group, owner, -1)
 
     def arrived(
         self,
@@ -60,14 +63,16 @@ class HalfRun:
         """Say where the append's entries are; return how many transactions are open by that."""
         halves, until_ms, limited = self._term.halves, now_ms + self.immunity_ms, self.limited
         opened, kept, known_end, end = dict[int, Half](), [], halves.known_end, 0
-        for index, group in self._halves:
+        for index, group, owner in self._halves:
             place, entry = placed[index], entries[index]
             if asked:
                 unique = asked[index][ASKED_UNIQUE].decode()
             else:
                 unique = unique_of(entry[ENTRY_PROPERTIES])
             offset = place[PLACED_QUEUE_OFFSET]
-            half = Half(place[PLACED_PHYSICAL_OFFSET], group, unique, until_ms, limited)
+            half = Half(
+                place[PLACED_PHYSICAL_OFFSET], group, unique, until_ms, limited, owner=owner
+            )
             if offset >= known_end:
                 opened[offset] = half
                 kept.append((entry, place))

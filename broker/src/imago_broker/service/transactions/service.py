@@ -156,10 +156,20 @@ class TransactionService:
 
     # Half messages
 
-    def require_room(self, group: str) -> None:
-        """TransactionRefusedError: so many are open that no half message more is taken."""
+    def require_room(self, group: str, owner: str) -> None:
+        """TransactionRefusedError: so many are open that no half message more is taken.
+
+        `owner` is who begins it: `user NAME`, or `address ADDRESS` where nobody has to say who he
+        is.
+        """
         halves, settings = self._term.halves, self._settings.current
-        of_group = halves.of_group(group)
+        of_group, of_owner = halves.of_group(group), halves.of_owner(owner)
+        if of_owner >= settings.transactions_per_user_max:
+            raise TransactionRefusedError(
+                f"{of_owner} transactions of {owner} are open, at most "
+                f"{settings.transactions_per_user_max} may be: end some, or raise "
+                "rocketmq.transactions_per_user_max"
+            )
         if len(halves) >= settings.transactions_max:
             raise TransactionRefusedError(
                 f"{len(halves)} transactions of this broker are open, at most "
@@ -187,10 +197,12 @@ class TransactionService:
         level: Acknowledgement | None,
         done: Done,
         token: object,
+        *,
+        owner: str = "",
     ) -> None:
         """Put a half message; `immunity`: for how many ms, and whether the message says so."""
         run = self.begin_halves(immunity)
-        run.note([(0, group)])
+        run.note([(0, group)], owner)
 
         def put(_: object, status: PutStatus, placed: Sequence[Placed]) -> None:
             self.end_halves(run, [entry], placed)
@@ -204,7 +216,8 @@ class TransactionService:
         halves, settings = self._term.halves, self._settings.current
         return min(
             settings.transactions_max - len(halves),
-            settings.transactions_per_group_max - halves.counted,
+            min(settings.transactions_per_group_max, settings.transactions_per_user_max)
+            - halves.counted,
         )
 
     def begin_halves(self, immunity: tuple[int, bool]) -> HalfRun:
