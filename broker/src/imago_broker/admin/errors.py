@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+from imago_log.errors import DiskFullError, NotLeadingError, StoreClosedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -51,3 +53,30 @@ def refuse_unknown(body: Mapping[str, Any], known: Iterable[str]) -> None:
             near = difflib.get_close_matches(key, names, n=1)
             hint = f"Did you mean {near[0]!r}?" if near else f"Known keys: {', '.join(names)}."
             raise bad_request(f"Unknown key {key!r}.", hint)
+
+
+_OF_STORE: Final[Mapping[type[Exception], tuple[str, str, str]]] = {
+    NotLeadingError: (
+        "not_master",
+        "This broker has ceased to be the master of its shard: the call is carried out in part, or "
+        "not at all.",
+        "Repeat the call: the next master answers it.",
+    ),
+    StoreClosedError: (
+        "stopping",
+        "This broker stops: the call is carried out in part, or not at all.",
+        "Repeat the call.",
+    ),
+    DiskFullError: (
+        "disk_full",
+        "The disk of this broker is full: the call is carried out in part, or not at all.",
+        "Give it room, then repeat the call.",
+    ),
+}
+"""What it means to a caller that the log has not taken a change."""
+
+
+def of_store(error: Exception) -> AdminError | None:
+    """Return the answer where the log has not taken a change for now; None: a fault."""
+    said = _OF_STORE.get(type(error))
+    return None if said is None else AdminError(503, *said)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import orjson
 from aiohttp import web
 
-from imago_broker.admin.errors import AdminError
+from imago_broker.admin.errors import AdminError, of_store
 from imago_broker.admin.identity import actor_of
 
 if TYPE_CHECKING:
@@ -51,7 +51,10 @@ async def errors_as_json(
         cure = "See docs/admin.md for the paths and methods."
         body = AdminError(error.status, "http", error.reason, cure).body()
         return json_response(body, status=error.status)
-    except Exception:
+    except Exception as error:
+        if (refusal := of_store(error)) is not None:
+            log.info("not_changed path=%.200s reason=%s", ascii(request.path)[1:-1], error)
+            return json_response(refusal.body(), status=refusal.status)
         if request.transport is None:
             raise web.HTTPBadRequest from None  # the caller is gone: nobody reads the answer
         log.exception("%s %s failed", request.method, request.path)

@@ -21,6 +21,7 @@ from imago_broker.processors.rocketmq.access_hook import AccessHook
 from imago_broker.processors.rocketmq.exchange import Exchange, Hook, Lane, Reply, RequestError
 from imago_broker.service.messages import PutStatus
 from imago_broker.service.serving_rules import Asks, ServingRules
+from imago_log.errors import NotLeadingError, StoreClosedError
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting.codes import ResponseCode
 
@@ -157,6 +158,8 @@ def reply_of(handle: Handler, exchange: Exchange) -> Reply | None:
     except (ProtocolError, ServiceError, ValueError) as mistake:
         # What the client sent does not add up: RocketMQ answers the exception's text.
         return Reply(ResponseCode.SYSTEM_ERROR, str(mistake)[:REMARK_SIZE_MAX])
+    except (NotLeadingError, StoreClosedError) as lost:
+        return not_here(str(lost))  # this member has ceased to be the master meanwhile
     except Exception:
         # A mistake of ours must cost one request, not the connection that others share.
         code, peer = exchange.command.code, exchange.channel.peer
