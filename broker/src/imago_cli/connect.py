@@ -95,7 +95,8 @@ def client_config(bootstrap: str) -> ClientConfig:
 
 
 def metaq_config(servers: str) -> MetaqConfig:
-    """Return how clients of these MetaQ brokers connect: with TLS where the environment says so."""
+    """Return how clients of these MetaQ brokers connect: with TLS, and as a user, where the
+    environment says so."""
     from imago_client.metaq import MetaqConfig
 
     return replace(
@@ -103,6 +104,8 @@ def metaq_config(servers: str) -> MetaqConfig:
         tls_ca_file=os.environ.get("IMAGO_TLS_CA") or None,
         tls_certificate_file=os.environ.get("IMAGO_TLS_CERTIFICATE") or None,
         tls_key_file=os.environ.get("IMAGO_TLS_KEY") or None,
+        user=os.environ.get(USER_VARIABLE) or None,
+        password_file=os.environ.get(PASSWORD_FILE_VARIABLE) or None,
     )
 
 

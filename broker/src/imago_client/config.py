@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+from imago_client.credentials import check_user
 from imago_client.errors import UsageError
 from imago_client.messages import BODY_BYTES_MAX, check_name
 from imago_client.tls import check_tls
@@ -80,7 +81,7 @@ class ClientConfig:
         if not self.bootstrap:
             raise UsageError("bootstrap: no address given, expected host:port[,host:port…]")
         check_tls(self)
-        self._check_user()
+        check_user(self)
         _positive(
             self,
             "connect_timeout_s",
@@ -93,13 +94,6 @@ class ClientConfig:
             "sends_bytes_max",
             "idle_s_max",
         )
-
-    def _check_user(self) -> None:
-        given = [value for value in (self.password, self.password_file) if value]
-        if self.user is None and given:
-            raise UsageError("user: a password is given, and no user")
-        if self.user is not None and len(given) != 1:
-            raise UsageError("user: needs one of password and password_file")
 
     @classmethod
     def of(cls, bootstrap: str | ClientConfig) -> ClientConfig:

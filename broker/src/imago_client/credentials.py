@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from imago_client.errors import UsageError
 from imago_wire.remoting.signing import signed
@@ -12,10 +12,30 @@ from imago_wire.remoting.signing import signed
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from imago_client.config import ClientConfig
-
 LOOK_AGAIN_S: Final = 1.0
 """A password's file that has changed is read again after so long, at most."""
+
+
+class UserSettings(Protocol):
+    """What a client's configuration says of its user."""
+
+    @property
+    def user(self) -> str | None: ...
+
+    @property
+    def password(self) -> str | None: ...
+
+    @property
+    def password_file(self) -> str | None: ...
+
+
+def check_user(config: UserSettings) -> None:
+    """UsageError: there is a user without a password, or with two, or a password of nobody."""
+    given = [value for value in (config.password, config.password_file) if value]
+    if config.user is None and given:
+        raise UsageError("user: a password is given, and no user")
+    if config.user is not None and len(given) != 1:
+        raise UsageError("user: needs one of password and password_file")
 
 
 class UserCredentials:
@@ -32,7 +52,7 @@ class UserCredentials:
             self._read(file)
 
     @classmethod
-    def of(cls, config: ClientConfig) -> UserCredentials | None:
+    def of(cls, config: UserSettings) -> UserCredentials | None:
         """Return those of a configuration; None: it has none."""
         if config.user is None:
             return None
@@ -43,9 +63,13 @@ class UserCredentials:
 
     def signed(self, ext: Mapping[str, str], body: bytes) -> dict[str, str]:
         """Return a request's fields with its user and signature."""
+        return signed(ext, body, access_key=self.user, secret=self.secret())
+
+    def secret(self) -> str:
+        """Return the password as it is now."""
         if self._file is not None and time.monotonic() >= self._look_at:
             self._read(self._file)
-        return signed(ext, body, access_key=self.user, secret=self._secret)
+        return self._secret
 
     def _read(self, file: str) -> None:
         self._look_at = time.monotonic() + LOOK_AGAIN_S

@@ -33,6 +33,7 @@ KEYS: Final[dict[str, BrokerKey]] = {
     "metaq.broker_id_base": BrokerKey(0, False),
     "metaq.zk_root": BrokerKey("/meta", False),
     "metaq.http": BrokerKey(False, False),
+    "metaq.handshake": BrokerKey(True, True),
     "metaq.server_ini": BrokerKey("", False),
     "metaq.stop_linger_ms": BrokerKey(0, True),
     "metaq.version": BrokerKey("1.4.6.2", False),

@@ -3,7 +3,16 @@ from __future__ import annotations
 import pytest
 
 from imago_wire.errors import ProtocolError
-from imago_wire.text.commands import Command, Get, Put, Stats, Sync, Transaction, TransactionType
+from imago_wire.text.commands import (
+    Auth,
+    Command,
+    Get,
+    Put,
+    Stats,
+    Sync,
+    Transaction,
+    TransactionType,
+)
 from imago_wire.text.encoder import encode, result, value_head
 
 
@@ -25,6 +34,8 @@ def test_value_head_precedes_what_a_file_holds() -> None:
         Get("t", "", 0, 0, 1, 1),
         Stats("a\nb", 1),
         Sync("t\r", 0, 0, 1, b"", 1),
+        Auth("ann", "", 1),
+        Auth("ann\r\nquit", "ff", 1),
         Transaction("null", "", TransactionType.BEGIN, 1),
     ],
 )

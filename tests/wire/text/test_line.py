@@ -6,6 +6,7 @@ import pytest
 
 from imago_wire.errors import ProtocolError
 from imago_wire.text.commands import (
+    Auth,
     Command,
     Get,
     Offset,
@@ -53,6 +54,7 @@ ACCEPTED: list[tuple[bytes, Command]] = [
     (b"put t 0 0 0 5 XID:-1:::q 1", Put("t", 0, 0, b"", 1, 5, "XID:-1:::q")),
     ("put 主题 0 0 0 1".encode(), Put("主题", 0, 0, b"", 1)),
     (b"sync t 0 0 0 -9 1", Sync("t", 0, 0, -9, b"", 1)),
+    (b"auth ann 00ff -1", Auth("ann", "00ff", -1)),
     (b"result 200 0 1 surplus", Result(200, b"", 1)),
     (b"value 0 1 surplus", Value(b"", 1)),
     (b"transaction TX::1 s END 1", Transaction("TX::1", "s", TransactionType.END, 1)),
@@ -90,6 +92,7 @@ REFUSED: list[bytes] = [
     b"statsx 1", b"stats a b", b"s", b"syn t 0 5 0 1 1", b"sync t 0 5 0 1",
     b"sync t 0 5 0 1 2 3 4", b"sync t 0 5 0 x 1", b"sync t 0 -1 0 1 1",
     b"results 200 0 1", b"result 200 0", b"result 200 -1 1", b"result ok 0 1",
+    b"auth ann 00ff", b"auth ann 00ff x", b"auth  00ff 1", b"author a b 1", b"auth a b 1 2",
     b"value 5", b"value -1 5", b"value x 5",
     b"transactions null s BEGIN 1", b"transaction null s BEGIN",
     b"transaction null s BEGIN 1 2 3 4",

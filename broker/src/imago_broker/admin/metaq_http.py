@@ -159,6 +159,9 @@ class _Caller:
         for watcher in self._watchers:
             watcher()
 
+    def become(self, user: str) -> None:
+        self.certificate_user = user
+
     def throttle(self, milliseconds: float) -> None:
         """It has one request alone."""
 

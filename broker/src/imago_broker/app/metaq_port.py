@@ -119,7 +119,7 @@ def serve_metaq(
     )
     processors = build_processors(parts)
     guarded = (
-        GuardedProcessors(processors, core.access, core.quotas)
+        GuardedProcessors(processors, core.access, core.quotas, core.metaq_settings)
         if config.acl.enabled
         else processors
     )

@@ -25,6 +25,12 @@ class MetaqSection:
         "Whether /put, /get and /offset of the admin port serve messages, as MetaQ's plugin"
         " jettyBroker does: without a password, like the text protocol.",
     )
+    handshake: bool = setting(
+        True,
+        "With `acl.enabled`: whether our own clients may prove whose they are with a user's"
+        " password, which does not travel. MetaQ's own know no such thing.",
+        dynamic=True,
+    )
     server_ini: str = setting(
         "",
         "MetaQ's `server.ini`, read at the start and again whenever it changes; what this file and"

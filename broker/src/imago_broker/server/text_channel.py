@@ -39,6 +39,8 @@ class TextChannel:
         self.born_host = UNKNOWN_HOST
         self.address = ""
         self.certificate_user = ""
+        self.on_user: Callable[[str], None] | None = None
+        """Told whom the peer has proved to be."""
         self.grants: UserGrants | None = None
         self.puts = 0
         self.answered_bytes = 0
@@ -121,6 +123,11 @@ class TextChannel:
 
     def go_on(self) -> None:
         self._handover.wait_no_more(WaitReason.OWN_REQUEST)
+
+    def become(self, user: str) -> None:
+        self.certificate_user = user
+        if self.on_user is not None:
+            self.on_user(user)
 
     def throttle(self, milliseconds: float) -> None:
         self._handover.throttle(milliseconds)

@@ -82,9 +82,13 @@ class TextSession(ClientSession):
         if self.address:
             self.channel.born_host = host_bytes(self.address.partition("%")[0], self.peer_name[1])
             self.channel.address = peer_text(self.address)
-        self.channel.certificate_user = self.certificate_user
+        self.channel.certificate_user, self.channel.on_user = self.certificate_user, self._is_of
         self._processors.met(self.channel)
         self.opened()
+
+    def _is_of(self, user: str) -> None:
+        """Be introduced as this user where another broker has to serve the connection."""
+        self.certificate_user = user
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)

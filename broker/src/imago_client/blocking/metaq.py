@@ -15,6 +15,7 @@ from imago_client.errors import (
     UsageError,
     why,
 )
+from imago_client.metaq.introducing import introduce
 from imago_client.metaq.values import (
     FETCH_BYTES_MAX,
     Fetched,
@@ -172,6 +173,11 @@ class _TextSocket:
         self._decoder = Decoder(line_bytes_max=_LINE_BYTES_MAX, body_bytes_max=4 * FETCH_BYTES_MAX)
         self._opaque = 0
         self._used_at = time.monotonic()
+        try:
+            introduce(address, config, self.ask)
+        except BaseException:
+            self.close()
+            raise
 
     def is_usable(self) -> bool:
         idle_s = time.monotonic() - self._used_at

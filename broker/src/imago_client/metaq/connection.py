@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from imago_client.admission import Admission
 from imago_client.errors import ConnectionLostError, RequestTimeoutError, why
+from imago_client.metaq.introducing import introduce_async
 from imago_client.metaq.values import FETCH_BYTES_MAX, checked_response
 from imago_client.opening import Connections
 from imago_client.tls import Trust
@@ -179,4 +180,6 @@ class TextConnections:
             raise ConnectionLostError(address, waited) from None
         except (OSError, UnicodeError) as error:
             raise ConnectionLostError(address, why(error)) from error
+        if self.config.user is not None:
+            await introduce_async(connection, self.config)
         return connection

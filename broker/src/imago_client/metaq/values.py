@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from imago_client.config import parse_addresses
 from imago_client.core.metaq.nodes import DEFAULT_ROOT
+from imago_client.credentials import check_user
 from imago_client.errors import AnswerError, ClientError, UsageError
 from imago_client.messages import check_bytes
 from imago_client.tls import check_tls
@@ -70,9 +71,16 @@ class MetaqConfig:
     tls_certificate_file: str | None = None
     """PEM file of this client's own certificate, where brokers ask for one; with `tls_key_file`."""
     tls_key_file: str | None = None
+    user: str | None = None
+    """Whose the connections are, where brokers ask; with `password` or `password_file`. Imago's
+    brokers only: MetaQ's own close a connection that says so."""
+    password: str | None = field(default=None, repr=False)
+    password_file: str | None = None
+    """File with the password alone; it is read again when it changes."""
 
     def __post_init__(self) -> None:
         check_tls(self)
+        check_user(self)
         if not self.servers and self.zookeeper is None:
             raise UsageError("servers: no address given, expected host:port[,host:port…]")
         for name in _POSITIVE:

@@ -1,4 +1,4 @@
-"""MetaQ's eleven commands and two responses as values; `line.py` parses their lines.
+"""MetaQ's eleven commands, Imago's `auth`, and two responses as values; `line.py` parses lines.
 
 Numbers that a peer may leave out are None, so that encoding gives the same bytes again.
 """
@@ -119,6 +119,15 @@ class Sync:
 
 
 @dataclass(frozen=True, slots=True)
+class Auth:
+    """Say who the client is, twice: with a nonce, then with a proof. See `handshake.py`."""
+
+    user: str
+    token: str
+    opaque: int
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """The answer to everything but a successful get."""
 
@@ -140,6 +149,6 @@ class Value:
     opaque: int
 
 
-Request: TypeAlias = Put | Get | Offset | Version | Stats | Quit | Transaction | Sync
+Request: TypeAlias = Put | Get | Offset | Version | Stats | Quit | Transaction | Sync | Auth
 Response: TypeAlias = Result | Value
 Command: TypeAlias = Request | Response

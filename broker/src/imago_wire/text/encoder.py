@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from imago_wire.errors import ProtocolError
 from imago_wire.text.commands import (
+    Auth,
     Command,
     Get,
     Offset,
@@ -109,6 +110,12 @@ def _(command: Sync) -> bytes:
         _word(command.topic), command.partition, len(command.body), command.flag,
         command.message_id, checksum, command.opaque, command.body,
     )  # fmt: skip
+
+
+@encode.register
+def _(command: Auth) -> bytes:
+    words = _word(command.user), _word(command.token), command.opaque
+    return b"auth %b %b %d\r\n" % words
 
 
 @encode.register

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from imago_wire.errors import ProtocolError
 from imago_wire.text.commands import (
+    Auth,
     Command,
     Get,
     Offset,
@@ -143,6 +144,11 @@ def _transaction(words: list[str]) -> Transaction:
     return Transaction(key, words[2], kind, opaque, timeout_s, qualifier)
 
 
+def _auth(words: list[str]) -> Auth:
+    _expect(words, "auth", (4,))
+    return Auth(_name(words[1]), _name(words[2]), parse_i32(words[3]))
+
+
 def _result(words: list[str]) -> Pending:
     _expect_at_least(words, "result", 4)
     code, size, opaque = parse_i32(words[1]), _size(words[2]), parse_i32(words[3])
@@ -158,6 +164,7 @@ _PARSERS: dict[str, Callable[[list[str]], Command | Pending]] = {
     "q": _quit,
     "t": _transaction,
     "r": _result,
+    "a": _auth,
 }
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from hypothesis import strategies as st
 
 from imago_wire.text.commands import (
+    Auth,
     Command,
     Get,
     Offset,
@@ -92,6 +93,7 @@ commands: st.SearchStrategy[Command] = st.one_of(
     st.builds(Version, st.none() | i32),
     st.builds(Stats, st.just("") | words, st.none() | i32),
     st.builds(Quit),
+    st.builds(Auth, words, words, i32),
     transactions,
     st.builds(Sync, words, i32, i32, i64, bodies, i32, st.none() | i32),
     st.builds(Result, i32, bodies, i32),
@@ -102,7 +104,8 @@ commands: st.SearchStrategy[Command] = st.one_of(
 _fragments = st.sampled_from(
     [
         b"put", b"get", b"offset", b"version", b"stats", b"quit", b"transaction", b"sync",
-        b"result", b"value", b"test", b"0", b"1", b"5", b"-1", b"+7", b"907060870", b"hello",
+        b"result", b"value", b"test", b"auth",
+        b"0", b"1", b"5", b"-1", b"+7", b"907060870", b"hello",
         b"2147483647", b"2147483648", b"-2147483648", b"9223372036854775807", b"TX:a:1",
         b"XID:1:00:ff:q", b"null", b"BEGIN", b"\r\n", b"\r\n", b"\r", b"\n", b" ", b" ", b" ",
         b"\x00", b"\xff", b"\xc3\xa9", b"00000000000000000005", b"1_0", b"\t",

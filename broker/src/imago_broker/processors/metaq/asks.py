@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from imago_broker.service.serving_rules import Asks
 from imago_wire.text.commands import (
+    Auth,
     Command,
     Get,
     Offset,
@@ -29,6 +30,7 @@ ASKS: Final[Mapping[type[Command], Asks]] = {
     Quit: Asks.MEMBER,
     Stats: Asks.MEMBER,
     Version: Asks.MEMBER,
+    Auth: Asks.MEMBER,
     # Answered alike by every member: that it is not served.
     Sync: Asks.MEMBER,
     Transaction: Asks.CHANGE,

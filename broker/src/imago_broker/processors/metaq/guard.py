@@ -1,7 +1,8 @@
 """Access control in front of MetaQ's commands.
 
-The protocol has no credentials: a connection is the user's whom its certificate names, else
-`anonymous`. Rules say what either may do, and from which networks.
+The protocol has no credentials: a connection is the user's whom its certificate names, or whom a
+client of ours has proved to be (`handshakes`), else `anonymous`. Rules say what each may do, and
+from which networks.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from imago_broker.model.access import CLUSTER_NAME, READ, RUN, SHOW, AccessKind, Need, Operation
 from imago_broker.model.users import ANONYMOUS
+from imago_broker.processors.metaq.handshakes import Handshakes
 from imago_broker.service.grants import AccessGrants
 from imago_broker.service.throttling import Direction
 from imago_wire.text.commands import (
     OPAQUE_DEFAULT,
+    Auth,
     Get,
     Offset,
     Put,
@@ -32,6 +35,8 @@ from imago_wire.text.status import Status
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from imago_broker.config.live import LiveSettings
+    from imago_broker.config.metaq_section import MetaqSection
     from imago_broker.processors.metaq.peer import Peer
     from imago_broker.processors.metaq.table import MetaqProcessors
     from imago_broker.service.access import AccessService
@@ -85,6 +90,8 @@ RIGHTS: Final[Mapping[type[Command], Callable[[Any], Sequence[Need]]]] = {
     Stats: lambda _: (Need(SHOW, AccessKind.CLUSTER, CLUSTER_NAME),),
     Transaction: lambda command: (Need(_PUBLISH, AccessKind.TRANSACTION, command.key),),
     Sync: lambda _: (Need(RUN, AccessKind.CLUSTER, CLUSTER_NAME),),
+    # Who says who he is has proved nothing yet.
+    Auth: _nothing,
     # The heartbeat, and the end.
     Version: _nothing,
     Quit: _nothing,
@@ -99,13 +106,19 @@ class GuardedProcessors:
     """The processors of the port, behind the rules."""
 
     def __init__(
-        self, processors: MetaqProcessors, access: AccessService, quotas: QuotaService
+        self,
+        processors: MetaqProcessors,
+        access: AccessService,
+        quotas: QuotaService,
+        settings: LiveSettings[MetaqSection],
     ) -> None:
         self._processors, self._access, self._quotas = processors, access, quotas
         self._denials = access.denials
         self._grants = AccessGrants(
             access, may=self._may, publish=_needs_to_put, consume=_needs_to_get
         )
+        self.handshakes = Handshakes(access, settings, self.met)
+        processors.ask_who(self.handshakes.auth)
         self.take_puts = processors.take_puts
         """As there: of a peer that is `met` it takes what is allowed."""
 

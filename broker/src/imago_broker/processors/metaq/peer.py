@@ -19,7 +19,7 @@ class Peer(Protocol):
     address: str
     """Its address alone."""
     certificate_user: str
-    """Whom its certificate names; empty: it has shown none."""
+    """Whom its certificate names, or whom it has proved to be; empty: nobody."""
     grants: UserGrants | None
     """What its user may do; None: nobody has asked."""
     finishing: bool
@@ -29,6 +29,9 @@ class Peer(Protocol):
 
     answered_bytes: int
     """Of all answers but those to puts that succeeded, until now."""
+
+    def become(self, user: str) -> None:
+        """Be this user's from now on: it has proved to be."""
 
     def throttle(self, milliseconds: float) -> None:
         """Read and work on nothing more for so long."""

@@ -17,6 +17,7 @@ from imago_broker.processors.metaq.syncs import SyncProcessor
 from imago_broker.processors.metaq.transactions import MetaqTransactionProcessor
 from imago_wire.text.commands import (
     OPAQUE_DEFAULT,
+    Auth,
     Command,
     Offset,
     Quit,
@@ -28,6 +29,7 @@ from imago_wire.text.commands import (
     Version,
 )
 from imago_wire.text.encoder import result
+from imago_wire.text.handshake import OPEN
 from imago_wire.text.items import BAD, GET, OTHER
 from imago_wire.text.status import Status
 
@@ -66,6 +68,7 @@ class MetaqProcessors:
         self._counters = counters
         self._transactions = transactions
         self._others: dict[type, Callable[[Peer, Any], None]] = {
+            Auth: _open,
             Offset: self._gets.offset,
             Quit: lambda peer, _: peer.finish(),
             # An answer to nothing that was asked: the original looks for a waiting call, finds
@@ -76,6 +79,10 @@ class MetaqProcessors:
             Value: _ignore,
             Version: self._version,
         }
+
+    def ask_who(self, answer: Callable[[Peer, Auth], None]) -> None:
+        """Have this answer those who say who they are; before, nobody is asked."""
+        self._others[Auth] = answer
 
     def met(self, peer: Peer) -> None:
         """Meet a new connection: it may do all."""
@@ -189,6 +196,11 @@ def _syncs(parts: MetaqAssembly, patterns: TopicPatterns) -> SyncProcessor | Non
 def _no_handler(peer: Peer, java_class: str, opaque: int) -> None:
     text = texts.NO_HANDLER + java_class
     peer.reply(result(Status.SERVICE_UNAVAILABLE, text, opaque))
+
+
+def _open(peer: Peer, command: Auth) -> None:
+    """Answer that nobody has to say who he is."""
+    peer.reply(result(Status.SUCCESS, OPEN, command.opaque))
 
 
 def _ignore(_peer: Peer, _command: Command) -> None:
