@@ -85,7 +85,7 @@ interop: setup-dev system ## the original Java clients only (INTEROP_TARGET=imag
 interop-others: setup-dev ## RocketMQ's clients in Go, C++ and Node, and all of mqadmin; needs Go, and Node with npm
 	@$(PYTEST) -m others tests/interop
 
-chaos: setup-dev system ## break a cluster under load (root): make chaos MINUTES=10 ARGS='--rate-min 0'
+chaos: setup-dev system ## break a cluster under load (root): make chaos MINUTES=10 ARGS='--rate-min 0 --closed'
 	@PYTHONPATH=tests/support:. $(PY) -m imago_testing.chaos.cluster --minutes $(or $(MINUTES),5) $(ARGS)
 
 simulate: setup-dev ## seeded simulation of a shard: make simulate SEEDS=100000 FROM=0, or STORES=1, MODEL=full, OPERATOR=1

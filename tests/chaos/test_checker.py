@@ -223,7 +223,10 @@ def lose_a_told_commit_with_the_broker(history: History) -> None:
         history.progress.append(Progress(QUEUES[0], step, offset))
 
 
-ONLY_IN_A_SHARD = {Broken.APART, Broken.UNLED, Broken.UNHEALED, Broken.UNNAMED, Broken.IDLE}
+ONLY_IN_A_SHARD = {
+    *(Broken.APART, Broken.UNLED, Broken.UNHEALED, Broken.UNNAMED, Broken.IDLE),
+    Broken.INTRUDED,
+}
 PLANTED: list[tuple[Callable[[History], None], Broken]] = [
     (lose_the_last, Broken.LOST),
     (lose_one_in_the_middle, Broken.LOST),

@@ -34,14 +34,34 @@ MORE_FAULTS = (
     "change_bits",
     "roll",
 )
+CLOSED_FAULTS = ("rotate_certificates", "kill_leader", "rotate_password")
+"""Of a cluster with TLS on all ports, to clients that sign or show certificates."""
+MORE_CLOSED_FAULTS = (
+    "rotate_and_kill_leader",
+    "wipe_follower",
+    "step_clock",
+    "change_bits",
+    "isolate_leader",
+    "hand_over",
+    "roll",
+)
 BURST_BYTES = 9 << 20
 """Written before each fault: more than any chunk in which the log is read."""
 
 
 @pytest.mark.parametrize(
-    "faults", [FAULTS, pytest.param(MORE_FAULTS, marks=pytest.mark.full)], ids=["some", "others"]
+    ("faults", "more"),
+    [
+        (FAULTS, ()),
+        pytest.param(MORE_FAULTS, (), marks=pytest.mark.full),
+        (CLOSED_FAULTS, ("--closed",)),
+        pytest.param(MORE_CLOSED_FAULTS, ("--closed",), marks=pytest.mark.full),
+    ],
+    ids=["some", "others", "closed", "closed, others"],
 )
-def test_faults_of_many_kinds_break_no_promise(tmp_path: Path, faults: tuple[str, ...]) -> None:
+def test_faults_of_many_kinds_break_no_promise(
+    tmp_path: Path, faults: tuple[str, ...], more: tuple[str, ...]
+) -> None:
     # A process of its own: it moves into the network that it makes.
     told = tmp_path / "report.json"
     command = [sys.executable, "-m", "imago_testing.chaos.cluster", "--seed", str(SEED)]
@@ -49,6 +69,7 @@ def test_faults_of_many_kinds_break_no_promise(tmp_path: Path, faults: tuple[str
     command += ["--every", "0", "--calm", "0.3,0.6", "--burst-bytes", str(BURST_BYTES)]
     # How fast this machine is, and what else it does, is no matter of this test.
     command += ["--rate-min", "0", "--rate-max", "10", "--retention-bytes", str(64 << 20)]
+    command += more
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=580, check=False

@@ -142,8 +142,13 @@ def do_nothing_as_a_fault(history: History) -> None:
     history.idle.append("b1 garble_metaq: no file in metaq")
 
 
+def serve_who_has_no_right(history: History) -> None:
+    history.intruded.append("who signs nothing: 10000/3 was acknowledged")
+
+
 PLANTED: list[tuple[Callable[[History], None], Broken]] = [
     (do_nothing_as_a_fault, Broken.IDLE),
+    (serve_who_has_no_right, Broken.INTRUDED),
     (lose_one_on_one_member, Broken.LOST),
     (lose_the_last_on_one_member, Broken.LOST),
     (lose_one_on_every_member, Broken.LOST),

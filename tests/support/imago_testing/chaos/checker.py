@@ -42,6 +42,7 @@ class Broken(Enum):
     APART = "a shard that nobody disturbed was not whole again in time"
     UNLED = "a member could not be made leader"
     IDLE = "a fault found nothing to be done to"
+    INTRUDED = "somebody without the right to it was served"
     UNHEALED = "a member has damage where another one is whole"
     UNNAMED = "damage without a file and a byte"
 
@@ -61,6 +62,7 @@ def check(history: History) -> list[Violation]:
         *(Violation(Broken.APART, each) for each in history.apart),
         *(Violation(Broken.UNLED, each) for each in history.unled),
         *(Violation(Broken.IDLE, each) for each in history.idle),
+        *(Violation(Broken.INTRUDED, each) for each in history.intruded),
         *_gone_on(history),
         *_progress(history),
         *_healed(history),

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
+from imago_testing.chaos.credentials import OPEN, Address
 from imago_testing.peers.remoting import pull_ext, send_ext
 from imago_wire.remoting.codes import RequestCode
 from imago_wire.remoting.command import RemotingCommand
@@ -22,6 +23,7 @@ from imago_wire.text.message import encode_body
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from imago_testing.chaos.credentials import Credentials
     from imago_testing.chaos.history import Queue
 
 _READ_BYTES = 1 << 18
@@ -34,8 +36,8 @@ _OPEN_SECONDS_MAX = 3.0
 ANSWER_SECONDS_MAX = 15.0
 """A broker that answers nothing for so long counts as lost."""
 
-Where = Callable[[], Awaitable[tuple[str, int]]]
-"""Says which host and port to connect to now; OSError when nobody knows."""
+Where = Callable[[], Awaitable[Address]]
+"""Says where to connect to now, and with what; OSError when nobody knows."""
 
 
 class ConnectionLostError(Exception):
@@ -49,8 +51,8 @@ class RefusedError(Exception):
 def fixed(port: int) -> Where:
     """Return the place of the only broker there is."""
 
-    async def where() -> tuple[str, int]:
-        return "127.0.0.1", port
+    async def where() -> Address:
+        return Address("127.0.0.1", port)
 
     return where
 
@@ -58,9 +60,15 @@ def fixed(port: int) -> Where:
 class Connection(ABC, Generic[Answer]):
     """Requests by number, answers in any order. After a loss every request fails."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        credentials: Credentials = OPEN,
+    ) -> None:
         self._reader = reader
         self._writer = writer
+        self._credentials = credentials
         self._waiting: dict[int, asyncio.Future[Answer]] = {}
         self._numbers = itertools.count(1)
         self._lost = False
@@ -70,7 +78,9 @@ class Connection(ABC, Generic[Answer]):
     async def open(cls, where: Where) -> Self:
         """Raise OSError when nobody listens."""
         async with asyncio.timeout(_OPEN_SECONDS_MAX):
-            return cls(*await asyncio.open_connection(*await where()))
+            host, port, credentials = await where()
+            opened = await asyncio.open_connection(host, port, **credentials.transport())
+            return cls(*opened, credentials)
 
     @abstractmethod
     def _decode(self, data: bytes) -> Iterable[tuple[int, Answer]]:
@@ -97,8 +107,8 @@ class Connection(ABC, Generic[Answer]):
                     future = self._waiting.pop(number, None)
                     if future is not None and not future.done():
                         future.set_result(answer)
-        except ConnectionError:
-            pass  # as good as an end of the stream
+        except OSError:
+            pass  # as good as an end of the stream, in TLS too
         finally:
             self._lost = True
             for future in self._waiting.values():
@@ -108,7 +118,7 @@ class Connection(ABC, Generic[Answer]):
 
     async def close(self) -> None:
         self._writer.close()
-        with contextlib.suppress(ConnectionError):
+        with contextlib.suppress(OSError):
             await self._writer.wait_closed()
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -116,9 +126,14 @@ class Connection(ABC, Generic[Answer]):
 
 
 class MetaqConnection(Connection[Result | Value]):
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        credentials: Credentials = OPEN,
+    ) -> None:
         self._decoder = Decoder(line_bytes_max=4096, body_bytes_max=4 << 20)
-        super().__init__(reader, writer)
+        super().__init__(reader, writer, credentials)
 
     def _decode(self, data: bytes) -> Iterable[tuple[int, Result | Value]]:
         self._decoder.feed(data)
@@ -142,9 +157,14 @@ class MetaqConnection(Connection[Result | Value]):
 
 
 class RemotingConnection(Connection[RemotingCommand]):
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        credentials: Credentials = OPEN,
+    ) -> None:
         self._decoder = FrameDecoder()
-        super().__init__(reader, writer)
+        super().__init__(reader, writer, credentials)
 
     def _decode(self, data: bytes) -> Iterable[tuple[int, RemotingCommand]]:
         self._decoder.feed(data)
@@ -157,7 +177,8 @@ class RemotingConnection(Connection[RemotingCommand]):
     ) -> asyncio.Future[RemotingCommand]:
         number = next(self._numbers)
         texts = {name: str(value) for name, value in ext.items()}
-        command = RemotingCommand(code=code, opaque=number, ext=texts, body=body)
+        fields = dict(self._credentials.signed(texts, body))
+        command = RemotingCommand(code=code, opaque=number, ext=fields, body=body)
         return self._send(number, encode_frame(command))
 
     def put(self, queue: Queue, bodies: Sequence[bytes]) -> asyncio.Future[RemotingCommand]:

@@ -136,5 +136,7 @@ class History:
     """Times at which a shard that nobody disturbed was not whole again soon, with what it said."""
     idle: list[str] = field(default_factory=list)
     """Faults that did nothing: nobody has seen what would have become of them."""
+    intruded: list[str] = field(default_factory=list)
+    """What a closed cluster took from somebody who has no right to it."""
     unled: list[str] = field(default_factory=list)
     """Members that could not be made leader when all was over, and why."""

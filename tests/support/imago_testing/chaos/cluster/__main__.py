@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from imago_testing.chaos.cluster.faults import FAULTS
 from imago_testing.chaos.cluster.members import Sizes
 from imago_testing.chaos.cluster.report import ClusterReport
+from imago_testing.chaos.cluster.rotations import ROTATIONS
 from imago_testing.chaos.cluster.run import Plan, Run
 from imago_testing.chaos.cluster.shard import Shard
 
@@ -42,7 +43,9 @@ def main() -> int:
     total = ClusterReport(seed=chosen.seed)
     sound = False
     try:
-        with Shard(folder, session_ms=chosen.session_ms, sizes=sizes) as shard:
+        with Shard(
+            folder, session_ms=chosen.session_ms, sizes=sizes, closes=chosen.closed
+        ) as shard:
             _rounds(shard, chosen, total)
         sound = not total.violations
     finally:
@@ -63,6 +66,12 @@ def _arguments() -> argparse.Namespace:
     add = parser.add_argument
     add("--minutes", type=float, default=5.0)
     add("--faults", help=f"in this order, once: {', '.join(FAULTS)}")
+    add(
+        "--closed",
+        action="store_true",
+        help="TLS on all ports, mutual between members; clients sign, or show certificates, and"
+        f" somebody without rights tries to write; more faults: {', '.join(ROTATIONS)}",
+    )
     add("--without", default="", help="faults that are left out")
     add("--seed", type=int, default=int(time.time()))
     add("--session-ms", type=int, default=_SESSION_MS)
@@ -83,8 +92,9 @@ def _arguments() -> argparse.Namespace:
     add("--retention-bytes", type=int, default=Sizes().retention, help="0: everything is kept")
     chosen = parser.parse_args()
     named = f"{chosen.faults or ''},{chosen.without}".split(",")
-    if unknown := set(filter(None, named)) - set(FAULTS):
-        parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(FAULTS)}")
+    known = [*FAULTS, *ROTATIONS] if chosen.closed else [*FAULTS]
+    if unknown := set(filter(None, named)) - set(known):
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(known)}")
     return chosen
 
 
@@ -93,7 +103,8 @@ def _rounds(shard: Shard, chosen: argparse.Namespace, total: ClusterReport) -> N
         total.add(_play(shard, chosen, chosen.seed, chosen.faults.split(",")))
         return
     end, seed = time.monotonic() + chosen.minutes * 60, chosen.seed
-    names = [name for name in FAULTS if name not in chosen.without.split(",")]
+    known = [*FAULTS, *ROTATIONS] if chosen.closed else [*FAULTS]
+    names = [name for name in known if name not in chosen.without.split(",")]
     random.Random(seed).shuffle(names)
     rounds = itertools.cycle(range(0, len(names), _FAULTS_PER_ROUND))
     while time.monotonic() < end and not total.violations:

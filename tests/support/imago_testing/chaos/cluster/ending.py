@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from imago_testing.chaos.cluster.members import Member
+    from imago_testing.chaos.credentials import Address
     from imago_testing.chaos.history import Queue
 
 _OK = 200
@@ -21,10 +22,10 @@ _OK = 200
 async def read_ending(member: Member, queues: Sequence[Queue]) -> Ending:
     """Read every queue of a member that leads, through both protocols."""
 
-    async def metaq() -> tuple[str, int]:
+    async def metaq() -> Address:
         return member.metaq
 
-    async def rocketmq() -> tuple[str, int]:
+    async def rocketmq() -> Address:
         return member.rocketmq
 
     messages = await read_whole(metaq, rocketmq, queues)

@@ -11,6 +11,7 @@ from imago_testing.chaos.cluster.damages import DAMAGES
 from imago_testing.chaos.cluster.file_faults import FILE_FAULTS
 from imago_testing.chaos.cluster.lossy import Line
 from imago_testing.chaos.cluster.members import REPLICATION_PORT
+from imago_testing.chaos.cluster.rotations import ROTATIONS
 from imago_testing.chaos.cluster.zookeeper_faults import ZOOKEEPER_FAULTS
 
 if TYPE_CHECKING:
@@ -361,7 +362,7 @@ FAULTS: dict[str, Fault] = (
 @asynccontextmanager
 async def done_to(shard: Shard, name: str, rng: random.Random) -> AsyncIterator[None]:
     """Do the fault; when the block ends it is undone."""
-    steps = FAULTS[name](shard, rng)
+    steps = (FAULTS | ROTATIONS)[name](shard, rng)
     await anext(steps)
     try:
         yield

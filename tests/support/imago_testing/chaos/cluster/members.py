@@ -16,16 +16,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from imago_testing.chaos.cluster.knobs import Knobs
+from imago_testing.chaos.credentials import Address
 from imago_testing.chaos.nursery import RUNS, Nursery
+from imago_testing.processes.certificates import Pair
 from imago_testing.processes.servers import accepts, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from imago_testing.chaos.cluster.closing import Closed
     from imago_testing.chaos.cluster.network import Network
 
 METAQ_PORT, ROCKETMQ_PORT, NAMES_PORT, ADMIN_PORT = 8123, 10911, 9876, 8080
+METAQ_TLS_PORT = 8124
 REPLICATION_PORT = ROCKETMQ_PORT + 1
 _FILL_STEP_BYTES = 64 << 10
 _SERVES_SECONDS_MAX = 120
@@ -94,7 +98,9 @@ class Member:
         replicas: int,
         library: Path,
         sizes: Sizes,
+        closed: Closed | None = None,
     ) -> None:
+        """`closed`: it speaks TLS alone, and serves who has the right to what it asks."""
         self.name, self.address = name, network.address(name)
         self.folder = folder
         folder.mkdir(parents=True)
@@ -105,9 +111,14 @@ class Member:
         self.data = self.disk / "data"
         self._token = folder / "token"
         self._token.write_text("chaos")
+        self._closed = closed
+        self.pair = Pair(folder / "tls.pem", folder / "tls.key")
+        """Its certificate in a closed cluster."""
+        more = closed.settings_of(self, METAQ_TLS_PORT) if closed is not None else ""
         config = folder / "broker.toml"
         config.write_text(
-            _CONFIG.format(
+            more
+            + _CONFIG.format(
                 replicas=replicas,
                 data=self.data,
                 host=self.address,
@@ -125,12 +136,16 @@ class Member:
         self.pid = 0
 
     @property
-    def metaq(self) -> tuple[str, int]:
-        return self.address, METAQ_PORT
+    def metaq(self) -> Address:
+        if self._closed is not None:
+            return Address(self.address, METAQ_TLS_PORT, self._closed.metaq)
+        return Address(self.address, METAQ_PORT)
 
     @property
-    def rocketmq(self) -> tuple[str, int]:
-        return self.address, ROCKETMQ_PORT
+    def rocketmq(self) -> Address:
+        if self._closed is not None:
+            return Address(self.address, ROCKETMQ_PORT, self._closed.rocketmq)
+        return Address(self.address, ROCKETMQ_PORT)
 
     @property
     def alive(self) -> bool:
@@ -214,13 +229,14 @@ class Member:
     ) -> tuple[int, Any]:
         """Call the admin interface; (0, None) when nobody answers."""
         request = urllib.request.Request(
-            f"http://{self.address}:{ADMIN_PORT}{path}",
+            f"{'http' if self._closed is None else 'https'}://{self.address}:{ADMIN_PORT}{path}",
             data=None if body is None else json.dumps(body).encode(),
             headers={"Content-Type": "application/json", "Authorization": "Bearer chaos"},
             method=method,
         )
         try:
-            with urllib.request.urlopen(request, timeout=seconds_max) as answer:
+            tls = self._closed.rocketmq.tls if self._closed is not None else None
+            with urllib.request.urlopen(request, timeout=seconds_max, context=tls) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
             with error:

@@ -14,6 +14,7 @@ from imago_testing.chaos.checker import check
 from imago_testing.chaos.cluster.backlog import read_from_behind
 from imago_testing.chaos.cluster.ending import read_ending
 from imago_testing.chaos.cluster.faults import done_to
+from imago_testing.chaos.cluster.intruders import intruders
 from imago_testing.chaos.cluster.locating import Route, Tree
 from imago_testing.chaos.cluster.meter import Meter
 from imago_testing.chaos.cluster.pressure import waited_seconds
@@ -21,12 +22,14 @@ from imago_testing.chaos.cluster.report import ClusterReport
 from imago_testing.chaos.cluster.shard import ApartError
 from imago_testing.chaos.connections import GROUP, ConnectionLostError, RefusedError
 from imago_testing.chaos.consumers import MetaqConsumer, RocketmqConsumer
+from imago_testing.chaos.credentials import OPEN
 from imago_testing.chaos.history import History, Queue
 from imago_testing.chaos.producers import MetaqProducer, Producer, RocketmqProducer
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
+    from imago_testing.chaos.cluster.intruders import Intruder
     from imago_testing.chaos.cluster.members import Member
     from imago_testing.chaos.cluster.shard import Shard
     from imago_testing.chaos.connections import Where
@@ -76,7 +79,7 @@ class Run:
         self._queues = [
             Queue(self._topic(level), n) for level in LEVELS for n in range(QUEUES_PER_TOPIC)
         ]
-        self._tree = Tree(shard.zookeeper.connect)
+        self._tree = Tree(shard.zookeeper.connect, shard.closed)
         self._meter = Meter(plan.rate_max)
         self._began = time.monotonic()
         self._next_fault_at = 0.0
@@ -118,6 +121,8 @@ class Run:
             assert code in _CREATED, told
         code, told = leader.ask(f"/admin/v1/groups/{GROUP}", method="PUT", body={})
         assert code in _CREATED, told
+        if self._shard.closed is not None:
+            self._shard.closed.let_in(leader)
         self._tree.start()
 
     def _topic(self, level: str) -> str:
@@ -154,8 +159,16 @@ class Run:
             made.append(RocketmqConsumer(self._route(), queue, self._history, tolerant=True))
         return made
 
+    def _intruders(self) -> list[Intruder]:
+        closed = self._shard.closed
+        if closed is None:
+            return []
+        return intruders(closed, self._route(), self._tree, self._queues[0], self._history)
+
     def _route(self) -> Route:
-        return Route(self._shard.members, self._queues[0].topic)
+        closed = self._shard.closed
+        shown = OPEN if closed is None else closed.rocketmq
+        return Route(self._shard.members, self._queues[0].topic, shown)
 
     @asynccontextmanager
     async def _load(self) -> AsyncIterator[None]:
@@ -164,7 +177,14 @@ class Run:
             producing = [group.create_task(each.run()) for each in producers]
             for consumer in consumers:
                 group.create_task(consumer.run())
+            intruders = self._intruders()
+            intruding = [group.create_task(each.run()) for each in intruders]
             yield
+            for task in intruding:
+                task.cancel()
+            self._history.idle += [
+                f"{each.name} was never refused" for each in intruders if not each.refused
+            ]
             for producer in producers:
                 producer.stop()
             async with asyncio.timeout(_END_SECONDS_MAX):

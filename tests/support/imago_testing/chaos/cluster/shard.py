@@ -6,6 +6,7 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Self
 
+from imago_testing.chaos.cluster.closing import Closed
 from imago_testing.chaos.cluster.ensemble import Ensemble
 from imago_testing.chaos.cluster.knobs import build
 from imago_testing.chaos.cluster.members import Member, Sizes
@@ -33,8 +34,18 @@ class ApartError(Exception):
 class Shard:
     """Three brokers and three ZooKeeper servers on one switch. Use it as a context."""
 
-    def __init__(self, folder: Path, *, session_ms: int, sizes: Sizes | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        session_ms: int,
+        sizes: Sizes | None = None,
+        closes: bool = False,
+    ) -> None:
+        """`closes`: all ports speak TLS, members to each other too, and clients need rights."""
         self._folder, self.session_ms = folder, session_ms
+        self._closes = closes
+        self.closed: Closed | None = None
         self._sizes = sizes or Sizes()
         self._ended_at: dict[str, float] = {}
         self._undo = ExitStack()
@@ -56,6 +67,8 @@ class Shard:
             undo.callback(self.zookeeper.close)
             self.zookeeper.start()
             library = build(self._folder)
+            if self._closes:
+                self.closed = Closed(self._folder, library)
             self.members: list[Member] = []
             for name in BROKERS:
                 member = Member(
@@ -67,6 +80,7 @@ class Shard:
                     replicas=len(BROKERS),
                     library=library,
                     sizes=self._sizes,
+                    closed=self.closed,
                 )
                 undo.callback(member.close)
                 self.members.append(member)
