@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-from imago_testing import small_limits
+from imago_testing import leaks, small_limits
 from imago_testing.process_state import left_behind, process_state
 from imago_testing.sharing import Sharing, arranged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from _pytest.config import Config
     from xdist.remote import Producer
@@ -36,6 +37,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+leaks.watch_commands()
+OF_PROCESSES = ("processes", "zookeeper")
+"""Marks of tests that start processes of ours, which print, and write files."""
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: Config, log: Producer) -> Sharing | None:
     """Give workers whole groups of tests: --dist loadgroup."""
@@ -55,3 +61,36 @@ def process_as_it_was() -> Iterator[None]:
     before = process_state()
     yield
     assert left_behind(before, process_state()) == [], "put it back: other modules come after it"
+
+
+def _show_no_secrets(folders: Sequence[Path]) -> None:
+    shown = {"a command line": "\n".join(leaks.commands).encode()}
+    found = leaks.leaks(folders, shown)
+    leaks.commands.clear()
+    assert found == []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def modules_show_no_secrets(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    """Fail the last test of a module whose processes have written a secret down."""
+    if not any(map(request.node.get_closest_marker, OF_PROCESSES)):
+        yield
+        return
+    base = tmp_path_factory.getbasetemp()
+    before = set(base.iterdir())
+    yield
+    made = sorted(set(base.iterdir()) - before)
+    _show_no_secrets([each for each in made if not each.is_symlink()])
+
+
+@pytest.fixture(autouse=True)
+def processes_show_no_secrets(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test whose processes have written a secret down; its folder goes when it passed."""
+    if not any(map(request.node.get_closest_marker, OF_PROCESSES)):
+        yield
+        return
+    folder = request.getfixturevalue("tmp_path")
+    yield
+    _show_no_secrets([folder])
