@@ -32,6 +32,7 @@ BUILD = HERE / "build"
 RESULTS = HERE / "results"
 BROKER_CORE, LOAD_CORE = 0, 1
 CALM_SECONDS, CALM_SHARE_MAX, CALM_TRIES = 0.25, 0.06, 20
+WITH_TLS = "load-tls"
 IMAGO = str(Path(sys.executable).with_name("imago"))
 
 
@@ -44,14 +45,25 @@ def build_native() -> None:
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         raise BenchError("no C compiler: install gcc, the load generator is written in C")
-    BUILD.mkdir(exist_ok=True)
-    header = HERE / "native/frames.h"
     for name in ["load", "floor"]:
-        source, target = HERE / f"native/{name}.c", BUILD / name
-        newest = max(source.stat().st_mtime, header.stat().st_mtime)
-        if not target.exists() or target.stat().st_mtime < newest:
-            command = [compiler, "-O2", "-Wall", "-Wextra", "-o", str(target), str(source)]
-            subprocess.run(command, check=True)
+        _compile(compiler, name, name)
+
+
+def build_with_tls() -> None:
+    """Compile the load generator that speaks TLS, too; it needs OpenSSL's headers."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None or not Path("/usr/include/openssl/ssl.h").exists():
+        raise BenchError("no C compiler with OpenSSL: apt-get install gcc libssl-dev")
+    _compile(compiler, "load", WITH_TLS, "-DTLS", "-lssl", "-lcrypto")
+
+
+def _compile(compiler: str, source_name: str, name: str, *options: str) -> None:
+    BUILD.mkdir(exist_ok=True)
+    source, target = HERE / f"native/{source_name}.c", BUILD / name
+    newest = max(each.stat().st_mtime for each in [source, *source.parent.glob("*.h")])
+    if not target.exists() or target.stat().st_mtime < newest:
+        command = [compiler, "-O2", "-Wall", "-Wextra", "-o", str(target), str(source), *options]
+        subprocess.run(command, check=True)
 
 
 def pin(pid: int, core: int) -> None:
@@ -98,9 +110,19 @@ def wait_for_calm() -> None:
 
 
 def load(work: str, port: int, *, pids: list[int], **keys: int | str) -> dict[str, Any]:
-    """Run the generator once; return its figures, and the share of the machine others took."""
+    """Run the generator once; return its figures, and the share of the machine others took.
+
+    `tls=1`: with TLS.
+    """
+    program = WITH_TLS if keys.pop("tls", 0) else "load"
     words = [f"{key}={value}" for key, value in keys.items()]
-    command = [str(BUILD / "load"), work, f"port={port}", f"pid={','.join(map(str, pids))}", *words]
+    command = [
+        str(BUILD / program),
+        work,
+        f"port={port}",
+        f"pid={','.join(map(str, pids))}",
+        *words,
+    ]
     began, busy, own = time.monotonic(), busy_seconds(cpu_ticks()), own_seconds(pids)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     pin(process.pid, LOAD_CORE)

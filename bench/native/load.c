@@ -13,6 +13,7 @@
  *       batch=16 numbered=0 (batch: 1: with a property `part`) fetch=1048576 (get) messages=32 (pull) imago=0 (1: ask for the big pulls) idle=0 (connections that do nothing) pid=N[,N…] (server: CPU time)
  * Latency is taken from the intended send time. */
 #include "frames.h"
+#include "transport.h"
 #include <sys/resource.h>
 
 enum { IN_MAX = 9 << 20, OUT_MAX = 4 << 20, BUCKETS = 64 * 40, WINDOWS_MAX = 1 << 16 };
@@ -21,6 +22,7 @@ enum { SECOND = 0x40000000 }; /* in the opaque: the END_TRANSACTION of a half me
 
 struct conn {
     int fd, queue, in_flight;
+    void *tls;
     unsigned seq;
     size_t have, out_have, out_sent;
     long offset;
@@ -157,7 +159,7 @@ static void request(struct conn *c, int64_t intended) {
 
 static void send_out(struct conn *c) {
     while (c->out_sent < c->out_have) {
-        ssize_t n = write(c->fd, c->out + c->out_sent, c->out_have - c->out_sent);
+        ssize_t n = put_bytes(c->fd, c->tls, c->out + c->out_sent, c->out_have - c->out_sent);
         if (n < 0 && errno == EAGAIN) return;
         if (n < 0) die("write");
         c->out_sent += n;
@@ -215,7 +217,7 @@ static size_t rocketmq_answer(struct conn *c, const unsigned char *p, size_t hav
 }
 
 static int receive(struct conn *c) {
-    ssize_t got = read(c->fd, c->in + c->have, IN_MAX - c->have);
+    ssize_t got = take_bytes(c->fd, c->tls, c->in + c->have, IN_MAX - c->have);
     if (got < 0 && errno == EAGAIN) return 0;
     if (got <= 0) { fprintf(stderr, "the server closed a connection\n"); exit(2); }
     c->have += got;
@@ -279,6 +281,7 @@ static struct conn *open_conn(int index) {
     c->fd = socket(AF_INET, SOCK_STREAM, 0);
     if (connect(c->fd, (void *)&address, sizeof address)) die("connect");
     no_delay(c->fd);
+    c->tls = secured(c->fd);
     fcntl(c->fd, F_SETFL, O_NONBLOCK);
     c->queue = index % o.queues;
     c->started = calloc(o.depth, sizeof *c->started);
