@@ -235,7 +235,7 @@ class Executor:
         """Delete a claim; its pod must be absent by name, or never have run on this claim again."""
         pod = await self._kube.get("Pod", self._namespace, action.name.removeprefix("data-"))
         if pod is not None and not self._given_up(action):
-            raise RetryError(f"{action.name}: its pod is there", delay_s=NO_ADDRESS_S)
+            raise RetryError(f"{action.name}: its pod still exists", delay_s=NO_ADDRESS_S)
         await self._kube.delete(CLAIM, self._namespace, action.name, uid=action.uid)
 
     def _given_up(self, action: DeleteClaim) -> bool:

@@ -26,7 +26,7 @@ GRACE: Final = timedelta(seconds=30)
 
 
 class Audit:
-    """Finds objects that no watch has told of."""
+    """Finds objects that no watch has reported."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Audit:
 
     @property
     def missed(self) -> list[ObjectKey]:
-        """What was there at the last look, and no watch has told of since."""
+        """What was there at the last look, and no watch has reported since."""
         return [key for key in self._missed if key not in self._loop.known]
 
     async def run(self) -> None:
@@ -53,7 +53,7 @@ class Audit:
             except OperatorError as error:
                 log.warning("audit: %s", error)
             if self.missed:
-                log.error("no watch has told of %s", ", ".join(map(str, self.missed[:10])))
+                log.error("no watch has reported %s", ", ".join(map(str, self.missed[:10])))
 
     async def look(self) -> list[ObjectKey]:
         """Return objects that are older than a moment, and not known.

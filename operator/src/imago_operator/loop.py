@@ -166,7 +166,7 @@ class Loop:
             return self._failed(key, error)
         except Exception:
             # A mistake of ours with one object must not stop the work on all others.
-            log.exception("%s: a mistake of the operator's", key)
+            log.exception("%s: a defect of the operator", key)
             return "bug", self._backoff(key, BUG_S, BACKOFF_MAX_S)
         self._failures.pop(key, None)
         if key not in self._known:

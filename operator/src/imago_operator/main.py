@@ -191,7 +191,7 @@ class Operator:
     def ill(self) -> list[str]:
         """Return why the process should be started anew."""
         stuck = [f"{key} does not return" for key in self.loop.stuck()]
-        return stuck + [f"no watch has told of {key}" for key in self.audit.missed]
+        return stuck + [f"no watch has reported {key}" for key in self.audit.missed]
 
     def unready(self) -> list[str]:
         """Return why the process does not do its part: work, or wait for the lease."""

@@ -81,8 +81,8 @@ class Metrics:
         self, known: Callable[[], int], stalled: Callable[[], int], unready: Callable[[], int]
     ) -> None:
         """Show how many clusters there are, and how many of them are not well."""
-        self._gauge("clusters", "Clusters that are looked after.").set_function(known)
-        text = "Clusters that do not get on by themselves, or are late."
+        self._gauge("clusters", "Clusters that the operator manages.").set_function(known)
+        text = "Clusters that need help to progress, or are late."
         self._gauge("stalled_clusters", text).set_function(stalled)
         text = "Clusters whose Ready condition is not True."
         self._gauge("unready_clusters", text).set_function(unready)

@@ -98,9 +98,9 @@ def status_of(
 
 def mistake(error: Exception) -> ConditionFinding:
     """Say that a look ended in something that is no error of anybody else's."""
-    text = f"A mistake of the operator's: {type(error).__name__}: {error}"[:MISTAKE_MAX]
+    text = f"A defect of the operator: {type(error).__name__}: {error}"[:MISTAKE_MAX]
     return ConditionFinding(
-        type="Stalled", holds=True, reason="InternalError", message=f"{text}; it looks again."
+        type="Stalled", holds=True, reason="InternalError", message=f"{text}; it tries again."
     )
 
 
@@ -370,13 +370,13 @@ def _told_of_objects(action: Action) -> str:
 def _told_of_brokers(action: Action) -> str:
     match action:
         case Handover(pod=pod, shard=shard):
-            return f"{pod} gives leadership of shard-{shard} away."
+            return f"{pod} hands over leadership of shard-{shard}."
         case Elect(pod=pod, shard=shard):
             return f"{pod} leads shard-{shard}, though messages may be lost."
         case Cordon(shard=shard):
             return f"shard-{shard} takes no new topics."
         case MarkDrained(shard=shard):
-            return f"shard-{shard} is on record as drained."
+            return f"shard-{shard} is recorded as drained."
         case _:
             return ""
 

@@ -274,7 +274,7 @@ def test_a_reset_that_was_interrupted_is_not_repeated_under_consumers() -> None:
     assert found.reset is None
     assert found.record is not None
     assert found.record.last_reset is not None
-    assert found.record.last_reset.result.startswith("Not known")
+    assert found.record.last_reset.result.startswith("Unknown")
 
 
 def test_a_group_without_offsets_has_nothing_to_reset() -> None:

@@ -74,7 +74,7 @@ class TestRestarts:
                 {"restart": RestartCheck(safe=False, risks=("unreplicatedBytes",))},
                 "unreplicatedBytes",
             ),
-            ({"restart": None}, "an answer to its restart check"),
+            ({"restart": None}, "to answer its restart check"),
         ],
     )
     def test_the_broker_is_asked(self, what: dict[str, Any], text: str) -> None:

@@ -136,7 +136,7 @@ async def test_who_comes_while_it_is_done_is_not_overrun(stage: Groups) -> None:
     stage.pass_time(60)
     await stage.rest()
     assert stage.resets() == []
-    assert stage.last()["result"].startswith("Not known")
+    assert stage.last()["result"].startswith("Unknown")
 
 
 async def test_topics_that_are_not_there_are_named_in_the_result(stage: Groups) -> None:

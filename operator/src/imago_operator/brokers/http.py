@@ -186,7 +186,7 @@ def refusal(what: str, status: int, answer: Any) -> OperatorError:
     if code == "stale_operator":
         return StaleOperatorError(text, delay_s=RETRY_S)
     if code == "taken_back":
-        return TakenBackError(text, until="another request asks for it")
+        return TakenBackError(text, until="another request arrives")
     if status == 409:
         return BlockedError(text, until=str(said.get("cure", "")) or code)
     if status == 404:

@@ -95,7 +95,7 @@ class _Epoch:
         We hold the lease: the operator that raised it is an installation of its own.
         """
         if self._raised is not None and stands > self._raised:
-            log.warning("%s is operated by somebody else, too: epoch %d", self._cluster, stands)
+            log.warning("%s has another operator, too: epoch %d", self._cluster, stands)
             self._raised = None
 
 

@@ -91,14 +91,14 @@ class Still(NamedTuple):
 def still(look: ClaimLook[ClaimingSpec, ClaimingStatus]) -> Still | None:
     """Return why nothing is done about what a resource says; None: its word counts."""
     if look.me.paused:
-        text = "Nothing is done until imago.dev/pause-reconciliation is gone."
+        text = "Paused: remove the annotation imago.dev/pause-reconciliation to continue."
         return Still(holds("Paused", "Annotation", text))
     if look.refusal is not None:
         return Still(look.refusal.finding)
     owner = look.owner
     if owner is None or owner is look.me:
         return None
-    text = f"{owner.namespace}/{owner.name} was there first and says what {look.name} is."
+    text = f"{owner.namespace}/{owner.name} is older and already defines {look.name}."
     return Still(ContentRefusal("Conflict", text).finding, hold=False if look.me.held else None)
 
 

@@ -131,7 +131,9 @@ def _with_reset(look: GroupLook, planned: GroupPlan, now: datetime) -> GroupPlan
     begun = last is not None and last.request_id == reset.request_id
     members = look.group.members if look.group else ()
     if members and begun:
-        text = "Not known: the operator was interrupted, and the group consumes. Ask once more."
+        text = (
+            "Unknown: the operator was interrupted, and the group consumes. Request it once more."
+        )
         return replace(planned, record=_result(look, reset, text, now))
     if members or look.missing:
         why = (

@@ -49,18 +49,18 @@ def leave(
     if not me.held:
         return None
     if not wanted:
-        return Leaving("Retained", "It stays: only the resource goes.", release=True)
+        return Leaving("Retained", "It stays: only the resource is deleted.", release=True)
     if refusal is not None:
         text = f"It goes without its cluster: {refusal.message}"
         return Leaving("ClusterGone", text, release=True)
     if claimed:
-        text = "It stays: another resource says what it is."
+        text = "It stays: another resource defines it."
         return Leaving("StillClaimed", text, release=True)
     if exists is None:
         return _unreachable(me, now, release_after_s)
     if exists:
         return Leaving("Deleting", "It is being deleted on all shards.", delete=True)
-    return Leaving("Deleted", "It is gone from all shards.", release=True)
+    return Leaving("Deleted", "It is deleted on all shards.", release=True)
 
 
 def _unreachable(me: Claimant, now: datetime, release_after_s: float) -> Leaving:

@@ -123,7 +123,7 @@ def plan(look: RebalanceLook, now: datetime) -> RebalancePlan:
     if look.status.phase in OVER or look.me.deleting:
         return RebalancePlan(status=look.status)
     if look.me.paused:
-        text = "Nothing is done until imago.dev/pause-reconciliation is gone."
+        text = "Paused: remove the annotation imago.dev/pause-reconciliation to continue."
         return _said(look, now, (holds("Paused", "Annotation", text),))
     if look.refusal is not None:
         return _said(look, now, (look.refusal.finding,))
@@ -303,7 +303,7 @@ def _obstacle(look: RebalanceLook) -> ConditionFinding | None:
         if closed:
             listed = ", ".join(f"shard-{n}" for n in closed)
             return ContentRefusal(
-                "NoRoom", f"{listed}: not there, cordoned or without master."
+                "NoRoom", f"{listed}: missing, cordoned or without master."
             ).finding
     if look.spec.mode is RebalanceMode.DRAIN:
         free = [s for s in look.shards.values() if s.free and s.id not in look.spec.shards]
@@ -315,5 +315,5 @@ def _obstacle(look: RebalanceLook) -> ConditionFinding | None:
 def _ending(look: RebalanceLook) -> str:
     unread = sum(shard.unread for shard in _mine(look))
     if look.spec.mode in LEAVING and unread:
-        return f"The queues are closed; {unread} messages are to be read still."
+        return f"The queues are closed; {unread} messages are still unread."
     return ""

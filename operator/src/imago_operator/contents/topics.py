@@ -89,7 +89,7 @@ def _settle(look: TopicLook) -> TopicPlan:
     begun = look.status.topic_name is not None or look.status.applied_hash is not None
     if strict and not begun:
         if look.topic is not None:
-            text = f"{look.name} is there already, and adoptionPolicy is FailIfExists."
+            text = f"{look.name} exists already, and adoptionPolicy is FailIfExists."
             return TopicPlan(findings=(ContentRefusal("Conflict", text).finding,))
         # Written down first: a topic that is found later is then known to be ours.
         return TopicPlan(record=replace(look.status, topic_name=look.name))

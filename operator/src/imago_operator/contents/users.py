@@ -144,11 +144,11 @@ def _settle(look: UserLook, now: datetime, fresh: str) -> UserPlan:
         # Written down first: whatever of it brokers get goes when the resource does.
         return UserPlan(record=replace(look.status, user_name=look.name))
     if look.secret is not None and not look.secret.ours:
-        text = f"Secret {look.secret_name} is there and belongs to somebody else."
+        text = f"Secret {look.secret_name} exists and has another owner."
         return _refused("SecretNotOurs", text)
     reference = look.spec.authentication.password_secret_ref
     if look.signs and reference is not None and look.given is None:
-        text = f"Secret {reference.name} with an entry {reference.key} is not there."
+        text = f"There is no Secret {reference.name} with an entry {reference.key}."
         return _refused("SecretMissing", text)
     acts, renews = _acts(look, now, fresh)
     mark = fingerprint(wanted(look))
@@ -283,7 +283,7 @@ def next_rotation(spec: UserSpec, status: UserStatus) -> datetime | None:
 def _said(look: UserLook) -> list[ConditionFinding]:
     found = [ready("InSync")]
     if not look.checked:
-        text = "The cluster has no authorization: its brokers check nobody's rights."
+        text = "The cluster has no authorization: its brokers do not check rights."
         found.append(holds("Warning", "AuthorizationOff", text))
     return found
 

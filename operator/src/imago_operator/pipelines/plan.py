@@ -65,7 +65,9 @@ def _decide(look: PipelineLook, current: RunObject | None) -> PipelinePlan:
     if current.stage.ended:
         return _ended(look, current)
     if current.hash != look.desired.hash:
-        return _replace(look, current, "SpecChanged", "The run with the spec before is stopped.")
+        return _replace(
+            look, current, "SpecChanged", "The run of the former spec is being stopped."
+        )
     return _active(current)
 
 
@@ -107,12 +109,12 @@ def _ended(look: PipelineLook, current: RunObject) -> PipelinePlan:
     if current.hash != look.desired.hash:
         return _replace(look, current, "SpecChanged", "The spec has changed since the last run.")
     if current.stage is RunStage.COMPLETED and policy is not RestartPolicy.ALWAYS:
-        return PipelinePlan(findings=(_ready("Completed", "It has done what there was to do."),))
+        return PipelinePlan(findings=(_ready("Completed", "It has completed."),))
     failed = current.stage is RunStage.FAILED
-    text = f"Run {current.epoch} failed: {current.error or 'no word of why'}"
+    text = f"Run {current.epoch} failed: {current.error or 'cause unknown'}"
     if failed and policy is RestartPolicy.NEVER:
         return PipelinePlan(findings=(_not_ready("RunFailed", text), _stalled("RunFailed", text)))
-    said = _retried(text) if failed else (_not_ready("Restarting", "It ended and is run again."),)
+    said = _retried(text) if failed else (_not_ready("Restarting", "It ended; a new run starts."),)
     if (left := _hour_left(look)) is not None:
         limit = look.desired.spec.restart.max_per_hour
         text = f"{limit} starts in an hour; the next one in {left:.0f} s. {text if failed else ''}"
@@ -120,12 +122,12 @@ def _ended(look: PipelineLook, current: RunObject) -> PipelinePlan:
         return PipelinePlan(findings=stalled, again_s=left)
     if (left := _backoff_left(look)) > 0:
         return PipelinePlan(findings=said, again_s=left)
-    return replace(_replace(look, current, "Restarting", "It is run again."), findings=said)
+    return replace(_replace(look, current, "Restarting", "A new run starts."), findings=said)
 
 
 def _retried(text: str) -> tuple[ConditionFinding, ...]:
     degraded = ConditionFinding(type="Degraded", holds=True, reason="RunFailed", message=text)
-    return _not_ready("RunFailed", text), degraded, _busy("Restarting", "It is run again.")
+    return _not_ready("RunFailed", text), degraded, _busy("Restarting", "A new run starts.")
 
 
 def _backoff_left(look: PipelineLook) -> float:
@@ -154,7 +156,7 @@ def _without_run(look: PipelineLook) -> PipelinePlan:
     desired, status = look.desired, look.status
     done = status.state == RunStage.COMPLETED and status.applied_hash == desired.hash
     if done and desired.spec.restart.policy is not RestartPolicy.ALWAYS:
-        return PipelinePlan(findings=(_ready("Completed", "It has done what there was to do."),))
+        return PipelinePlan(findings=(_ready("Completed", "It has completed."),))
     if (kind := _engine(look)) is None:
         text = "There is no kind SparkApplication: install spark-operator, or set engine: Auto."
         said = (_not_ready("SparkOperatorMissing", text), _stalled("SparkOperatorMissing", text))
@@ -233,7 +235,7 @@ def _stop(run: RunObject) -> StopRun:
 
 
 def _silent() -> PipelinePlan:
-    text = "No broker answers that could end earlier runs."
+    text = "No broker answers, so earlier runs cannot be shut out."
     return PipelinePlan(findings=(_not_ready("ClusterNotReady", text),), again_s=SILENT_S)
 
 

@@ -76,7 +76,7 @@ def _runs(look: PipelineLook, runs: Runs) -> Runs:
     known = runs.last_finished is not None and (runs.last_started or "") <= runs.last_finished
     finished = runs.last_finished if known else written(look.now)
     failed = current.stage is RunStage.FAILED
-    error = (current.error or "no word of why")[:ERROR_MAX] if failed else runs.last_error
+    error = (current.error or "cause unknown")[:ERROR_MAX] if failed else runs.last_error
     return replace(runs, last_finished=finished, last_error=error)
 
 

@@ -41,7 +41,7 @@ def _deleting() -> PlanStep:
 
 
 def _paused(resource: OwnerResource) -> PlanStep:
-    text = f"Nothing is done to {resource.name} until imago.dev/pause-reconciliation is gone."
+    text = f"{resource.name} is paused: remove the annotation imago.dev/pause-reconciliation to continue."
     said = (ConditionFinding(type="Paused", holds=True, reason="Annotation", message=text),)
     return PlanStep(row=PlanRow.PAUSED, findings=said, next="the annotation is removed")
 

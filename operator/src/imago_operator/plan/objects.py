@@ -53,7 +53,7 @@ def children(look: ClusterLook) -> PlanStep:
         type="ResourcesApplied",
         holds=not actions,
         reason="Applying" if actions else "Applied",
-        message=f"Objects to be made or changed: {len(actions)}." if actions else "",
+        message=f"Objects to create or change: {len(actions)}." if actions else "",
     )
     return PlanStep(
         row=PlanRow.CHILDREN,

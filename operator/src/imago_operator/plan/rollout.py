@@ -206,7 +206,7 @@ def _refused(look: ClusterLook, pod: Pod) -> str:
     if pod.broker is None:
         return ""
     if pod.broker.restart is None:
-        return f"{pod.name}: an answer to its restart check"
+        return f"{pod.name} to answer its restart check"
     risks = set(pod.broker.restart.risks) - unavoidable(look)
     return f"{pod.name}: {', '.join(sorted(risks))}" if risks else ""
 

@@ -179,7 +179,7 @@ def _empty(look: ClusterLook) -> PlanStep | None:
         row=PlanRow.SCALE_DOWN,
         wait=wait,
         findings=(_said("Draining", f"{text}."),),
-        next="put on record that nothing is left",
+        next="record that nothing is left",
         record=_counted(look, queues, unread),
     )
 

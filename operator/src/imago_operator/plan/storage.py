@@ -111,7 +111,7 @@ def _growing(look: ClusterLook, claims: list[Claim]) -> PlanStep | None:
         return PlanStep(row=PlanRow.STORAGE, findings=(_said(False, "ClaimLost", ", ".join(lost)),))
     waiting = _small(claims)
     if waiting:
-        text = f"{waiting[0].name} to have the size asked for"
+        text = f"{waiting[0].name} to have the requested size"
         pending = any(RESIZE_PENDING in c.conditions for c in waiting)
         reason = RESIZE_PENDING if pending else "Expanding"
         return PlanStep(row=PlanRow.STORAGE, findings=(_said(False, reason, text),))
@@ -126,7 +126,7 @@ def grown(look: ClusterLook) -> PlanStep | None:
     waiting = _small([c for c in look.observed.claims if c.shard in look.running])
     if not waiting:
         return None
-    text = f"{waiting[0].name} to have the size asked for"
+    text = f"{waiting[0].name} to have the requested size"
     return PlanStep(
         row=PlanRow.STORAGE, wait=PlanWait(key="resize", message=text, deadline_s=RESIZE_S)
     )

@@ -28,7 +28,7 @@ def _shared() -> Iterator[Reason]:
             "Ready",
             "ClusterNotFound",
             "There is no ImagoCluster of the name in `clusterRef`, or it is being deleted.",
-            "Correct `clusterRef` by making the resource anew, or apply the cluster.",
+            "Recreate the resource with the right `clusterRef`, or apply the cluster.",
         )
         yield Reason(
             kind,
@@ -49,7 +49,7 @@ def _shared() -> Iterator[Reason]:
             kind,
             "Ready",
             "BrokerRejected",
-            "Brokers refuse it; the message has their words. The operator repeats the request"
+            "Brokers refuse it; the message quotes them. The operator repeats the request"
             " now and then.",
             "Correct the field that the message names.",
         )
@@ -98,7 +98,7 @@ TOPIC: Final = (
     _topic(
         "Warning",
         "UnknownSettings",
-        "Somebody gave the topic settings that are not in the spec. They stay.",
+        "The topic has settings that are not in the spec. They stay.",
         "Write them into `config`, or remove them with `imago topic`.",
     ),
     _topic(
@@ -130,19 +130,19 @@ GROUP: Final = (
     _group(
         "ResetPending",
         "GroupActive",
-        "Offsets are set only while nobody consumes.",
-        "Stop the consumers; it is done by itself then.",
+        "Offsets are reset only while the group has no members.",
+        "Stop the consumers; the operator then resets by itself.",
     ),
     _group(
         "ResetPending",
         "ShardMissing",
-        "A shard did not say whether somebody consumes.",
+        "A shard did not answer whether the group has members.",
         "`kubectl imago explain CLUSTER`.",
     ),
     _group(
         "ResetPending",
         "BrokerRejected",
-        "Brokers did not set the offsets; the message has their words.",
+        "Brokers did not set the offsets; the message quotes them.",
         BY_ITSELF,
     ),
 )
@@ -151,18 +151,18 @@ USER: Final = (
         "Ready",
         "SecretMissing",
         "The Secret of `passwordSecretRef` is not there, or lacks the entry.",
-        "Make it; the operator looks again within half a minute.",
+        "Create it; the operator checks again within half a minute.",
     ),
     _user(
         "Ready",
         "SecretNotOurs",
-        "A Secret of the name that the user's is to have belongs to somebody else.",
-        "Delete it, or make the ImagoUser anew with another `secretName`.",
+        "A Secret of the name that the user's is to have has another owner.",
+        "Delete it, or recreate the ImagoUser with another `secretName`.",
     ),
     _user(
         "Warning",
         "AuthorizationOff",
-        "The cluster's brokers check nobody's rights: the user's rules have no effect.",
+        "The cluster's brokers do not check rights: the user's rules have no effect.",
         "Set `spec.authorization.type: Simple` of the ImagoCluster.",
     ),
 )

@@ -166,7 +166,7 @@ class ClusterReconciler:
             if after != before:
                 await self._write(manifest, self._memory(key), after)
         except Exception:
-            log.exception("%s: a mistake that could not be told", key)
+            log.exception("%s: a defect that could not be reported", key)
 
     def _forget(self, key: ObjectKey) -> None:
         self._memories.pop(key, None)

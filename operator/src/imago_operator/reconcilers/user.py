@@ -157,7 +157,7 @@ class UserReconciler:
             if problem is not None:
                 break
         if problem is None and users.DeleteUser() in planned.acts:
-            gone = Leaving("Deleted", "It is gone from all shards.", release=True)
+            gone = Leaving("Deleted", "It is deleted on all shards.", release=True)
             await self._voice.release(manifest, gone)
             return None
         after = users.status_of(

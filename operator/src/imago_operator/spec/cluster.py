@@ -130,8 +130,8 @@ class ManagedZooKeeper:
     resources: Resources = described("Resource requests and limits of a server.", default=Resources)
     template: ZooKeeperTemplate = described("Additions to the pods.", default=ZooKeeperTemplate)
     allowed_peers: tuple[Json, ...] | None = described(
-        "Who may reach its client port besides the cluster's brokers: peers as in a NetworkPolicy;"
-        " with an empty list nobody. Unless given, everybody: MetaQ's clients find brokers there.",
+        "Peers that may reach its client port besides the cluster's brokers, as in a NetworkPolicy;"
+        " an empty list: nobody. Unless given, everybody: MetaQ's clients find brokers there.",
         default=None,
         size_max=32,
         plain_list=True,
@@ -169,7 +169,7 @@ class ZooKeeper:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalListener:
-    """A way in from outside of the Kubernetes cluster."""
+    """An endpoint for clients outside the Kubernetes cluster."""
 
     name: str = described("Name of the listener.", pattern=r"^[a-z][a-z0-9]{0,10}$", size_max=11)
     type: ListenerType = described(
@@ -232,7 +232,7 @@ class Authorization:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllowedNamespaces:
-    """Which namespaces may have topics, groups, users and pipelines of this cluster."""
+    """Namespaces whose topics, groups, users and pipelines may refer to this cluster."""
 
     from_: NamespacesFrom = described(
         "Same: the cluster's own. All: every namespace. Selector: those that match the selector.",
@@ -331,7 +331,7 @@ class Logging:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterSpec:
-    """What the cluster is to be."""
+    """Desired state of the cluster."""
 
     version: str | None = described(
         "Version of the brokers; unless given, that of the operator.",
@@ -354,17 +354,17 @@ class ClusterSpec:
     brokers: Brokers = described("The brokers.")
     zookeeper: ZooKeeper = described("The registry: exactly one of managed and external.")
     listeners: tuple[ExternalListener, ...] = described(
-        "Access from outside of Kubernetes. Inside, clients use the Services of the cluster.",
+        "Endpoints for clients outside Kubernetes. Clients inside use the Services of the cluster.",
         default=(),
         size_max=1,
         map_key="name",
     )
     tls: Tls | None = described(
-        "Certificates of the brokers; without it nothing travels encrypted.", default=None
+        "Certificates of the brokers; without this field no traffic is encrypted.", default=None
     )
     authorization: Authorization = described("Who may do what.", default=Authorization)
     allowed_namespaces: AllowedNamespaces = described(
-        "Which namespaces may have topics, groups, users and pipelines of this cluster.",
+        "Namespaces whose topics, groups, users and pipelines may refer to this cluster.",
         default=AllowedNamespaces,
     )
     update_policy: UpdatePolicy = described(

@@ -127,7 +127,7 @@ class ZooKeeperMove:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterStatus:
-    """What the cluster is."""
+    """Observed state of the cluster."""
 
     observed_generation: int = generation_field()
     conditions: Conditions = conditions_field()

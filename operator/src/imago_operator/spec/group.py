@@ -74,7 +74,7 @@ class ResetRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSpec:
-    """What the group is to be."""
+    """Desired state of the group."""
 
     cluster_ref: ClusterRef = described("Cluster of the group. Immutable.")
     group_name: str | None = described(
@@ -131,7 +131,7 @@ class TopicLag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupStatus:
-    """What the group is."""
+    """Observed state of the group."""
 
     observed_generation: int = generation_field()
     conditions: Conditions = conditions_field()

@@ -186,7 +186,7 @@ class Restart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineSpec:
-    """What the pipeline is to be: exactly one of ingest and code."""
+    """Desired state of the pipeline: exactly one of ingest and code."""
 
     cluster_ref: ClusterRef = described("Cluster to read. Immutable.")
     paused: bool = described(
@@ -250,7 +250,7 @@ class Runs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineStatus:
-    """What the pipeline is."""
+    """Observed state of the pipeline."""
 
     observed_generation: int = generation_field()
     conditions: Conditions = conditions_field()

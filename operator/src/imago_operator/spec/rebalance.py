@@ -37,7 +37,7 @@ class Approval(StrEnum):
 
 
 class Phase(StrEnum):
-    """How far it is."""
+    """Progress of the change."""
 
     PROPOSED = "Proposed"
     APPROVED = "Approved"
@@ -69,7 +69,7 @@ class TopicFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceSpec:
-    """What is to be done. Immutable: another request is another object."""
+    """The requested change. Immutable: create another object for another request."""
 
     cluster_ref: ClusterRef = described("Cluster to change.")
     mode: RebalanceMode = described(
@@ -113,7 +113,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebalanceStatus:
-    """How far it is."""
+    """Progress of the change."""
 
     observed_generation: int = generation_field()
     conditions: Conditions = conditions_field()

@@ -180,7 +180,7 @@ CLUSTER: Final[tuple[Rule, ...]] = (
         path=ZOOKEEPER,
         cel="has(self.managed) == has(oldSelf.managed)",
         holds_after=lambda node, old: ("managed" in node) == ("managed" in old),
-        message="managed and external ZooKeeper cannot be exchanged: the registry lies there",
+        message="managed and external exclude each other for good: the registry is stored there",
     ),
     Rule(
         path=f"{ZOOKEEPER}.managed",

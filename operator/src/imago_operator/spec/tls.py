@@ -38,13 +38,13 @@ class Authority:
     """The authority that signs the members' certificates."""
 
     mode: AuthorityMode = described(
-        "SelfSigned: one of the operator's own, in the Secret CLUSTER-ca. UserProvided: yours, in"
+        "SelfSigned: the operator creates one, in the Secret CLUSTER-ca. UserProvided: yours, in"
         " secretName. CertManager: cert-manager's issuer writes each shard's Secret.",
         default=AuthorityMode.SELF_SIGNED,
     )
     secret_name: str | None = described(
-        "With UserProvided: Secret with tls.crt and tls.key of the authority, and ca.crt, what"
-        " members trust. While you replace the authority, ca.crt holds both.",
+        "With UserProvided: Secret with tls.crt and tls.key of the authority, and ca.crt with the"
+        " authorities that members trust. While you replace the authority, ca.crt holds both.",
         default=None,
         size_max=253,
         size_min=1,

@@ -43,7 +43,7 @@ RULES: Final[tuple[Rule, ...]] = (
         path="spec.authorization",
         cel="!has(self.tokenReview) || !self.tokenReview || self.type == 'Simple'",
         holds=lambda node: not node.get("tokenReview") or node["type"] == "Simple",
-        message="tokenReview goes with type Simple: otherwise nobody is asked who he is",
+        message="tokenReview needs type Simple: without access control brokers check no identities",
     ),
     Rule(
         path=AUTHORITY,

@@ -75,7 +75,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSpec:
-    """What the topic is to be. What is set here wins over what brokers have."""
+    """Desired state of the topic. Fields set here override what brokers have."""
 
     cluster_ref: ClusterRef = described("Cluster of the topic. Immutable.")
     topic_name: str | None = described(
@@ -134,7 +134,7 @@ class PartitionCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicStatus:
-    """What the topic is."""
+    """Observed state of the topic."""
 
     observed_generation: int = generation_field()
     conditions: Conditions = conditions_field()

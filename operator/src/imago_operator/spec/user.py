@@ -28,21 +28,21 @@ ANONYMOUS: Final = "anonymous"
 
 
 class AuthenticationType(StrEnum):
-    """How a user shows who it is."""
+    """How a user proves its identity."""
 
     PASSWORD = "Password"  # noqa: S105  the name of a way
     EXTERNAL = "External"
 
 
 class AclEffect(StrEnum):
-    """Whether a rule gives a right or takes it away."""
+    """Whether a rule grants a right or denies it."""
 
     ALLOW = "Allow"
     DENY = "Deny"
 
 
 class ResourceType(StrEnum):
-    """What a rule is about."""
+    """Kinds of resources that a rule applies to."""
 
     TOPIC = "Topic"
     GROUP = "Group"
@@ -53,7 +53,7 @@ class ResourceType(StrEnum):
 
 
 class PatternType(StrEnum):
-    """Whether a name is a whole one."""
+    """How a rule's name matches names of resources."""
 
     LITERAL = "literal"
     PREFIX = "prefix"
@@ -85,52 +85,55 @@ class SecretKeyRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Authentication:
-    """How the user shows who it is."""
+    """How the user proves its identity."""
 
     type: AuthenticationType = described(
-        "Password: it signs RocketMQ requests and logs in with a password. External: somebody else"
-        " vouches for it, as by a client certificate with its name; anonymous is such a user.",
+        "Password: it signs RocketMQ requests and logs in with a password. External: something"
+        " else proves it, such as a client certificate with its name; anonymous is such a user.",
         default=AuthenticationType.PASSWORD,
     )
     password_secret_ref: SecretKeyRef | None = described(
-        "Where the password is; unless given, the operator makes one up.", default=None
+        "Secret with the password; unless given, the operator generates one.", default=None
     )
     rotate_every: Duration | None = described(
-        "How often the operator makes up another password.", default=None
+        "How often the operator generates a new password.", default=None
     )
     overlap: Duration = described(
-        "How long the password before goes on to count after a change, so that clients can read"
-        " the new one.",
+        "How long the former password stays valid after a change, so that clients can read the"
+        " new one.",
         default=Duration("10m"),
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AclResource:
-    """What a rule is about."""
+    """Kinds of resources that a rule applies to."""
 
     type: ResourceType = described("Kind of the resource; Any: every kind.")
     name: str | None = described(
-        "Its name, or how the names begin; nothing for the cluster.", default=None, size_max=255
+        "Name of the resource, or prefix of its names; absent for the cluster.",
+        default=None,
+        size_max=255,
     )
     pattern_type: PatternType = described(
-        "literal: the whole name. prefix: all names that begin so.", default=PatternType.LITERAL
+        "literal: exactly this name. prefix: all names that begin with it.",
+        default=PatternType.LITERAL,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acl:
-    """One permission or denial. The most special one about a request decides."""
+    """One permission or denial. The most specific one that matches a request decides."""
 
     effect: AclEffect = described(
-        "Whether it gives the right or denies it.", default=AclEffect.ALLOW
+        "Whether the rule grants the right or denies it.", default=AclEffect.ALLOW
     )
-    resource: AclResource = described("What it is about.")
+    resource: AclResource = described("Resource that the rule applies to.")
     operations: tuple[AclOperation, ...] = described(
-        "What is allowed or denied; all: everything.", size_min=1, size_max=9
+        "Operations that the rule allows or denies; all: every operation.", size_min=1, size_max=9
     )
     hosts: tuple[str, ...] = described(
-        "Addresses and networks that it holds for; all unless given.",
+        "Client addresses and networks that the rule applies to; all unless given.",
         default=(),
         size_max=HOSTS_MAX,
         item_pattern=r"^[0-9a-fA-F.:]+(/[0-9]{1,3})?$",
@@ -143,7 +146,7 @@ class UserAuthorization:
     """What the user may do."""
 
     acls: tuple[Acl, ...] = described(
-        "Its rules; what none of them allows is denied.",
+        "Rules of the user; a request that no rule allows is denied.",
         default=(),
         size_max=ACLS_MAX,
         plain_list=True,
@@ -175,7 +178,7 @@ class SecretTemplate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserSpec:
-    """What the user is to be. What is set here wins over what brokers have."""
+    """Desired state of the user. Fields set here override what brokers have."""
 
     cluster_ref: ClusterRef = described("Cluster of the user. Immutable.")
     user_name: str | None = described(
@@ -186,11 +189,11 @@ class UserSpec:
         size_min=1,
     )
     authentication: Authentication = described(
-        "How the user shows who it is.", default=Authentication
+        "How the user proves its identity.", default=Authentication
     )
     authorization: UserAuthorization = described("What the user may do.", default=UserAuthorization)
     quotas: UserQuotas = described(
-        "Limits of the user on each broker; what is not named has none.", default=UserQuotas
+        "Limits of the user on each broker; absent ones are unlimited.", default=UserQuotas
     )
     secret_name: str | None = described(
         "Name of the Secret for clients; unless given, that of the resource. Immutable.",
@@ -218,13 +221,13 @@ class Binding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserStatus:
-    """What the user is."""
+    """Observed state of the user."""
 
     observed_generation: int = generation_field()
     conditions: Conditions = conditions_field()
     user_name: str | None = described("Name of the user.", default=None, size_max=USER_SIZE_MAX)
     secret_name: str | None = described(
-        "Secret with everything that a client needs.", default=None, size_max=253
+        "Secret with all settings that a client needs.", default=None, size_max=253
     )
     binding: Binding | None = described("The same, for tools of service bindings.", default=None)
     credentials_generation: int = described(
@@ -237,10 +240,10 @@ class UserStatus:
         "When brokers got the password.", default=None, size_max=40
     )
     next_rotation: str | None = described(
-        "When the operator makes up another password.", default=None, size_max=40
+        "When the operator generates the next password.", default=None, size_max=40
     )
     renewed: str | None = described(
-        "Value of the annotation imago.dev/force-renew that was heeded last.",
+        "Value of the annotation imago.dev/force-renew that was applied last.",
         default=None,
         size_max=253,
     )

@@ -53,7 +53,7 @@ RULES: Final[tuple[Rule, ...]] = (
         path="spec.authentication",
         cel="!(has(self.passwordSecretRef) && has(self.rotateEvery))",
         holds=lambda node: not ("passwordSecretRef" in node and "rotateEvery" in node),
-        message="rotateEvery is for passwords that the operator makes up",
+        message="rotateEvery is for passwords that the operator generates",
     ),
     Rule(
         path="spec.authentication",
@@ -88,6 +88,6 @@ RULES: Final[tuple[Rule, ...]] = (
             node["resource"]["type"] != "Cluster"
             or not any(o in _CLUSTER_OPERATIONS for o in node["operations"])
         ),
-        message="nothing is published to the cluster itself: name topics and groups",
+        message="publish and subscribe apply to topics and groups, not to the cluster",
     ),
 )

@@ -177,7 +177,7 @@ BAD_EDITS: Final[tuple[BadEdit, ...]] = (
         {"spec.brokers.storage.storageClassName": "fast"},
         {},
     ),
-    edit(CLUSTER, "cannot be exchanged", {}, EXTERNAL),
+    edit(CLUSTER, "exclude each other for good", {}, EXTERNAL),
     edit(
         CLUSTER,
         "replicas of ZooKeeper cannot be changed",

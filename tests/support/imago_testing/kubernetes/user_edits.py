@@ -46,5 +46,5 @@ BAD_USERS: Final = (
     rule(USER, "has a name or patternType prefix", _acl(("describe",), type="Cluster", name="a")),
     rule(USER, "printable ASCII without", _acl(type="Topic", name="orders*")),
     rule(USER, "printable ASCII without", _acl(type="Topic", name="b\u0430d")),
-    rule(USER, "nothing is published to the cluster", _acl(type="Cluster")),
+    rule(USER, "publish and subscribe apply to topics", _acl(type="Cluster")),
 )
