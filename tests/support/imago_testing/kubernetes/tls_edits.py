@@ -12,7 +12,7 @@ def _tls(**said: Any) -> dict[str, Any]:
 
 
 BAD_TLS: Final = (
-    rule(CLUSTER, "tokenReview goes with", {"spec.authorization": {"tokenReview": True}}),
+    rule(CLUSTER, "tokenReview needs type Simple", {"spec.authorization": {"tokenReview": True}}),
     rule(CLUSTER, "secretName goes with mode", _tls(ca={"mode": "UserProvided"})),
     rule(CLUSTER, "secretName goes with mode", _tls(ca={"secretName": "mine"})),
     rule(CLUSTER, "secretName goes with mode", _tls(ca={"mode": "CertManager"})),
