@@ -41,7 +41,8 @@ def _deleting() -> PlanStep:
 
 
 def _paused(resource: OwnerResource) -> PlanStep:
-    text = f"{resource.name} is paused: remove the annotation imago.dev/pause-reconciliation to continue."
+    annotation = "imago.dev/pause-reconciliation"
+    text = f"{resource.name} is paused: remove the annotation {annotation} to continue."
     said = (ConditionFinding(type="Paused", holds=True, reason="Annotation", message=text),)
     return PlanStep(row=PlanRow.PAUSED, findings=said, next="the annotation is removed")
 
