@@ -11,6 +11,7 @@ from hypothesis import settings
 
 from imago_testing import leaks, small_limits
 from imago_testing.process_state import left_behind, process_state
+from imago_testing.room import lacking_room_here
 from imago_testing.sharing import Sharing, arranged
 
 if TYPE_CHECKING:
@@ -40,6 +41,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 leaks.watch_commands()
 OF_PROCESSES = ("processes", "zookeeper")
 """Marks of tests that start processes of ours, which print, and write files."""
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Refuse to run the whole suite on a full disk: hundreds of tests would fail, none say why."""
+    if session.config.getoption("dist", "no") == "loadgroup" and (cure := lacking_room_here()):
+        pytest.exit(cure, returncode=pytest.ExitCode.USAGE_ERROR)
 
 
 @pytest.hookimpl(optionalhook=True)
