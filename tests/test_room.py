@@ -6,7 +6,7 @@ from imago_testing.room import ROOM_MIN, lacking_room
 
 
 def test_a_full_disk_is_named_with_what_to_do() -> None:
-    assert lacking_room(ROOM_MIN, "/tmp") is None  # noqa: S108
+    assert lacking_room(ROOM_MIN, "/tmp") is None
     cure = lacking_room(ROOM_MIN - 1, "/data/tmp")
     assert cure is not None
     assert "/data/tmp has 4.0 GiB" in cure
