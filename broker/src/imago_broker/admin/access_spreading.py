@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 5.0
+AWAITED_LOOK_SECONDS = 0.25
+"""The same while nobody has answered yet, and clients wait for it."""
 PATH = "/admin/v1/access/exchange"
 OK = "ok"
 BATCH_BYTES_MAX = 256 << 10
@@ -48,11 +50,14 @@ class AccessSpreader:
     def start(self) -> None:
         """Exchange from now on."""
         self._access.on_change.append(self._changed.set)
+        self._access.awaited.on_begin.append(self._changed.set)
+        self._changed.set()
         self._task = asyncio.create_task(self._work())
 
     async def stop(self) -> None:
         """Leave the rest to the next leader."""
         self._access.on_change.remove(self._changed.set)
+        self._access.awaited.on_begin.remove(self._changed.set)
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -62,6 +67,8 @@ class AccessSpreader:
         own, view = self._services.config.broker.shard, self._services.coordinator.view()
         others = [shard for shard in view.shards() if shard != own]
         said = await asyncio.gather(*(self._exchange(view.master(shard)) for shard in others))
+        if OK in said or not others:
+            self._access.awaited.end()
         done = {shard_name(shard): text for shard, text in zip(others, said, strict=True)}
         return {shard_name(own): OK, **done}
 
@@ -77,9 +84,11 @@ class AccessSpreader:
             raise BrokerError(f"the master does not take it: {_reason(error)}") from error
 
     async def _work(self) -> None:
+        told: dict[str, str] = {}
         while True:
+            awaited = self._access.awaited.of_shards
             try:
-                async with asyncio.timeout(LOOK_SECONDS):
+                async with asyncio.timeout(AWAITED_LOOK_SECONDS if awaited else LOOK_SECONDS):
                     await self._changed.wait()
             except TimeoutError:
                 pass
@@ -88,8 +97,9 @@ class AccessSpreader:
             if own is None or not view.leads(own):
                 continue
             failed = {name: text for name, text in (await self.spread()).items() if text != OK}
-            if failed:
+            if failed != told:
                 logger.info("access_not_spread %s", failed)
+            told = failed
 
     async def _exchange(self, master: BrokerRecord | None) -> str:
         if master is None:

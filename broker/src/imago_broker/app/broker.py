@@ -334,6 +334,7 @@ class Broker:
             record=self.record,
             host=self.role_services,
         )
+        self.core.access.awaited.copy_lacks.append(self.member.unready)
 
     async def _announce(self) -> None:
         config, member = self.config, self.member

@@ -68,6 +68,7 @@ class RoleServices:
         """Begin to serve as master."""
         rules, messages = self._serving_rules, self._core.messages
         rules.settled_at = messages.store.log_end
+        self._core.access.awaited.begin()
         try:
             self._core.lead(self._config)
         except DiskFullError as error:
@@ -105,6 +106,7 @@ class RoleServices:
         self._core.metaq_transactions.stop()
         self._timers.stop()
         self._core.offsets.lost_leadership()
+        self._core.access.awaited.end()
         self._held_pulls.release_all()
         if not self._handing_over:
             self._client_ports.release()

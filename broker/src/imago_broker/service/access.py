@@ -46,6 +46,7 @@ from imago_broker.model.users import (
     user_problem,
 )
 from imago_broker.model.white_addresses import is_listed, list_problem
+from imago_broker.service.awaited_users import AwaitedUsers
 from imago_broker.service.denials import DenialLog
 
 if TYPE_CHECKING:
@@ -122,6 +123,8 @@ class AccessService:
         """Grows with every change: what somebody has remembered ends there."""
         self.changed_ms = 0
         """When the newest of the records was made."""
+        self.awaited = AwaitedUsers(clock)
+        """Whether there may be more users than are known here."""
         self.denials = DenialLog(clock)
         """Of requests that were refused, on all ports."""
         self.on_change: list[Callable[[], None]] = []

@@ -189,10 +189,14 @@ class GuardedProcessors:
     def _refuse(self, peer: Peer, item: Item) -> None:
         user, need = peer.certificate_user or ANONYMOUS, self._denied(peer, item)
         assert need is not None, "it was denied just now"
+        opaque = item.command.opaque if item.kind == OTHER else item.opaque  # type: ignore[union-attr]
+        opaque = OPAQUE_DEFAULT if opaque is None else opaque
+        if why := self._access.awaited.why:
+            peer.reply(result(Status.SERVICE_UNAVAILABLE, why, opaque))
+            return
         text = f"{user} may not {need.operations[0]} {need.kind} {need.name[:127]}"
         self._denials.note(peer.address, f"metaq user={user}", text)
-        opaque = item.command.opaque if item.kind == OTHER else item.opaque  # type: ignore[union-attr]
-        peer.reply(result(Status.FORBIDDEN, text, OPAQUE_DEFAULT if opaque is None else opaque))
+        peer.reply(result(Status.FORBIDDEN, text, opaque))
 
 
 def _is_granted(item: Item, user: UserGrants | None) -> bool:

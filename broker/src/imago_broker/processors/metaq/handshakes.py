@@ -80,8 +80,11 @@ class Handshakes:
         said = [is_proof(command.token, Side.CLIENT, each, name, nonces) for each in compared]
         right = [key for key, is_right in zip(keys, said, strict=False) if is_right]
         if not right:
-            self._access.denials.note(peer.address, f"metaq user={name[:64]!a}", REFUSED)
-            peer.reply(result(Status.FORBIDDEN, REFUSED, command.opaque))
+            if why := self._access.awaited.why:
+                peer.reply(result(Status.SERVICE_UNAVAILABLE, why, command.opaque))
+            else:
+                self._access.denials.note(peer.address, f"metaq user={name[:64]!a}", REFUSED)
+                peer.reply(result(Status.FORBIDDEN, REFUSED, command.opaque))
             peer.finish()
             return
         self._proved[peer] = right[0]

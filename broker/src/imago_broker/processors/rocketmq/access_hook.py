@@ -190,6 +190,10 @@ class AccessHook:
 
     def _refusal(self, exchange: Exchange, text5: str, text4: str) -> RequestError:
         command = exchange.command
+        if why := self._access.awaited.why:
+            return RequestError(
+                ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {why}"
+            )
         self._denials.note(exchange.channel.address, f"code={command.code}", text5)
         if command.version < Version.V5_0_0:
             return RequestError(ResponseCode.SYSTEM_ERROR, text4)
