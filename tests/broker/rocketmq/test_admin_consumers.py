@@ -9,7 +9,11 @@ import pytest
 
 from imago_testing.peers.remoting import RemotingPeer, heartbeat, pull_ext
 from imago_wire.remoting.bodies.client import MessageQueue
-from imago_wire.remoting.bodies.stats import ResetOffsetBody, ResetOffsetBodyForC
+from imago_wire.remoting.bodies.stats import (
+    QueryCorrectionOffsetBody,
+    ResetOffsetBody,
+    ResetOffsetBodyForC,
+)
 from imago_wire.remoting.codes import RequestCode as Code
 from imago_wire.remoting.codes import ResponseCode
 from imago_wire.remoting.command import FLAG_RESPONSE, RemotingCommand
@@ -223,3 +227,28 @@ async def test_lag_of_absurd_offsets_is_told_as_far_as_a_number_goes(peer: Remot
     answer = await peer.call(317, {"isOrder": "false"})
     assert answer.code == ResponseCode.SUCCESS, answer.remark
     assert b'"totalDiff":-9223372036854775808' in answer.body
+
+
+async def test_correction_offsets_are_of_all_groups_but_those_left_out(
+    peer: RemotingPeer, broker: Broker
+) -> None:
+    for _ in range(3):
+        await peer.put("T", b"x")
+    for group, place in (("Slow", 1), ("Own", 2), ("Fast", 3)):
+        broker.offsets.commit(group, "T", 0, place)
+    broker.offsets.commit("Fast", "T", 1, 7)
+    own_alone = (1 << 63) - 1
+
+    async def told(group: str, left_out: str | None = None) -> dict[int, int]:
+        ext = {"topic": "T", "compareGroup": group}
+        more = {} if left_out is None else {"filterGroups": left_out}
+        answer = await peer.call(Code.QUERY_CORRECTION_OFFSET, ext | more)
+        assert answer.code == ResponseCode.SUCCESS
+        return dict(QueryCorrectionOffsetBody.decode(answer.body).correction_offsets)
+
+    assert await told("Own") == {0: 1, 1: 7}
+    assert await told("Own", "") == {0: 1, 1: 7}
+    assert await told("Own", "Slow") == {0: 2, 1: 7}
+    assert await told("Own", "Slow,Own") == {0: own_alone, 1: 7}
+    assert await told("Fast", "Fast") == {0: 1, 1: own_alone}
+    assert await told("Unknown", "Own,Slow,Fast") == {}

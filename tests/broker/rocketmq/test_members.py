@@ -184,10 +184,11 @@ async def locked(peer: RemotingPeer, client: str, *queue_ids: int) -> set[int]:
     return {queue["queueId"] for queue in json.loads(answer.body)["lockOKMQSet"]}
 
 
-async def test_queue_lock_belongs_to_one_client(peer: RemotingPeer) -> None:
+async def test_queue_lock_belongs_to_one_client(peer: RemotingPeer, broker: Broker) -> None:
     assert await locked(peer, "one", 0) == set(), "there is no such queue"
     await peer.put("T", b"x")
     assert await locked(peer, "one", 0, 1) == {0, 1}
+    assert broker.groups.get("G") is None, "as at the originals, locks need no group"
     assert await locked(peer, "two", 0, 1, 2) == {2}
     assert await locked(peer, "one", 0) == {0}
     peer.send(RequestCode.UNLOCK_BATCH_MQ, {}, queues("two", 0), oneway=True)

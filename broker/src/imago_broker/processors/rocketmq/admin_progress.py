@@ -118,19 +118,21 @@ class ProgressAdmin:
         return OK
 
     def correction(self, exchange: Exchange) -> Reply:
-        """QUERY_CORRECTION_OFFSET: the smallest place of other groups, where it is behind."""
+        """QUERY_CORRECTION_OFFSET: the smallest place of all groups but those that are named.
+
+        The greatest number stands for a queue in which no such group is behind the one compared.
+        """
         header = QueryCorrectionOffsetHeader.from_ext(exchange.ext)
         by_group = self._offsets.of_topic(header.topic)
-        own = by_group.get(header.compare_group, {})
-        others = [group for group in (header.filter_groups or "").split(",") if group]
+        left_out = set((header.filter_groups or "").split(","))
         found: dict[int, int] = {}
-        for group, queues in by_group.items():
-            if group == header.compare_group or (others and group not in others):
-                continue
-            for queue_id, place in queues.items():
+        for group in by_group.keys() - left_out:
+            for queue_id, place in by_group[group].items():
                 found[queue_id] = min(place, found.get(queue_id, place))
-        behind = {queue: place for queue, place in found.items() if place <= own.get(queue, place)}
-        return Reply(body=QueryCorrectionOffsetBody(correction_offsets=behind).encode())
+        for queue_id, own in by_group.get(header.compare_group, {}).items():
+            if found.get(queue_id, LAG_MAX) > own:
+                found[queue_id] = LAG_MAX
+        return Reply(body=QueryCorrectionOffsetBody(correction_offsets=found).encode())
 
     def reset(self, exchange: Exchange) -> Reply:
         """INVOKE_BROKER_TO_RESET_OFFSET: the group shall go on from a time or an offset."""

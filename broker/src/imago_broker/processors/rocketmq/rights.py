@@ -313,7 +313,8 @@ BROKER_RIGHTS: Mapping[int, Right] = MappingProxyType(
         Code.GET_BROKER_CONSUME_STATS: cluster(SHOW),
         Code.GET_ALL_CONSUMER_OFFSET: cluster(SHOW),
         Code.GET_ALL_DELAY_OFFSET: cluster(SHOW),
-        Code.QUERY_CORRECTION_OFFSET: both(topic(READ), group(READ, "compareGroup")),
+        # The answer is made of the offsets of all groups.
+        Code.QUERY_CORRECTION_OFFSET: both(topic(READ), group(READ, "compareGroup"), cluster(SHOW)),
         Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: both(topic(READ), group(READ, "group")),
         Code.GET_CONSUMER_RUNNING_INFO: group(READ),
         Code.CONSUME_MESSAGE_DIRECTLY: both(group(ALTER), _of_id(READ)),
