@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import urllib.request
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from imago_testing.interop.drivers import PARTS, ROCKETMQ4, ROCKETMQ5
 from imago_testing.interop.rocketmq import Outgoing, RocketmqClient
 from imago_testing.interop.targets import imago_up
 from imago_testing.java.driver import SMALL, DriverError, JavaDriver, java_command
+from imago_testing.processes.servers import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,6 +25,7 @@ pytestmark = [
     pytest.mark.shows("users", clients=("rocketmq4", "rocketmq5")),
 ]
 PASSWORD = "password-of-ann"
+TOOLS = "dev.imago.interop.rocketmq.Tools"
 VERSIONS = pytest.mark.parametrize(
     ("version", "name"), [(4, ROCKETMQ4), (5, ROCKETMQ5)], ids=["4.9", "5"]
 )
@@ -36,12 +39,13 @@ class Cluster:
         self._admin = str(ready["brokers"][0]["admin"])  # type: ignore[index]
         self._token = (data / "admin-token").read_text().strip()
 
-    def put_user(self, name: str, *rules: tuple[str, str, str]) -> None:
+    def put_user(self, name: str, *rules: tuple[str, str, str], is_super: bool = False) -> None:
         told = [
             {"resource": {"type": kind, "name": of}, "operations": [operation]}
             for kind, of, operation in rules
         ]
-        body = json.dumps({"password": PASSWORD, "rules": told}).encode()
+        user = {"password": PASSWORD, "rules": told, "super": is_super}
+        body = json.dumps(user).encode()
         request = urllib.request.Request(
             f"{self._admin}/admin/v1/users/{name}",
             data=body,
@@ -59,14 +63,25 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield Cluster(ready, Path(str(ready["data"])))
 
 
+@contextmanager
+def driver(
+    name: str, home: Path, user: str, password: str | None, main: str = ""
+) -> Iterator[JavaDriver]:
+    """Run a client, or with its `main` another program, with these credentials."""
+    module, usual = PARTS[name]
+    flags = [] if password is None else [f"-Dinterop.user={user}", f"-Dinterop.password={password}"]
+    command = java_command(module, main or usual, home, flags=(*SMALL, *flags))
+    running = JavaDriver(name, command, home)
+    try:
+        yield running
+    finally:
+        running.close()
+
+
 @pytest.fixture
 def java(name: str, password: str | None, tmp_path: Path) -> Iterator[JavaDriver]:
-    module, main = PARTS[name]
-    flags = [] if password is None else ["-Dinterop.user=ann", f"-Dinterop.password={password}"]
-    home = tmp_path / "home"
-    driver = JavaDriver(name, java_command(module, main, home, flags=(*SMALL, *flags)), home)
-    yield driver
-    driver.close()
+    with driver(name, tmp_path / "home", "ann", password) as running:
+        yield running
 
 
 @pytest.mark.parametrize("password", [PASSWORD])
@@ -100,4 +115,49 @@ def test_a_client_without_credentials_or_with_wrong_ones_sends_nothing(
     words = r"No accessKey|username" if password is None else r"[Cc]heck signature failed"
     with client.producer(retries=0) as producer, pytest.raises(DriverError, match=words):
         producer.send("secured", [Outgoing(body=b"never")])
+    client.settle()
+
+
+@pytest.mark.parametrize(("name", "password"), [(ROCKETMQ5, PASSWORD)], ids=["5"])
+def test_a_user_with_rights_uses_a_static_topic_that_was_moved(
+    java: JavaDriver, cluster: Cluster, tmp_path: Path
+) -> None:
+    topic, groups = "secured-static", ("static-readers", "static-late-readers")
+    cluster.put_user("root", is_super=True)
+    rights = [("Topic", topic, "publish"), ("Topic", topic, "subscribe")]
+    cluster.put_user("ann", *rights, *(("Group", group, "subscribe") for group in groups))
+    client = RocketmqClient(5, java.wait_ready(), cluster.namesrv)
+
+    def sent_to(first: int, last: int) -> set[str]:
+        with client.producer() as producer:
+            messages = [Outgoing(body=b"%d" % number) for number in range(first, last)]
+            return {sent.queue.broker for sent in producer.send(topic, messages)}
+
+    def consumed(group: str, count: int) -> list[int]:
+        with client.push(topic, group) as consumer:
+            return sorted(int(message.body) for message in consumer.take(count))
+
+    with driver(ROCKETMQ5, tmp_path / "tools", "root", PASSWORD, main=TOOLS) as tools:
+        tools.wait_ready()
+
+        def mqadmin(*line: str) -> str:
+            printed: str = tools.call("run", namesrv=cluster.namesrv, line=list(line))
+            return printed
+
+        made = mqadmin("updateStaticTopic", "-t", topic, "-qn", "4", "-c", "imago")
+        assert "Exception" not in made, made
+        wait_until(
+            lambda: "MappingByBroker" in mqadmin("topicRoute", "-t", topic),
+            seconds_max=60,
+            what="routes tell of the mapping",
+        )
+        sent_to(0, 20)
+        assert consumed(groups[0], 20) == list(range(20))
+        client.settle()
+        moved = mqadmin("remappingStaticTopic", "-t", topic, "-b", "shard-1")
+        assert "Exception" not in moved, moved
+    assert sent_to(20, 40) == {"shard-1"}
+    assert consumed(groups[0], 20) == list(range(20, 40))
+    # What shard-0 kept is read through shard-1, which asks for it in the name of the cluster.
+    assert consumed(groups[1], 40) == list(range(40))
     client.settle()

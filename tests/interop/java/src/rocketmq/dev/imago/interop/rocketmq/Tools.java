@@ -39,7 +39,8 @@ public final class Tools {
         System.setOut(capture);
         System.setErr(capture);
         try {
-            MQAdminStartup.main0(given.texts("line").toArray(String[]::new), null);
+            MQAdminStartup.main0(
+                    given.texts("line").toArray(String[]::new), Credentials.hook());
         } finally {
             System.setOut(out);
             System.setErr(err);
