@@ -216,6 +216,22 @@ async def test_reserved_properties_that_a_client_echoes_are_made_anew(peer: Remo
     assert list(second.properties).count("CLUSTER") == 1
 
 
+@pytest.mark.parametrize("times", [1, 2], ids=["careful way", "short way"])
+async def test_message_for_light_queues_is_in_its_topic_alone(
+    peer: RemotingPeer, broker: Broker, times: int
+) -> None:
+    """As at an original broker with its default settings, where LMQ is off."""
+    light = "%LMQ%one,%LMQ%two"
+    for _ in range(times):
+        sent = await peer.put("T", b"x", properties=f"INNER_MULTI_DISPATCH\x01{light}\x02")
+        assert sent.code == ResponseCode.SUCCESS
+    found = await peer.messages("T")
+    assert [message.properties["INNER_MULTI_DISPATCH"] for message in found] == [light] * times
+    assert not any("INNER_MULTI_QUEUE_OFFSET" in message.properties for message in found)
+    assert not any(config.name.startswith("%LMQ%") for config in broker.topics.all())
+    assert (await peer.pull("%LMQ%one")).code == ResponseCode.TOPIC_NOT_EXIST
+
+
 async def test_small_compressed_body_is_stored_as_sent(peer: RemotingPeer) -> None:
     packed = zlib.compress(b"plain" * 1000)
     assert (await peer.put("T", packed, f=1)).code == ResponseCode.SUCCESS
