@@ -80,6 +80,8 @@ KEYS: Final[dict[str, BrokerKey]] = {
     "rocketmq.timer_delay_ms_max": BrokerKey(259200000, True),
     "rocketmq.recall_enabled": BrokerKey(True, True),
     "rocketmq.store_replies": BrokerKey(True, True),
+    "rocketmq.fast_failure": BrokerKey(False, True),
+    "rocketmq.send_wait_ms_max": BrokerKey(200, True),
     "rocketmq.idle_seconds": BrokerKey(120, False),
     "rocketmq.transaction_timeout_ms": BrokerKey(6000, True),
     "rocketmq.transaction_check_interval_ms": BrokerKey(30000, True),

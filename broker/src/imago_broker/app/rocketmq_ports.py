@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from imago_broker.app.core_services import CoreServices
     from imago_broker.app.listeners import Ports
     from imago_broker.config import BrokerConfig
+    from imago_broker.config.live import LiveSettings
     from imago_broker.config.sections import RocketmqSection
     from imago_broker.ports import Clock, Coordinator, ToldEntries
     from imago_broker.processors.rocketmq.assembly import RocketmqAssembly
@@ -83,6 +84,16 @@ def remoting_limits(config: BrokerConfig) -> RemotingLimits:
     )
 
 
+def send_wait(settings: LiveSettings[RocketmqSection]) -> Callable[[], int | None]:
+    """Return what tells how long sends may wait now; None: for as long as they have to."""
+
+    def wait_ms() -> int | None:
+        current = settings.current
+        return current.send_wait_ms_max if current.fast_failure else None
+
+    return wait_ms
+
+
 def serve_rocketmq(
     ports: Ports,
     config: BrokerConfig,
@@ -104,6 +115,7 @@ def serve_rocketmq(
             pull_path=processors.pull_path if table is processors.main else None,
             on_close=parts.clients.registry.closed,
             on_drain=parts.delivery.hold.release_all,
+            send_wait_ms=send_wait(parts.settings),
             limits=limits,
             budget=parts.broker.budget,
             input_budget=ports.input_budget,

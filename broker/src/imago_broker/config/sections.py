@@ -123,6 +123,20 @@ class RocketmqSection:
     store_replies: bool = setting(
         True, "Whether replies to requests are kept in the cluster's reply topic.", dynamic=True
     )
+    fast_failure: bool = setting(
+        False,
+        "Whether sends that were read and then had to wait for `send_wait_ms_max` are answered as "
+        "busy (2); RocketMQ's brokerFastFailureEnable.",
+        dynamic=True,
+    )
+    send_wait_ms_max: int = setting(
+        200,
+        "How long sends that were read wait, with `fast_failure`; RocketMQ's "
+        "waitTimeMillsInSendQueue.",
+        low=0,
+        high=600_000,
+        dynamic=True,
+    )
     idle_seconds: int = setting(120, "A connection without traffic is closed after this.", low=1)
     transaction_timeout_ms: int = setting(
         6000,

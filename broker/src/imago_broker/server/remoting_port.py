@@ -47,6 +47,7 @@ class RemotingPort:
         pull_path: PullPath | None = None,
         on_close: Callable[[Channel], None] | None = None,
         on_drain: Callable[[], None] | None = None,
+        send_wait_ms: Callable[[], int | None] = lambda: None,
         limits: RemotingLimits | None = None,
         budget: OutputBudget | None = None,
         input_budget: InputBudget | None = None,
@@ -54,7 +55,8 @@ class RemotingPort:
         """Without a send path, sends go through the table like any other request; so do pulls.
 
         `on_close` receives each connection that is gone; `on_drain` answers, when the port is
-        about to close, what waits for something else than the log (held pulls). `budget` counts
+        about to close, what waits for something else than the log (held pulls). `send_wait_ms`:
+        how long a send may wait on its connection; None: for as long as it has to. `budget` counts
         what all connections have not read yet, those of other ports that share it included, and
         `input_budget` what has come of commands that are not whole.
         """
@@ -69,6 +71,7 @@ class RemotingPort:
         """Answers pulls at the start of a read, those that find messages."""
         self.on_close = on_close
         self.on_drain = on_drain
+        self.send_wait_ms = send_wait_ms
         self.limits = limits or RemotingLimits()
         self.budget = budget or OutputBudget(OUTPUT_BYTES_TOTAL_MAX)
         self.input_budget = input_budget or InputBudget(INPUT_BYTES_TOTAL_MAX)

@@ -20,6 +20,7 @@ import time
 from typing import TYPE_CHECKING
 
 from imago_broker.server.connection_states import RELAYED, ConnectionPhase, WaitReason
+from imago_broker.server.fast_failure import fail_sends
 from imago_broker.server.peer_address import peer_bytes, peer_text
 from imago_broker.server.relay_handover import ClientSession
 from imago_broker.server.relay_ledgers import HEARTBEAT_BYTES_MAX, FrameLedger
@@ -68,6 +69,8 @@ class RemotingSession(ClientSession):
         self._backlog: Sequence[Item] = []
         """Frames that are scanned and have to wait."""
         self._partial_since_ms = 0
+        self._waits_since_ms = 0
+        """Since when nothing is served; 0: what comes is."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -234,10 +237,20 @@ class RemotingSession(ClientSession):
         assert isinstance(ledger, FrameLedger), "it is one of ours"
         self.heartbeat = ledger.heartbeat
         self._buffer += unread
+        self._waits_since_ms = 0  # it has not waited here
 
     def serve_on(self) -> None:
         if self.state.serves:
             items, self._backlog = self._backlog, []
+            if self._waits_since_ms:
+                waited_ms = time.monotonic_ns() // 1_000_000 - self._waits_since_ms
+                self._waits_since_ms = 0
+                longest_ms = self.server.send_wait_ms()
+                if longest_ms is not None and waited_ms >= longest_ms:
+                    read, consumed = scan_frames(self._buffer, self._frame_bytes_max)
+                    self._drop(consumed)
+                    self.unfinished.note(len(self._buffer))
+                    items = fail_sends(self.channel, [*items, *read], waited_ms)
             if self._serve(items) and self._buffer:
                 self._scan_buffer()
         self.steer_reading()
@@ -249,6 +262,8 @@ class RemotingSession(ClientSession):
         self.handover.end()
 
     def steer_reading(self) -> None:
+        if not self.state.serves and not self._waits_since_ms:
+            self._waits_since_ms = time.monotonic_ns() // 1_000_000
         if self._turns_away and not self.transport.is_closing():
             self.transport.resume_reading()
         else:

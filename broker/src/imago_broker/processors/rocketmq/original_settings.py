@@ -85,6 +85,8 @@ HONOURED: dict[str, tuple[str, Callable[[str], object]]] = {
     "timerMaxDelaySec": ("timer_delay_ms_max", _seconds),
     "recallMessageEnable": ("recall_enabled", _truth),
     "storeReplyMessageEnable": ("store_replies", _truth),
+    "brokerFastFailureEnable": ("fast_failure", _truth),
+    "waitTimeMillsInSendQueue": ("send_wait_ms_max", int),
 }
 """RocketMQ's name of a setting that may change while the broker runs: our name, its reader."""
 
@@ -179,6 +181,8 @@ class BrokerSettings:
             "timerMaxDelaySec": str(settings.timer_delay_ms_max // 1000),
             "recallMessageEnable": _word(settings.recall_enabled),
             "storeReplyMessageEnable": _word(settings.store_replies),
+            "brokerFastFailureEnable": _word(settings.fast_failure),
+            "waitTimeMillsInSendQueue": str(settings.send_wait_ms_max),
             **self._shown(),
         }
 
