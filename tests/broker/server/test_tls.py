@@ -350,13 +350,18 @@ async def test_the_python_clients_speak_tls(enforcing: Broker, authority: Author
             await client.producer().send(Message("T", b"in the clear"))
 
 
+@pytest.mark.parametrize(
+    ("mode", "next_mode"),
+    [("enforcing", "enforcing"), ("permissive", "enforcing"), ("enforcing", "permissive")],
+)
 async def test_a_former_master_passes_requests_on_with_tls(
-    pair: Pair, tmp_path: Path, authority: Authority
+    pair: Pair, tmp_path: Path, authority: Authority, mode: str, next_mode: str
 ) -> None:
-    settings = tls_settings(pair, "tls.mode=enforcing", f"tls.ca_file={authority.file}")
+    """A shard that changes over has members that serve TLS only, and others, for a while."""
+    settings = tls_settings(pair, f"tls.ca_file={authority.file}")
     async with (
-        running_broker(tmp_path / "former", *settings) as former,
-        running_broker(tmp_path / "next", *settings) as following,
+        running_broker(tmp_path / "former", *settings, f"tls.mode={mode}") as former,
+        running_broker(tmp_path / "next", *settings, f"tls.mode={next_mode}") as following,
     ):
         peer = await secured(former.rocketmq_port, trusting(authority))
         other = await secured(following.rocketmq_port, trusting(authority))

@@ -145,9 +145,11 @@ class ClientPorts:
     async def _relay_when_it_leads(self, record: BrokerRecord) -> None:
         try:
             async with asyncio.timeout(TAKEOVER_SECONDS_MAX):
+                tls, plain_too = self._probing_tls(record)
                 await until_it_leads(
                     record,
-                    self._probing_tls(record),
+                    tls,
+                    plain_too=plain_too,
                     introduction=lambda: self._own_introduction(record),
                 )
         except (OSError, TimeoutError) as error:
@@ -239,13 +241,18 @@ class ClientPorts:
             return b""
         return self._introductions.of_member(target_of(record.host, port_to_ask(record)))
 
-    def _probing_tls(self, record: BrokerRecord) -> ssl.SSLContext | None:
-        """Return what the next master is asked with: it serves TLS only where this broker does."""
+    def _probing_tls(self, record: BrokerRecord) -> tuple[ssl.SSLContext | None, bool]:
+        """Return what the next master is trusted by, and whether it may be asked without.
+
+        Where this broker serves without TLS, too, the other one may, or not: a shard changes over
+        one member after the other.
+        """
         asked = [each for each in self._doors if each.port_of(record) == port_to_ask(record)]
         doors = [each.listener.door for each in asked]
-        if self._certificates is None or any(door is None or door.plain_too for door in doors):
-            return None
-        return self._certificates.contexts.client
+        if self._certificates is None or any(door is None for door in doors):
+            return None, False
+        plain_too = any(door is not None and door.plain_too for door in doors)
+        return self._certificates.contexts.client, plain_too
 
     def _hold(self) -> None:
         self._holding = True

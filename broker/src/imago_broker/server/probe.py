@@ -27,6 +27,7 @@ async def until_it_leads(
     record: BrokerRecord,
     tls: ssl.SSLContext | None = None,
     *,
+    plain_too: bool = False,
     introduction: Callable[[], bytes] = bytes,
 ) -> None:
     """Return once the broker says that it is the master; OSError when it cannot be asked.
@@ -34,16 +35,22 @@ async def until_it_leads(
     Asked through a client port: where that answers as the master, requests are taken. Each time
     over a new connection, and again where no answer comes: as the master of before the last it may
     have passed the question on, to the one who asks and holds all requests, this one too.
-    `introduction` makes what is said first, each time anew: that a broker asks.
+    `tls`: what it is trusted by; with `plain_too` it is asked without first, and with TLS once it
+    has refused that, as one does that serves TLS only. `introduction` makes what is said first,
+    each time anew: that a broker asks.
     """
-    patience = PATIENCE_SECONDS
+    patience, way = PATIENCE_SECONDS, None if plain_too else tls
     while True:
         try:
             async with asyncio.timeout(patience):
-                if await _says_so(record, tls, introduction()):
+                if await _says_so(record, way, introduction()):
                     return
         except TimeoutError:
             patience *= 2
+        except OSError:
+            if way is tls:
+                raise
+            way = tls
         await asyncio.sleep(PAUSE_SECONDS)
 
 
