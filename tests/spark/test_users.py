@@ -18,12 +18,15 @@ from pyspark.errors import PySparkException
 from imago_client import Message
 from imago_client.blocking import Client
 from imago_client.config import ClientConfig, parse_addresses
+from imago_operator.pipelines.config import pipeline_file
+from imago_operator.pipelines.user import acls, user_name
 from imago_spark.pipelines.ingest import build
+from imago_testing.operated.pipelines import desired
 from imago_testing.processes.ports import free_port_block
 from imago_testing.processes.up import Up, up
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from pyspark.sql import SparkSession
 
@@ -36,6 +39,8 @@ class Cluster(NamedTuple):
     bootstrap: str
     password_file: Path
     run: Up
+    user: Callable[..., None]
+    """Runs `imago user` as the administrator."""
 
     @property
     def named(self) -> dict[str, str]:
@@ -82,7 +87,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         user("allow", "spark", "topic:orders", "subscribe")
         user("allow", "spark", "topic:copies", "publish")
         user("allow", "spark", "group:IMAGO_SPARK", "subscribe")
-        yield Cluster(running.ready["namesrv"], password_file, running)
+        yield Cluster(running.ready["namesrv"], password_file, running, user)
 
 
 def test_a_query_is_its_users_and_shows_no_secret(
@@ -127,3 +132,42 @@ def test_a_query_is_its_users_and_shows_no_secret(
         build(spark, {**cluster.named, "subscribe": "others"}).count()
     with pytest.raises(PySparkException, match="username cannot be null"):
         build(spark, {"bootstrap": cluster.bootstrap, "subscribe": "orders"}).count()
+
+
+def _ingest(cluster: Cluster, folder: Path, *topics: str, config: str = "") -> tuple[int, str]:
+    """Run a pipeline as the user that the operator makes for it; return exit code and words."""
+    source = {"topics": list(topics), "groupName": "lake"}
+    made = desired({"spec.source": source, "spec.ingest": {"path": str(folder / "lake")}})
+    text = pipeline_file(made).replace(made.bootstrap, cluster.bootstrap)
+    text = text.replace('"/checkpoint"', f'"{folder / "checkpoint"}"')
+    (folder / "pipeline.toml").write_text(f'{text}[config]\ntrigger = "available-now"\n{config}')
+    program = [sys.executable, "-m", "imago_spark.pipelines.ingest", "--short", "--cores", "1"]
+    program += ["--memory", "512m", "--config", str(folder / "pipeline.toml"), "--epoch", "0"]
+    password = {"IMAGO_USER": user_name(made), "IMAGO_PASSWORD_FILE": str(cluster.password_file)}
+    ended = subprocess.run(
+        program, env=os.environ | password, capture_output=True, text=True, timeout=240, check=False
+    )
+    return ended.returncode, ended.stdout + ended.stderr
+
+
+def test_a_pipelines_own_user_may_do_what_a_run_does(cluster: Cluster, tmp_path: Path) -> None:
+    """Read its topics, ask whether the run may go on, report progress, commit for its group."""
+    made = desired({"spec.source": {"topics": ["orders"], "groupName": "lake"}})
+    name = user_name(made)
+    cluster.user("create", name, "--from-file", str(cluster.password_file))
+    for acl in acls(made):
+        resource = acl["resource"]
+        cluster.user(
+            "allow", name, f"{resource['type'].lower()}:{resource['name']}", *acl["operations"]
+        )
+    with cluster.client("root", tmp_path / "root.password") as root:
+        for topic in ("orders", "others"):
+            root.admin.create_topic(topic, queues=1)
+            root.producer().send(Message(topic, topic.encode()))
+        code, words = _ingest(cluster, tmp_path, "orders")
+        assert (code, '"rows": 1' in words) == (0, True), words[-4000:]
+        consumer = root.pull_consumer("lake")
+        assert [consumer.committed(queue) for queue in consumer.queues("orders")] == [1]
+    code, words = _ingest(cluster, tmp_path, "others")
+    assert code != 0
+    assert "no permission" in words, words[-4000:]

@@ -159,6 +159,7 @@ RIGHTS: Final[tuple[Right, ...]] = (
         "runs of spark-submit: begun, suspended, ended",
     ),
     Right(_P, "", ("persistentvolumeclaims",), ("create",), "checkpoints"),
+    Right(_P, GROUP, ("imagousers",), ("create", "delete"), "users of pipelines"),
     Right(
         Where.SPARK_OPERATOR,
         "sparkoperator.k8s.io",

@@ -20,7 +20,7 @@ from imago_operator.pipelines.state import PipelineRecord
 from imago_operator.reconcile import ObjectKey
 from imago_operator.reconcilers.pipeline import PipelineReconciler
 from imago_operator.spec.kinds import PIPELINE
-from imago_testing.kubernetes.custom_resources import CLUSTER, manifest
+from imago_testing.kubernetes.custom_resources import CLUSTER, USER, manifest
 from imago_testing.kubernetes.fake_kube_port import Stage
 from imago_testing.processes.servers import wait_until
 
@@ -124,6 +124,40 @@ def test_without_the_kind_spark_submit_runs_it(api: ApiServerProcess, namespace:
     status = looked_at(api, "plain")
     assert (reason(status), status["engineRef"]["kind"]) == ("Starting", "Job")
     assert len(runs(api, "Job", "plain")) == 1
+
+
+def test_a_pipeline_s_own_user_is_made_and_goes_with_it(
+    api: ApiServerProcess, namespace: str
+) -> None:
+    put(api, manifest(PIPELINE.name, {"spec.user": {}}, "closed"))
+    assert reason(looked_at(api, "closed")) == "UserNotReady"
+    path = RESOURCES[USER].path(namespace, "closed-pipeline")
+    made = api.must("GET", path)
+    pipeline = api.must("GET", RESOURCES[PIPELINE.name].path(namespace, "closed"))
+    assert made["metadata"]["ownerReferences"][0]["uid"] == pipeline["metadata"]["uid"]
+    assert made["spec"]["userName"] == f"{NAMESPACE}.closed"
+    ready = {"type": "Ready", "status": "True", "reason": "InSync", "message": ""}
+    moments = {"lastTransitionTime": "2026-01-02T03:04:05Z", "observedGeneration": 1}
+    status = {
+        "observedGeneration": made["metadata"]["generation"],
+        "secretName": "closed-pipeline",
+        "conditions": [ready | moments],
+    }
+    api.must("PUT", f"{path}/status", made | {"status": status})
+    assert reason(looked_at(api, "closed")) == "Starting"
+    (run,) = runs(api, "Job", "closed")
+    volumes = {one["name"]: one for one in run["spec"]["template"]["spec"]["volumes"]}
+    assert volumes["credentials"]["secret"]["secretName"] == "closed-pipeline"
+    edited = {**pipeline, "spec": {k: v for k, v in pipeline["spec"].items() if k != "user"}}
+    kept = api.must("GET", RESOURCES[PIPELINE.name].path(namespace, "closed"))
+    edited["metadata"] = {
+        **edited["metadata"],
+        "resourceVersion": kept["metadata"]["resourceVersion"],
+    }
+    api.must("PUT", RESOURCES[PIPELINE.name].path(namespace, "closed"), edited)
+    looked_at(api, "closed")
+    looked_at(api, "closed")
+    assert api.call("GET", path)[0] == 404
 
 
 def test_what_asks_for_the_kind_says_that_it_lacks_and_begins_once_it_is_there(

@@ -47,6 +47,16 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineAccess:
+    """What a run shows brokers, and whom it trusts."""
+
+    secret: str
+    """Secret of an ImagoUser."""
+    encrypted: bool
+    """Whether brokers have certificates: it talks to them over TLS."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DesiredPipeline:
     """A pipeline as it is to be."""
 
@@ -60,6 +70,8 @@ class DesiredPipeline:
     hash: str
     """Fingerprint of all that a run depends on and that the user said: another one, another run.
     What comes with the operator's version is not in it, so a new operator restarts nothing."""
+    access: PipelineAccess | None = None
+    """None: it has no credentials, or not yet."""
 
     @property
     def name(self) -> str:

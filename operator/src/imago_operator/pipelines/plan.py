@@ -12,12 +12,14 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+from imago_operator import names
 from imago_operator.actions import Apply
-from imago_operator.pipelines import render
+from imago_operator.pipelines import render, user
 from imago_operator.pipelines.state import (
     Action,
     PipelinePlan,
     RaiseEpoch,
+    RemoveUser,
     RunStage,
     StartRun,
     StopRun,
@@ -175,7 +177,39 @@ def _without_run(look: PipelineLook) -> PipelinePlan:
         return PipelinePlan(
             findings=(_not_ready("Stopping", text), _busy("Stopping", text)), again_s=SOON_S
         )
-    return _start(look, kind, look.record.epoch)
+    return _without_user(look) or _start(look, kind, look.record.epoch)
+
+
+def _without_user(look: PipelineLook) -> PipelinePlan | None:
+    """Make the user that a run is to be, or wait for it; None: the run can begin.
+
+    An own one that is no longer wanted goes once no run needs it.
+    """
+    desired, seen = look.desired, look.user
+    if look.former_user is not None:
+        gone = RemoveUser(look.former_user.name, look.former_user.uid)
+        text = f"ImagoUser {gone.name} is no longer needed."
+        said = (_not_ready("UserNotReady", text), _busy("UserNotReady", text))
+        return PipelinePlan(actions=(gone,), findings=said, again_s=SOON_S)
+    if desired.spec.user is None:
+        return None
+    name = user.object_name(desired)
+    if user.is_own(desired):
+        if seen is not None and not seen.owned:
+            text = f"ImagoUser {name} belongs to somebody else: name it in spec.user, or remove it."
+            said = (_not_ready("UserNotOurs", text), _stalled("UserNotOurs", text))
+            return PipelinePlan(findings=said, again_s=SILENT_S)
+        wanted = user.own_user(desired)
+        if seen is None or seen.hash != wanted["metadata"]["annotations"][names.APPLIED_HASH]:
+            text = f"ImagoUser {name} is made."
+            said = (_not_ready("UserNotReady", text), _busy("UserNotReady", text))
+            return PipelinePlan(actions=(Apply(wanted),), findings=said, again_s=SOON_S)
+    if desired.access is not None:
+        return None
+    why = (seen.said or "it is not ready yet") if seen else "there is none"
+    text = f"ImagoUser {name}: {why}"
+    said = (_not_ready("UserNotReady", text), _busy("UserNotReady", text))
+    return PipelinePlan(findings=said, again_s=SOON_S)
 
 
 def _engine(look: PipelineLook) -> str | None:

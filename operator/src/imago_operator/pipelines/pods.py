@@ -11,9 +11,10 @@ from imago_operator.pipelines.config import CHECKPOINT, FILE, FOLDER
 
 if TYPE_CHECKING:
     from imago_operator.manifests.common import Manifest
-    from imago_operator.pipelines.desired import DesiredPipeline
+    from imago_operator.pipelines.desired import DesiredPipeline, PipelineAccess
 
 USER: Final = 185
+CREDENTIALS: Final = "/etc/imago/user"
 GRACE_S: Final = 120
 """A run ends its batch when it is stopped."""
 DRIVER: Final = "pipeline-driver"
@@ -93,7 +94,22 @@ def environment(desired: DesiredPipeline, epoch: int) -> list[Manifest]:
         {"name": "IMAGO_PIPELINE", "value": desired.fence},
         {"name": "IMAGO_EPOCH", "value": str(epoch)},
         {"name": "IMAGO_CONFIG", "value": f"{FOLDER}/{FILE}"},
+        *_credentials(desired.access),
     ]
+
+
+def _credentials(access: PipelineAccess | None) -> list[Manifest]:
+    """Return who it is and where its secrets are: files that are replaced with the password."""
+    if access is None:
+        return []
+    named = {"secretKeyRef": {"name": access.secret, "key": "username"}}
+    found: list[Manifest] = [
+        {"name": "IMAGO_USER", "valueFrom": named},
+        {"name": "IMAGO_PASSWORD_FILE", "value": f"{CREDENTIALS}/password"},
+    ]
+    if access.encrypted:
+        found.append({"name": "IMAGO_TLS_CA", "value": f"{CREDENTIALS}/ca.crt"})
+    return found
 
 
 def application(desired: DesiredPipeline, epoch: int) -> tuple[str, list[str]]:
@@ -153,6 +169,8 @@ def _volumes(desired: DesiredPipeline, *, driver: bool) -> list[Manifest]:
     if desired.spec.checkpoint.claim is not None and (driver or _keeps_state(desired)):
         claim = {"claimName": desired.claim_name}
         found.append({"name": "checkpoint", "persistentVolumeClaim": claim})
+    if desired.access is not None:
+        found.append({"name": "credentials", "secret": {"secretName": desired.access.secret}})
     for volume in desired.spec.volumes:
         claim = {"claimName": volume.claim_name}
         found.append({"name": f"user-{volume.name}", "persistentVolumeClaim": claim})
@@ -165,6 +183,8 @@ def _mounts(desired: DesiredPipeline, *, driver: bool) -> list[Manifest]:
         found.append({"name": "pipeline", "mountPath": FOLDER, "readOnly": True})
     if desired.spec.checkpoint.claim is not None and (driver or _keeps_state(desired)):
         found.append({"name": "checkpoint", "mountPath": CHECKPOINT})
+    if desired.access is not None:
+        found.append({"name": "credentials", "mountPath": CREDENTIALS, "readOnly": True})
     for volume in desired.spec.volumes:
         found.append({"name": f"user-{volume.name}", "mountPath": volume.mount_path})  # noqa: PERF401
     return found

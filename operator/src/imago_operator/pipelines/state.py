@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from imago_operator.pipelines.desired import DesiredPipeline
+    from imago_operator.pipelines.user import SeenPipelineUser
     from imago_operator.spec.pipeline import PipelineStatus
     from imago_operator.state import ConditionFinding
 
@@ -88,6 +89,10 @@ class PipelineLook:
     """What the checkpoint's claim asks for; None: there is none."""
     refusal: ConditionFinding | None = None
     """Why the pipeline has no cluster that it may use."""
+    user: SeenPipelineUser | None = None
+    """The ImagoUser that it is to be; None: there is none, or none is wanted."""
+    former_user: SeenPipelineUser | None = None
+    """One of its own that it is not any more."""
 
     @property
     def current(self) -> RunObject | None:
@@ -121,6 +126,14 @@ class StopRun:
 
 
 @dataclass(frozen=True, slots=True)
+class RemoveUser:
+    """Delete the user of its own that a pipeline no longer is."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class Suspend:
     """Have a run stand still: its pods go, the object stays."""
 
@@ -129,7 +142,7 @@ class Suspend:
     uid: str
 
 
-Action = Apply | RaiseEpoch | StartRun | StopRun | Suspend
+Action = Apply | RaiseEpoch | RemoveUser | StartRun | StopRun | Suspend
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

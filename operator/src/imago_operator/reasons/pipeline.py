@@ -12,6 +12,7 @@ _LOOK: Final = "`kubectl get imp NAME -o yaml` has the run's last words in `stat
 _ACCOUNT: Final = "Apply manifests/spark/rbac.yaml in the pipeline's namespace."
 _ENGINE: Final = "Install kubeflow's spark-operator, or set `engine: Auto`."
 _ROLES: Final = "Install the chart with `pipelines.enabled`;"
+_USER: Final = "`kubectl describe imu` of the ImagoUser that the message names."
 _LIMIT: Final = f"Find out why it ends so often: {_LOOK} Any change of the spec starts it at once."
 
 READY: Final = (
@@ -40,6 +41,10 @@ READY: Final = (
     _of("Ready", "SparkOperatorMissing",
         "`engine: SparkOperator`, and the Spark operator is absent.", _ENGINE),
     _of("Ready", "AccountMissing", "The driver's ServiceAccount is not there.", _ACCOUNT),
+    _of("Ready", "UserNotReady", "The ImagoUser that a run is to be is not ready.", _USER),
+    _of("Ready", "UserNotOurs",
+        "An ImagoUser with the name of the pipeline's own is there, and is not the pipeline's.",
+        "Name it in `spec.user.name` if the pipeline is to use it, or remove it."),
     _of("Ready", "InvalidSpec", "The spec is refused; a run goes on with the one before.",
         "Correct the field that the message names."),
 )  # fmt: skip
@@ -49,11 +54,14 @@ OTHERS: Final = (
     _of("Reconciling", "Restarting", "The next run follows.", BY_ITSELF),
     _of("Reconciling", "Resuming", "The next run follows.", BY_ITSELF),
     _of("Reconciling", "SpecChanged", "The next run follows.", BY_ITSELF),
+    _of("Reconciling", "UserNotReady", "A run follows once brokers have the user.", BY_ITSELF),
     _of("Degraded", "RunFailed", "The last run failed, and another follows.", _LOOK),
     _of("Paused", "Paused", "No run of it is left."),
     _of("Stalled", "RunFailed", "It failed, and `restart.policy` is Never.", _LOOK),
     _of("Stalled", "RestartLimit", "It goes on when the hour is over.", _LIMIT),
     _of("Stalled", "SparkOperatorMissing", "Nothing can run it.", _ENGINE),
+    _of("Stalled", "UserNotOurs", "No run can have credentials.",
+        "Name it in `spec.user.name` if the pipeline is to use it, or remove it."),
     _of("Stalled", "AccountMissing", "No pod of a driver could be made.", _ACCOUNT),
     *refused_by_kubernetes("ImagoPipeline", "Ready", "Stalled", cure=_ROLES),
     own_mistake("ImagoPipeline"),

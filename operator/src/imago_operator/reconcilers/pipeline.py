@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator import names
 from imago_operator.actions import Apply
+from imago_operator.contents.belonging import cluster_of
+from imago_operator.contents.connecting import has_certificates
 from imago_operator.errors import BlockedError, InvalidError, RetryError
-from imago_operator.pipelines import reading, state
-from imago_operator.pipelines.desired import desired_pipeline
+from imago_operator.pipelines import reading, state, user
+from imago_operator.pipelines.desired import PipelineAccess, desired_pipeline
 from imago_operator.pipelines.plan import plan
 from imago_operator.pipelines.render import JOB, SPARK_APPLICATION
 from imago_operator.pipelines.status import status_of
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
     from imago_operator.pipelines.desired import DesiredPipeline
     from imago_operator.pipelines.state import PipelineLook
+    from imago_operator.pipelines.user import SeenPipelineUser
     from imago_operator.reconcile import Context, ObjectKey, Reached
 
 SILENT_S: Final = 10.0
@@ -49,6 +53,12 @@ class PipelineReconciler:
         jobs = await self._kube.list(JOB, desired.namespace, labels=labels)
         applications = await self._applications(desired.namespace, labels)
         refused = await self._lookup.refusal(manifest, desired.spec.cluster_ref)
+        seen, former = await self._users(desired)
+        if seen is not None and seen.secret and not refused:
+            cluster = await self._lookup.cluster(desired.cluster)
+            encrypted = cluster is not None and has_certificates(cluster)
+            access = PipelineAccess(secret=seen.secret, encrypted=encrypted)
+            desired = replace(desired, access=access)
         runs = [reading.run_of(one, pods) for one in (*jobs, *(applications or ()))]
         return state.PipelineLook(
             desired=desired,
@@ -62,7 +72,30 @@ class PipelineReconciler:
             account=await self._has("ServiceAccount", desired, desired.spec.service_account_name),
             claim_bytes=reading.claim_bytes(await self._claim(desired)),
             refusal=None if refused is None else refused.finding,
+            user=seen,
+            former_user=former,
         )
+
+    async def _users(
+        self, desired: DesiredPipeline
+    ) -> tuple[SeenPipelineUser | None, SeenPipelineUser | None]:
+        """Return the user that a pipeline is to be, and one of its own that it is not to be."""
+        own = await self._user(desired, user.own_name(desired))
+        former = own if own is not None and own.owned else None
+        if desired.spec.user is None:
+            return None, former
+        if user.is_own(desired):
+            return own, None
+        return await self._user(desired, user.object_name(desired)), former
+
+    async def _user(self, desired: DesiredPipeline, name: str) -> SeenPipelineUser | None:
+        found = await self._kube.get("ImagoUser", desired.namespace, name)
+        if found is None or "deletionTimestamp" in found["metadata"]:
+            return None
+        seen = user.seen_user(found, desired.resource.uid)
+        about = cluster_of(found) == desired.cluster
+        text = f"it is a user of {'/'.join(cluster_of(found))}"
+        return seen if about else replace(seen, secret="", said=text)
 
     async def _applications(
         self, namespace: str, labels: str
@@ -125,6 +158,8 @@ class PipelineReconciler:
                 )
             case state.StartRun(made):
                 await self._kube.create(made)
+            case state.RemoveUser(name, uid):
+                await self._kube.delete("ImagoUser", desired.namespace, name, uid=uid)
             case state.StopRun(kind, name, uid):
                 await self._kube.delete(kind, desired.namespace, name, uid=uid)
             case state.Suspend(kind, name, uid):

@@ -20,6 +20,7 @@ from imago_operator.spec.common import (
     generation_field,
 )
 from imago_operator.spec.fields import IntOrText, Json, described
+from imago_operator.spec.user import OBJECT_PATTERN
 from imago_operator.spec.values import Duration, Quantity
 
 
@@ -185,6 +186,20 @@ class Restart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineUser:
+    """Who it is to brokers."""
+
+    name: str | None = described(
+        "An ImagoUser of the same namespace and cluster. Unless given, the operator makes one,"
+        " NAME-pipeline, that may read the source's topics and report progress, and nothing else.",
+        default=None,
+        pattern=OBJECT_PATTERN,
+        size_max=253,
+        size_min=1,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineSpec:
     """Desired state of the pipeline: exactly one of ingest and code."""
 
@@ -213,6 +228,11 @@ class PipelineSpec:
         default=dict,
         size_max=64,
         item_size_max=4096,
+    )
+    user: PipelineUser | None = described(
+        "User whose credentials driver and executors get, for clusters that check rights; {}: one"
+        " of its own. Unless given, they have none.",
+        default=None,
     )
     volumes: tuple[VolumeMount, ...] = described(
         "Claims to mount in driver and executors.", default=(), size_max=16, map_key="name"

@@ -301,6 +301,7 @@ BAD_EDITS: Final[tuple[BadEdit, ...]] = (
     rule(PIPELINE, "exactly one of claim and path", {"spec.checkpoint": {}}),
     rule(PIPELINE, "conf may not set", {"spec.spark": {"conf": {"spark.master": "local"}}}),
     rule(PIPELINE, "backoff must be from", {"spec.restart": {"backoff": "0s"}}),
+    schema(PIPELINE, "spec.user.name", {"spec.user": {"name": "No/User"}}),
     edit(PIPELINE, "size cannot shrink", {}, {"spec.checkpoint.claim.size": "1Mi"}),
     edit(
         PIPELINE,
