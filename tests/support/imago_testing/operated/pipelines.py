@@ -17,6 +17,7 @@ from imago_operator.pipelines.state import (
     PipelineLook,
     PipelineRecord,
     RaiseEpoch,
+    RemoveUser,
     RunObject,
     RunStage,
     StartRun,
@@ -105,8 +106,8 @@ class PipelineWorld:
                 self.runs = [run for run in self.runs if run.uid != uid]
             case Suspend(_, _, uid):
                 self.runs = [replace(r, suspend=True) if r.uid == uid else r for r in self.runs]
-            case Apply(_):
-                pass  # files and claims are always there
+            case Apply(_) | RemoveUser():
+                pass  # files and claims are always there, and nobody checks rights
         return True
 
     def _start(self, seen: PipelineLook, epoch: int) -> None:
