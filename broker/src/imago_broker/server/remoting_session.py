@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from imago_broker.server.connection_states import RELAYED, ConnectionPhase, WaitReason
 from imago_broker.server.fast_failure import fail_sends
+from imago_broker.server.header_refusals import HeaderRefusals
 from imago_broker.server.peer_address import peer_bytes, peer_text
 from imago_broker.server.relay_handover import ClientSession
 from imago_broker.server.relay_ledgers import HEARTBEAT_BYTES_MAX, FrameLedger
@@ -71,6 +72,7 @@ class RemotingSession(ClientSession):
         self._partial_since_ms = 0
         self._waits_since_ms = 0
         """Since when nothing is served; 0: what comes is."""
+        self._refusals = HeaderRefusals(server.table, self.channel)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -106,6 +108,7 @@ class RemotingSession(ClientSession):
         if consumed != len(data):
             self._partial_since_ms = self.server.now_ms
             self._buffer += data[consumed:]
+            self._refusals.look(self._buffer)
             self.unfinished.note(len(self._buffer))
         self._serve(items)
 
@@ -138,6 +141,11 @@ class RemotingSession(ClientSession):
     def _add(self, data: bytes) -> None:
         if self.state.closed:
             return
+        if (refused := self._refusals.refused) is not None:
+            data = self._refusals.pass_over(refused, data)
+            if refused.left:
+                return
+            self._drop(len(self._buffer))
         self._buffer += data
         if self.state.reads:
             self._scan_buffer()
@@ -155,12 +163,14 @@ class RemotingSession(ClientSession):
         if self._buffer and self.state.serves:
             items, consumed = scan_frames(self._buffer, self._frame_bytes_max)
             self._drop(consumed)
+            self._refusals.look(self._buffer)
             self.unfinished.note(len(self._buffer))
             self._serve(items)
 
     def _drop(self, consumed: int) -> None:
         if consumed:
             del self._buffer[:consumed]
+            self._refusals.begin()
             self._partial_since_ms = self.server.now_ms if self._buffer else 0
             self.unfinished.left(len(self._buffer))
 
@@ -224,6 +234,7 @@ class RemotingSession(ClientSession):
 
     def unserved(self) -> bytes:
         backlog, self._backlog = self._backlog, []
+        self._refusals.leave(self._buffer)
         unread = b"".join(map(frame_of, backlog)) + self._buffer
         self._buffer.clear()
         self._partial_since_ms = 0

@@ -11,7 +11,7 @@ from base64 import b64encode
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from imago_wire.remoting.command import RemotingCommand
 
@@ -25,14 +25,18 @@ UNIQUE_KEY_QUERY: Final = "_UNIQUE_KEY_QUERY"
 
 def signature(secret: str, ext: Mapping[str, str], body: bytes, left_out: str = "") -> str:
     """Return the signature of a request with these fields; one more field may be left out."""
+    made = hmac.digest(secret.encode(), _signed_text(ext, left_out) + body, "sha1")
+    return b64encode(made).decode()
+
+
+def _signed_text(ext: Mapping[str, str], left_out: str) -> bytes:
+    """Return what is signed in front of the body."""
     names = [name for name in ext if name != SIGNATURE and name != left_out]
     if all(map(str.isascii, names)):
         names.sort()
     else:
         names.sort(key=_utf16)
-    text = "".join([ext[name] for name in names]).encode(errors="surrogatepass")
-    made = hmac.digest(secret.encode(), text + body, "sha1")
-    return b64encode(made).decode()
+    return "".join([ext[name] for name in names]).encode(errors="surrogatepass")
 
 
 def is_signed(secret: str, command: RemotingCommand) -> bool:
@@ -42,11 +46,40 @@ def is_signed(secret: str, command: RemotingCommand) -> bool:
     """
     ext, body = command.ext, command.body
     given = ext.get(SIGNATURE, "").encode(errors="replace")
-    ways = ["", *(name for name in (UNIQUE_KEY_QUERY, SECURITY_TOKEN) if name in ext)]
     right = False
-    for left_out in ways:
+    for left_out in _ways(ext):
         right |= hmac.compare_digest(signature(secret, ext, body, left_out).encode(), given)
     return right
+
+
+def _ways(ext: Mapping[str, str]) -> list[str]:
+    """Return which fields known clients leave out, one a way."""
+    return ["", *(name for name in (UNIQUE_KEY_QUERY, SECURITY_TOKEN) if name in ext)]
+
+
+class BodySignatures:
+    """The same while the body still comes, which nobody keeps."""
+
+    def __init__(self, secrets: Iterable[str], ext: Mapping[str, str]) -> None:
+        """Any of these secret keys will do."""
+        self._given = ext.get(SIGNATURE, "").encode(errors="replace")
+        self._made = [
+            hmac.new(secret.encode(), _signed_text(ext, left_out), "sha1")
+            for secret in secrets
+            for left_out in _ways(ext)
+        ]
+
+    def update(self, body: bytes | bytearray | memoryview) -> None:
+        """Add a piece of the body."""
+        for made in self._made:
+            made.update(body)
+
+    def is_right(self) -> bool:
+        """Whether who sent the request has one of the keys, now that the body is whole."""
+        right = False
+        for made in self._made:
+            right |= hmac.compare_digest(b64encode(made.digest()), self._given)
+        return right
 
 
 def unsigned(ext: Mapping[str, str]) -> dict[str, str]:

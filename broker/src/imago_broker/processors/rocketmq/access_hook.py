@@ -13,6 +13,11 @@ from imago_broker.model.access import AccessKind, Need, Operation
 from imago_broker.model.users import ANONYMOUS
 from imago_broker.model.white_addresses import is_listed
 from imago_broker.processors.rocketmq.exchange import RequestError
+from imago_broker.processors.rocketmq.refused_requests import (
+    BodyAskedError,
+    RefusedRequest,
+    header_only,
+)
 from imago_broker.processors.rocketmq.rights import (
     Asked,
     needs_to_consume,
@@ -21,13 +26,14 @@ from imago_broker.processors.rocketmq.rights import (
 )
 from imago_broker.service.grants import AccessGrants
 from imago_broker.service.throttling import Direction
+from imago_wire.errors import ProtocolError
 from imago_wire.remoting.codes import RequestCode as Code
 from imago_wire.remoting.codes import ResponseCode
 from imago_wire.remoting.peer import Version
-from imago_wire.remoting.signing import ACCESS_KEY, SIGNATURE, is_signed
+from imago_wire.remoting.signing import ACCESS_KEY, SIGNATURE, BodySignatures, is_signed
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from imago_broker.model.users import User
     from imago_broker.processors.rocketmq.exchange import Exchange, Reply
@@ -101,6 +107,55 @@ class AccessHook:
         if self._quotas is not None:
             self._charge(self._quotas, exchange, needs)
 
+    def refused_by_header(self, exchange: Exchange) -> RefusedRequest | None:
+        """Return what refuses a request of which the header has come; None: read it whole.
+
+        What `before` would say of it, as far as no right looks at the body; where one does, of
+        users without any rule.
+        """
+        right, address = self._rights.get(exchange.command.code), exchange.channel.address
+        if right is open_to_all or right is None or self.closed or self._access.is_white(address):
+            return None
+        key = exchange.command.ext.get(ACCESS_KEY)
+        user = self._access.users.get(key) if key else None
+        if user is not None and user.enabled and is_listed(address, (user.white_addresses,)):
+            return None
+        exchange.user = key or exchange.channel.certificate_user or ANONYMOUS
+        if key and (user is None or not user.enabled):
+            return RefusedRequest(exchange, partial(self._wrongly_signed, exchange, key, user))
+        refusal = self._refused_needs(exchange, right)
+        if refusal is None or not key or user is None:
+            return refusal and RefusedRequest(exchange, refusal)
+        return RefusedRequest(
+            exchange,
+            refusal,
+            BodySignatures(self._access.signing_keys(user), exchange.command.ext),
+            partial(self._wrongly_signed, exchange, key, user),
+        )
+
+    def _refused_needs(self, exchange: Exchange, right: Right) -> Callable[[], RequestError] | None:
+        """Return what makes the refusal of a request's needs; None: there may be none."""
+        access, name, address = self._access, exchange.user or "", exchange.channel.address
+        if name == ANONYMOUS and not access.open_to_anonymous:
+            return partial(self._unknown, exchange)
+        needs: Sequence[Need] = ()
+        try:
+            needs = list(right(Asked(header_only(exchange.command), self._topic_at)))
+        except BodyAskedError:
+            user = access.users.get(name)
+            if user is not None and not user.is_super and not access.rules.get(name):
+                return partial(self._no_rules, exchange)
+        except (ProtocolError, ValueError):
+            return None  # its handler says what is wrong
+        for need in needs:
+            if not may(access, name, need, address):
+                return partial(self._denied, exchange, need)
+        return None
+
+    def _no_rules(self, exchange: Exchange) -> RequestError:
+        text = f"User:{exchange.user} has no permission at all, no matched policies."
+        return self._refusal(exchange, text, f"No acl rules for {exchange.user}")
+
     def _check(self, exchange: Exchange, access: AccessService, needs: Sequence[Need]) -> None:
         """Raise unless the request's user has all rights that it needs."""
         assert exchange.user is not None, "it was found before"
@@ -159,16 +214,21 @@ class AccessHook:
     def _check_signature(self, exchange: Exchange, key: str, user: User | None) -> None:
         keys = self._access.signing_keys(user) if user is not None else ()
         right = any(is_signed(each, exchange.command) for each in keys or (_NO_SECRET,))
+        shut_out = user is None or not user.enabled
+        if shut_out or not right or not keys or SIGNATURE not in exchange.command.ext:
+            raise self._wrongly_signed(exchange, key, user)
+
+    def _wrongly_signed(self, exchange: Exchange, key: str, user: User | None) -> RequestError:
+        """Return the refusal of a request that is not that user's."""
         if user is None:
-            raise self._refusal(
+            return self._refusal(
                 exchange, f"User:{key:.64} is not found.", f"No acl config for {key:.64}"
             )
         if not user.enabled:
-            raise self._refusal(exchange, f"User:{key} is disabled.", f"No acl config for {key}")
-        if not right or not keys or SIGNATURE not in exchange.command.ext:
-            raise self._refusal(
-                exchange, "check signature failed.", f"Check signature failed for accessKey={key}"
-            )
+            return self._refusal(exchange, f"User:{key} is disabled.", f"No acl config for {key}")
+        return self._refusal(
+            exchange, "check signature failed.", f"Check signature failed for accessKey={key}"
+        )
 
     def _unknown(self, exchange: Exchange) -> RequestError:
         return self._refusal(exchange, "username cannot be null.", "No accessKey is configured")

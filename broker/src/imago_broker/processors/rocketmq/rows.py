@@ -26,6 +26,7 @@ from imago_wire.errors import ProtocolError
 from imago_wire.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:
+    from imago_broker.processors.rocketmq.refused_requests import RefusedRequest
     from imago_broker.service.grants import AccessGrants
 
 log = logging.getLogger(__name__)
@@ -90,6 +91,13 @@ class Table:
     def grants(self) -> AccessGrants | None:
         """What the short ways ask in place of access control; None: there is none."""
         return next((hook.grants for hook in self.hooks if isinstance(hook, AccessHook)), None)
+
+    def refused_by_header(self, exchange: Exchange) -> RefusedRequest | None:
+        """Return what refuses a request whose body still comes; None: read it whole."""
+        hook = next((hook for hook in self.hooks if isinstance(hook, AccessHook)), None)
+        if hook is None or exchange.command.code not in self.rows:
+            return None
+        return hook.refused_by_header(exchange)
 
     def dispatch(self, exchange: Exchange) -> None:
         """Serve one request: answer it now, or leave it to its handler to answer later."""

@@ -1,0 +1,79 @@
+"""Large requests of one connection that are refused by their headers, while their bodies come."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from imago_broker.processors.rocketmq.exchange import Exchange
+from imago_wire.errors import ProtocolError
+from imago_wire.remoting.frame import HEADER_BYTES_MAX, check_header_size
+from imago_wire.remoting.header import decode_raw_header
+
+if TYPE_CHECKING:
+    from imago_broker.processors.rocketmq.refused_requests import RefusedRequest
+    from imago_broker.processors.rocketmq.rows import Table
+    from imago_broker.service.channel import Channel
+
+EARLY_LOOK_BYTES: Final = 64 << 10
+"""A request that is not whole by then is refused by its header, where that is enough for it."""
+
+
+class HeaderRefusals:
+    """Looks once at the header of each large frame that begins a connection's buffer."""
+
+    __slots__ = ("_looked", "_table", "channel", "refused")
+
+    def __init__(self, table: Table, channel: Channel) -> None:
+        self._table, self.channel = table, channel
+        self._looked = False
+        self.refused: RefusedRequest | None = None
+        """The frame of which the buffer has the header alone."""
+
+    def begin(self) -> None:
+        """Another frame begins the buffer, or none."""
+        self._looked = False
+
+    def look(self, buffer: bytearray) -> None:
+        """Refuse the request that begins the buffer, if its header is enough for that.
+
+        What has come of its body is taken out of the buffer then.
+        """
+        if len(buffer) < EARLY_LOOK_BYTES or self._looked:
+            return
+        try:
+            body_at = check_header_size(buffer, 0, HEADER_BYTES_MAX)
+            if len(buffer) < body_at:
+                return
+            self._looked = True
+            command = decode_raw_header(bytes(buffer[4:body_at]))
+        except ProtocolError:
+            return  # the scan says so once the frame is whole
+        if command.is_response:
+            return
+        refused = self._table.refused_by_header(Exchange(self.channel, command))
+        if refused is None:
+            return
+        refused.left = 4 + int.from_bytes(buffer[:4], "big") - len(buffer)
+        refused.take(buffer[body_at:])
+        del buffer[body_at:]
+        self.refused = refused
+
+    def pass_over(self, refused: RefusedRequest, data: bytes) -> bytes:
+        """Take what has come of the refused request's body; return what is behind it."""
+        body = data[: refused.left]
+        refused.take(body)
+        refused.left -= len(body)
+        if not refused.left:
+            self.refused = None
+            refused.answer()
+        return data[len(body) :]
+
+    def leave(self, buffer: bytearray) -> None:
+        """Make the buffer the beginning of a frame whose body is what has not come.
+
+        Who goes on with the connection refuses it too.
+        """
+        self._looked = False
+        if self.refused is not None:
+            buffer[:4] = (len(buffer) - 4 + self.refused.left).to_bytes(4, "big")
+            self.refused = None
