@@ -84,6 +84,13 @@ def _root(
             "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
         ),
     ] = False,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            envvar="IMAGO_PROFILE",
+            help="Addresses, user and files of a cluster, out of ~/.config/imago/profiles.toml.",
+        ),
+    ] = None,
     user: Annotated[
         str | None,
         typer.Option(envvar="IMAGO_USER", help="Whose requests these are, where brokers ask."),
@@ -99,6 +106,10 @@ def _root(
     for name, value in (("IMAGO_USER", user), ("IMAGO_PASSWORD_FILE", password_file)):
         if value is not None:
             os.environ[name] = value
+    if profile:
+        from imago_cli.profiles import apply
+
+        apply(profile, os.environ)
 
 
 def _placeholder() -> None:

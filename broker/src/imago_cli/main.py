@@ -23,7 +23,7 @@ DEBUG_VARIABLE = "IMAGO_DEBUG"
 _COMPLETION_VARIABLE = "_IMAGO_COMPLETE"
 _COMPLETION_WORDS = ("_TYPER_COMPLETE_ARGS", "COMP_WORDS")
 
-_WITH_VALUE = ("--user", "--password-file")
+_WITH_VALUE = ("--profile", "--user", "--password-file")
 """Options before the command whose value is the next word."""
 
 
