@@ -44,7 +44,11 @@ async def asked(broker: Broker) -> tuple[int, bytes, int]:
     await writer.wait_closed()
     async with aiohttp.ClientSession() as session:
         headers = {"Authorization": "Bearer nobody's"}
-        status, _ = await Admin(session, broker).call("GET", "/admin/v1/topics", **headers)
+        admin = Admin(session, broker)
+        status, _ = await admin.call("GET", "/admin/v1/topics", **headers)
+        body = {"user": "eve", "password": SECRET}
+        login, _ = await admin.call("POST", "/admin/v1/login", body)
+        assert login == status
     return answer.code, line.split()[1], status
 
 

@@ -81,7 +81,7 @@ async def _check_user(
     name = user_by_token(services, request) or await reviewer.user_of(bearer_token(request))
     name = name or _user_of_session(services, request)
     if not name:
-        _check_users_known(services)
+        check_users_known(services)
         raise AdminError(
             401,
             "unauthorized",
@@ -95,7 +95,7 @@ async def _check_user(
     allowed = services.access.rights_of(name)
     for need in needs:
         if not allowed.meets(need, address):
-            _check_users_known(services)
+            check_users_known(services)
             raise AdminError(
                 403,
                 "forbidden",
@@ -105,7 +105,7 @@ async def _check_user(
             )
 
 
-def _check_users_known(services: AdminServices) -> None:
+def check_users_known(services: AdminServices) -> None:
     """Raise where others may have users that this broker lacks: it must not refuse them."""
     if why := services.access.awaited.why:
         raise AdminError(503, "users_awaited", f"Users may be missing: {why}.", "Repeat the call.")

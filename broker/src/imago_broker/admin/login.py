@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
+from imago_broker.admin.access import check_users_known
 from imago_broker.admin.errors import AdminError
 from imago_broker.admin.guard import audit, json_body, json_response
 from imago_broker.admin.identity import (
@@ -84,6 +85,7 @@ async def log_in(services: AdminServices, request: web.Request) -> web.Response:
     async with request.app[LOGINS].turn(request.remote or ""):
         right = await asyncio.to_thread((user or _NOBODY).has_password, password[:1024])
     if user is None or not user.enabled or not right or not services.config.acl.enabled:
+        check_users_known(services)
         audit.info("login refused user=%a from %s", name[:64], request.remote)
         raise AdminError(
             401,
