@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from imago_broker.app import Broker
+    from imago_broker.model.cluster import BrokerRecord
 
 LINGER_MS = 60_000
 """Longer than any test: they end it themselves."""
@@ -301,8 +302,10 @@ async def test_session_answers_itself_when_the_new_master_does_not_know_the_clie
     monkeypatch: pytest.MonkeyPatch,
     answer: bytes,
 ) -> None:
-    async def at_once(*_: object) -> None:
-        return
+    asked = []
+
+    async def at_once(record: BrokerRecord, *_: object, **__: object) -> None:
+        asked.append(record)
 
     async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(answer)
@@ -320,4 +323,5 @@ async def test_session_answers_itself_when_the_new_master_does_not_know_the_clie
     async with asyncio.timeout(50):
         assert (await peer.put("T", b"stays")).code == ResponseCode.SUCCESS
     assert end(former) == 2
+    assert len(asked) == 1, "it was about to be relayed"
     server.close()
