@@ -12,11 +12,13 @@ from imago_broker.model.topics import TopicConfig
 from imago_broker.model.users import User
 from imago_broker.processors.rocketmq.send import SendProcessor
 from imago_broker.service.access import Actor
+from imago_client.metaq import MetaqClient, MetaqConfig
 from imago_testing.clusters.brokers import running_broker
 from imago_testing.peers.remoting import RemotingPeer, send_ext
 from imago_testing.peers.transactions import ROLLBACK, Half, end, half, half_properties
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.signing import signed
+from imago_wire.text.commands import Put, Transaction, TransactionType
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -150,3 +152,45 @@ async def test_shares_are_free_again_with_the_last_end(tmp_path: Path) -> None:
             assert (await peer.answer(opaque)).code == OK
         assert halves.of_owner("address 127.0.0.1") == halves.counted == 0
         await peer.close()
+
+
+async def test_transactions_of_metaq_have_shares_too(
+    broker: Broker, peers: list[RemotingPeer]
+) -> None:
+    del peers  # the users that go with them
+    access = broker.core.access
+    for name in ("greedy", "modest"):
+        rules = [
+            AccessRule(Resource(AccessKind.TOPIC, "T"), frozenset({Operation.PUBLISH})),
+            AccessRule(Resource(AccessKind.TRANSACTION, "TX:", prefix=True), frozenset(Operation)),
+        ]
+        access.set_rules(name, rules, BY)
+    metaq = broker.core.metaq_settings
+    metaq.current = replace(
+        metaq.current, transactions_per_user_max=2, transactions_bytes_per_user_max=1024
+    )
+    address = f"127.0.0.1:{broker.ports.metaq_port}"
+    for name in ("greedy", "modest"):
+        config = MetaqConfig(servers=(address,), user=name, password=f"secret-of-{name}")
+        async with MetaqClient(config) as one, MetaqClient(config) as another:
+            said = []
+            for client, session in ((one, "a"), (another, "b"), (one, "c")):
+                said.append(await _ask(client, address, f"TX:{session}:1", session))
+            assert said[:2] == ["", ""]
+            assert f"2 transactions of user {name} are open" in said[2]
+            assert "metaq.transactions_per_user_max" in said[2]
+            full = await one.connections.ask(
+                address,
+                lambda opaque: Put("T", 0, 0, b"x" * 900, opaque, None, "TX:a:1"),
+                timeout_s=50,
+            )
+            assert b"metaq.transactions_bytes_per_user_max" in full.body
+
+
+async def _ask(client: MetaqClient, address: str, key: str, session: str) -> str:
+    answer = await client.connections.ask(
+        address,
+        lambda opaque: Transaction(key, session, TransactionType.BEGIN, opaque),
+        timeout_s=50,
+    )
+    return answer.body.decode()

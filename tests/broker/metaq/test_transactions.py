@@ -312,6 +312,7 @@ async def test_prepared_transaction_survives_a_restart(tmp_path: Path) -> None:
     [
         ("transactions_max=1", "transactions_max"),
         ("transactions_per_name_max=1", "transactions_per_name_max"),
+        ("transactions_per_user_max=1", "transactions_per_user_max"),
     ],
 )
 async def test_too_many_transactions_are_refused(tmp_path: Path, setting: str, name: str) -> None:
@@ -338,6 +339,7 @@ async def test_too_many_transactions_are_refused(tmp_path: Path, setting: str, n
         ("transaction_messages_max=2", "transaction_messages_max"),
         ("transaction_bytes_max=1024", "transaction_bytes_max"),
         ("transactions_bytes_max=1024", "transactions_bytes_max"),
+        ("transactions_bytes_per_user_max=1024", "transactions_bytes_per_user_max"),
     ],
 )
 async def test_too_much_in_a_transaction_is_refused_and_the_rest_is_committed(

@@ -136,6 +136,12 @@ class MetaqSection:
         low=1,
         dynamic=True,
     )
+    transactions_per_user_max: int = setting(
+        5_000,
+        "Most of them that one user has begun; of those who do not say who they are, one address.",
+        low=1,
+        dynamic=True,
+    )
     transaction_messages_max: int = setting(
         10_000, "Most messages of one transaction.", low=1, dynamic=True
     )
@@ -147,6 +153,9 @@ class MetaqSection:
         "Most bytes of all transactions that are not prepared: they are in memory.",
         low=1024,
         dynamic=True,
+    )
+    transactions_bytes_per_user_max: int = setting(
+        128 << 20, "Most of these bytes of one user, or address.", low=1024, dynamic=True
     )
     transaction_timeout_seconds_max: int = setting(
         60,

@@ -103,11 +103,15 @@ class TransactionLimits:
     transactions_max: int
     per_owner_max: int
     """With one session id, or one unique qualifier."""
+    per_user_max: int
+    """Begun by one user, or from one address where nobody says who he is."""
     messages_max: int
     """In one transaction."""
     bytes_max: int
     """In one transaction."""
     total_bytes_max: int
+    user_bytes_max: int
+    """In those that one user has begun."""
     timeout_ms_max: int
 
 
@@ -121,6 +125,8 @@ class MetaqTransaction:
     xa: bool
     begun_ms: int
     """Epoch milliseconds."""
+    user: str = ""
+    """Who has begun it, and so whose share it is of; empty: it is of a former leader."""
     expires_ms: int | None = None
     phase: TransactionPhase = TransactionPhase.OPEN
     sessions: set[object] = field(default_factory=set)

@@ -66,6 +66,8 @@ class OpenTransactions:
         self._xa: dict[str, MetaqTransaction] = {}
         self._sessions: dict[object, _SessionState] = {}
         self._owners: dict[str, int] = {}
+        self._users: dict[str, int] = {}
+        self._bytes_of_users: dict[str, int] = {}
         self._ended: OrderedDict[str, MetaqOutcome] = OrderedDict()
         self._expiries: list[tuple[int, int, MetaqTransaction]] = []
         self._begun = 0
@@ -84,15 +86,26 @@ class OpenTransactions:
     # Beginning
 
     def begin(
-        self, key: str, owner: str, session: object, *, now_ms: int, epoch_ms: int, timeout_s: int
+        self,
+        key: str,
+        owner: str,
+        session: object,
+        *,
+        user: str,
+        now_ms: int,
+        epoch_ms: int,
+        timeout_s: int,
     ) -> MetaqTransaction:
-        """Begin one, or take part in one that was begun. A timeout of 0 or less is none."""
+        """Begin one, or take part in one that was begun. A timeout of 0 or less is none.
+
+        `user` is of whose share it is: `user NAME`, or `address ADDRESS`.
+        """
         xa = key.startswith("XID:")
         self._refuse_decided(key)
         state = self._sessions.get(session)
         known = self._xa.get(key) if xa else state.local.get(key) if state is not None else None
         if known is None:
-            known = self._begin(key, owner, xa, epoch_ms)
+            known = self._begin(MetaqTransaction(key, owner, xa, epoch_ms, user))
             limits = self._limits()
             if timeout_s > 0:
                 known.expires_ms = now_ms + min(timeout_s * 1000, limits.timeout_ms_max)
@@ -109,10 +122,10 @@ class OpenTransactions:
             state.ended.pop(key, None)
         return known
 
-    def _begin(self, key: str, owner: str, xa: bool, epoch_ms: int) -> MetaqTransaction:
-        limits = self._limits()
-        if len(key) > KEY_SIZE_MAX:
-            raise _limit(f"the transaction's name has {len(key)} characters", KEY_SIZE_MAX)
+    def _begin(self, made: MetaqTransaction) -> MetaqTransaction:
+        limits, owner, user = self._limits(), made.owner, made.user
+        if len(made.key) > KEY_SIZE_MAX:
+            raise _limit(f"the transaction's name has {len(made.key)} characters", KEY_SIZE_MAX)
         if self.count >= limits.transactions_max:
             raise _limit(
                 f"{self.count} transactions of this broker are open",
@@ -126,8 +139,14 @@ class OpenTransactions:
                 limits.per_owner_max,
                 "metaq.transactions_per_name_max",
             )
+        of_user = self._users.get(user, 0)
+        if of_user >= limits.per_user_max:
+            raise _limit(
+                f"{of_user} transactions of {user} are open",
+                limits.per_user_max,
+                "metaq.transactions_per_user_max",
+            )
         self._begun += 1
-        made = MetaqTransaction(key, owner, xa, epoch_ms)
         self._count(made, 1)
         return made
 
@@ -203,6 +222,13 @@ class OpenTransactions:
                 limits.total_bytes_max,
                 "metaq.transactions_bytes_max",
             )
+        of_user = self._bytes_of_users.get(transaction.user, 0) + cost
+        if of_user > limits.user_bytes_max:
+            raise _limit(
+                f"open transactions of {transaction.user} would have {of_user} bytes",
+                limits.user_bytes_max,
+                "metaq.transactions_bytes_per_user_max",
+            )
 
     def add(self, transaction: MetaqTransaction, message: TransactionMessage) -> None:
         """Take a message for which there is room."""
@@ -210,6 +236,7 @@ class OpenTransactions:
         transaction.count += 1
         transaction.size += message.cost
         self.total_bytes += message.cost
+        _change(self._bytes_of_users, transaction.user, message.cost)
 
     # Phases
 
@@ -321,16 +348,24 @@ class OpenTransactions:
 
     def _free(self, transaction: MetaqTransaction) -> None:
         self.total_bytes -= transaction.size
+        _change(self._bytes_of_users, transaction.user, -transaction.size)
         transaction.size = 0
         transaction.messages = []
 
     def _count(self, transaction: MetaqTransaction, by: int) -> None:
         self.count += by
-        left = self._owners.get(transaction.owner, 0) + by
-        if left:
-            self._owners[transaction.owner] = left
-        else:
-            self._owners.pop(transaction.owner, None)
+        _change(self._owners, transaction.owner, by)
+        if transaction.user:
+            _change(self._users, transaction.user, by)
+
+
+def _change(counts: dict[str, int], name: str, by: int) -> None:
+    """Change a count; one of 0 takes no place."""
+    left = counts.get(name, 0) + by
+    if left:
+        counts[name] = left
+    else:
+        counts.pop(name, None)
 
 
 def _limit(what: str, most: int, setting: str = "") -> MetaqTransactionError:

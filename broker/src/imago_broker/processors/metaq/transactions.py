@@ -140,7 +140,9 @@ class MetaqTransactionProcessor:
             self._counters.tx_xa_begin += 1
         owner = key.session_id if isinstance(key, LocalTransactionKey) else key.qualifier
         peer.when_lost(self._transactions.lost)
-        self._transactions.begin(command.key, owner, peer, command.timeout_s or 0)
+        named = peer.certificate_user
+        user = f"user {named}" if named else f"address {peer.address}"
+        self._transactions.begin(command.key, owner, peer, command.timeout_s or 0, user=user)
         self.reply(peer, command, Status.SUCCESS, "")
 
     def _prepare(self, peer: Peer, command: Transaction) -> None:

@@ -134,21 +134,26 @@ class MetaqTransactions:
         return TransactionLimits(
             transactions_max=settings.transactions_max,
             per_owner_max=settings.transactions_per_name_max,
+            per_user_max=settings.transactions_per_user_max,
             messages_max=settings.transaction_messages_max,
             bytes_max=settings.transaction_bytes_max,
             total_bytes_max=settings.transactions_bytes_max,
+            user_bytes_max=settings.transactions_bytes_per_user_max,
             timeout_ms_max=settings.transaction_timeout_seconds_max * 1000,
         )
 
     # Open transactions
 
-    def begin(self, key: str, owner: str, session: object, timeout_s: int) -> None:
-        """Begin one, or take part in one that was begun."""
+    def begin(
+        self, key: str, owner: str, session: object, timeout_s: int, *, user: str = ""
+    ) -> None:
+        """Begin one, or take part in one that was begun; `user` is of whose share it is."""
         term = self._term
         term.open.begin(
             key,
             owner,
             session,
+            user=user,
             now_ms=self._clock.monotonic_ms(),
             epoch_ms=self._clock.epoch_ms(),
             timeout_s=timeout_s,
