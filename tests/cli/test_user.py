@@ -91,6 +91,58 @@ async def test_the_way_of_the_manual(shell: Shell) -> None:
     assert broker.core.access.rules == before
 
 
+async def test_a_secret_that_no_file_takes_is_never_made(shell: Shell) -> None:
+    (shell.folder / "ann.password").write_text("of before")
+    said = await shell.run("user", "create", "ann", code=2)
+    assert "ann.password is there already" in said
+    assert dict(shell.broker.core.access.users) == {}
+    assert (shell.folder / "ann.password").read_text() == "of before"
+    await shell.run("user", "create", "bob", "--from-file", "ann.password")
+    (shell.folder / "bob.token").write_text("of before")
+    assert "bob.token is there already" in await shell.run("user", "token", "bob", code=2)
+    assert shell.broker.core.access.users["bob"].tokens == ()
+    gone = {"IMAGO_ADMIN": "http://127.0.0.1:1"}
+    await shell.run("user", "create", "carl", code=1, **gone)
+    await shell.run("user", "token", "bob", "--out", "later.token", code=1, **gone)
+    await shell.run("user", "token", "nobody", code=1)
+    left = {path.name for path in shell.folder.iterdir() if path.suffix in (".password", ".token")}
+    assert left == {"ann.password", "bob.token"}
+
+
+async def test_who_is_not_known_hears_what_to_do(shell: Shell) -> None:
+    await shell.run("user", "create", "ann")
+    ann = ("--user", "ann", "--password-file", "ann.password")
+    said = await shell.run(*ann, "user", "list", code=1, IMAGO_ADMIN_TOKEN_FILE="")
+    assert "This call needs a user." in said
+    assert "from the file that IMAGO_ADMIN_TOKEN_FILE names, and no password" in said
+    said = await shell.run("user", "list", code=1, IMAGO_ADMIN_TOKEN_FILE="ann.password")
+    assert "The token of this call is not known here." in said
+    (shell.folder / "wrong").write_text("guessed")
+    said = await shell.run(*ann[:3], "wrong", "topic", "create", "orders", code=1)
+    assert "check signature failed" in said
+    assert "see --password-file" in said
+    said = await shell.run("--user", "bob", *ann[2:], "topic", "create", "orders", code=1)
+    assert "User:bob is not found" in said
+    assert "see --user" in said
+    said = await shell.run("topic", "list", code=2, IMAGO_TLS_CA="nowhere.pem")
+    assert "error: IMAGO_TLS_CA: nowhere.pem: No such file" in said
+    assert "PEM" in said
+    address = f"https://127.0.0.1:{shell.broker.ports.admin_port}"
+    said = await shell.run("user", "list", code=1, IMAGO_ADMIN=address)
+    assert "answers http:// only" in said
+
+
+async def test_a_right_that_is_none_is_named(shell: Shell) -> None:
+    await shell.run("user", "create", "ann")
+    said = await shell.run("user", "allow", "ann", "topic:orders", "publsh", code=1)
+    assert "operation 'publsh': must be one of publish, " in said
+    assert "; or all, alone" in said
+    said = await shell.run("user", "allow", "ann", "orders", "publish", code=1)
+    assert "kind of resource 'Orders': must be one of " in said
+    assert "nothing was changed" in said
+    assert "yes" in await shell.run("user", "list")
+
+
 async def test_a_token_of_a_user(shell: Shell) -> None:
     await shell.run("user", "create", "ann", "--super", "--no-signs")
     await shell.run("user", "token", "ann", "--days", "1", "--note", "ci")
@@ -152,8 +204,9 @@ async def test_a_closed_cluster_in_a_few_lines(tmp_path: Path) -> None:
     base = broker_config(tmp_path)
     run = Shell(tmp_path, Broker(base)).run
     told = await run("security", "init", str(folder), "--host", "broker.example", "--host", "::1")
-    assert "imago user create" in told
-    assert f"imago up --config {folder / 'security.toml'}" in told
+    start = f"imago up --config {folder / 'security.toml'}"
+    for said in ("imago user create", "IMAGO_ADMIN=https://", start):
+        assert said in told
     assert folder.stat().st_mode & 0o777 == 0o700
     files = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
     assert {*files} == {

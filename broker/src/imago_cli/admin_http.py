@@ -78,12 +78,16 @@ def ask(
         words = getattr(reason, "strerror", None) or reason
         raise CommandError(
             f"no admin interface answers at {address}: {words}",
-            cure=_cure(admin, found=found),
+            cure=_cure(admin, reason, found=found),
         ) from error
 
 
-def _cure(admin: str, *, found: bool) -> str:
-    """Return what helps where nobody answers, by where the address is from."""
+def _cure(admin: str, reason: object, *, found: bool) -> str:
+    """Return what helps where nobody answers, by what failed and where the address is from."""
+    if isinstance(reason, ssl.SSLCertVerificationError):
+        return "IMAGO_TLS_CA names whom to trust; the certificate has to name the host of --admin"
+    if isinstance(reason, ssl.SSLError) and not found:
+        return "a broker without a certificate (tls.certificate_file) answers http:// only"
     if found:
         return "that broker is down or cut off: see `imago cluster status`, and repeat the command"
     if admin == DEFAULT_ADMIN:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 COLUMNS = ("shard", "replica", "role", "in sync", "lag bytes", "lag ms", "RocketMQ", "slot", "uuid")
 
+UUID_CHARS = 8
+"""Of a uuid a person needs its beginning, and commands take it; --json has the whole."""
 ASK_SECONDS_MAX = 2.0
 """Of a member that is asked what keeps it; it may be the one that does not answer."""
 
@@ -95,12 +97,12 @@ def member_rows(shard: Mapping[str, Any]) -> Iterator[tuple[object, ...]]:
             shown(member["lagMs"]),
             member["rocketmq"],
             member.get("slot", member["replica"]),
-            member["uuid"],
+            member["uuid"][:UUID_CHARS],
         )
     for uuid in shard["inSync"] or ():
         if uuid not in alive:
             replica = shard["known"].get(uuid, "?")
-            yield (shard["name"], replica, "gone", "yes", "", "", "", "", uuid)
+            yield (shard["name"], replica, "gone", "yes", "", "", "", "", uuid[:UUID_CHARS])
 
 
 def missing_members(cluster: Mapping[str, Any], shard: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
@@ -29,6 +30,11 @@ _OPTIONS = {
     "password_file": ("--password-file", "name a file with the password alone"),
     "bootstrap": ("--bootstrap", f"such as {DEFAULT_BOOTSTRAP}; `imago up` prints it"),
     "servers": ("--metaq", f"such as {DEFAULT_METAQ}; `imago up` prints them"),
+    "tls_ca_file": ("IMAGO_TLS_CA", "name the authority's certificate, a PEM file"),
+    "tls_certificate_file": (
+        "IMAGO_TLS_CERTIFICATE",
+        "name your certificate, a PEM file, and its key in IMAGO_TLS_KEY; with IMAGO_TLS_CA",
+    ),
 }
 """What a client calls its addresses, and how they are given here."""
 _TLS = "where the server asks for TLS: export IMAGO_TLS_CA=ca.pem"
@@ -36,10 +42,13 @@ _CURES = {
     "username cannot be null": "say who you are: --user and --password-file, or IMAGO_USER and "
     "IMAGO_PASSWORD_FILE",
     "has no permission to access": "an administrator allows it: imago user allow",
+    "check signature failed": "the password is another user's or an old one: see --password-file"
+    " (IMAGO_PASSWORD_FILE)",
+    r"User:\S+ is not found": "see --user (IMAGO_USER); `imago user list` names those there are",
     "closed the connection": _TLS,
     "the connection was closed": _TLS,
 }
-"""What to do about an error that says this."""
+"""What to do about an error in which this pattern is found."""
 _SYSTEM_NAMES = frozenset(
     {"TBW102", "SELF_TEST_TOPIC", "SCHEDULE_TOPIC_XXXX", "OFFSET_MOVED_EVENT", "BenchmarkTest"}
 )
@@ -75,7 +84,7 @@ def client_errors() -> Iterator[None]:
             raise CommandUsageError(f"{option[0]}: {said}", cure=option[1]) from error
         raise CommandUsageError(str(error)) from error
     except (errors.ClientError, ProtocolError) as error:
-        cures = (cure for said, cure in _CURES.items() if said in str(error))
+        cures = (cure for said, cure in _CURES.items() if re.search(said, str(error)))
         raise CommandError(str(error), cure=next(cures, "")) from error
 
 

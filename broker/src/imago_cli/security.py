@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from imago_cli import toml_text
+from imago_cli.admin_http import DEFAULT_ADMIN
 from imago_cli.exits import CommandError, CommandUsageError
 from imago_cli.output import say
 
@@ -56,8 +57,9 @@ def init(
         os.umask(old)
     say(f"made {folder}: add security.toml to each broker's configuration, or run")
     say(f"  imago up --config {settings}")
-    say("then, beside what that says:")
+    say("then, in another terminal:")
     say(f"  export IMAGO_ADMIN_TOKEN_FILE={token} IMAGO_TLS_CA={folder / 'ca.pem'}")
+    say(f"  export IMAGO_ADMIN={DEFAULT_ADMIN.replace('http:', 'https:')}")
     say("  imago user create root --super; imago --user root --password-file root.password …")
     say("  imago user create NAME; imago user allow NAME topic:… publish")
     say(f"Clients get {folder / 'ca.pem'}, their name and password. Keep ca.key elsewhere.")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 import secrets
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 from urllib.parse import quote
 
 import typer
@@ -16,6 +17,9 @@ from imago_cli.connect import AsJson, Yes, confirm
 from imago_cli.exits import CommandError, CommandUsageError
 from imago_cli.limits import LIMITS_HELP, changed_limits, limits_text, usage_text
 from imago_cli.output import print_json, print_line, print_table, say
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 USERS, QUOTAS = "/admin/v1/users", "/admin/v1/quotas"
 PLAIN_ACL = ("accounts", "globalWhiteRemoteAddresses")
@@ -70,15 +74,20 @@ def list_users(admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
     rows = [
         (
             one["name"],
-            one.get("super", False),
-            one.get("enabled", "-"),
-            one.get("signs", "-"),
+            "yes" if one.get("super") else "no",
+            _yes_or_no(one.get("enabled")),
+            _yes_or_no(one.get("signs")),
             len(one.get("tokens", ())),
             len(one["rules"]),
         )
         for one in found
     ]
     print_table("", columns, rows)
+
+
+def _yes_or_no(value: bool | None) -> str:
+    """Return the word for people; `anonymous` has neither."""
+    return "-" if value is None else "yes" if value else "no"
 
 
 def show(name: Name, admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
@@ -123,14 +132,18 @@ def create(
         raise CommandUsageError(
             f"there is a user {name} already", cure=f"imago user password {name}"
         )
-    secret = _read(from_file) if from_file else secrets.token_urlsafe(24)
-    _put(admin, name, {"password": secret, "signs": signs, "super": is_super})
-    if from_file is None:
-        path = Path(f"{name}.password")
-        _write(path, secret)
-        say(f"user {name}: made; its password is in {path}")
-    else:
+    wanted = {"signs": signs, "super": is_super}
+    if from_file is not None:
+        _put(admin, name, wanted | {"password": _read(from_file)})
         say(f"user {name}: made")
+        return
+    path = Path(f"{name}.password")
+    with _new_file(path) as file:
+        secret = secrets.token_urlsafe(24)
+        file.write(f"{secret}\n")
+        file.flush()
+        _put(admin, name, wanted | {"password": secret})
+    say(f"user {name}: made; its password is in {path}")
 
 
 def password(
@@ -216,9 +229,10 @@ def token(
 ) -> None:
     """Make a bearer token for the admin interface: name its file in IMAGO_ADMIN_TOKEN_FILE."""
     body = {"expiresSeconds": days * 86_400, "note": note}
-    made = ask(admin, f"{_path(name)}/tokens", body)
     path = out or Path(f"{name}.token")
-    _write(path, made["token"])
+    with _new_file(path) as file:
+        made = ask(admin, f"{_path(name)}/tokens", body)
+        file.write(f"{made['token']}\n")
     say(f"user {name}: token {made['number']} is in {path}")
 
 
@@ -372,7 +386,7 @@ def _real_yaml(file: Path, text: str) -> object:
     except ModuleNotFoundError:
         raise CommandUsageError(
             f"{file}: is no JSON, and YAML needs a library that is not here",
-            cure="pip install 'imago-mq[operator]'",
+            cure="pip install PyYAML",
         ) from None
     try:
         return yaml.safe_load(text)
@@ -387,11 +401,17 @@ def _read(path: Path) -> str:
     return secret
 
 
-def _write(path: Path, secret: str) -> None:
-    """Write a new file that nobody else may read."""
+@contextmanager
+def _new_file(path: Path) -> Iterator[TextIO]:
+    """Open a new file that nobody else may read, before a broker makes what it is for: nobody
+    has a secret that no file could take. It is gone again when that fails."""
     try:
         number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         raise CommandUsageError(f"{path} is there already", cure="move it away") from None
-    with os.fdopen(number, "w", encoding="utf-8") as file:
-        file.write(f"{secret}\n")
+    try:
+        with os.fdopen(number, "w", encoding="utf-8") as file:
+            yield file
+    except BaseException:
+        path.unlink()
+        raise

@@ -78,16 +78,18 @@ async def _check_user(
     reviewer: TokenReviewer,
 ) -> None:
     """Raise unless a user calls who has the right."""
-    name = user_by_token(services, request) or await reviewer.user_of(bearer_token(request))
+    bearer = bearer_token(request)
+    name = user_by_token(services, request) or await reviewer.user_of(bearer)
     name = name or _user_of_session(services, request)
     if not name:
         check_users_known(services)
         raise AdminError(
             401,
             "unauthorized",
-            "This call needs a user.",
+            "The token of this call is not known here." if bearer else "This call needs a user.",
             "Send `Authorization: Bearer …` with a user's token (`imago user token`) or with the"
-            " content of admin.token_file, or log in at the dashboard.",
+            " content of admin.token_file, or log in at the dashboard; commands take a token from"
+            " the file that IMAGO_ADMIN_TOKEN_FILE names, and no password.",
         )
     note_caller(request, name)
     address = request.remote or ""

@@ -77,7 +77,9 @@ async def put(services: AdminServices, request: web.Request) -> web.Response:
         if quotas is not None:
             access.set_quotas(subject, quotas, by)
     except (ValueError, RequestError) as error:
-        raise bad_request(f"User {name!a:.80}: {error}.", "Correct that.") from error
+        raise bad_request(
+            f"User {name!a:.80}: {error}.", "Correct that; nothing was changed."
+        ) from error
     return await everywhere(services, request, {"user": _shown(services, name)})
 
 

@@ -258,8 +258,10 @@ def _rule(value: object) -> AccessRule:
     if effect not in ("Allow", "Deny"):
         raise ValueError(f"effect: {effect!r:.40}, must be Allow or Deny")
     named = _texts("operations", told.get("operations"))
-    operations = Operation if named == ["all"] else (_one_of(Operation, name) for name in named)
-    kind = _one_of(AccessKind, str(resource.get("type", "")))
+    operations = (
+        Operation if named == ["all"] else (_one_of(Operation, "operation", name) for name in named)
+    )
+    kind = _one_of(AccessKind, "kind of resource", str(resource.get("type", "")))
     return AccessRule(
         Resource(kind, str(resource.get("name", "")), pattern == "prefix"),
         frozenset(operations),
@@ -282,9 +284,10 @@ def _texts(what: str, value: object) -> list[str]:
     return value
 
 
-def _one_of(kind: type[Any], text: str) -> Any:
+def _one_of(kind: type[Any], what: str, text: str) -> Any:
     try:
         return kind(text.lower())
     except ValueError:
         listed = ", ".join(each.value for each in kind)
-        raise ValueError(f"{text!r:.40}, must be one of {listed}") from None
+        alone = "; or all, alone" if kind is Operation else ""
+        raise ValueError(f"{what} {text!r:.40}: must be one of {listed}{alone}") from None
