@@ -18,6 +18,7 @@ from imago_client.core.subscriptions import subscribe
 from imago_client.core.unique_ids import UniqueKeys
 from imago_client.errors import ConnectionLostError, NoRouteError, UsageError
 from imago_client.message_queue import MessageQueue
+from imago_client.metaq import MetaqConfig
 from imago_testing.peers.client_scripts import ScriptedServers
 from imago_wire.remoting.bodies.route import BrokerData, QueueData, TopicRouteData
 
@@ -171,6 +172,10 @@ def test_addresses_are_checked_when_a_client_is_made() -> None:
     ("make", "name"),
     [
         (lambda: ClientConfig(bootstrap=("a:1",), connect_timeout_s=0), "connect_timeout_s"),
+        (lambda: ClientConfig(bootstrap="a:1"), "bootstrap: 'a:1', must be a tuple"),  # type: ignore[arg-type]
+        (lambda: ClientConfig(bootstrap=(("a", 1),)), "must be a tuple"),  # type: ignore[arg-type]
+        (lambda: ClientConfig(bootstrap=("a",)), "bootstrap: 'a' is not host:port"),
+        (lambda: MetaqConfig(servers="a:1"), "servers: 'a:1', must be a tuple"),  # type: ignore[arg-type]
         (lambda: ProducerConfig(retries_max=-1), "retries_max"),
         (lambda: ProducerConfig(group="a b"), "producer group"),
         (lambda: ConsumerConfig(group="g", concurrency=0), "concurrency"),

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from imago_client.credentials import check_user
 from imago_client.errors import UsageError
 from imago_client.messages import BODY_BYTES_MAX, check_name
 from imago_client.tls import check_tls
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def parse_addresses(text: str, what: str = "bootstrap") -> tuple[str, ...]:
@@ -26,6 +30,15 @@ def parse_addresses(text: str, what: str = "bootstrap") -> tuple[str, ...]:
         if not _is_host(host) or not port.isdecimal() or not 0 < int(port) < 65536:
             raise UsageError(f"{what}: {address!r} is not host:port")
     return addresses
+
+
+def check_addresses(addresses: Sequence[str], what: str) -> None:
+    """UsageError: they are no tuple of `host:port`, and a string is the likeliest mistake."""
+    if not addresses:
+        raise UsageError(f"{what}: no address given, expected host:port[,host:port…]")
+    if isinstance(addresses, str) or not all(isinstance(one, str) for one in addresses):
+        raise UsageError(f'{what}: {addresses!r:.80}, must be a tuple such as ("127.0.0.1:9876",)')
+    parse_addresses(",".join(addresses), what)
 
 
 def _is_host(text: str) -> bool:
@@ -78,8 +91,7 @@ class ClientConfig:
     """The blocking client drops a connection idle for so long: servers close at 120 s."""
 
     def __post_init__(self) -> None:
-        if not self.bootstrap:
-            raise UsageError("bootstrap: no address given, expected host:port[,host:port…]")
+        check_addresses(self.bootstrap, "bootstrap")
         check_tls(self)
         check_user(self)
         _positive(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from imago_client.config import parse_addresses
+from imago_client.config import check_addresses, parse_addresses
 from imago_client.core.metaq.nodes import DEFAULT_ROOT
 from imago_client.credentials import check_user
 from imago_client.errors import AnswerError, ClientError, UsageError
@@ -81,8 +81,8 @@ class MetaqConfig:
     def __post_init__(self) -> None:
         check_tls(self)
         check_user(self)
-        if not self.servers and self.zookeeper is None:
-            raise UsageError("servers: no address given, expected host:port[,host:port…]")
+        if self.servers or self.zookeeper is None:
+            check_addresses(self.servers, "servers")
         for name in _POSITIVE:
             if getattr(self, name) <= 0:
                 raise UsageError(f"{name}: {getattr(self, name)}, must be above 0")
