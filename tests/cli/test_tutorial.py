@@ -1,4 +1,4 @@
-"""docs/tutorial.md, block by block: what it says to type is typed, what it shows is shown.
+"""Pages to follow, block by block: what they say to type is typed, what they show is shown.
 
 Blocks of `sh` run one after the other; `imago up` runs beside them until the page says to stop it.
 A block of `text` holds parts of what the block before printed. Blocks that need Spark run in
@@ -21,11 +21,11 @@ import pytest
 from imago_testing.processes.ports import free_port_block
 from imago_testing.processes.servers import ServerProcess, wait_until
 
-PAGE = Path(__file__).parents[2] / "docs" / "tutorial.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = ("tutorial", "secure", "backup")
 PROGRAMS = Path(sys.executable).parent
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
-_NAME_SERVICE = "127.0.0.1:9876"
-_STOPS = "Stop the cluster with Ctrl-C"
+_STOPS = "top the cluster with Ctrl-C"
 PORTS = 60
 SECONDS_MAX = 120
 
@@ -39,8 +39,8 @@ class Block(NamedTuple):
     """The words before it say that the cluster is stopped."""
 
 
-def blocks() -> list[Block]:
-    page, before, found = PAGE.read_text(encoding="utf-8"), 0, []
+def blocks(name: str) -> list[Block]:
+    page, before, found = (DOCS / f"{name}.md").read_text(encoding="utf-8"), 0, []
     for match in _BLOCK.finditer(page):
         said = page[before : match.start()]
         found.append(Block(match[1], match[2], _STOPS in " ".join(said.split())))
@@ -57,15 +57,17 @@ class Reader:
         self._server: ServerProcess | None = None
         self._starts = 0
         self.said = ""
-
-    @property
-    def name_service(self) -> str:
-        return f"127.0.0.1:{self.base}"
+        self._exported: list[str] = []
+        self._places = {
+            "127.0.0.1:9876": f"127.0.0.1:{self.base}",
+            "127.0.0.1:8080": f"127.0.0.1:{self.base + 14}",
+        }
+        """Where the page's addresses are here."""
 
     def environment(self) -> dict[str, str]:
         return os.environ | {
             "PATH": f"{PROGRAMS}:{os.environ['PATH']}",
-            "IMAGO_BOOTSTRAP": self.name_service,
+            "IMAGO_BOOTSTRAP": f"127.0.0.1:{self.base}",
             "IMAGO_METAQ": f"127.0.0.1:{self.base + 11}",
             "IMAGO_ADMIN": f"http://127.0.0.1:{self.base + 14}",
         }
@@ -87,6 +89,20 @@ class Reader:
             self._server.stop(seconds_max=SECONDS_MAX)
         self._server = None
 
+    def shell(self, text: str) -> None:
+        """Type a block; what it exports counts for later ones."""
+        here = self.here(text)
+        self.run(["bash", "-euc", "\n".join((*self._exported, here))])
+        self._exported += [line for line in here.splitlines() if line.startswith("export ")]
+
+    def python(self, text: str) -> None:
+        self.run([sys.executable, "-W", "error", "-c", self.here(text)])
+
+    def here(self, text: str) -> str:
+        for named, place in self._places.items():
+            text = text.replace(named, place)
+        return text
+
     def run(self, command: list[str]) -> None:
         done = subprocess.run(
             command,
@@ -102,27 +118,28 @@ class Reader:
         assert done.returncode == 0, f"{command[-1]}\n{done.stdout}"
 
 
-def test_every_block_does_what_the_page_says(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", PAGES)
+def test_every_block_does_what_the_page_says(tmp_path: Path, name: str) -> None:
     with ExitStack() as stack:
         reader = Reader(tmp_path)
         stack.callback(reader.stop)
-        for block in blocks():
+        for block in blocks(name):
             if block.is_behind_a_stop:
                 reader.stop()
             if block.kind == "sh" and block.text.startswith("imago up"):
                 reader.up(block.text)
             elif block.kind == "sh":
-                reader.run(["bash", "-euc", block.text])
+                reader.shell(block.text)
             elif block.kind == "python" and "spark." not in block.text:
-                code = block.text.replace(_NAME_SERVICE, reader.name_service)
-                reader.run([sys.executable, "-W", "error", "-c", code])
+                reader.python(block.text)
             elif block.kind == "text":
                 missing = [line for line in block.text.splitlines() if line not in reader.said]
                 assert missing == [], reader.said
 
 
-def test_no_block_is_of_a_kind_that_nothing_runs() -> None:
-    kinds = [block.kind for block in blocks()]
-    assert set(kinds) == {"sh", "text", "python"}
-    assert kinds.count("sh") > 6
-    assert PAGE.read_text(encoding="utf-8").count("\n```") == 2 * len(kinds)
+@pytest.mark.parametrize("name", PAGES)
+def test_no_block_is_of_a_kind_that_nothing_runs(name: str) -> None:
+    kinds = [block.kind for block in blocks(name)]
+    assert set(kinds) <= {"sh", "text", "python"}
+    assert kinds.count("sh") > 4
+    assert (DOCS / f"{name}.md").read_text(encoding="utf-8").count("\n```") == 2 * len(kinds)

@@ -134,8 +134,8 @@ async def test_who_is_not_known_hears_what_to_do(shell: Shell) -> None:
 
 async def test_a_right_that_is_none_is_named(shell: Shell) -> None:
     await shell.run("user", "create", "ann")
-    said = await shell.run("user", "allow", "ann", "topic:orders", "publsh", code=1)
-    assert "operation 'publsh': must be one of publish, " in said
+    said = await shell.run("user", "allow", "ann", "topic:orders", "write", code=1)
+    assert "operation 'write': must be one of publish, " in said
     assert "; or all, alone" in said
     said = await shell.run("user", "allow", "ann", "orders", "publish", code=1)
     assert "kind of resource 'Orders': must be one of " in said

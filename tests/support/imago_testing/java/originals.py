@@ -47,7 +47,7 @@ brokerName=broker-a
 brokerId=0
 brokerIP1=127.0.0.1
 listenPort={port}
-namesrvAddr=127.0.0.1:{namesrv}
+namesrvAddr={namesrv}
 storePathRootDir={data}
 storePathCommitLog={data}/commitlog
 enablePropertyFilter=true
@@ -200,8 +200,13 @@ def metaq_by_file(
 
 
 @contextlib.contextmanager
-def rocketmq_original(folder: Path, version: int, scale: Scale = SMALL) -> Iterator[OriginalBroker]:
-    """Run a name server and one broker of the major version."""
+def rocketmq_original(
+    folder: Path, version: int, scale: Scale = SMALL, *, also_at: Sequence[str] = ()
+) -> Iterator[OriginalBroker]:
+    """Run a name server and one broker of the major version.
+
+    `also_at`: other name services with which the broker registers.
+    """
     module = {4: ROCKETMQ4_SERVER, 5: ROCKETMQ5_SERVER}[version]
     # A broker also takes the ports below and above its own.
     namesrv_port = free_port_block(6)
@@ -213,7 +218,7 @@ def rocketmq_original(folder: Path, version: int, scale: Scale = SMALL) -> Itera
     broker_conf.write_text(
         _ROCKETMQ_BROKER.format(
             port=broker_port,
-            namesrv=namesrv_port,
+            namesrv=";".join((f"127.0.0.1:{namesrv_port}", *also_at)),
             data=folder / "store",
             more=_lines(scale.rocketmq),
         )
