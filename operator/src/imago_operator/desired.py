@@ -23,10 +23,13 @@ if TYPE_CHECKING:
     from imago_operator.spec.cluster import ClusterSpec, ExternalListener
     from imago_operator.spec.fields import IntOrText
     from imago_operator.spec.tls import Tls
+    from imago_operator.spec.zookeeper import ExternalZooKeeper
 
 ZOOKEEPER_PORT: Final = 2181
 METAQ_TLS_PORT: Final = 8124
 TLS_FOLDER: Final = "/etc/imago/tls"
+ZOOKEEPER_TLS_FOLDER: Final = "/etc/imago/zookeeper-tls"
+ZOOKEEPER_USER_FOLDER: Final = "/etc/imago/zookeeper-user"
 ACCOUNT_FOLDER: Final = "/etc/imago/account"
 HASH_SIZE: Final = 16
 
@@ -186,6 +189,7 @@ def _desired(resource: OwnerResource, spec: ClusterSpec, operator: OperatorInfo)
         }
     if spec.tls is not None:
         settings |= tls_settings(spec.tls, spec.listeners)
+    settings |= registry_settings(spec.zookeeper.external)
     static = {name: value for name, value in settings.items() if not KEYS[name].dynamic}
     defaults = {name: key.default for name, key in KEYS.items() if key.dynamic}
     dynamic = {name: settings.get(name, default) for name, default in defaults.items()}
@@ -221,6 +225,23 @@ def tls_settings(tls: Tls, listeners: Iterable[ExternalListener]) -> dict[str, S
     }
 
 
+def registry_settings(external: ExternalZooKeeper | None) -> dict[str, Scalar]:
+    """Return the brokers' settings of an external ZooKeeper's TLS and of who they are there.
+
+    The name of the user comes with its password, from a Secret, by the pod's environment.
+    """
+    found: dict[str, Scalar] = {}
+    if external is not None and external.tls is not None:
+        found["zookeeper.tls_ca_file"] = f"{ZOOKEEPER_TLS_FOLDER}/ca.crt"
+        if external.tls.client_certificate:
+            found["zookeeper.tls_certificate_file"] = f"{ZOOKEEPER_TLS_FOLDER}/tls.crt"
+            found["zookeeper.tls_key_file"] = f"{ZOOKEEPER_TLS_FOLDER}/tls.key"
+    if external is not None and external.auth is not None:
+        found["zookeeper.password_file"] = f"{ZOOKEEPER_USER_FOLDER}/password"
+        found["zookeeper.protect"] = external.auth.protect
+    return found
+
+
 def said_of_pods(resource: OwnerResource, spec: ClusterSpec) -> dict[str, Any]:
     """Return what the user said that pods depend on; what only a restart applies among it."""
     said = chosen(spec)
@@ -248,11 +269,22 @@ def said_of_pods(resource: OwnerResource, spec: ClusterSpec) -> dict[str, Any]:
     if spec.tls is not None:
         # Not how long certificates are valid: files change, and pods stay.
         found["tls"] = {"clients": spec.tls.clients.value, "members": spec.tls.members.value}
+    external = said.get("zookeeper", {}).get("external", {})
+    if secured := {name: external[name] for name in ("tls", "auth") if name in external}:
+        found["zookeeper"] = secured
     return found | {"brokers": brokers, "restart": resource.restart}
 
 
+def zookeeper_for_clients(resource: OwnerResource, spec: ClusterSpec) -> str:
+    """Return what MetaQ's clients write as their ZooKeeper."""
+    external = spec.zookeeper.external
+    if external is not None and external.client_servers:
+        return ",".join(external.client_servers) + external.chroot
+    return zookeeper_connect(resource, spec)
+
+
 def zookeeper_connect(resource: OwnerResource, spec: ClusterSpec) -> str:
-    """Return what brokers and MetaQ clients write as their ZooKeeper."""
+    """Return what brokers write as their ZooKeeper."""
     if external := spec.zookeeper.external:
         return ",".join(external.servers) + external.chroot
     return f"{names.zookeeper(resource.name)}.{resource.namespace}.svc:{ZOOKEEPER_PORT}"

@@ -19,7 +19,7 @@ from imago_operator.actions import (
     Stop,
     destructive,
 )
-from imago_operator.desired import Desired, UnreadableSpec
+from imago_operator.desired import Desired, UnreadableSpec, zookeeper_for_clients
 from imago_operator.plan.look import ClusterLook
 from imago_operator.plan.rows import PlanRow, ReconcilePlan
 from imago_operator.reasons import find
@@ -135,7 +135,7 @@ def _seen(look: ClusterLook, status: ClusterStatus) -> ClusterStatus:
             in_sync_replicas=sum(map(len, in_sync)) if registry and registry.connected else None,
         ),
         selector=f"{names.CLUSTER_LABEL}={desired.name},{names.ROLE_LABEL}=master",
-        zookeeper=desired.zookeeper_connect,
+        zookeeper=zookeeper_for_clients(desired.resource, desired.spec),
         bootstrap=f"{names.bootstrap(desired.name)}.{desired.namespace}.svc:9876",
         shards=tuple(_shard(look, n) for n in sorted({*look.running, *look.stopped})),
         storage=tuple(_claims(look)),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from imago_operator import names
 from imago_operator.certificates.state import TRUSTED
-from imago_operator.desired import resource_of, zookeeper_connect
+from imago_operator.desired import resource_of, zookeeper_for_clients
 from imago_operator.errors import InvalidError
 from imago_operator.manifests.services import ADMIN, NAME_SERVICE
 from imago_operator.spec.kinds import CLUSTER
@@ -41,7 +41,7 @@ def entries_of(cluster: Manifest, trusted: str = "") -> dict[str, str]:
         spec = CLUSTER.read(cluster)
     except InvalidError:
         return found
-    return found | {"zookeeper": zookeeper_connect(resource_of(cluster), spec)}
+    return found | {"zookeeper": zookeeper_for_clients(resource_of(cluster), spec)}
 
 
 def has_certificates(cluster: Manifest) -> bool:

@@ -6,7 +6,13 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator import names
-from imago_operator.desired import ACCOUNT_FOLDER, TLS_FOLDER, fingerprint
+from imago_operator.desired import (
+    ACCOUNT_FOLDER,
+    TLS_FOLDER,
+    ZOOKEEPER_TLS_FOLDER,
+    ZOOKEEPER_USER_FOLDER,
+    fingerprint,
+)
 from imago_operator.manifests.common import (
     CONTAINER_SECURITY,
     POD_SECURITY,
@@ -182,6 +188,10 @@ def _environment(desired: Desired, shard: int) -> list[Manifest]:
         # For people who run `imago …` in the pod.
         {"name": "IMAGO_ADMIN_TOKEN_FILE", "value": "/etc/imago/token/token"},
     ]
+    external = desired.spec.zookeeper.external
+    if external is not None and external.auth is not None:
+        named = {"secretKeyRef": {"name": external.auth.secret_name, "key": "username"}}
+        found.append({"name": "IMAGO__ZOOKEEPER__USER", "valueFrom": named})
     for listener in desired.spec.listeners:
         found += _advertised(listener, shard)
     if not desired.spec.listeners and desired.spec.tls is None:
@@ -225,7 +235,18 @@ def _mounts(desired: Desired) -> list[Manifest]:
         found.append((TLS, TLS_FOLDER))
     if desired.spec.authorization.token_review:
         found.append((ACCOUNT, ACCOUNT_FOLDER))
+    found += [(name, folder) for name, folder, _ in _registry_secrets(desired)]
     return [{"name": name, "mountPath": path, "readOnly": True} for name, path in found]
+
+
+def _registry_secrets(desired: Desired) -> list[tuple[str, str, str]]:
+    """Return volumes for an external ZooKeeper: name, folder, Secret."""
+    external, found = desired.spec.zookeeper.external, []
+    if external is not None and external.tls is not None:
+        found.append(("zookeeper-tls", ZOOKEEPER_TLS_FOLDER, external.tls.secret_name))
+    if external is not None and external.auth is not None:
+        found.append(("zookeeper-user", ZOOKEEPER_USER_FOLDER, external.auth.secret_name))
+    return found
 
 
 def _account() -> Manifest:
@@ -254,6 +275,8 @@ def _volumes(desired: Desired, shard: int) -> list[Manifest]:
         found.append({"name": TLS, "secret": {"secretName": name, "defaultMode": 0o440}})
     if desired.spec.authorization.token_review:
         found.append(_account())
+    for name, _, secret in _registry_secrets(desired):
+        found.append({"name": name, "secret": {"secretName": secret, "defaultMode": 0o440}})
     if desired.spec.brokers.storage.type is StorageType.EPHEMERAL:
         size = desired.spec.brokers.storage.size
         limit = {"sizeLimit": size.text} if size else {}

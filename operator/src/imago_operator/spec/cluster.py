@@ -17,6 +17,7 @@ from imago_operator.spec.common import (
 from imago_operator.spec.fields import Json, described
 from imago_operator.spec.tls import Tls
 from imago_operator.spec.values import Duration, Quantity
+from imago_operator.spec.zookeeper import ExternalZooKeeper
 
 
 class PullPolicy(StrEnum):
@@ -135,25 +136,6 @@ class ManagedZooKeeper:
         default=None,
         size_max=32,
         plain_list=True,
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExternalZooKeeper:
-    """A ZooKeeper that is there already."""
-
-    servers: tuple[str, ...] = described(
-        "Servers of the ensemble, as host:port.",
-        size_min=1,
-        size_max=15,
-        item_pattern=r"^[A-Za-z0-9.-]+:[0-9]{1,5}$",
-        item_size_max=260,
-    )
-    chroot: str = described(
-        "Path below which all nodes are stored, MetaQ's tree included. Immutable.",
-        default="",
-        pattern=r"^(/[A-Za-z0-9_.-]+)*$",
-        size_max=200,
     )
 
 

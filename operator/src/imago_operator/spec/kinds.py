@@ -22,6 +22,7 @@ from imago_operator.spec import (
     topic,
     user,
     user_rules,
+    zookeeper,
 )
 from imago_operator.spec.build import build
 from imago_operator.spec.cluster import ClusterSpec
@@ -147,7 +148,7 @@ CLUSTER: Final = Kind(
     spec=ClusterSpec,
     status=ClusterStatus,
     columns=cluster_status.COLUMNS,
-    rules=(*rules.CLUSTER, *tls_rules.RULES),
+    rules=(*rules.CLUSTER, *tls_rules.RULES, *zookeeper.RULES),
     scale=Scale(".spec.brokers.shards", ".status.brokers.shards", ".status.selector"),
 )
 TOPIC: Final = Kind(

@@ -24,7 +24,7 @@ from imago_testing.kubernetes.resource_edits import (
     rule,
     schema,
 )
-from imago_testing.kubernetes.tls_edits import BAD_TLS
+from imago_testing.kubernetes.tls_edits import BAD_REGISTRIES, BAD_TLS
 from imago_testing.kubernetes.user_edits import BAD_USERS
 
 __all__ = [
@@ -52,6 +52,7 @@ EXTERNAL: Final = {
 BAD_EDITS: Final[tuple[BadEdit, ...]] = (
     *BAD_USERS,
     *BAD_TLS,
+    *BAD_REGISTRIES,
     # clusters, whole objects
     rule(CLUSTER, "at most 40 characters", {}, name="c" * 41),
     rule(CLUSTER, "begins with a letter", {}, name="1st"),

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from imago_testing.kubernetes.resource_edits import CLUSTER, REMOVED, edit, rule
+from imago_testing.kubernetes.resource_edits import CLUSTER, REMOVED, edit, rule, schema
 
 
 def _tls(**said: Any) -> dict[str, Any]:
     return {"spec.tls": said}
 
 
+def _external(**more: Any) -> dict[str, Any]:
+    return {"spec.zookeeper": {"external": {"servers": ["zk-0.zk:2281"], **more}}}
+
+
+_USER: Final = {"auth": {"secretName": "registry"}}
+BAD_REGISTRIES: Final = (
+    edit(CLUSTER, "set auth.protect false first", _external(), _external(**_USER)),
+    edit(CLUSTER, "set auth.protect false before auth goes", _external(**_USER), _external()),
+    schema(CLUSTER, "spec.zookeeper.external.auth.secretName", _external(auth={"secretName": ""})),
+    schema(CLUSTER, "spec.zookeeper.external.clientServers[0]", _external(clientServers=["zk"])),
+)
 BAD_TLS: Final = (
     rule(CLUSTER, "tokenReview needs type Simple", {"spec.authorization": {"tokenReview": True}}),
     rule(CLUSTER, "secretName goes with mode", _tls(ca={"mode": "UserProvided"})),
