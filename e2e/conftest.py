@@ -27,6 +27,7 @@ ORDER = (
     "wrong_specs",
     "java",
     "user_from",
+    "tls_switched",
     "topic",
     "pipeline",
     "configuration",

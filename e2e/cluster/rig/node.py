@@ -128,6 +128,8 @@ def _kubelet(number: int) -> dict[str, Any]:
         "oomScoreAdj": 0,
         "nodeStatusUpdateFrequency": "4s",
         "nodeLeaseDurationSeconds": 20,
+        # Files in pods follow their Secrets when the kubelet looks after a pod anyway.
+        "syncFrequency": "10s",
         "imageGCHighThresholdPercent": 100,
         # All nodes have this machine's disk: what one throws out gives the others no room, and the
         # image of every pod's sandbox would go with it.
