@@ -71,7 +71,7 @@ def test_without_them_pods_are_as_they_were() -> None:
 
 
 @pytest.mark.parametrize("name", ["tls", "auth"])
-def test_a_change_of_them_restarts_pods_as_somebodys_wish(name: str) -> None:
+def test_a_change_of_them_restarts_pods_as_somebody_ordered(name: str) -> None:
     """Not as what the operator's own version brought: `Hold` does not hold it."""
     before = template_notes(wanted(external()), 0)
     after = template_notes(wanted(external(**{name: CLOSED[name]})), 0)
