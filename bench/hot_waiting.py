@@ -116,7 +116,8 @@ async def ends(
 def remembered(broker: Broker) -> None:
     """Have as many transactions ended before as are remembered."""
     halves = broker.rocketmq.transactions.service.halves
-    halves.end_all((-1 - number, Outcome.COMMITTED) for number in range(REMEMBERED_MAX))
+    for number in range(REMEMBERED_MAX):
+        halves.end(-1 - number, Outcome.COMMITTED)
 
 
 async def timed_rounds(

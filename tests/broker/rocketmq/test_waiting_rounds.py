@@ -140,7 +140,7 @@ async def test_refused_rounds_store_no_number_without_the_one_before(
     transactions = broker.rocketmq.transactions.service
     assert len(transactions.halves) == 2
     assert transactions.halves.counted == 2
-    assert transactions._term.half_border.offset == 2
+    assert transactions.term.half_border.offset == 2
     for number in range(1, 4):
         answer = await peer.put("T", b"%d" % number, properties=numbered(number))
         assert answer.code == ResponseCode.SUCCESS

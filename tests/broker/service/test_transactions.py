@@ -18,6 +18,8 @@ from imago_broker.config.sections import RocketmqSection
 from imago_broker.core import transactions as core_transactions
 from imago_broker.core.transactions import Outcome, OutcomeVerdict
 from imago_broker.model import names
+from imago_broker.processors.rocketmq.end_transaction_path import EndPath
+from imago_broker.processors.rocketmq.exchange import Lane
 from imago_broker.service.copies import read_copy
 from imago_broker.service.delays.levels import DelayService
 from imago_broker.service.messages import PutStatus
@@ -29,9 +31,12 @@ from imago_broker.service.transactions.half_messages import half_entry
 from imago_broker.service.transactions.service import TransactionService
 from imago_testing.searching import examples
 from imago_testing.stores.bare_brokers import BareBroker, Succession
+from imago_wire.remoting.command import RemotingCommand
+from imago_wire.remoting.frame import FRAME_BYTES_MAX, encode_frame
+from imago_wire.remoting.headers.send import EndTransactionRequestHeader
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from imago_log import MessageStore
     from imago_testing.virtual.clocks import ManualClock
@@ -91,10 +96,36 @@ class TransactionLeader(BareBroker):
             settings=settings,
             broker_name="b",
         )
+        self.lane = Lane("transaction", 1000)
+        table = SimpleNamespace(hooks=(), watched=False, serving_rules=None)
+        self.ends = EndPath(self.transactions, self.lane, cast("Any", table))
         self.transactions.half_tail()
         self.messages.when_visible(self.store.log_end, self.transactions.start)
 
     is_open = True
+
+    def end_straight(
+        self, case: Case, outcome: Outcome, ended: Callable[[PutStatus | str], None]
+    ) -> bool:
+        """Report an outcome as it comes over the wire; false: it needs a closer look."""
+        request = EndTransactionRequestHeader(
+            producer_group="P",
+            tran_state_table_offset=case.offset,
+            commit_log_offset=case.log_offset,
+            commit_or_rollback=8 if outcome is Outcome.COMMITTED else 12,
+            msg_id=case.name,
+        )
+        frame = encode_frame(RemotingCommand(37, 0, 1, 479, ext=request.to_ext()))
+        session = SimpleNamespace(
+            grants=None,
+            stored=lambda _answers: ended(PutStatus.OK),
+            reply=lambda _request, reply: ended(str(reply.code)),
+        )
+        running = self.lane.running
+        used = self.ends.take(cast("Any", session), frame, 0, FRAME_BYTES_MAX)
+        assert used in (0, len(frame))
+        assert self.lane.running == running + bool(used)
+        return bool(used)
 
     def notify(self, _code: int, ext: Mapping[str, str], _body: bytes) -> None:
         """Be the producer that is asked."""
@@ -145,7 +176,7 @@ class TransactionWorld(Succession[TransactionLeader]):
             return None
         half = leader.transactions.halves.get(case.offset)
         record = leader.store.record_at(case.log_offset)
-        unique = half.unique if half is not None else ""
+        unique = half.unique.decode() if half is not None else ""
         if not unique and record is not None:
             copy = read_copy(record)
             unique = copy.text(b"UNIQ_KEY") if copy.topic == names.HALF_TOPIC else ""
@@ -156,6 +187,8 @@ class TransactionWorld(Succession[TransactionLeader]):
             if status is PutStatus.OK and wanted is case.outcome:
                 case.ended_end = leader.store.log_end
 
+        if self.rng.random() < 0.5 and leader.end_straight(case, wanted, ended):
+            return OutcomeVerdict.END
         return leader.transactions.end(case.offset, wanted, ended)
 
     def answer_checks(self, share: float = 0.5) -> None:
@@ -255,6 +288,7 @@ class TransactionWorld(Succession[TransactionLeader]):
             if self.leader.transactions.ready and not len(self.leader.transactions.halves):
                 break
         assert not len(self.leader.transactions.halves)
+        assert not self.leader.lane.running, "each report was answered"
         self.check()
         stored = self.stored()
         told = set(self.leader.bodies("T"))
@@ -346,7 +380,11 @@ def test_outcome_that_cannot_be_written_holds_up_no_other(monkeypatch: pytest.Mo
             raise OSError("unforeseen")
         return real(term, ending)
 
+    def restore(*_: object) -> Any:
+        raise MemoryError("unforeseen")
+
     monkeypatch.setattr(writer, "_entry", entry)
+    monkeypatch.setattr(outcome_writer, "restore_halves", restore)
     for case in world.cases:
         case.outcome = Outcome.COMMITTED
         world.end(case)

@@ -109,7 +109,8 @@ HALVES: Any = QueueTail(b"halves", 0, dual=False)
 class Lot:
     """Where sends wait; the producer of the examples comes to number 7."""
 
-    def __init__(self, room: int = 2) -> None:
+    def __init__(self, room: int = 2, owner: str = "somebody") -> None:
+        self.owner = owner
         self.space: ParkingSpace | None = None
         self.expected: dict[Any, list[int]] = {}
         self._room = room
@@ -158,6 +159,7 @@ def taken(
     body_max=st.sampled_from([1 << 20, 20, 0]),
     count_max=st.sampled_from([10, 2, 0, -1]),
     room=st.sampled_from([2, 2, 1, 0, -1, None]),
+    owner=st.sampled_from(["somebody", "somebody", ""]),
 )
 def test_sends_are_taken_alike(
     frames: list[bytes],
@@ -167,6 +169,7 @@ def test_sends_are_taken_alike(
     body_max: int,
     count_max: int,
     room: int | None,
+    owner: str,
 ) -> None:
     data = bytearray(b"".join(frames))
     for at, value in changes:
@@ -174,7 +177,7 @@ def test_sends_are_taken_alike(
             data[at] = value
     read = data[:cut]
     limits = (frame_max, body_max, count_max)
-    lots = [None if room is None else Lot(room) for _ in range(2)]
+    lots = [None if room is None else Lot(room, owner) for _ in range(2)]
     expected = taken(plain, read, limits, lots[0])
     assert taken(compiled, read, limits, lots[1]) == expected
     assert [lot and (lot.space, lot.expected) for lot in lots[:1]] == [
@@ -254,7 +257,11 @@ def test_sends_that_wait_are_taken_to_where_they_wait(
     else:
         assert not recall
     assert lot.space is not None
-    assert len(lot.space.halves) == (tail is HALVES)
+    assert lot.space.halves == (
+        [(0, "p" if "PGROUP" in more else "group", "somebody")] * (tail is HALVES)
+    )
+    nobody = Lot(owner="")
+    assert bool(taken(twin, frame, (FRAME_BYTES_MAX, 100, 10), nobody)[0]) == (tail is not HALVES)
     assert lot.space.numbered == ([(0, "0123456789abcdef", 0, 7)] if "IMAGO" in more else [])
 
 

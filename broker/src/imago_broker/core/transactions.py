@@ -17,16 +17,19 @@ anything else              any outcome                 UNKNOWN
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
-from dataclasses import dataclass
+from collections import Counter, deque
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from imago_wire.hot import Half, close_halves
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Sequence
+
+    from imago_wire.remoting.halves import ClosedHalves
 
 REMEMBERED_MAX = 20_000
-"""Ended ones whose outcome is remembered."""
+"""Ended ones whose outcome is remembered at least; at most twice as many are."""
 
 
 class Outcome(Enum):
@@ -50,28 +53,6 @@ class OutcomeVerdict(Enum):
     REPEAT = "repeat"
     CONTRADICTED = "contradicted"
     UNKNOWN = "unknown"
-
-
-@dataclass(slots=True, eq=False)
-class Half:
-    """One open half message."""
-
-    physical_offset: int = -1
-    """Where its record is; -1: not looked up yet."""
-    group: str = ""
-    """Of its producer; empty: not looked up yet."""
-    unique: str = ""
-    """The id that its producer gave it."""
-    immune_until_ms: int = 0
-    """Before this nobody asks its producer."""
-    limited: bool = False
-    """Its own immunity ends what its producer may say unasked."""
-    checks: int = 0
-    """How often its producer was asked."""
-    ending: Outcome | None = None
-    """What is being written down about it."""
-    owner: str = ""
-    """Who began it, and so whose share it is of; empty: one of a former leader."""
 
 
 class Border:
@@ -100,130 +81,158 @@ class Border:
             self.offset = max(self.offset, begun.popleft()[0])
 
 
+class ComingHalves:
+    """Half messages on their way into the log, which count as open once somebody asks.
+
+    `noted` are entries of an append, each with its producer's group and who began it. It may grow
+    meanwhile.
+    """
+
+    __slots__ = ("_counted", "_halves", "noted")
+
+    def __init__(self, halves: OpenHalves) -> None:
+        self._halves, self._counted = halves, 0
+        self.noted: Sequence[tuple[int, str, str]] = ()
+
+    def count(self) -> None:
+        """Count those that are not counted yet."""
+        noted = self.noted
+        if self._counted < len(noted):
+            whose = Counter([(group, owner) for _, group, owner in noted[self._counted :]])
+            self._counted = len(noted)
+            for (group, owner), number in whose.items():
+                self._halves.count(group, owner, number)
+
+
 class OpenHalves:
     """All that is open on one leader."""
 
     def __init__(self) -> None:
-        self._open: dict[int, Half] = {}
+        self.by_offset: dict[int, Half] = {}
+        """For the passes over many of them, which change it."""
         self._groups: dict[str, int] = {}
         self._owners: dict[str, int] = {}
-        self._ended: OrderedDict[int, Outcome] = OrderedDict()
-        """In order: of a plain dictionary the first key is far to seek once many are gone."""
-        self.counted = 0
-        """How many all groups together have open, or on their way into the log."""
+        self._coming: list[ComingHalves] = []
+        self._counted = 0
+        self._ended: dict[int, Outcome] = {}
+        self._ended_before: dict[int, Outcome] = {}
+        """Those before, all forgotten at once: a dictionary's first key is far to seek once many
+        are gone."""
         self.known_end = 0
         """Below it, what is not open has ended."""
 
     def __len__(self) -> int:
-        return len(self._open)
+        return len(self.by_offset)
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._open)
+        return iter(self.by_offset)
 
     def get(self, offset: int) -> Half | None:
         """Return an open half message, also one that is being ended."""
-        return self._open.get(offset)
+        return self.by_offset.get(offset)
+
+    @property
+    def counted(self) -> int:
+        """How many all groups together have open, or on their way into the log."""
+        self._count_coming()
+        return self._counted
 
     def of_group(self, group: str) -> int:
         """Return how many a group of producers has open, or on their way into the log."""
+        self._count_coming()
         return self._groups.get(group, 0)
 
     def of_owner(self, owner: str) -> int:
-        """Return how many somebody has begun under this leader that are open."""
+        """Return how many somebody has begun under this leader that are open, or on their way."""
+        self._count_coming()
         return self._owners.get(owner, 0)
 
+    def coming(self) -> ComingHalves:
+        """Return what to note half messages in that are on their way: until they have `come`."""
+        coming = ComingHalves(self)
+        self._coming.append(coming)
+        return coming
+
+    def come(self, coming: ComingHalves) -> None:
+        """Say that what was on its way is in the log, or will never be; it stays counted."""
+        coming.count()
+        self._coming.remove(coming)
+
+    def _count_coming(self) -> None:
+        for coming in self._coming:
+            coming.count()
+
     def count(self, group: str, owner: str, by: int) -> None:
-        """Count one that is on its way into the log (1), or one that did not get there (-1)."""
-        self.counted += by
+        """Count some more of a group of producers, begun by somebody, or less."""
+        self._counted += by
         _count(self._groups, group, by)
         if owner:
             _count(self._owners, owner, by)
 
     def restore(self, offset: int, checks: int) -> None:
         """Take over one of the log, of which nothing else is known yet."""
-        self._open[offset] = Half(checks=checks)
+        self.by_offset[offset] = Half(offset, checks=checks)
 
-    def recognise(self, offset: int, half: Half) -> bool:
+    def recognise(self, half: Half) -> bool:
         """Note what the record of a restored one says; false where it was known already."""
-        known = self._open.get(offset)
+        known = self.by_offset.get(half.offset)
         if known is None or known.group:
             return False
-        half.checks, half.ending = known.checks, known.ending
-        self._open[offset] = half
+        known.physical_offset, known.immune_until_ms = half.physical_offset, half.immune_until_ms
+        known.group, known.unique, known.limited = half.group, half.unique, half.limited
+        known.owner = half.owner
         self.count(half.group, half.owner, 1)
         return True
 
-    def add(self, offset: int, half: Half) -> bool:
+    def add(self, half: Half) -> bool:
         """Take one that was just appended and is counted; false: it is known from the log."""
-        if offset < self.known_end:
+        if half.offset < self.known_end:
             self.count(half.group, half.owner, -1)
-            self.recognise(offset, half)
+            self.recognise(half)
             return False
-        self._open[offset] = half
+        self.by_offset[half.offset] = half
         return True
-
-    def add_new(self, halves: Mapping[int, Half]) -> None:
-        """Take some that were just appended and are counted, at or above `known_end`."""
-        self._open.update(halves)
 
     def judge(self, offset: int, outcome: Outcome) -> OutcomeVerdict:
         """Return what the table above says."""
         known = self.outcome_of(offset)
         if known is None:
-            return OutcomeVerdict.END if offset in self._open else OutcomeVerdict.UNKNOWN
+            return OutcomeVerdict.END if offset in self.by_offset else OutcomeVerdict.UNKNOWN
         return OutcomeVerdict.REPEAT if known is outcome else OutcomeVerdict.CONTRADICTED
 
     def outcome_of(self, offset: int) -> Outcome | None:
         """Return how a half message ended or is just being ended, while that is remembered."""
-        half = self._open.get(offset)
-        return self._ended.get(offset) if half is None else half.ending
-
-    def begin(self, offset: int, outcome: Outcome) -> None:
-        """Note that an outcome is being written down."""
-        self._open[offset].ending = outcome
-
-    def failed(self, offset: int) -> None:
-        """Note that it could not be."""
-        half = self._open.get(offset)
+        half = self.by_offset.get(offset)
         if half is not None:
-            half.ending = None
+            ending: Outcome | None = half.ending
+            return ending
+        return self._ended.get(offset) or self._ended_before.get(offset)
 
     def end(self, offset: int, outcome: Outcome | None) -> Half | None:
         """Note that the log has the outcome; None: the message is lost, nothing can be done."""
-        half = self._open.pop(offset, None)
+        half = self.by_offset.pop(offset, None)
         if half is not None and half.group:
             self.count(half.group, half.owner, -1)
         if outcome is not None:
-            self._remember(offset, outcome)
+            self._ended[offset] = outcome
+            self._forget()
         return half
 
-    def end_all(self, ended: Iterable[tuple[int, Outcome]]) -> None:
-        """Note that the log has all these outcomes."""
-        opened, remembered = self._open, self._ended
-        groups, owners = dict[str, int](), dict[str, int]()
-        for offset, outcome in ended:
-            half = opened.pop(offset, None)
-            if half is not None and (group := half.group):
-                groups[group] = groups.get(group, 0) + 1
-                if owner := half.owner:
-                    owners[owner] = owners.get(owner, 0) + 1
-            remembered[offset] = outcome
-        while len(remembered) > REMEMBERED_MAX:
-            remembered.popitem(last=False)
-        for group, count in groups.items():
-            self.counted -= count
-            _count(self._groups, group, -count)
-        for owner, count in owners.items():
-            _count(self._owners, owner, -count)
+    def end_all(self, halves: list[Half]) -> ClosedHalves:
+        """Note that the log has how all these end."""
+        closed = close_halves(halves, self.by_offset, self._ended)
+        for group, owner, number in closed.whose:
+            self.count(group, owner, -number)
+        self._forget()
+        return closed
 
-    def _remember(self, offset: int, outcome: Outcome) -> None:
-        self._ended[offset] = outcome
-        if len(self._ended) > REMEMBERED_MAX:
-            self._ended.popitem(last=False)
+    def _forget(self) -> None:
+        if len(self._ended) >= REMEMBERED_MAX:
+            self._ended_before, self._ended = self._ended, {}
 
     def due(self, offset: int, now_ms: int) -> bool:
         """Whether a producer has to be asked about it in a round of now."""
-        half = self._open.get(offset)
+        half = self.by_offset.get(offset)
         return half is not None and half.ending is None and half.immune_until_ms <= now_ms
 
 

@@ -7,9 +7,12 @@ for a closer look.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from imago_wire.entries import ENTRY_PROPERTIES
 from imago_wire.errors import ProtocolError
+from imago_wire.properties import find
+from imago_wire.remoting._granting_py import signer
 from imago_wire.remoting.codes import RequestCode
 from imago_wire.remoting.command import SerializeType
 from imago_wire.remoting.frame import HEADER_BYTES_MAX, check_frame_size, check_header_size
@@ -17,7 +20,13 @@ from imago_wire.remoting.header import decode_raw_header
 from imago_wire.remoting.peer import OWN_VERSION
 
 if TYPE_CHECKING:
-    from imago_wire.remoting.items import AskedEnd
+    from collections.abc import Mapping
+
+    from imago_wire.remoting.granting import Grants
+    from imago_wire.remoting.halves import Half
+
+COMMIT: Final = 8
+"""As the request has it; to roll back is 12."""
 
 _OFFSET: Final = re.compile(r"[0-9]{1,18}\Z", re.ASCII)
 _FIELDS: Final = (
@@ -46,25 +55,65 @@ def may_be_end(data: bytes | bytearray | memoryview, at: int) -> bool:
 def take_ends(
     data: bytes | bytearray | memoryview,
     at: int,
-    frame_bytes_max: int,
-    count_max: int,
-    ends: list[AskedEnd],
-) -> None:
-    """Add what the ends of transactions say that stand at `at`, one behind the other.
+    limits: tuple[int, int],
+    opened: Mapping[int, Half],
+    outcomes: tuple[object, object],
+    asker: object,
+    taken: list[Half],
+    grants: Grants | None = None,
+) -> int:
+    """Take the ends of transactions that stand at `at`, one behind the other.
 
-    Ends at the first frame that is anything else, says neither commit nor roll back, or was asked
-    for by the broker.
+    `limits` are the bytes of a frame and the count. Each half message that a connection, the
+    `asker`, ends gets its outcome, one of `outcomes` (commit, roll back), and is added to `taken`.
+    Returns where the first frame begins that is anything else, was asked for by the broker, or
+    means one of `opened` that is not known by all it says, or is ended already.
     """
+    frame_bytes_max, count_max = limits
     for _ in range(count_max):
         try:
             end = _frame_end(data, at, frame_bytes_max)
-            found = None if end is None else _read(bytes(data[at:end]), end)
+            frame = b"" if end is None else bytes(data[at:end])
+            asked = _read(frame) if frame else None
+            half = None if asked is None else _half_of(asked, frame, opened, grants)
         except ProtocolError:
-            return
-        if found is None:
-            return
-        ends.append(found)
-        at = found[-1]
+            break
+        if asked is None or half is None:
+            break
+        half.ending = outcomes[0] if asked.outcome == COMMIT else outcomes[1]
+        half.asker, half.opaque, half.form, half.oneway = asker, *asked[:3]
+        taken.append(half)
+        at += len(frame)
+    return at
+
+
+def _half_of(
+    asked: _AskedEnd, frame: bytes, opened: Mapping[int, Half], grants: Grants | None
+) -> Half | None:
+    half = opened.get(asked.offset)
+    if (
+        half is None
+        or half.physical_offset != asked.place
+        or half.unique != asked.unique.encode()
+        or half.group != asked.group
+        or half.limited
+        or half.ending is not None
+    ):
+        return None
+    if grants is not None and not _may_end(asked, frame, half, grants):
+        return None
+    return half
+
+
+def _may_end(asked: _AskedEnd, frame: bytes, half: Half, grants: Grants) -> bool:
+    """Whether its user may send to the half message's topic, and to the one that it names."""
+    own = None if half.entry is None else find(half.entry[ENTRY_PROPERTIES], b"REAL_TOPIC")
+    if not own:
+        return False
+    header_end = check_header_size(frame, 0, HEADER_BYTES_MAX)
+    user = signer(frame[4:header_end], frame[header_end:], grants)
+    topics = {own.decode("utf-8", "replace"), asked.topic} - {""}
+    return user is not None and all(user.publish[topic] for topic in topics)
 
 
 def _frame_end(data: bytes | bytearray | memoryview, at: int, frame_bytes_max: int) -> int | None:
@@ -75,7 +124,21 @@ def _frame_end(data: bytes | bytearray | memoryview, at: int, frame_bytes_max: i
     return None if end > len(data) else end
 
 
-def _read(frame: bytes, end: int) -> AskedEnd | None:
+class _AskedEnd(NamedTuple):
+    """What the end of a transaction says."""
+
+    opaque: int
+    form: int
+    oneway: bool
+    group: str
+    offset: int
+    place: int
+    outcome: int
+    unique: str
+    topic: str
+
+
+def _read(frame: bytes) -> _AskedEnd | None:
     header_end = check_header_size(frame, 0, HEADER_BYTES_MAX)
     command = decode_raw_header(frame[4:header_end], b"")
     if command.code != RequestCode.END_TRANSACTION or command.is_response:
@@ -87,11 +150,9 @@ def _read(frame: bytes, end: int) -> AskedEnd | None:
     group, offset, place, outcome, unique = (value or "" for value in values)
     if not _OFFSET.match(offset) or not _OFFSET.match(place) or outcome not in {"8", "12"}:
         return None
-    opaque, form = command.opaque, int(command.serialize)
-    return (
-        opaque, form, command.is_oneway, group, int(offset), int(place), int(outcome), unique,
-        command.ext.get("topic", ""), end,
-    )  # fmt: skip
+    opaque, form, topic = command.opaque, int(command.serialize), command.ext.get("topic", "")
+    numbers = int(offset), int(place), int(outcome)
+    return _AskedEnd(opaque, form, command.is_oneway, group, *numbers, unique, topic)
 
 
 def answer_done(opaque: int, serialize: int) -> bytes:

@@ -19,10 +19,13 @@ from imago_wire.remoting import _pulling_py as plain_pulling
 from imago_wire.remoting import _remoting_py as plain
 from imago_wire.remoting import _ending_py as _ending
 from imago_wire.remoting import _granting_py as _granting
+from imago_wire.remoting import halves as _halves
 from imago_wire.remoting import items
 from imago_wire.remoting import waiting as _waiting
 from imago_wire import layout as _layout
 from imago_wire.errors import ProtocolError
+from imago_wire.properties import find as _find
+from imago_wire.record_twins import restore_half as _restore_half
 from imago_wire.remoting.command import RemotingCommand, SerializeType
 from imago_wire.remoting.frame import HEADER_BYTES_MAX
 from imago_wire.remoting.peer import OWN_VERSION, Language, language_of
@@ -49,6 +52,7 @@ cdef object _send_type = items.SendItem
 cdef object _frame_type = items.FrameItem
 cdef object _bad_type = items.BadFrameItem
 cdef object _pull_type = items.AskedPull
+cdef object _closed_type = _halves.ClosedHalves
 cdef object SEND = items.SEND
 cdef object FRAME = items.FRAME
 cdef object BAD = items.BAD
@@ -83,6 +87,7 @@ include "_remoting_waiting.pxi"
 include "_remoting_granting.pxi"
 include "_remoting_taking.pxi"
 include "_remoting_pulling.pxi"
+include "_remoting_halves.pxi"
 include "_remoting_ending.pxi"
 
 

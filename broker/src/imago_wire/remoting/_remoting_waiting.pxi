@@ -240,7 +240,7 @@ cdef int _take_waiting(
     if send.sys_flag or w.half.at != NULL:
         if w.delay.at != NULL or w.timed or w.numbered:
             return 0
-        target = _half_place(h, send, &w, space, len(entries))
+        target = _half_place(h, send, &w, space, parking.owner, len(entries))
         if target is None:
             return 0
         end = _put_kept(made, &w, 0)
@@ -292,19 +292,21 @@ cdef _ask(Header* h, Bytes frame, Send* send, Wanted* w, bytes recall, list aske
     asked.append((h.opaque, <int>frame[4], send.queue_id, unique, (h.flag & 2) != 0, recall))
 
 
-cdef object _half_place(Header* h, Send* send, Wanted* w, object space, Py_ssize_t index):
-    """Return the queue of half messages, and note the group; None: a closer look."""
+cdef object _half_place(
+    Header* h, Send* send, Wanted* w, object space, str owner, Py_ssize_t index
+):
+    """Return the queue of half messages, and note whose it is; None: a closer look."""
     cdef Span* group = send.group if w.group.at == NULL else &w.group
     cdef list halves = space.halves
     if send.sys_flag != 0 and send.sys_flag != 4:
         return None
     if w.half.at != NULL and not _is_true(&w.half):
         return None
-    if space.half_tail is None or PyList_GET_SIZE(halves) >= space.half_room:
+    if not owner or space.half_tail is None or PyList_GET_SIZE(halves) >= space.half_room:
         return None
     if group.escaped or not _is_word(group):
         return None
-    halves.append((index, _known_text(group)))
+    halves.append((index, _known_text(group), owner))
     return space.half_tail
 
 

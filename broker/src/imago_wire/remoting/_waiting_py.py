@@ -163,13 +163,13 @@ class _Waiting:
         return base64.urlsafe_b64encode(text)
 
     def _half(self, index: int) -> _Made | None:
-        space, wanted = self._space, self._wanted
+        space, wanted, owner = self._space, self._wanted, self._parking.owner
         said = wanted.get(b"TRAN_MSG")
         if self._item.sys_flag not in {0, SYS_PREPARED} or (said or b"true").lower() != b"true":
             return None
         if said is not None and not said:
             return None
-        if space.half_tail is None or len(space.halves) >= space.half_room:
+        if not owner or space.half_tail is None or len(space.halves) >= space.half_room:
             return None
         group, added = wanted.get(b"PGROUP"), b""
         if group is None:
@@ -178,7 +178,7 @@ class _Waiting:
             added = b"PGROUP\x01%b\x02" % group
         if not _WORD.match(group):
             return None
-        space.halves.append((index, group.decode()))
+        space.halves.append((index, group.decode(), owner))
         named = b"__transactionId__\x01%b\x02" % self._unique
         properties = self._kept(()) + self._suffix + added + self._belonging() + named
         return space.half_tail, properties, None, b""

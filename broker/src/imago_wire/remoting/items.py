@@ -60,10 +60,6 @@ AskedSend: TypeAlias = tuple[int, int, int, bytes, bool, bytes]
 """Of a send that was taken: opaque, form of its header, queue, unique key, one-way, and the handle
 by which a timer is called back."""
 ASKED_UNIQUE: Final = 3
-AskedEnd: TypeAlias = tuple[int, int, bool, str, int, int, int, str, str, int]
-"""Of the end of a transaction: opaque, form of its header, one-way, group of producers, queue
-offset and log offset of the half message, 8 (commit) or 12 (roll back), its unique id, the topic
-or "", and where its frame ends."""
 
 
 class AskedPull(NamedTuple):

@@ -35,8 +35,8 @@ class ParkingSpace:
     half_room: int
     """How many half messages may be taken."""
     broker_name: str
-    halves: list[tuple[int, str]] = field(default_factory=list)
-    """Half messages that were taken: which entry, and the group of its producer."""
+    halves: list[tuple[int, str, str]] = field(default_factory=list)
+    """Half messages that were taken: which entry, its producer's group, who began it."""
     numbered: list[tuple[int, str, int, int]] = field(default_factory=list)
     """Those of idempotent producers: which entry, producer, epoch and number."""
 
@@ -45,6 +45,8 @@ class Parking(Protocol):
     """What makes that, when the first of a turn comes; and what it leaves out until it is used."""
 
     space: ParkingSpace | None
+    owner: str
+    """Of whose share the transactions are that are begun; empty: only a closer look finds that."""
     expected: dict[tuple[str, QueueTail], list[int]]
     """Of idempotent producers and queues: the epoch, and the number that comes next, which goes on
     with each that is taken."""

@@ -12,22 +12,19 @@ from imago_broker.core.transactions import Outcome
 from imago_broker.processors.rocketmq.transactions import ended_reply
 from imago_broker.service.messages import PutStatus
 from imago_broker.service.serving_rules import Asks
-from imago_broker.service.transactions.term import Ending
-from imago_wire.hot import answer_done, signer, take_ends
+from imago_wire.hot import answer_ends, take_ends
 from imago_wire.remoting.command import FLAG_RESPONSE, RemotingCommand, SerializeType
-from imago_wire.remoting.frame import HEADER_BYTES_MAX, check_header_size
 
 if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.exchange import Lane
     from imago_broker.processors.rocketmq.rows import Table
     from imago_broker.processors.rocketmq.sending_session import SendingSession
     from imago_broker.service.transactions.service import TransactionService
-    from imago_wire.remoting.granting import Grants
-    from imago_wire.remoting.items import AskedEnd
+    from imago_broker.service.transactions.term import Term
+    from imago_wire.hot import Half
 
-_OUTCOMES = {8: Outcome.COMMITTED, 12: Outcome.ROLLED_BACK}
-# Bound once: an enumeration finds its members anew each time that they are named.
-_OK, _CHANGE = PutStatus.OK, Asks.CHANGE
+_OUTCOMES = (Outcome.COMMITTED, Outcome.ROLLED_BACK)
+_OK = PutStatus.OK  # bound once: an enumeration finds its members anew each time
 
 
 class EndPath:
@@ -36,6 +33,9 @@ class EndPath:
     def __init__(self, transactions: TransactionService, lane: Lane, table: Table) -> None:
         """`table` serves what is left, in the same lane."""
         self._transactions, self._lane, self._table = transactions, lane, table
+        self._term, self._turn = transactions.term, -1
+        """When it was last made sure that ends are served here."""
+        transactions.answer_by(self._answer)
 
     def take(
         self,
@@ -45,71 +45,45 @@ class EndPath:
         frame_bytes_max: int,
     ) -> int:
         """Take the ends that stand at `at` of a read; return where that ended."""
-        ends: list[AskedEnd] = []
-        lane = self._lane
-        take_ends(data, at, frame_bytes_max, lane.running_max - lane.running, ends)
-        if not ends or not self._serves():
+        lane, term = self._lane, self._transactions.term
+        if (term.turn != self._turn or term is not self._term) and not self._serves(term):
             return at
-        end_usual = self._transactions.end_usual
-        grants = session.grants
-        for opaque, form, oneway, group, offset, place, outcome, unique, topic, frame_end in ends:
-            if grants is not None:
-                topics = (self._transactions.topic_of(offset, place), topic)
-                if not _may_end(data[at:frame_end], topics, grants):
-                    break
-            ending = _Reported(offset, _OUTCOMES[outcome], lane, session, (opaque, form, oneway))
-            if not end_usual(ending, place, group, unique):
-                break
-            lane.running += 1
-            at = frame_end
-        return at
+        limits, queue = (frame_bytes_max, lane.running_max - lane.running), term.queue
+        before, opened = len(queue), term.halves.by_offset
+        try:
+            return take_ends(data, at, limits, opened, _OUTCOMES, session, queue, session.grants)
+        finally:
+            if len(queue) > before:
+                lane.running += len(queue) - before
+                if not term.scheduled:
+                    self._transactions.write_soon()
 
-    def _serves(self) -> bool:
+    def _serves(self, term: Term) -> bool:
+        """Whether ends may go this way; asked once a turn."""
         table = self._table
-        if (table.hooks and table.watched) or not self._transactions.ready:
+        if (table.hooks and table.watched) or not term.ready:
             return False
         rules = table.serving_rules
-        return rules is None or rules.refusal(_CHANGE) is None
+        if rules is not None and rules.refusal(Asks.CHANGE) is not None:
+            return False
+        self._term, self._turn = term, term.turn
+        return True
 
-
-class _Reported(Ending):
-    """An outcome that its producer has reported: it is answered first when the log has it."""
-
-    __slots__ = ("_asked", "_lane", "_session")
-
-    def __init__(
-        self,
-        offset: int,
-        outcome: Outcome,
-        lane: Lane,
-        session: SendingSession,
-        asked: tuple[int, int, bool],
-    ) -> None:
-        """`asked`: opaque, form of the header, and whether it is one-way."""
-        self.offset, self.outcome, self.waiting, self.tries = offset, outcome, [], 0
-        self._lane, self._session, self._asked = lane, session, asked
-
-    def tell(self, status: PutStatus | str) -> None:
-        self._lane.running -= 1
-        opaque, form, oneway = self._asked
-        if status is _OK and not oneway:
-            self._session.push(answer_done(opaque, form))
-        elif not oneway:
-            request = RemotingCommand(
-                code=0, opaque=opaque, serialize=SerializeType(form), flag=FLAG_RESPONSE
-            )
-            self._session.reply(request, ended_reply(status))
-        if self.waiting:
-            super().tell(status)
-
-
-def _may_end(
-    frame: bytes | bytearray | memoryview, topics: tuple[str, str], grants: Grants
-) -> bool:
-    """Whether the user of a frame may send to the half message's topic, and to the one it names."""
-    header_end = check_header_size(frame, 0, HEADER_BYTES_MAX)
-    user = signer(bytes(frame[4:header_end]), bytes(frame[header_end:]), grants)
-    own, named = topics
-    if user is None or not own:
-        return False
-    return user.publish[own] and (named in {"", own} or user.publish[named])
+    def _answer(self, halves: list[Half], status: PutStatus | str) -> None:
+        """Answer those whose ends were taken, first when the log has them."""
+        if status is _OK:
+            for session, answers, count in answer_ends(halves):
+                self._lane.running -= count
+                if answers:
+                    session.stored(answers)
+            return
+        for half in halves:
+            session, half.asker = half.asker, None
+            if session is not None:
+                self._lane.running -= 1
+                if not half.oneway:
+                    form = SerializeType(half.form)
+                    request = RemotingCommand(
+                        code=0, opaque=half.opaque, serialize=form, flag=FLAG_RESPONSE
+                    )
+                    session.reply(request, ended_reply(status))

@@ -39,6 +39,7 @@ class SendParking:
         broker_name: str,
     ) -> None:
         self.space: ParkingSpace | None = None
+        self.owner = ""
         self.expected = sequenced.expected
         self.expect = sequenced.expect
         self._handles, self._delay, self._transactions = handles, delay, transactions

@@ -128,6 +128,7 @@ class SendPath:
         first = len(entries)
         limits = (frame_bytes_max, settings.message_bytes_max, lane.running_max - lane.running)
         tails, host, asked = self._tails[level], session.born_host, round_.asked
+        parking.owner = session.transaction_owner
         try:
             used = take_sends(
                 data, limits, tails, host, self._cluster, entries, asked, parking, session.grants
@@ -136,20 +137,22 @@ class SendPath:
             # A fault of ours must not keep others' sends from being appended: these go through
             # the table, one by one.
             logger.warning("sends_not_taken peer=%s", session.peer, exc_info=True)
-            self._leave(round_, first)
+            del entries[first:], asked[first:]
+            self._forget_special(first)
             return 0
-        end, space = len(entries), parking.space
-        if (
-            space is not None
-            and (space.halves or round_.numbered is None)
-            and not self._note_special(session, round_, space, first)
-        ):
-            return 0
+        end = len(entries)
         if end > first:
             if not first:
                 self._put(entries, level, self._answer_round, round_)
             lane.running += end - first
             round_.runs.append((session, first, end))
+        space = parking.space
+        if space is not None and (
+            (space.halves and round_.halves is None)
+            or (space.numbered and round_.numbered is None)
+            or not end
+        ):
+            self._note_special(round_, space)
         if alone or not used or used == len(data) or not may_be_end(data, used):
             return used
         return self._take_ends(session, data, used, frame_bytes_max)
@@ -195,7 +198,7 @@ class SendPath:
         if not may_be_end(data, 0):
             return 0
         end = self._ends.take(session, data, 0, frame_bytes_max)
-        if end in (0, len(data)):
+        if not end or end == len(data):
             return end
         return self._take_more(session, data, end, frame_bytes_max)
 
@@ -207,42 +210,28 @@ class SendPath:
         self._round = SendRound(level)
         return self._round
 
-    def _note_special(
-        self, session: SendingSession, round_: SendRound, space: ParkingSpace, first: int
-    ) -> bool:
-        """Note the half messages, and those of idempotent producers, that were taken.
-
-        False, and what was taken from `first` on is left: only the table finds whose transactions
-        a connection begins.
-        """
+    def _note_special(self, round_: SendRound, space: ParkingSpace) -> None:
+        """Note the half messages, and those of idempotent producers, that were taken."""
         if not round_.entries:
             self._parking.space = None  # the next turn's is another one
-            return True
-        if space.halves:
-            owner = session.transaction_owner
-            if not owner and space.halves[-1][0] >= first:
-                self._leave(round_, first)
-                return False
-            if round_.halves is None:
-                timeout_ms = self._live.current.transaction_timeout_ms
-                round_.halves = self._transactions.begin_halves((timeout_ms, False))
-            round_.halves.note(space.halves, owner)
-        if space.numbered and round_.numbered is None:  # the list goes on for the whole round
+            return
+        # Both lists go on for the whole round.
+        if space.halves and round_.halves is None:
+            timeout_ms = self._live.current.transaction_timeout_ms
+            round_.halves = self._transactions.begin_halves((timeout_ms, False))
+            round_.halves.note(space.halves)
+        if space.numbered and round_.numbered is None:
             messages = self._messages
             round_.note_numbers(space.numbered, messages.turn)
             messages.sequenced, self._puts.taken_in = True, messages.turn
-        return True
 
-    def _leave(self, round_: SendRound, first: int) -> None:
-        """Take the entries from `first` on back out of the round, and what was noted of them."""
-        del round_.entries[first:], round_.asked[first:]
+    def _forget_special(self, first: int) -> None:
+        """Undo what was noted of entries from `first` on."""
         space = self._parking.space
         self._parking.expected.clear()
         if space is not None:
             space.halves[:] = [half for half in space.halves if half[0] < first]
             space.numbered[:] = [taken for taken in space.numbered if taken[0] < first]
-        if not round_.entries:
-            self._parking.space = None  # the next turn's is another one
 
     def send(self, session: SendingSession, item: SendItem) -> None:
         """Take one send that `take` has left."""

@@ -122,7 +122,7 @@ class TransactionProcessor:
             half is not None
             and half.physical_offset == header.commit_log_offset
             and half.group == header.producer_group
-            and half.unique == header.msg_id
+            and half.unique == header.msg_id.encode()
         )
         if not usual:
             self._checks.recognise(offset, self._checked(header))

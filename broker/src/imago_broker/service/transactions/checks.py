@@ -12,7 +12,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from imago_broker.core.transactions import Half, Outcome
+from imago_broker.core.transactions import Outcome
 from imago_broker.model import names
 from imago_broker.service.transactions.transaction_log import (
     group_of,
@@ -21,6 +21,7 @@ from imago_broker.service.transactions.transaction_log import (
     unique_of,
 )
 from imago_wire import properties as props
+from imago_wire.hot import Half
 from imago_wire.record import StoredMessage
 from imago_wire.remoting.codes import RequestCode
 from imago_wire.remoting.headers.send import CheckTransactionStateRequestHeader
@@ -76,9 +77,9 @@ class TransactionChecks:
         immunity = self._transactions.bounded_immunity_ms(immunity)
         age_ms = max(0, self._clock.epoch_ms() - half.store_ms)
         until_ms = self._clock.monotonic_ms() + max(0, immunity - age_ms)
-        unique = unique_of(half.properties)
-        known = Half(half.physical_offset, group_of(half), unique, until_ms, limited)
-        self._transactions.halves.recognise(offset, known)
+        unique = unique_of(half.properties).encode()
+        known = Half(offset, half.physical_offset, group_of(half), unique, until_ms, limited)
+        self._transactions.halves.recognise(known)
 
     def _wait(self) -> None:
         self._stop()

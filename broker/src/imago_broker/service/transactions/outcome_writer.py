@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from imago_broker.core.transactions import Outcome
@@ -11,15 +10,10 @@ from imago_broker.model import names
 from imago_broker.service.put_status import PutStatus
 from imago_broker.service.transactions.half_messages import NoPlaceError, committed_entry
 from imago_broker.service.transactions.recent_halves import copy_of
-from imago_broker.service.transactions.term import Ending, Term, TransactionRefusedError
+from imago_broker.service.transactions.term import Term, TransactionRefusedError
 from imago_broker.service.transactions.transaction_log import mark_entry, read_half
-from imago_wire.hot import restore_half
-from imago_wire.record import (
-    ENTRY_TAIL,
-    PLACED_PHYSICAL_OFFSET,
-    PLACED_QUEUE_OFFSET,
-    make_entry,
-)
+from imago_wire.hot import Half, restore_half, restore_halves
+from imago_wire.record import ENTRY_BODY, ENTRY_TAIL, PLACED_QUEUE_OFFSET, make_entry
 
 if TYPE_CHECKING:
     import asyncio
@@ -41,7 +35,6 @@ MARKED_MAX = 512
 MARKED_BYTES_MAX = 4 << 20
 """Bytes of messages that are put behind the marks of one turn; one larger message still is."""
 RETRY_MS = 500
-_offset_of = itemgetter(0)
 _COMMITTED = Outcome.COMMITTED  # bound once: an enumeration finds its members anew each time
 BUSY_TRIES_MAX = 20
 
@@ -71,20 +64,26 @@ class OutcomeWriter:
         self._messages, self._topics, self._delay = messages, topics, delay
         self._loop, self._clock, self._counts = loop, clock, counts
         self._written_down = written_down
+        self._answer: Callable[[list[Half], PutStatus | str], None] = _answer_nobody
         self._levels: dict[QueueTail, Acknowledgement] = {}
         """Of the queues that one turn's outcomes put messages to."""
 
-    def write(self, term: Term, ending: Ending) -> None:
-        """Write an outcome down when the turn ends."""
-        term.queue.append(ending)
+    def answer_by(self, answer: Callable[[list[Half], PutStatus | str], None]) -> None:
+        """Have this tell those who report how half messages end what becomes of that."""
+        self._answer = answer
+
+    def write(self, term: Term, half: Half) -> None:
+        """Write down how a half message ends when the turn does."""
+        term.queue.append(half)
         self.schedule(term)
 
     def lose(self, term: Term, offset: int) -> None:
         """Forget a half message whose record nobody can read any more."""
         logger.error("half_message_lost offset=%d", offset)
         self._counts.lost += 1
-        term.halves.end(offset, None)
-        term.recent.drop(offset)
+        half = term.halves.end(offset, None)
+        if half is not None:
+            term.recent.drop(half)
 
     def finish(
         self, term: Term, missing: Sequence[tuple[int, Outcome]], then: Callable[[], None]
@@ -96,19 +95,21 @@ class OutcomeWriter:
         if term.over:
             return
         entries = []
-        ended: list[tuple[int, Outcome]] = []
+        ended: list[Half] = []
         for offset, outcome in missing:
             half = read_half(self._messages.store, offset)
             if half is None:
                 logger.error("half_message_lost offset=%d outcome=%s", offset, outcome.name)
                 continue
+            one = Half(offset)
             try:
                 entries.append(self._message(half, outcome))
-                ended.append((offset, outcome))
+                one.ending = outcome
             except NoPlaceError as error:
                 logger.warning("transaction_given_up offset=%d reason=%s", offset, error)
                 entries.append(self._message(half, Outcome.GIVEN_UP))
-                ended.append((offset, Outcome.GIVEN_UP))
+                one.ending = Outcome.GIVEN_UP
+            ended.append(one)
         if not entries:
             then()
             return
@@ -134,71 +135,109 @@ class OutcomeWriter:
     def _write_down(self, term: Term) -> None:
         """Put what was reported: a mark a level, as much in a turn as the limits allow."""
         term.scheduled = False
+        term.turn += 1
         if term.over:
             return
-        size = count = 0
-        self._levels.clear()
-        units: dict[Acknowledgement, list[tuple[Ending, Entry | None]]] = {}
-        while term.queue and size < MARKED_BYTES_MAX and count < MARKED_MAX:
-            ending = term.queue.popleft()
-            try:
-                level, entry = self._entry(term, ending)
-            except _NotVisibleError as hidden:
-                self._wait_until_visible(term, ending, hidden)
-                continue
-            except (NoPlaceError, TransactionRefusedError) as error:
-                self._failed(term, ending, str(error))
-                continue
-            except Exception as error:  # whatever it is: those behind it go on
-                logger.exception("transaction_end_failed offset=%d", ending.offset)
-                self._failed(term, ending, str(error) or type(error).__name__)
-                continue
-            units.setdefault(level, []).append((ending, entry))
-            size += 0 if entry is None else len(entry[1])
-            count += 1
-        for level, unit in units.items():
-            self._put_unit(term, level, unit)
+        for level, (halves, entries) in self._units(term).items():
+            self._put_unit(term, level, halves, entries)
         if term.queue:
             self.schedule(term)
 
-    def _entry(self, term: Term, ending: Ending) -> tuple[Acknowledgement, Entry | None]:
+    def _units(self, term: Term) -> dict[Acknowledgement, tuple[list[Half], list[Entry]]]:
+        """Take from the queue what this turn writes down: by level, and with the messages."""
+        taken, at, size = term.queue[:MARKED_MAX], 0, 0
+        units: dict[Acknowledgement, tuple[list[Half], list[Entry]]] = {}
+        level: Acknowledgement | None = None
+        self._levels.clear()
+        while at < len(taken) and size < MARKED_BYTES_MAX:
+            if level is not None:
+                halves, entries = units[level]
+                first = at
+                at, size = self._take_usual(taken, at, size, level, entries)
+                if at > first:
+                    halves += taken[first:at]
+                    continue
+            half = taken[at]
+            at += 1
+            found = self._take_careful(term, half)
+            if found is not None:
+                level, entry = found
+                halves, entries = units.setdefault(level, ([], []))
+                halves.append(half)
+                if entry is not None:
+                    entries.append(entry)
+                    size += len(entry[ENTRY_BODY])
+        del term.queue[:at]
+        return units
+
+    def _take_usual(
+        self,
+        halves: list[Half],
+        at: int,
+        size: int,
+        level: Acknowledgement,
+        entries: list[Entry],
+    ) -> tuple[int, int]:
+        """Make entries of those from `at` on that are committed, as `restore_halves` does."""
+        count, tails = len(entries), self._topics.handles.open_tails
+        try:
+            return restore_halves(
+                halves, at, size, MARKED_BYTES_MAX, _COMMITTED, tails, self._levels, level, entries
+            )
+        except Exception:  # whatever it is: each is tried alone
+            logger.exception("transactions_not_taken offset=%d", halves[at].offset)
+            del entries[count:]
+            return at, size
+
+    def _take_careful(self, term: Term, half: Half) -> tuple[Acknowledgement, Entry | None] | None:
+        """Return level and message of one; None: it is not written down in this turn."""
+        try:
+            return self._entry(term, half)
+        except _NotVisibleError as hidden:
+            self._wait_until_visible(term, half, hidden)
+        except (NoPlaceError, TransactionRefusedError) as error:
+            self._failed(half, str(error))
+        except Exception as error:  # whatever it is: those behind it go on
+            logger.exception("transaction_end_failed offset=%d", half.offset)
+            self._failed(half, str(error) or type(error).__name__)
+        return None
+
+    def _entry(self, term: Term, half: Half) -> tuple[Acknowledgement, Entry | None]:
         """Return the level that an outcome waits for, and the message that it puts."""
-        outcome = ending.outcome
-        if outcome is not _COMMITTED and not outcome.has_message:
-            return self._topics.handles.level_of(names.TRANSACTION_MARK_TOPIC.encode()), None
-        handles, recent = self._topics.handles, term.recent.get(ending.offset)
-        if recent is not None and outcome is _COMMITTED:
-            half, placed, _ = recent
-            entry = restore_half(half, placed[PLACED_PHYSICAL_OFFSET], handles.open_tails)
+        outcome: Outcome = half.ending
+        handles = self._topics.handles
+        if not outcome.has_message:
+            return handles.level_of(names.TRANSACTION_MARK_TOPIC.encode()), None
+        if half.entry is not None and outcome is _COMMITTED:
+            entry = restore_half(half.entry, half.physical_offset, handles.open_tails)
             if entry is not None:
                 tail = entry[ENTRY_TAIL]
                 level = self._levels.get(tail)
                 if level is None:
                     level = self._levels[tail] = handles.level_of(tail.topic)
                 return level, entry
-        copy = self._copy(term, ending.offset)
+        copy = self._copy(term, half)
         level = handles.level_of(copy.text(b"REAL_TOPIC").encode())
         return level, self._message(copy, outcome)
 
-    def _copy(self, term: Term, offset: int) -> StoredCopy:
+    def _copy(self, term: Term, half: Half) -> StoredCopy:
         """Return a half message from memory, or from the log."""
-        recent = term.recent.get(offset)
-        if recent is not None:
-            return copy_of(*recent[:2])
-        store, half = self._messages.store, term.halves.get(offset)
-        copy = read_half(store, offset)
+        if half.entry is not None:
+            return copy_of(half, half.entry)
+        store = self._messages.store
+        copy = read_half(store, half.offset)
         if copy is not None:
             return copy
-        if half is not None and half.physical_offset >= store.high_watermark:
+        if half.physical_offset >= store.high_watermark:
             raise _NotVisibleError(half.physical_offset)
-        self.lose(term, offset)
+        self.lose(term, half.offset)
         raise TransactionRefusedError("Find prepared transaction message failed")
 
-    def _wait_until_visible(self, term: Term, ending: Ending, hidden: _NotVisibleError) -> None:
+    def _wait_until_visible(self, term: Term, half: Half, hidden: _NotVisibleError) -> None:
         """Write an outcome down once the log can be read so far."""
 
         def visible() -> None:
-            self.write(term, ending)
+            self.write(term, half)
 
         self._messages.when_visible(hidden.log_offset + 1, visible)
 
@@ -217,57 +256,69 @@ class OutcomeWriter:
             prepared_offset=half.physical_offset,
         )
 
-    def _mark(self, ended: Sequence[tuple[int, Outcome]]) -> Entry:
+    def _mark(self, ended: list[Half]) -> Entry:
         store = self._messages.store
         return mark_entry(store, ended, self._clock.epoch_ms(), store.config.store_host)
 
     def _put_unit(
-        self, term: Term, level: Acknowledgement, unit: list[tuple[Ending, Entry | None]]
+        self, term: Term, level: Acknowledgement, halves: list[Half], entries: list[Entry]
     ) -> None:
         """Put a mark and its messages, which are one append."""
-        ended = [(ending.offset, ending.outcome) for ending, _ in unit]
-        entries = [self._mark(ended), *(entry for _, entry in unit if entry is not None)]
+        entries.insert(0, self._mark(halves))
         ticket = term.mark_border.begin()
 
         def done(_: object, status: PutStatus, placed: Sequence[Placed]) -> None:
             term.mark_border.report(ticket, placed[0][PLACED_QUEUE_OFFSET] + 1 if placed else 0)
             if placed:
-                self._written(term, unit, status)
+                self._written(term, halves, status)
             elif status is PutStatus.BUSY and not term.over:
-                self._try_again(term, [ending for ending, _ in unit])
+                self._try_again(term, halves)
             else:
-                for ending, _ in unit:
-                    self._failed(term, ending, status)
+                for half in halves:
+                    self._failed(half, status)
 
         self._messages.put(entries, level, done, None)
 
-    def _written(
-        self, term: Term, unit: Sequence[tuple[Ending, Entry | None]], status: PutStatus
-    ) -> None:
-        ended = [(ending.offset, ending.outcome) for ending, _ in unit]
-        term.halves.end_all(ended)
-        term.recent.drop_all(ended)
-        self._counts.all_ended(ended)
-        term.ended_end = max(term.ended_end, 1 + max(map(_offset_of, ended)))
-        endings = term.endings
-        for ending, _ in unit:
-            endings.pop(ending.offset, None)
-            ending.tell(status)
-        term.since_note += len(unit)
+    def _written(self, term: Term, halves: list[Half], status: PutStatus) -> None:
+        closed = term.halves.end_all(halves)
+        term.recent.have_left(closed.kept, closed.size)
+        for outcome, count in closed.outcomes:
+            self._counts.ended(outcome, count)
+        term.ended_end = max(term.ended_end, closed.end)
+        self._answer(halves, status)
+        for half in closed.waiting:
+            self._tell(half, status)
+        term.since_note += len(halves)
         if not term.over:
             self._written_down()
 
-    def _try_again(self, term: Term, endings: Sequence[Ending]) -> None:
+    def _try_again(self, term: Term, halves: Sequence[Half]) -> None:
         """Leadership may just be on its way to another member: try for a while."""
-        for ending in endings:
-            ending.tries += 1
-            if ending.tries > BUSY_TRIES_MAX:
-                self._failed(term, ending, PutStatus.BUSY)
+        for half in halves:
+            half.tries += 1
+            if half.tries > BUSY_TRIES_MAX:
+                self._failed(half, PutStatus.BUSY)
             else:
-                term.queue.append(ending)
+                term.queue.append(half)
         self._loop.call_later(RETRY_MS / 1000, lambda: self.schedule(term))
 
-    def _failed(self, term: Term, ending: Ending, why: PutStatus | str) -> None:
-        term.halves.failed(ending.offset)
-        term.endings.pop(ending.offset, None)
-        ending.tell(why)
+    def give_up(self, term: Term) -> None:
+        """Tell all who wait that this member leads no more: nothing is written down from now on."""
+        for half in list(term.halves.by_offset.values()):
+            if half.ending is not None:
+                self._answer([half], PutStatus.NOT_WRITABLE)
+                self._tell(half, PutStatus.NOT_WRITABLE)
+
+    def _failed(self, half: Half, why: PutStatus | str) -> None:
+        half.ending, half.tries = None, 0
+        self._answer([half], why)
+        self._tell(half, why)
+
+    def _tell(self, half: Half, status: PutStatus | str) -> None:
+        waiting, half.waiting = half.waiting, None
+        for told in waiting or ():
+            told(status)
+
+
+def _answer_nobody(_halves: list[Half], _status: PutStatus | str) -> None:
+    """Stand in where no reports come from connections."""

@@ -2,78 +2,73 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import deque
 from typing import TYPE_CHECKING
 
 from imago_broker.model import names
 from imago_broker.service.copies import StoredCopy
-from imago_wire.record import ENTRY_BODY, ENTRY_PROPERTIES, PLACED_QUEUE_OFFSET
+from imago_wire.remoting.halves import kept_size
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
-    from imago_wire.record import Entry, Placed
+    from imago_wire.entries import Entry
+    from imago_wire.hot import Half
 
 RECENT_BYTES_MAX = 32 << 20
 OVERHEAD = 600
 """About what a message takes beside its body and properties."""
+SPARE = 1000
+"""Places of half messages that are kept no more, beside as many as are kept."""
 
 
 class RecentHalves:
-    """By queue offset, in order; the oldest go when they are too many."""
+    """Which half messages have their entry at hand; the oldest lose it when they are too many."""
 
     def __init__(self, bytes_max: int = RECENT_BYTES_MAX) -> None:
-        self._halves: OrderedDict[int, tuple[Entry, Placed, int]] = OrderedDict()
-        self.get = self._halves.get
-        """Of one that is kept: its entry, where it was placed, and what it takes."""
+        self._halves: deque[Half] = deque()
+        """In order, and among them such as have none any more."""
         self._bytes_max = bytes_max
-        self.bytes = 0
+        self._kept = self._size = 0
 
-    def add(self, entry: Entry, placed: Placed) -> None:
+    @property
+    def bytes(self) -> int:
+        """About what they take."""
+        return self._size + self._kept * OVERHEAD
+
+    def add(self, half: Half, entry: Entry) -> None:
         """Keep one, unless it alone is too large."""
-        size = len(entry[ENTRY_BODY]) + len(entry[ENTRY_PROPERTIES]) + OVERHEAD
-        self.bytes += size
-        self._halves[placed[PLACED_QUEUE_OFFSET]] = (entry, placed, size)
-        self._shrink()
+        half.entry = entry
+        self.add_all([half], kept_size(entry))
 
-    def add_all(self, halves: Iterable[tuple[Entry, Placed]]) -> None:
-        """Keep some, as one after the other."""
-        kept, total = self._halves, 0
-        for half in halves:
-            entry, placed = half
-            size = len(entry[ENTRY_BODY]) + len(entry[ENTRY_PROPERTIES]) + OVERHEAD
-            total += size
-            kept[placed[PLACED_QUEUE_OFFSET]] = (entry, placed, size)
-        self.bytes += total
-        self._shrink()
-
-    def _shrink(self) -> None:
+    def add_all(self, halves: Sequence[Half], size: int) -> None:
+        """Keep some that have their entries, of so many bytes, as one after the other."""
+        recent = self._halves
+        recent += halves
+        self._kept += len(halves)
+        self._size += size
         while self.bytes > self._bytes_max:
-            _, (_, _, oldest) = self._halves.popitem(last=False)
-            self.bytes -= oldest
+            self.drop(recent.popleft())
+        if len(recent) > 2 * self._kept + SPARE:
+            self._halves = deque([half for half in recent if half.entry is not None])
 
-    def drop_all(self, ended: Iterable[tuple[int, object]]) -> None:
-        """Let go what has ended: their offsets, and how they did."""
-        pop, free = self._halves.pop, 0
-        for offset, _ in ended:
-            gone = pop(offset, None)
-            if gone is not None:
-                free += gone[2]
-        self.bytes -= free
+    def drop(self, half: Half) -> None:
+        """Let one go."""
+        if half.entry is not None:
+            self.have_left(1, kept_size(half.entry))
+            half.entry = None
 
-    def drop(self, offset: int) -> None:
-        """Let one go that has ended."""
-        gone = self._halves.pop(offset, None)
-        if gone is not None:
-            self.bytes -= gone[2]
+    def have_left(self, kept: int, size: int) -> None:
+        """Say that so many have no entry any more, which took so many bytes."""
+        self._kept -= kept
+        self._size -= size
 
 
-def copy_of(entry: Entry, placed: Placed) -> StoredCopy:
+def copy_of(half: Half, entry: Entry) -> StoredCopy:
     """Return a half message as it would be read from the log; its times and host are not known."""
     _, body, properties, flag, sys_flag, born_ms, born_host, reconsume_times, *_ = entry
-    queue_offset, physical_offset, size, *_ = placed
     return StoredCopy(
-        size=size,
+        size=0,
         topic=names.HALF_TOPIC,
         body=body,
         properties=properties,
@@ -84,7 +79,7 @@ def copy_of(entry: Entry, placed: Placed) -> StoredCopy:
         reconsume_times=reconsume_times,
         store_ms=0,
         store_host=b"",
-        queue_offset=queue_offset,
-        physical_offset=physical_offset,
+        queue_offset=half.offset,
+        physical_offset=half.physical_offset,
         unit_tag=None,
     )

@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING
 from imago_broker.core.transactions import OpenHalves, Outcome, OutcomeVerdict
 from imago_broker.model import names
 from imago_broker.model.topics import TopicConfig
-from imago_broker.service.put_status import PutStatus
 from imago_broker.service.transactions import transaction_log
 from imago_broker.service.transactions.half_appends import HalfRun
 from imago_broker.service.transactions.outcome_writer import OutcomeWriter
 from imago_broker.service.transactions.term import (
     Ended,
-    Ending,
     Term,
     TransactionCounts,
     TransactionRefusedError,
@@ -27,8 +25,6 @@ from imago_broker.service.transactions.term import (
 from imago_broker.service.transactions.transaction_log import Found
 from imago_log.errors import StoreError
 from imago_wire.layout import UNIT
-from imago_wire.properties import find
-from imago_wire.record import ENTRY_PROPERTIES, PLACED_PHYSICAL_OFFSET
 
 if TYPE_CHECKING:
     import asyncio
@@ -40,7 +36,9 @@ if TYPE_CHECKING:
     from imago_broker.ports import Clock
     from imago_broker.service.delays.levels import DelayService
     from imago_broker.service.messages import Done, MessageService
+    from imago_broker.service.put_status import PutStatus
     from imago_broker.service.topics import TopicService
+    from imago_wire.hot import Half
     from imago_wire.record import Entry, Placed, QueueTail
     from imago_wire.remoting.items import AskedSend
 
@@ -67,7 +65,8 @@ class TransactionService:
     ) -> None:
         self._messages, self._topics = messages, topics
         self._clock, self._settings = clock, settings
-        self._term = Term()
+        self.term = Term()
+        """What is known in this leadership."""
         self.counts = TransactionCounts()
         self._writer = OutcomeWriter(
             messages,
@@ -85,18 +84,18 @@ class TransactionService:
     @property
     def halves(self) -> OpenHalves:
         """What is open in this leadership."""
-        return self._term.halves
+        return self.term.halves
 
     @property
     def ready(self) -> bool:
         """Whether it is known what is open."""
-        return self._term.ready
+        return self.term.ready
 
     # Leadership
 
     def start(self) -> None:
         """Find in the log what is open, and finish what the leader before could not."""
-        store, term = self._messages.store, self._term
+        store, term = self._messages.store, self.term
         found = transaction_log.find_open(store)
         for offset, checks in found.open.items():
             term.halves.restore(offset, checks)
@@ -122,15 +121,14 @@ class TransactionService:
 
     def stop(self) -> None:
         """Write nothing down any more; what was not is open for the next leader."""
-        term = self._term
+        term = self.term
         if term.ready:
             self.note()
         term.over = True
-        self._term = Term()
+        self.term = Term()
         for listener in self.on_stop:
             listener()
-        for ending in term.endings.values():
-            ending.tell(PutStatus.NOT_WRITABLE)
+        self._writer.give_up(term)
         for held in term.held:
             held()
 
@@ -139,9 +137,9 @@ class TransactionService:
 
         False: too many wait already.
         """
-        if len(self._term.held) >= HELD_MAX:
+        if len(self.term.held) >= HELD_MAX:
             return False
-        self._term.held.append(then)
+        self.term.held.append(then)
         return True
 
     def _is_ready(self, term: Term) -> None:
@@ -162,7 +160,7 @@ class TransactionService:
         `owner` is who begins it: `user NAME`, or `address ADDRESS` where nobody has to say who he
         is.
         """
-        halves, settings = self._term.halves, self._settings.current
+        halves, settings = self.term.halves, self._settings.current
         of_group, of_owner = halves.of_group(group), halves.of_owner(owner)
         if of_owner >= settings.transactions_per_user_max:
             raise TransactionRefusedError(
@@ -202,7 +200,7 @@ class TransactionService:
     ) -> None:
         """Put a half message; `immunity`: for how many ms, and whether the message says so."""
         run = self.begin_halves(immunity)
-        run.note([(0, group)], owner)
+        run.note([(0, group, owner)])
 
         def put(_: object, status: PutStatus, placed: Sequence[Placed]) -> None:
             self.end_halves(run, [entry], placed)
@@ -213,7 +211,7 @@ class TransactionService:
     @property
     def room(self) -> int:
         """How many half messages may come at least, from any producer."""
-        halves, settings = self._term.halves, self._settings.current
+        halves, settings = self.term.halves, self._settings.current
         return min(
             settings.transactions_max - len(halves),
             min(settings.transactions_per_group_max, settings.transactions_per_user_max)
@@ -222,22 +220,22 @@ class TransactionService:
 
     def begin_halves(self, immunity: tuple[int, bool]) -> HalfRun:
         """Begin an append that has half messages; the next one may begin when it is on its way."""
-        return HalfRun(self._term, self.bounded_immunity_ms(immunity[0]), limited=immunity[1])
+        return HalfRun(self.term, self.bounded_immunity_ms(immunity[0]), limited=immunity[1])
 
     def end_halves(
         self,
         run: HalfRun,
-        entries: Sequence[Entry],
+        entries: list[Entry],
         placed: Sequence[Placed],
-        asked: Sequence[AskedSend] = (),
+        asked: list[AskedSend] | None = None,
     ) -> None:
         """Say where the append's entries are; none: they did not get into the log.
 
-        `asked` says of each entry which id its producer gave it; empty: its properties do.
+        `asked` says of each entry which id its producer gave it; None: its properties do.
         """
         if placed:
             now_ms = self._clock.monotonic_ms()
-            self.counts.opened += run.arrived(entries, placed, now_ms, asked)
+            self.counts.opened += run.arrived(entries, list(placed), now_ms, asked)
         else:
             run.failed()
 
@@ -248,53 +246,29 @@ class TransactionService:
 
         CONTRADICTED, UNKNOWN: it is not told. REPEAT of what is in the log already: neither.
         """
-        term = self._term
-        verdict = term.halves.judge(offset, outcome)
+        term = self.term
+        verdict, half = term.halves.judge(offset, outcome), term.halves.get(offset)
         if verdict is OutcomeVerdict.REPEAT:
             self.counts.repeated += 1
-            if (ending := term.endings.get(offset)) is not None:
-                ending.waiting.append(ended)
+            if half is not None:
+                half.waiting = [*(half.waiting or ()), ended]
                 return OutcomeVerdict.END
-        if verdict is OutcomeVerdict.END:
-            term.halves.begin(offset, outcome)
-            ending = term.endings[offset] = Ending(offset, outcome, [ended])
-            self._writer.write(term, ending)
+        if verdict is OutcomeVerdict.END and half is not None:
+            half.ending, half.waiting = outcome, [ended]
+            self._writer.write(term, half)
         return verdict
 
-    def end_usual(self, ending: Ending, place: int, group: str, unique: str) -> bool:
-        """Do the same for one that is known since it came, and whose end nobody has said yet.
+    def answer_by(self, answer: Callable[[list[Half], PutStatus | str], None]) -> None:
+        """Have this called with half messages that end, or cannot: it answers their askers."""
+        self._writer.answer_by(answer)
 
-        False, and nothing done: it is not known by all of this, or says itself how long its
-        producer may decide.
-        """
-        term, offset = self._term, ending.offset
-        half = term.halves.get(offset)
-        if (
-            half is None
-            or half.physical_offset != place
-            or half.unique != unique
-            or half.group != group
-            or half.limited
-            or half.ending is not None
-        ):
-            return False
-        half.ending = ending.outcome
-        term.endings[offset] = ending
-        term.queue.append(ending)
-        if not term.scheduled:
-            self._writer.schedule(term)
-        return True
-
-    def topic_of(self, offset: int, place: int) -> str:
-        """Return for which topic a half message is whose record is there; "": look closer."""
-        recent = self._term.recent.get(offset)
-        if recent is None or recent[1][PLACED_PHYSICAL_OFFSET] != place:
-            return ""
-        return (find(recent[0][ENTRY_PROPERTIES], b"REAL_TOPIC") or b"").decode(errors="replace")
+    def write_soon(self) -> None:
+        """Have what was added to the term's queue written down when the turn ends."""
+        self._writer.schedule(self.term)
 
     def lose(self, offset: int) -> None:
         """Forget a half message whose record nobody can read any more."""
-        self._writer.lose(self._term, offset)
+        self._writer.lose(self.term, offset)
 
     # What the log keeps
 
@@ -312,7 +286,7 @@ class TransactionService:
 
     def needed_from(self) -> int:
         """Return the log offset of the oldest half message that is open."""
-        term, store = self._term, self._messages.store
+        term, store = self.term, self._messages.store
         if not term.ready:
             return 0  # nobody knows yet
         oldest = min(term.halves, default=None)
@@ -326,7 +300,7 @@ class TransactionService:
     def log_shortened(self) -> None:
         """Forget the half messages that went with the log's oldest files."""
         first = self._messages.store.queue_range(names.HALF_TOPIC, 0)[0]
-        halves = self._term.halves
+        halves = self.term.halves
         for offset in [offset for offset in halves if offset < first]:
             half = halves.get(offset)
             if half is not None and half.ending is None:
@@ -340,7 +314,7 @@ class TransactionService:
         Left for later while a half message has ended of whose forerunners it is not known where
         they are.
         """
-        term, store = self._term, self._messages.store
+        term, store = self.term, self._messages.store
         borders = term.half_border.offset, term.mark_border.offset
         if term.ended_end > borders[0] or (not term.since_note and borders == term.noted):
             return
@@ -357,9 +331,9 @@ class TransactionService:
         term.since_note, term.noted = 0, borders
 
     def _written_down(self) -> None:
-        if self._term.since_note >= NOTE_EVERY:
+        if self.term.since_note >= NOTE_EVERY:
             self.note()
 
     def checked(self) -> None:
         """Say that checks were counted, which the next note has to tell."""
-        self._term.since_note += 1
+        self.term.since_note += 1

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from imago_broker.core.transactions import Border, OpenHalves, Outcome
 from imago_broker.service.put_status import PutStatus
 from imago_broker.service.transactions.recent_halves import RecentHalves
 
-_COMMITTED = Outcome.COMMITTED  # bound once: an enumeration finds its members anew each time
+if TYPE_CHECKING:
+    from imago_wire.hot import Half
 
 
 class TransactionRefusedError(ValueError):
@@ -19,20 +20,6 @@ class TransactionRefusedError(ValueError):
 
 Ended = Callable[[PutStatus | str], None]
 """Told how the writing down of an outcome went; a text says why it was not tried."""
-
-
-@dataclass(slots=True, eq=False)
-class Ending:
-    """An outcome that is being written down."""
-
-    offset: int
-    outcome: Outcome
-    waiting: list[Ended] = field(default_factory=list)
-    tries: int = 0
-
-    def tell(self, status: PutStatus | str) -> None:
-        for each in self.waiting:
-            each(status)
 
 
 @dataclass(slots=True, eq=False)
@@ -47,8 +34,10 @@ class Term:
     over: bool = False
     held: list[Callable[[], None]] = field(default_factory=list)
     recent: RecentHalves = field(default_factory=RecentHalves)
-    endings: dict[int, Ending] = field(default_factory=dict)
-    queue: deque[Ending] = field(default_factory=deque)
+    queue: list[Half] = field(default_factory=list)
+    """Those of which it is to be written down how they end."""
+    turn: int = 0
+    """Goes up each time that this is read."""
     scheduled: bool = False
     """Whether the queue is read when the turn ends."""
     ended_end: int = 0
@@ -72,19 +61,11 @@ class TransactionCounts:
     unasked: int = 0
     """Checks for which no producer of the group was connected."""
 
-    def all_ended(self, ended: Iterable[tuple[int, Outcome]]) -> None:
+    def ended(self, outcome: Outcome, count: int) -> None:
         """Count outcomes that are in the log."""
-        for _, outcome in ended:
-            if outcome is _COMMITTED:
-                self.committed += 1
-            else:
-                self.ended(outcome)
-
-    def ended(self, outcome: Outcome) -> None:
-        """Count an outcome that is in the log."""
         if outcome is Outcome.COMMITTED:
-            self.committed += 1
+            self.committed += count
         elif outcome is Outcome.ROLLED_BACK:
-            self.rolled_back += 1
+            self.rolled_back += count
         else:
-            self.given_up += 1
+            self.given_up += count

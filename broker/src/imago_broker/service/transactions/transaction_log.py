@@ -23,15 +23,17 @@ from imago_broker.core.transactions import Outcome
 from imago_broker.model import names
 from imago_broker.service.copies import read_copy
 from imago_wire import properties as props
+from imago_wire.hot import mark_texts
 from imago_wire.record import make_entry
 from imago_wire.record_fields import read_layout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from imago_broker.service.copies import StoredCopy
     from imago_log.metadata.changes import Change
     from imago_log.store import MessageStore
+    from imago_wire.hot import Half
     from imago_wire.record import Entry
 
 logger = logging.getLogger(__name__)
@@ -52,17 +54,13 @@ NOTE = "open"
 _OUTCOMES = {outcome.value: outcome for outcome in Outcome}
 
 
-def mark_entry(
-    store: MessageStore, ended: Sequence[tuple[int, Outcome]], born_ms: int, born_host: bytes
-) -> Entry:
-    """Return the entry of a mark for half messages and how each of them ended."""
-    # `_value_`, as `value` is a Python function.
-    letters = "".join([outcome._value_ for _, outcome in ended])
-    offsets = ",".join([str(offset) for offset, _ in ended])
+def mark_entry(store: MessageStore, halves: list[Half], born_ms: int, born_host: bytes) -> Entry:
+    """Return the entry of a mark for half messages, which know how each of them ends."""
+    offsets, letters = mark_texts(halves)
     return make_entry(
         store.tail(names.TRANSACTION_MARK_TOPIC, 0),
-        f"{offsets},".encode(),
-        b"TAGS\x01d\x02%b\x01%b\x02" % (OUTCOMES, letters.encode()),
+        offsets,
+        b"TAGS\x01d\x02%b\x01%b\x02" % (OUTCOMES, letters),
         born_ms=born_ms,
         born_host=born_host,
     )
