@@ -70,6 +70,12 @@ def process_as_it_was() -> Iterator[None]:
     assert left_behind(before, process_state()) == [], "put it back: other modules come after it"
 
 
+def _keeps_secrets(node: pytest.Item | pytest.Collector) -> bool:
+    """Whether its processes have secrets that are in no other text by chance."""
+    ours = any(map(node.get_closest_marker, OF_PROCESSES))
+    return ours and node.get_closest_marker("common_passwords") is None
+
+
 def _show_no_secrets(folders: Sequence[Path]) -> None:
     shown = {"a command line": "\n".join(leaks.commands).encode()}
     found = leaks.leaks(folders, shown)
@@ -82,7 +88,7 @@ def modules_show_no_secrets(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[None]:
     """Fail the last test of a module whose processes have written a secret down."""
-    if not any(map(request.node.get_closest_marker, OF_PROCESSES)):
+    if not _keeps_secrets(request.node):
         yield
         return
     base = tmp_path_factory.getbasetemp()
@@ -95,7 +101,7 @@ def modules_show_no_secrets(
 @pytest.fixture(autouse=True)
 def processes_show_no_secrets(request: pytest.FixtureRequest) -> Iterator[None]:
     """Fail a test whose processes have written a secret down; its folder goes when it passed."""
-    if not any(map(request.node.get_closest_marker, OF_PROCESSES)):
+    if not _keeps_secrets(request.node):
         yield
         return
     folder = request.getfixturevalue("tmp_path")

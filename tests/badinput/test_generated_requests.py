@@ -13,7 +13,11 @@ from imago_testing.peers.generated import storm
 if TYPE_CHECKING:
     from imago_testing.processes.broker import BrokerProcess
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(1800)]
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.common_passwords,  # users get names and numbers as passwords
+    pytest.mark.timeout(1800),
+]
 CONNECTIONS = 4
 
 

@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from typing import Final
 
-ROOM_MIN: Final = 4 << 30
+ROOM_MIN: Final = 6 << 30
 """Bytes of temporary files that a run by several workers has at one time, rounded up."""
 
 

@@ -145,6 +145,8 @@ class TextChannel:
         if self._on_lost is not None:
             self._on_lost(self)
             self._on_lost = None
+        # Its session holds the input, and would wait with it for the collector of cycles.
+        self.on_user = None
 
     def _write_replies(self) -> None:
         replies, self._replies = self._replies, []
