@@ -10,12 +10,13 @@ import pytest
 from hypothesis import settings
 
 from imago_testing import leaks, small_limits
+from imago_testing.folders import FixtureFolders
 from imago_testing.process_state import left_behind, process_state
 from imago_testing.room import lacking_room_here
 from imago_testing.sharing import Sharing, arranged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
     from pathlib import Path
 
     from _pytest.config import Config
@@ -60,6 +61,37 @@ def pytest_collection_modifyitems(config: Config, items: list[pytest.Item]) -> N
     """On a worker: begin with what takes longest."""
     if hasattr(config, "workerinput"):
         items[:] = arranged(items)
+
+
+_folders = FixtureFolders()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest
+) -> Generator[None, object, object]:
+    """Note the folders that a fixture for more than one test makes."""
+    if fixturedef.scope == "function" or "tmp_path_factory" not in fixturedef.argnames:
+        return (yield)
+    base: Path = request.getfixturevalue("tmp_path_factory").getbasetemp()
+    before = set(base.iterdir())
+    try:
+        return (yield)
+    finally:
+        made = set(base.iterdir()) - before
+        _folders.note(fixturedef, [each for each in made if not each.is_symlink()])
+
+
+def pytest_fixture_post_finalizer(fixturedef: pytest.FixtureDef[object]) -> None:
+    """Note that a fixture has ended."""
+    _folders.end(fixturedef)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def folders_go_with_modules(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Remove what fixtures have left, after others have seen it."""
+    yield
+    _folders.remove(failed=bool(request.session.testsfailed))
 
 
 @pytest.fixture(scope="module", autouse=True)
