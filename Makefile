@@ -102,6 +102,7 @@ bench: setup-dev ## workloads against a broker pinned to one core; table and ben
 	@PYTHONPATH=tests/support:. $(PY) -m bench.run $(ARGS)
 	@PYTHONPATH=tests/support:. $(PY) -m bench.metaq
 	@PYTHONPATH=tests/support:. $(PY) -m bench.scale
+	@PYTHONPATH=tests/support:. $(PY) -m bench.tls
 bench-gate: setup-dev system ## fail when the hot path needs 5 % more instructions than recorded
 	@PYTHONPATH=tests/support:. $(PY) -m bench.gate $(ARGS)
 bench-peers: setup-dev system ## the same generator against the original MetaQ and RocketMQ

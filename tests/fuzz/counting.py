@@ -22,7 +22,7 @@ def record(path: Path, *, seed: int, inputs: Mapping[str, int], seconds: float) 
         kept: dict[str, Any] = json.loads(file.read() or '{"runs": []}')
         kept["runs"].append(
             {
-                "commit": _commit(),
+                "commit": COMMIT,
                 "seed": seed,
                 "seconds": round(seconds),
                 "inputs": dict(inputs),
@@ -37,3 +37,7 @@ def _commit() -> str:
     command = ["git", "rev-parse", "--short=8", "HEAD"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     return done.stdout.strip() or "unknown"
+
+
+COMMIT = _commit()
+"""At the start of the program: what is tried is what was there then."""

@@ -10,6 +10,18 @@ RESULTS: Final = Path(__file__).parents[2] / "bench" / "results"
 Row = dict[str, Any]
 
 
+PARTS_FUZZED: Final = {
+    "text": "MetaQ's protocol",
+    "record": "records and messages",
+    "remoting": "RocketMQ's protocol",
+    "replication": "the protocol between members",
+    "sql92": "SQL92 filters",
+    "access": "credentials, rules, limits, lists of addresses",
+    "served": "the ports of a broker with access control",
+}
+"""What `make fuzz` tries, by the first word of a target."""
+
+
 def rows(name: str) -> list[Row]:
     """Return the rows of one measurement."""
     found: list[Row] = json.loads((RESULTS / f"{name}.json").read_text())["rows"]
@@ -221,3 +233,19 @@ def spark() -> str:
         for row in rows("spark")
     ]
     return of("spark") + "\n" + table(heads, lines)
+
+
+def fuzzed() -> str:
+    """Return how many inputs were tried without a failure, by what takes them."""
+    runs = json.loads((RESULTS / "fuzz.json").read_text())["runs"]
+    inputs: dict[str, int] = {}
+    for run in runs:
+        for target, count in run["inputs"].items():
+            part = target.partition(".")[0]
+            inputs[part] = inputs.get(part, 0) + count
+    lines = [[PARTS_FUZZED[part], f"{count:,}"] for part, count in inputs.items()]
+    lines.append(["all", f"{sum(inputs.values()):,}"])
+    commits = ", ".join(sorted({f"`{run['commit']}`" for run in runs}))
+    seconds = sum(run["seconds"] for run in runs)
+    told = f"{len(runs)} runs, commits {commits}, {seconds / 3600:.1f} hours of a busy machine."
+    return told + "\n\n" + table(["what takes them", "inputs"], lines)

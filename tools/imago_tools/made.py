@@ -46,6 +46,7 @@ PARTS: Final = (
     Part("docs/performance.md", "bench/results/metaq.json", figures.metaq),
     Part("docs/performance.md", "bench/results/scale.json", figures.scale),
     Part("docs/performance.md", "bench/results/spark.json", figures.spark),
+    Part("docs/security.md", "bench/results/fuzz.json", figures.fuzzed),
 )
 
 
