@@ -149,8 +149,12 @@ def test_memory_of_unfinished_commands_is_free_once_their_connections_are_gone(
             for thread in send_all(peers, UNFINISHED[port]):
                 thread.join()
         left.append(broker.resident_bytes())
-    # Each round before it was so held up to 100 MiB more.
-    assert left[-1] - left[0] <= TOTAL_BYTES_MAX + FRAME_BYTES, [each >> 20 for each in left]
+    # Each round before it was so held up to 100 MiB more. The last connections may still close.
+    wait_until(
+        lambda: broker.resident_bytes() - left[0] <= TOTAL_BYTES_MAX + FRAME_BYTES,
+        seconds_max=30,
+        what=f"memory is free again: {[each >> 20 for each in left]} MiB",
+    )
 
 
 def test_many_large_commands_at_once_all_get_through(tmp_path: Path) -> None:
