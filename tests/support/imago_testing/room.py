@@ -6,8 +6,8 @@ import shutil
 import tempfile
 from typing import Final
 
-ROOM_MIN: Final = 6 << 30
-"""Bytes of temporary files that a run by several workers has at one time, rounded up."""
+ROOM_MIN: Final = 3 << 30
+"""Bytes of temporary files that a run by several workers has at the least."""
 
 
 def lacking_room(free: int, folder: str) -> str | None:

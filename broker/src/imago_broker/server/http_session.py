@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from imago_broker.server.session import Session
 from imago_broker.server.unfinished import Unfinished
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from imago_broker.core.budget import InputBudget, OutputBudget
 
 log = logging.getLogger(__name__)
+
+FORGET_S: Final = 1.0
+"""How long whoever reads a body has to hear that its connection is lost."""
 
 
 class HttpSession(Session):
@@ -70,8 +73,10 @@ class HttpSession(Session):
     def connection_lost(self, exc: Exception | None) -> None:
         self.unfinished.end()
         self._write_backlog.count(0)
+        loop, error = asyncio.get_running_loop(), exc or ConnectionResetError("Connection lost")
         # Its task may have been made just now; it would trip over a connection that has ended.
-        asyncio.get_running_loop().call_soon(self._inner.connection_lost, exc)
+        loop.call_soon(self._inner.connection_lost, error)
+        loop.call_later(FORGET_S, _forget, error)
         super().connection_lost(exc)
 
     def answered(self) -> None:
@@ -105,6 +110,11 @@ class HttpSession(Session):
         self._inner.close()
         # That alone leaves a connection open that waits for its next request.
         self._ending = asyncio.get_running_loop().create_task(self._inner.shutdown(None))
+
+
+def _forget(error: Exception) -> None:
+    """Break the circle of a lost request: its body keeps the error, whose frames keep the body."""
+    error.__traceback__ = None
 
 
 async def note_answer(request: web.BaseRequest, response: web.StreamResponse) -> None:
