@@ -18,10 +18,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from imago_log.errors import StoreError
-from imago_log.offline.check import NotADataFolderError
-from imago_log.offline.dump import dump, to_json
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -89,6 +85,11 @@ def leaks(folders: Sequence[Path], shown: Mapping[str, bytes] = NOTHING) -> list
 
 def _dumps(folders: Iterable[Path]) -> Iterator[tuple[str, bytes]]:
     """Yield what `imago log dump` shows of each store that is stopped."""
+    # Not before: small limits are set before the store is imported.
+    from imago_log.errors import StoreError
+    from imago_log.offline.check import NotADataFolderError
+    from imago_log.offline.dump import dump, to_json
+
     for path in _stores(folders):
         try:
             for record in dump(path):
