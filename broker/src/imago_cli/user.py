@@ -413,5 +413,5 @@ def _new_file(path: Path) -> Iterator[TextIO]:
         with os.fdopen(number, "w", encoding="utf-8") as file:
             yield file
     except BaseException:
-        path.unlink()
+        path.unlink(missing_ok=True)
         raise

@@ -213,12 +213,17 @@ class Ports:
         if tls.admin != "disabled":
             self.admin.secure(self.certificates, self.turns)
 
-    def rocketmq_tls(self) -> ssl.SSLContext | None:
-        """With what this broker calls RocketMQ ports of others; None: they serve without TLS."""
+    def rocketmq_ways(self) -> tuple[ssl.SSLContext | None, ...]:
+        """How this broker calls RocketMQ ports of others, one way after the other; None: no TLS.
+
+        Where it serves without TLS, too, others may, or not: a cluster changes over one member
+        after the other.
+        """
         door = self.rocketmq.door
-        if self.certificates is None or door is None or door.plain_too:
-            return None
-        return self.certificates.contexts.client
+        if self.certificates is None or door is None:
+            return (None,)
+        client = self.certificates.contexts.client
+        return (None, client) if door.plain_too else (client,)
 
     @property
     def peer_tls(self) -> ssl.SSLContext | None:

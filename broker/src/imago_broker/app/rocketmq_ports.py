@@ -56,7 +56,9 @@ def assemble_rocketmq(
             quotas=core.quotas,
             pass_users_on=ports.admin.pass_users_on,
             marks=registry.marks,
-            others=MasterCalls(registry, tls=ports.rocketmq_tls, introductions=ports.introductions),
+            others=MasterCalls(
+                registry, ways=ports.rocketmq_ways, introductions=ports.introductions
+            ),
             metaq_transactions=core.metaq_transactions,
             budget=ports.budget,
         ),

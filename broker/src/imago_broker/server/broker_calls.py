@@ -20,7 +20,7 @@ from imago_wire.remoting.frame import FrameDecoder, encode_frame
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from imago_broker.ports import Registry
     from imago_broker.server.introductions import Introductions
@@ -41,14 +41,14 @@ class MasterCalls:
         self,
         registry: Registry,
         *,
-        tls: Callable[[], ssl.SSLContext | None],
+        ways: Callable[[], Sequence[ssl.SSLContext | None]],
         introductions: Introductions | None,
     ) -> None:
-        """`tls`: with what other brokers are trusted, where they serve nothing without.
+        """`ways`: with what other brokers are trusted, None without TLS; the next where one fails.
 
         `introductions`: what tells them that a broker asks, with access control.
         """
-        self._registry, self._tls, self._introductions = registry, tls, introductions
+        self._registry, self._ways, self._introductions = registry, ways, introductions
         self._turns = asyncio.Semaphore(CALLS_MAX)
 
     async def ask(self, broker: str, code: int, ext: Mapping[str, str]) -> Reply:
@@ -59,7 +59,7 @@ class MasterCalls:
         command = RemotingCommand(code=code, opaque=1, ext=dict(ext))
         try:
             async with self._turns, asyncio.timeout(CALL_SECONDS_MAX):
-                answer = await self._call(*address, encode_frame(command))
+                answer = await self._answer(*address, encode_frame(command))
         except (OSError, TimeoutError, ProtocolError, EOFError) as error:
             reason = str(error) or "no answer in time"
             log.warning("broker_not_asked broker=%s code=%d reason=%s", broker, code, reason)
@@ -73,8 +73,18 @@ class MasterCalls:
                 return member.host, member.rocketmq
         return None
 
-    async def _call(self, host: str, port: int, frame: bytes) -> RemotingCommand:
-        reader, writer = await asyncio.open_connection(host, port, ssl=self._tls())
+    async def _answer(self, host: str, port: int, frame: bytes) -> RemotingCommand:
+        """Ask in each way until one is answered: what is asked changes nothing."""
+        *others, last = self._ways()
+        for way in others:
+            with contextlib.suppress(OSError, EOFError):
+                return await self._call(host, port, frame, way)
+        return await self._call(host, port, frame, last)
+
+    async def _call(
+        self, host: str, port: int, frame: bytes, way: ssl.SSLContext | None
+    ) -> RemotingCommand:
+        reader, writer = await asyncio.open_connection(host, port, ssl=way)
         decoder, made = FrameDecoder(), self._introductions
         try:
             if made is not None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from imago_operator import names
 from imago_operator.manifests.common import CONTAINER_SECURITY
 from imago_operator.pipelines.config import CHECKPOINT, FILE, FOLDER
+from imago_operator.spec.kinds import API_VERSION
 
 if TYPE_CHECKING:
     from imago_operator.manifests.common import Manifest
@@ -27,6 +28,18 @@ POD_SECURITY: Final = {
     "fsGroupChangePolicy": "OnRootMismatch",
     "seccompProfile": {"type": "RuntimeDefault"},
 }
+
+
+def owner_reference(desired: DesiredPipeline) -> Manifest:
+    """Return what has an object go with its pipeline."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "ImagoPipeline",
+        "name": desired.name,
+        "uid": desired.resource.uid,
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
 
 
 def labels(desired: DesiredPipeline, component: str = "pipeline") -> dict[str, str]:

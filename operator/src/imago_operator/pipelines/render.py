@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Final
 
 from imago_operator import names
 from imago_operator.pipelines import config, pods
-from imago_operator.spec.kinds import API_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -209,19 +208,11 @@ def _owned(
     name: str,
     annotations: Mapping[str, str] | None = None,
 ) -> Manifest:
-    owner = {
-        "apiVersion": API_VERSION,
-        "kind": "ImagoPipeline",
-        "name": desired.name,
-        "uid": desired.resource.uid,
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
     metadata: Manifest = {
         "name": name,
         "namespace": desired.namespace,
         "labels": pods.labels(desired),
-        "ownerReferences": [owner],
+        "ownerReferences": [pods.owner_reference(desired)],
     }
     if annotations:
         metadata["annotations"] = dict(annotations)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator import names
 from imago_operator.desired import fingerprint
-from imago_operator.pipelines.pods import labels
+from imago_operator.pipelines.pods import labels, owner_reference
 from imago_operator.spec.common import USER_SIZE_MAX, ConditionStatus
 from imago_operator.spec.kinds import API_VERSION
 
@@ -66,20 +66,12 @@ def own_user(desired: DesiredPipeline) -> Manifest:
         "userName": user_name(desired),
         "authorization": {"acls": acls(desired)},
     }
-    owner = {
-        "apiVersion": API_VERSION,
-        "kind": "ImagoPipeline",
-        "name": desired.name,
-        "uid": desired.resource.uid,
-        "controller": True,
-        "blockOwnerDeletion": True,
-    }
     metadata: Manifest = {
         "name": own_name(desired),
         "namespace": desired.namespace,
         "labels": labels(desired),
         "annotations": {names.APPLIED_HASH: fingerprint(spec)},
-        "ownerReferences": [owner],
+        "ownerReferences": [owner_reference(desired)],
     }
     return {"apiVersion": API_VERSION, "kind": "ImagoUser", "metadata": metadata, "spec": spec}
 
