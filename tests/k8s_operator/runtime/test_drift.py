@@ -75,6 +75,7 @@ def _made() -> Meddled:
 
 REPLICAS = ("spec", "replicas")
 BUDGET = ("spec", "maxUnavailable")
+GRACE = ("spec", "template", "spec", "terminationGracePeriodSeconds")
 LABEL = "app.kubernetes.io/part-of"
 EDITS: dict[str, tuple[str, str, tuple[str, ...], object]] = {
     "a Service's selector": (
@@ -170,6 +171,32 @@ def test_what_others_add_is_theirs(made: Meddled) -> None:
     assert "a" in made.object("StatefulSet", "demo-s0")["metadata"]["labels"]
 
 
+ORDERS: dict[str, dict[str, Any]] = {
+    "TLS": {"tls": {"clients": "Enforcing"}},
+    "authorization": {"authorization": {"type": "Simple"}},
+    "a listener": {"listeners": [{"name": "out", "type": "NodePort", "firstNodePort": 30900}]},
+    "pods with more": {
+        "brokers": {"template": {"container": {"env": [{"name": "TZ", "value": "UTC"}]}}}
+    },
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_what_is_ordered_has_not_drifted(made: Meddled, order: str) -> None:
+    """What an object has anew is nobody's yet: nobody has taken it away."""
+    made.edit(**ORDERS[order])
+    made.run()
+    assert made.drifts() == []
+
+
+def test_an_edit_is_told_though_something_is_ordered_beside_it(made: Meddled) -> None:
+    made.meddle("StatefulSet", "demo-s0", GRACE, 1)
+    made.edit(tls={"clients": "Permissive"})
+    made.run()
+    (told,) = made.drifts()
+    assert told.startswith(f"StatefulSet demo-s0: {'.'.join(GRACE)} was 1 by kubectl-edit")
+
+
 def test_with_somebody_who_insists_there_is_no_fight(made: Meddled) -> None:
     """Writes are bounded: ten minutes of somebody who changes it every second."""
     writes = len([c for c in made.kubernetes.writes if c.plural == "poddisruptionbudgets"])
@@ -227,9 +254,6 @@ def test_a_field_that_is_fought_for_is_named_in_the_status(made: Meddled) -> Non
     made.look_for(60)
     assert made.object("PodDisruptionBudget", "demo-s0")["spec"]["maxUnavailable"] == 1
     assert made.condition("DriftContested") is None
-
-
-GRACE = ("spec", "template", "spec", "terminationGracePeriodSeconds")
 
 
 def made_of_an_edited_template(made: Meddled, path: tuple[str, ...], value: object) -> list[str]:

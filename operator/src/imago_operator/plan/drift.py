@@ -15,7 +15,7 @@ from imago_operator import names
 from imago_operator.actions import Drift
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from imago_operator.state import OwnedObject
 
@@ -41,6 +41,15 @@ def drifted(manifest: Mapping[str, Any], child: OwnedObject) -> tuple[Drift, ...
         for path in _lost(manifest, mine)
         if _told(path) not in child.spared
     )
+
+
+def foreign(drifts: Iterable[Drift]) -> tuple[Drift, ...]:
+    """Return those that somebody else says otherwise.
+
+    Of a manifest that is not what was applied last these alone have drifted: what nobody says is
+    what it has anew.
+    """
+    return tuple(drift for drift in drifts if drift.by and drift.found != drift.wanted)
 
 
 def managed_of(item: Mapping[str, Any]) -> tuple[tuple[str, Fields], ...] | None:

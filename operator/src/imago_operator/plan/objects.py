@@ -19,7 +19,7 @@ from imago_operator.manifests.brokers import stateful_set
 from imago_operator.manifests.common import applied_hash, child
 from imago_operator.manifests.render import render
 from imago_operator.plan import membership, troubles
-from imago_operator.plan.drift import drifted
+from imago_operator.plan.drift import drifted, foreign
 from imago_operator.plan.rows import PlanRow, PlanStep
 from imago_operator.spec.common import Retention
 from imago_operator.spec.kinds import API_VERSION
@@ -93,7 +93,9 @@ def _applied(look: ClusterLook, manifest: Manifest) -> Apply | None:
     """Return how an object becomes what it is to be; None: it is, or must wait."""
     found = look.observed.child(manifest["kind"], manifest["metadata"]["name"])
     drift = () if found is None else drifted(manifest, found)
-    why = difference(look, manifest) or ("drifted" if drift else "")
+    why = difference(look, manifest)
+    drift = foreign(drift) if why else drift
+    why = why or ("drifted" if drift else "")
     if not why or (found is not None and (found.deleting or is_made_anew(found, manifest))):
         return None
     if found is not None and found.shard is not None and _has_too_many(found, manifest):

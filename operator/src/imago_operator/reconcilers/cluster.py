@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +19,7 @@ from imago_operator.plan import ReconcilePlan, plan
 from imago_operator.plan.rows import PlanRow
 from imago_operator.plan.staging import staged
 from imago_operator.reconcile import ObjectKey
+from imago_operator.reconcilers.dependents import Dependents, Told
 from imago_operator.spec.common import ConditionStatus
 from imago_operator.spec.fields import to_json
 from imago_operator.spec.kinds import API_VERSION, CLUSTER
@@ -67,6 +68,7 @@ class _Memory:
     said_at: datetime | None = None
     aside: bool = False
     """Whether it is known, and said, that another installation looks after it."""
+    told: Told = field(default_factory=Told)
 
 
 class ClusterReconciler:
@@ -78,6 +80,7 @@ class ClusterReconciler:
         self._context, self._kube = context, context.kube
         self._observer, self._new_token = observer, new_token
         self._installations = Installations(context)
+        self._dependents = Dependents(context)
         self._memories: OrderedDict[ObjectKey, _Memory] = OrderedDict()
         self.seen: set[ObjectKey] = set()
         """Clusters there are; of them those that stand still, and those that are not Ready."""
@@ -117,6 +120,7 @@ class ClusterReconciler:
             await self._blind(manifest, memory, desired, error)
             raise
         await self._take_over(seen)
+        await self._dependents.tell(memory.told, manifest, seen.observed.certificates)
         desired = staged(desired, seen.observed.pods)
         found = self._plan(desired, seen.observed)
         log.debug("%s: %s", key, found.explain())

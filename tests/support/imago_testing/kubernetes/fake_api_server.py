@@ -1,7 +1,8 @@
 """An API server of Kubernetes in memory, as far as the operator needs one, with faults on demand.
 
 It keeps versions, uids, generations and the fields that each manager has applied; lists come in
-pages. Lists within objects are atomic. Nothing happens by itself: whoever plays the controllers
+pages. Lists within objects are atomic, but the account of who says what names their items where a
+server's does. Nothing happens by itself: whoever plays the controllers
 subscribes to changes.
 """
 
@@ -27,6 +28,15 @@ Place = tuple[str, str, str]
 STALE_BY: Final = 3
 APPLIERS: Final = frozenset({names.MANAGER, STATUS_MANAGER})
 READS: Final = frozenset({"get", "list"})
+LIST_KEYS: Final = {
+    "containers": ("name",),
+    "env": ("name",),
+    "initContainers": ("name",),
+    "ports": ("port", "containerPort", "protocol"),
+    "volumeMounts": ("mountPath",),
+    "volumes": ("name",),
+}
+"""Lists whose items have keys, and which."""
 PATH: Final = re.compile(
     r"/apis?/(?P<version>(?:[a-z0-9.]+/)?v[0-9a-z]+)(?:/namespaces/(?P<namespace>[^/]+))?"
     r"/(?P<plural>[a-z]+)(?:/(?P<name>[^/]+))?(?:/(?P<sub>status))?"
@@ -256,7 +266,7 @@ class FakeApiServer:
             if name != manager:
                 held.difference_update(taken)
         if old is not None and _content(new) == _content(old):
-            if old["metadata"].get("managedFields") != self._managed(place):
+            if old["metadata"].get("managedFields") != self._managed(place, new):
                 return self._store(place, new)
             return old
         return self._told("ADDED" if old is None else "MODIFIED", self._store(place, new))
@@ -274,7 +284,7 @@ class FakeApiServer:
         made = old["metadata"] if old else {"uid": f"{place[0]}-{next(self._ids)}"}
         metadata["uid"] = made["uid"]
         metadata.setdefault("creationTimestamp", "2026-01-02T03:04:05Z")
-        metadata["managedFields"] = self._managed(place)
+        metadata["managedFields"] = self._managed(place, new)
         if place[0] in OURS:
             same = old is not None and old.get("spec") == new.get("spec")
             metadata["generation"] = int(made.get("generation", 0)) + (0 if same else 1)
@@ -282,8 +292,8 @@ class FakeApiServer:
         self.objects[place] = new
         return new
 
-    def _managed(self, place: Place) -> list[Manifest]:
-        """Return the account of who says what, as a server shows it."""
+    def _managed(self, place: Place, held: Manifest) -> list[Manifest]:
+        """Return the account of who says what of an object, as a server shows it."""
         found = []
         for manager, paths in sorted(self._owned.get(place, {}).items()):
             fields: Manifest = {}
@@ -291,6 +301,7 @@ class FakeApiServer:
                 node = fields
                 for key in path:
                     node = node.setdefault(f"f:{key}", {})
+                node |= _items(path[-1], _at(held, path)) if path else {}
             operation = "Apply" if manager in APPLIERS else "Update"
             entry: Manifest = {"manager": manager, "operation": operation, "fieldsV1": fields}
             if manager != names.MANAGER and operation == "Apply":
@@ -334,6 +345,24 @@ def _paths(value: Any, at: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     if not isinstance(value, Mapping) or not value:
         return [at]
     return [path for key, part in value.items() for path in _paths(part, (*at, key))]
+
+
+def _items(name: str, value: Any) -> Manifest:
+    """Return the account of a list whose items have keys; of any other it is empty."""
+    if name not in LIST_KEYS or not isinstance(value, list):
+        return {}
+    found = {}
+    for item in value:
+        key = {one: item[one] for one in LIST_KEYS[name] if one in item}
+        found[f"k:{json.dumps(key)}"] = {".": {}} | _fields(item)
+    return found
+
+
+def _fields(value: Mapping[str, Any]) -> Manifest:
+    return {
+        f"f:{key}": _fields(part) if isinstance(part, Mapping) else _items(key, part)
+        for key, part in value.items()
+    }
 
 
 def _at(value: Any, path: tuple[str, ...]) -> Any:

@@ -171,6 +171,8 @@ class OperatedCluster:
         self.kubernetes.changed.append(self._take_in)
         self._show_nodes()
         self.errors: list[OperatorError] = []
+        self.enqueued: list[ObjectKey] = []
+        """Objects that the operator wants to look at again."""
         self.start()
 
     # ---- the operator ----------------------------------------------------------------------
@@ -185,7 +187,7 @@ class OperatedCluster:
             operator=self.operator,
             now=lambda: self.world.now,
             leading=lambda: None,
-            enqueue=lambda _: None,
+            enqueue=self.enqueued.append,
             clock=self._clock,
         )
         observer = Observer(context, Volumes(kube, context.clock))
