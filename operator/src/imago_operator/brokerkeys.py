@@ -102,6 +102,8 @@ KEYS: Final[dict[str, BrokerKey]] = {
     "tls.key_file": BrokerKey("", False),
     "tls.ca_file": BrokerKey("", False),
     "tls.client_auth": BrokerKey("none", False),
+    "tls.client_ca_file": BrokerKey("", False),
+    "tls.admin_client_auth": BrokerKey("same", False),
     "tls.mode": BrokerKey("permissive", False),
     "tls.metaq_port": BrokerKey(-1, False),
     "tls.admin": BrokerKey("permissive", False),

@@ -391,7 +391,16 @@ def test_the_files_are_looked_at_more_often_than_certificates_end() -> None:
         (["tls.certificate_file=c"], "set tls.key_file"),
         (
             ["tls.certificate_file=c", "tls.key_file=k", "tls.client_auth=required"],
-            "set tls.ca_file",
+            "set tls.client_ca_file or tls.ca_file",
+        ),
+        (
+            ["tls.certificate_file=c", "tls.key_file=k", "tls.admin_client_auth=required"],
+            "tls.admin_client_auth: required, needs authorities",
+        ),
+        (["tls.client_ca_file=c"], "tls.client_ca_file: needs a certificate"),
+        (
+            ["tls.certificate_file=c", "tls.key_file=k", "tls.client_ca_file=c"],
+            "nobody is asked for a certificate: set tls.client_auth",
         ),
     ],
 )

@@ -71,7 +71,7 @@ class AdminPort:
 
     def secure(self, certificates: Certificates, turns: HandshakeTurns) -> None:
         """Serve https beside http."""
-        self._listener.secure(certificates, turns, plain_too=True)
+        self._listener.secure(certificates, turns, plain_too=True, of_admin=True)
 
     def bind(self) -> None:
         """Take the port without accepting yet; OSError when it cannot be had."""

@@ -29,6 +29,8 @@ def load_certificates(tls: TlsSection, *, member: str = "") -> Certificates | No
         key=tls.key_file,
         ca=tls.ca_file,
         client_auth=tls.client_auth,
+        client_ca=tls.client_ca_file,
+        admin_auth=tls.asked_of_admin,
         member=member if tls.replication != "disabled" else "",
     )
     try:

@@ -114,6 +114,8 @@ def _tls_problem(tls: TlsSection) -> str | None:
         for key, asked in (
             ("tls.key_file", bool(tls.key_file)),
             ("tls.client_auth", tls.client_auth != "none"),
+            ("tls.client_ca_file", bool(tls.client_ca_file)),
+            ("tls.admin_client_auth", tls.admin_client_auth not in ("same", "none")),
             ("tls.mode = enforcing", tls.mode == "enforcing"),
             ("tls.metaq_port", tls.metaq_port >= 0),
             (f"tls.replication = {tls.replication}", tls.replication != "disabled"),
@@ -124,8 +126,12 @@ def _tls_problem(tls: TlsSection) -> str | None:
         return None
     if not tls.key_file:
         return "tls.certificate_file: needs its key: set tls.key_file"
-    if tls.client_auth != "none" and not tls.ca_file:
-        return f"tls.client_auth: {tls.client_auth}, needs authorities: set tls.ca_file"
+    wanted = tls.client_auth if tls.client_auth != "none" else tls.asked_of_admin
+    if wanted != "none" and not (tls.client_ca_file or tls.ca_file):
+        key = "client_auth" if tls.client_auth != "none" else "admin_client_auth"
+        return f"tls.{key}: {wanted}, needs authorities: set tls.client_ca_file or tls.ca_file"
+    if tls.client_ca_file and wanted == "none":
+        return "tls.client_ca_file: nobody is asked for a certificate: set tls.client_auth"
     return None
 
 

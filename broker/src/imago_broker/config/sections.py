@@ -224,8 +224,19 @@ class TlsSection:
     )
     client_auth: str = setting(
         "none",
-        "Whether clients show a certificate of `ca_file`: none, optional, required.",
+        "Whether clients show a certificate of `client_ca_file` or `ca_file`: none, optional,"
+        " required.",
         one_of=("none", "optional", "required"),
+    )
+    client_ca_file: str = setting(
+        "",
+        "PEM file of the authorities whose certificates name clients: those that sign them, without"
+        " any between; `ca_file` is for brokers alone then. Empty: `ca_file`.",
+    )
+    admin_client_auth: str = setting(
+        "same",
+        "That of callers of the admin port: none, optional, required, or same as `client_auth`.",
+        one_of=("same", "none", "optional", "required"),
     )
     mode: str = setting(
         "permissive",
@@ -263,6 +274,11 @@ class TlsSection:
 
     def __post_init__(self) -> None:
         check(self)
+
+    @property
+    def asked_of_admin(self) -> str:
+        """Whether callers of the admin port show a certificate."""
+        return self.client_auth if self.admin_client_auth == "same" else self.admin_client_auth
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

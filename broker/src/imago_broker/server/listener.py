@@ -98,9 +98,16 @@ class Listener:
         """The connections that are open at this moment."""
         return frozenset(self._sessions)
 
-    def secure(self, certificates: Certificates, turns: HandshakeTurns, *, plain_too: bool) -> None:
+    def secure(
+        self,
+        certificates: Certificates,
+        turns: HandshakeTurns,
+        *,
+        plain_too: bool,
+        of_admin: bool = False,
+    ) -> None:
         """Serve TLS from `start` on. `plain_too`: connections without it as well."""
-        self.door = TlsDoor(certificates, self, turns, plain_too=plain_too)
+        self.door = TlsDoor(certificates, self, turns, plain_too=plain_too, of_admin=of_admin)
 
     def serve(self, protocol_factory: Callable[[], Session]) -> None:
         """Have each new connection served by what this returns."""

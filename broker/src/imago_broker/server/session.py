@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from imago_broker.model.users import name_problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from imago_broker.server.introductions import Introduced
 
@@ -53,9 +53,11 @@ class Watchers:
             call()
 
 
-def common_name(certificate: Any) -> str:
+def common_name(certificate: Any, issuers: Collection[Any] | None = None) -> str:
     """Return the one common name of a peer's checked certificate; "" where it has none, or two, or
-    one that no user may have."""
+    one that no user may have, or where somebody else than `issuers` has signed it."""
+    if issuers is not None and (certificate or {}).get("issuer") not in issuers:
+        return ""
     subject = (certificate or {}).get("subject", ())
     names = [value for part in subject for key, value in part if key == "commonName"]
     return names[0] if len(names) == 1 and not name_problem(names[0]) else ""
@@ -89,7 +91,9 @@ class Session(asyncio.Protocol):
             if self.introduced.host:
                 self.peer_name = self.introduced[1:]
         elif self.secure:
-            self.certificate_user = common_name(transport.get_extra_info("peercert"))
+            context = transport.get_extra_info("sslcontext")
+            shown = transport.get_extra_info("peercert")
+            self.certificate_user = common_name(shown, getattr(context, "client_issuers", None))
         self.address = self.peer_name[0]
         if self.listener is not None and not self.listener.admit(self):
             self.transport.abort()

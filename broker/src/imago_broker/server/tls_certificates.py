@@ -14,7 +14,7 @@ import os
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,13 +47,17 @@ class TlsFiles:
     ca: str = ""
     """PEM: authorities of clients and of other brokers; empty: those in `certificate`."""
     client_auth: str = "none"
+    client_ca: str = ""
+    """PEM: those that alone sign for clients; empty: those in `ca` do."""
+    admin_auth: str = "none"
+    """As `client_auth`, of the admin port."""
     member: str = ""
     """What the certificate has to name, as that of a member of a shard; empty: nothing."""
 
     def state(self) -> tuple[object, ...]:
         """Return what changes when a file is written or replaced."""
         found: list[object] = []
-        for path in (self.certificate, self.key, self.ca):
+        for path in (self.certificate, self.key, self.ca, self.client_ca):
             try:
                 status = Path(path).stat() if path else None
             except OSError as error:
@@ -63,11 +67,24 @@ class TlsFiles:
         return tuple(found)
 
 
+Issuers = frozenset[object]
+"""Names of authorities, as certificates say who has signed them."""
+
+
+class ListenerContext(ssl.SSLContext):
+    """What a listener shows, and whose certificates say who its clients are."""
+
+    client_issuers: Issuers | None = None
+    """Authorities that sign for clients; of others certificates name nobody. None: all do."""
+
+
 @dataclass(frozen=True, slots=True)
 class TlsContexts:
     """What one state of the files gives."""
 
-    server: ssl.SSLContext
+    server: ListenerContext
+    admin: ListenerContext
+    """For the admin port."""
     client: ssl.SSLContext
     """For connections to other brokers."""
     members: ssl.SSLContext
@@ -81,8 +98,9 @@ def load(files: TlsFiles) -> TlsContexts:
 
     A certificate that is not valid at this time can be used: `expires_s` is 0 then.
     """
-    server = _with_certificate(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), files)
-    server.options |= ssl.OP_NO_RENEGOTIATION
+    server, admin = (
+        _with_certificate(ListenerContext(ssl.PROTOCOL_TLS_SERVER), files) for _ in range(2)
+    )
     client = _with_certificate(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), files)
     # Members are addressed by what ZooKeeper says, which certificates need not name.
     client.check_hostname = False
@@ -97,13 +115,41 @@ def load(files: TlsFiles) -> TlsContexts:
     expires_s = _expires_s(server, files)
     if files.member and expires_s:
         _check_member(members, client, files)
-    server.verify_mode = _VERIFY[files.client_auth]
-    if files.client_auth != "none":
-        _trust(server, files.ca)
-    return TlsContexts(server, client, members, expires_s)
+    _check_clients(server, files.client_auth, files)
+    _check_clients(admin, files.admin_auth, files)
+    return TlsContexts(server, admin, client, members, expires_s)
 
 
-def _with_certificate(context: ssl.SSLContext, files: TlsFiles) -> ssl.SSLContext:
+def _check_clients(context: ListenerContext, asked: str, files: TlsFiles) -> None:
+    """Have a listener ask for certificates, and know whose say who somebody is.
+
+    Other brokers pass clients on with their own: they are let in, and are nobody by it.
+    """
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    context.verify_mode = _VERIFY[asked]
+    if asked == "none":
+        return
+    _trust(context, files.ca or files.certificate)
+    if files.client_ca:
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        _trust(context, files.client_ca)
+        context.client_issuers = _subjects(files.client_ca)
+
+
+def _subjects(path: str) -> Issuers:
+    """Return the names of the authorities in a file."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    _trust(context, path)
+    found = frozenset(one["subject"] for one in context.get_ca_certs())
+    if not found:
+        raise CertificateError(f"{path}: no certificate of an authority (CA:TRUE)")
+    return found
+
+
+_ContextT = TypeVar("_ContextT", bound=ssl.SSLContext)
+
+
+def _with_certificate(context: _ContextT, files: TlsFiles) -> _ContextT:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
         context.load_cert_chain(files.certificate, files.key, password=_no_password)

@@ -53,9 +53,11 @@ class TlsDoor:
         turns: HandshakeTurns,
         *,
         plain_too: bool,
+        of_admin: bool = False,
     ) -> None:
-        """`turns`: those of the whole process."""
+        """`turns`: those of the whole process. `of_admin`: the admin port asks for other things."""
         self.certificates = certificates
+        self._of_admin = of_admin
         self.turns = turns
         self.plain_too = plain_too
         """Whether connections without TLS are served."""
@@ -63,6 +65,12 @@ class TlsDoor:
         """Those that were finished."""
         self.failures = Refusals("tls_handshake_failed")
         self._listener = listener
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """With what a handshake that begins now is had."""
+        found = self.certificates.contexts
+        return found.admin if self._of_admin else found.server
 
     def entry(self) -> TlsEntry:
         """Make the protocol object of a new connection."""
@@ -134,7 +142,7 @@ class TlsEntry(Session):
             loop.start_tls(
                 self.transport,
                 self,
-                self._door.certificates.contexts.server,
+                self._door.context,
                 server_side=True,
                 ssl_handshake_timeout=HANDSHAKE_SECONDS_MAX,
             )

@@ -39,6 +39,7 @@ def check_security(config: BrokerConfig, now_s: float) -> Iterator[CheckFinding]
     )
     for key, path in (
         ("tls.ca_file", tls.ca_file),
+        ("tls.client_ca_file", tls.client_ca_file),
         ("zookeeper.tls_ca_file", zookeeper.tls_ca_file),
     ):
         yield from _authorities(key, path, now_s)

@@ -351,7 +351,7 @@ def _items(name: str, value: Any) -> Manifest:
     """Return the account of a list whose items have keys; of any other it is empty."""
     if name not in LIST_KEYS or not isinstance(value, list):
         return {}
-    found = {}
+    found: Manifest = {}
     for item in value:
         key = {one: item[one] for one in LIST_KEYS[name] if one in item}
         found[f"k:{json.dumps(key)}"] = {".": {}} | _fields(item)
