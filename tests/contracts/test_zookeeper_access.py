@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
+from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
 from imago_broker.cluster import edits
 from imago_broker.cluster.tree import NodeError, TreeConfigurationError, TreeUnavailableError
-from imago_broker.cluster.tree_access import TreeAccess
 from imago_broker.cluster.zookeeper import ZooKeeperTree
 from imago_broker.model.cluster import RegistryConnection
 from imago_broker.model.topics import TopicConfig
@@ -19,7 +19,7 @@ from imago_cli.doctor import checks
 from imago_testing.clusters.brokers import running_broker
 from imago_testing.clusters.shard_brokers import until
 from imago_testing.processes.certificates import Authority, Pair
-from imago_testing.processes.ports import free_port_block
+from imago_testing.processes.guarded_zookeeper import GuardedZooKeeper as Guarded
 from imago_testing.processes.servers import wait_until
 from imago_testing.processes.zookeeper import running_zookeeper
 
@@ -27,64 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from imago_testing.processes.zookeeper import RunningZooKeeper
-
 pytestmark = [pytest.mark.zookeeper, pytest.mark.timeout(300)]
-
-
-class Guarded:
-    """A server with a plain port and one with mutual TLS, and what its clients need."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.authority = Authority(folder / "authority")
-        server = self.authority.issue("zookeeper")
-        both = folder / "zookeeper-store.pem"
-        both.write_bytes(server.key.read_bytes() + server.certificate.read_bytes())
-        self.client = self.authority.issue("broker")
-        self.password = folder / "password"
-        self.password.write_text("secret\n")
-        self.port = free_port_block(1)
-        self.more = {
-            "secureClientPort": self.port,
-            "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
-            "ssl.keyStore.location": both,
-            "ssl.trustStore.location": self.authority.file,
-            "ssl.clientAuth": "need",
-        }
-        self.server: RunningZooKeeper
-
-    def access(self, **changes: Any) -> TreeAccess:
-        return TreeAccess(
-            **{
-                "ca_file": str(self.authority.file),
-                "certificate_file": str(self.client.certificate),
-                "key_file": str(self.client.key),
-                "user": "brokers",
-                "password_file": str(self.password),
-                **changes,
-            }
-        )
-
-    def tree(self, chroot: str = "", **changes: Any) -> ZooKeeperTree:
-        return ZooKeeperTree(
-            f"localhost:{self.port}{chroot}",
-            session_timeout_ms=6000,
-            connect_timeout_ms=8000,
-            access=self.access(**changes),
-            owned=("/imago/c", "/meta/brokers"),
-        )
-
-    def settings(self) -> list[str]:
-        access = self.access()
-        return [
-            f"zookeeper.connect=localhost:{self.port}/guarded",
-            f"zookeeper.tls_ca_file={access.ca_file}",
-            f"zookeeper.tls_certificate_file={access.certificate_file}",
-            f"zookeeper.tls_key_file={access.key_file}",
-            "zookeeper.user=brokers",
-            f"zookeeper.password_file={self.password}",
-        ]
 
 
 @pytest.fixture(scope="module")
@@ -182,6 +125,106 @@ async def test_nodes_made_before_are_protected_once_they_are_to_be(
     assert not await after._give_rights("/imago/c"), "nothing is given twice"
     await after.stop()
     await before.stop()
+
+
+async def protecting(tree: ZooKeeperTree) -> None:
+    """Start a session, and wait until it has walked over what there is."""
+    await tree.start()
+    assert tree._protecting is not None
+    await asyncio.wait_for(tree._protecting, 50)
+
+
+async def test_a_strangers_node_keeps_no_other_from_being_protected(
+    guarded: Guarded, stranger: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = guarded.tree("/mixed", protect=False)
+    await protecting(before)
+    folders = ["/imago", "/imago/c", "/imago/c/shards", "/meta", "/meta/brokers"]
+    await edits.ensure(before, [(path, b"x") for path in folders])
+    # Its maker alone may do anything with it, even read its rights.
+    his = [make_digest_acl("stranger", "his", all=True)]
+    stranger.create("/mixed/imago/c/hidden", b"", acl=his)
+    stranger.create("/mixed/meta/brokers/hidden", b"", acl=his)
+    await edits.ensure(before, [("/imago/c/shards/7", b"x"), ("/meta/brokers/ids", b"x")])
+    after = guarded.tree("/mixed")
+    await protecting(after)
+    with pytest.raises(NoAuthError):
+        stranger.get("/mixed/imago/c/shards/7")
+    with pytest.raises(NoAuthError):
+        stranger.set("/mixed/meta/brokers/ids", b"y")
+    said = [each for each in caplog.messages if each.startswith("zookeeper_not_protected")]
+    assert len(said) == 1
+    assert "nodes=2" in said[0]
+    assert "/hidden" in said[0]
+    await after.stop()
+    await before.stop()
+
+
+async def test_folders_that_others_made_are_not_theirs_to_close(
+    guarded: Guarded, stranger: Any
+) -> None:
+    for path in ("/found/imago", "/found/meta"):
+        stranger.create(path, b"", makepath=True)
+    tree = guarded.tree("/found")
+    await protecting(tree)
+    for path in ("/found/imago", "/found/meta"):
+        with pytest.raises(NoAuthError):
+            stranger.set_acls(path, [make_digest_acl("stranger", "his", all=True)])
+    stranger.create("/found/meta/consumers/readers", b"", makepath=True)
+    await tree.stop()
+
+
+async def test_who_shares_the_folder_of_clusters_leaves_it_to_its_maker(
+    guarded: Guarded, caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    first = guarded.tree("/two")
+    await protecting(first)
+    await edits.ensure(first, [("/imago", b""), ("/meta", b"")])
+    password = tmp_path / "other"
+    password.write_text("other")
+    second = guarded.tree("/two", user="others", password_file=str(password))
+    await protecting(second)
+    await edits.ensure(second, [("/imago/d", b"theirs")])
+    assert not [each for each in caplog.messages if "not_protected" in each]
+    await second.stop()
+    await first.stop()
+
+
+async def test_nodes_are_everybodys_again_before_the_user_goes(
+    guarded: Guarded, stranger: Any
+) -> None:
+    ours = guarded.tree("/back")
+    await ours.start()
+    paths = ["/imago", "/imago/c", "/imago/c/id", "/meta", "/meta/brokers", "/meta/brokers/ids"]
+    await edits.ensure(ours, [(path, b"x") for path in paths])
+    ours_alone = [make_digest_acl("dba", "dba", all=True)]
+    stranger.create("/back/meta/consumers", b"", acl=ours_alone)
+    await ours.stop()
+    leaving = guarded.tree("/back", protect=False)
+    await protecting(leaving)
+    without = guarded.tree("/back", user="", password_file="")
+    await without.start()
+    for path in paths:
+        assert stranger.get_acls(f"/back{path}")[0] == OPEN_ACL_UNSAFE, path
+    found = await without.get("/imago/c/id")
+    assert found is not None
+    await without.stop()
+    await leaving.stop()
+
+
+async def test_the_tree_of_an_original_master_stays_open_to_it(
+    guarded: Guarded, stranger: Any
+) -> None:
+    master = "/original/meta/brokers/ids/0/master"
+    stranger.create(master, b"meta://localhost:8123", makepath=True)
+    tree = guarded.tree("/original", public_shared=True)
+    await protecting(tree)
+    await edits.ensure(tree, [("/imago", b""), ("/imago/c", b""), ("/meta/brokers/topics", b"")])
+    for path in ("/original/meta/brokers", "/original/meta/brokers/topics", master):
+        assert stranger.get_acls(path)[0] == OPEN_ACL_UNSAFE, path
+    with pytest.raises(NoAuthError):
+        stranger.get_children("/original/imago/c")
+    await tree.stop()
 
 
 @pytest.mark.parametrize("who", ["nobody", "another authority", "expired", "trusts another"])

@@ -49,6 +49,7 @@ def tree_access(config: BrokerConfig) -> TreeAccess:
         password_file=section.password_file,
         protect=section.protect,
         public_root=config.metaq.zk_root,
+        public_shared=config.metaq.slave_id >= 0 or config.metaq.gregor,
     )
 
 

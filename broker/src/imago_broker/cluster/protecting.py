@@ -1,9 +1,10 @@
-"""Gives nodes that were made without rights those that they are to have now."""
+"""Gives nodes that are there already the rights that they are to have now."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from imago_broker.cluster.tree import NodeError, NoNodeError, TreeUnavailableError
@@ -18,53 +19,83 @@ AT_ONCE: Final = 64
 AGAIN_SECONDS: Final = 5.0
 
 
-async def protect(
-    roots: Sequence[str],
-    children: Callable[[str], Awaitable[Sequence[str]]],
-    give: Callable[[str], Awaitable[bool]],
-) -> int:
-    """Walk what is below some nodes, and them; return how many had other rights.
+@dataclass(slots=True)
+class WalkResult:
+    """What a walk over nodes has come to."""
 
-    `give` gives one node its rights, and says whether it had others.
-    """
-    changed, level = 0, list(roots)
-    while level:
-        batch, level = level[:AT_ONCE], level[AT_ONCE:]
-        found = await asyncio.gather(*(_one(path, children, give) for path in batch))
-        for given, below in found:
-            changed += given
-            level += below
-    return changed
+    changed: int = 0
+    """Nodes that had other rights."""
+    refused: int = 0
+    """Nodes whose rights are somebody else's to give; what is below them is not looked at."""
+    problem: str = ""
+    """Why the first of those was refused."""
 
 
-async def protect_in_time(
-    roots: Sequence[str],
-    children: Callable[[str], Awaitable[Sequence[str]]],
-    give: Callable[[str], Awaitable[bool]],
-) -> None:
-    """Do so, again and again until the tree has answered all of it."""
-    while True:
+class RightsWalk:
+    """Walks what is below some nodes, and them."""
+
+    def __init__(
+        self,
+        children: Callable[[str], Awaitable[Sequence[str]]],
+        give: Callable[[str], Awaitable[bool]],
+        *,
+        word: str,
+    ) -> None:
+        """`give` gives one node its rights, and says whether it had others.
+
+        `word`: what nodes are by that, in the log.
+        """
+        self._children = children
+        self._give = give
+        self._word = word
+
+    async def walk(self, folders: Sequence[str], roots: Sequence[str]) -> WalkResult:
+        """Walk what is below `roots`; of `folders` only they themselves."""
+        result = WalkResult()
+        await asyncio.gather(*(self._given(path, result) for path in folders))
+        level = list(roots)
+        while level:
+            batch, level = level[:AT_ONCE], level[AT_ONCE:]
+            for below in await asyncio.gather(*(self._one(path, result) for path in batch)):
+                level += below
+        return result
+
+    async def in_time(self, folders: Sequence[str], roots: Sequence[str]) -> None:
+        """Do so, again and again until the tree has answered all of it."""
+        while True:
+            try:
+                result = await self.walk(folders, roots)
+            except TreeUnavailableError:
+                await asyncio.sleep(AGAIN_SECONDS)
+                continue
+            if result.changed:
+                logger.info("zookeeper_%s nodes=%d", self._word, result.changed)
+            if result.refused:
+                logger.warning(
+                    "zookeeper_not_%s nodes=%d reason=%s",
+                    self._word,
+                    result.refused,
+                    result.problem,
+                )
+            return
+
+    async def _one(self, path: str, result: WalkResult) -> list[str]:
+        # First the rights: then nobody else makes a node between the list and them.
+        if not await self._given(path, result):
+            return []
         try:
-            changed = await protect(roots, children, give)
-        except TreeUnavailableError:
-            await asyncio.sleep(AGAIN_SECONDS)
+            return [f"{path}/{name}" for name in await self._children(path)]
+        except NoNodeError:
+            return []
+
+    async def _given(self, path: str, result: WalkResult) -> bool:
+        """Whether the node is there, and has the rights that it is to have."""
+        try:
+            result.changed += await self._give(path)
+        except NoNodeError:
+            return False
         except NodeError as error:
-            logger.warning("zookeeper_not_protected reason=%s", error)
-            return
-        else:
-            if changed:
-                logger.info("zookeeper_protected nodes=%d", changed)
-            return
-
-
-async def _one(
-    path: str,
-    children: Callable[[str], Awaitable[Sequence[str]]],
-    give: Callable[[str], Awaitable[bool]],
-) -> tuple[bool, list[str]]:
-    try:
-        below = await children(path)
-        given = await give(path)
-    except NoNodeError:
-        return False, []
-    return given, [f"{path}/{name}" for name in below]
+            result.refused += 1
+            result.problem = result.problem or f"{path}: {error}"
+            return False
+        return True

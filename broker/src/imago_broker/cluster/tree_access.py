@@ -33,20 +33,31 @@ class TreeAccess:
     """Whether what is made belongs to the user."""
     public_root: str = "/meta"
     """Where MetaQ's clients look for brokers and keep their groups."""
+    public_shared: bool = False
+    """Whether original brokers, which are nobody to ZooKeeper, write there too."""
 
     @property
     def protects(self) -> bool:
-        """Whether nodes have rights."""
+        """Whether nodes have rights; with a user and without them, they are given back."""
         return bool(self.user) and self.protect
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """What others may have made and extend; no more than that is theirs."""
+        return ("/imago",) if self.public_shared else ("/imago", self.public_root)
+
+    def leaves(self, path: str) -> bool:
+        """Whether a node is left as others have made it."""
+        return self.public_shared and f"{path}/".startswith(f"{self.public_root}/")
 
     def rights(self, path: str) -> NodeRights:
         """Return what others may do with a node."""
-        root = self.public_root
-        if path in ("/imago", root):
+        if path in self.folders:
             return NodeRights.EXTEND
         if path.startswith("/imago/"):
             return NodeRights.NONE
-        return NodeRights.READ if f"{path}/".startswith(f"{root}/brokers/") else NodeRights.ALL
+        public = f"{path}/".startswith(f"{self.public_root}/brokers/")
+        return NodeRights.READ if public and not self.public_shared else NodeRights.ALL
 
     def context(self) -> ssl.SSLContext | None:
         """Return what connections are made with, out of the files as they are now; None: no TLS.

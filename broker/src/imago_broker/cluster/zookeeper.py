@@ -39,7 +39,7 @@ from imago_broker.cluster.kazoo_parts import (
     parse_hosts,
     translated,
 )
-from imago_broker.cluster.protecting import protect_in_time
+from imago_broker.cluster.protecting import RightsWalk
 from imago_broker.cluster.session import TreeSession
 from imago_broker.cluster.tree import (
     OPERATIONS_MAX,
@@ -53,6 +53,7 @@ from imago_broker.cluster.tree import (
     TreeConfigurationError,
     TreeUnavailableError,
 )
+from imago_broker.cluster.tree_access import NodeRights
 from imago_broker.cluster.znodes import Paths
 from imago_broker.model.cluster import RegistryConnection
 
@@ -144,10 +145,11 @@ class ZooKeeperTree(TreeSession):
             ) from error
         await self._make_chroot()
         self._asking = asyncio.create_task(grants.others(self._more_servers))
-        if access.protects:
-            self._protecting = asyncio.create_task(
-                protect_in_time(self._owned, self.children, self._give_rights)
-            )
+        if access.user:
+            word = "protected" if access.protects else "opened"
+            walk = RightsWalk(self.children, self._give_rights, word=word)
+            roots = [path for path in self._owned if not access.leaves(path)]
+            self._protecting = asyncio.create_task(walk.in_time(access.folders, roots))
 
     async def stop(self) -> None:
         self._stopped = True
@@ -267,12 +269,18 @@ class ZooKeeperTree(TreeSession):
         return self._acls[self._access.rights(path)] if self._access.protects else None
 
     async def _give_rights(self, path: str) -> bool:
-        wanted, full = self._acl(path), self._chroot + path
+        """Give a node its rights; without protection, to everybody what was our user's."""
+        full, everybody = self._chroot + path, self._acls[NodeRights.ALL]
         found, _ = await self._ask(lambda client: client.get_acls_async(full))
-        if found == wanted:
-            return False
-        await self._ask(lambda client: client.set_acls_async(full, wanted))
-        return True
+        wanted = self._acl(path) or everybody
+        stays = found == wanted
+        if path in self._access.folders and self._access.protects:
+            stays = found != everybody  # it is the folder of others, too, who may have made it
+        elif not self._access.protects:
+            stays = stays or found not in self._acls.values()
+        if not stays:
+            await self._ask(lambda client: client.set_acls_async(full, wanted))
+        return not stays
 
     async def _exists(self, path: str, watcher: Callable[[WatchedEvent], None] | None) -> bool:
         stat = await self._ask(lambda client: client.exists_async(self._chroot + path, watcher))
