@@ -6,20 +6,20 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
 from imago_broker.cluster import edits
 from imago_broker.cluster.tree import NodeError, TreeConfigurationError, TreeUnavailableError
 from imago_broker.cluster.zookeeper import ZooKeeperTree
-from imago_broker.model.cluster import RegistryConnection
+from imago_broker.model.cluster import ForeignBroker, RegistryConnection
 from imago_broker.model.topics import TopicConfig
 from imago_cli.doctor import checks
 from imago_testing.clusters.brokers import running_broker
 from imago_testing.clusters.shard_brokers import until
 from imago_testing.processes.certificates import Authority, Pair
 from imago_testing.processes.guarded_zookeeper import GuardedZooKeeper as Guarded
+from imago_testing.processes.registry_rights import ROOTS, nodes_below, taken, wrong_rights
 from imago_testing.processes.servers import wait_until
 from imago_testing.processes.zookeeper import running_zookeeper
 
@@ -40,50 +40,53 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
 @pytest.fixture
 def stranger(guarded: Guarded) -> Iterator[Any]:
     """Somebody who reaches the port without TLS, and is nobody."""
-    client = KazooClient(hosts=guarded.server.address)
-    client.start(timeout=50)
-    yield client
-    client.stop()
-    client.close()
+    with guarded.client() as client:
+        yield client
 
 
-def walk(client: Any, path: str) -> Iterator[str]:
-    yield path
-    for name in client.get_children(path):
-        yield from walk(client, f"{path}/{name}")
+FOREIGN = ForeignBroker(
+    cluster="other",
+    broker_name="broker-a",
+    broker_id=0,
+    address="10.0.0.1:10911",
+    data_version={"stateVersion": 0, "timestamp": 1700000000000, "counter": 1},
+    topics={"orders": {"readQueueNums": 4, "writeQueueNums": 4, "perm": 6}},
+)
 
 
 async def test_strangers_read_what_metaqs_clients_need_and_write_their_groups_only(
     guarded: Guarded, stranger: Any, tmp_path: Path
 ) -> None:
-    async with running_broker(tmp_path / "data", *guarded.settings()) as broker:
+    settings = [f"zookeeper.{key}={value}" for key, value in guarded.settings().items()]
+    settings.append(f"zookeeper.connect={guarded.connect()}")
+    async with running_broker(tmp_path / "data", *settings) as broker:
         broker.topics.create_or_update(TopicConfig(name="orders", read_queues=1, write_queues=1))
         await asyncio.to_thread(
             wait_until,
-            lambda: stranger.exists("/guarded/meta/brokers/topics-pub/orders/0-m"),
+            lambda: stranger.exists("/meta/brokers/topics-pub/orders/0-m"),
             seconds_max=50,
             what="the topic is shown",
         )
-        master = stranger.get("/guarded/meta/brokers/ids/0/master")[0]
-        assert master.startswith(b"meta://")
-        for path in walk(stranger, "/guarded/meta/brokers"):
-            with pytest.raises(NoAuthError):
-                stranger.set(path, b"mine")
-            with pytest.raises(NoAuthError):
-                stranger.create(f"{path}/mine", b"")
-        with pytest.raises(NoAuthError):
-            stranger.delete("/guarded/meta/brokers/topics-pub/orders/0-m")
-        group = "/guarded/meta/consumers/readers/ids/one"
-        stranger.create(group, b"", makepath=True, ephemeral=True)
-        offsets = stranger.create("/guarded/meta/consumers/readers/offsets/o", b"", makepath=True)
+        assert stranger.get("/meta/brokers/ids/0/master")[0].startswith(b"meta://")
+        registry = broker.coordinator
+        await registry.pipelines.raise_pipeline_epoch("nightly", 1)
+        await registry.put_foreign(FOREIGN)
+        await registry.marks.put_kv("SPACE", "key", "value")
+        await registry.metaq_consumers.set_metaq_offset("orders", "ours", 0, 7)
+        stranger.create("/meta/consumers/readers/ids/one", b"", makepath=True, ephemeral=True)
+        offsets = stranger.create("/meta/consumers/readers/offsets/o", b"", makepath=True)
         stranger.set(offsets, b"7")
-        for path in ("/guarded/imago/imago", "/guarded/imago/imago/brokers"):
-            with pytest.raises(NoAuthError):
-                stranger.get_children(path)
+        stranger.delete("/meta/consumers/ours/offsets/orders/0-0")
+        with guarded.insider() as insider:
+            paths = [path for root in ROOTS for path in nodes_below(insider, root)]
+            kinds = {path.split("/")[3] for path in paths if path.count("/") > 2}
+            assert kinds >= {"id", "operator", "pipelines", "shards", "brokers", "topics"}
+            assert any(path.startswith("/imago/imago/namesrv/foreign/") for path in paths)
+            assert "/imago/imago/pipelines/nightly" in paths
+            assert wrong_rights(insider, paths) == []
+        assert taken(stranger, paths) == []
         with pytest.raises(NoAuthError):
-            stranger.get("/guarded/imago/imago/id")
-        with pytest.raises(NoAuthError):
-            stranger.create("/guarded/imago/imago/brokers/0-7", b"{}")
+            stranger.create("/imago/imago/brokers/0-7", b"{}")
 
 
 async def test_another_user_is_told_what_is_missing(guarded: Guarded, tmp_path: Path) -> None:
@@ -236,7 +239,7 @@ async def test_whoever_has_no_certificate_is_not_served(
         "nobody": None,
         "another authority": other.issue("broker"),
         "expired": guarded.authority.issue("expired", days=-1),
-        "trusts another": guarded.client,
+        "trusts another": guarded.shown,
     }
     pair = shown[who]
     changes: dict[str, Any] = {

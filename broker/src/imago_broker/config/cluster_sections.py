@@ -89,7 +89,8 @@ class ZookeeperSection:
     protect: bool = setting(
         True,
         "Whether the nodes of the brokers are for `user` alone, and others only read those that"
-        " MetaQ's clients need; false while some brokers have no user yet.",
+        " MetaQ's clients need; false while some brokers have no user yet, or before it goes:"
+        " then its nodes are everybody's again.",
     )
 
     def __post_init__(self) -> None:

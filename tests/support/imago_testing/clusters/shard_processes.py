@@ -25,6 +25,7 @@ host = "127.0.0.1"
 [zookeeper]
 connect = "{zookeeper}"
 session_timeout_ms = 4000
+{registry}
 [metaq]
 port = {base}
 [rocketmq]
@@ -48,8 +49,9 @@ queues = 2
 class Members:
     """The processes of one shard."""
 
-    def __init__(self, folder: Path, zookeeper: str) -> None:
-        self._folder, self._zookeeper = folder, zookeeper
+    def __init__(self, folder: Path, zookeeper: str, *, registry: str = "") -> None:
+        """`registry`: more lines of the section `zookeeper`."""
+        self._folder, self._zookeeper, self._registry = folder, zookeeper, registry
         self.bases = [free_port_block(PORTS) for _ in range(3)]
         self.processes: dict[int, ServerProcess] = {}
 
@@ -58,17 +60,21 @@ class Members:
         return ",".join(f"127.0.0.1:{base + 5}" for base in self.bases)
 
     def start(self, number: int) -> None:
-        folder, base = self._folder / f"member-{number}", self.bases[number]
+        config, base = self.config(number), self.bases[number]
+        folder = config.parent
         folder.mkdir(exist_ok=True)
-        config = folder / "broker.toml"
         config.write_text(
             CONFIG.format(
                 folder=folder, zookeeper=self._zookeeper, base=base, rocketmq=base + 3,
-                names=base + 5, topic=TOPIC,
+                names=base + 5, topic=TOPIC, registry=self._registry,
             )
         )  # fmt: skip
         command = [str(Path(sys.executable).parent / "imago"), "broker", "--config", str(config)]
         self.processes[number] = ServerProcess.start("broker", command, folder)
+
+    def config(self, number: int) -> Path:
+        """The configuration file of a member that was started."""
+        return self._folder / f"member-{number}" / "broker.toml"
 
     async def serve(self, number: int) -> None:
         async with asyncio.timeout(SECONDS_MAX):

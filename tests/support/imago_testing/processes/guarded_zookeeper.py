@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
+
+from kazoo.client import KazooClient
 
 from imago_broker.cluster.tree_access import TreeAccess
 from imago_broker.cluster.zookeeper import ZooKeeperTree
@@ -10,6 +13,7 @@ from imago_testing.processes.certificates import Authority
 from imago_testing.processes.ports import free_port_block
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from imago_testing.processes.zookeeper import RunningZooKeeper
@@ -24,7 +28,7 @@ class GuardedZooKeeper:
         server = self.authority.issue("zookeeper")
         both = folder / "zookeeper-store.pem"
         both.write_bytes(server.key.read_bytes() + server.certificate.read_bytes())
-        self.client = self.authority.issue("broker")
+        self.shown = self.authority.issue("broker")
         self.password = folder / "password"
         self.password.write_text("secret\n")
         self.port = free_port_block(1)
@@ -41,8 +45,8 @@ class GuardedZooKeeper:
         return TreeAccess(
             **{
                 "ca_file": str(self.authority.file),
-                "certificate_file": str(self.client.certificate),
-                "key_file": str(self.client.key),
+                "certificate_file": str(self.shown.certificate),
+                "key_file": str(self.shown.key),
                 "user": "brokers",
                 "password_file": str(self.password),
                 **changes,
@@ -51,20 +55,39 @@ class GuardedZooKeeper:
 
     def tree(self, chroot: str = "", **changes: Any) -> ZooKeeperTree:
         return ZooKeeperTree(
-            f"localhost:{self.port}{chroot}",
+            self.connect(chroot),
             session_timeout_ms=6000,
             connect_timeout_ms=8000,
             access=self.access(**changes),
             owned=("/imago/c", "/meta/brokers"),
         )
 
-    def settings(self) -> list[str]:
+    def connect(self, chroot: str = "") -> str:
+        """What brokers write as their ZooKeeper."""
+        return f"localhost:{self.port}{chroot}"
+
+    def settings(self) -> dict[str, str]:
+        """Settings of brokers, of the section `zookeeper`."""
         access = self.access()
-        return [
-            f"zookeeper.connect=localhost:{self.port}/guarded",
-            f"zookeeper.tls_ca_file={access.ca_file}",
-            f"zookeeper.tls_certificate_file={access.certificate_file}",
-            f"zookeeper.tls_key_file={access.key_file}",
-            "zookeeper.user=brokers",
-            f"zookeeper.password_file={self.password}",
-        ]
+        return {
+            "tls_ca_file": access.ca_file,
+            "tls_certificate_file": access.certificate_file,
+            "tls_key_file": access.key_file,
+            "user": access.user,
+            "password_file": access.password_file,
+        }
+
+    @contextlib.contextmanager
+    def client(self, **options: Any) -> Iterator[KazooClient]:
+        """Somebody at the plain port: a stranger, unless he says who he is."""
+        client = KazooClient(self.server.address, **options)
+        client.start(timeout=50)
+        try:
+            yield client
+        finally:
+            client.stop()
+            client.close()
+
+    def insider(self) -> contextlib.AbstractContextManager[KazooClient]:
+        """The brokers' own user."""
+        return self.client(auth_data=[("digest", f"brokers:{self.password.read_text().strip()}")])
