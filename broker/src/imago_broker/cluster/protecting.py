@@ -26,7 +26,7 @@ class WalkResult:
     changed: int = 0
     """Nodes that had other rights."""
     refused: int = 0
-    """Nodes whose rights are somebody else's to give; what is below them is not looked at."""
+    """Nodes whose rights are somebody else's to give; nothing below them is asked for."""
     problem: str = ""
     """Why the first of those was refused."""
 
