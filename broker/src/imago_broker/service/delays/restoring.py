@@ -9,7 +9,11 @@ from imago_broker.model import names
 from imago_broker.service.copies import joined
 from imago_wire import properties as props
 from imago_wire.errors import ProtocolError
-from imago_wire.layout import SYS_COMPRESSED, SYS_COMPRESSION_MASK
+from imago_wire.layout import (
+    CLIENT_PROPERTIES_BYTES_MAX,
+    SYS_COMPRESSED,
+    SYS_COMPRESSION_MASK,
+)
 from imago_wire.record import make_entry
 
 if TYPE_CHECKING:
@@ -23,6 +27,9 @@ log = logging.getLogger(__name__)
 SHAPE = b"IMAGO_SHAPE"
 """Property of a parked message with a compressed body: length and checksum of MetaQ's form,
 found when it came. Only there; what is delivered carries it as every record does."""
+_OF_THE_WAIT = (b"REAL_TOPIC", b"REAL_QID", b"DELAY", b"TIMER_OUT_MS")
+"""What the broker noted while a message waited. One whose properties would be too long with what
+says that it was delivered goes without these, which are always longer."""
 
 
 def restored_entry(
@@ -48,12 +55,14 @@ def restored_entry(
         # The topic was made anew since, for MetaQ too. Its readers get the body as it is.
         log.warning("delayed_message_left_packed topic=%r", topic)
         sys_flag = 0
-    properties = props.without(parked.properties, (SHAPE,))
+    properties = joined(props.without(parked.properties, (SHAPE,)), more)
+    if len(properties) > CLIENT_PROPERTIES_BYTES_MAX:
+        properties = props.without(properties, _OF_THE_WAIT)
     try:
         return make_entry(
             tail,
             parked.body,
-            joined(properties, more) if more else properties,
+            properties,
             flag=parked.flag,
             sys_flag=sys_flag,
             born_ms=parked.born_ms,

@@ -10,8 +10,9 @@ from imago_broker.service.delays.parking import message_entry, real_place
 from imago_broker.service.delays.restoring import SHAPE, shape_of
 from imago_broker.service.delays.timer_properties import asked_ms, is_timed
 from imago_wire import properties as props
-from imago_wire.errors import ProtocolError
+from imago_wire.errors import LimitExceededError, ProtocolError
 from imago_wire.layout import (
+    CLIENT_PROPERTIES_BYTES_MAX,
     SYS_COMMIT,
     SYS_COMPRESSED,
     SYS_COMPRESSION_MASK,
@@ -42,6 +43,8 @@ _OF_THE_HALF = (
     SHAPE,
 )
 """What a committed message does not carry, and no client may bring but the first."""
+_TIMED_SIZE = len(b"TIMER_OUT_MS\x01\x02") + 19
+"""Bytes that its properties get more when it is committed and waits for its time."""
 _REPLACED = (*_OF_THE_HALF[1:], b"__transactionId__", *props.RESERVED_NAMES)
 
 
@@ -76,10 +79,16 @@ def half_entry(
     kept = props.without(properties, _REPLACED)
     if not props.find(kept, b"PGROUP"):
         kept = joined(props.without(kept, (b"PGROUP",)), b"PGROUP\x01%b\x02" % group.encode())
+    whole = joined(kept, where)
+    if is_timed(kept) and len(whole) + _TIMED_SIZE > CLIENT_PROPERTIES_BYTES_MAX:
+        # It would be refused when it is committed.
+        raise LimitExceededError(
+            "properties", size=len(whole) + _TIMED_SIZE, size_max=CLIENT_PROPERTIES_BYTES_MAX
+        )
     return make_entry(
         tail,
         body,
-        joined(kept, where),
+        whole,
         flag=flag,
         sys_flag=sys_flag & _KEPT,
         born_ms=born_ms,
