@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from imago_broker.model.cluster import Role
+from imago_broker.service.role import ALONE, ShardRole
+from imago_testing.peers.popping import acknowledge, pop, receipts
 from imago_testing.peers.remoting import RemotingPeer, heartbeat, pull_ext
 from imago_wire.remoting.bodies.client import MessageQueue
 from imago_wire.remoting.bodies.stats import (
@@ -66,6 +69,42 @@ async def test_pull_that_is_sent_away_does_not_commit_where_it_was(
     moved = await peer.pull("T", 3, consumerGroup="G", sysFlag=1 | 4, commitOffset=3)
     assert moved.code == ResponseCode.PULL_OFFSET_MOVED
     assert broker.offsets.query("G", "T", 0) == 0
+
+
+async def test_reset_ends_with_its_topic(peer: RemotingPeer, broker: Broker) -> None:
+    for _ in range(3):
+        await peer.put("T", b"old")
+    broker.offsets.commit("G", "T", 0, 1)
+    broker.groups.get_or_create("G")
+    where = {"queueId": 0, "offset": 3}
+    await peer.call(Code.INVOKE_BROKER_TO_RESET_OFFSET, reset(**where))
+    await peer.call(Code.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
+    await peer.put("T", b"new")
+    assert [each.body for each in await peer.messages("T", consumerGroup="G")] == [b"new"]
+
+
+async def test_reset_ends_with_the_leadership(peer: RemotingPeer, broker: Broker) -> None:
+    """Another master has led meanwhile: the group went on there."""
+    for _ in range(3):
+        await peer.put("T", b"x")
+    broker.groups.get_or_create("G")
+    await peer.call(Code.INVOKE_BROKER_TO_RESET_OFFSET, reset())
+    broker.role.change(ShardRole(role=Role.SLAVE, epoch=1))
+    broker.role.change(ALONE)
+    answer = await peer.pull("T", 2, consumerGroup="G")
+    assert (answer.code, answer.ext["nextBeginOffset"]) == (ResponseCode.SUCCESS, "3")
+
+
+async def test_who_pops_after_a_reset_has_heard_of_it(peer: RemotingPeer, broker: Broker) -> None:
+    for _ in range(3):
+        await peer.put("T", b"x")
+    broker.groups.get_or_create("G")
+    await peer.call(Code.INVOKE_BROKER_TO_RESET_OFFSET, reset())
+    popped = await pop(peer, consumerGroup="G")
+    for each in receipts(popped):
+        await acknowledge(peer, each, consumerGroup="G")
+    answer = await peer.pull("T", 3, consumerGroup="G")
+    assert (answer.code, answer.ext["nextBeginOffset"]) == (ResponseCode.PULL_NOT_FOUND, "3")
 
 
 async def test_reset_wakes_a_held_pull(

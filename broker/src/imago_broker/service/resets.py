@@ -7,6 +7,10 @@ commits are dropped, and its next pull is sent to the new place.
 from __future__ import annotations
 
 from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 RESETS_MAX = 100_000
 
@@ -40,6 +44,16 @@ class PendingResets:
             return None
         offset = self._pending.pop((group, topic, queue_id), None)
         return None if offset == asked_offset else offset
+
+    def forget(self, queues: Iterable[tuple[str, str, int]]) -> None:
+        """Drop what is pending for these: a topic that is made anew has nothing to do with it."""
+        if self._pending:
+            for key in queues:
+                self._pending.pop(key, None)
+
+    def clear(self) -> None:
+        """Forget everything: another broker leads, and groups may go anywhere meanwhile."""
+        self._pending.clear()
 
     def forget_group(self, group: str) -> None:
         """Drop what is pending for a deleted group."""

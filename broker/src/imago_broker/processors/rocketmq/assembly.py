@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from imago_broker.service.messages import MessageService
     from imago_broker.service.metaq_transactions.service import MetaqTransactions
     from imago_broker.service.offsets import ConsumerOffsets
+    from imago_broker.service.role import ShardRole
     from imago_broker.service.serving_rules import ServingRules
     from imago_broker.service.throttling import QuotaService
     from imago_broker.service.topics import TopicService
@@ -309,6 +310,13 @@ def _clients(broker: BrokerParts, identity: RocketmqIdentity, hold: PullHold) ->
         return access.may(client.user, of_topic(topic, PUBLISH), client.channel.address)
 
     registry, locks, resets = ClientRegistry(may_publish), QueueLocks(), PendingResets()
+    broker.offsets.on_forgotten.append(resets.forget)
+
+    def role_changed(role: ShardRole) -> None:
+        if not role.leads:
+            resets.clear()
+
+    broker.serving_rules.role.on_change.append(role_changed)
     return ClientParts(
         registry=registry,
         locks=locks,

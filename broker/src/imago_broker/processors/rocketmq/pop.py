@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from imago_broker.service.pop.reading import PopReader, PopTake
     from imago_broker.service.pop.service import PopService
     from imago_broker.service.pop.waiting import PopWaiting, Waiting
+    from imago_broker.service.resets import PendingResets
     from imago_broker.service.topics import TopicService
     from imago_broker.service.traffic import Traffic
 
@@ -82,12 +83,14 @@ class PopProcessor:
         *,
         group_rules: GroupRules,
         selector: MessageSelector,
+        resets: PendingResets,
         budget: OutputBudget,
         identity: RocketmqIdentity,
     ) -> None:
         self._parts = parts
         self._group_rules = group_rules
         self._selector = selector
+        self._resets = resets
         self._budget = budget
         self._host = identity.host
         self._turns = 0
@@ -105,6 +108,8 @@ class PopProcessor:
         self._allow_group(header.consumer_group)
         queue_ids = self._queue_ids(exchange, header.topic, header.queue_id)
         chosen = self._selector.select_expression(header.exp_type, header.exp)
+        # A reset counts here from when it was made: pulls that follow go on from what is popped.
+        self._resets.forget((header.consumer_group, header.topic, each) for each in queue_ids)
         ask = PopAsk(
             group=header.consumer_group,
             topic=header.topic,

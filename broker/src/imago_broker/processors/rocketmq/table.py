@@ -276,6 +276,7 @@ def _pop_processor(parts: RocketmqAssembly, selector: MessageSelector) -> PopPro
         popping,
         group_rules=parts.names.group_rules,
         selector=selector,
+        resets=parts.clients.resets,
         budget=parts.broker.budget,
         identity=parts.identity,
     )
