@@ -317,6 +317,7 @@ class Broker:
             transactions=self.rocketmq.transactions.service,
             timers=self.rocketmq.delays.timers,
             pops=self.rocketmq.pop.service,
+            static_topics=self.rocketmq.names.static_topics,
             held_pulls=self.rocketmq.delivery.hold,
             client_ports=self.client_ports,
             fail=self.fail,

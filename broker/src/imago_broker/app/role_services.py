@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from imago_broker.service.pop.service import PopService
     from imago_broker.service.pull_hold import PullHold
     from imago_broker.service.serving_rules import ServingRules
+    from imago_broker.service.static_topics import StaticTopics
     from imago_broker.service.transactions.service import TransactionService
 
 logger = logging.getLogger(__name__)
@@ -44,6 +45,7 @@ class RoleServices:
         transactions: TransactionService,
         timers: TimerService,
         pops: PopService,
+        static_topics: StaticTopics,
         held_pulls: PullHold,
         client_ports: ClientPorts,
         fail: Callable[[FatalError], None],
@@ -55,6 +57,7 @@ class RoleServices:
         self._delay, self._timers = delay, timers
         self._transactions = transactions
         self._pops = pops
+        self._static_topics = static_topics
         self._held_pulls = held_pulls
         self._client_ports = client_ports
         self._fail = fail
@@ -86,6 +89,7 @@ class RoleServices:
         self._core.metaq_transactions.start()
         self._timers.start()
         self._pops.start()
+        self._static_topics.start()
         self._held_pulls.look_at_all()
 
     def hold(self) -> None:

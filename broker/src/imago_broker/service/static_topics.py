@@ -11,7 +11,7 @@ from imago_broker.ports import CoordinatorError
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from imago_broker.model.topics import TopicConfig
     from imago_broker.ports import SharedMarks
@@ -23,7 +23,7 @@ KIND: Final = "static-topic"
 
 
 class StaticTopics:
-    """All mappings of this shard; on its leader."""
+    """All mappings of this shard, on each member."""
 
     def __init__(
         self, store: MessageStore, marks: SharedMarks, loop: asyncio.AbstractEventLoop
@@ -31,8 +31,8 @@ class StaticTopics:
         self._store, self._marks, self._loop = store, marks, loop
         self._read: dict[str, tuple[object, StaticMapping | None]] = {}
         """What was made of which text; None: nothing could be."""
-        self.known: set[str] = set()
-        """The names of all, while this broker leads: read at every request."""
+        self.known: set[str] = set(self._stored)
+        """The names of all: read at every request."""
         self._untold: dict[str, str] = {}
         """Topics to publish, and the broker name of this shard."""
         self._telling: asyncio.Task[None] | None = None
@@ -65,10 +65,13 @@ class StaticTopics:
         self.known.add(mapping.topic)
         self._publish(mapping.topic, mapping.broker)
 
+    def refresh(self, changed: Iterable[str]) -> None:
+        """Read these again: the leader's log, or a cut of ours, has changed them."""
+        for topic in changed:
+            (self.known.add if topic in self._stored else self.known.discard)(topic)
+
     def start(self) -> None:
-        """Publish all of them: the registry may have been lost."""
-        self.known.clear()
-        self.known.update(self._stored)
+        """Publish all of them, on the leader: the registry may have been lost."""
         for mapping in self.all():
             self._publish(mapping.topic, mapping.broker)
 

@@ -29,6 +29,7 @@ from imago_broker.service.pop.waiting import PopWaiting
 from imago_broker.service.pull_hold import PullHold
 from imago_broker.service.resets import PendingResets
 from imago_broker.service.sequencing import SequencedPuts
+from imago_broker.service.static_topics import KIND as STATIC_KIND
 from imago_broker.service.static_topics import StaticTopics
 from imago_broker.service.sweeping import Sweeper
 from imago_broker.service.traffic import Traffic
@@ -40,7 +41,7 @@ from imago_wire.remoting.message_ids import UniqueKeys
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from imago_broker.config.sections import RocketmqSection
     from imago_broker.core.budget import OutputBudget
@@ -180,8 +181,6 @@ class RocketmqAssembly:
     def start(self) -> None:
         """Do from now on what only a master does by itself."""
         self.names.static_topics.start()
-        for topic in self.names.static_topics.known:
-            self.broker.topics.handles.forget(topic)
         self.delays.levels.start()
         self.delays.timers.start()
         self.transactions.service.start()
@@ -267,6 +266,16 @@ def _names(broker: BrokerParts, now_ms: int) -> NameParts:
     static_topics = StaticTopics(broker.store, broker.marks, broker.loop)
     topics.on_change.append(static_topics.topic_changed)
     topics.handles.leave_out(static_topics.known)
+
+    def refresh(changed: Iterable[tuple[str, str]]) -> None:
+        mapped = [key for kind, key in changed if kind == STATIC_KIND]
+        static_topics.refresh(mapped)
+        for topic in mapped:
+            topics.handles.forget(topic)
+
+    broker.store.on_metadata.add(refresh)
+    for topic in static_topics.known:
+        topics.handles.forget(topic)
     return NameParts(
         group_rules=rules,
         static_topics=static_topics,
