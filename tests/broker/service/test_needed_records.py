@@ -26,6 +26,8 @@ from imago_broker.service.delays.timers import TimerService
 from imago_broker.service.messages import PutStatus
 from imago_broker.service.metaq_transactions.service import MetaqTransactions
 from imago_broker.service.needed_records import NeededRecords
+from imago_broker.service.offsets import ConsumerOffsets
+from imago_broker.service.pop.service import PopService
 from imago_broker.service.transactions.checks import TransactionChecks
 from imago_broker.service.transactions.half_messages import half_entry
 from imago_broker.service.transactions.service import TransactionService
@@ -81,8 +83,15 @@ class RetainingLeader(BareBroker):
             clock=clock,
             settings=LiveSettings(MetaqSection()),
         )
+        offsets = ConsumerOffsets(self.store, loop=loop)
+        self.pops = PopService(self.messages, offsets, loop=loop)
         needed = NeededRecords(
-            self.store, self.delay, self.transactions, self.timers, self.metaq_transactions.notes
+            self.store,
+            self.delay,
+            self.transactions,
+            self.timers,
+            self.metaq_transactions.notes,
+            self.pops,
         )
         self.ticker = Ticker(
             self.store,
@@ -100,6 +109,7 @@ class RetainingLeader(BareBroker):
         self.timers.start()
         self.transactions.start()
         self.metaq_transactions.start()
+        self.pops.start()
         self.loop.run()
 
     def tick(self, times: int = 1, *, idle: bool = False) -> None:
@@ -120,6 +130,7 @@ class RetainingLeader(BareBroker):
         self.loop.run()
 
     def close(self) -> None:
+        self.pops.stop()
         self.transactions.stop()
         self.metaq_transactions.stop()
         self.timers.stop()
@@ -362,3 +373,38 @@ def test_transaction_whose_immunity_outlasts_retention_is_given_up() -> None:
     counts = world.leader.transactions.counts
     assert (counts.given_up, counts.lost, len(world.leader.transactions.halves)) == (1, 0, 0)
     assert world.leader.store.queue_range(names.GIVEN_UP_TOPIC, 0) == (0, 1)
+
+
+def pop_all(world: RetentionWorld, group: str) -> None:
+    """Hand all messages of the topic out; nobody acknowledges them."""
+    pops, now_ms = world.leader.pops, world.clock.epoch_ms()
+    popped = pops.of((group, "T", 0), lambda: 0)
+    end = world.leader.store.queue_range("T", 0)[1]
+    popped.state.hand_out(
+        dict.fromkeys(range(end), 0), stamp=now_ms, due_ms=now_ms + DAY, next_offset=end
+    )
+    pops.changed(popped)
+    world.leader.loop.run()
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_what_is_out_by_pop_takes_no_place_once_the_log_has_lost_it(restarted: bool) -> None:
+    world = RetentionWorld(BY_SIZE)
+    for _ in range(3):
+        tail = world.leader.store.tail("T", 0)
+        world.leader.put(make_entry(tail, b"it", born_ms=1, born_host=bytes(8)))
+    for group in ("g", "h"):
+        pop_all(world, group)
+    assert world.leader.pops.out == 6
+    if restarted:
+        world.leader.pops.stop()  # the log is shortened while nobody knows what is out
+    world.fill()
+    world.leader.tick(6)
+    assert world.leader.store.queue_range("T", 0) == (3, 3)
+    if restarted:
+        world.restart()
+        world.leader.start()
+    world.leader.tick()
+    assert (world.leader.pops.out, world.leader.pops.counts.lost) == (0, 6)
+    world.leader.loop.run()
+    assert not [key for key in world.leader.store.meta("pop") if not key.endswith("@")]

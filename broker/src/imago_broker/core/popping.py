@@ -180,6 +180,13 @@ class PopQueue:
         self._leave(offset)
         self._where.pop(offset, None)
 
+    def drop_below(self, offset: int) -> int:
+        """Drop what is out and not in the log any more; return how many messages."""
+        count = len(self._where)
+        while self._where and (lowest := self.committed) < offset:
+            self.drop(lowest)
+        return count - len(self._where)
+
     def postpone(self, offset: int, stamp: int, *, now_ms: int, invisible_ms: int) -> int | None:
         """Hide a message for another time from now on; return the new stamp, None: not out.
 

@@ -8,12 +8,16 @@ if TYPE_CHECKING:
     from imago_broker.service.delays.levels import DelayService
     from imago_broker.service.delays.timers import TimerService
     from imago_broker.service.metaq_transactions.notes import MetaqTransactionNotes
+    from imago_broker.service.pop.service import PopService
     from imago_broker.service.transactions.service import TransactionService
     from imago_log.store import MessageStore
 
 
 class NeededRecords:
-    """Those of timers, delayed messages and open transactions, on one leader."""
+    """Those of timers, delayed messages and open transactions, on one leader.
+
+    What groups have out by POP keeps nothing: it is forgotten with its records.
+    """
 
     def __init__(
         self,
@@ -22,10 +26,11 @@ class NeededRecords:
         transactions: TransactionService,
         timers: TimerService,
         metaq_transactions: MetaqTransactionNotes,
+        pops: PopService,
     ) -> None:
         self._store = store
         self._delay, self._transactions, self._timers = delay, transactions, timers
-        self._metaq_transactions = metaq_transactions
+        self._metaq_transactions, self._pops = metaq_transactions, pops
         self._log_start = store.log_start
 
     def needed_from(self) -> int:
@@ -49,3 +54,4 @@ class NeededRecords:
             self._transactions.log_shortened()
             self._timers.log_shortened()
             self._metaq_transactions.log_shortened()
+            self._pops.log_shortened()

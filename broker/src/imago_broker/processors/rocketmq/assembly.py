@@ -226,6 +226,7 @@ def assemble(
     )
     clients = _clients(broker, identity, delivery.hold)
     transactions = _transactions(broker, live, identity, delays.levels, clients.registry)
+    pop = _pop(broker, delivery.memory)
     now_ms = broker.clock.epoch_ms()
     return RocketmqAssembly(
         identity=identity,
@@ -246,13 +247,14 @@ def assemble(
         delivery=delivery,
         delays=delays,
         transactions=transactions,
-        pop=_pop(broker, delivery.memory),
+        pop=pop,
         needed=NeededRecords(
             store,
             delays.levels,
             transactions.service,
             delays.timers,
             broker.metaq_transactions.notes,
+            pop.service,
         ),
         started_ms=now_ms,
     )

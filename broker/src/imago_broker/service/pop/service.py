@@ -122,6 +122,7 @@ class PopService:
             popped = self._queues[key] = Popped(key, state, told)
             self._count(popped)
         self.ready = True
+        self.log_shortened()
         if self.out:
             logger.info("pop_begins queues=%d messages=%d", len(self._queues), self.out)
 
@@ -176,6 +177,17 @@ class PopService:
         if self._queues.get(popped.key) is popped:
             popped.state.take_back(stamp, now_ms)
             self.changed(popped)
+
+    def log_shortened(self) -> None:
+        """Forget what went with the log's oldest files: nobody may ever ask for it again."""
+        if not self.ready:
+            return
+        for (_, topic, queue_id), popped in self._queues.items():
+            if popped.counted:
+                lost = popped.state.drop_below(self._store.queue_range(topic, queue_id)[0])
+                if lost:
+                    self.counts.lost += lost
+                    self.changed(popped)
 
     def changed(self, popped: Popped) -> None:
         """Have a state written at the turn's end."""
