@@ -103,7 +103,7 @@ KEPT: dict[str, dict[str, str]] = {
         "imago_wire.compression": "_ZSTD_WINDOW_MAX",
         "imago_wire.entries": "QUEUE_ID_MAX",
         "imago_wire.layout": "TOPIC_BYTES_V1_MAX TOPIC_BYTES_MAX BODY_BYTES_MAX RESERVED_SIZE_MAX"
-        " CLIENT_PROPERTIES_BYTES_MAX METAQ_BROKER_ID_MAX",
+        " METAQ_BROKER_ID_MAX",
         "imago_wire.properties": "PROPERTIES_BYTES_MAX",
         "imago_wire.remoting.bodies.fields": "_LONG_MAX",
         "imago_wire.remoting.header": "_INT_MAX _SHORT_MAX",
