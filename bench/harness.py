@@ -137,15 +137,6 @@ def load(work: str, port: int, *, pids: list[int], **keys: int | str) -> dict[st
     return figures | {"others": round(max(0.0, share), 3)}
 
 
-def start_reader(port: int, *, seconds: int) -> subprocess.Popen[bytes]:
-    """Have a group read along what is sent to `bench`, a queue a connection; stop it when done."""
-    words = ["conns=4", "messages=32", "follow=1", f"seconds={seconds}", "warmup=1"]
-    command = [str(BUILD / "load"), "pull", f"port={port}", *words]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    pin(process.pid, LOAD_CORE)
-    return process
-
-
 @dataclass(frozen=True, slots=True)
 class Server:
     """A server under measurement."""

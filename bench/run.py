@@ -40,14 +40,9 @@ def one_run(
     keys = {"seconds": seconds, "warmup": 1} | workload.keys
     harness.wait_for_calm()
     port = server.metaq if workload.protocol == "metaq" else server.rocketmq
-    along = workload.reader == "along" and bool(server.admin)  # the floor has no readers
-    reader = harness.start_reader(port, seconds=seconds + 1) if along else None
-    try:
-        return harness.load(work or workload.work, port, pids=[server.pid], **keys)
-    finally:
-        if reader is not None:
-            reader.kill()
-            reader.wait()
+    if not server.admin:
+        keys.pop("along", None)  # the floor has no readers
+    return harness.load(work or workload.work, port, pids=[server.pid], **keys)
 
 
 def beside_plain(workload: Workload, server: harness.Server, seconds: int) -> dict[str, Any]:

@@ -27,8 +27,7 @@ class Workload:
     beside: str = ""
     """The plain work that it is compared with, run just before on the same broker."""
     reader: str = ""
-    """`first` or `later`: a consumer that comes back to a broker started behind the fill; `along`:
-    a group reads what is sent, in the same seconds."""
+    """`first` or `later`: a consumer that comes back to a broker started behind the fill."""
 
     @property
     def protocol(self) -> str:
@@ -147,9 +146,8 @@ WORKLOADS = [
     Workload(
         "RocketMQ send, open loop 20 k/s, read along",
         "send",
-        {"conns": 16, "depth": 1024, "rate": 20_000},
+        {"conns": 16, "depth": 1024, "rate": 20_000, "along": 4},
         aim=0,
-        reader="along",
     ),
     Workload(
         "MetaQ put, 64 × 1, 1,000 topics × 10",

@@ -10,6 +10,8 @@
  *   get    MetaQ get, catching up and starting again at the end        pull   RocketMQ PULL_MESSAGE, likewise
  * keys: conns=64 depth=1 size=1024 seconds=5 warmup=1 rate=0 (open loop, messages/s) topic=bench topics=1 queues=4
  *       follow=0 (pull: 1: wait for more at the end, as a consumer does)
+ *       along=0 (send: so many connections, a queue each, pull what is sent: not counted, in the same loop, so that they
+ *       and the generator do not wait for each other's share of a processor)
  *       batch=16 numbered=0 (batch: 1: with a property `part`) fetch=1048576 (get) messages=32 (pull) imago=0 (1: ask for the big pulls) idle=0 (connections that do nothing) pid=N[,N…] (server: CPU time)
  * Latency is taken from the intended send time. */
 #include "frames.h"
@@ -21,6 +23,7 @@ enum work { PUT, SEND, TRANSACTION, TIMER, DELAY, BATCH, GET, PULL, FILTER, ROUT
 enum { SECOND = 0x40000000 }; /* in the opaque: the END_TRANSACTION of a half message */
 
 struct conn {
+    enum work work;
     int fd, queue, in_flight;
     void *tls;
     unsigned seq;
@@ -32,7 +35,7 @@ struct conn {
 
 static struct {
     enum work work;
-    int port, conns, depth, size, seconds, warmup, topics, queues, batch, messages, imago, idle, numbered, follow;
+    int port, conns, depth, size, seconds, warmup, topics, queues, batch, messages, imago, idle, numbered, follow, along;
     long rate, fetch;
     char topic[128], pid[256];
 } o = {.conns = 64, .depth = 1, .size = 1024, .seconds = 5, .warmup = 1, .topics = 1, .queues = 4,
@@ -108,17 +111,22 @@ static void commit(struct conn *c, const char *answer, size_t size, unsigned opa
     c->out_have += frame(c->out + c->out_have, header, n, "", 0);
 }
 
+/* Whether a connection waits for more at the end. */
+static int following(const struct conn *c) {
+    return o.follow || c->work != o.work;
+}
+
 /* Append one request to the connection's output. */
 static void request(struct conn *c, int64_t intended) {
     unsigned char *p = c->out + c->out_have;
     char header[1024], topic[160];
-    long k = counter++;
+    long k = c->work == o.work ? counter++ : 0;
     int queue = (k / o.topics) % o.queues, n, opaque = c->seq & 0x3fffffff;
     if (o.topics > 1) snprintf(topic, sizeof topic, "%s-%ld", o.topic, k % o.topics);
     else strcpy(topic, o.topic);
     c->started[c->seq++ % o.depth] = intended;
     c->in_flight++;
-    switch (o.work) {
+    switch (c->work) {
     case PUT:
         n = sprintf((char *)p, "put %s %d %d 0 %u %d\r\n", topic, queue, body_size, body_crc, opaque);
         memcpy(p + n, body, body_size);
@@ -137,8 +145,8 @@ static void request(struct conn *c, int64_t intended) {
             "\"g\":\"1795258220883\",\"h\":\"0\",\"i\":\"UNIQ_KEY\\u0001%032lX\\u0002WAIT\\u0001true\\u0002%s\",\"j\":\"0\","
             "\"k\":\"false\",\"m\":\"%s\",\"n\":\"shard-0\"},\"flag\":0,\"language\":\"JAVA\",\"opaque\":%d,"
             "\"serializeTypeCurrentRPC\":\"JSON\",\"version\":479}",
-            o.work == BATCH ? 320 : 310, topic, queue, o.work == TRANSACTION ? 4 : 0, k, extra_properties(),
-            o.work == BATCH ? "true" : "false", opaque);
+            c->work == BATCH ? 320 : 310, topic, queue, c->work == TRANSACTION ? 4 : 0, k, extra_properties(),
+            c->work == BATCH ? "true" : "false", opaque);
         break;
     case ROUTE:
         n = sprintf(header,
@@ -151,10 +159,10 @@ static void request(struct conn *c, int64_t intended) {
             "\"suspendTimeoutMillis\":\"%d\",\"commitOffset\":\"0\",\"topic\":\"%s\",\"queueOffset\":\"%ld\",\"expressionType\":\"%s\","
             "\"subscription\":\"%s\",\"subVersion\":\"0\",\"consumerGroup\":\"bench_group\"%s},\"flag\":0,\"language\":\"JAVA\","
             "\"opaque\":%d,\"serializeTypeCurrentRPC\":\"JSON\",\"version\":479}",
-            c->queue, o.fetch, o.messages, o.follow ? 6 : 4, o.follow ? 1000 : 0, topic, c->offset, o.work == FILTER ? "SQL92" : "TAG",
-            o.work == FILTER ? "part < 5" : "*", o.imago ? ",\"imagoBulk\":\"true\"" : "", opaque);
+            c->queue, o.fetch, o.messages, following(c) ? 6 : 4, following(c) ? 1000 : 0, topic, c->offset, c->work == FILTER ? "SQL92" : "TAG",
+            c->work == FILTER ? "part < 5" : "*", o.imago ? ",\"imagoBulk\":\"true\"" : "", opaque);
     }
-    c->out_have += o.work >= PULL ? frame(p, header, n, "", 0) : frame(p, header, n, body, body_size);
+    c->out_have += c->work >= PULL ? frame(p, header, n, "", 0) : frame(p, header, n, body, body_size);
 }
 
 static void send_out(struct conn *c) {
@@ -188,7 +196,7 @@ static size_t metaq_answer(struct conn *c, const unsigned char *p, size_t have, 
     if (have < line + length) return 0;
     *messages = 1, *size = body_size;
     if (value) c->offset += *size = walk(p + line, length, messages);
-    else if (o.work == GET) {
+    else if (c->work == GET) {
         if (code == 404 || code == 301) c->offset = 0, *messages = 0;
         else failed((const char *)p, line + length);
     } else if (code != 200) failed((const char *)p, line + length);
@@ -202,16 +210,16 @@ static size_t rocketmq_answer(struct conn *c, const unsigned char *p, size_t hav
     const char *text = (const char *)p + 8;
     long code = number_after(text, header, "\"code\":", -1);
     *opaque = number_after(text, header, "\"opaque\":", 0);
-    *messages = o.work == BATCH ? o.batch : 1, *size = body_size;
-    if (o.work == PULL || o.work == FILTER) {
+    *messages = c->work == BATCH ? o.batch : 1, *size = body_size;
+    if (c->work == PULL || c->work == FILTER) {
         long next = number_after(text, header, "\"nextBeginOffset\":\"", 0);
         *messages = code == 0 ? next - c->offset : 0;
         *size = total - header - 8;
-        c->offset = code == 0 ? next : o.follow ? c->offset : 0;
+        c->offset = code == 0 ? next : following(c) ? c->offset : 0;
         if (code != 0 && code != 19 && code != 21) failed(text, header);
     } else if (code == 2) busy++, *messages = 0; /* flow control: not stored, asked again later */
     else if (code != 0) failed(text, header);
-    else if (o.work == TRANSACTION && !(*opaque & SECOND)) commit(c, text, header, *opaque), *messages = -1;
+    else if (c->work == TRANSACTION && !(*opaque & SECOND)) commit(c, text, header, *opaque), *messages = -1;
     *opaque &= ~SECOND;
     return total;
 }
@@ -226,12 +234,12 @@ static int receive(struct conn *c) {
     int answers = 0;
     unsigned opaque;
     long messages, size;
-    int text = o.work == PUT || o.work == GET;
+    int text = c->work == PUT || c->work == GET;
     while ((took = (text ? metaq_answer : rocketmq_answer)(c, c->in + at, c->have - at, &opaque, &messages, &size))) {
         at += took;
         if (messages < 0) continue; /* a half message: its commit is on the way */
         answers++, c->in_flight--;
-        count(c->started[opaque % o.depth], now, messages, size);
+        if (c->work == o.work) count(c->started[opaque % o.depth], now, messages, size);
     }
     memmove(c->in, c->in + at, c->have - at);
     c->have -= at;
@@ -274,7 +282,7 @@ static void make_body(void) {
     }
 }
 
-static struct conn *open_conn(int index) {
+static struct conn *open_conn(int poll, int index) {
     struct conn *c = calloc(1, sizeof *c);
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(o.port)};
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -288,6 +296,9 @@ static struct conn *open_conn(int index) {
     c->in = malloc(IN_MAX);
     size_t out = (size_t)o.depth * (body_size + 1200);
     c->out = malloc(out < OUT_MAX ? OUT_MAX : out);
+    c->work = index < o.conns ? o.work : PULL;
+    struct epoll_event e = {.events = EPOLLIN, .data.ptr = c};
+    epoll_ctl(poll, EPOLL_CTL_ADD, c->fd, &e);
     return c;
 }
 
@@ -332,7 +343,7 @@ static void option(const char *text) {
     struct { const char *name; int *to; } ints[] = {
         {"port", &o.port}, {"conns", &o.conns}, {"depth", &o.depth}, {"size", &o.size}, {"seconds", &o.seconds},
         {"warmup", &o.warmup}, {"topics", &o.topics}, {"queues", &o.queues}, {"batch", &o.batch},
-        {"messages", &o.messages}, {"imago", &o.imago}, {"idle", &o.idle}, {"numbered", &o.numbered}, {"follow", &o.follow}};
+        {"messages", &o.messages}, {"imago", &o.imago}, {"idle", &o.idle}, {"numbered", &o.numbered}, {"follow", &o.follow}, {"along", &o.along}};
     for (size_t i = 0; i < sizeof ints / sizeof *ints; i++)
         if (!strcmp(key, ints[i].name)) { *ints[i].to = atoi(value); return; }
     if (!strcmp(key, "rate")) o.rate = atol(value);
@@ -382,12 +393,14 @@ int main(int argc, char **argv) {
         return 0;
     }
     struct conn **all = calloc(o.conns, sizeof *all);
-    for (int i = 0; i < o.conns; i++) {
-        all[i] = open_conn(i);
-        struct epoll_event e = {.events = EPOLLIN, .data.ptr = all[i]};
-        epoll_ctl(poll, EPOLL_CTL_ADD, all[i]->fd, &e);
-    }
+    for (int i = 0; i < o.conns; i++) all[i] = open_conn(poll, i);
     int64_t start = now_ns();
+    for (int i = 0; i < o.along; i++) {
+        struct conn *c = open_conn(poll, o.conns + i);
+        c->queue = i % o.queues;
+        request(c, start);
+        send_out(c);
+    }
     measure_from = start + o.warmup * 1000000000ll, measure_to = measure_from + o.seconds * 1000000000ll;
     double cpu_from = -1, own_from = 0, interval = o.rate ? 1e9 / o.rate : 0, due = start;
     if (!o.rate)
@@ -411,7 +424,7 @@ int main(int argc, char **argv) {
         for (int i = 0; i < n; i++) {
             struct conn *c = ready[i].data.ptr;
             int answers = receive(c);
-            if (!o.rate && answers) {
+            if (answers && (!o.rate || c->work != o.work)) {
                 int64_t at = now_ns();
                 while (answers--) request(c, at);
             }
