@@ -78,6 +78,10 @@ class WaitingRoom(Generic[K, T]):
         self._size -= 1
         return True
 
+    def is_wanted(self, key: K) -> bool:
+        """Whether somebody waits for a key."""
+        return key in self._by_key
+
     def waiting_for(self, key: K) -> list[Ticket[K, T]]:
         """Return the tickets of a key, the longest waiting first."""
         of_key = self._by_key.get(key)

@@ -1,7 +1,8 @@
 """Long polls: requests that wait for a message, woken by the append that brings it.
 
 A held request costs an entry in two dictionaries. There is one timer for all of them, set to the
-earliest deadline; nothing else ever reads a queue to see whether it grew.
+earliest deadline, and one for wake-ups that are put off; nothing else ever reads a queue to see
+whether it grew.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from imago_broker.core.waiting import Ticket, WaitingRoom
+from imago_broker.core.wake_pace import WakePace
 
 if TYPE_CHECKING:
     import asyncio
@@ -24,6 +26,8 @@ logger = logging.getLogger(__name__)
 Wake = Callable[[bool], bool]
 """Looks again: the argument says whether the time is up. Returns whether the request is finished;
 one whose time is up always is."""
+
+PUT_OFF_S = 0.001
 
 Held = Ticket[tuple[bytes, int], "Wake"]
 
@@ -39,6 +43,9 @@ class PullHold:
         self._room: WaitingRoom[tuple[bytes, int], Wake] = WaitingRoom(size_max=held_max)
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
+        self._pace = WakePace()
+        self._put_off: dict[tuple[bytes, int], None] = {}
+        self._put_off_timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         return len(self._room)
@@ -59,14 +66,29 @@ class PullHold:
         """Wake the polls that wait for one of these queues: they have grown."""
         if not self._room:
             return
-        for tail in tails:
-            self.look_again(tail.topic, tail.queue_id)
+        keys = [(tail.topic, tail.queue_id) for tail in tails]
+        wanted = [key for key in keys if self._room.is_wanted(key)]
+        if not wanted:
+            return
+        if self._pace.puts_off(len(wanted), self._clock.monotonic_ms()):
+            self._put_off.update(dict.fromkeys(wanted))
+            if self._put_off_timer is None:
+                self._put_off_timer = self._loop.call_later(PUT_OFF_S, self._wake_put_off)
+        else:
+            for key in wanted:
+                self.look_again(*key)
 
     def look_again(self, topic: bytes, queue_id: int) -> None:
         """Wake the polls that wait for this queue."""
         for held in self._room.waiting_for((topic, queue_id)):
             if _woken(held, late=False):
                 self._room.remove(held)
+
+    def _wake_put_off(self) -> None:
+        self._put_off_timer = None
+        keys, self._put_off = self._put_off, {}
+        for key in keys:
+            self.look_again(*key)
 
     def look_at_all(self) -> None:
         """Wake everybody: nobody knows which queues have grown for readers."""
@@ -87,6 +109,10 @@ class PullHold:
             self._room.remove(held)
             _woken(held, late=True)
         self._cancel_timer()
+        if self._put_off_timer is not None:
+            self._put_off_timer.cancel()
+            self._put_off_timer = None
+        self._put_off.clear()
 
     def _set_timer(self) -> None:
         wake_ms = self._room.next_wake_ms()
