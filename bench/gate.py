@@ -72,6 +72,7 @@ CASES = [
     Case("MetaQ get of 100, a request", "get", 4, 0, module="bench.hot_reads"),
     Case("MetaQ get of 250 by a first reader, a request", "first", 4, 0, module="bench.hot_reads"),
     Case("RocketMQ pull of 32, a request", "pull", 4, 0, module="bench.hot_reads"),
+    Case("RocketMQ pull that waits for a put, both", "follow", 4, 0, module="bench.hot_reads"),
 ]
 
 

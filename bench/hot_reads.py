@@ -1,11 +1,12 @@
 """The broker's read path without its event loop's sockets: catching up, a request at a time.
 
-    python -m bench.hot_reads get|first|pull CONNECTIONS ROUNDS [--profile]
+    python -m bench.hot_reads get|first|pull|follow CONNECTIONS ROUNDS [--profile]
 
 Each round every connection asks once and reads on: `get` 100 messages out of MetaQ's files, by
 sendfile into a real socket; `first` 250 that are made from records of the log, by a broker that was
-started again, as for the first MetaQ reader of a backlog; `pull` 32 records of the log. Prints µs a
-request. `bench.gate` runs it under callgrind and counts instructions.
+started again, as for the first MetaQ reader of a backlog; `pull` 32 records of the log; `follow`
+waits at the end of its queue, and gets the one message that is put then. Prints µs a request.
+`bench.gate` runs it under callgrind and counts instructions.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import asyncio
 import socket
 import sys
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bench.hot_driver import (
@@ -35,8 +37,10 @@ if TYPE_CHECKING:
 
     from imago_broker.app import Broker
 
-MESSAGES = {"get": 100, "first": 250, "pull": 32}
+MESSAGES = {"get": 100, "first": 250, "pull": 32, "follow": 1}
 WARM_ROUNDS = 5
+BATCH = 64
+"""Messages put at once where a backlog is made."""
 FILES_WAIT_SECONDS = 60.0
 METAQ_SIZE = 20 + len(BODY)
 
@@ -62,12 +66,12 @@ class Loopback(Wire):
 def request(protocol: str, queue: int, at: int) -> bytes:
     """Return the request for the messages from number `at` of a queue on."""
     count = MESSAGES[protocol]
-    if protocol != "pull":
+    if protocol in {"get", "first"}:
         size = METAQ_SIZE * count
         return b"get bench group %d %d %d %d\r\n" % (queue, at * METAQ_SIZE, size, at)
     ext = (
-        f'"queueId":"{queue}","maxMsgBytes":"4194304","maxMsgNums":"{count}","sysFlag":"4",'
-        f'"suspendTimeoutMillis":"0","commitOffset":"0","topic":"bench","queueOffset":"{at}",'
+        f'"queueId":"{queue}","maxMsgBytes":"4194304","maxMsgNums":"32","sysFlag":"6",'
+        f'"suspendTimeoutMillis":"15000","commitOffset":"0","topic":"bench","queueOffset":"{at}",'
         '"expressionType":"TAG","subscription":"*","subVersion":"0","consumerGroup":"group"'
     )
     return rocketmq_frame(11, ext, at, b"")
@@ -77,8 +81,8 @@ async def fill(broker: Broker, count: int, *, files: bool) -> None:
     """Put so many messages into each queue; with `files` have MetaQ's files of all written."""
     session = broker.ports.metaq.protocol_factory()
     session.connection_made(Wire())
-    for first in range(0, count * QUEUES, 64):
-        session.data_received(b"".join(map(metaq_put, range(first, first + 64))))
+    for first in range(0, count * QUEUES, BATCH):
+        session.data_received(b"".join(map(metaq_put, range(first, first + BATCH))))
         await asyncio.sleep(0)
     if files:
         await write_files(broker)
@@ -97,7 +101,26 @@ async def write_files(broker: Broker) -> None:
         await asyncio.sleep(0.01)
 
 
-def read_on(
+async def follow(
+    broker: Broker, sessions: Sequence[tuple[Any, Loopback, list[bytes]]], rounds: range
+) -> int:
+    """Have every connection wait once a round, and put a message for each; return as `read_on`."""
+    putter, size = broker.ports.metaq.protocol_factory(), 0
+    putter.connection_made(Wire())
+    for turn in rounds:
+        for session, _, asked in sessions:
+            session.data_received(asked[turn])
+        for number in range(QUEUES):
+            putter.data_received(metaq_put(number))
+        await asyncio.sleep(0)
+        for session, wire, _ in sessions:
+            session.channel.flush()
+            size += wire.taken()
+    putter.connection_lost(None)
+    return size
+
+
+async def read_on(
     protocol: str, sessions: Sequence[tuple[Any, Loopback, list[bytes]]], rounds: range
 ) -> int:
     """Have every connection ask once a round; return how many bytes that gave."""
@@ -111,6 +134,21 @@ def read_on(
     return size
 
 
+def connect(
+    broker: Broker, protocol: str, connections: int, places: Sequence[int]
+) -> list[tuple[Any, Loopback, list[bytes]]]:
+    """Open the connections, each with its requests for these places of a queue."""
+    metaq = protocol in {"get", "first"}
+    listener = broker.ports.metaq if metaq else broker.ports.rocketmq
+    sessions = []
+    for number in range(connections):
+        session, wire = listener.protocol_factory(), Loopback()
+        session.connection_made(wire)
+        asked = [request(protocol, number % QUEUES, place) for place in places]
+        sessions.append((session, wire, asked))
+    return sessions
+
+
 async def rounds(options: argparse.Namespace, folder: str) -> float:
     """Fill, then read on; return the seconds that the rounds took."""
     protocol, count = options.protocol, MESSAGES[options.protocol]
@@ -120,19 +158,19 @@ async def rounds(options: argparse.Namespace, folder: str) -> float:
         async with bench_broker(folder, clock) as broker:
             await fill(broker, turns * count, files=False)
     async with bench_broker(folder, clock) as broker:
-        if protocol != "first":
+        begin = 0
+        if protocol == "follow":
+            await fill(broker, 1, files=False)
+            begin = BATCH // QUEUES
+        elif protocol != "first":
             await fill(broker, turns * count, files=True)
-        listener = broker.ports.rocketmq if protocol == "pull" else broker.ports.metaq
-        sessions = []
-        for number in range(options.connections):
-            session, wire = listener.protocol_factory(), Loopback()
-            session.connection_made(wire)
-            asked = [request(protocol, number % QUEUES, turn * count) for turn in range(turns)]
-            sessions.append((session, wire, asked))
+        places = [begin + turn * count for turn in range(turns)]
+        sessions = connect(broker, protocol, options.connections, places)
         settle_garbage_collector()
-        read_on(protocol, sessions, range(WARM_ROUNDS))
+        read = partial(follow, broker) if protocol == "follow" else partial(read_on, protocol)
+        await read(sessions, range(WARM_ROUNDS))
         with measured(options) as taken:
-            size = read_on(protocol, sessions, range(WARM_ROUNDS, turns))
+            size = await read(sessions, range(WARM_ROUNDS, turns))
         asked_for: int = options.connections * options.rounds * count
         assert size > asked_for * len(BODY), f"{size} bytes were sent for {asked_for} messages"
         for session, _, _ in sessions:

@@ -26,6 +26,7 @@ from imago_broker.processors.rocketmq.pull_request import (
     FLAG_SUSPEND,
     PullRequest,
 )
+from imago_broker.processors.rocketmq.subscriptions import Selection
 from imago_broker.service.serving_rules import Asks
 from imago_wire.remoting.bodies.route import MASTER_ID
 from imago_wire.remoting.codes import ResponseCode
@@ -36,9 +37,9 @@ if TYPE_CHECKING:
     from imago_broker.core.budget import OutputBudget
     from imago_broker.processors.rocketmq.directions import Directions
     from imago_broker.processors.rocketmq.rules import GroupRules
-    from imago_broker.processors.rocketmq.subscriptions import MessageSelector, Selection
+    from imago_broker.processors.rocketmq.subscriptions import MessageSelector
     from imago_broker.service.offsets import ConsumerOffsets
-    from imago_broker.service.pull_hold import Held, PullHold
+    from imago_broker.service.pull_hold import Held, PullHold, Wake
     from imago_broker.service.resets import PendingResets
     from imago_broker.service.role import ShardRole
     from imago_broker.service.serving_rules import ServingRules
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from imago_broker.service.traffic import Traffic
     from imago_log.results import ReadResult
     from imago_log.store import MessageStore
+    from imago_wire.remoting.items import AskedPull
 
 logger = logging.getLogger(__name__)
 
@@ -92,7 +94,7 @@ class PullProcessor:
         offsets: ConsumerOffsets,
         budget: OutputBudget,
     ) -> None:
-        self._reading = reading
+        self.reading = reading
         self._hold = reading.hold
         self._serving_rules = reading.serving_rules
         self._group_rules = group_rules
@@ -108,7 +110,7 @@ class PullProcessor:
         self._check(exchange, request)
         self._allow(request)
         chosen = self._selector.select(request)
-        pull = _Pull(self._reading, exchange, request, chosen, self._weight)
+        pull = _Pull(self.reading, exchange, request, chosen, self._weight)
         outcome = pull.look()
         reset = outcome.result is RESET
         if request.commits and not reset and self._serving_rules.leads:
@@ -123,10 +125,19 @@ class PullProcessor:
             return self._soon(exchange, request, outcome.reply())
         return outcome.reply()
 
+    def take_over(
+        self, exchange: Exchange, asked: AskedPull, tags: frozenset[int] | None, held: Held
+    ) -> Wake:
+        """Go on with a pull that the short way holds; return what wakes it from now on."""
+        request = PullRequest.of(asked)
+        request.bytes_max = max(1, self._budget.allowance(request.bytes_max))
+        pull = _Pull(self.reading, exchange, request, Selection(tags), self._weight)
+        return pull.go_on(held)
+
     def redirect(self, exchange: Exchange) -> Reply | None:
         """Send the consumer to the master: here no pulls are served now."""
         request = PullRequest(exchange.ext)
-        outcome = PullOutcome.redirected(request.queue_offset, self._reading.directions.to_master())
+        outcome = PullOutcome.redirected(request.queue_offset, self.reading.directions.to_master())
         return self._soon(exchange, request, outcome.reply())
 
     def _soon(
@@ -171,7 +182,7 @@ class PullProcessor:
         group = self._group_rules.require(request.group)
         if not group.consume_enable:
             raise rules.forbidden(f"subscription group no permission, {request.group}")
-        topic = rules.readable_topic(self._reading.topics, request.topic)
+        topic = rules.readable_topic(self.reading.topics, request.topic)
         if request.topic in group.forbidden_topics:
             raise rules.forbidden(
                 f"the consumer group[{request.group}] is forbidden for topic[{request.topic}]"
@@ -232,10 +243,16 @@ class _Pull:
         )
         if self._held is None:
             return False
-        self._weight.total += self._chosen.weight
-        self._exchange.channel.watch(self._gone)
+        self.go_on(self._held)
         self._exchange.keep_little()
         return True
+
+    def go_on(self, held: Held) -> Wake:
+        """Take the place of whoever was held until now; return what wakes this one."""
+        self._held = held
+        self._weight.total += self._chosen.weight
+        self._exchange.channel.watch(self._gone)
+        return self._wake
 
     def _wake(self, late: bool) -> bool:
         outcome = self._look_again()

@@ -1,23 +1,27 @@
-"""The short way of a pull that finds messages: without a command object or a map of header fields.
+"""The short way of a pull: without a command object or a map of header fields.
 
-Pulls are answered straight from the bytes of a read, one after the other. A pull that finds nothing
-at once, that is to be refused or sent elsewhere, that a filter over properties goes with, or whose
-group was reset: all of these are left to the table, and nothing of them has happened here.
+Pulls are answered straight from the bytes of a read, one after the other; one that stands at the
+end of its queue is held, and answered in the same way by the append that brings a message. A pull
+that is to be refused or sent elsewhere, that a filter over properties goes with, or whose group was
+reset: all of these are left to the table, and nothing of them has happened here.
 """
 
 from __future__ import annotations
 
 import logging
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from imago_broker.model.topics import PERM_READ
 from imago_broker.processors.rocketmq.exchange import RequestError
+from imago_broker.processors.rocketmq.held_pull import HeldPull
 from imago_broker.processors.rocketmq.pull_request import (
     FLAG_COMMIT,
     FLAG_SUBSCRIPTION,
+    FLAG_SUSPEND,
     answer_limits,
 )
+from imago_broker.processors.rocketmq.subscriptions import TAGS_OF_ONE
 from imago_broker.service.serving_rules import Asks
 from imago_log.results import ReadStatus
 from imago_wire.hot import answer_pull, plain_pull, signer
@@ -29,7 +33,8 @@ if TYPE_CHECKING:
 
     from imago_broker.core.budget import OutputBudget
     from imago_broker.processors.rocketmq.exchange import Lane
-    from imago_broker.processors.rocketmq.pull import PullReading
+    from imago_broker.processors.rocketmq.held_pull import PullingChannel, Tags
+    from imago_broker.processors.rocketmq.pull import PullProcessor, PullReading
     from imago_broker.processors.rocketmq.rows import Table
     from imago_broker.processors.rocketmq.subscriptions import MessageSelector
     from imago_broker.service.groups import GroupService
@@ -43,21 +48,14 @@ logger = logging.getLogger(__name__)
 # Bound once: an enumeration finds its members anew each time that they are named.
 PREFIX_SIZE: Final = 4
 """What stands in front of a header's word: the size of its frame."""
-_FOUND, _MESSAGES = ReadStatus.FOUND, Asks.MESSAGES
+_FOUND, _AT_END = ReadStatus.FOUND, ReadStatus.OFFSET_OVERFLOW_ONE
+_MESSAGES: Final = Asks.MESSAGES
 _EVERYTHING: Final = frozenset({ALL, ""})
 _TAG_TYPES: Final = frozenset({None, "", TAG})
 
 
-class PullingChannel(Protocol):
-    """A connection as the short way uses it."""
-
-    peer: str
-    grants: Grants | None
-    """What its users may do; None: all."""
-
-    def add(self, head: bytes, body: bytes) -> bool:
-        """Add the frame of an answer; False: its peer has to read before there are more."""
-        ...
+class _CloserLookError(Exception):
+    """Of a pull that the table serves."""
 
 
 class PullPath:
@@ -73,19 +71,24 @@ class PullPath:
         budget: OutputBudget,
         lane: Lane,
         table: Table,
+        processor: PullProcessor,
         left_out: Container[str],
     ) -> None:
-        """`table` serves what is left, in the same lane, and all pulls of topics `left_out`."""
+        """`table` serves what is left, in the same lane, and all pulls of topics `left_out`.
+
+        `processor` is the table's.
+        """
         self._left_out = left_out
         self._groups, self._topics = groups, reading.topics
         self._serving_rules, self._resets = reading.serving_rules, reading.resets
         self._directions, self._traffic = reading.directions, reading.traffic
         self._read = reading.store.read
         self._selector, self._offsets, self._budget = selector, offsets, budget
-        self._lane, self._table = lane, table
+        self._lane, self._table, self._processor = lane, table, processor
+        self._hold, self._settings = reading.hold, reading.settings
 
     def take(self, channel: PullingChannel, data: bytes | bytearray, frame_bytes_max: int) -> int:
-        """Answer the pulls at the start of a read, as far as they find messages at once.
+        """Answer or hold the pulls at the start of a read, as far as they need no closer look.
 
         Returns how many bytes they fill.
         """
@@ -98,18 +101,30 @@ class PullPath:
             try:
                 if grants is not None and not _may_pull(data, used, asked, grants):
                     break
-                found = self._find(asked)
+                goes_on = self._serve(channel, asked)
+            except _CloserLookError:
+                break
             except Exception:
                 # Asked again by the table, which says what is wrong, to the log and to the client.
                 logger.debug("pull_left peer=%s topic=%s", channel.peer, asked.topic, exc_info=True)
                 break
-            if found is None:
-                break
             used += asked.size
-            if not channel.add(self._head(asked, found), found.body) or used == len(data):
+            if not goes_on or used == len(data):
                 break
             asked = plain_pull(data, used, frame_bytes_max)
         return used
+
+    def _serve(self, channel: PullingChannel, asked: AskedPull) -> bool:
+        """Answer or hold a pull; False: its connection gets no more answers for now."""
+        tags = self._tags(asked)
+        found = self._find(asked, tags)
+        if found.status is _FOUND:
+            self._commit(asked)
+            return channel.add(self._head(asked, found), found.body)
+        if found.status is not _AT_END:
+            raise _CloserLookError
+        self._hold_on(channel, asked, tags)
+        return True
 
     def _serves(self) -> bool:
         """Whether this broker answers pulls as usual: it is the master, and nobody looks on."""
@@ -122,8 +137,24 @@ class PullPath:
             and not self._resets
         )
 
-    def _find(self, asked: AskedPull) -> ReadResult | None:
-        """Return the messages that a pull gets, None where it needs a closer look."""
+    def _tags(self, asked: AskedPull) -> Tags:
+        """Return the hashes of the tags that a pull wants."""
+        if (
+            asked.sys_flag & FLAG_SUBSCRIPTION
+            and asked.subscription in _EVERYTHING
+            and asked.expression_type in _TAG_TYPES
+        ):
+            return None
+        try:
+            tags, wanted = self._selector.select(asked)
+        except RequestError:
+            raise _CloserLookError from None
+        if wanted is not None:
+            raise _CloserLookError
+        return tags
+
+    def _find(self, asked: AskedPull, tags: Tags) -> ReadResult:
+        """Return what a pull finds; `_CloserLookError` where it is not to be served as usual."""
         name = asked.topic
         group, topic = self._groups.get(asked.group), self._topics.get(name)
         budget = self._budget
@@ -137,19 +168,7 @@ class PullPath:
             or asked.queue_id >= topic.read_queues
             or budget.held >= budget.bytes_max
         ):
-            return None
-        tags = None
-        if (
-            not asked.sys_flag & FLAG_SUBSCRIPTION
-            or asked.subscription not in _EVERYTHING
-            or asked.expression_type not in _TAG_TYPES
-        ):
-            try:
-                tags, wanted = self._selector.select(asked)
-            except RequestError:
-                return None
-            if wanted is not None:
-                return None
+            raise _CloserLookError
         messages_max, bytes_max = answer_limits(
             asked.messages_max, asked.bytes_max, batch=asked.batch
         )
@@ -166,13 +185,41 @@ class PullPath:
         traffic.read_ns = took_ns = perf_counter_ns() - began_ns
         if took_ns > traffic.read_ns_max:
             traffic.read_ns_max = took_ns
-        return found if found.status is _FOUND else None
+        return found
+
+    def _hold_on(self, channel: PullingChannel, asked: AskedPull, tags: Tags) -> None:
+        hold_ms = min(asked.suspend_ms, self._settings.current.pull_hold_ms_max)
+        if not asked.sys_flag & FLAG_SUSPEND or hold_ms <= 0:
+            raise _CloserLookError
+        if tags is not None and len(tags) >= TAGS_OF_ONE:
+            raise _CloserLookError
+        parts = (self._processor, self._lane, self._hold)
+        if not HeldPull(channel, asked, tags, self, *parts).wait(hold_ms):
+            raise _CloserLookError
+        self._traffic.missed += 1
+        self._commit(asked)
+
+    def answer_held(self, channel: PullingChannel, asked: AskedPull, tags: Tags) -> bool:
+        """Answer a pull that was held with messages; False: it needs a closer look."""
+        if not self._serves():
+            return False
+        try:
+            found = self._find(asked, tags)
+        except _CloserLookError:
+            return False
+        if found.status is not _FOUND:
+            return False
+        channel.add(self._head(asked, found), found.body)
+        return True
+
+    def _commit(self, asked: AskedPull) -> None:
+        """Note how far the group of a pull has come, where it says so."""
+        if asked.sys_flag & FLAG_COMMIT:
+            self._offsets.commit(asked.group, asked.topic, asked.queue_id, asked.commit_offset)
 
     def _head(self, asked: AskedPull, found: ReadResult) -> bytes:
         """Note that a pull is answered; return what stands before its messages."""
         queue_id, body = asked.queue_id, found.body
-        if asked.sys_flag & FLAG_COMMIT:
-            self._offsets.commit(asked.group, asked.topic, queue_id, asked.commit_offset)
         suggested = MASTER_ID
         if self._serving_rules.slave_reads:
             suggested = self._directions.after(body, queue_id)

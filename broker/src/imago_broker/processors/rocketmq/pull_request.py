@@ -14,6 +14,8 @@ from imago_wire.remoting.pulls import BATCH_FIELD, pull_numbers
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from imago_wire.remoting.items import AskedPull
+
 BATCH_MESSAGES_MAX = 10_000
 BATCH_BYTES_MAX = 4 << 20
 MESSAGES_MAX = 1024
@@ -64,6 +66,20 @@ class PullRequest:
         self.subscription = ext.get("subscription", "")
         self.expression_type = ext.get("expressionType")
         self._set_limits(ext, wanted)
+
+    @classmethod
+    def of(cls, asked: AskedPull) -> PullRequest:
+        """Return what a pull asks for that the scanner has read."""
+        request = cls.__new__(cls)
+        request.group, request.topic = asked.group, asked.topic
+        request.queue_id, request.queue_offset = asked.queue_id, asked.queue_offset
+        request.sys_flag, request.sub_version = asked.sys_flag, asked.sub_version
+        request.commit_offset, request.suspend_ms = asked.commit_offset, asked.suspend_ms
+        request.subscription, request.expression_type = asked.subscription, asked.expression_type
+        request.messages_max, request.bytes_max = answer_limits(
+            asked.messages_max, asked.bytes_max, batch=asked.batch
+        )
+        return request
 
     @property
     def commits(self) -> bool:

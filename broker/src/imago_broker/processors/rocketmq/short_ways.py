@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from imago_broker.processors.rocketmq.directions import Directions
 from imago_broker.processors.rocketmq.end_transaction_path import EndPath
-from imago_broker.processors.rocketmq.pull import PullReading
+from imago_broker.processors.rocketmq.pull import PullProcessor, PullReading
 from imago_broker.processors.rocketmq.pull_path import PullPath
 from imago_broker.processors.rocketmq.send_path import SendPath
 
@@ -52,16 +52,17 @@ def pull_reading(parts: RocketmqAssembly) -> PullReading:
 
 
 def build_pull_path(
-    parts: RocketmqAssembly, table: Table, reading: PullReading, selector: MessageSelector
+    parts: RocketmqAssembly, table: Table, processor: PullProcessor, selector: MessageSelector
 ) -> PullPath:
     """Build the short way of pulls; `table` serves what it leaves."""
     return PullPath(
-        reading,
+        processor.reading,
         groups=parts.broker.groups,
         selector=selector,
         offsets=parts.broker.offsets,
         budget=parts.broker.budget,
         lane=parts.lanes.pull,
         table=table,
+        processor=processor,
         left_out=parts.names.static_topics.known,
     )

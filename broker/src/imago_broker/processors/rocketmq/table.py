@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     from imago_broker.processors.rocketmq.assembly import RocketmqAssembly
     from imago_broker.processors.rocketmq.exchange import Hook
-    from imago_broker.processors.rocketmq.pull import PullReading
     from imago_broker.processors.rocketmq.pull_path import PullPath
     from imago_broker.processors.rocketmq.rows import Handler
     from imago_broker.processors.rocketmq.send_path import SendPath
@@ -76,12 +75,18 @@ def build_processors(
         filters=turns.filters,
         settings=parts.settings,
     )
-    reading = pull_reading(parts)
+    pull = PullProcessor(
+        pull_reading(parts),
+        group_rules=parts.names.group_rules,
+        selector=selector,
+        offsets=parts.broker.offsets,
+        budget=parts.broker.budget,
+    )
     users = access_rows(
         parts.broker.access, parts.identity, parts.lanes.admin, parts.broker.pass_users_on
     )
     rows = [
-        *_client_rows(parts, loop, selector, reading),
+        *_client_rows(parts, loop, selector, pull),
         *admin_rows(parts),
         *users,
     ]
@@ -95,7 +100,7 @@ def build_processors(
         main=main,
         fast=main.for_fast_port(),
         send_path=build_send_path(parts, main),
-        pull_path=build_pull_path(parts, main, reading, selector),
+        pull_path=build_pull_path(parts, main, pull, selector),
     )
 
 
@@ -103,7 +108,7 @@ def _client_rows(
     parts: RocketmqAssembly,
     loop: asyncio.AbstractEventLoop,
     selector: MessageSelector,
-    reading: PullReading,
+    pull: PullProcessor,
 ) -> list[Row]:
     lanes = parts.lanes
     send = SendProcessor(
@@ -145,13 +150,6 @@ def _client_rows(
         settings=parts.settings,
         clock=parts.broker.clock,
         loop=loop,
-    )
-    pull = PullProcessor(
-        reading,
-        group_rules=parts.names.group_rules,
-        selector=selector,
-        offsets=parts.broker.offsets,
-        budget=parts.broker.budget,
     )
     offset = OffsetProcessor(
         store=parts.broker.store,
