@@ -55,7 +55,7 @@ def namesrv(
     # Only now: a mistyped key is reported before half a second of imports.
     import uvloop
 
-    from imago_broker.app.process import configure_logging
+    from imago_broker.app.starting import configure_logging
 
     configure_logging(settings.log.level)
     raise typer.Exit(uvloop.run(_run(settings, ready_fd)))
@@ -64,7 +64,7 @@ def namesrv(
 async def _run(settings: BrokerConfig, ready_fd: int) -> int:
     from imago_broker.app.clock import SystemClock
     from imago_broker.app.coordination import make_coordinator
-    from imago_broker.app.process import unless
+    from imago_broker.app.starting import unless
     from imago_broker.namesrv.server import run
     from imago_broker.namesrv.settings import NameServiceConfig
     from imago_broker.ports import CoordinatorConflictError, CoordinatorError
@@ -154,10 +154,10 @@ async def _serve(
     view: Callable[[], ClusterView],
     certificates: Certificates | None,
 ) -> Listener:
+    from imago_broker.app.connection_limits import remoting_limits
     from imago_broker.app.input_memory import input_budget, memory_limit
     from imago_broker.app.member_addresses import MemberAddresses
     from imago_broker.app.open_files import connections_that_fit, files_allowed, raise_limit
-    from imago_broker.app.rocketmq_ports import remoting_limits
     from imago_broker.app.tls import handshake_turns, secure
     from imago_broker.server.binding import cure_of
     from imago_broker.server.listener import Listener, ListenerLimits

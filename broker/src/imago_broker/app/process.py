@@ -8,21 +8,20 @@ import gc
 import logging
 import os
 import signal
-import sys
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import uvloop
 
 from imago_broker.app.broker import Broker
 from imago_broker.app.open_files import raise_limit
 from imago_broker.app.process_hooks import ProcessHooks
+from imago_broker.app.starting import configure_logging, unless
 from imago_broker.errors import ExitCode, FatalError
 from imago_log.disk.vfs import OTHERS
 from imago_wire import compiled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Sequence
 
     from imago_broker.config import BrokerConfig
 
@@ -103,32 +102,6 @@ async def run(
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.remove_signal_handler(number)
     return int(failure.exit_code if failure is not None else ExitCode.CLEAN)
-
-
-async def unless(stopped: asyncio.Event, start: Coroutine[Any, Any, object]) -> bool:
-    """Have something started; it is called off, and False returned, when `stopped` is set first.
-
-    What was begun is undone then: a start may wait for others who never come.
-    """
-    starting, stopping = asyncio.create_task(start), asyncio.create_task(stopped.wait())
-    try:
-        await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
-        if not starting.done():
-            starting.cancel()
-        with suppress(asyncio.CancelledError):
-            await starting
-    finally:
-        stopping.cancel()
-    return not starting.cancelled()
-
-
-def configure_logging(level: str) -> None:
-    """Write the process's log to standard error, one line an event."""
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-    )
 
 
 def warn_of_plain_twins(missing: Sequence[str]) -> None:

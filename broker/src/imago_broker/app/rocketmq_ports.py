@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_broker.app.access import broker_hooks, name_hooks
+from imago_broker.app.connection_limits import remoting_limits
 from imago_broker.namesrv.server import NameService
 from imago_broker.namesrv.settings import NameServiceConfig
 from imago_broker.processors.rocketmq.assembly import BrokerParts, assemble
 from imago_broker.processors.rocketmq.identity import RocketmqIdentity
 from imago_broker.processors.rocketmq.table import build_processors
 from imago_broker.server.broker_calls import MasterCalls
-from imago_broker.server.remoting_limits import RemotingLimits
 from imago_broker.server.remoting_server import RemotingServer
 
 if TYPE_CHECKING:
@@ -71,18 +71,6 @@ def assemble_rocketmq(
         settings=config.rocketmq,
         told=told,
         before_settings_change=before_settings_change,
-    )
-
-
-def remoting_limits(config: BrokerConfig) -> RemotingLimits:
-    """Return what one connection may cost."""
-    return RemotingLimits(
-        frame_bytes_max=config.rocketmq.frame_bytes_max,
-        output_bytes_max=config.limits.output_bytes_max,
-        idle_ms=config.rocketmq.idle_seconds * 1000,
-        output_bytes_pause=config.limits.output_bytes_pause,
-        input_stall_ms=config.limits.input_stall_seconds * 1000,
-        output_stall_ms=config.limits.output_stall_seconds * 1000,
     )
 
 

@@ -1,0 +1,53 @@
+"""What a process of ours loads: hundreds of modules cost half a second, which not all need."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import imago_broker.app
+import imago_cli.namesrv
+import imago_log
+
+WHOLE_BROKER = {"imago_broker.app.broker", "imago_broker.processors.rocketmq.table"}
+STORE = {"imago_log.store"}
+
+
+def loaded(modules: list[str]) -> set[str]:
+    """Return which modules a process has that imports these."""
+    program = f"import json, sys, {', '.join(modules)}; print(json.dumps(list(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+    return set(json.loads(done.stdout))
+
+
+def imported_when_it_runs() -> list[str]:
+    """Return what the name service imports in its functions."""
+    tree = ast.parse(Path(imago_cli.namesrv.__file__).read_text(encoding="utf-8"))
+    functions = [node for node in tree.body if isinstance(node, ast.AsyncFunctionDef)]
+    found = [
+        each for one in functions for each in ast.walk(one) if isinstance(each, ast.ImportFrom)
+    ]
+    return [each.module for each in found if each.module]
+
+
+def test_a_name_service_does_not_load_a_whole_broker() -> None:
+    modules = imported_when_it_runs()
+    assert "imago_broker.namesrv.server" in modules
+    assert loaded(["imago_cli.namesrv", *modules]) & (WHOLE_BROKER | STORE) == set()
+
+
+def test_imago_up_loads_no_broker_and_no_store() -> None:
+    assert loaded(["imago_cli.up.command"]) & (WHOLE_BROKER | STORE) == set()
+
+
+@pytest.mark.parametrize("package", [imago_log, imago_broker.app], ids=lambda each: each.__name__)
+def test_every_name_of_a_package_is_found_when_it_is_used(package: object) -> None:
+    names = list(package.__all__)  # type: ignore[attr-defined]
+    assert len(names) == len({id(getattr(package, name)) for name in names})
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = package.nothing  # type: ignore[attr-defined]
