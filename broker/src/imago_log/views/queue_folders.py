@@ -53,7 +53,7 @@ class QueueFolders:
 
     def is_on_disk(self, topic: str, queue_id: int) -> bool:
         """Whether a queue has files."""
-        return self._pool.vfs.exists(self._folder.queues / topic / str(queue_id))
+        return self._pool.vfs.exists(self._folder.queues / f"{topic}/{queue_id}")
 
     def had_files(self, queue: ConsumeQueue) -> bool:
         """Whether a queue without files has a folder, so that it had some."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from imago_broker.model.names import TIMER_TOPIC
 from imago_broker.service.delays.firing_log import FLOOR_KEY, TIMER_KIND
+from imago_broker.service.delays.timer_bucket import BUCKETS
 from imago_log.errors import StoreError
 from imago_wire.layout import UNIT
 
@@ -40,6 +41,10 @@ class TimerQueues:
         """Return the offsets that may have timers which are not done."""
         low, high = self._store.queue_range(TIMER_TOPIC, queue_id)
         return min(max(low, self.base(queue_id)), high), high
+
+    def used(self) -> list[int]:
+        """Return the queues in which the log has, or had, a timer."""
+        return [q for q in range(BUCKETS) if self._store.queue_range(TIMER_TOPIC, q) != (0, 0)]
 
     def note(self, changes: Sequence[tuple[str, str, int]]) -> bool:
         """Note in the metadata what is done; false: the log takes nothing now."""

@@ -99,8 +99,9 @@ class TimerService:
         self._life += 1
         for queue_id, offset in self._firings.read(self._queues.floor):
             self._done.setdefault(queue_id, []).append(offset)
-        self._note_lost(range(BUCKETS))
-        for queue_id in range(BUCKETS):
+        used = self._queues.used()
+        self._note_lost(used)
+        for queue_id in used:
             self._notice(queue_id)
         self._look_in(0)
 
