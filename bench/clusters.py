@@ -44,7 +44,7 @@ def shard(members: int, level: str, *settings: str) -> Iterator[Shard]:
     with tempfile.TemporaryDirectory(prefix="imago-bench-") as folder:
         chosen = [f"acknowledgement.level={level}", *settings]
         options = [word for setting in chosen for word in ("--set", setting)]
-        with imago_up(Path(folder), shards=1, replicas=members, options=options) as ready:
+        with imago_up(Path(folder), shards=1, replicas=members, options=options, small=()) as ready:
             brokers = ready["brokers"]
             assert isinstance(brokers, list)
             found = Members(ready)

@@ -72,7 +72,9 @@ def measure(session_ms: int, event: Callable[[Member], None], events: int) -> di
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="imago-bench-")))
         drivers = stack.enter_context(running_drivers([METAQ], lambda name: folder / name))
-        ready = stack.enter_context(imago_up(folder, shards=1, replicas=MEMBERS, options=options))
+        ready = stack.enter_context(
+            imago_up(folder, shards=1, replicas=MEMBERS, options=options, small=())
+        )
         members = Members(ready)
         members.settled(MEMBERS)
         client = MetaqClient(drivers[METAQ].wait_ready(), str(ready["zookeeper"]), [])

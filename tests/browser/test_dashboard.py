@@ -13,6 +13,7 @@ import pytest
 
 from imago_testing.processes.browser import SILENT, browser
 from imago_testing.processes.ports import free_port_block
+from imago_testing.processes.segments import SMALL_SEGMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +27,7 @@ BROWSER_SECONDS_MAX = 60
 def broker(tmp_path: Path) -> Iterator[dict[str, Any]]:
     """One broker, by the command a user types."""
     imago = str(Path(sys.executable).with_name("imago"))
-    command = [imago, "up", "--json", "--zookeeper", "none", "--no-restart"]
+    command = [imago, "up", "--json", "--zookeeper", "none", "--no-restart", *SMALL_SEGMENTS]
     command += ["--data", str(tmp_path / "data"), "--port-base", str(free_port_block(20))]
     with (tmp_path / "up.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)

@@ -17,6 +17,7 @@ import pytest
 
 from imago_testing.processes.browser import SILENT, browser
 from imago_testing.processes.ports import free_port_block
+from imago_testing.processes.segments import SMALL_SEGMENTS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -31,7 +32,7 @@ PASSWORD = "password-of-ann"
 def broker(tmp_path: Path) -> Iterator[dict[str, Any]]:
     """One broker with access control, by the command a user types; ann may see it, bob nothing."""
     imago = str(Path(sys.executable).with_name("imago"))
-    command = [imago, "up", "--json", "--zookeeper", "none", "--no-restart"]
+    command = [imago, "up", "--json", "--zookeeper", "none", "--no-restart", *SMALL_SEGMENTS]
     command += ["--set", "acl.enabled=true", "--data", str(tmp_path / "data")]
     command += ["--port-base", str(free_port_block(20))]
     with (tmp_path / "up.log").open("wb") as log:

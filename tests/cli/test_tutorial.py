@@ -19,6 +19,7 @@ from typing import NamedTuple
 import pytest
 
 from imago_testing.processes.ports import free_port_block
+from imago_testing.processes.segments import SEGMENT_BYTES
 from imago_testing.processes.servers import ServerProcess, wait_until
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -70,6 +71,7 @@ class Reader:
             "IMAGO_BOOTSTRAP": f"127.0.0.1:{self.base}",
             "IMAGO_METAQ": f"127.0.0.1:{self.base + 11}",
             "IMAGO_ADMIN": f"http://127.0.0.1:{self.base + 14}",
+            "IMAGO__STORE__SEGMENT_BYTES_MAX": str(SEGMENT_BYTES),
         }
 
     def up(self, command: str) -> None:

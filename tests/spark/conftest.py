@@ -10,6 +10,7 @@ import pytest
 from imago_client.blocking import Client
 from imago_spark.pipelines.session import session
 from imago_testing.processes.ports import free_port_block
+from imago_testing.processes.segments import SMALL_SEGMENTS
 from imago_testing.processes.servers import ServerProcess
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A broker of its own process; the address of its name service."""
     base = free_port_block(20)
     folder = tmp_path_factory.mktemp("cluster")
-    command = [sys.executable, "-m", "imago_cli", "up", "--zookeeper", "none"]
+    command = [sys.executable, "-m", "imago_cli", "up", "--zookeeper", "none", *SMALL_SEGMENTS]
     command += ["--data", str(folder / "data"), "--port-base", str(base)]
     server = ServerProcess.start("up", command, folder)
     try:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from imago_testing.java.originals import metaq_original, rocketmq_original
 from imago_testing.processes.ports import free_port_block
+from imago_testing.processes.segments import SMALL_SEGMENTS
 from imago_testing.processes.servers import ServerProcess, running
 
 if TYPE_CHECKING:
@@ -88,9 +89,17 @@ def _imago(ready: Mapping[str, object]) -> Target:
 
 @contextlib.contextmanager
 def imago_up(
-    folder: Path, *, shards: int, replicas: int = 1, options: Sequence[str] = ()
+    folder: Path,
+    *,
+    shards: int,
+    replicas: int = 1,
+    options: Sequence[str] = (),
+    small: Sequence[str] = SMALL_SEGMENTS,
 ) -> Iterator[Mapping[str, object]]:
-    """Run `imago up` with the MetaQ topics configured; yield the line it prints when it serves."""
+    """Run `imago up` with the MetaQ topics configured; yield the line it prints when it serves.
+
+    `small`: options that measurements leave out.
+    """
     ini = folder / "server.ini"
     ini.write_text(
         _METAQ_INI + "".join(f"[topic={topic}]\n" for topic in (*METAQ_TOPICS, METAQ_PATTERN))
@@ -99,7 +108,7 @@ def imago_up(
     command += ["--shards", str(shards), "--replicas", str(replicas)]
     ports = free_port_block(_PORTS_FIXED + shards * replicas * _PORTS_BROKER)
     command += ["--data", str(folder / "data"), "--port-base", str(ports)]
-    command += ["--metaq-ini", str(ini), *options]
+    command += ["--metaq-ini", str(ini), *small, *options]
     with (folder / "up.log").open("ab") as log:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, cwd=folder)
     server = ServerProcess("imago up", process, folder / "up.log")

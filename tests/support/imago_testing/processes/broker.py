@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from imago_testing.processes.ports import free_port_block
+from imago_testing.processes.segments import SEGMENT_BYTES
 from imago_testing.processes.servers import ServerProcess, running
 
 if TYPE_CHECKING:
@@ -84,7 +85,12 @@ def _settings(folder: Path, base: int) -> Settings:
         "namesrv": {"port": base + 5},
         "admin": {"port": base + 2, "loopback_trusted": True},
         # How full the disk of the machine is that runs the tests is no concern of theirs.
-        "store": {"disk_clean_ratio": 1.0, "disk_force_ratio": 1.0, "disk_full_ratio": 1.0},
+        "store": {
+            "segment_bytes_max": SEGMENT_BYTES,
+            "disk_clean_ratio": 1.0,
+            "disk_force_ratio": 1.0,
+            "disk_full_ratio": 1.0,
+        },
     }
 
 

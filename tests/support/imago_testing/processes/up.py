@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from imago_testing.processes.segments import SMALL_SEGMENTS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -45,7 +47,8 @@ class Up:
 
 
 def command(data: Path, *options: str) -> list[str]:
-    return [sys.executable, "-m", "imago_cli", "up", "--json", "--data", str(data), *options]
+    program = [sys.executable, "-m", "imago_cli", "up", "--json", "--data", str(data)]
+    return [*program, *SMALL_SEGMENTS, *options]
 
 
 @contextmanager
