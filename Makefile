@@ -108,6 +108,7 @@ bench-gate: setup-dev system ## fail when the hot path needs 5 % more instructio
 bench-peers: setup-dev system ## the same generator against the original MetaQ and RocketMQ
 	@PYTHONPATH=tests/support:. $(PY) -m bench.peers $(ARGS)
 	@PYTHONPATH=tests/support:. $(PY) -m bench.java_backlog
+	@PYTHONPATH=tests/support:. $(PY) -m bench.java_push
 bench-failover: setup-dev system ## gaps that clients see: make bench-failover ARGS='--events 50'
 	@PYTHONPATH=tests/support:. $(PY) -m bench.failover $(ARGS)
 bench-replicated: setup-dev ## what copies cost, and how a member that is behind catches up

@@ -19,13 +19,13 @@ import time
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import orjson
 import psutil
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 HERE = Path(__file__).parent
 BUILD = HERE / "build"
@@ -195,6 +195,21 @@ def floor(protocol: str, port: int, *, stores: bool = False) -> Iterator[Server]
 
 
 @contextlib.contextmanager
+def canned(port: int, records: Path, queues: int, messages: int) -> Iterator[Server]:
+    """Run the C server that pretends to have a topic of so many queues of so many messages."""
+    words = [str(port), str(records), str(queues), str(messages)]
+    process = subprocess.Popen([str(BUILD / "floor"), "pulls", *words], stdout=subprocess.PIPE)
+    try:
+        assert process.stdout
+        process.stdout.readline()
+        pin(process.pid, BROKER_CORE)
+        yield Server(process.pid, 0, port, names=port)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@contextlib.contextmanager
 def broker(port_base: int, *settings: str) -> Iterator[Server]:
     """One broker without ZooKeeper, started as a user would, pinned to its core."""
     with tempfile.TemporaryDirectory(prefix="imago-bench-") as folder:
@@ -209,13 +224,15 @@ def broker(port_base: int, *settings: str) -> Iterator[Server]:
             line = process.stdout.readline()
             if not line:
                 raise BenchError(f"`{' '.join(command)}` did not start (exit {process.wait()})")
-            found = orjson.loads(line)["brokers"][0]
+            ready = orjson.loads(line)
+            found = ready["brokers"][0]
             pin(found["pid"], BROKER_CORE)
             yield Server(
                 found["pid"],
                 int(found["metaq"].rsplit(":", 1)[1]),
                 int(found["rocketmq"].rsplit(":", 1)[1]),
                 found["admin"],
+                names=int(ready["namesrv"].rsplit(":", 1)[1]),
                 first_ack_seconds=time.monotonic() - began,
             )
         finally:
@@ -285,6 +302,25 @@ def machine() -> dict[str, Any]:
     }
 
 
+Row = TypeVar("Row", bound="Named")
+
+
+class Named(Protocol):
+    """A row of a table of measurements."""
+
+    @property
+    def name(self) -> str: ...
+
+
+def named(rows: Sequence[Row], text: str) -> list[Row]:
+    """Return the rows whose name holds a text; BenchError: none does."""
+    found = [row for row in rows if text in row.name]
+    if not found:
+        names = "".join(f"\n  {row.name}" for row in rows)
+        raise BenchError(f"no name holds {text!r}; there are{names}")
+    return found
+
+
 def write_results(name: str, rows: list[dict[str, Any]]) -> Path:
     """Write one measurement as JSON under bench/results."""
     RESULTS.mkdir(exist_ok=True)
@@ -292,3 +328,22 @@ def write_results(name: str, rows: list[dict[str, Any]]) -> Path:
     document = {"machine": machine(), "rows": rows}
     path.write_bytes(orjson.dumps(document, option=orjson.OPT_INDENT_2) + b"\n")
     return path
+
+
+def merge_results(name: str, rows: list[dict[str, Any]], known: list[str]) -> Path:
+    """Write the rows that were measured; of those `known`, in their order, the others stay.
+
+    A row that was measured before keeps the commit it was measured at.
+    """
+    now = machine()
+    path = RESULTS / f"{name}.json"
+    before = orjson.loads(path.read_bytes()) if path.exists() else {"rows": []}
+    found = {row["name"]: row for row in before["rows"]}
+    for row in found.values():
+        row.setdefault("commit", before["machine"]["commit"])
+    found |= {row["name"]: row for row in rows}
+    merged = [found[each] for each in known if each in found]
+    for row in merged:
+        if row.get("commit") == now["commit"]:
+            del row["commit"]
+    return write_results(name, merged)

@@ -10,11 +10,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.harness import BROKER_CORE, Server, load, pin
+import orjson
+
+from bench.harness import BROKER_CORE, BenchError, Server, load, pin
 from imago_testing.java.originals import AS_SHIPPED, metaq_original, rocketmq_original
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 
 @contextlib.contextmanager
@@ -40,19 +42,37 @@ def rocketmq() -> Iterator[Server]:
     ):
         create_topic(broker.port, "bench", queues=4)
         pin(broker.pid, BROKER_CORE)
-        yield Server(broker.pid, 0, broker.port)
+        names = int(broker.registry.rpartition(":")[2])
+        yield Server(broker.pid, 0, broker.port, names=names)
 
 
 def create_topic(port: int, topic: str, *, queues: int) -> None:
-    """UPDATE_AND_CREATE_TOPIC (17) as one hand-made frame: the original has no HTTP."""
-    header = (
-        f'{{"code":17,"extFields":{{"topic":"{topic}","defaultTopic":"TBW102",'
-        f'"readQueueNums":"{queues}","writeQueueNums":"{queues}","perm":"6",'
-        '"topicFilterType":"SINGLE_TAG","topicSysFlag":"0","order":"false"},"flag":0,'
-        '"language":"JAVA","opaque":1,"serializeTypeCurrentRPC":"JSON","version":479}'
-    ).encode()
-    frame = struct.pack(">ii", 4 + len(header), len(header)) + header
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
-        connection.sendall(frame)
-        connection.recv(4096)
+    """UPDATE_AND_CREATE_TOPIC (17): the original has no HTTP."""
+    fields = {"topic": topic, "defaultTopic": "TBW102", "perm": 6, "order": "false"}
+    counts = {"readQueueNums": queues, "writeQueueNums": queues}
+    ask(port, 17, fields | counts | {"topicFilterType": "SINGLE_TAG", "topicSysFlag": 0})
     time.sleep(1)  # the broker registers the topic with its name server behind the answer
+
+
+def ask(port: int, code: int, fields: Mapping[str, object]) -> tuple[dict[str, str], bytes]:
+    """Ask a RocketMQ broker over a connection of its own; return the answer's fields and body."""
+    header = {
+        "code": code,
+        "extFields": {name: str(value) for name, value in fields.items()},
+        "flag": 0,
+        "language": "JAVA",
+        "opaque": 1,
+        "serializeTypeCurrentRPC": "JSON",
+        "version": 479,
+    }
+    text = orjson.dumps(header)
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(struct.pack(">ii", 4 + len(text), len(text)) + text)
+        with connection.makefile("rb") as answers:
+            size, kind = struct.unpack(">ii", answers.read(8))
+            rest = answers.read(size - 4)
+    length = kind & 0xFFFFFF
+    answer = orjson.loads(rest[:length])
+    if answer["code"] != 0:
+        raise BenchError(f"request {code} {fields}: {answer['code']} {answer.get('remark')}")
+    return answer.get("extFields") or {}, rest[length:]

@@ -122,13 +122,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console = Console()
     try:
         harness.build_native()
-        chosen = [c for c in COMPARISONS if options.only in c.name]
-        rows = compare(chosen, options, console)
+        rows = compare(harness.named(COMPARISONS, options.only), options, console)
     except harness.BenchError as error:
         console.print(f"[red]{error}")
-        return 2
+        return 1
     console.print(table(rows))
-    console.print(f"written to {harness.write_results('peers', rows)}")
+    known = [c.name for c in COMPARISONS]
+    console.print(f"written to {harness.merge_results('peers', rows, known)}")
     return 0
 
 

@@ -2,6 +2,9 @@
 
 python -m bench.run [--only TEXT] [--seconds N] [--repeats N] [--port-base N]
                     [--backlog-mb N] [--json]
+
+Rows that were not asked for, or could not be measured, stay in bench/results/broker.json as they
+are; when one could not be measured, it ends with 1.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from bench import backlog, harness
 from bench.workloads import WORKLOADS, Workload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
 CALM_SHARE = 0.05
 """A run of which others took no more of the machine is not made again."""
@@ -177,47 +180,53 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def chosen(options: argparse.Namespace) -> Iterator[Workload]:
-    """Yield the workloads that are asked for, with a backlog as large as is asked for."""
-    for workload in WORKLOADS:
-        if options.only not in workload.name:
-            continue
-        if workload.reader in {"first", "later"} and options.backlog_mb:
-            yield replace(workload, fill_bytes=options.backlog_mb << 20)
-        else:
-            yield workload
+def chosen(options: argparse.Namespace) -> list[Workload]:
+    """Return the workloads that are asked for, with a backlog as large as is asked for."""
+    return [
+        replace(each, fill_bytes=options.backlog_mb << 20)
+        if each.reader in {"first", "later"} and options.backlog_mb
+        else each
+        for each in harness.named(WORKLOADS, options.only)
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(sys.argv[1:] if arguments is None else arguments)
     console = Console(stderr=options.json)
     try:
+        workloads = chosen(options)
         harness.build_native()
     except harness.BenchError as error:
         console.print(f"[red]{error}")
-        return 2
-    rows, failed = [], False
-    for workload in chosen(options):
+        return 1
+    rows, failed = [], []
+    for workload in workloads:
         console.print(f"[dim]{workload.name} …")
         try:
-            rows.append(
-                measure(
-                    workload,
-                    seconds=options.seconds,
-                    repeats=options.repeats,
-                    port_base=options.port_base,
-                    say=lambda text: console.print(f"[dim]  {text}"),
-                )
-            )
-        except harness.BenchError as error:
-            console.print(f"[red]{error}")
-            failed = True
+            rows.append(measured(workload, options, console))
+        except (harness.BenchError, OSError) as error:
+            console.print(f"[red]{workload.name}: {error}")
+            failed.append(workload.name)
     if options.json:
         print(orjson.dumps(rows).decode())
-    else:
+    elif rows:
         console.print(table(rows))
-    console.print(f"written to {harness.write_results('broker', rows)}")
-    return 2 if failed else 0
+    if rows:
+        known = [each.name for each in WORKLOADS]
+        console.print(f"written to {harness.merge_results('broker', rows, known)}")
+    for name in failed:
+        console.print(f"[red]{name}: not measured, see above; what was measured before stays")
+    return 1 if failed else 0
+
+
+def measured(workload: Workload, options: argparse.Namespace, console: Console) -> dict[str, Any]:
+    return measure(
+        workload,
+        seconds=options.seconds,
+        repeats=options.repeats,
+        port_base=options.port_base,
+        say=lambda text: console.print(f"[dim]  {text}"),
+    )
 
 
 if __name__ == "__main__":

@@ -29,11 +29,16 @@ def rows(name: str) -> list[Row]:
 
 
 def of(name: str) -> str:
-    """Return the sentence about the machine and the commit of a measurement."""
+    """Return the sentence about the machine and the commits of a measurement."""
     about: dict[str, Any] = json.loads((RESULTS / f"{name}.json").read_text())["machine"]
+    others: dict[str, list[str]] = {}
+    for row in rows(name):
+        if "commit" in row:
+            others.setdefault(row["commit"], []).append(row["name"])
+    earlier = "".join(f" At `{commit}`: {'; '.join(each)}." for commit, each in others.items())
     return (
         f"Commit `{about['commit']}`, {about['processor']}, {about['cores']} cores, "
-        f"Python {about['python']}.\n"
+        f"Python {about['python']}.{earlier}\n"
     )
 
 

@@ -8,6 +8,7 @@ from base64 import b64decode, b64encode
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from imago_testing.interop.backlogs import BacklogReading
 from imago_testing.java.driver import CALL_SECONDS
 
 if TYPE_CHECKING:
@@ -64,17 +65,6 @@ class Block:
     messages: Sequence[Got]
     size: int
     next: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BacklogReading:
-    """What a group got of a backlog, and how long it took from the first message on."""
-
-    whole: bool
-    """Whether all came that were asked for."""
-    messages: int
-    bytes: int
-    seconds: float
 
 
 @dataclass(frozen=True, slots=True)

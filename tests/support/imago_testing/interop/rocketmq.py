@@ -8,6 +8,7 @@ from base64 import b64decode, b64encode
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from imago_testing.interop.backlogs import BacklogReading
 from imago_testing.java.driver import CALL_SECONDS
 from imago_testing.processes.servers import wait_until
 
@@ -378,6 +379,25 @@ class RocketmqClient:
         """Options: expression, sql, model, orderly, from, failures, reconsume_max, dealt_out …"""
         with self._handle("push", topic=topic, group=group, **options) as name:
             yield PushConsumer(self.driver, name)
+
+    def read_backlog(
+        self,
+        topic: str,
+        group: str,
+        count: int,
+        *,
+        seconds_max: float = TAKE_SECONDS,
+        **settings: int,
+    ) -> BacklogReading:
+        """Have a new group read so many messages of all queues; they are only counted.
+
+        Settings: pull_batch, threads, consume_batch, cached (a queue); else the client's own.
+        """
+        started = self.driver.send(
+            "backlog.read", namesrv=self.namesrv, topic=topic, group=group, count=count,
+            timeout_ms=int(seconds_max * 1000), **settings,
+        )  # fmt: skip
+        return BacklogReading(**started.result(seconds_max + CALL_SECONDS))
 
     @contextlib.contextmanager
     def pull(self, group: str = "interop-puller") -> Iterator[PullConsumer]:

@@ -14,6 +14,7 @@ public final class RocketmqDriver {
         new PullConsumers().register(driver);
         new LiteConsumers().register(driver);
         new Administration().register(driver);
+        new Backlogs().register(driver);
         driver.serve();
     }
 }
