@@ -27,7 +27,7 @@ def read():
     return load(Path(sys.argv[1]).read_text())
 
 def ready(broker):
-    print("ready", broker.metaq_port, flush=True)
+    print("ready", broker.metaq_port, sys.getswitchinterval(), flush=True)
 
 sys.exit(main(read(), on_ready=ready, reread=read))
 """
@@ -99,10 +99,15 @@ def process(tmp_path: Path) -> Iterator[Process]:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_signal_stops_in_order(process: Process, number: signal.Signals) -> None:
-    assert process.line() == f"ready {process.port_base + 1}"
+    assert process.line().startswith(f"ready {process.port_base + 1} ")
     process.popen.send_signal(number)
     assert process.end() == 0
     assert not (process.folder / "data" / "abort").exists()
+
+
+def test_other_threads_cannot_keep_the_interpreter_for_long(process: Process) -> None:
+    """A request that comes while the store's worker computes waits for that long."""
+    assert float(process.line().split()[2]) <= 0.001
 
 
 def test_second_broker_on_the_folder_ends_with_its_own_code(process: Process) -> None:

@@ -10,6 +10,7 @@ import pytest
 from imago_broker.metrics import registry
 from imago_broker.service import traffic, usage
 from imago_broker.service.usage import Usage
+from imago_testing.clusters.shard_pair import eventually
 from imago_wire.remoting.codes import RequestCode as Code
 from imago_wire.remoting.codes import ResponseCode
 
@@ -121,3 +122,55 @@ async def test_a_counter_that_nobody_knows_is_not_there(peer: RemotingPeer) -> N
     answer = await peer.call(Code.VIEW_BROKER_STATS_DATA, unknown)
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert answer.remark == "The stats <HOW_NICE> <t> not exist"
+
+
+def topics_seen(broker: Broker) -> set[str]:
+    figures = broker.rocketmq.delivery.usage
+    return {key for name, key, _ in figures.totals() if name is Usage.TOPIC_PUT_NUMS}
+
+
+async def test_a_look_at_many_queues_leaves_turns_to_others(
+    peer: RemotingPeer, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(usage, "PIECE", 2)
+    monkeypatch.setattr(usage, "PIECE_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(usage, "LOOK_SECONDS", 0)
+    topics = {f"t{number}" for number in range(7)}
+    for topic in topics:
+        await peer.put(topic, b"body")
+        await peer.pull(topic)
+    figures = broker.rocketmq.delivery.usage
+    figures.tick()
+    assert len(topics_seen(broker)) == 2
+    figures.tick()  # a second later: the look goes on, and no other one begins
+    await eventually(lambda: topics_seen(broker) == topics)
+
+
+async def test_a_look_that_has_begun_ends_when_somebody_asks(
+    peer: RemotingPeer, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(usage, "PIECE", 2)
+    monkeypatch.setattr(usage, "LOOK_SECONDS", 0)
+    for number in range(7):
+        await peer.put(f"t{number}", b"body")
+        await peer.pull(f"t{number}")
+    broker.rocketmq.delivery.usage.tick()
+    for number in range(7):
+        assert (await sums(peer, Usage.TOPIC_PUT_NUMS, f"t{number}"))[0] == 1
+        assert (await sums(peer, Usage.GROUP_GET_NUMS, f"t{number}@consumers"))[0] == 1
+
+
+async def test_a_topic_that_goes_during_a_look_is_not_counted_again(
+    peer: RemotingPeer, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(usage, "PIECE", 1)
+    monkeypatch.setattr(usage, "PIECE_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(usage, "LOOK_SECONDS", 0)
+    for number in range(5):
+        await peer.put(f"t{number}", b"body")
+        await peer.pull(f"t{number}")
+    figures = broker.rocketmq.delivery.usage
+    figures.tick()
+    broker.topics.delete("t3")
+    await lately(peer, Usage.TOPIC_PUT_NUMS, "t4")
+    assert not {key for _, key, _ in figures.totals() if key.startswith("t3")}

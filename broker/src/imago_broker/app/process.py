@@ -8,6 +8,7 @@ import gc
 import logging
 import os
 import signal
+import sys
 from typing import TYPE_CHECKING
 
 import uvloop
@@ -30,6 +31,10 @@ logger = logging.getLogger(__name__)
 GC_THRESHOLDS = (50_000, 50, 100)
 """A turn makes thousands of short-lived tuples; the default of 700 would collect every turn."""
 
+THREAD_TURN_SECONDS = 0.0005
+"""How long a thread that computes may keep the interpreter from the event loop; Python's default
+is ten times that, which every request would wait that comes while the store's worker computes."""
+
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 """Numbers of glibc's `mallopt`."""
 HEAP_BLOCK_BYTES_MAX = 2 << 20
@@ -46,6 +51,7 @@ def main(
     os.umask(OTHERS)  # whatever this process writes
     raise_limit()
     keep_freed_memory()
+    sys.setswitchinterval(THREAD_TURN_SECONDS)
     configure_logging(config.log.level)
     warn_of_plain_twins(compiled.missing)
     return uvloop.run(run(config, on_ready=on_ready, reread=reread))

@@ -7,13 +7,15 @@ when its queue is first used.
 
 from __future__ import annotations
 
+from collections import deque
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from imago_broker.core.usage import CounterHistory, CounterMark, Growth
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from asyncio import AbstractEventLoop, TimerHandle
+    from collections.abc import Iterable, Iterator
 
     from imago_broker.model.topics import TopicConfig
     from imago_broker.ports import Clock
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from imago_wire.entries import QueueTail
 
 LOOK_SECONDS: Final = 10
+PIECE = 64
+"""Queues, and pairs of topic and group, that one turn of the loop looks at."""
+PIECE_PAUSE_SECONDS: Final = 0.002
 ASKED_APART_MS: Final = 100
 """Tools ask for one topic after the other."""
 COUNTERS_MAX: Final = 20_000
@@ -50,14 +55,23 @@ Key = tuple[Usage, str]
 
 
 class UsageFigures:
-    """Looks every few seconds at what has grown."""
+    """Looks every few seconds at what has grown, piece by piece: others are served in between."""
 
     def __init__(
-        self, messages: MessageService, traffic: Traffic, clock: Clock, *, cluster: str
+        self,
+        messages: MessageService,
+        traffic: Traffic,
+        clock: Clock,
+        *,
+        loop: AbstractEventLoop,
+        cluster: str,
     ) -> None:
         self._messages, self._traffic, self._clock = messages, traffic, clock
-        self._cluster = cluster
+        self._loop, self._cluster = loop, cluster
         self._grown: set[QueueTail] = set()
+        self._rest: Iterator[None] | None = None
+        """Of a look that is not over: each step is a piece."""
+        self._timer: TimerHandle | None = None
         self._ends: dict[tuple[bytes, int], _End] = {}
         self._totals: dict[Key, CounterHistory] = {}
         self._looked_ms = 0
@@ -68,26 +82,61 @@ class UsageFigures:
         self._ends.setdefault((tail.topic, tail.queue_id), _end_of(tail))
 
     def tick(self) -> None:
-        """Look when it is time to: call it every second."""
-        self._look(LOOK_SECONDS * 1000)
+        """Begin to look when it is time to: call it every second."""
+        if self._rest is None and self._is_due(LOOK_SECONDS * 1000):
+            self._rest = self._look()
+            self._go_on()
 
-    def _look(self, apart_ms: int) -> None:
-        """Note what everything is now, unless that was done just before."""
-        now_ms = self._clock.epoch_ms()
-        if 0 <= now_ms - self._looked_ms < apart_ms:
+    def stop(self) -> None:
+        """Look no more."""
+        self._rest = None
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _go_on(self) -> None:
+        """Take the next piece, and see to the others."""
+        if self._rest is None:
             return
-        self._looked_ms = now_ms
-        for tail in self._grown:
-            self._note_queue(tail, now_ms)
-        self._grown.clear()
-        self._note_reads(now_ms)
-        put, got = self._messages.appended, self._traffic.messages
+        if next(self._rest, self) is self:
+            self._rest = None
+        else:
+            self._timer = self._loop.call_later(PIECE_PAUSE_SECONDS, self._go_on)
+
+    def _is_due(self, apart_ms: int) -> bool:
+        return not 0 <= self._clock.epoch_ms() - self._looked_ms < apart_ms
+
+    def _look_now(self) -> None:
+        """End the look that has begun, and look again unless that was done just before."""
+        rest = self._rest or iter(())
+        self.stop()
+        deque(rest, maxlen=0)
+        if self._is_due(ASKED_APART_MS):
+            deque(self._look(), maxlen=0)
+
+    def _look(self) -> Iterator[None]:
+        """Note what everything is now; each step is a piece."""
+        self._looked_ms = self._clock.epoch_ms()
+        left = len(self._grown)  # what grows meanwhile is for the next look
+        while self._grown and left > 0:
+            now_ms = self._clock.epoch_ms()
+            for _ in range(min(PIECE, left, len(self._grown))):
+                self._note_queue(self._grown.pop(), now_ms)
+            left -= PIECE
+            yield
+        traffic = self._traffic
+        for given in _pieces(list(traffic.given)):
+            self._note_given(given)
+            yield
+        for sent_back in _pieces(list(traffic.sent_back)):
+            self._note_sent_back(sent_back)
+            yield
+        now_ms, put, got = self._clock.epoch_ms(), self._messages.appended, traffic.messages
         self._note((Usage.BROKER_PUT_NUMS, self._cluster), now_ms, put, put)
-        self._note((Usage.BROKER_GET_NUMS, self._cluster), now_ms, got, self._traffic.found)
+        self._note((Usage.BROKER_GET_NUMS, self._cluster), now_ms, got, traffic.found)
 
     def lately(self, usage: Usage, key: str) -> tuple[Growth, Growth, Growth] | None:
         """Return the growth in the last minute, hour and day; None: nothing was ever counted."""
-        self._look(ASKED_APART_MS)
+        self._look_now()
         history = self._totals.get((usage, key))
         return None if history is None else history.growth(self._clock.epoch_ms())
 
@@ -130,14 +179,23 @@ class UsageFigures:
             size = max(0, end.position - before.position)
             self._add((Usage.TOPIC_PUT_SIZE, topic), now_ms, size, messages)
 
-    def _note_reads(self, now_ms: int) -> None:
-        for (group, topic), given in self._traffic.given.items():
-            key = f"{topic}@{group}"
-            self._note((Usage.GROUP_GET_NUMS, key), now_ms, given.messages, given.answers)
-            self._note((Usage.GROUP_GET_SIZE, key), now_ms, given.bytes, given.answers)
-            self._note((Usage.GROUP_GET_LATENCY, key), now_ms, given.read_ns, given.answers)
-        for (group, topic), count in self._traffic.sent_back.items():
-            self._note((Usage.SNDBCK_PUT_NUMS, f"{topic}@{group}"), now_ms, count, count)
+    def _note_given(self, readers: Iterable[tuple[str, str]]) -> None:
+        now_ms = self._clock.epoch_ms()
+        for reader in readers:
+            given = self._traffic.given.get(reader)
+            if given is not None:
+                key = f"{reader[1]}@{reader[0]}"
+                self._note((Usage.GROUP_GET_NUMS, key), now_ms, given.messages, given.answers)
+                self._note((Usage.GROUP_GET_SIZE, key), now_ms, given.bytes, given.answers)
+                self._note((Usage.GROUP_GET_LATENCY, key), now_ms, given.read_ns, given.answers)
+
+    def _note_sent_back(self, readers: Iterable[tuple[str, str]]) -> None:
+        now_ms = self._clock.epoch_ms()
+        for reader in readers:
+            count = self._traffic.sent_back.get(reader)
+            if count is not None:
+                key = f"{reader[1]}@{reader[0]}"
+                self._note((Usage.SNDBCK_PUT_NUMS, key), now_ms, count, count)
 
     def _add(self, key: Key, now_ms: int, amount: int, times: int) -> None:
         history = self._totals.get(key)
@@ -154,6 +212,11 @@ class UsageFigures:
             history = self._totals[key] = CounterHistory(start)
         if total != history.last.total:
             history.note(now_ms, total, times)
+
+
+def _pieces(readers: list[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
+    for at in range(0, len(readers), PIECE):
+        yield readers[at : at + PIECE]
 
 
 def _end_of(tail: QueueTail) -> _End:

@@ -199,6 +199,7 @@ class RocketmqAssembly:
 
     def stop(self) -> None:
         """Do it no more."""
+        self.delivery.usage.stop()
         self.pop.service.stop()
         self.transactions.service.stop()
         self.delays.timers.stop()
@@ -302,7 +303,7 @@ def _delivery(
     broker.messages.on_arrival(hold.arrived)
     broker.topics.on_change.append(lambda name, _config: hold.topic_changed(name))
     traffic = Traffic()
-    usage = UsageFigures(broker.messages, traffic, broker.clock, cluster=cluster)
+    usage = UsageFigures(broker.messages, traffic, broker.clock, loop=broker.loop, cluster=cluster)
     broker.topics.handles.on_first_put.append(usage.used)
     broker.topics.on_change.append(usage.topic_changed)
     return DeliveryParts(
