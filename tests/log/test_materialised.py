@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imago_log import FileSlice, MessageStore, MetaqStatus
+from imago_log.views.materialiser import BESIDE_READERS_SHARE, WORKER_SHARE, Materialiser
 from imago_testing.stores.in_memory import (
     DATA,
     HOST,
@@ -291,6 +292,7 @@ class HeldWorker:
 
     def __init__(self, store: MessageStore) -> None:
         self.jobs: list[Callable[[], None]] = []
+        self.shares: list[float] = []
         materialiser: Any = store.components.storage.materialiser
         materialiser._background = self
 
@@ -299,6 +301,7 @@ class HeldWorker:
 
     def leave_to_others(self, share: float) -> None:
         """Nobody waits."""
+        self.shares.append(share)
 
     def drain(self) -> None:
         self.run()
@@ -325,6 +328,43 @@ def test_readers_are_served_while_the_files_are_written() -> None:
     metaq.store.tick()
     assert metaq.whole() == metaq.expected() == metaq.read_all(0)
     metaq.store.close()
+
+
+@pytest.mark.shipped_limits
+def test_writing_leaves_more_to_those_who_read_a_backlog() -> None:
+    metaq = Metaq()
+    worker = HeldWorker(metaq.store)
+    materialiser = metaq.store.components.storage.materialiser
+    for beside_readers in (False, True):
+        metaq.fill(20)  # writes, too
+        worker.run()
+        materialiser.advance(beside_readers=beside_readers)
+        worker.run()
+        assert (BESIDE_READERS_SHARE in worker.shares) == beside_readers
+    assert BESIDE_READERS_SHARE < WORKER_SHARE
+    metaq.store.close()
+
+
+@pytest.mark.shipped_limits
+def test_a_reader_of_a_backlog_says_so_to_whoever_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    vfs, model = MemoryVfs(), Model()
+    store = open_store(vfs)
+    store.create_topic("T", {})
+    model.send(store, [("T", 0, 60)] * 5)
+    store.close()
+    store = open_store(vfs)
+    HeldWorker(store)
+    store.set_materialised("T")
+    asked: list[bool] = []
+
+    def advance(_: Materialiser, bytes_min: int = 1, *, beside_readers: bool = False) -> None:
+        assert bytes_min == 1
+        asked.append(beside_readers)
+
+    monkeypatch.setattr(Materialiser, "advance", advance)
+    assert store.read_positions("T", 0, 0, 100).behind
+    assert asked == [True]
+    store.close()
 
 
 def test_a_topic_deleted_while_its_files_are_written_leaves_none() -> None:

@@ -99,7 +99,8 @@ class PositionReader:
             read = read_positions(queue, records, None, visible, position, bytes_max)
         if segments is not None and (read.behind or materialiser.is_due):
             with suppress(NoSpaceError):  # the next tick sees it too
-                materialiser.advance()  # without traffic nothing else would for a second
+                # Without traffic nothing else would for a second.
+                materialiser.advance(beside_readers=read.behind)
         return read
 
     def _up_to_damage(

@@ -50,7 +50,9 @@ ROUND_BYTES_MAX = 16 << 20
 """What one job of the worker writes: other jobs wait for it."""
 LAST_ROUNDS_MAX = 4
 WORKER_SHARE = 0.25
-"""Of the processor's time, while files are written: readers of the same messages have the rest."""
+"""Of the processor's time, while files are written."""
+BESIDE_READERS_SHARE = 0.1
+"""The same while somebody reads what has no files yet: who reads that needs none of them."""
 BACKLOG_BYTES_MAX = 1 << 30
 """Of a partition's older messages so many get files; what is before is read from the log."""
 LOOKED_AT_MAX = 1024
@@ -140,16 +142,18 @@ class Materialiser:
 
     # Writing
 
-    def advance(self, bytes_min: int = 1) -> None:
+    def advance(self, bytes_min: int = 1, *, beside_readers: bool = False) -> None:
         """Take over what the worker has written, and give it more to write.
 
-        Partitions that are less than `bytes_min` behind can wait.
+        Partitions that are less than `bytes_min` behind can wait. `beside_readers`: somebody reads
+        messages that are neither in these files nor in memory.
         """
         if self._job is not None and not self._take():
             return
         blocks = self._plan(bytes_min)
         if blocks:
-            rest = partial(self._background.leave_to_others, WORKER_SHARE)
+            share = BESIDE_READERS_SHARE if beside_readers else WORKER_SHARE
+            rest = partial(self._background.leave_to_others, share)
             job = self._job = WritingJob(self._pool.vfs, self._records, blocks, rest)
             self._background.submit_waiting(job.run)
             self._take()
