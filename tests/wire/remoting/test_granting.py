@@ -177,3 +177,11 @@ def test_a_signature_of_the_java_client_is_right(
     assert (twin.signer(raw, body, {"rocketmq2": user}) is user) is right
     assert twin.may_send(raw, body, "TopicTest", {"rocketmq2": user}) is right
     assert not twin.may_send(raw, body, "no", {"rocketmq2": user})
+
+
+@pytest.mark.parametrize("twin", [plain, compiled])
+def test_a_header_of_no_known_form_is_unreadable(twin: Any) -> None:
+    raw = encode_frame(RemotingCommand(310, ext=JAVA))[4:]
+    for form in (2, 128, 255):
+        with pytest.raises(ProtocolError, match=f"unknown header form {form}"):
+            twin.signer(bytes([form]) + raw[1:], b"hello", {"rocketmq2": None})

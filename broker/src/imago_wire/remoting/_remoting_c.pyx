@@ -109,6 +109,8 @@ cdef bint _read_header(Header* h, Bytes raw, Py_ssize_t header_size):
     h.count = 0
     h.language.at = NULL
     memset(h.letters, -1, sizeof(h.letters))
+    if raw[0] > 1:
+        return False
     if h.binary:
         return _binary_header(h)
     return _json_header(h) and (not h.high or _is_utf8(raw + 4, header_size))
