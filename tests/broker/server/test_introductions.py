@@ -69,6 +69,8 @@ def test_they_count_once_for_their_port_and_now() -> None:
     assert sides.following.read(said + b"more", TARGET) == (ANN, len(said))
     with pytest.raises(IntroductionError, match="used already"):
         sides.following.read(said, TARGET)
+    with pytest.raises(IntroductionError, match="no introduction"):
+        sides.following.read(b"\x02" + sides.former.written(ANN, TARGET)[1:], TARGET)
     late, early = sides.former.written(ANN, TARGET), sides.former.written(ANN, TARGET)
     sides.clock.advance(introductions.CLOCKS_DIFFER_MS_MAX)
     assert sides.following.read(late, TARGET) is not None

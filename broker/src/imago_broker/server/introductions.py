@@ -93,7 +93,9 @@ class Introductions:
         """
         if len(data) < _HEAD.size:
             return None
-        _, size = _HEAD.unpack_from(data)
+        first, size = _HEAD.unpack_from(data)
+        if first != FIRST_BYTE:
+            raise IntroductionError("no introduction")
         if not _HASH_SIZE < size <= SIZE_MAX:
             raise IntroductionError(f"an introduction of {size} bytes")
         end = _HEAD.size + size
