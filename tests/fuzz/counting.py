@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,6 +31,18 @@ def record(path: Path, *, seed: int, inputs: Mapping[str, int], seconds: float) 
         file.truncate(0)
         file.write(json.dumps(kept, indent=1) + "\n")
     return sum(sum(run["inputs"].values()) for run in kept["runs"])
+
+
+def refuse_again(path: Path | None, seed: int, targets: Iterable[str]) -> None:
+    """End the program where a run of the seed is counted already: its inputs are the same."""
+    if path is None or not path.exists():
+        return
+    for run in json.loads(path.read_text() or '{"runs": []}')["runs"]:
+        again = sorted(run["inputs"].keys() & set(targets))
+        if run["seed"] == seed and again:
+            raise SystemExit(
+                f"{path} counts seed {seed} of {again[0]} already: take another --seed"
+            )
 
 
 def _commit() -> str:

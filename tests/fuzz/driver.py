@@ -21,7 +21,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
-from tests.fuzz.counting import record
+from tests.fuzz.counting import record, refuse_again
 from tests.fuzz.mutation import mutated
 
 from imago_wire import hot
@@ -142,6 +142,7 @@ def main() -> int:
 
 def _fuzz_all(targets: Sequence[Target], arguments: Any) -> int:
     seed = random.SystemRandom().getrandbits(32) if arguments.seed is None else arguments.seed
+    refuse_again(arguments.record, seed, [target.name for target in targets])
     print(f"hot modules: {'compiled' if hot.COMPILED else 'plain Python'}; seed {seed}")
     counts, began = dict[str, int](), time.monotonic()
     for target in targets:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.fuzz.access import SEEDS as ACCESS_SEEDS
-from tests.fuzz.counting import record
+from tests.fuzz.counting import record, refuse_again
 from tests.fuzz.mutation import mutated
 from tests.fuzz.remoting import SEEDS as REMOTING_SEEDS
 
@@ -52,6 +52,13 @@ CONNECTIONS: Final = 3
 CONNECTIONS_A_ROUND: Final = 20
 """With changed bytes, beside BATCH requests."""
 READ_BYTES: Final = 1 << 18
+REQUESTS_TO: Final = ("rocketmq", "namesrv")
+BYTES_TO: Final = ("rocketmq", "namesrv", "metaq", "admin")
+TARGETS: Final = (
+    *(f"served.{port}" for port in REQUESTS_TO),
+    *(f"served.{port}.bytes" for port in BYTES_TO),
+)
+"""Names under which inputs are counted."""
 
 
 def sign(request: RemotingCommand, rng: random.Random) -> None:
@@ -130,11 +137,12 @@ class Run:
                 break
 
     async def _round(self, seed: str) -> None:
-        for port in ("rocketmq", "namesrv"):
+        for port in REQUESTS_TO:
             rng = random.Random(f"{seed}/{port}")
             await storm(getattr(self._broker, port), rng, BATCH, sign)
             self.inputs[f"served.{port}"] += BATCH
-        for port, corpus in self._bytes.items():
+        for port in BYTES_TO:
+            corpus = self._bytes[port]
             rng = random.Random(f"{seed}/{port}/bytes")
             await bytes_storm(getattr(self._broker, port), corpus, rng, CONNECTIONS_A_ROUND)
             self.inputs[f"served.{port}.bytes"] += CONNECTIONS_A_ROUND
@@ -181,6 +189,7 @@ def main() -> int:
     parser.add_argument("--record", type=Path, help="add the counts to this file")
     chosen = parser.parse_args()
     seed = random.SystemRandom().getrandbits(32) if chosen.seed is None else chosen.seed
+    refuse_again(chosen.record, seed, TARGETS)
     print(f"a broker with access control; seed {seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="imago-fuzz-") as name:
         return _main(Path(name), chosen, seed)
