@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from imago_broker.server.connection_states import ConnectionPhase, WaitReason
+from imago_broker.server.line_refusals import LineRefusals
 from imago_broker.server.peer_address import peer_text
 from imago_broker.server.relay_handover import ClientSession
 from imago_broker.server.relay_ledgers import TextLedger
@@ -61,6 +63,11 @@ class TextSession(ClientSession):
         )
         self._processors = processors
         self._take_puts = processors.take_puts
+        self._refusals = LineRefusals(
+            partial(processors.refusal, self.channel),
+            limits.line_bytes_max,
+            limits.body_bytes_max,
+        )
         self._line_bytes_max = limits.line_bytes_max
         self._body_bytes_max = limits.body_bytes_max
         self._limits = limits
@@ -115,6 +122,8 @@ class TextSession(ClientSession):
             self.unfinished.note(len(self._buffer))
         if items:
             self._run(items)
+        if self._buffer:
+            self._look()
 
     def eof_received(self) -> bool:
         """Answer what was asked, then close; a peer may half-close after its last request."""
@@ -151,6 +160,8 @@ class TextSession(ClientSession):
 
     def unserved(self) -> bytes:
         left, self._left = self._left, ()
+        if answer := self._refusals.leave(self._buffer):
+            self.transport.write(answer)
         unread = encode_items(left) + self._buffer
         self._buffer.clear()
         self._partial_since_ms = None
@@ -185,12 +196,20 @@ class TextSession(ClientSession):
         """Keep what comes for later: a new connection is read even where that was paused."""
         if self.state.phase not in (ConnectionPhase.ENDING, ConnectionPhase.CLOSED):
             self._active = True
+            if self._refusals.left:
+                data = self._pass_over(data)
             self._buffer += data
             self.transport.pause_reading()
             self.unfinished.note(len(self._buffer))
+            self.channel.flush()
 
     def _go_on(self, data: bytes) -> None:
         """Add bytes to those of an unfinished command."""
+        if self._refusals.left:
+            data = self._pass_over(data)
+            if self._refusals.left:
+                return
+            self.channel.flush()
         self._buffer += data
         used = self._take_puts(self.channel, self._buffer)
         if used:
@@ -198,6 +217,24 @@ class TextSession(ClientSession):
         if self._buffer:
             self._scan_buffer()
             self.unfinished.note(len(self._buffer))
+            self._look()
+
+    def _look(self) -> None:
+        """Refuse the command that begins the buffer by its line, where that is enough."""
+        if self._left or not self.state.reads:
+            return
+        self._refusals.look(self._buffer)
+        if self._refusals.left:
+            self.unfinished.grown(len(self._buffer))
+
+    def _pass_over(self, data: bytes) -> bytes:
+        """Take what has come of the refused command's body; return what is behind it."""
+        answer, data = self._refusals.pass_over(data)
+        if not self._refusals.left:
+            self._drop(len(self._buffer))
+        if answer:
+            self.channel.reply(answer)
+        return data
 
     def _scan_buffer(self) -> None:
         """Work on what begins with something else than a plain put, or has not wholly arrived."""
@@ -208,6 +245,7 @@ class TextSession(ClientSession):
 
     def _drop(self, used: int) -> None:
         del self._buffer[:used]
+        self._refusals.begin()
         self._partial_since_ms = None
         self.unfinished.left(len(self._buffer))
 

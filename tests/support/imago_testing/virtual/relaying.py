@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.exchange import Exchange
     from imago_broker.server.text_channel import TextChannel
     from imago_testing.virtual.loop import Network, VirtualLoop, VirtualTransport, Wire
+    from imago_wire.text.commands import Command
 
 FRAMED_PORT, TEXT_PORT = 10911, 8123
 _BEAT_OPAQUE = 1 << 30
@@ -124,6 +125,9 @@ class Member:
     def take_puts(self, peer: TextChannel, data: bytes) -> int:
         del peer, data
         return 0
+
+    def refusal(self, peer: TextChannel, command: Command) -> None:
+        """All are read whole."""
 
     def run(self, peer: TextChannel, items: Sequence[Any], at: int) -> int:
         for item in items[at:]:

@@ -29,7 +29,7 @@ from imago_wire.text.commands import (
     Version,
 )
 from imago_wire.text.encoder import result
-from imago_wire.text.items import GET, OTHER, PUT
+from imago_wire.text.items import GET, OTHER, PUT, OtherItem
 from imago_wire.text.status import Status
 
 if TYPE_CHECKING:
@@ -134,11 +134,11 @@ class GuardedProcessors:
                 end += 1
             if end > at:
                 at = self._processors.run(peer, items[:end], at)
-            elif self._denied(peer, items[at]) is None:
+            elif (need := self._denied(peer, items[at])) is None:
                 end = at + 1
                 at += self._run_limited(peer, items[at])
             else:
-                self._refuse(peer, items[at])
+                peer.reply(self._refused(peer, items[at], need))
                 at = end = at + 1
             if at < end or peer.held or peer.finishing:
                 return len(items) if peer.finishing else at
@@ -186,17 +186,26 @@ class GuardedProcessors:
     def _may(self, user: str, need: Need, address: str) -> bool:
         return self._access.rights_of(user).meets(need, address)
 
-    def _refuse(self, peer: Peer, item: Item) -> None:
-        user, need = peer.certificate_user or ANONYMOUS, self._denied(peer, item)
-        assert need is not None, "it was denied just now"
+    def refusal(self, peer: Peer, command: Command) -> bytes | None:
+        """Return the answer to a command whose body has not come; None: it is to be read whole.
+
+        Answers to nothing that was asked have none, and nobody reads them.
+        """
+        if isinstance(command, Result | Value):
+            return b""
+        item = OtherItem(OTHER, command)
+        need = self._denied(peer, item)
+        return None if need is None else self._refused(peer, item, need)
+
+    def _refused(self, peer: Peer, item: Item, need: Need) -> bytes:
+        user = peer.certificate_user or ANONYMOUS
         opaque = item.command.opaque if item.kind == OTHER else item.opaque  # type: ignore[union-attr]
         opaque = OPAQUE_DEFAULT if opaque is None else opaque
         if why := self._access.awaited.why:
-            peer.reply(result(Status.SERVICE_UNAVAILABLE, why, opaque))
-            return
+            return result(Status.SERVICE_UNAVAILABLE, why, opaque)
         text = f"{user} may not {need.operations[0]} {need.kind} {need.name[:127]}"
         self._denials.note(peer.address, f"metaq user={user}", text)
-        peer.reply(result(Status.FORBIDDEN, text, opaque))
+        return result(Status.FORBIDDEN, text, opaque)
 
 
 def _is_granted(item: Item, user: UserGrants | None) -> bool:

@@ -87,6 +87,9 @@ class MetaqProcessors:
     def met(self, peer: Peer) -> None:
         """Meet a new connection: it may do all."""
 
+    def refusal(self, peer: Peer, command: Command) -> bytes | None:
+        """Refuse no command by its line: all may be read whole."""
+
     def run(self, peer: Peer, items: Sequence[Item], at: int = 0) -> int:
         """Work on scanned commands from `at` on; return the index of the first one left.
 
