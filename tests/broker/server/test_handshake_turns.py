@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
+from imago_broker.config.sections import TlsSection
 from imago_broker.server import handshake_turns, tls_entry
 from imago_broker.server.handshake_turns import HandshakeTurns
 from imago_testing.clusters.brokers import running_broker
@@ -67,6 +68,26 @@ async def test_so_many_a_second_and_each_address_in_its_turn(
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_no_turn_of_the_loop_has_more_than_ten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handshake_turns, "TURN_SECONDS", 0)
+    clock, begun = Seconds(), list[int]()
+    turns = HandshakeTurns(TlsSection().handshakes_per_second_max, clock)
+
+    async def shake(number: int) -> None:
+        await turns.wait(f"10.0.{number % 40}.1")
+        begun.append(number)
+
+    clock.now += 1000.0  # whatever was saved up, and however late the loop is
+    tasks = [asyncio.create_task(shake(number)) for number in range(200)]
+    while len(begun) < len(tasks):
+        before = len(begun)
+        await eventually(lambda: len(begun) > before)  # noqa: B023  it is called here
+        await until_idle()
+        assert len(begun) - before <= 10
+        clock.now += 1.0
+    await asyncio.gather(*tasks)
 
 
 async def test_zero_is_no_rate() -> None:

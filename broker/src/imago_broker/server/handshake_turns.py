@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 TURN_SECONDS: Final = 0.01
 """Between two looks at those that wait."""
-SAVED_SECONDS: Final = 0.1
-"""Of an idle time so much may be used up at once."""
+SAVED_SECONDS: Final = 0.02
+"""Of an idle time so much may be used up at once: with the usual rate ten handshakes, which are
+some milliseconds in which nobody is served."""
 
 
 class HandshakeTurns:
