@@ -127,6 +127,16 @@ async def test_users_that_no_master_confirms_are_served_for_a_minute(
         assert "users are too old here: no shard has a master" in (refused.remark or "")
 
 
+async def test_a_name_service_alone_names_the_cure(broker: Broker, config: BrokerConfig) -> None:
+    async with name_service(broker, config) as names:
+        names.seen[0] = ClusterView(cluster="imago")
+        await names.follower.look()
+        for version in (Version.V5_3_3, Version.V4_9_8):
+            refused = await names.put(version=version)
+            assert "no users are known here yet: no shard has a master" in (refused.remark or "")
+            assert "start a broker of this cluster" in (refused.remark or "")
+
+
 async def test_it_follows_by_itself(
     broker: Broker, config: BrokerConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:

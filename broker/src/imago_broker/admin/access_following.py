@@ -32,6 +32,11 @@ TRUSTED_MS = 60_000
 NOT_ASKED = "no users are known here yet"
 NO_TOKEN = "no users are known here: the name service needs the brokers' admin.token_file"  # noqa: S105
 
+NO_MASTER = "no shard has a master: start a broker of this cluster, which brings its users"
+NOT_TOLD = (
+    "does not tell its users: compare its admin.token_file, tls.calls and clock with these here"
+)
+
 
 class Closable(Protocol):
     """What lets requests in."""
@@ -86,7 +91,7 @@ class AccessFollower:
 
     async def _ask(self) -> str | None:
         """Return None once the copy is like a master's, else why none answers."""
-        view, failed = self._view(), "no shard has a master"
+        view, failed = self._view(), NO_MASTER
         for shard in view.shards():
             master = view.master(shard)
             if master is None:
@@ -99,7 +104,7 @@ class AccessFollower:
                     self._records.replace(answer["records"])
             except (aiohttp.ClientError, TimeoutError, ValueError, KeyError, TypeError) as error:
                 logger.debug("access_not_followed shard=%d error=%s", shard, error)
-                failed = f"{shard_name(shard)} does not tell its users"
+                failed = f"{shard_name(shard)} {NOT_TOLD}"
                 continue
             return None
         return failed
