@@ -173,10 +173,12 @@ class CertificateWork(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Certify:
-    """Write the Secret of the authority, or of a shard's members."""
+    """Write the Secret of an authority, or of a shard's members."""
 
     work: CertificateWork
     shard: int | None = None
+    clients: bool = False
+    """Whether it is the authority that signs for clients."""
 
 
 Action = (

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from imago_operator import names, versions
 from imago_operator.brokerkeys import KEYS, BrokerKey, Scalar
 from imago_operator.errors import InvalidError
-from imago_operator.spec.cluster import AuthorizationType
+from imago_operator.spec.cluster import AuthorizationType, ListenerAuthenticationType
 from imago_operator.spec.common import AcknowledgementLevel
 from imago_operator.spec.fields import chosen
 from imago_operator.spec.kinds import CLUSTER
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 ZOOKEEPER_PORT: Final = 2181
 METAQ_TLS_PORT: Final = 8124
 TLS_FOLDER: Final = "/etc/imago/tls"
+CLIENTS_CA_FOLDER: Final = "/etc/imago/clients-ca"
 ZOOKEEPER_TLS_FOLDER: Final = "/etc/imago/zookeeper-tls"
 ZOOKEEPER_USER_FOLDER: Final = "/etc/imago/zookeeper-user"
 ACCOUNT_FOLDER: Final = "/etc/imago/account"
@@ -188,7 +189,9 @@ def _desired(resource: OwnerResource, spec: ClusterSpec, operator: OperatorInfo)
             "token_review.token_file": f"{ACCOUNT_FOLDER}/token",
         }
     if spec.tls is not None:
+        asked = str(settings.get("tls.client_auth", "optional"))
         settings |= tls_settings(spec.tls, spec.listeners)
+        settings |= client_settings(spec.tls, spec.listeners, asked)
     settings |= registry_settings(spec.zookeeper.external)
     static = {name: value for name, value in settings.items() if not KEYS[name].dynamic}
     defaults = {name: key.default for name, key in KEYS.items() if key.dynamic}
@@ -210,6 +213,12 @@ def _desired(resource: OwnerResource, spec: ClusterSpec, operator: OperatorInfo)
     )
 
 
+def clients_ca_secret(desired: Desired) -> str:
+    """Return the Secret with the authority that signs for clients; empty: nobody does."""
+    ca = desired.spec.tls.clients_ca if desired.spec.tls is not None else None
+    return "" if ca is None else ca.secret_name or names.clients_authority(desired.name)
+
+
 def tls_settings(tls: Tls, listeners: Iterable[ExternalListener]) -> dict[str, Scalar]:
     """Return the brokers' settings of TLS; their files are those of their shard's Secret."""
     strict = tls.clients is Strictness.ENFORCING or any(way.tls for way in listeners)
@@ -222,6 +231,23 @@ def tls_settings(tls: Tls, listeners: Iterable[ExternalListener]) -> dict[str, S
         "tls.metaq_port": METAQ_TLS_PORT,
         "tls.replication": members,
         "tls.calls": members,
+    }
+
+
+def client_settings(
+    tls: Tls, listeners: Iterable[ExternalListener], asked: str
+) -> dict[str, Scalar]:
+    """Return the brokers' settings of clients' certificates; `asked`: what the config says.
+
+    The operator shows none, and is known by its token.
+    """
+    if tls.clients_ca is None:
+        return {}
+    wanted = [way.authentication.type for way in listeners]
+    return {
+        "tls.client_ca_file": f"{CLIENTS_CA_FOLDER}/ca.crt",
+        "tls.client_auth": "required" if ListenerAuthenticationType.TLS in wanted else asked,
+        "tls.admin_client_auth": "none",
     }
 
 
@@ -269,6 +295,8 @@ def said_of_pods(resource: OwnerResource, spec: ClusterSpec) -> dict[str, Any]:
     if spec.tls is not None:
         # Not how long certificates are valid: files change, and pods stay.
         found["tls"] = {"clients": spec.tls.clients.value, "members": spec.tls.members.value}
+        if (ca := spec.tls.clients_ca) is not None:
+            found["tls"]["clientsCa"] = ca.secret_name or ca.mode.value
     external = said.get("zookeeper", {}).get("external", {})
     if secured := {name: external[name] for name in ("tls", "auth") if name in external}:
         found["zookeeper"] = secured

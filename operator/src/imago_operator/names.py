@@ -36,6 +36,8 @@ PAUSE: Final = f"{GROUP}/pause-reconciliation"
 APPROVE: Final = f"{GROUP}/approve"
 FORCE_RENEW: Final = f"{GROUP}/force-renew"
 """Of a user: any new value has its password replaced."""
+FORCE_RENEW_CLIENTS_CA: Final = f"{GROUP}/force-renew-clients-ca"
+"""Of a cluster: any new value has the authority that signs for clients replaced."""
 STOP: Final = f"{GROUP}/stop"
 """Ends an ImagoRebalance: what brokers do for it by themselves is taken back."""
 OPERATED_BY: Final = f"{GROUP}/operated-by"
@@ -83,6 +85,11 @@ def token(cluster: str) -> str:
 def authority(cluster: str) -> str:
     """Name of the Secret with the authority that signs members' certificates."""
     return f"{cluster}-ca"
+
+
+def clients_authority(cluster: str) -> str:
+    """Name of the Secret with the authority that signs clients' certificates."""
+    return f"{cluster}-clients-ca"
 
 
 def certificate(cluster: str, shard: int) -> str:

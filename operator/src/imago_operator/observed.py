@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator import names
 from imago_operator.brokers.reach import addresses, certificate_secret, is_ready
-from imago_operator.certificates.state import SeenCertificates, authority_of, certificate_of
+from imago_operator.certificates.seeing import certificates
 from imago_operator.contents.belonging import cluster_of
 from imago_operator.drifts import Drifts
 from imago_operator.manifests.certmanager import CERTIFICATE, is_asked
@@ -37,6 +37,7 @@ from imago_operator.windows import is_open
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from imago_operator.certificates.state import SeenCertificates
     from imago_operator.desired import Desired
     from imago_operator.reconcile import Context, Reached
     from imago_operator.state import Probe, RegistryView, RemainingContent
@@ -124,23 +125,10 @@ class Observer:
         self, desired: Desired, children: Iterable[OwnedObject]
     ) -> SeenCertificates | None:
         """Return the authority and the members' certificates; None where there are to be none."""
-        tls = desired.spec.tls
-        if tls is None:
-            return None
         sets = {c.shard for c in children if c.kind == STATEFUL_SET and c.shard is not None}
         shards = sorted({*sets, *range(desired.spec.brokers.shards)})
-        authority = tls.ca.secret_name or names.authority(desired.name)
-        wanted = [authority, *(names.certificate(desired.name, n) for n in shards)]
-        get, namespace = self._context.kube.get, desired.namespace
-        found = await asyncio.gather(*(get("Secret", namespace, name) for name in wanted))
-        if any(one is not None and "type" not in one for one in found):
-            return None  # who looks may know that they are there, and not what is in them
-        members = {n: certificate_of(one) for n, one in zip(shards, found[1:], strict=True)}
-        return SeenCertificates(
-            authority=authority_of(found[0]),
-            read=frozenset(shards),
-            members={n: one for n, one in members.items() if one is not None},
-        )
+        kube, namespaces = self._context.kube, self._context.namespaces
+        return await certificates(kube, desired, shards, namespaces)
 
     async def _list(self, kind: str, desired: Desired) -> Sequence[Manifest]:
         labels = f"{names.CLUSTER_LABEL}={desired.name}"

@@ -20,15 +20,16 @@ from imago_operator.spec.tls import AuthorityMode
 from imago_operator.state import ConditionFinding, written
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
 
     from imago_operator.certificates.state import SeenCertificate
     from imago_operator.desired import Desired
-    from imago_operator.spec.tls import Tls
+    from imago_operator.spec.tls import Authority, ClientsAuthority, Tls
     from imago_operator.spec.values import Duration
 
 CONDITION: Final = "CertificatesValid"
+ISSUED: Final = "Issued"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,9 @@ def plan(
     if members or tls.ca.mode is AuthorityMode.USER_PROVIDED:
         missing = [n for n in shards if n not in seen.members]
         return CertificatesPlan(members, (_said(missing, "not made yet:"),))
-    work = _of_authority(desired, tls, shards, seen, seen.authority, now)
+    ordered = desired.resource.annotations.get(names.FORCE_RENEW, "")
+    moments = [seen.members[n].since for n in shards]
+    work = next_step(tls.ca, seen.authority, moments, ordered, now)
     return CertificatesPlan((Certify(work),) if work else (), (_valid(seen.authority),))
 
 
@@ -99,30 +102,31 @@ def _members(
 
 def _is_old(desired: Desired, tls: Tls, shard: int, found: SeenCertificate, now: datetime) -> bool:
     named = found.names != fingerprint(list(alternative_names(desired, shard)))
-    return named or _is_due(found.not_after, tls.renew_before, now)
+    return named or is_due(found.not_after, tls.renew_before, now)
 
 
-def _is_due(not_after: datetime | None, before: Duration, now: datetime) -> bool:
+def is_due(not_after: datetime | None, before: Duration, now: datetime) -> bool:
+    """Whether something that ends then is to be replaced."""
     return not_after is None or not_after - timedelta(seconds=before.seconds) <= now
 
 
-def _of_authority(
-    desired: Desired,
-    tls: Tls,
-    shards: Sequence[int],
-    seen: SeenCertificates,
+def next_step(
+    ca: Authority | ClientsAuthority,
     authority: SeenAuthority,
+    moments: Iterable[datetime | None],
+    ordered: str,
     now: datetime,
 ) -> CertificateWork | None:
-    """Return the next step of replacing the authority; every Secret says what it is to say."""
+    """Return the next step of replacing an authority; every Secret says what it is to say.
+
+    `moments`: when those Secrets were written; `ordered`: the order of a person to replace it.
+    """
     if authority.phase is AuthorityPhase.STABLE:
-        ordered = desired.resource.annotations.get(names.FORCE_RENEW, "")
         asked = bool(ordered) and ordered != authority.renewed
-        due = _is_due(authority.not_after, tls.ca.renew_before, now)
+        due = is_due(authority.not_after, ca.renew_before, now)
         return CertificateWork.NEXT_AUTHORITY if asked or due else None
-    moments = [authority.since, *(seen.members[n].since for n in shards)]
-    last = max((moment for moment in moments if moment is not None), default=now)
-    if now - last < timedelta(seconds=tls.ca.overlap.seconds):
+    known = (moment for moment in (authority.since, *moments) if moment is not None)
+    if now - max(known, default=now) < timedelta(seconds=ca.overlap.seconds):
         return None
     trusting = authority.phase is AuthorityPhase.TRUSTING
     return CertificateWork.SWITCH_AUTHORITY if trusting else CertificateWork.DROP_AUTHORITY
@@ -133,7 +137,7 @@ def _said(missing: Sequence[int], why: str) -> ConditionFinding:
     return ConditionFinding(
         type=CONDITION,
         holds=not missing,
-        reason="Issuing" if missing else "Issued",
+        reason="Issuing" if missing else ISSUED,
         message=f"Certificates {why} {listed}." if missing else "",
     )
 
@@ -141,7 +145,7 @@ def _said(missing: Sequence[int], why: str) -> ConditionFinding:
 def _valid(authority: SeenAuthority) -> ConditionFinding:
     until = written(authority.not_after) if authority.not_after else "its end"
     text = f"The authority is valid until {until}."
-    reason = "Issued"
+    reason = ISSUED
     if authority.phase is not AuthorityPhase.STABLE:
         reason = "ReplacingAuthority"
         text = f"Another authority takes its place: {authority.phase.value}."

@@ -28,6 +28,9 @@ SIGNER: Final = f"{names.GROUP}/signer"
 NAMES: Final = f"{names.GROUP}/names-hash"
 
 
+_PEM_END: Final = "-----END CERTIFICATE-----"
+
+
 class AuthorityPhase(StrEnum):
     """Where the replacement of an authority stands."""
 
@@ -72,6 +75,34 @@ class SeenCertificate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SeenHolder:
+    """A user that has a certificate, as the status of its ImagoUser says."""
+
+    name: str
+    """Namespace and name of the ImagoUser."""
+    signer: str
+    issued: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenClients:
+    """What signs for clients."""
+
+    authority: SeenAuthority | None = None
+    """None: nothing that could sign."""
+    trusted: str = ""
+    """Fingerprint of what brokers are to trust; empty: there is nothing."""
+    holders: tuple[SeenHolder, ...] = ()
+    """Looked for while one authority takes the place of another."""
+    former: str = field(default="", repr=False)
+    """Authorities of certificates that users have, as PEM; looked for where there is none."""
+
+    def behind(self, signer: str) -> list[str]:
+        """Return who has a certificate of somebody else."""
+        return sorted(holder.name for holder in self.holders if holder.signer != signer)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SeenCertificates:
     """All of a cluster."""
 
@@ -79,6 +110,27 @@ class SeenCertificates:
     read: frozenset[int] = frozenset()
     """Shards whose Secrets were looked for; of others nothing is known."""
     members: Mapping[int, SeenCertificate] = field(default_factory=dict)
+    clients: SeenClients | None = None
+    """None: nobody signs for clients."""
+
+
+def clients_of(
+    secret: Mapping[str, Any] | None, holders: tuple[SeenHolder, ...] = (), former: str = ""
+) -> SeenClients:
+    """Return what signs for clients, given its Secret."""
+    trusted = decoded(secret or {}).get(TRUSTED, "")
+    return SeenClients(
+        authority=authority_of(secret),
+        trusted=fingerprint(trusted) if trusted.strip() else "",
+        holders=holders,
+        former=former,
+    )
+
+
+def pem_parts(text: str) -> list[str]:
+    """Return the certificates in a text, each with its end."""
+    parts = text.split(_PEM_END)[:-1]
+    return [f"{part.lstrip()}{_PEM_END}\n" for part in parts]
 
 
 def authority_of(secret: Mapping[str, Any] | None) -> SeenAuthority | None:

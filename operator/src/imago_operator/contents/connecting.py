@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from imago_operator import names
@@ -10,6 +11,8 @@ from imago_operator.desired import resource_of, zookeeper_for_clients
 from imago_operator.errors import InvalidError
 from imago_operator.manifests.services import ADMIN, NAME_SERVICE
 from imago_operator.spec.kinds import CLUSTER
+from imago_operator.spec.tls import ClientsAuthority
+from imago_operator.spec.values import Duration
 
 if TYPE_CHECKING:
     from imago_operator.contents.belonging import Manifest
@@ -47,6 +50,21 @@ def entries_of(cluster: Manifest, trusted: str = "") -> dict[str, str]:
 def has_certificates(cluster: Manifest) -> bool:
     """Whether a cluster's brokers have certificates."""
     return "tls" in (cluster.get("spec") or {})
+
+
+def secret_that_signs(cluster: Manifest) -> str | None:
+    """Return the Secret with the authority that signs for clients; None: nobody does."""
+    said = ((cluster.get("spec") or {}).get("tls") or {}).get("clientsCa")
+    if said is None:
+        return None
+    return said.get("secretName") or names.clients_authority(cluster["metadata"]["name"])
+
+
+def overlap_of(cluster: Manifest) -> timedelta:
+    """Return how long brokers know an authority before it signs for clients."""
+    said = cluster["spec"]["tls"]["clientsCa"].get("overlap")
+    span = Duration(said) if said else ClientsAuthority().overlap
+    return timedelta(seconds=span.seconds)
 
 
 def checks_rights(cluster: Manifest) -> bool:

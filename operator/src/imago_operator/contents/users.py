@@ -13,6 +13,9 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator import names
+from imago_operator.certificates.state import CERTIFICATE, KEY
+from imago_operator.contents import certifying
+from imago_operator.contents.certifying import CertificateNeed
 from imago_operator.contents.claiming import ClaimLook, ClaimPlan, held, still
 from imago_operator.contents.conditions import ContentRefusal, conditions, holds, ready
 from imago_operator.contents.leaving import leave
@@ -32,6 +35,7 @@ from imago_operator.state import parsed, written
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from imago_operator.contents.certifying import UserSigner
     from imago_operator.contents.values import SeenSecret, SeenUser
     from imago_operator.spec.user import Acl, UserSpec
     from imago_operator.state import ConditionFinding
@@ -41,7 +45,7 @@ NEXT: Final = "password.next"
 """Entry of a Secret with the password that brokers are being told."""
 USERNAME: Final = "username"
 CA: Final = "ca.crt"
-CHANGING: Final = (PASSWORD, NEXT, USERNAME, CA)
+CHANGING: Final = (PASSWORD, NEXT, USERNAME, CA, CERTIFICATE, KEY)
 """Entries of ours that go away again; what somebody adds beside ours stays."""
 EVERY_OPERATION: Final = tuple(sorted(o.value for o in AclOperation if o is not AclOperation.ALL))
 
@@ -63,6 +67,10 @@ class UserLook(ClaimLook["UserSpec", UserStatus]):
     """Whether the cluster's brokers check rights at all."""
     connection: Mapping[str, str] = field(default_factory=dict)
     """Entries of the Secret that say where the cluster is."""
+    signer: UserSigner | None = None
+    """Who signs for users with certificates."""
+    unsigned: str = ""
+    """Why nobody does."""
 
     @property
     def secret_name(self) -> str:
@@ -71,6 +79,22 @@ class UserLook(ClaimLook["UserSpec", UserStatus]):
     @property
     def signs(self) -> bool:
         return self.spec.authentication.type is AuthenticationType.PASSWORD
+
+    @property
+    def shows(self) -> bool:
+        """Whether it has a certificate of ours."""
+        return self.spec.authentication.type is AuthenticationType.TLS
+
+    @property
+    def ordered(self) -> bool:
+        """Whether somebody has asked for another password or certificate."""
+        asked = self.me.annotations.get(names.FORCE_RENEW, "")
+        return bool(asked) and asked != self.status.renewed
+
+    @property
+    def notes(self) -> Mapping[str, str]:
+        """What is noted beside a certificate."""
+        return self.secret.notes if self.secret is not None and self.shows else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +109,9 @@ class WriteSecret:
     """Make the Secret for clients what it is to be."""
 
     data: Mapping[str, str] = field(repr=False)
+    notes: Mapping[str, str] = field(default_factory=dict)
+    issues: bool = False
+    """Whether a new certificate and its key come in besides, with notes of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +128,7 @@ class UserPlan(ClaimPlan[UserAct, UserStatus]):
 
     acts: tuple[UserAct, ...] = ()
     renews: bool = False
-    """Whether brokers get another password by it."""
+    """Whether the user gets another password or certificate by it."""
 
 
 def plan(look: UserLook, now: datetime, *, fresh: str, release_after_s: float) -> UserPlan:
@@ -137,7 +164,7 @@ def _leaving(look: UserLook, now: datetime, release_after_s: float) -> UserPlan:
 def _settle(look: UserLook, now: datetime, fresh: str) -> UserPlan:
     if not look.listed:
         return _refused("ClusterNotReady", "No broker answers.")
-    if look.signs and look.name == ANONYMOUS:
+    if (look.signs or look.shows) and look.name == ANONYMOUS:
         text = "anonymous is every client without credentials: set authentication.type External."
         return _refused("InvalidSpec", text)
     if look.status.user_name is None:
@@ -150,6 +177,8 @@ def _settle(look: UserLook, now: datetime, fresh: str) -> UserPlan:
     if look.signs and reference is not None and look.given is None:
         text = f"There is no Secret {reference.name} with an entry {reference.key}."
         return _refused("SecretMissing", text)
+    if look.shows and look.signer is None:
+        return _refused("ClientsAuthorityMissing", look.unsigned)
     acts, renews = _acts(look, now, fresh)
     mark = fingerprint(wanted(look))
     return UserPlan(acts=tuple(acts), renews=renews, findings=tuple(_said(look)), applies=mark)
@@ -182,7 +211,7 @@ def rule_of(acl: Acl) -> dict[str, Any]:
 
 
 def _acts(look: UserLook, now: datetime, fresh: str) -> tuple[list[UserAct], bool]:
-    """Return what is done, and whether brokers get another password by it."""
+    """Return what is done, and whether the user gets another password or certificate by it."""
     have = dict(look.secret.data) if look.secret else {}
     if not look.signs:
         acts: list[UserAct] = []
@@ -190,6 +219,8 @@ def _acts(look: UserLook, now: datetime, fresh: str) -> tuple[list[UserAct], boo
             without = {} if look.name == ANONYMOUS else {"password": None}
             acts.append(PutUser(wanted(look) | without))
         entries = _entries(look, None)
+        if look.signer is not None and look.shows:
+            return _shown(look, look.signer, acts, entries, now)
         return acts + _written(have, entries), False
     current, coming = have.get(PASSWORD), have.get(NEXT)
     if look.spec.authentication.password_secret_ref is not None:
@@ -199,6 +230,22 @@ def _acts(look: UserLook, now: datetime, fresh: str) -> tuple[list[UserAct], boo
     if coming is None and (current is None or _is_due(look, now)):
         coming = fresh
     return _changes(look, have, current, coming, written_first=True), coming is not None
+
+
+def _shown(
+    look: UserLook, by: UserSigner, acts: list[UserAct], entries: dict[str, str], now: datetime
+) -> tuple[list[UserAct], bool]:
+    """Return what is done about a user with a certificate: brokers know it first."""
+    needed = certifying.need(look.secret, by, look.spec, look.name, ordered=look.ordered, now=now)
+    if needed is CertificateNeed.ISSUE:
+        return [*acts, WriteSecret(entries, issues=True)], True
+    assert look.secret is not None, "it has a certificate"
+    have = look.secret.data
+    entries |= {entry: have[entry] for entry in (CERTIFICATE, KEY)}
+    if needed is CertificateNeed.NOTE:
+        notes = certifying.noted(look.notes, by, now)
+        return [*acts, WriteSecret(entries, notes)], False
+    return acts + [replace(one, notes=look.notes) for one in _written(have, entries)], False
 
 
 def _changes(
@@ -229,7 +276,7 @@ def _changes(
     return acts + _written(have, entries)
 
 
-def _written(have: Mapping[str, str], entries: Mapping[str, str]) -> list[UserAct]:
+def _written(have: Mapping[str, str], entries: Mapping[str, str]) -> list[WriteSecret]:
     """Return what makes a Secret have these entries; nothing where it has them."""
     gone = any(name in have and name not in entries for name in CHANGING)
     differs = any(have.get(name) != value for name, value in entries.items())
@@ -265,19 +312,29 @@ def _differs(look: UserLook) -> bool:
 
 def _is_due(look: UserLook, now: datetime) -> bool:
     """Whether the password is to be replaced."""
-    asked = look.me.annotations.get(names.FORCE_RENEW, "")
-    if asked and asked != look.status.renewed:
+    if look.ordered:
         return True
     due = next_rotation(look.spec, look.status)
     return due is not None and due <= now
 
 
 def next_rotation(spec: UserSpec, status: UserStatus) -> datetime | None:
-    """Return when the password is to be replaced; None: never by itself."""
+    """Return when the password or certificate is to be replaced; None: never by itself."""
+    if status.certificate is not None and spec.authentication.type is AuthenticationType.TLS:
+        before = timedelta(seconds=spec.authentication.renew_before.seconds)
+        return parsed(status.certificate.not_after) - before
     every, last = spec.authentication.rotate_every, status.last_rotation
     if every is None or last is None or spec.authentication.password_secret_ref is not None:
         return None
     return parsed(last) + timedelta(seconds=every.seconds)
+
+
+def next_look(look: UserLook) -> datetime | None:
+    """Return when something is due that nobody else tells of; None: nothing is."""
+    moments = [next_rotation(look.spec, look.status)]
+    if look.signer is not None:
+        moments.append(certifying.follows_at(look.notes, look.signer))
+    return min((moment for moment in moments if moment is not None), default=None)
 
 
 def _said(look: UserLook) -> list[ConditionFinding]:
@@ -294,11 +351,13 @@ def status_of(
     now: datetime,
     *,
     version: str | None = None,
+    notes: Mapping[str, str] | None = None,
     problem: ContentRefusal | None = None,
 ) -> UserStatus:
     """Return the status after a look.
 
-    `version`: that of the Secret, once all acts have succeeded; `problem`: why one has not.
+    `version` and `notes`: those of the Secret, once all acts have succeeded; `problem`: why one
+    has not.
     """
     before = planned.record or look.status
     found = [*planned.findings, *([problem.finding] if problem else ())]
@@ -317,6 +376,7 @@ def status_of(
         binding=Binding(name=look.secret_name),
         credentials_version=version if look.signs else None,
         renewed=asked or None,
+        certificate=certifying.told(notes or {}),
     )
     if planned.renews:
         count = before.credentials_generation + 1

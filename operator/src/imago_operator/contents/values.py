@@ -134,6 +134,8 @@ class SeenSecret:
     """Whether it belongs to the observed resource."""
     data: Mapping[str, str] = field(repr=False)
     """Its entries, decoded; those that are no text are left out."""
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """Annotations of ours."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

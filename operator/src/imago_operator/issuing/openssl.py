@@ -40,7 +40,17 @@ async def authority(name: str, days: int) -> IssuedPair:
 
 
 async def certificate(name: str, alternatives: str, days: int, signer: IssuedPair) -> IssuedPair:
-    """Return a new certificate for both sides of a connection, with the signer's behind it."""
+    """Return a new certificate for both sides of a connection."""
+    usage = "serverAuth,clientAuth"
+    return await _signed(name, days, signer, usage, "-addext", f"subjectAltName={alternatives}")
+
+
+async def client_certificate(name: str, days: int, signer: IssuedPair) -> IssuedPair:
+    """Return a new certificate of a client, whose common name says who it is."""
+    return await _signed(name, days, signer, "clientAuth")
+
+
+async def _signed(name: str, days: int, signer: IssuedPair, usage: str, *more: str) -> IssuedPair:
     key = await _run("genpkey", *CURVE)
     made = await _run(
         *("req", "-x509", "-new", "-config", "{bare}", "-key", "{key}"),
@@ -48,9 +58,9 @@ async def certificate(name: str, alternatives: str, days: int, signer: IssuedPai
         *("-subj", f"/CN={name}", "-days", str(days)),
         *("-addext", "basicConstraints=critical,CA:FALSE"),
         *("-addext", "keyUsage=critical,digitalSignature"),
-        *("-addext", "extendedKeyUsage=serverAuth,clientAuth"),
+        *("-addext", f"extendedKeyUsage={usage}"),
         *("-addext", "authorityKeyIdentifier=keyid"),
-        *("-addext", f"subjectAltName={alternatives}"),
+        *more,
         bare=BARE,
         key=key,
         authority=signer.certificate,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +22,7 @@ from imago_operator.certificates.state import (
     SINCE,
     TRUSTED,
     AuthorityPhase,
+    pem_parts,
 )
 from imago_operator.desired import fingerprint
 from imago_operator.issuing import openssl
@@ -32,15 +34,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from imago_operator.certificates.state import SeenCertificates
+    from imago_operator.certificates.state import SeenAuthority, SeenCertificates
     from imago_operator.desired import Desired
     from imago_operator.spec.values import Duration
 
 DAY_S: Final = 86_400
 SLACK: Final = timedelta(hours=1)
 """Clocks differ: what is noted as the end of a certificate is before it."""
-
-_PEM_END: Final = "-----END CERTIFICATE-----"
 
 
 async def secret_of(
@@ -49,48 +49,83 @@ async def secret_of(
     """Return the Secret that a piece of work asks for."""
     if work.shard is not None:
         return await _of_members(desired, work, seen, now)
-    return await _of_authority(desired, work.work, seen, now)
+    tls, said = desired.spec.tls, desired.resource.annotations
+    assert tls is not None, "it was planned"
+    if work.clients:
+        assert tls.clients_ca is not None, "it was planned"
+        assert seen.clients is not None
+        authority = _Authority(
+            secret=names.clients_authority(desired.name),
+            name=f"{desired.name} clients CA",
+            days=whole_days(tls.clients_ca.validity),
+            ordered=said.get(names.FORCE_RENEW_CLIENTS_CA, ""),
+            before=seen.clients.authority,
+            former=seen.clients.former,
+        )
+    else:
+        authority = _Authority(
+            secret=names.authority(desired.name),
+            name=f"{desired.name} CA",
+            days=whole_days(tls.ca.validity),
+            ordered=said.get(names.FORCE_RENEW, ""),
+            before=seen.authority,
+            former=_trusted_by(seen),
+        )
+    data, notes = await _of_authority(authority, work.work, now)
+    return _authority(desired, authority.secret, data, notes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Authority:
+    """One of a cluster's authorities, and what is to come of it."""
+
+    secret: str
+    name: str
+    """Its subject begins so: that of each authority of a cluster otherwise."""
+    days: int
+    ordered: str
+    before: SeenAuthority | None
+    former: str
+    """Where there is none: those whose certificates are still shown, as PEM."""
 
 
 async def _of_authority(
-    desired: Desired, work: CertificateWork, seen: SeenCertificates, now: datetime
-) -> Mapping[str, Any]:
-    tls, before = desired.spec.tls, seen.authority
-    assert tls is not None, "it was planned"
-    days = _days(tls.ca.validity)
-    ordered = desired.resource.annotations.get(names.FORCE_RENEW, "")
-    common = {SINCE: written(now), RENEWED: ordered}
+    authority: _Authority, work: CertificateWork, now: datetime
+) -> tuple[Mapping[str, str], Mapping[str, str]]:
+    """Return entries and annotations of its Secret."""
+    before, days = authority.before, authority.days
+    subject = f"{authority.name} {now:%Y-%m-%d}"
+    common = {SINCE: written(now), RENEWED: authority.ordered}
     if work is CertificateWork.NEW_AUTHORITY:
-        made = await openssl.authority(f"{desired.name} CA {now:%Y-%m-%d}", days)
-        # Where one was lost, members show what it signed until each has another certificate.
-        former = _trusted_by(seen)
+        made = await openssl.authority(subject, days)
+        # Where one was lost, what it signed is shown until each has another certificate.
+        former = authority.former
         data = {CERTIFICATE: made.certificate, KEY: made.key, TRUSTED: former + made.certificate}
         phase = AuthorityPhase.REPLACING if former else AuthorityPhase.STABLE
-        return _authority(desired, data, phase, common | _ends(now, days))
+        return data, {PHASE: phase.value, **common, **_ends(now, days)}
     assert before is not None, "it was planned"
     data = dict(before.data)
     kept = {NOT_AFTER: written(before.not_after)} if before.not_after else {}
     if work is CertificateWork.NEXT_AUTHORITY:
-        made = await openssl.authority(f"{desired.name} CA {now:%Y-%m-%d}", days)
+        made = await openssl.authority(subject, days)
         data |= {NEXT_CERTIFICATE: made.certificate, NEXT_KEY: made.key}
         data[TRUSTED] = data[CERTIFICATE] + made.certificate
-        return _authority(desired, data, AuthorityPhase.TRUSTING, common | kept)
+        return data, {PHASE: AuthorityPhase.TRUSTING.value, **common, **kept}
     noted = common | {RENEWED: before.renewed}
     if work is CertificateWork.SWITCH_AUTHORITY:
         data[CERTIFICATE], data[KEY] = data.pop(NEXT_CERTIFICATE), data.pop(NEXT_KEY)
         # The next one was made when the phase before began.
         begun = before.since or now
-        return _authority(desired, data, AuthorityPhase.REPLACING, noted | _ends(begun, days))
+        return data, {PHASE: AuthorityPhase.REPLACING.value, **noted, **_ends(begun, days)}
     data[TRUSTED] = data[CERTIFICATE]
-    return _authority(desired, data, AuthorityPhase.STABLE, noted | kept)
+    return data, {PHASE: AuthorityPhase.STABLE.value, **noted, **kept}
 
 
 def _trusted_by(seen: SeenCertificates) -> str:
     """Return every authority that a member trusts, once."""
     found: dict[str, None] = {}
     for member in seen.members.values():
-        for part in member.data[TRUSTED].split(_PEM_END)[:-1]:
-            found[f"{part.lstrip()}{_PEM_END}\n"] = None
+        found |= dict.fromkeys(pem_parts(member.data[TRUSTED]))
     return "".join(found)
 
 
@@ -108,7 +143,7 @@ async def _of_members(
         noted = {SINCE: written(now), SIGNER: before.signer, NAMES: before.names}
         return _members(desired, shard, data, noted | {NOT_AFTER: written(before.not_after)})
     noted = {SINCE: written(now), SIGNER: authority.signer, NAMES: fingerprint(alternatives)}
-    days = _days(tls.validity)
+    days = whole_days(tls.validity)
     signer = openssl.IssuedPair(authority.data[CERTIFICATE], authority.data[KEY])
     name = f"{desired.name}-s{shard}"
     made = await openssl.certificate(name, ",".join(alternatives), days, signer)
@@ -121,18 +156,10 @@ async def _of_members(
 
 
 def _authority(
-    desired: Desired, data: Mapping[str, str], phase: AuthorityPhase, noted: Mapping[str, str]
+    desired: Desired, name: str, data: Mapping[str, str], notes: Mapping[str, str]
 ) -> Mapping[str, Any]:
     content = {"type": "Opaque", "data": coded(data)}
-    return child(
-        desired,
-        "v1",
-        "Secret",
-        names.authority(desired.name),
-        names.BROKER,
-        content,
-        annotations={PHASE: phase.value, **noted},
-    )
+    return child(desired, "v1", "Secret", name, names.BROKER, content, annotations=notes)
 
 
 def _members(
@@ -145,9 +172,15 @@ def _members(
     )
 
 
-def _days(span: Duration) -> int:
+def whole_days(span: Duration) -> int:
+    """Return how many days a certificate is valid that is to be so for this long."""
     return max(1, int(span.seconds // DAY_S))
 
 
+def end_of(begun: datetime, days: int) -> datetime:
+    """Return the end of a certificate, as it is noted."""
+    return begun + timedelta(days=days) - SLACK
+
+
 def _ends(begun: datetime, days: int) -> dict[str, str]:
-    return {NOT_AFTER: written(begun + timedelta(days=days) - SLACK)}
+    return {NOT_AFTER: written(end_of(begun, days))}

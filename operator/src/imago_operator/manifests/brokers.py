@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 from imago_operator import names
 from imago_operator.desired import (
     ACCOUNT_FOLDER,
+    CLIENTS_CA_FOLDER,
     TLS_FOLDER,
     ZOOKEEPER_TLS_FOLDER,
     ZOOKEEPER_USER_FOLDER,
+    clients_ca_secret,
     fingerprint,
 )
 from imago_operator.manifests.common import (
@@ -44,6 +46,8 @@ except OSError:
 """Run before a pod is stopped, from inside of it, where the token is."""
 TLS: Final = "tls"
 """Volume with the certificate; pods that have it serve TLS."""
+CLIENTS_CA: Final = "clients-ca"
+"""Volume with the authorities that sign for clients, without their keys."""
 ACCOUNT: Final = "account"
 STARTUP_TRIES: Final = 600
 """One each second: a log of some hundred GB is recovered in that time. A pod that serves after two
@@ -233,6 +237,8 @@ def _mounts(desired: Desired) -> list[Manifest]:
     found = []
     if desired.spec.tls is not None:
         found.append((TLS, TLS_FOLDER))
+    if clients_ca_secret(desired):
+        found.append((CLIENTS_CA, CLIENTS_CA_FOLDER))
     if desired.spec.authorization.token_review:
         found.append((ACCOUNT, ACCOUNT_FOLDER))
     found += [(name, folder) for name, folder, _ in _registry_secrets(desired)]
@@ -273,6 +279,10 @@ def _volumes(desired: Desired, shard: int) -> list[Manifest]:
         # A folder, not single files: it follows the Secret, and brokers read it again.
         name = names.certificate(desired.name, shard)
         found.append({"name": TLS, "secret": {"secretName": name, "defaultMode": 0o440}})
+    if named := clients_ca_secret(desired):
+        only = [{"key": "ca.crt", "path": "ca.crt"}]
+        content = {"secretName": named, "defaultMode": 0o440, "items": only}
+        found.append({"name": CLIENTS_CA, "secret": content})
     if desired.spec.authorization.token_review:
         found.append(_account())
     for name, _, secret in _registry_secrets(desired):

@@ -14,6 +14,8 @@ from imago_operator.actions import (
     SetConfig,
     Uncordon,
 )
+from imago_operator.certificates.clients import plan as clients_plan
+from imago_operator.certificates.plan import ISSUED
 from imago_operator.certificates.plan import plan as certificates_plan
 from imago_operator.manifests.brokers import stateful_set
 from imago_operator.manifests.common import applied_hash, child
@@ -66,11 +68,15 @@ def children(look: ClusterLook) -> PlanStep:
 def certificates(look: ClusterLook) -> PlanStep:
     """Have members show certificates that the others trust; no pod is restarted for it."""
     shards = sorted({*look.targets, *(n for n in look.victims if _is_needed(look, n))})
-    found = certificates_plan(look.desired, shards, look.observed.certificates, look.now)
+    seen = look.observed.certificates
+    found = certificates_plan(look.desired, shards, seen, look.now)
+    clients = clients_plan(look.desired, seen, look.now)
+    # One condition: what clients wait for is said where members have what they need.
+    content = all(finding.reason == ISSUED for finding in found.findings)
     return PlanStep(
         row=PlanRow.CHILDREN,
-        actions=found.actions,
-        findings=found.findings,
+        actions=(*found.actions, *clients.actions),
+        findings=(content and clients.findings) or found.findings,
         next="look again whether brokers have their certificates",
     )
 

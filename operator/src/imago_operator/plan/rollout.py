@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from imago_operator import names
 from imago_operator.actions import DeletePod, Handover
+from imago_operator.desired import clients_ca_secret
 from imago_operator.plan import membership
 from imago_operator.plan.permission import cause, held, obstacle, revision
 from imago_operator.plan.rows import PlanRow, PlanStep
@@ -151,9 +152,15 @@ def _certificate_missing(look: ClusterLook, number: int) -> str:
     An issuer may be misspelt: members that run are not given up for ones that cannot.
     """
     seen = look.observed.certificates
-    if look.desired.spec.tls is None or seen is None or number in seen.members:
+    if look.desired.spec.tls is None or seen is None:
         return ""
-    return f"Secret {names.certificate(look.desired.name, number)}" if number in seen.read else ""
+    if (name := clients_ca_secret(look.desired)) and (
+        seen.clients is None or not seen.clients.trusted
+    ):
+        return f"Secret {name}"
+    if number in seen.members or number not in seen.read:
+        return ""
+    return f"Secret {names.certificate(look.desired.name, number)}"
 
 
 def _too_many(look: ClusterLook, shards: set[int]) -> bool:

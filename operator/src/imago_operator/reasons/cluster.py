@@ -268,6 +268,21 @@ TROUBLE: Final = (
         "The Secret of `spec.tls.ca.secretName` has no authority. Members keep what they have.",
         "Write `tls.crt`, `tls.key` and `ca.crt` into it.",
     ),
+    _of(
+        "CertificatesValid",
+        "ReplacingClientsAuthority",
+        "Another authority takes the place of the one that signs for clients, in three phases. The"
+        " last one begins once all ImagoUsers of type Tls have certificates of the next one.",
+        "Nothing; where users are named for long, their own conditions say what they wait for:"
+        " delete those that nobody needs.",
+    ),
+    _of(
+        "CertificatesValid",
+        "ClientsAuthorityMissing",
+        "The Secret of `spec.tls.clientsCa.secretName` has no authority. Pods that run keep what"
+        " they have, and none restarts for it.",
+        "Write `ca.crt` into it, and for ImagoUsers of type Tls `tls.crt` and `tls.key`.",
+    ),
     _of("StorageReady", "Bound", "Claims are bound and have the requested size."),
     _of("StorageReady", "LargerThanSpec", "Somebody made claims larger than the spec: they stay."),
     _of("StorageReady", "Expanding", "Volumes grow.", "Nothing for half an hour."),

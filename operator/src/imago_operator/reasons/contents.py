@@ -160,6 +160,12 @@ USER: Final = (
         "Delete it, or recreate the ImagoUser with another `secretName`.",
     ),
     _user(
+        "Ready",
+        "ClientsAuthorityMissing",
+        "Nobody signs certificates for clients of the cluster, or not with a key of ours.",
+        "Set `spec.tls.clientsCa` of the ImagoCluster; its Secret needs `tls.crt` and `tls.key`.",
+    ),
+    _user(
         "Warning",
         "AuthorizationOff",
         "The cluster's brokers do not check rights: the user's rules have no effect.",

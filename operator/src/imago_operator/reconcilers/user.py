@@ -6,26 +6,32 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from imago_operator import names
-from imago_operator.certificates.state import TRUSTED
-from imago_operator.contents import users
+from imago_operator.certificates.state import CERTIFICATE, KEY, TRUSTED, authority_of
+from imago_operator.contents import certifying, users
 from imago_operator.contents.belonging import claimant_of, cluster_of
+from imago_operator.contents.certifying import UserSigner
 from imago_operator.contents.conditions import ContentRefusal
 from imago_operator.contents.connecting import (
     checks_rights,
     entries_of,
     has_certificates,
     may_have,
+    overlap_of,
+    secret_that_signs,
     super_users,
 )
 from imago_operator.contents.leaving import Leaving
 from imago_operator.contents.values import SeenSecret
 from imago_operator.errors import RetryError
+from imago_operator.issuing import openssl
+from imago_operator.issuing.writing import end_of, whole_days
 from imago_operator.observed import owner_uid
 from imago_operator.reconcilers.attending import Attendant
 from imago_operator.reconcilers.claims import ClaimLookup, content_name, problem_of, status_from
 from imago_operator.reconcilers.recent import Recent
 from imago_operator.secret_data import coded, decoded
 from imago_operator.spec.kinds import API_VERSION, USER
+from imago_operator.spec.user import AuthenticationType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -86,8 +92,11 @@ class UserReconciler:
         )
         if cluster is None or me.deleting:
             return look
+        signer, unsigned = await self._signer(cluster, spec)
         return replace(
             look,
+            signer=signer,
+            unsigned=unsigned,
             secret=await self._secret(me.namespace, look.secret_name, me.uid),
             given=await self._given(me.namespace, spec),
             is_super=name in super_users(cluster),
@@ -115,7 +124,25 @@ class UserReconciler:
             version=str(found["metadata"].get("resourceVersion", "")),
             ours=owner_uid(found) == uid,
             data=decoded(found),
+            notes={
+                name: str(text)
+                for name, text in (found["metadata"].get("annotations") or {}).items()
+                if name.startswith(f"{names.GROUP}/")
+            },
         )
+
+    async def _signer(self, cluster: Manifest, spec: UserSpec) -> tuple[UserSigner | None, str]:
+        """Return who signs for a user with a certificate, or why nobody does."""
+        if spec.authentication.type is not AuthenticationType.TLS:
+            return None, ""
+        name, metadata = secret_that_signs(cluster), cluster["metadata"]
+        if name is None:
+            text = f"Nobody signs for clients: set spec.tls.clientsCa of {metadata['name']}."
+            return None, text
+        found = authority_of(await self._context.kube.get("Secret", metadata["namespace"], name))
+        if found is None:
+            return None, f"Secret {name} has no tls.crt and tls.key of an authority."
+        return UserSigner(authority=found, overlap=overlap_of(cluster)), ""
 
     async def _trusted(self, cluster: Manifest) -> str:
         """Return the authorities that sign for the brokers; empty: they have no certificates.
@@ -146,12 +173,12 @@ class UserReconciler:
             return 0.0
         if await self._voice.settle(manifest, planned):
             return None
-        version = look.secret.version if look.secret else None
+        version, notes = look.secret.version if look.secret else None, look.notes
         problem: ContentRefusal | None = None
         for act in planned.acts:
             self._context.leading()
             if isinstance(act, users.WriteSecret):
-                version = await self._write(manifest, look, act.data)
+                version, notes = await self._write(manifest, look, act)
                 continue
             problem = await problem_of(self._have_done(look.name, cluster_of(manifest), act))
             if problem is not None:
@@ -161,7 +188,7 @@ class UserReconciler:
             await self._voice.release(manifest, gone)
             return None
         after = users.status_of(
-            look, planned, self._context.now(), version=version, problem=problem
+            look, planned, self._context.now(), version=version, notes=notes, problem=problem
         )
         await self._voice.say(manifest, look.status, after)
         return self._look_again(look, planned, problem)
@@ -177,10 +204,26 @@ class UserReconciler:
             await reached.contents.delete_user(reached.brokers, name, operator_epoch=epoch)
         self._changed[place] = self._context.now()
 
-    async def _write(self, manifest: Manifest, look: UserLook, data: Mapping[str, str]) -> str:
-        """Apply the Secret for clients; return its version."""
-        made = await self._context.kube.apply(secret_of(manifest, look, data))
-        return str(made["metadata"].get("resourceVersion", ""))
+    async def _write(
+        self, manifest: Manifest, look: UserLook, act: users.WriteSecret
+    ) -> tuple[str, Mapping[str, str]]:
+        """Apply the Secret for clients; return its version, and what is noted in it."""
+        data, notes = act.data, act.notes
+        if act.issues:
+            certificate, notes = await self._certificate(look)
+            data = {**data, **certificate}
+        made = await self._context.kube.apply(secret_of(manifest, look, data, notes))
+        return str(made["metadata"].get("resourceVersion", "")), notes
+
+    async def _certificate(self, look: UserLook) -> tuple[dict[str, str], dict[str, str]]:
+        """Return a new certificate of a user with its key, and what is noted beside them."""
+        assert look.signer is not None, "it was planned"
+        authority = look.signer.authority.data
+        signer = openssl.IssuedPair(authority[CERTIFICATE], authority[KEY])
+        days, now = whole_days(look.spec.authentication.validity), self._context.now()
+        made = await openssl.client_certificate(look.name, days, signer)
+        data = {CERTIFICATE: made.certificate + signer.certificate, KEY: made.key}
+        return data, certifying.notes_of(look.name, look.signer, now, end_of(now, days))
 
     def _look_again(
         self, look: UserLook, planned: UserPlan, problem: ContentRefusal | None
@@ -197,7 +240,7 @@ class UserReconciler:
             return SILENT_S
         if look.spec.authentication.password_secret_ref is not None:
             return SOURCE_S
-        due = users.next_rotation(look.spec, look.status)
+        due = users.next_look(look)
         return max(1.0, (due - self._context.now()).total_seconds()) if due else None
 
 
@@ -209,7 +252,9 @@ def _reserved(name: str, place: Place) -> ContentRefusal:
     return ContentRefusal("NamespaceNotAllowed", text)
 
 
-def secret_of(manifest: Manifest, look: UserLook, data: Mapping[str, str]) -> dict[str, object]:
+def secret_of(
+    manifest: Manifest, look: UserLook, data: Mapping[str, str], notes: Mapping[str, str]
+) -> dict[str, object]:
     """Return the Secret with what clients of a user need; it goes with its resource."""
     added = look.spec.secret_template.metadata
     ours = {
@@ -234,8 +279,8 @@ def secret_of(manifest: Manifest, look: UserLook, data: Mapping[str, str]) -> di
             }
         ],
     }
-    if added.annotations:
-        metadata["annotations"] = dict(added.annotations)
+    if annotations := {**added.annotations, **notes}:
+        metadata["annotations"] = annotations
     return {
         "apiVersion": "v1",
         "kind": "Secret",

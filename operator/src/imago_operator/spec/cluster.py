@@ -35,6 +35,13 @@ class ListenerType(StrEnum):
     LOAD_BALANCER = "LoadBalancer"
 
 
+class ListenerAuthenticationType(StrEnum):
+    """How clients of a listener prove who they are."""
+
+    NONE = "None"
+    TLS = "Tls"
+
+
 class NamespacesFrom(StrEnum):
     """Which namespaces may refer to the cluster."""
 
@@ -150,6 +157,17 @@ class ZooKeeper:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ListenerAuthentication:
+    """How clients of a listener prove who they are, before any request of theirs."""
+
+    type: ListenerAuthenticationType = described(
+        "None: as each request says, if spec.authorization asks for it. Tls: nobody is served"
+        " without a certificate of spec.tls.clientsCa, inside of the cluster too.",
+        default=ListenerAuthenticationType.NONE,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalListener:
     """An endpoint for clients outside the Kubernetes cluster."""
 
@@ -176,6 +194,9 @@ class ExternalListener:
         "Whether this way in is for TLS only: its MetaQ ports lead to the brokers' TLS port, and"
         " RocketMQ's ports refuse clients without TLS, inside of the cluster too.",
         default=None,
+    )
+    authentication: ListenerAuthentication = described(
+        "How its clients prove who they are.", default=ListenerAuthentication
     )
     service_template: ChildTemplate = described("Additions to the Services.", default=ChildTemplate)
 

@@ -65,11 +65,55 @@ class Authority:
     )
 
 
+class ClientsAuthorityMode(StrEnum):
+    """Who signs the certificates of clients."""
+
+    SELF_SIGNED = "SelfSigned"
+    USER_PROVIDED = "UserProvided"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientsAuthority:
+    """The authority that signs the clients' certificates."""
+
+    mode: ClientsAuthorityMode = described(
+        "SelfSigned: the operator creates one, in the Secret CLUSTER-clients-ca. UserProvided:"
+        " yours, in secretName.",
+        default=ClientsAuthorityMode.SELF_SIGNED,
+    )
+    secret_name: str | None = described(
+        "With UserProvided: Secret with ca.crt, the authorities that sign for clients, without any"
+        " between; with tls.crt and tls.key of one of them ImagoUsers of type Tls get theirs, too."
+        " While you replace it, ca.crt holds both.",
+        default=None,
+        size_max=253,
+        size_min=1,
+    )
+    validity: Duration = described(
+        "With SelfSigned: how long an authority is valid; whole days count.",
+        default=Duration("8760h"),
+    )
+    renew_before: Duration = described(
+        "With SelfSigned: how long before its end another one takes its place.",
+        default=Duration("1440h"),
+    )
+    overlap: Duration = described(
+        "How long brokers trust a new authority before it signs, and the former one after all users"
+        " have other certificates.",
+        default=Duration("10m"),
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tls:
     """Certificates of members, and who is served without TLS."""
 
     ca: Authority = described("Who signs the certificates.", default=Authority)
+    clients_ca: ClientsAuthority | None = described(
+        "Who signs the clients' certificates; brokers check those that are shown, and take their"
+        " common names for users. Unless given, certificates name nobody.",
+        default=None,
+    )
     validity: Duration = described(
         "How long certificates of members are valid; whole days count.",
         default=Duration("2160h"),

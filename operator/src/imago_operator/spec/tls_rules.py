@@ -8,6 +8,7 @@ from imago_operator.spec.rule import Rule, spans
 from imago_operator.spec.values import Duration
 
 AUTHORITY: Final = "spec.tls.ca"
+CLIENTS_AUTHORITY: Final = "spec.tls.clientsCa"
 
 
 def _before_its_end(path: str) -> Rule:
@@ -31,7 +32,19 @@ def _leaves_tls_alone(node: Any) -> bool:
     said = {
         key: value for key, value in node["brokers"].get("config", {}).items() if key[:4] == "tls."
     }
-    return not set(said) - {_CLIENT_AUTH} and said.get(_CLIENT_AUTH) != "required"
+    refused = "none" if "clientsCa" in node["tls"] else "required"
+    return not set(said) - {_CLIENT_AUTH} and said.get(_CLIENT_AUTH) != refused
+
+
+def _asks_what_is_there(node: Any) -> bool:
+    """Whether a listener that asks for certificates has TLS, and somebody signs them."""
+    asking = [
+        way
+        for way in node.get("listeners", ())
+        if (way.get("authentication") or {}).get("type") == "Tls"
+    ]
+    signed = "clientsCa" in node.get("tls", {})
+    return not asking or (signed and all(way.get("tls") for way in asking))
 
 
 def _enforcing(node: Any) -> bool:
@@ -56,6 +69,25 @@ RULES: Final[tuple[Rule, ...]] = (
         message="secretName goes with mode UserProvided, issuerRef with CertManager",
     ),
     _before_its_end(AUTHORITY),
+    Rule(
+        path=CLIENTS_AUTHORITY,
+        cel="has(self.secretName) == (self.mode == 'UserProvided')",
+        holds=lambda node: ("secretName" in node) == (node["mode"] == "UserProvided"),
+        message="secretName goes with mode UserProvided",
+    ),
+    _before_its_end(CLIENTS_AUTHORITY),
+    spans(CLIENTS_AUTHORITY, "validity", low="24h", high="175200h"),
+    spans(CLIENTS_AUTHORITY, "overlap", low="1s", high="168h"),
+    Rule(
+        path="spec",
+        cel="!has(self.listeners) || !self.listeners.exists(l, has(l.authentication)"
+        " && l.authentication.type == 'Tls') || (has(self.tls) && has(self.tls.clientsCa)"
+        " && self.listeners.all(l, !has(l.authentication) || l.authentication.type != 'Tls'"
+        " || (has(l.tls) && l.tls)))",
+        holds=_asks_what_is_there,
+        message="a listener with authentication Tls needs its tls true, and spec.tls.clientsCa,"
+        " which signs for clients",
+    ),
     _before_its_end("spec.tls"),
     spans(AUTHORITY, "validity", low="24h", high="175200h"),
     spans("spec.tls", "validity", low="24h", high="87600h"),
@@ -73,10 +105,11 @@ RULES: Final[tuple[Rule, ...]] = (
         path="spec",
         cel="!has(self.tls) || !has(self.brokers.config)"
         " || self.brokers.config.all(key, !key.startsWith('tls.')"
-        f" || (key == '{_CLIENT_AUTH}' && self.brokers.config[key] != 'required'))",
+        f" || (key == '{_CLIENT_AUTH}' && self.brokers.config[key] !="
+        " (has(self.tls.clientsCa) ? 'none' : 'required')))",
         holds=_leaves_tls_alone,
-        message="beside spec.tls, config may set only tls.client_auth none or optional: the rest is"
-        " the operator's, which shows brokers no certificate",
+        message="beside spec.tls, config may set only tls.client_auth none or optional, with"
+        " clientsCa optional or required: the rest is the operator's, which shows no certificate",
         only_at_admission=True,
     ),
     Rule(

@@ -31,6 +31,7 @@ class AuthenticationType(StrEnum):
     """How a user proves its identity."""
 
     PASSWORD = "Password"  # noqa: S105  the name of a way
+    TLS = "Tls"
     EXTERNAL = "External"
 
 
@@ -88,8 +89,9 @@ class Authentication:
     """How the user proves its identity."""
 
     type: AuthenticationType = described(
-        "Password: it signs RocketMQ requests and logs in with a password. External: something"
-        " else proves it, such as a client certificate with its name; anonymous is such a user.",
+        "Password: it signs RocketMQ requests and logs in with a password. Tls: it shows a"
+        " certificate with its name, which the cluster's spec.tls.clientsCa signs. External:"
+        " something else proves it, such as a certificate of yours; anonymous is such a user.",
         default=AuthenticationType.PASSWORD,
     )
     password_secret_ref: SecretKeyRef | None = described(
@@ -102,6 +104,12 @@ class Authentication:
         "How long the former password stays valid after a change, so that clients can read the"
         " new one.",
         default=Duration("10m"),
+    )
+    validity: Duration = described(
+        "With Tls: how long a certificate is valid; whole days count.", default=Duration("2160h")
+    )
+    renew_before: Duration = described(
+        "With Tls: how long before its end the Secret gets another one.", default=Duration("720h")
     )
 
 
@@ -220,6 +228,15 @@ class Binding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UserCertificate:
+    """The certificate in the user's Secret."""
+
+    signer: str = described("Hash of the authority that signed it.", size_max=64)
+    issued: str = described("When it was made.", size_max=40)
+    not_after: str = described("When it ends.", size_max=40)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UserStatus:
     """Observed state of the user."""
 
@@ -231,16 +248,19 @@ class UserStatus:
     )
     binding: Binding | None = described("The same, for tools of service bindings.", default=None)
     credentials_generation: int = described(
-        "How many passwords the user has had.", default=0, low=0
+        "How many passwords or certificates the user has had.", default=0, low=0
     )
     credentials_version: str | None = described(
         "Version of the Secret whose password brokers have.", default=None, size_max=128
     )
     last_rotation: str | None = described(
-        "When brokers got the password.", default=None, size_max=40
+        "When brokers got the password, or the certificate was made.", default=None, size_max=40
     )
     next_rotation: str | None = described(
-        "When the operator generates the next password.", default=None, size_max=40
+        "When the operator makes the next password or certificate.", default=None, size_max=40
+    )
+    certificate: UserCertificate | None = described(
+        "With Tls: the certificate in the Secret.", default=None
     )
     renewed: str | None = described(
         "Value of the annotation imago.dev/force-renew that was applied last.",

@@ -67,6 +67,15 @@ RULES: Final[tuple[Rule, ...]] = (
     spans("spec.authentication", "rotateEvery", low="1m", high="87600h"),
     spans("spec.authentication", "overlap", low="1s", high="168h"),
     Rule(
+        path="spec.authentication",
+        cel="duration(self.renewBefore) < duration(self.validity)",
+        holds=lambda node: (
+            Duration(node["renewBefore"]).seconds < Duration(node["validity"]).seconds
+        ),
+        message="renewBefore must be shorter than validity",
+    ),
+    spans("spec.authentication", "validity", low="24h", high="87600h"),
+    Rule(
         path="spec.authorization.acls[].resource",
         cel="self.type == 'Cluster' ? !has(self.name) && self.patternType == 'literal'"
         " : has(self.name) || self.patternType == 'prefix'",
