@@ -28,6 +28,7 @@ ORDER = (
     "java",
     "user_from",
     "tls_switched",
+    "client_certificates",
     "topic",
     "pipeline",
     "configuration",

@@ -243,7 +243,7 @@ def client_settings(
     """
     if tls.clients_ca is None:
         return {}
-    wanted = [way.authentication.type for way in listeners]
+    wanted = [way.authentication.type for way in listeners if way.authentication is not None]
     return {
         "tls.client_ca_file": f"{CLIENTS_CA_FOLDER}/ca.crt",
         "tls.client_auth": "required" if ListenerAuthenticationType.TLS in wanted else asked,

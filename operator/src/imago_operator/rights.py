@@ -97,8 +97,8 @@ RIGHTS: Final[tuple[Right, ...]] = (
         "",
         ("secrets",),
         ("get", *APPLY),
-        "the token of the brokers' administration; certificates of members; what clients of an"
-        " ImagoUser need",
+        "the token of the brokers' administration; certificates of members, authorities; what"
+        " clients of an ImagoUser need",
     ),
     Right(
         _N,

@@ -93,6 +93,37 @@ def test_a_password_is_replaced_by_an_annotation(kube: Kube) -> None:
     assert (done.code, "Secret mine" in done.err) == (2, True)
 
 
+def test_a_user_with_a_certificate(kube: Kube) -> None:
+    done = kube.run("user", "create", "cid", "--cluster", "demo", "--certificate")
+    assert done.code == 0, done.err
+    assert kube.made()["spec"]["authentication"] == {"type": "Tls"}
+    longer = ("--certificate", "--validity", "8760h")
+    dry = kube.run("user", "create", "cid", "--cluster", "demo", *longer, "--dry-run")
+    made = json.loads(dry.out)
+    assert list(KIND.problems(made)) == []
+    assert made["spec"]["authentication"]["validity"] == "8760h"
+    for wrong in (("--certificate", "--rotate-every", "24h"), ("--validity", "48h")):
+        assert kube.run("user", "create", "cid", "--cluster", "demo", *wrong).code == 2
+
+    ann = kube.objects[USERS][0]
+    ann["spec"]["authentication"] = {"type": "Tls"}
+    ends = {"signer": "ab", "issued": "2026-01-02T03:04:05Z", "notAfter": "2026-04-02T03:04:05Z"}
+    ann["status"] = {**STATUS, "certificate": ends}
+    told = kube.run("user", "show", "ann").out
+    assert "certificate since: 2026-01-02T03:04:05Z" in told
+    assert "certificate until: 2026-04-02T03:04:05Z" in told
+    assert "its certificate is replaced" in kube.run("user", "rotate", "ann").err
+    entries = {"tls.crt": "PEM", "tls.key": "KEY", "ca.crt": "CA"}
+    data = {key: base64.b64encode(text.encode()).decode() for key, text in entries.items()}
+    kube.objects["secrets"][0]["data"] = data
+    assert kube.run("user", "files", "ann").code == 0
+    folder = Path("ann").absolute()
+    said = (folder / "tls.properties").read_text().splitlines()
+    assert f"tls.client.keyPath={folder}/tls.key" in said
+    assert f"tls.client.certPath={folder}/tls.crt" in said
+    assert not (folder / "tools.yml").exists()
+
+
 def test_a_user_is_deleted_after_a_question(kube: Kube) -> None:
     assert kube.run("user", "delete", "ann").code == 2
     assert kube.run("user", "delete", "ann", "--yes").code == 0

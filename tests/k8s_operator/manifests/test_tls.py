@@ -42,6 +42,47 @@ def test_brokers_are_told_where_their_files_are() -> None:
     assert "acl" not in tomllib.loads(toml(wanted().settings))
 
 
+@pytest.mark.parametrize(
+    ("spec", "asked"),
+    [
+        ({}, "optional"),
+        ({"spec.brokers.config": {"tls.client_auth": "required"}}, "required"),
+        ({"spec.listeners": [OUT | {"tls": True}]}, "optional"),
+        (
+            {"spec.listeners": [OUT | {"tls": True, "authentication": {"type": "Tls"}}]},
+            "required",
+        ),
+    ],
+)
+def test_brokers_ask_clients_and_not_the_operator(spec: dict[str, Any], asked: str) -> None:
+    made = wanted({"spec.tls": {"clientsCa": {}}, **spec})
+    read = load(toml(made.settings), {"IMAGO__BROKER__SHARD": "1"}).tls
+    assert (read.client_auth, read.asked_of_admin) == (asked, "none")
+    assert read.client_ca_file == "/etc/imago/clients-ca/ca.crt"
+
+
+@pytest.mark.parametrize("mine", ["", "corporate"])
+def test_pods_have_the_clients_authority_without_its_key(mine: str) -> None:
+    given = {"mode": "UserProvided", "secretName": mine} if mine else {}
+    spec = pod_template(wanted({"spec.tls": {"clientsCa": given}}), 1)["spec"]
+    [volume] = [v for v in spec["volumes"] if v["name"] == "clients-ca"]
+    assert volume["secret"]["items"] == [{"key": "ca.crt", "path": "ca.crt"}]
+    assert volume["secret"]["secretName"] == (mine or "demo-clients-ca")
+    [mount] = [m for m in spec["containers"][0]["volumeMounts"] if m["name"] == "clients-ca"]
+    assert (mount["mountPath"], mount["readOnly"]) == ("/etc/imago/clients-ca", True)
+    without = pod_template(wanted({"spec.tls": {}}), 1)["spec"]
+    assert "clients-ca" not in {volume["name"] for volume in without["volumes"]}
+
+
+def test_who_signs_for_clients_is_a_restart_and_for_how_long_is_none() -> None:
+    def hashes(**said: Any) -> str:
+        return wanted({"spec.tls": {"clientsCa": said}}).spec_hash
+
+    assert hashes() == hashes(validity="9000h", overlap="1h")
+    assert hashes() != hashes(mode="UserProvided", secretName="mine")
+    assert hashes() != wanted({"spec.tls": {}}).spec_hash
+
+
 def test_each_shard_has_its_own_secret_as_a_folder() -> None:
     spec = pod_template(wanted(TLS), 1)["spec"]
     [volume] = [v for v in spec["volumes"] if v["name"] == "tls"]

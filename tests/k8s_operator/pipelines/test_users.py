@@ -214,6 +214,18 @@ def test_names_of_users_are_short_enough_and_of_one_pipeline_each() -> None:
     assert {len(name) for name in names} == {64}
 
 
+def test_a_user_with_a_certificate_shows_it_and_has_no_password() -> None:
+    access = PipelineAccess(secret="s", encrypted=True, shows=True)
+    made = replace(desired({"spec.user": {"name": "ann"}}), access=access)
+    env, _ = driver_of(json.loads(json.dumps(render.run(made, render.JOB, 1))))
+    assert env["IMAGO_TLS_CERTIFICATE"]["value"].endswith("/tls.crt")
+    assert env["IMAGO_TLS_KEY"]["value"].endswith("/tls.key")
+    assert not {"IMAGO_USER", "IMAGO_PASSWORD_FILE"} & set(env)
+    ann = manifest(USER.name, {"spec.authentication": {"type": "Tls"}}, name="ann")
+    ann["metadata"]["uid"] = "u"
+    assert user.seen_user(ann, "").shows
+
+
 @pytest.mark.parametrize("kind", [render.JOB, render.SPARK_APPLICATION])
 def test_no_object_of_a_run_has_a_secret_in_it(kind: str) -> None:
     """They name the Secret; who may read Jobs reads no password."""

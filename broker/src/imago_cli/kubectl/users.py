@@ -36,6 +36,9 @@ Name = Annotated[str, typer.Argument(help="Name of an ImagoUser.", show_default=
 ENTRIES_OF_BINDINGS: Final = frozenset({"type", "provider", "host", "port"})
 TOOLS: Final = "tools.yml"
 """What RocketMQ's mqadmin reads its credentials from."""
+TLS_PROPERTIES: Final = "tls.properties"
+"""What RocketMQ's Java client reads its certificate from (`-Dtls.config.file`)."""
+CERTIFICATE: Final = "tls.crt"
 
 
 def attach(root: typer.Typer) -> None:
@@ -91,11 +94,13 @@ def show(
     print_line(f"user {_name_of(found)} of {spec['clusterRef']['name']}: Ready {told}".rstrip())
     for label, key in (
         ("secret", "secretName"),
-        ("password since", "lastRotation"),
-        ("next password", "nextRotation"),
+        (f"{_credential(spec)} since", "lastRotation"),
+        (f"next {_credential(spec)}", "nextRotation"),
     ):
         if status.get(key):
             print_line(f"{label}: {status[key]}")
+    if status.get("certificate"):
+        print_line(f"certificate until: {status['certificate']['notAfter']}")
     for one in status.get("conditions", ()):
         if one["type"] != "Ready":
             print_line(f"{one['type']}: {one['reason']}: {one.get('message', '')}")
@@ -121,19 +126,26 @@ def create(
     rotate_every: Annotated[
         str | None, typer.Option(help="How often its password is replaced: 720h.")
     ] = None,
+    certificate: Annotated[
+        bool, typer.Option(help="It shows a certificate, and has no password.")
+    ] = False,
+    validity: Annotated[
+        str | None, typer.Option(help="How long a certificate is valid: 2160h.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option(help="Only print the object.")] = False,
     namespace: Namespace = None,
     context: Context = None,
     kubeconfig: Kubeconfig = None,
 ) -> None:
-    """Make an ImagoUser; the operator makes up its password and writes its Secret."""
+    """Make an ImagoUser; the operator makes its password or certificate, and writes its Secret."""
+    authentication = _authentication(rotate_every, certificate=certificate, validity=validity)
     kube = Kubectl(namespace, context, kubeconfig)
     spec: dict[str, Any] = {
         "clusterRef": {"name": cluster},
         "authorization": {"acls": [_acl(text) for text in allow or ()]},
     }
-    if rotate_every is not None:
-        spec["authentication"] = {"rotateEvery": rotate_every}
+    if authentication:
+        spec["authentication"] = authentication
     made = {
         "apiVersion": API_VERSION,
         "kind": USER.name,
@@ -150,15 +162,41 @@ def create(
     say(f"user {name}: made; `kubectl imago user files {name}` writes what its clients need")
 
 
+def _authentication(
+    rotate_every: str | None, *, certificate: bool, validity: str | None
+) -> dict[str, str]:
+    if certificate and rotate_every is not None:
+        raise CommandUsageError(
+            "--rotate-every: goes with a password", cure="give --validity with --certificate"
+        )
+    if validity is not None and not certificate:
+        raise CommandUsageError(
+            "--validity: goes with a certificate", cure="give --certificate, or --rotate-every"
+        )
+    if not certificate:
+        return {} if rotate_every is None else {"rotateEvery": rotate_every}
+    return {"type": "Tls"} | ({} if validity is None else {"validity": validity})
+
+
+def _credential(spec: Mapping[str, Any]) -> str:
+    """Return what a user proves its identity by."""
+    said = (spec.get("authentication") or {}).get("type")
+    return "certificate" if said == "Tls" else "password"
+
+
 def rotate(
     name: Name,
     namespace: Namespace = None,
     context: Context = None,
     kubeconfig: Kubeconfig = None,
 ) -> None:
-    """Have the operator replace a user's password; the one before counts on for the overlap."""
+    """Have the operator replace a user's password, or certificate; the one before counts on.
+
+    A password for the overlap, a certificate until its end.
+    """
     kube = Kubectl(namespace, context, kubeconfig)
-    given = (kube.get(USERS, name)["spec"].get("authentication") or {}).get("passwordSecretRef")
+    spec = kube.get(USERS, name)["spec"]
+    given = (spec.get("authentication") or {}).get("passwordSecretRef")
     if given:
         raise CommandUsageError(
             f"you keep the password of {name} in Secret {given['name']}",
@@ -166,7 +204,8 @@ def rotate(
         )
     moment = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     kube.annotate(USERS, name, {names.FORCE_RENEW: moment})
-    say(f"user {name}: its password is replaced; clients read the new one from its Secret")
+    what = _credential(spec)
+    say(f"user {name}: its {what} is replaced; clients read the new one from its Secret")
 
 
 def delete(
@@ -208,6 +247,8 @@ def files(
         raise CommandUsageError(f"{folder} is there already", cure="name another --out") from None
     if "password" in found:
         found[TOOLS] = _tools(found)
+    if CERTIFICATE in found:
+        found[TLS_PROPERTIES] = _tls_properties(folder.absolute())
     for entry, text in found.items():
         if entry not in ENTRIES_OF_BINDINGS:
             _write(folder / entry, text)
@@ -217,6 +258,16 @@ def files(
 def _tools(found: Mapping[str, str]) -> str:
     pairs = (("accessKey", "username"), ("secretKey", "password"))
     return "".join(f"{key}: {json.dumps(found[entry])}\n" for key, entry in pairs)
+
+
+def _tls_properties(folder: Path) -> str:
+    return (
+        "tls.test.mode.enable=false\n"
+        "tls.client.authServer=true\n"
+        f"tls.client.trustCertPath={folder}/ca.crt\n"
+        f"tls.client.certPath={folder}/{CERTIFICATE}\n"
+        f"tls.client.keyPath={folder}/tls.key\n"
+    )
 
 
 def _write(path: Path, text: str) -> None:

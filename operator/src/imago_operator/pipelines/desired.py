@@ -54,6 +54,8 @@ class PipelineAccess:
     """Secret of an ImagoUser."""
     encrypted: bool
     """Whether brokers have certificates: it talks to them over TLS."""
+    shows: bool = False
+    """Whether it shows a certificate, in place of a password."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -112,7 +112,7 @@ def environment(desired: DesiredPipeline, epoch: int) -> list[Manifest]:
 
 
 def _credentials(access: PipelineAccess | None) -> list[Manifest]:
-    """Return who it is and where its secrets are: files that are replaced with the password."""
+    """Return who it is and where its secrets are: files that are replaced with what they hold."""
     if access is None:
         return []
     named = {"secretKeyRef": {"name": access.secret, "key": "username"}}
@@ -120,6 +120,11 @@ def _credentials(access: PipelineAccess | None) -> list[Manifest]:
         {"name": "IMAGO_USER", "valueFrom": named},
         {"name": "IMAGO_PASSWORD_FILE", "value": f"{CREDENTIALS}/password"},
     ]
+    if access.shows:
+        found = [
+            {"name": "IMAGO_TLS_CERTIFICATE", "value": f"{CREDENTIALS}/tls.crt"},
+            {"name": "IMAGO_TLS_KEY", "value": f"{CREDENTIALS}/tls.key"},
+        ]
     if access.encrypted:
         found.append({"name": "IMAGO_TLS_CA", "value": f"{CREDENTIALS}/ca.crt"})
     return found

@@ -14,6 +14,7 @@ from imago_operator.desired import fingerprint
 from imago_operator.pipelines.pods import labels, owner_reference
 from imago_operator.spec.common import USER_SIZE_MAX, ConditionStatus
 from imago_operator.spec.kinds import API_VERSION
+from imago_operator.spec.user import AuthenticationType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from imago_operator.manifests.common import Manifest
     from imago_operator.pipelines.desired import DesiredPipeline
 
+TLS: Final = AuthenticationType.TLS.value
 SPARK_GROUP: Final = "IMAGO_SPARK"
 """The group in whose name Spark's source reads."""
 
@@ -39,6 +41,8 @@ class SeenPipelineUser:
     """Its Secret, once brokers have the user as its spec says; empty: not yet."""
     said: str
     """What it says of itself while they have not."""
+    shows: bool = False
+    """Whether it shows a certificate, in place of a password."""
 
 
 def object_name(desired: DesiredPipeline) -> str:
@@ -112,4 +116,5 @@ def seen_user(manifest: Mapping[str, Any], owner: str) -> SeenPipelineUser:
         hash=(metadata.get("annotations") or {}).get(names.APPLIED_HASH, ""),
         secret=str(status.get("secretName") or "") if ready else "",
         said=str(said.get("message") or said.get("reason") or "") if is_new else "",
+        shows=(manifest["spec"].get("authentication") or {}).get("type") == TLS,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
+from imago_operator.reasons.certificates import CERTIFICATES
 from imago_operator.reasons.model import (
     BY_ITSELF,
     Happening,
@@ -247,42 +248,6 @@ CHANGE: Final = (
     ),
 )
 TROUBLE: Final = (
-    _of("CertificatesValid", "Issued", "Members have certificates."),
-    _of(
-        "CertificatesValid",
-        "Issuing",
-        "Members have no certificate yet; their pods wait for it.",
-        "Nothing, with the operator's own authority. With cert-manager: `kubectl describe"
-        " certificate` of those named.",
-    ),
-    _of(
-        "CertificatesValid",
-        "ReplacingAuthority",
-        "Another authority takes the place of the one before, in three phases. Clients need"
-        " `ca.crt` of a user's Secret anew before the last one ends.",
-        BY_ITSELF,
-    ),
-    _of(
-        "CertificatesValid",
-        "AuthorityMissing",
-        "The Secret of `spec.tls.ca.secretName` has no authority. Members keep what they have.",
-        "Write `tls.crt`, `tls.key` and `ca.crt` into it.",
-    ),
-    _of(
-        "CertificatesValid",
-        "ReplacingClientsAuthority",
-        "Another authority takes the place of the one that signs for clients, in three phases. The"
-        " last one begins once all ImagoUsers of type Tls have certificates of the next one.",
-        "Nothing; where users are named for long, their own conditions say what they wait for:"
-        " delete those that nobody needs.",
-    ),
-    _of(
-        "CertificatesValid",
-        "ClientsAuthorityMissing",
-        "The Secret of `spec.tls.clientsCa.secretName` has no authority. Pods that run keep what"
-        " they have, and none restarts for it.",
-        "Write `ca.crt` into it, and for ImagoUsers of type Tls `tls.crt` and `tls.key`.",
-    ),
     _of("StorageReady", "Bound", "Claims are bound and have the requested size."),
     _of("StorageReady", "LargerThanSpec", "Somebody made claims larger than the spec: they stay."),
     _of("StorageReady", "Expanding", "Volumes grow.", "Nothing for half an hour."),
@@ -401,7 +366,7 @@ TROUBLE: Final = (
     own_mistake("ImagoCluster"),
     _of("Paused", "Annotation", "See Ready, Paused.", "`kubectl imago resume CLUSTER`."),
 )
-REASONS: Final = (*READY, *WORK, *CHANGE, *TROUBLE)
+REASONS: Final = (*READY, *WORK, *CHANGE, *CERTIFICATES, *TROUBLE)
 
 _did = partial(Happening, "ImagoCluster")
 EVENTS: Final = (

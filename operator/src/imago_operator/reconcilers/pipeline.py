@@ -57,7 +57,7 @@ class PipelineReconciler:
         if seen is not None and seen.secret and not refused:
             cluster = await self._lookup.cluster(desired.cluster)
             encrypted = cluster is not None and has_certificates(cluster)
-            access = PipelineAccess(secret=seen.secret, encrypted=encrypted)
+            access = PipelineAccess(secret=seen.secret, encrypted=encrypted, shows=seen.shows)
             desired = replace(desired, access=access)
         runs = [reading.run_of(one, pods) for one in (*jobs, *(applications or ()))]
         return state.PipelineLook(

@@ -195,8 +195,8 @@ class ExternalListener:
         " RocketMQ's ports refuse clients without TLS, inside of the cluster too.",
         default=None,
     )
-    authentication: ListenerAuthentication = described(
-        "How its clients prove who they are.", default=ListenerAuthentication
+    authentication: ListenerAuthentication | None = described(
+        "How its clients prove who they are.", default=None
     )
     service_template: ChildTemplate = described("Additions to the Services.", default=ChildTemplate)
 

@@ -15,6 +15,11 @@ def _external(**more: Any) -> dict[str, Any]:
     return {"spec.zookeeper": {"external": {"servers": ["zk-0.zk:2281"], **more}}}
 
 
+def _listener(**said: Any) -> dict[str, Any]:
+    return {"name": "out", "type": "NodePort", "firstNodePort": 30900, **said}
+
+
+_SHOWN: Final = {"type": "Tls"}
 _USER: Final = {"auth": {"secretName": "registry"}}
 BAD_REGISTRIES: Final = (
     edit(CLUSTER, "set auth.protect false first", _external(), _external(**_USER)),
@@ -36,11 +41,7 @@ BAD_TLS: Final = (
     rule(
         CLUSTER,
         "a listener with tls needs spec.tls",
-        {
-            "spec.listeners": [
-                {"name": "out", "type": "NodePort", "firstNodePort": 30900, "tls": True}
-            ]
-        },
+        {"spec.listeners": [_listener(tls=True)]},
     ),
     *(
         rule(
@@ -51,6 +52,31 @@ BAD_TLS: Final = (
             {"tls.client_auth": "required"},
             {"tls.mode": "disabled"},
             {"metaq.stat": "true", "tls.ca_file": "/mine/ca.crt"},
+        )
+    ),
+    *(
+        rule(CLUSTER, "only tls.client_auth none or optional, with", said)
+        for said in (
+            _tls(clientsCa={}) | {"spec.brokers.config": {"tls.client_auth": "none"}},
+            _tls(clientsCa={}) | {"spec.brokers.config": {"tls.client_ca_file": "/mine"}},
+        )
+    ),
+    rule(CLUSTER, "secretName goes with mode User", _tls(clientsCa={"mode": "UserProvided"})),
+    rule(CLUSTER, "secretName goes with mode User", _tls(clientsCa={"secretName": "mine"})),
+    rule(CLUSTER, "renewBefore must be shorter", _tls(clientsCa={"validity": "48h"})),
+    rule(CLUSTER, "overlap must be from", _tls(clientsCa={"overlap": "0s"})),
+    schema(CLUSTER, "spec.tls.clientsCa.mode", _tls(clientsCa={"mode": "CertManager"})),
+    schema(
+        CLUSTER,
+        "spec.listeners[0].authentication.type",
+        {"spec.listeners": [_listener(authentication={"type": "Scram"})]},
+    ),
+    *(
+        rule(CLUSTER, "a listener with authentication Tls needs", said)
+        for said in (
+            {"spec.listeners": [_listener(authentication=_SHOWN)]},
+            _tls(clientsCa={}) | {"spec.listeners": [_listener(authentication=_SHOWN)]},
+            _tls() | {"spec.listeners": [_listener(tls=True, authentication=_SHOWN)]},
         )
     ),
     edit(CLUSTER, "set members Permissive first", {}, _tls(members="Enforcing")),

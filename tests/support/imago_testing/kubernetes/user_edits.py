@@ -13,6 +13,10 @@ def _acl(operations: tuple[str, ...] = ("publish",), **resource: Any) -> dict[st
     }
 
 
+def _certified(name: str, **said: str) -> dict[str, Any]:
+    return {"spec.userName": name, "spec.authentication": {"type": "Tls", **said}}
+
+
 BAD_USERS: Final = (
     rule(USER, "give a userName", {"spec.userName": REMOVED}, name="u" * 65),
     edit(USER, "clusterRef cannot be changed", {}, {"spec.clusterRef": {"name": "other"}}),
@@ -42,6 +46,14 @@ BAD_USERS: Final = (
     rule(USER, "longer than overlap", {"spec.authentication": {"rotateEvery": "10m"}}),
     rule(USER, "rotateEvery must be from", {"spec.authentication": {"rotateEvery": "876001h"}}),
     rule(USER, "overlap must be from", {"spec.authentication": {"overlap": "0s"}}),
+    rule(
+        USER,
+        "go with type Password",
+        {"spec.authentication": {"type": "Tls", "passwordSecretRef": {"name": "a"}}},
+    ),
+    rule(USER, "needs authentication.type External", _certified("anonymous")),
+    rule(USER, "renewBefore must be shorter", _certified("ann", validity="48h")),
+    rule(USER, "validity must be from", _certified("ann", validity="2h", renewBefore="1h")),
     rule(USER, "has a name or patternType prefix", _acl(type="Topic")),
     rule(USER, "has a name or patternType prefix", _acl(("describe",), type="Cluster", name="a")),
     rule(USER, "printable ASCII without", _acl(type="Topic", name="orders*")),

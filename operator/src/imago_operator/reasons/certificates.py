@@ -1,0 +1,44 @@
+"""The condition CertificatesValid of an ImagoCluster."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from imago_operator.reasons.model import BY_ITSELF, Reason
+
+_of = partial(Reason, "ImagoCluster", "CertificatesValid")
+
+CERTIFICATES: Final = (
+    _of("Issued", "Members have certificates."),
+    _of(
+        "Issuing",
+        "Members have no certificate yet; their pods wait for it.",
+        "Nothing, with the operator's own authority. With cert-manager: `kubectl describe"
+        " certificate` of those named.",
+    ),
+    _of(
+        "ReplacingAuthority",
+        "Another authority takes the place of the one before, in three phases. Clients need"
+        " `ca.crt` of a user's Secret anew before the last one ends.",
+        BY_ITSELF,
+    ),
+    _of(
+        "AuthorityMissing",
+        "The Secret of `spec.tls.ca.secretName` has no authority. Members keep what they have.",
+        "Write `tls.crt`, `tls.key` and `ca.crt` into it.",
+    ),
+    _of(
+        "ReplacingClientsAuthority",
+        "Another authority takes the place of the one that signs for clients, in three phases. The"
+        " last one begins once all ImagoUsers of type Tls have certificates of the next one.",
+        "Nothing; where users are named for long, their own conditions say what they wait for:"
+        " delete those that nobody needs.",
+    ),
+    _of(
+        "ClientsAuthorityMissing",
+        "The Secret of `spec.tls.clientsCa.secretName` has no authority. Pods that run keep what"
+        " they have, and none restarts for it.",
+        "Write `ca.crt` into it, and for ImagoUsers of type Tls `tls.crt` and `tls.key`.",
+    ),
+)
