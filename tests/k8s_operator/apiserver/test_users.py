@@ -11,7 +11,12 @@ import pytest
 
 from imago_broker.admin.token_review import account_of
 from imago_operator.actions import CertificateWork, Certify
-from imago_operator.certificates.state import SeenCertificates, authority_of, certificate_of
+from imago_operator.certificates.state import (
+    SeenCertificates,
+    SeenClients,
+    authority_of,
+    certificate_of,
+)
 from imago_operator.desired import Desired, OperatorInfo, desired_of
 from imago_operator.issuing.writing import secret_of
 from imago_operator.kube.credentials import from_file
@@ -132,6 +137,48 @@ def test_an_authority_is_replaced_on_a_server_that_keeps_account_of_fields(
     assert set(authority) == {"tls.crt", "tls.key", "ca.crt"}, "the next one's entries are gone"
     assert member["ca.crt"] == authority["ca.crt"] == authority["tls.crt"]
     assert member["tls.crt"].endswith(authority["tls.crt"])
+
+
+def sign_for_clients(api: ApiServerProcess) -> None:
+    """Make a cluster whose authority for clients is there."""
+    stored = put(api, manifest(CLUSTER.name, {"spec.tls": {"clientsCa": {}}}, "shown"))
+    desired = desired_of(stored, OperatorInfo(version="1.0.0"))
+    assert isinstance(desired, Desired)
+
+    async def inside() -> None:
+        async with ApiServer(from_file(api.kubeconfig())) as session:
+            step = Certify(CertificateWork.NEW_AUTHORITY, clients=True)
+            seen = SeenCertificates(clients=SeenClients())
+            await Kubernetes(session).apply(await secret_of(desired, step, seen, datetime.now(UTC)))
+
+    asyncio.run(inside())
+
+
+def test_a_certificate_and_what_is_noted_beside_it(api: ApiServerProcess, namespace: str) -> None:
+    sign_for_clients(api)
+    said = {"spec.clusterRef": {"name": "shown"}, "spec.authentication": {"type": "Tls"}}
+    put(api, manifest(USER.name, said, "cid"))
+    brokers = FakeContentsPort()
+    look(api, brokers, "cid")
+    first = secret(api, "cid")
+    assert first["tls.crt"].endswith(secret(api, "shown-clients-ca")["tls.crt"])
+    assert "PRIVATE KEY" in first["tls.key"]
+    path, kept = (RESOURCES[kind].path(namespace, "cid") for kind in (USER.name, "Secret"))
+    status = api.must("GET", path)["status"]
+    assert status["certificate"]["notAfter"] > status["nextRotation"] > status["lastRotation"]
+    before = api.must("GET", kept)["metadata"]
+    assert "imago.dev/signer" in before["annotations"]
+    look(api, brokers, "cid")
+    assert api.must("GET", kept)["metadata"]["resourceVersion"] == before["resourceVersion"]
+
+    patch = {"spec": {"authentication": {"type": "Password"}}}
+    api.must("PATCH", path, patch, content="application/merge-patch+json")
+    look(api, brokers, "cid")
+    then = secret(api, "cid")
+    assert brokers.passwords["cid"] == (then["password"],)
+    assert not {"tls.crt", "tls.key"} & set(then)
+    assert "imago.dev/signer" not in (api.must("GET", kept)["metadata"].get("annotations") or {})
+    assert "certificate" not in api.must("GET", path)["status"]
 
 
 def test_a_token_is_the_accounts_for_its_audience_alone(
