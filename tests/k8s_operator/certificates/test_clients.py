@@ -266,6 +266,19 @@ def test_a_certificate_is_replaced_before_its_end_and_on_order() -> None:
     assert cluster.secret("ann")["tls.crt"] == third
 
 
+def test_a_certificate_that_ends_soon_is_not_replaced_all_the_time() -> None:
+    """Whole days count, and clocks differ: 24 h may be less than 23 h and 50 min more."""
+    cluster = clients(users=())
+    cluster.user("ann", validity="24h", renewBefore="23h50m")
+    asyncio.run(cluster.for_(10))
+    first = cluster.secret("ann")["tls.crt"]
+    asyncio.run(cluster.for_(20))
+    assert cluster.secret("ann")["tls.crt"] == first
+    cluster.world.now += timedelta(hours=12)
+    asyncio.run(cluster.for_(3))
+    assert cluster.secret("ann")["tls.crt"] != first
+
+
 def test_an_authority_of_somebody_else(tmp_path: Path) -> None:
     """Without a key it checks what clients of yours show; with one, users get certificates."""
 

@@ -102,11 +102,10 @@ def _members(
 
 def _is_old(desired: Desired, tls: Tls, shard: int, found: SeenCertificate, now: datetime) -> bool:
     named = found.names != fingerprint(list(alternative_names(desired, shard)))
-    return named or is_due(found.not_after, tls.renew_before, now)
+    return named or _is_due(found.not_after, tls.renew_before, now)
 
 
-def is_due(not_after: datetime | None, before: Duration, now: datetime) -> bool:
-    """Whether something that ends then is to be replaced."""
+def _is_due(not_after: datetime | None, before: Duration, now: datetime) -> bool:
     return not_after is None or not_after - timedelta(seconds=before.seconds) <= now
 
 
@@ -123,7 +122,7 @@ def next_step(
     """
     if authority.phase is AuthorityPhase.STABLE:
         asked = bool(ordered) and ordered != authority.renewed
-        due = is_due(authority.not_after, ca.renew_before, now)
+        due = _is_due(authority.not_after, ca.renew_before, now)
         return CertificateWork.NEXT_AUTHORITY if asked or due else None
     known = (moment for moment in (authority.since, *moments) if moment is not None)
     if now - max(known, default=now) < timedelta(seconds=ca.overlap.seconds):

@@ -7,11 +7,11 @@ brokers are to trust has been the same for `overlap`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from imago_operator import names
-from imago_operator.certificates.plan import is_due
 from imago_operator.certificates.state import CERTIFICATE, KEY, NAMES, NOT_AFTER, SIGNER, SINCE
 from imago_operator.desired import fingerprint
 from imago_operator.spec.user import UserCertificate
@@ -19,7 +19,7 @@ from imago_operator.state import parsed, written
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime, timedelta
+    from datetime import datetime
 
     from imago_operator.certificates.state import SeenAuthority
     from imago_operator.contents.values import SeenSecret
@@ -58,15 +58,22 @@ def need(
     if secret is None or not all(secret.data.get(entry) for entry in (CERTIFICATE, KEY)):
         return CertificateNeed.ISSUE
     notes = secret.notes
-    ends = parsed(notes[NOT_AFTER]) if NOT_AFTER in notes else None
-    if ordered or notes.get(NAMES) != fingerprint(name):
+    has = told(notes)
+    if has is None or ordered or notes.get(NAMES) != fingerprint(name):
         return CertificateNeed.ISSUE
-    if is_due(ends, spec.authentication.renew_before, now):
+    if renewed_at(has, spec) <= now:
         return CertificateNeed.ISSUE
     if notes.get(TRUSTED_BY_BROKERS) != by.authority.trusted:
         return CertificateNeed.NOTE
     following = follows_at(notes, by)
     return CertificateNeed.ISSUE if following and following <= now else CertificateNeed.NOTHING
+
+
+def renewed_at(has: UserCertificate, spec: UserSpec) -> datetime:
+    """Return when another certificate is made: never before half of the time of this one."""
+    issued, ends = parsed(has.issued), parsed(has.not_after)
+    before = timedelta(seconds=spec.authentication.renew_before.seconds)
+    return max(ends - before, issued + (ends - issued) / 2)
 
 
 def follows_at(notes: Mapping[str, str], by: UserSigner) -> datetime | None:

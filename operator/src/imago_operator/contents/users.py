@@ -321,8 +321,7 @@ def _is_due(look: UserLook, now: datetime) -> bool:
 def next_rotation(spec: UserSpec, status: UserStatus) -> datetime | None:
     """Return when the password or certificate is to be replaced; None: never by itself."""
     if status.certificate is not None and spec.authentication.type is AuthenticationType.TLS:
-        before = timedelta(seconds=spec.authentication.renew_before.seconds)
-        return parsed(status.certificate.not_after) - before
+        return certifying.renewed_at(status.certificate, spec)
     every, last = spec.authentication.rotate_every, status.last_rotation
     if every is None or last is None or spec.authentication.password_secret_ref is not None:
         return None

@@ -109,7 +109,8 @@ class Authentication:
         "With Tls: how long a certificate is valid; whole days count.", default=Duration("2160h")
     )
     renew_before: Duration = described(
-        "With Tls: how long before its end the Secret gets another one.", default=Duration("720h")
+        "With Tls: how long before its end the Secret gets another one, half of its time at most.",
+        default=Duration("720h"),
     )
 
 
