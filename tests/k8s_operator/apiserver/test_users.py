@@ -157,7 +157,7 @@ def sign_for_clients(api: ApiServerProcess) -> None:
 def test_a_certificate_and_what_is_noted_beside_it(api: ApiServerProcess, namespace: str) -> None:
     sign_for_clients(api)
     said = {"spec.clusterRef": {"name": "shown"}, "spec.authentication": {"type": "Tls"}}
-    put(api, manifest(USER.name, said, "cid"))
+    put(api, manifest(USER.name, {"spec.userName": "cid", **said}, "cid"))
     brokers = FakeContentsPort()
     look(api, brokers, "cid")
     first = secret(api, "cid")
