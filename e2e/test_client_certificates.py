@@ -210,6 +210,7 @@ def test_a_client_is_known_by_its_certificate_until_its_user_is_deleted(
     kube.run("delete", "imu", USER, "-n", NAMESPACE, "--wait=false")
     until(lambda: bool(_told(kube)[2]), "the follower is refused", seconds_max=SOON_SECONDS)
     account.append(f"deleted: refused after {time.monotonic() - began:.1f} s")
+    until(lambda: len(_told(kube)[2]) > 1, "it has said how many it had sent", seconds_max=60)
     sent = _told(kube)[0]
     until(lambda: len(_told(kube)[2]) > 5, "it stays refused", seconds_max=60)
     assert _told(kube)[0] == sent

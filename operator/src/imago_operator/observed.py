@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator import names
+from imago_operator.authorities import certificates
 from imago_operator.brokers.reach import addresses, certificate_secret, is_ready
-from imago_operator.certificates.seeing import certificates
 from imago_operator.contents.belonging import cluster_of
 from imago_operator.drifts import Drifts
 from imago_operator.manifests.certmanager import CERTIFICATE, is_asked

@@ -101,7 +101,7 @@ MEANT: Final[dict[Call, frozenset[str]]] = {
     Call("reconcilers.claims", "event", "manifest"): OWN_KINDS - {CLUSTER},
     Call("reconcilers.user", "apply", "secret_of("): frozenset({"Secret"}),
     Call("reconcilers.dependents", "list", "USER.name"): frozenset({USER}),
-    Call("certificates.seeing", "list", "USER.name"): frozenset({USER}),
+    Call("authorities", "list", "USER.name"): frozenset({USER}),
     Call("reconcilers.pipeline", "list", "kind"): frozenset({"ServiceAccount"}),
     Call("reconcilers.pipeline", "apply", "made"): frozenset({"ConfigMap", CLAIM, USER}),
     Call("reconcilers.pipeline", "create", "made"): RUNS,
