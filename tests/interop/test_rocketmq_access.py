@@ -12,9 +12,9 @@ import pytest
 
 from imago_testing.interop.drivers import PARTS, ROCKETMQ4, ROCKETMQ5
 from imago_testing.interop.rocketmq import Outgoing, RocketmqClient
+from imago_testing.interop.static_topics import wait_for_owners
 from imago_testing.interop.targets import imago_up
 from imago_testing.java.driver import SMALL, DriverError, JavaDriver, java_command
-from imago_testing.processes.servers import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -146,16 +146,13 @@ def test_a_user_with_rights_uses_a_static_topic_that_was_moved(
 
         made = mqadmin("updateStaticTopic", "-t", topic, "-qn", "4", "-c", "imago")
         assert "Exception" not in made, made
-        wait_until(
-            lambda: "MappingByBroker" in mqadmin("topicRoute", "-t", topic),
-            seconds_max=60,
-            what="routes tell of the mapping",
-        )
+        wait_for_owners({"shard-0", "shard-1"}, lambda: mqadmin("topicRoute", "-t", topic))
         sent_to(0, 20)
         assert consumed(groups[0], 20) == list(range(20))
         client.settle()
         moved = mqadmin("remappingStaticTopic", "-t", topic, "-b", "shard-1")
         assert "Exception" not in moved, moved
+        wait_for_owners({"shard-1"}, lambda: mqadmin("topicRoute", "-t", topic))
     assert sent_to(20, 40) == {"shard-1"}
     assert consumed(groups[0], 20) == list(range(20, 40))
     # What shard-0 kept is read through shard-1, which asks for it in the name of the cluster.

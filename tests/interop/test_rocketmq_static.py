@@ -8,8 +8,8 @@ import pytest
 
 from imago_testing.interop.drivers import PARTS, ROCKETMQ5
 from imago_testing.interop.rocketmq import Outgoing
+from imago_testing.interop.static_topics import wait_for_owners
 from imago_testing.java.driver import JavaDriver, java_command
-from imago_testing.processes.servers import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,12 +51,13 @@ def test_a_static_topic_keeps_its_queues_when_it_moves(
 
     cluster, masters = next(iter(admin.call("cluster")["clusters"])), sorted(admin.masters())
     mqadmin("updateStaticTopic", "-t", topic, "-qn", str(QUEUES), "-c", cluster)
-    route = ["topicRoute", "-t", topic]
-    wait_until(
-        lambda: "MappingByBroker" in tools.call("run", namesrv=rocketmq.namesrv, line=route),
-        seconds_max=60,
-        what="routes tell of the mapping",
-    )
+    line = ["topicRoute", "-t", topic]
+
+    def route() -> str:
+        printed: str = tools.call("run", namesrv=rocketmq.namesrv, line=line)
+        return printed
+
+    wait_for_owners(set(masters), route)
     with rocketmq.producer(unique("producers")) as producer:
         before = producer.send(topic, numbered(0, 20))
     # Each shard has two of them, whose numbers of its own are 0 and 1.
@@ -66,6 +67,7 @@ def test_a_static_topic_keeps_its_queues_when_it_moves(
     rocketmq.settle()
     mqadmin("remappingStaticTopic", "-t", topic, "-b", masters[-1])
     # Clients with old routes hear 501 until they read them anew, as with the originals.
+    wait_for_owners({masters[-1]}, route)
     with rocketmq.producer(unique("producers")) as producer:
         after = producer.send(topic, numbered(20, 40))
     assert {sent.queue.broker for sent in after} == {masters[-1]}
