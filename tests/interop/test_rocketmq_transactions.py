@@ -40,11 +40,12 @@ def test_undecided_producer_is_asked_and_its_answer_counts(
     rocketmq: RocketmqClient, topic: str
 ) -> None:
     with rocketmq.transactions(f"{topic}-p") as producer, rocketmq.pull() as puller:
-        producer.decide("yes", COMMIT)
-        producer.decide("no", ROLLBACK)
         [yes] = producer.send(topic, [Outgoing(body=b"yes", keys="yes")], UNKNOWN)
         producer.send(topic, [Outgoing(body=b"no", keys="no")], UNKNOWN)
+        # Whoever is asked before this does not know either, however late it is.
         assert puller.stored(topic) == []
+        producer.decide("yes", COMMIT)
+        producer.decide("no", ROLLBACK)
         asked: list[Received] = []
 
         def both_asked() -> bool:
@@ -53,7 +54,11 @@ def test_undecided_producer_is_asked_and_its_answer_counts(
             return {each.body for each in asked} == {b"no", b"yes"}
 
         wait_until(both_asked, seconds_max=CHECK_SECONDS, what="checks of both messages")
-        [found] = puller.drain(topic, 1)
+        # An answer from before the decision is followed by another check.
+        wait_until(
+            lambda: bool(puller.stored(topic)), seconds_max=CHECK_SECONDS, what="what is committed"
+        )
+        [found] = puller.stored(topic)
     assert {each.queue.topic for each in asked} == {topic}
     assert (found.body, found.id, found.queue) == (b"yes", yes.id, yes.queue)
 
