@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from imago_testing.java.driver import JavaDriver
 
-TAKE_SECONDS = 25.0
+TAKE_SECONDS = 60.0
 _names = itertools.count(1)
 
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from imago_testing.java.driver import JavaDriver
 
-TAKE_SECONDS = 25.0
+TAKE_SECONDS = 60.0
+"""Clients share queues out anew every 20 seconds."""
 _names = itertools.count(1)
 
 
