@@ -28,9 +28,10 @@ PROGRAMS = Path(sys.executable).parent
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _STOPS = "top the cluster with Ctrl-C"
 PORTS = 60
-SECONDS_MAX = 120
+SECONDS_MAX = 240
+"""It takes two seconds, where nobody else uses the machine."""
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.processes, pytest.mark.timeout(900)]
 
 
 class Block(NamedTuple):
@@ -80,11 +81,13 @@ class Reader:
         words = [str(PROGRAMS / "imago"), *shlex.split(command)[1:], "--port-base", str(self.base)]
         server = ServerProcess.start(f"up-{self._starts}", words, self.folder)
         self._server = server
-        wait_until(
-            lambda: "Ctrl-C stops everything" in server.log_tail(),
-            seconds_max=SECONDS_MAX,
-            what="imago up says that it serves",
-        )
+
+        def serves() -> bool:
+            ended = server.process.poll()
+            assert ended is None, f"imago up ended with {ended}:\n{server.log_tail()}"
+            return "Ctrl-C stops everything" in server.log_tail()
+
+        wait_until(serves, seconds_max=SECONDS_MAX, what="imago up says that it serves")
 
     def stop(self) -> None:
         if self._server:
