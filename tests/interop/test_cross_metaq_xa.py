@@ -63,7 +63,7 @@ def until_done(factory: MetaqFactory, topic: str, qualifier: str, step: str, xid
         raise AssertionError("\n".join(said[-20:])) from error
 
 
-@pytest.mark.parametrize("step", ["commit", "rollback"])
+@pytest.mark.parametrize("step", ["commit", pytest.param("rollback", marks=pytest.mark.full)])
 def test_transaction_prepared_at_a_master_that_is_killed_ends_at_the_next(
     cluster: Mapping[str, object], drivers: dict[str, JavaDriver], step: str
 ) -> None:

@@ -38,6 +38,7 @@ def numbers(messages: list[Received]) -> list[int]:
     return sorted(int(message.body) for message in messages)
 
 
+@pytest.mark.full  # test_rocketmq_access.py moves one with access control
 @pytest.mark.parametrize("rocketmq", [ROCKETMQ5], indirect=True, ids=["5"])
 def test_a_static_topic_keeps_its_queues_when_it_moves(
     rocketmq: RocketmqClient, admin: Admin, tools: JavaDriver, unique: Callable[[str], str]
