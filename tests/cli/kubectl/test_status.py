@@ -92,6 +92,38 @@ def test_a_reason_that_is_newer_than_the_plugin_is_shown_as_it_is(kube: Kube) ->
 
 
 @pytest.mark.parametrize(
+    ("annotations", "said"),
+    [
+        ({"allow-data-loss": "true"}, "allow-data-loss=true names no shard: write the shard's"),
+        ({"allow-data-loss": "0"}, "allow-data-loss=0 stands although the shard has a master"),
+        ({"alow-data-loss": "0"}, "none of that name; do you mean imago.dev/allow-data-loss?"),
+        ({"pause-reconciliation": "yes"}, "pause-reconciliation=yes pauses nothing"),
+        (
+            {"unheard": ""},
+            "imago.dev/unheard: the operator reads none of that name; it knows allow-data-loss",
+        ),
+    ],
+)
+def test_annotations_without_effect_are_named(
+    kube: Kube, annotations: dict[str, str], said: str
+) -> None:
+    settled = json.loads(json.dumps(stories()["Settled"]))
+    set_ = settled["metadata"].setdefault("annotations", {})
+    set_ |= {f"imago.dev/{name}": value for name, value in annotations.items()}
+    kube.objects[CLUSTERS] = [settled]
+    assert said in kube.run("explain", "demo").out
+    assert len(json.loads(kube.run("explain", "demo", "-o", "json").out)["remarks"]) == 1
+
+
+def test_annotations_with_an_effect_are_not_remarked_on(kube: Kube) -> None:
+    settled = json.loads(json.dumps(stories()["Settled"]))
+    set_ = settled["metadata"].setdefault("annotations", {})
+    set_ |= {"imago.dev/restart": "now", "imago.dev/pause-reconciliation": "true", "other/x": "1"}
+    kube.objects[CLUSTERS] = [settled]
+    assert json.loads(kube.run("explain", "demo", "-o", "json").out)["remarks"] == []
+
+
+@pytest.mark.parametrize(
     ("said", "cure"),
     [
         ('error: the server doesn\'t have a resource type "x"', "helm install"),
@@ -163,6 +195,29 @@ REFUSED = 'E1122 19:57:33.687410 13945 memcache.go:265] "Unhandled Error" err="d
             "error: stat /no/such: no such file or directory",
             "stat /no/such: no such file or directory",
             "check --kubeconfig and KUBECONFIG",
+        ),
+        (
+            'Error from server (NotFound): imagousers.imago.dev "eve" not found',
+            'Error from server (NotFound): imagousers.imago.dev "eve" not found',
+            "`kubectl get imu -A` shows those that are there; check --namespace",
+        ),
+        (
+            'Error from server (NotFound): pods "demo-s0-9" not found',
+            'Error from server (NotFound): pods "demo-s0-9" not found',
+            "`kubectl get pods` shows those that are there; check --namespace",
+        ),
+        (
+            'error: The request is invalid: patch: Invalid value: "{\\"apiVersion\\":'
+            '\\"imago.dev/v1alpha1\\",\\"kind\\":\\"ImagoCluster\\",\\"spec\\":{}}": strict'
+            ' decoding error: unknown field "spec.brokers.shard"',
+            'unknown field "spec.brokers.shard"',
+            "`kubectl explain imagocluster.spec.brokers` lists the fields there",
+        ),
+        (
+            "Error from server (BadRequest): ImagoUser cannot be handled as a ImagoUser: strict"
+            ' decoding error: unknown field "spec.authorization.acls[0].oper"',
+            'unknown field "spec.authorization.acls[0].oper"',
+            "`kubectl explain imagouser.spec.authorization.acls` lists the fields there",
         ),
         (REFUSED, REFUSED.strip(), ""),
         ("", "kubectl get failed without a word", ""),

@@ -84,6 +84,24 @@ def test_a_user_that_is_made_is_one_that_the_operator_reads(kube: Kube) -> None:
     assert kube.run("user", "create", "c", "--cluster", "demo", "--allow", "topic:a").code == 2
 
 
+def test_who_makes_a_user_of_no_cluster_or_an_open_one_is_told(kube: Kube) -> None:
+    done = kube.run("user", "create", "cid", "--cluster", "dmo")
+    assert (done.code, '"dmo" not found' in done.err) == (1, True)
+    assert "`kubectl imago status -A`" in done.err
+    assert not any(call[0] == "create" for call in kube.calls())
+    told = "brokers of demo check no rights until its spec.authorization.type is Simple"
+    assert told in kube.run("user", "create", "cid", "--cluster", "demo").err
+    for closed in ({"spec.authorization": {"type": "Simple"}}, CLOSED_BY_CONFIG):
+        kube.objects[CLUSTERS] = [resource(closed)]
+        done = kube.run("user", "create", "cid", "--cluster", "demo")
+        assert (done.code, told in done.err) == (0, False)
+    kube.refusals[f"get {CLUSTERS}"] = "Error from server (Forbidden): no"
+    assert kube.run("user", "create", "cid", "--cluster", "demo").code == 0
+
+
+CLOSED_BY_CONFIG: dict[str, Any] = {"spec.brokers.config": {"acl.enabled": True}}
+
+
 def test_a_password_is_replaced_by_an_annotation(kube: Kube) -> None:
     assert kube.run("user", "rotate", "ann").code == 0
     assert kube.calls()[-1][:3] == ["annotate", USERS, "ann"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from imago_cli.kubectl.annotations import remarks
 from imago_operator.plan.rows import PlanRow
 from imago_operator.reasons import find
 
@@ -40,6 +41,8 @@ class Story:
     pending: tuple[Mapping[str, str], ...]
     stale: bool
     """Whether the status speaks of an older spec."""
+    remarks: tuple[str, ...]
+    """Annotations without effect."""
 
     @classmethod
     def of(cls, cluster: Mapping[str, Any], pending: Sequence[Mapping[str, str]]) -> Story:
@@ -58,6 +61,7 @@ class Story:
             notable=tuple(one for one in status.get("conditions", ()) if _is_notable(one)),
             pending=tuple(pending),
             stale=status.get("observedGeneration", 0) < metadata.get("generation", 0),
+            remarks=tuple(remarks(cluster)),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -73,6 +77,7 @@ class Story:
             "observed": not self.stale,
             "conditions": [{**one, **_advice(one)} for one in self.notable],
             "pendingApprovals": [dict(one) for one in self.pending],
+            "remarks": list(self.remarks),
         }
 
     def lines(self) -> Iterator[str]:
@@ -95,6 +100,7 @@ class Story:
         for desired in self.pending:
             yield f"waits for approval: {desired['summary']}"
             yield f"  kubectl imago approve {self.cluster} {desired['id']}"
+        yield from self.remarks
 
 
 def _is_notable(condition: Mapping[str, Any]) -> bool:

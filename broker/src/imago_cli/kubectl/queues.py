@@ -37,7 +37,7 @@ def topics(
     brokers = _brokers(kube, cluster)
     if topic is None:
         rows = _topics(brokers, _declared(kube, TOPICS, "topicName", cluster))
-        _print("", rows, output)
+        _print("", rows, output, nothing=f"{cluster} has no topics")
         return
     found = brokers.show_on_each("/admin/v1/topics", topic)
     rows = [
@@ -64,7 +64,7 @@ def groups(
     brokers = _brokers(kube, cluster)
     if group is None:
         rows = _groups(brokers, _declared(kube, GROUPS, "groupName", cluster))
-        _print("", rows, output)
+        _print("", rows, output, nothing=f"{cluster} has no groups")
         return
     found = brokers.show_on_each("/admin/v1/groups", group)
     rows = [
@@ -76,10 +76,8 @@ def groups(
     rows.sort(key=lambda row: (row["topic"], row["shard"]))
     whole = next(brokers.groups(group), None)
     rows += [row for one in (whole,) if one for row in _of_metaq(one)]
-    if (found or whole) and not rows:
-        say(f"{group} has no offsets yet")
     missing = "" if found or whole else f"{cluster} has no group {group}"
-    _print(group, rows, output, missing)
+    _print(group, rows, output, missing, nothing=f"{group} has no offsets yet")
 
 
 def _brokers(kube: Kubectl, cluster: str) -> ClusterBrokers:
@@ -180,14 +178,16 @@ def _yes(value: object) -> str:
     return "yes" if value else ""
 
 
-def _print(title: str, rows: list[dict[str, Any]], output: Format, missing: str = "") -> None:
+def _print(
+    title: str, rows: list[dict[str, Any]], output: Format, missing: str = "", nothing: str = ""
+) -> None:
     if missing and not rows:
         raise CommandError(missing, cure="call it without a name to see all")
     if output is Format.JSON:
         print_json(rows)
         return
     if not rows:
-        say("none")
+        say(nothing)
         return
     columns = tuple(map(_words, rows[0]))
     print_table(title, columns, [tuple(map(_cell, row.values())) for row in rows])

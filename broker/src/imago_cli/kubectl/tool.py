@@ -28,7 +28,6 @@ CURES: Final = (
         "the operator's resources are not known here: helm install imago charts/imago",
     ),
     ("(Forbidden)", "ask for the right that is named, or take another --context"),
-    ("(NotFound)", "`kubectl imago status -A` lists the clusters; check --namespace"),
     ("Unable to connect to the server", "check --context and --kubeconfig"),
     ("context was not found", "`kubectl config get-contexts` lists them"),
     ('context "', "`kubectl config get-contexts` lists them"),
@@ -38,6 +37,17 @@ CURES: Final = (
 )
 
 
+LISTED_BY: Final = {
+    CLUSTERS: "kubectl imago status -A",
+    USERS: "kubectl get imu -A",
+    REBALANCES: "kubectl get imr -A",
+}
+"""What shows the objects of a kind; `kubectl get KIND` does of any other."""
+_MISSING = re.compile(r'\(NotFound\): (\S+) "[^"]*" not found')
+_STRICT = re.compile(r"strict decoding error: (.+)\Z", re.DOTALL)
+"""What the API server says of fields that there are not, behind the whole object."""
+_FIELD = re.compile(r'unknown field "([^"]*)"')
+_KIND = re.compile(r'(?:\bkind\\*":\\*"|handled as a )(\w+)')
 _LOGGED = re.compile(r"[EWIF]\d{4} [\d:.]+ ")
 """A line of kubectl's own log, which it prints beside what it says."""
 
@@ -131,6 +141,20 @@ def refusal(said: str, what: str) -> KubectlError:
     """Return what kubectl said as an error, with the cure where one is known."""
     lines = [line for line in said.strip().splitlines() if not _LOGGED.match(line)]
     text = "\n".join(lines or said.strip().splitlines()[-1:])
+    if strict := _STRICT.search(text):
+        return KubectlError(strict[1], cure=_of_field(text, strict[1]))
     cure = next((cure for mark, cure in CURES if mark in text), "")
+    if missing := _MISSING.search(text):
+        listed = LISTED_BY.get(missing[1], f"kubectl get {missing[1]}")
+        cure = f"`{listed}` shows those that are there; check --namespace"
     text = text.removeprefix("error: ").removeprefix("Error in configuration: ")
     return KubectlError(text or f"kubectl {what} failed without a word", cure=cure)
+
+
+def _of_field(text: str, problem: str) -> str:
+    """Return what lists the fields beside one that there is not."""
+    kind, field = _KIND.search(text), _FIELD.search(problem)
+    if kind is None or field is None:
+        return "docs/reference/crds.md lists the fields"
+    place = re.sub(r"\[\d+\]", "", ".".join((kind[1].lower(), *field[1].split(".")[:-1])))
+    return f"`kubectl explain {place}` lists the fields there"

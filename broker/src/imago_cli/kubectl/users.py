@@ -23,7 +23,7 @@ from imago_cli.kubectl.options import (
     Namespace,
     Output,
 )
-from imago_cli.kubectl.tool import CLUSTERS, USERS, Kubectl
+from imago_cli.kubectl.tool import CLUSTERS, USERS, Kubectl, KubectlError
 from imago_cli.output import print_json, print_line, print_table, say
 from imago_cli.user import resource_of, resource_text
 from imago_operator import names
@@ -72,7 +72,7 @@ def list_users(
         cells = [tuple(map(str, row.values())) for row in rows]
         print_table("", tuple(rows[0]), cells)
     else:
-        say("none")
+        say(f"{cluster} has no users")
 
 
 def show(
@@ -155,11 +155,14 @@ def create(
     if dry_run:
         print_line(json.dumps(made, indent=2))
         return
+    remark = _open(kube, cluster)
     with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as file:
         json.dump(made, file)
         file.flush()
         kube.call("create", "-f", file.name)
     say(f"user {name}: made; `kubectl imago user files {name}` writes what its clients need")
+    if remark:
+        say(remark)
 
 
 def _authentication(
@@ -253,6 +256,21 @@ def files(
         if entry not in ENTRIES_OF_BINDINGS:
             _write(folder / entry, text)
     say(f"{folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}")
+
+
+def _open(kube: Kubectl, cluster: str) -> str:
+    """Return what to know of a cluster that checks no rights; KubectlError: there is none."""
+    try:
+        spec = kube.get(CLUSTERS, cluster)["spec"]
+    except KubectlError as error:
+        if "(Forbidden)" in error.message:
+            return ""  # who may make users need not see clusters
+        raise
+    config = spec["brokers"].get("config") or {}
+    simple = (spec.get("authorization") or {}).get("type") == "Simple"
+    if simple or str(config.get("acl.enabled")).lower() == "true":
+        return ""
+    return f"brokers of {cluster} check no rights until its spec.authorization.type is Simple"
 
 
 def _tools(found: Mapping[str, str]) -> str:
