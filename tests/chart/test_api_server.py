@@ -366,6 +366,20 @@ def test_who_applies_an_open_cluster_is_told_and_not_refused(api: ApiServerProce
         assert "insecure=true" in said
         assert warnings(api, "closed") == ""
         assert warnings(api, "topic") == ""
+        kubectl = [str(Path(helm()).with_name("kubectl")), "-n", "orders"]
+        place = ["--kubeconfig", str(api.kubeconfig())]
+
+        def told(*words: str) -> str:
+            command = [*kubectl, *words, *place]
+            return subprocess.run(command, capture_output=True, text=True, check=True).stderr
+
+        try:
+            assert "may send" in told("create", "-f", f"{SAMPLES}/laptop.yaml")
+            assert told("annotate", "imc", "laptop", "imago.dev/restart=1") == ""
+            more = '{"spec":{"brokers":{"shards":2}}}'
+            assert "may send" in told("patch", "imc", "laptop", "--type=merge", "-p", more)
+        finally:
+            told("delete", "imc", "laptop")
 
 
 def test_open_clusters_that_are_meant_are_not_spoken_of(api: ApiServerProcess) -> None:

@@ -9,9 +9,10 @@ from functools import cache
 from typing import Any
 
 import pytest
+import yaml
 
 from imago_operator.rights import Where, rules
-from imago_operator.spec.kinds import KINDS
+from imago_operator.spec.kinds import CLUSTER, KINDS, TOPIC
 from imago_tools.chart_files import CHART, leaves, schema
 from imago_tools.chart_helm import INSTALL, RefusedError, helm, install, objects, template
 
@@ -329,6 +330,27 @@ def test_notes_say_what_to_do_next() -> None:
     assert "kubectl create namespace messages" in notes()
     assert "demo-bootstrap.orders.svc:9876" in notes(*confined)
     assert "kubectl apply --server-side -f manifests/crds" in notes(*confined)
+
+
+@pytest.mark.parametrize("options", [(), ("--set", "scope.namespaces={orders}")])
+def test_what_notes_say_to_paste_makes_a_cluster_and_a_topic(options: tuple[str, ...]) -> None:
+    command = [helm(), "install", "imago", str(CHART), "-n", "own", "--dry-run=client", *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    notes = done.stdout.rpartition("NOTES:")[2]
+    pasted = notes[notes.index("kubectl apply -n") : notes.index("\nEOF\n") + 5]
+    shell = subprocess.run(
+        ["bash", "-euc", f"kubectl() {{ cat; }}\n{pasted}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert shell.stderr == ""
+    made = list(yaml.safe_load_all(shell.stdout))
+    assert [one["kind"] for one in made] == [kind.name for kind in (CLUSTER, TOPIC)]
+    assert [list(kind.problems(one)) for kind, one in zip((CLUSTER, TOPIC), made, strict=True)] == [
+        [],
+        [],
+    ]
 
 
 def test_install_yaml_is_what_the_chart_makes() -> None:
