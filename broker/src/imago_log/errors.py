@@ -87,6 +87,15 @@ class CorruptLogError(StoreError):
         self.path, self.position, self.reason = path, position, reason
 
 
+class FileSizeError(CorruptLogError):
+    """The log's files have another size than is configured: each log keeps its own."""
+
+    def __init__(self, path: Path, size: int, configured: int) -> None:
+        reason = f"its files have {size} bytes, configured are {configured}"
+        super().__init__(path, 0, reason)
+        self.size, self.configured = size, configured
+
+
 class ViewsInvalidError(StoreError):
     """The queue files do not agree with the log: all views are to be built anew."""
 

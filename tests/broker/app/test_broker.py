@@ -166,6 +166,21 @@ async def test_folder_of_another_broker_stops_the_start(tmp_path: Path) -> None:
         assert second.ports.metaq.connections == 0
 
 
+async def test_another_file_size_stops_the_start_with_the_setting_that_it_was(
+    tmp_path: Path,
+) -> None:
+    """Not as damage, which an operator of Kubernetes would read out of exit code 3."""
+    async with running_broker(tmp_path, "store.segment_bytes_max=16MiB"):
+        pass
+    smaller = loopback_config(tmp_path, "store.segment_bytes_max=8MiB")
+    with pytest.raises(
+        FatalError, match=r"set store\.segment_bytes_max to 16777216 again"
+    ) as refused:
+        await Broker(smaller).start()
+    assert refused.value.exit_code is ExitCode.USAGE
+    assert "log check" not in str(refused.value)
+
+
 async def test_damaged_uuid_stops_the_start(tmp_path: Path) -> None:
     (tmp_path / "uuid").write_text("nonsense")
     with pytest.raises(FatalError, match="holds no uuid") as refused:

@@ -9,7 +9,13 @@ from imago_broker.app import anew
 from imago_broker.core.deletion_times import DeletionTimes
 from imago_broker.errors import ExitCode, FatalError
 from imago_log.config import StoreConfig, always_due
-from imago_log.errors import CorruptLogError, DataFolderLockedError, DiskFullError, LogIOError
+from imago_log.errors import (
+    CorruptLogError,
+    DataFolderLockedError,
+    DiskFullError,
+    FileSizeError,
+    LogIOError,
+)
 from imago_log.store import MessageStore
 from imago_wire.record import host_bytes
 
@@ -43,6 +49,12 @@ def open_store(
     except DataFolderLockedError as error:
         raise FatalError(
             f"{error}: stop that broker, or set another broker.data_dir", exit_code=ExitCode.DATA
+        ) from error
+    except FileSizeError as error:
+        raise FatalError(
+            f"{error}: set store.segment_bytes_max to {error.size} again, a log keeps the size of"
+            " the files that it began with",
+            exit_code=ExitCode.USAGE,
         ) from error
     except CorruptLogError as error:
         raise FatalError(

@@ -287,7 +287,8 @@ class StoreSection:
 
     segment_bytes_max: int = setting(
         256 << 20,
-        "Size of one file of the log, taken from the disk when the file is begun.",
+        "Size of one file of the log, taken from the disk when the file is begun. A log keeps the"
+        " size that it began with: another one is for new data folders.",
         low=64 << 10,
         high=1 << 31,
     )

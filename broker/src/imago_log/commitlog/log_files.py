@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from imago_log.disk.files import fatal, offset_name, offsets_of
 from imago_log.disk.vfs import OpenFile, Vfs
-from imago_log.errors import CorruptLogError, DiskFullError, NoSpaceError
+from imago_log.errors import CorruptLogError, DiskFullError, FileSizeError, NoSpaceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -29,10 +29,12 @@ class LogFiles:
     def load(self, start: int | None) -> dict[int, int]:
         """Find the files from `start` on (None: from the first one); leftovers below are removed.
 
-        Return the sizes by first offset. CorruptLogError: these are files of another size.
+        Return the sizes by first offset. FileSizeError: these are files of another size, and
+        none was removed.
         """
         with fatal("list", self.folder):
             bases = offsets_of(self._vfs.names(self.folder))
+        self._refuse_another_size(bases)
         sizes: dict[int, int] = {}
         for base in bases:
             path = self.folder / offset_name(base)
@@ -46,6 +48,17 @@ class LogFiles:
                 self._load_file(path, base, sizes, last=base == bases[-1])
         self._check_sizes(sizes)
         return sizes
+
+    def _refuse_another_size(self, bases: list[int]) -> None:
+        """See whether a file is as long as the next one begins behind it, or longer if alone."""
+        for base, next_base in zip(bases, bases[1:] or bases, strict=False):
+            path = self.folder / offset_name(base)
+            with fatal("open", path):
+                file = OpenFile(self._vfs, path, self._vfs.open(path))
+                size = self._vfs.size(file.fd)
+            whole = size == next_base - base if next_base > base else size > self.segment_size
+            if whole and size != self.segment_size:
+                raise FileSizeError(path, size, self.segment_size)
 
     def _load_file(self, path: Path, base: int, sizes: dict[int, int], *, last: bool) -> None:
         with fatal("open", path):

@@ -126,6 +126,23 @@ def _one_copy_stands_for_all(node: Any) -> bool:
     return bool(node["replicasPerShard"] > 1 and node.get("minInSync") == 1)
 
 
+_FILE_SIZE: Final = "store.segment_bytes_max"
+_EDIT: Final = ("self", "oldSelf")
+
+
+def _setting_stays(name: str, message: str) -> Rule:
+    """Return the rule that a setting of the brokers, or its absence, stays as it is."""
+    now, before = (f"has({node}.config) && '{name}' in {node}.config" for node in _EDIT)
+    return Rule(
+        path=BROKERS,
+        cel=f"{now} ? {before} && self.config['{name}'] == oldSelf.config['{name}'] : !({before})",
+        holds_after=lambda node, old: (
+            node.get("config", {}).get(name) == old.get("config", {}).get(name)
+        ),
+        message=message,
+    )
+
+
 CLUSTER: Final[tuple[Rule, ...]] = (
     *resource_name(40, "an ImagoCluster"),
     Rule(
@@ -164,6 +181,11 @@ CLUSTER: Final[tuple[Rule, ...]] = (
         holds=lambda node: not any(key in OWNED_SETTINGS for key in node),
         message="config may not set what the operator sets: ports, names, addresses, members,"
         " acknowledgement, log.level",
+    ),
+    _setting_stays(
+        _FILE_SIZE,
+        f"{_FILE_SIZE} cannot be changed: brokers do not start on a log whose files have another"
+        " size",
     ),
     spans(f"{BROKERS}.replication", "ackTimeout", low="10ms", high="10m"),
     Rule(

@@ -160,6 +160,19 @@ BAD_EDITS: Final[tuple[BadEdit, ...]] = (
     ),
     edit(CLUSTER, "size cannot shrink", {}, {"spec.brokers.storage.size": "9Gi"}),
     edit(CLUSTER, "size cannot shrink", {}, {"spec.brokers.storage.size": "10G"}),
+    *(
+        edit(
+            CLUSTER,
+            "store.segment_bytes_max cannot be changed",
+            {"spec.brokers.config": before},
+            {"spec.brokers.config": after},
+        )
+        for before, after in (
+            ({"store.segment_bytes_max": 67108864}, {"store.segment_bytes_max": 33554432}),
+            ({"store.segment_bytes_max": "64MiB"}, {"store.retention_ms": "1d"}),
+            ({}, {"store.segment_bytes_max": 67108864}),
+        )
+    ),
     edit(
         CLUSTER,
         "type cannot be changed",
