@@ -10,7 +10,6 @@ import pytest
 from imago_log import (
     CorruptLogError,
     DataFolderLockedError,
-    FileSizeError,
     LogIOError,
     MessageStore,
     MetaqStatus,
@@ -18,6 +17,7 @@ from imago_log import (
     StoreClosedError,
 )
 from imago_log.commitlog.log_files import LogFiles
+from imago_log.errors import FileSizeError
 from imago_testing.stores.in_memory import (
     DATA,
     FakeClock,

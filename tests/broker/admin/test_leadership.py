@@ -191,7 +191,7 @@ async def test_a_cordoned_shard_takes_no_new_topics(rig: Rig) -> None:
     assert body["shards"][0]["cordoned"] is True
     status, answer = await rig.call("PUT", "/admin/v1/topics/orders", {"shards": 1})
     assert (status, answer["error"]) == (400, "bad_request")
-    assert "only 0 take new topics" in answer["message"]
+    assert "1 more needed, 0 to be had" in answer["message"]
     await rig.call("POST", "/admin/v1/uncordon", {})
     status, answer = await rig.call("PUT", "/admin/v1/topics/orders", {"shards": [0]})
     assert (status, answer["shards"]) == (201, {"shard-0": "ok"})

@@ -32,7 +32,7 @@ def test_what_a_topic_has_counts() -> None:
 
 
 def test_more_than_there_are_is_refused() -> None:
-    with pytest.raises(ValueError, match="3 more shards, but only 2"):
+    with pytest.raises(ValueError, match="3 more needed, 2 to be had"):
         choose([Room(0, 0), Room(1, 0)], 3)
 
 

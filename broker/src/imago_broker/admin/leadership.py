@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 OPERATOR_EPOCH = "Imago-Operator-Epoch"
 EXPECTED = ("brokerId", "epoch", "requestId")
+CURE_WAIT = "Wait until it is: `imago shard show`, or GET /admin/v1/shard, says who is in sync."
 CURE_AGAIN = "Read GET /admin/v1/shard again and decide anew."
 
 
@@ -118,7 +119,7 @@ async def handover(services: AdminServices, request: web.Request) -> web.Respons
     try:
         await services.control.handover(target, request_id(request, body))
     except ShardRefusedError as error:
-        raise AdminError(409, "not_handed_over", f"{error}.", CURE_AGAIN) from error
+        raise AdminError(409, "not_handed_over", f"{error}.", CURE_WAIT) from error
     return json_response({"handedOver": True, "leader": leader(services)} | who(services))
 
 

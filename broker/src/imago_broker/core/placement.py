@@ -32,7 +32,9 @@ def choose(rooms: Iterable[Room], count: int, *, taken: Collection[Room] = ()) -
     has = {room.shard for room in taken}
     free = [room for room in rooms if room.shard not in has]
     if count > len(free):
-        raise ValueError(f"{count} more shards, but only {len(free)} take new topics")
+        raise ValueError(
+            f"shards: {count} more needed, {len(free)} to be had (with a master, not cordoned)"
+        )
     used = Counter(_far(room) for room in taken)
     chosen = []
     for _ in range(count):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from imago_cli.kubectl.annotations import remarks
 from imago_operator.plan.rows import PlanRow
 from imago_operator.reasons import find
+from imago_operator.reasons.cluster import EXPLAIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 GOOD: Final = frozenset(
     {
         "Available",
+        "CertificatesValid",
         "ConfigApplied",
         "Ready",
         "ResourcesApplied",
@@ -96,7 +98,7 @@ class Story:
             yield "  the operator has not seen the newest spec yet"
         for one in self.notable:
             if one["type"] != "Reconciling":  # it repeats the lines above
-                yield from _told(one)
+                yield from _told(one, self.cluster)
         for desired in self.pending:
             yield f"waits for approval: {desired['summary']}"
             yield f"  kubectl imago approve {self.cluster} {desired['id']}"
@@ -105,16 +107,19 @@ class Story:
 
 def _is_notable(condition: Mapping[str, Any]) -> bool:
     well = condition["type"] in GOOD
-    return well is not (condition["status"] == "True")
+    under_way = condition["reason"] == "ReplacingAuthority"
+    return under_way or well is not (condition["status"] == "True")
 
 
-def _told(condition: Mapping[str, Any]) -> Iterator[str]:
+def _told(condition: Mapping[str, Any], cluster: str) -> Iterator[str]:
     said = f": {condition['message']}" if condition.get("message") else ""
     yield f"{condition['type']}={condition['status']} {condition['reason']}{said}"
     advice = _advice(condition)
     if advice:
         yield f"  means: {advice['means']}"
-        yield f"  do: {advice['cure'].replace('See *', f'see {RUNBOOK}, *')}"
+        cure = advice["cure"].replace(EXPLAIN, "See what it waits for, above.")
+        cure = cure.replace("See *", f"see {RUNBOOK}, *").replace("CLUSTER", cluster)
+        yield f"  do: {cure}"
 
 
 def _advice(condition: Mapping[str, Any]) -> dict[str, str]:

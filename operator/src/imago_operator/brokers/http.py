@@ -192,7 +192,9 @@ def refusal(what: str, status: int, answer: Any) -> OperatorError:
     if status == 404:
         return MissingError(text)
     if status in (400, 403, 413, 422):
-        return InvalidError(text)
+        # It goes into a resource's status, whose readers know no broker's address.
+        words = (str(said.get(part, "")).strip() for part in ("message", "cure"))
+        return InvalidError(" ".join(filter(None, words))[:TEXT_MAX] or text)
     return RetryError(text, delay_s=RETRY_S)
 
 

@@ -50,7 +50,9 @@ def registry(look: ClusterLook) -> PlanStep | None:
 def _silence(look: ClusterLook) -> PlanStep:
     pods = [pod for pod in look.observed.pods if pod.shard is not None]
     text = f"one of {counted(len(pods), 'broker')} to answer"
-    said = ConditionFinding(type=CONNECTED, holds=False, reason="NoBrokerAnswers", message=text)
+    said = ConditionFinding(
+        type=CONNECTED, holds=False, reason="NoBrokerAnswers", message=f"Waits for {text}."
+    )
     wait = PlanWait(key="silence", message=text, deadline_s=REGISTRY_S)
     return PlanStep(row=PlanRow.REGISTRY, wait=wait, findings=(said,), next="check the shards")
 

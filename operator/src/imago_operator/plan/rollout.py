@@ -111,7 +111,7 @@ def _zookeeper(look: ClusterLook, due: list[Pod]) -> tuple[list[Action], str] | 
         if alone or (membership.overdue(look, pod) and not membership.another_goes(look, pod)):
             return [_delete(look, pod)], ""
     if down or len(servers) < managed.replicas:
-        return [], f"{len(down) or 'missing'} servers of ZooKeeper"
+        return [], f"{counted(len(down), 'server') if down else 'missing servers'} of ZooKeeper"
     if mine:
         return [_delete(look, mine[-1])], ""
     return None

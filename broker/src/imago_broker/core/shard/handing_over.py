@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from imago_broker.model.shard import Member, ShardState
 
 
-NOBODY = "no such other member is in sync and connected"
+NOBODY = "no other member is in sync and connected"
+NOT_THAT_ONE = "the member named is not in sync and connected"
 
 
 def handover_asked(transition: Transition, event: HandoverAsked) -> None:
@@ -46,7 +47,8 @@ def hand_over(transition: Transition, handover: HandoverState, progress: ShardPr
     target = handover.target or _best(state, progress, handover.wanted)
     if target is None or not _fit(state, progress, target):
         damaged = handover.wanted is not None and _damaged(state, handover.wanted)
-        why = "its log has damage, and a whole one can lead" if damaged else NOBODY
+        nobody = NOBODY if handover.wanted is None else NOT_THAT_ONE
+        why = "its log has damage, and a whole one can lead" if damaged else nobody
         if handover.wanted == state.uuid:
             why = "it leads already"
         _give_up(transition, handover, why)
