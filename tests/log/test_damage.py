@@ -16,8 +16,6 @@ from imago_log import (
     ReadStatus,
     StoreClosedError,
 )
-from imago_log.commitlog.log_files import LogFiles
-from imago_log.errors import FileSizeError
 from imago_testing.stores.in_memory import (
     DATA,
     FakeClock,
@@ -328,25 +326,6 @@ def test_log_without_any_file() -> None:
         found.vfs.unlink(path)
     with pytest.raises(CorruptLogError, match="no file of the log is there"):
         open_store(found.vfs)
-
-
-def test_another_file_size_than_configured_before() -> None:
-    found = Found("clean")
-    before = found.log()
-    with pytest.raises(FileSizeError) as caught:
-        open_store(found.vfs, segment_bytes_max=2 * FILE)
-    assert (caught.value.size, caught.value.configured) == (FILE, 2 * FILE)
-    assert found.log() == before
-
-
-@pytest.mark.parametrize("configured", [FILE // 4, FILE // 2, 2 * FILE])
-def test_another_file_size_removes_no_file_below_the_start_of_the_log(configured: int) -> None:
-    """A follower's log may begin within a file: by smaller files that one looked left over."""
-    found = Found("clean")
-    before = found.log()
-    with pytest.raises(FileSizeError):
-        LogFiles(found.vfs, DATA / "commitlog", configured).load(FILE // 2)
-    assert found.log() == before
 
 
 @pytest.mark.parametrize("slots", [(0,), (1,), (0, 1)])
