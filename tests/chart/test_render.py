@@ -346,11 +346,9 @@ def test_what_notes_say_to_paste_makes_a_cluster_and_a_topic(options: tuple[str,
     )
     assert shell.stderr == ""
     made = list(yaml.safe_load_all(shell.stdout))
-    assert [one["kind"] for one in made] == [kind.name for kind in (CLUSTER, TOPIC)]
-    assert [list(kind.problems(one)) for kind, one in zip((CLUSTER, TOPIC), made, strict=True)] == [
-        [],
-        [],
-    ]
+    cluster, topic = made
+    assert (cluster["kind"], topic["kind"]) == (CLUSTER.name, TOPIC.name)
+    assert [*CLUSTER.problems(cluster), *TOPIC.problems(topic)] == []
 
 
 def test_install_yaml_is_what_the_chart_makes() -> None:
