@@ -126,6 +126,28 @@ def gate() -> str:
     )
 
 
+def java_push() -> str:
+    """Return whom RocketMQ's Java push consumer waited for, by its settings and the server."""
+    heads = ["consumer", "server", "k msg/s", "of the original's", "others", "client µs"]
+    heads += ["server µs", "at most k msg/s", "of the original's"]
+    lines = [
+        [
+            row["name"],
+            server,
+            thousands(row[server]["rate"]),
+            f"{row[server]['rate'] / row['original']['rate']:.2f} ×",
+            f"{min(run['others'] for run in row[server]['runs']):.1f}",
+            f"{row[server]['client_cpu_us']:.2f}",
+            micros(row[server]),
+            thousands(row[server]["at_most"]),
+            f"{row[server]['at_most'] / row['original']['at_most']:.2f} ×",
+        ]
+        for row in rows("java_push")
+        for server in ("original", "imago", "canned")
+    ]
+    return of("java_push") + "\n" + table(heads, lines)
+
+
 def replicated() -> str:
     """Return rates of one, two and three members, by load and level."""
     heads = ["load", "level", "members", "k puts/s", "of one member's rate"]

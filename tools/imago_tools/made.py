@@ -39,6 +39,7 @@ PARTS: Final = (
     Part("docs/metaq.md", "broker/src/imago_broker/config/metaq_keys.py", metaq_keys.table),
     Part("docs/performance.md", "bench/results/broker.json", figures.broker),
     Part("docs/performance.md", "bench/results/peers.json", figures.peers_in_full),
+    Part("docs/performance.md", "bench/results/java_push.json", figures.java_push),
     Part("docs/performance.md", "bench/results/gate.json", figures.gate),
     Part("docs/performance.md", "bench/results/replicated.json", figures.replicated),
     Part("docs/performance.md", "bench/results/catch_up.json", figures.catch_up),
