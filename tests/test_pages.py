@@ -128,6 +128,15 @@ def test_page_of_request_codes_is_made_from_the_tables() -> None:
     assert page == rocketmq_codes.page(), "run `make docs`"
 
 
+@pytest.mark.parametrize("folder", ["docs", "docs/adr", "docs/concepts", "docs/formats"])
+def test_every_page_is_listed(folder: str) -> None:
+    index = ROOT / folder / "README.md"
+    index = index if index.exists() else ROOT / "docs" / "README.md"
+    listed = {(index.parent / link).resolve() for link in _LINK.findall(index.read_text())}
+    pages_ = {path for path in (ROOT / folder).glob("*.md") if path.name != "README.md"}
+    assert {path.name for path in pages_ - listed} == set()
+
+
 def test_hosted_ci_runs_what_everybody_runs() -> None:
     jobs = yaml.safe_load((ROOT / ".github/workflows/ci.yaml").read_text())["jobs"]
     commands = [step.get("run") for job in jobs.values() for step in job["steps"]]

@@ -40,9 +40,9 @@ def test_samples_are_all_there_and_of_every_kind_that_people_write() -> None:
         "group",
         "user",
         "pipeline",
+        "rebalance",
     }
-    kinds = {found["kind"] for found in OBJECTS}
-    assert kinds == {kind.name for kind in KINDS} - {"ImagoRebalance"}
+    assert {found["kind"] for found in OBJECTS} == {kind.name for kind in KINDS}
 
 
 @pytest.mark.parametrize("name", ["laptop", "three-zones", "external-zookeeper", "closed"])

@@ -173,3 +173,5 @@ def test_offsets_are_shown_and_only_then_recovered(imago: Imago, broker: FakeBro
     assert shown.stdout.splitlines() == ["g t-2 50 -> 75 moved", "h t-2 50 -> not found"]
     run(imago, broker, "recover-offsets", "--apply")
     assert [body for _, body in broker.asked] == [{"dryRun": True}, {"dryRun": False}]
+    broker.answers["/admin/v1/metaq/recover-offsets"] = {"records": []}
+    assert "no group of MetaQ has an offset" in run(imago, broker, "recover-offsets").stderr

@@ -21,7 +21,7 @@ from imago_cli.output import print_json, say
 from imago_operator import names
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 
 def pause(
@@ -123,7 +123,7 @@ def pending(kube: Kubectl, cluster: Mapping[str, Any]) -> list[dict[str, str]]:
         {
             "id": one["metadata"]["name"],
             "kind": "Rebalance",
-            "summary": f"{one['spec']['mode']} of shards {one['spec'].get('shards') or 'all'}",
+            "summary": f"{one['spec']['mode']} of {_shards(one['spec'].get('shards'))}",
         }
         for one in kube.all_of(REBALANCES)
         if one["spec"]["clusterRef"]["name"] == cluster["metadata"]["name"]
@@ -159,3 +159,7 @@ def _order(
         print_json({"kind": kind, "name": name, "annotations": dict(notes)})
     else:
         say(text)
+
+
+def _shards(numbers: Sequence[int] | None) -> str:
+    return ", ".join(f"shard-{number}" for number in numbers) if numbers else "all shards"

@@ -56,6 +56,8 @@ def recover_offsets(
     if as_json:
         print_json(found)
         return
+    if not found["records"]:
+        say("no group of MetaQ has an offset in a topic of this broker")
     for each in found["records"]:
         here = "not found" if each["here"] is None else each["here"]
         moved = " moved" if each["moved"] else ""

@@ -84,7 +84,9 @@ def load(path: Path, epoch: int | None) -> IngestSettings:
     """Read a configuration file. OptionError names its mistake."""
     try:
         given = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise OptionError(f"{path}: {error.strerror}") from error
+    except ValueError as error:
         raise OptionError(f"{path}: {error}") from error
     try:
         return _settings(given, epoch)
