@@ -215,6 +215,32 @@ async def test_nodes_are_everybodys_again_before_the_user_goes(
     await leaving.stop()
 
 
+async def test_a_lost_password_is_followed_by_another_where_the_server_lets_it(
+    tmp_path: Path,
+) -> None:
+    """What the page says: ZooKeeper without rights for a while, `zookeeper.skipACL=yes`."""
+    made = Guarded(tmp_path)
+    with running_zookeeper(tmp_path / "server", more=made.more) as made.server:
+        before = made.tree()
+        await before.start()
+        await edits.ensure(before, [("/imago", b""), ("/imago/c", b"ours"), ("/meta", b"")])
+        await before.stop()
+    made.password.write_text("another")
+    with running_zookeeper(tmp_path / "server", more=made.more | {"skipACL": "yes"}) as made.server:
+        after = made.tree()
+        await protecting(after)
+        await after.stop()
+    with running_zookeeper(tmp_path / "server", more=made.more) as made.server:
+        later = made.tree()
+        await later.start()
+        found = await later.get("/imago/c")
+        assert found is not None
+        await edits.ensure(later, [("/imago/c/new", b"")])
+        await later.stop()
+        with made.client() as stranger, pytest.raises(NoAuthError):
+            stranger.get("/imago/c")
+
+
 async def test_the_tree_of_an_original_master_stays_open_to_it(
     guarded: Guarded, stranger: Any
 ) -> None:

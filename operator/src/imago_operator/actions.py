@@ -47,6 +47,13 @@ class CreateToken:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateRegistryUser:
+    """Make the Secret with the brokers' user in a managed ZooKeeper."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteChild:
     """Delete a child that is no longer wanted, if it is still the one that was seen."""
 
@@ -186,6 +193,7 @@ Action = (
     | Certify
     | Stop
     | CreateToken
+    | CreateRegistryUser
     | DeleteChild
     | DeletePod
     | LabelPod
@@ -204,6 +212,7 @@ ADDITIVE: Final = (
     Apply,
     Certify,
     CreateToken,
+    CreateRegistryUser,
     LabelPod,
     GrowClaim,
     ClassClaim,

@@ -19,6 +19,7 @@ from imago_operator.actions import (
     Certify,
     ClassClaim,
     Cordon,
+    CreateRegistryUser,
     CreateToken,
     DeleteChild,
     DeleteClaim,
@@ -36,7 +37,7 @@ from imago_operator.actions import (
 from imago_operator.errors import InvalidError, OperatorError, RetryError
 from imago_operator.issuing.writing import secret_of
 from imago_operator.manifests.common import owner
-from imago_operator.manifests.config import token_secret
+from imago_operator.manifests.config import registry_user_secret, token_secret
 from imago_operator.promises import broken
 
 if TYPE_CHECKING:
@@ -196,6 +197,10 @@ class Executor:
     @_do.register
     async def _(self, action: CreateToken) -> None:
         await self._kube.create(token_secret(self._desired, action.name, self._new_token()))
+
+    @_do.register
+    async def _(self, action: CreateRegistryUser) -> None:
+        await self._kube.create(registry_user_secret(self._desired, action.name, self._new_token()))
 
     @_do.register
     async def _(self, action: DeleteChild) -> None:

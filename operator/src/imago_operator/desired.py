@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator import names, versions
@@ -16,6 +16,7 @@ from imago_operator.spec.common import AcknowledgementLevel
 from imago_operator.spec.fields import chosen
 from imago_operator.spec.kinds import CLUSTER
 from imago_operator.spec.tls import Strictness
+from imago_operator.spec.zookeeper import RegistryAccess
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -31,6 +32,8 @@ TLS_FOLDER: Final = "/etc/imago/tls"
 CLIENTS_CA_FOLDER: Final = "/etc/imago/clients-ca"
 ZOOKEEPER_TLS_FOLDER: Final = "/etc/imago/zookeeper-tls"
 ZOOKEEPER_USER_FOLDER: Final = "/etc/imago/zookeeper-user"
+REGISTRY_USER: Final = "imago"
+"""The brokers' user in a managed ZooKeeper."""
 ACCOUNT_FOLDER: Final = "/etc/imago/account"
 HASH_SIZE: Final = 16
 
@@ -98,6 +101,8 @@ class Desired:
     acknowledgement: AcknowledgementLevel
     min_in_sync: int
     zookeeper_connect: str
+    registry_access: RegistryAccess
+    """Who may change the brokers' nodes in a managed ZooKeeper, for now."""
     settings: Mapping[str, Scalar]
     """Content of the brokers' file: nothing that is only a default, for a broker of another
     version may not know it."""
@@ -205,6 +210,7 @@ def _desired(resource: OwnerResource, spec: ClusterSpec, operator: OperatorInfo)
         acknowledgement=level,
         min_in_sync=least,
         zookeeper_connect=connect,
+        registry_access=registry_access(spec),
         settings=settings,
         static=static,
         dynamic=dynamic,
@@ -268,6 +274,21 @@ def registry_settings(external: ExternalZooKeeper | None) -> dict[str, Scalar]:
     return found
 
 
+def registry_access(spec: ClusterSpec) -> RegistryAccess:
+    """Return what a spec says of the brokers' user in a managed ZooKeeper."""
+    managed = spec.zookeeper.managed
+    return RegistryAccess.NONE if managed is None else managed.authentication
+
+
+def with_registry_access(desired: Desired, access: RegistryAccess) -> Desired:
+    """Return the cluster on its way to the rights in ZooKeeper that its spec says.
+
+    Somebody has ordered them, so that each step towards them is his.
+    """
+    said = fingerprint([desired.spec_hash, access.value])
+    return replace(desired, registry_access=access, spec_hash=said)
+
+
 def said_of_pods(resource: OwnerResource, spec: ClusterSpec) -> dict[str, Any]:
     """Return what the user said that pods depend on; what only a restart applies among it."""
     said = chosen(spec)
@@ -297,6 +318,8 @@ def said_of_pods(resource: OwnerResource, spec: ClusterSpec) -> dict[str, Any]:
         found["tls"] = {"clients": spec.tls.clients.value, "members": spec.tls.members.value}
         if (ca := spec.tls.clients_ca) is not None:
             found["tls"]["clientsCa"] = ca.secret_name or ca.mode.value
+    if (access := registry_access(spec)) is not RegistryAccess.NONE:
+        found["registryAccess"] = access.value
     external = said.get("zookeeper", {}).get("external", {})
     if secured := {name: external[name] for name in ("tls", "auth") if name in external}:
         found["zookeeper"] = secured

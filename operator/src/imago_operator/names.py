@@ -82,6 +82,11 @@ def token(cluster: str) -> str:
     return f"{cluster}-admin-token"
 
 
+def registry_user(cluster: str) -> str:
+    """Name of the Secret with the brokers' user in a managed ZooKeeper."""
+    return f"{cluster}-zookeeper-user"
+
+
 def authority(cluster: str) -> str:
     """Name of the Secret with the authority that signs members' certificates."""
     return f"{cluster}-ca"

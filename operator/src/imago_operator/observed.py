@@ -14,6 +14,7 @@ from imago_operator.authorities import certificates
 from imago_operator.brokers.reach import addresses, certificate_secret, is_ready
 from imago_operator.contents.belonging import cluster_of
 from imago_operator.drifts import Drifts
+from imago_operator.manifests.brokers import registry_access_of
 from imago_operator.manifests.certmanager import CERTIFICATE, is_asked
 from imago_operator.plan.drift import managed_of
 from imago_operator.plan.objects import REBALANCE
@@ -23,6 +24,7 @@ from imago_operator.spec.cluster import UpdateMode
 from imago_operator.spec.cluster_status import ClusterStatus
 from imago_operator.spec.kinds import CLUSTER
 from imago_operator.spec.schema import with_defaults
+from imago_operator.spec.zookeeper import RegistryAccess
 from imago_operator.state import (
     NO_IMAGE,
     STATEFUL_SET,
@@ -81,9 +83,10 @@ class Observer:
         kinds: tuple[str, ...] = (*CHILD_KINDS, "Pod", "PersistentVolumeClaim")
         if is_asked(desired):
             kinds = (*kinds, CERTIFICATE)
-        lists, secret = await asyncio.gather(
+        lists, secret, registry_user = await asyncio.gather(
             asyncio.gather(*(self._list(kind, desired) for kind in kinds)),
             self._context.kube.get("Secret", desired.namespace, names.token(desired.name)),
+            self._registry_user(desired),
         )
         found = dict(zip(kinds, lists, strict=True))
         children = tuple(_children(desired, found, secret, self.drifts))
@@ -114,6 +117,7 @@ class Observer:
             remaining=await self._remaining(reached, registry),
             topics=await self._topics(desired, children),
             kept_empty=await self._kept_empty(desired, registry),
+            registry_user=registry_user,
             window_open=window[0],
             window_problem=window[1],
             certificates=await self._certificates(desired, children),
@@ -129,6 +133,13 @@ class Observer:
         shards = sorted({*sets, *range(desired.spec.brokers.shards)})
         kube, namespaces = self._context.kube, self._context.namespaces
         return await certificates(kube, desired, shards, namespaces)
+
+    async def _registry_user(self, desired: Desired) -> bool | None:
+        """Return whether there is a Secret of the brokers' user, where they are to have one."""
+        if desired.registry_access is RegistryAccess.NONE:
+            return None
+        name = names.registry_user(desired.name)
+        return await self._context.kube.get("Secret", desired.namespace, name) is not None
 
     async def _list(self, kind: str, desired: Desired) -> Sequence[Manifest]:
         labels = f"{names.CLUSTER_LABEL}={desired.name}"
@@ -297,6 +308,7 @@ def pod_of(item: Manifest, desired: Desired, probe: Probe | None) -> Pod:
         role_label=(metadata.get("labels") or {}).get(names.ROLE_LABEL),
         broker=probe,
         certified=bool(certificate_secret(item)),
+        registry_access=registry_access_of(item),
     )
 
 

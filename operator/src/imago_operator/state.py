@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator.spec.cluster_status import ClusterStatus
+from imago_operator.spec.zookeeper import RegistryAccess
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -110,6 +111,8 @@ class Pod:
     """Whether it was made of a template that somebody had edited."""
     certified: bool = False
     """Whether it has the files of its shard's certificate: its broker serves TLS."""
+    registry_access: RegistryAccess = RegistryAccess.NONE
+    """Who may change the nodes of its broker in a managed ZooKeeper, as that was told."""
     broker: Probe | None = None
     """None: no answer."""
 
@@ -244,6 +247,8 @@ class Observed:
     topics: tuple[TopicNeeds, ...] = ()
     kept_empty: frozenset[int] = frozenset()
     """Shards that a person's ImagoRebalance has emptied, or is about to."""
+    registry_user: bool | None = None
+    """Whether there is a Secret of the brokers' user in a managed ZooKeeper; None: not asked."""
     window_open: bool = True
     """Whether now lies in a window of the update policy; True where there are none."""
     window_problem: str = ""

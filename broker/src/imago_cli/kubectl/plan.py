@@ -23,6 +23,7 @@ from imago_cli.kubectl.tool import CLUSTERS, Kubectl, KubectlError
 from imago_cli.output import print_json, print_line, print_table
 from imago_operator.actions import Apply, Stop
 from imago_operator.plan import plan as planned
+from imago_operator.plan.staging import staged
 from imago_operator.state import Observed
 
 if TYPE_CHECKING:
@@ -106,10 +107,10 @@ def _next(
     """Return what the operator would do next, and what was not seen."""
     now = datetime.now(UTC)
     if before is None or edit.before is None:
-        return _told(planned(edit.after, Observed(synced=True), now), ()), []
+        return _told(planned(edit.after, Observed(synced=True, registry_user=False), now), ()), []
     observed, unseen = look(kube, edit.before, before)
-    usual = planned(edit.before, observed, now)
-    return _told(planned(edit.after, observed, now), usual.actions), unseen
+    usual = planned(staged(edit.before, observed), observed, now)
+    return _told(planned(staged(edit.after, observed), observed, now), usual.actions), unseen
 
 
 def _told(found: ReconcilePlan, usual: tuple[Action, ...]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from imago_operator import names
 from imago_operator.desired import (
     ACCOUNT_FOLDER,
     CLIENTS_CA_FOLDER,
+    REGISTRY_USER,
     TLS_FOLDER,
     ZOOKEEPER_TLS_FOLDER,
     ZOOKEEPER_USER_FOLDER,
@@ -29,8 +30,11 @@ from imago_operator.manifests.common import (
 from imago_operator.manifests.config import FILE
 from imago_operator.manifests.services import node_port, ports_of
 from imago_operator.spec.brokers import AntiAffinity, StorageType
+from imago_operator.spec.zookeeper import RegistryAccess
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from imago_operator.desired import Desired
     from imago_operator.spec.cluster import ExternalListener
 
@@ -44,6 +48,7 @@ except OSError:
     pass  # it does not lead, or nobody can take over: the broker's own stop says what is lost
 """
 """Run before a pod is stopped, from inside of it, where the token is."""
+REGISTRY: Final = "IMAGO__ZOOKEEPER__"
 TLS: Final = "tls"
 """Volume with the certificate; pods that have it serve TLS."""
 CLIENTS_CA: Final = "clients-ca"
@@ -196,6 +201,8 @@ def _environment(desired: Desired, shard: int) -> list[Manifest]:
     if external is not None and external.auth is not None:
         named = {"secretKeyRef": {"name": external.auth.secret_name, "key": "username"}}
         found.append({"name": "IMAGO__ZOOKEEPER__USER", "valueFrom": named})
+    if desired.registry_access is not RegistryAccess.NONE:
+        found += registry_environment(desired.registry_access)
     for listener in desired.spec.listeners:
         found += _advertised(listener, shard)
     if not desired.spec.listeners and desired.spec.tls is None:
@@ -205,6 +212,35 @@ def _environment(desired: Desired, shard: int) -> list[Manifest]:
         address = {"valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
         found.append({"name": "IMAGO__BROKER__ADVERTISED_HOST", **address})
     return found
+
+
+def registry_environment(access: RegistryAccess) -> list[Manifest]:
+    """Return who a broker is to a managed ZooKeeper.
+
+    In the pod, not in the file that all share: a pod that has no such Secret yet starts as before.
+    """
+    protect = str(access is RegistryAccess.ENFORCING).lower()
+    said = {
+        "USER": REGISTRY_USER,
+        "PASSWORD_FILE": f"{ZOOKEEPER_USER_FOLDER}/password",
+        "PROTECT": protect,
+    }
+    return [{"name": f"{REGISTRY}{key}", "value": value} for key, value in said.items()]
+
+
+def registry_access_of(pod: Mapping[str, Any]) -> RegistryAccess:
+    """Return who may change the nodes of the broker in a pod, as that is told."""
+    containers = pod.get("spec", {}).get("containers") or ()
+    told = {
+        one["name"]: one.get("value")
+        for container in containers
+        if container.get("name") == names.BROKER
+        for one in container.get("env") or ()
+    }
+    if f"{REGISTRY}PASSWORD_FILE" not in told:
+        return RegistryAccess.NONE
+    closed = told.get(f"{REGISTRY}PROTECT") == "true"
+    return RegistryAccess.ENFORCING if closed else RegistryAccess.PERMISSIVE
 
 
 def _advertised(listener: ExternalListener, shard: int) -> list[Manifest]:
@@ -246,12 +282,15 @@ def _mounts(desired: Desired) -> list[Manifest]:
 
 
 def _registry_secrets(desired: Desired) -> list[tuple[str, str, str]]:
-    """Return volumes for an external ZooKeeper: name, folder, Secret."""
+    """Return volumes for ZooKeeper: name, folder, Secret."""
     external, found = desired.spec.zookeeper.external, []
     if external is not None and external.tls is not None:
         found.append(("zookeeper-tls", ZOOKEEPER_TLS_FOLDER, external.tls.secret_name))
     if external is not None and external.auth is not None:
         found.append(("zookeeper-user", ZOOKEEPER_USER_FOLDER, external.auth.secret_name))
+    if desired.registry_access is not RegistryAccess.NONE:
+        user = names.registry_user(desired.name)
+        found.append(("zookeeper-user", ZOOKEEPER_USER_FOLDER, user))
     return found
 
 

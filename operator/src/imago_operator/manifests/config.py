@@ -8,7 +8,9 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from imago_operator import names
+from imago_operator.desired import REGISTRY_USER
 from imago_operator.manifests.common import Manifest, child
+from imago_operator.secret_data import coded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,3 +65,14 @@ def token_secret(desired: Desired, name: str, token: str) -> Manifest:
     """Return the Secret with the token of the brokers' administration."""
     content = {"type": "Opaque", "data": {"token": base64.b64encode(token.encode()).decode()}}
     return child(desired, "v1", "Secret", name, names.BROKER, content)
+
+
+def registry_user_secret(desired: Desired, name: str, password: str) -> Manifest:
+    """Return the Secret with the brokers' user in a managed ZooKeeper.
+
+    It belongs to nobody: it is the key to ZooKeeper's claims, and these outlive the cluster.
+    """
+    content = {"type": "Opaque", "data": coded({"username": REGISTRY_USER, "password": password})}
+    made = child(desired, "v1", "Secret", name, names.ZOOKEEPER, content)
+    metadata = {key: said for key, said in made["metadata"].items() if key != "ownerReferences"}
+    return made | {"metadata": metadata}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from imago_operator import names
 from imago_operator.actions import (
     Apply,
+    CreateRegistryUser,
     CreateToken,
     DeleteChild,
     LabelPod,
@@ -20,7 +21,7 @@ from imago_operator.certificates.plan import plan as certificates_plan
 from imago_operator.manifests.brokers import stateful_set
 from imago_operator.manifests.common import applied_hash, child
 from imago_operator.manifests.render import render
-from imago_operator.plan import membership, troubles
+from imago_operator.plan import membership, registry, troubles
 from imago_operator.plan.drift import drifted, foreign
 from imago_operator.plan.rows import PlanRow, PlanStep
 from imago_operator.spec.common import Retention
@@ -48,6 +49,8 @@ def children(look: ClusterLook) -> PlanStep:
     actions: list[Action] = []
     if look.observed.child("Secret", names.token(look.desired.name)) is None:
         actions.append(CreateToken(names.token(look.desired.name)))
+    if registry.user_is_missing(look) and not registry.user_is_lost(look):
+        actions.append(CreateRegistryUser(names.registry_user(look.desired.name)))
     actions += [made for m in manifests if (made := _applied(look, m))]
     actions += _unwanted(look, manifests)
     actions += _ownership(look)

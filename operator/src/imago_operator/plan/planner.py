@@ -38,6 +38,7 @@ URGENT: Final[tuple[Callable[[ClusterLook], PlanStep | None], ...]] = (
     registry.registry,
     repair.replace,
     registry.failover,
+    registry.user,
 )
 """Asked in any state of the objects: they cure what keeps objects from being applied."""
 ORDERLY: Final[tuple[Callable[[ClusterLook], PlanStep | None], ...]] = (

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from imago_operator import names
 from imago_operator.actions import Elect
 from imago_operator.plan.rows import PlanRow, PlanStep
+from imago_operator.spec.zookeeper import RegistryAccess
 from imago_operator.state import ConditionFinding, PlanWait, parsed
 from imago_operator.wording import counted
 
@@ -65,6 +67,30 @@ def _bootstrap(what: str) -> PlanStep:
     return PlanStep(
         row=PlanRow.BOOTSTRAP, wait=wait, findings=(said,), next="shards elect their masters"
     )
+
+
+def user_is_missing(look: ClusterLook) -> bool:
+    """Whether brokers are to be a user of ZooKeeper whose Secret is not there."""
+    wanted = look.desired.registry_access is not RegistryAccess.NONE
+    return wanted and look.observed.registry_user is False
+
+
+def user_is_lost(look: ClusterLook) -> bool:
+    """Whether brokers run whose Secret is gone: another password would be another user."""
+    pods = look.observed.pods
+    return user_is_missing(look) and any(p.registry_access is not RegistryAccess.NONE for p in pods)
+
+
+def user(look: ClusterLook) -> PlanStep | None:
+    """The brokers' Secret is gone: none that is restarted comes back."""
+    if not user_is_lost(look):
+        return None
+    name = names.registry_user(look.desired.name)
+    text = f"Secret {name} is gone: brokers that are restarted cannot start."
+    said = ConditionFinding(type="Degraded", holds=True, reason="RegistryUserLost", message=text)
+    wait = PlanWait(key="zookeeper user", message=f"Secret {name}", deadline_s=REGISTRY_S)
+    cure = "restart brokers again once it is there"
+    return PlanStep(row=PlanRow.REGISTRY, wait=wait, findings=(said,), next=cure)
 
 
 def failover(look: ClusterLook) -> PlanStep | None:

@@ -3,6 +3,10 @@
 A member that copies the log over TLS alone and one without a certificate cut each other off. So
 while pods run that have no certificate, all are asked to be permissive; strict they become in
 another round of restarts, however soon after each other both were ordered.
+
+In the same way with the brokers' user in a managed ZooKeeper: whoever closes the nodes to others
+locks out those that do not have it. All have it first; then nodes are closed. On the way back all
+open them first.
 """
 
 from __future__ import annotations
@@ -11,27 +15,50 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from imago_operator.desired import with_spec
+from imago_operator.desired import registry_access as said_access
+from imago_operator.desired import with_registry_access, with_spec
 from imago_operator.spec.tls import Strictness
+from imago_operator.spec.zookeeper import RegistryAccess
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from imago_operator.desired import Desired
-    from imago_operator.state import Pod
+    from imago_operator.state import Observed, Pod
 
 
-def staged(desired: Desired, pods: Iterable[Pod]) -> Desired:
-    """Return what the cluster is to be for now, given the pods that there are."""
+def staged(desired: Desired, observed: Observed) -> Desired:
+    """Return what the cluster is to be for now, given what there is."""
+    found = desired
     tls = desired.spec.tls
-    if tls is None or tls.members is Strictness.PERMISSIVE:
-        return desired
-    return _permissive(desired) if any(map(_cannot_comply, pods)) else desired
+    if tls is not None and tls.members is Strictness.ENFORCING:
+        found = _permissive(desired) if any(map(_cannot_comply, observed.pods)) else desired
+    access = registry_access(desired, observed)
+    return found if access is found.registry_access else _with_access(found, access)
+
+
+def registry_access(desired: Desired, observed: Observed) -> RegistryAccess:
+    """Return who may change the brokers' nodes in a managed ZooKeeper, for now."""
+    if desired.spec.zookeeper.managed is None:
+        return RegistryAccess.NONE
+    wanted = said_access(desired.spec)
+    there = {pod.registry_access for pod in observed.pods if pod.shard is not None}
+    if wanted is RegistryAccess.NONE and RegistryAccess.ENFORCING in there:
+        return RegistryAccess.PERMISSIVE
+    # Once one has closed the nodes all have the user, or are shut out whatever others do.
+    closed = RegistryAccess.ENFORCING in there
+    if wanted is RegistryAccess.ENFORCING and RegistryAccess.NONE in there and not closed:
+        return RegistryAccess.PERMISSIVE
+    return wanted
 
 
 def _cannot_comply(pod: Pod) -> bool:
     """Whether it is a member without a certificate; one of an edited template goes anyway."""
     return pod.shard is not None and not (pod.certified or pod.edited)
+
+
+@lru_cache(maxsize=64)
+def _with_access(desired: Desired, access: RegistryAccess) -> Desired:
+    """Return the same value for the same cluster, for what is kept by it."""
+    return with_registry_access(desired, access)
 
 
 @lru_cache(maxsize=64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
+from imago_operator.reasons import registry
 from imago_operator.reasons.certificates import CERTIFICATES
 from imago_operator.reasons.model import (
     BY_ITSELF,
@@ -277,6 +278,7 @@ TROUBLE: Final = (
         "Members are missing; shards with a master serve.",
         "`kubectl describe pod` of those missing. Do not restart others meanwhile.",
     ),
+    registry.USER_LOST,
     _of(
         "Degraded",
         "PodsUnschedulable",

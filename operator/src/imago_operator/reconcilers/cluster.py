@@ -121,7 +121,7 @@ class ClusterReconciler:
             raise
         await self._take_over(seen)
         await self._dependents.tell(memory.told, manifest, seen.observed.certificates)
-        desired = staged(desired, seen.observed.pods)
+        desired = staged(desired, seen.observed)
         found = self._plan(desired, seen.observed)
         log.debug("%s: %s", key, found.explain())
         return await self._act(manifest, memory, desired, seen, found)

@@ -17,7 +17,7 @@ from imago_operator.spec.common import (
 from imago_operator.spec.fields import Json, described
 from imago_operator.spec.tls import Tls
 from imago_operator.spec.values import Duration, Quantity
-from imago_operator.spec.zookeeper import ExternalZooKeeper
+from imago_operator.spec.zookeeper import ExternalZooKeeper, RegistryAccess
 
 
 class PullPolicy(StrEnum):
@@ -137,6 +137,13 @@ class ManagedZooKeeper:
     storage: ZooKeeperStorage = described("Volumes of the servers.", default=ZooKeeperStorage)
     resources: Resources = described("Resource requests and limits of a server.", default=Resources)
     template: ZooKeeperTemplate = described("Additions to the pods.", default=ZooKeeperTemplate)
+    authentication: RegistryAccess = described(
+        "Who may change the brokers' nodes. Enforcing: their user alone, whose password the"
+        " operator makes, in the Secret CLUSTER-zookeeper-user; others read what MetaQ's clients"
+        " need, and write the groups of these. Permissive: brokers have that user, and anyone may"
+        " change nodes. None: no user. A running cluster is moved step by step, both ways.",
+        default=RegistryAccess.NONE,
+    )
     allowed_peers: tuple[Json, ...] | None = described(
         "Peers that may reach its client port besides the cluster's brokers, as in a NetworkPolicy;"
         " an empty list: nobody. Unless given, everybody: MetaQ's clients find brokers there.",

@@ -1,8 +1,9 @@
-"""A ZooKeeper that is there already: where it is, whom brokers trust there, who they are."""
+"""The registry: who brokers are to it, and one that is there already."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Final
 
 from imago_operator.spec.fields import described
@@ -10,6 +11,14 @@ from imago_operator.spec.rule import Rule
 
 EXTERNAL: Final = "spec.zookeeper.external"
 SERVER_PATTERN: Final = r"^[A-Za-z0-9.-]+:[0-9]{1,5}$"
+
+
+class RegistryAccess(StrEnum):
+    """Who may change the brokers' nodes in a managed ZooKeeper."""
+
+    NONE = "None"
+    PERMISSIVE = "Permissive"
+    ENFORCING = "Enforcing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,6 +82,7 @@ SET: Final = "StatefulSet"
 MEANT: Final[dict[Call, frozenset[str]]] = {
     Call("apply", "apply", "action.manifest"): rendered_kinds() | {REBALANCE},
     Call("apply", "create", "token_secret("): frozenset({"Secret"}),
+    Call("apply", "create", "registry_user_secret("): frozenset({"Secret"}),
     Call("apply", "apply", "made"): frozenset({"Secret"}),
     Call("apply", "delete", "action.kind"): REMOVABLE | {SET, REBALANCE},
     Call("apply", "patch", "kind"): frozenset({"Pod", CLAIM}),

@@ -35,6 +35,7 @@ from imago_operator.reconcilers.cluster import LOOK_EVERY, ClusterReconciler
 from imago_operator.state import written
 from imago_operator.volumes import Volumes, size_of
 from imago_testing.kubernetes.fake_api_server import FakeApiServer, Manifest, merged
+from imago_testing.operated.objects import told_of_registry
 from imago_testing.operated.resources import OPERATOR
 from imago_testing.operated.world import ClusterWorld
 
@@ -341,6 +342,8 @@ class OperatedCluster:
         if pod.certified and pod.shard is not None:
             secret = {"secretName": names.certificate(self.key.name, pod.shard)}
             spec["volumes"] = [{"name": TLS, "secret": secret}]
+        if pod.shard is not None:
+            spec["containers"] = [{"name": names.BROKER, "env": told_of_registry(pod)}]
         return {"kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
 
     def _claim(self, claim: Claim) -> Manifest:
@@ -371,6 +374,10 @@ class OperatedCluster:
             self._child_gone(manifest)
         elif kind in ("StatefulSet", "ImagoRebalance"):
             self.world.do(Apply(manifest))
+        elif kind == "Secret" and manifest["metadata"]["name"] == names.registry_user(
+            self.key.name
+        ):
+            self.world.registry_user = True
         elif kind == "ConfigMap":
             self.world.manifests[kind, manifest["metadata"]["name"]] = manifest
 

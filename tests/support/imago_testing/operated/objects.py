@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from imago_operator import names
 from imago_operator.kube.resources import RESOURCES
+from imago_operator.manifests.brokers import registry_environment
+from imago_operator.spec.zookeeper import RegistryAccess
 from imago_testing.operated.resources import OPERATOR, UID
 
 if TYPE_CHECKING:
@@ -27,6 +29,9 @@ def objects_of(world: ClusterWorld) -> Objects:
     token = world.children.get(("Secret", names.token("demo")))
     if token is not None:
         found["secrets"] = [{"metadata": {"name": token.name, "uid": token.uid, **owned(UID)}}]
+    if world.registry_user:
+        user = {"name": names.registry_user("demo"), "uid": "registry-user"}
+        found["secrets"] = [*found.get("secrets", []), {"metadata": user}]
     uids = {child.name: child.uid for child in world.children.values()}
     found["pods"] = [pod_object(pod, uids) for pod in world.pods.values()]
     found["persistentvolumeclaims"] = [claim_object(claim) for claim in world.claims.values()]
@@ -78,12 +83,22 @@ def pod_object(pod: Pod, uids: dict[str, str]) -> dict[str, Any]:
             "annotations": dict(pod.annotations),
             **owned(uids[owner]),
         },
-        "spec": {"nodeName": pod.node},
+        "spec": {
+            "nodeName": pod.node,
+            "containers": [{"name": component, "env": told_of_registry(pod)}],
+        },
         "status": {
             "podIP": f"10.0.{9 if pod.shard is None else pod.shard}.{pod.ordinal + 1}",
             "conditions": [{"type": "Ready", "status": str(pod.ready)}],
         },
     }
+
+
+def told_of_registry(pod: Pod) -> list[dict[str, Any]]:
+    """Return who a pod's broker is to ZooKeeper, as its environment says."""
+    if pod.registry_access is RegistryAccess.NONE:
+        return []
+    return registry_environment(pod.registry_access)
 
 
 def claim_object(claim: Claim) -> dict[str, Any]:

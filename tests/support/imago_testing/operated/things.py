@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from imago_operator.spec.cluster_status import ClusterStatus
+from imago_operator.spec.zookeeper import RegistryAccess
 from imago_operator.state import (
     Claim,
     KubeNode,
@@ -63,6 +64,10 @@ class Things:
     """Settings of running brokers that may change, by pod uid."""
     replication: dict[str, str] = field(default_factory=dict)
     """How running brokers copy the log: disabled, permissive or enforcing TLS, by pod uid."""
+    registry_user: bool = False
+    """Whether there is a Secret of the brokers' user in ZooKeeper."""
+    nodes_closed: bool = False
+    """Whether ZooKeeper lets only that user change the brokers' nodes."""
     broken_images: set[str] = field(default_factory=set)
     zookeeper: bool = True
     expandable: dict[str, bool] = field(default_factory=lambda: {"": True})
@@ -112,6 +117,7 @@ class Things:
             nodes=dict(self.nodes),
             expandable=dict(self.expandable),
             registry=registry if answers else None,
+            registry_user=self.registry_user,
             remaining=left if self._draining() else {},
             status=self.status,
         )
@@ -133,6 +139,19 @@ class Things:
             caught_up=self.in_sync(pod),
             restart=RestartCheck(safe=not risks, risks=tuple(risks)),
         )
+
+    def lets_in(self, pod: Pod) -> bool:
+        """Whether ZooKeeper lets a broker that starts have the cluster's nodes."""
+        if pod.registry_access is RegistryAccess.NONE:
+            assert not self.nodes_closed, f"{pod.name} is shut out of ZooKeeper"
+        elif not self.registry_user:
+            return False  # its pod waits for the Secret
+        if pod.registry_access is RegistryAccess.ENFORCING:
+            others = [p for p in self.pods.values() if p.broker is not None]
+            without = [p.name for p in others if p.registry_access is RegistryAccess.NONE]
+            assert not without, f"{pod.name} shuts {without} out of ZooKeeper"
+        self.nodes_closed = pod.registry_access is RegistryAccess.ENFORCING
+        return True
 
     def in_sync(self, pod: Pod) -> bool:
         shard = None if pod.shard is None else self.shards.get(pod.shard)

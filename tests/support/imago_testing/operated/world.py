@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from imago_operator import names
 from imago_operator.brokerkeys import KEYS
 from imago_operator.desired import Desired
-from imago_operator.manifests.brokers import TLS
+from imago_operator.manifests.brokers import TLS, registry_access_of
 from imago_operator.manifests.config import FILE
 from imago_operator.plan import ReconcilePlan, plan
 from imago_operator.plan.staging import staged
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         Action,
         Apply,
         Cordon,
+        CreateRegistryUser,
         CreateToken,
         DeleteChild,
         DeleteClaim,
@@ -95,9 +96,7 @@ class ClusterWorld(Servers):
         return seen, found
 
     def _staged(self, seen: Observed) -> Desired | UnreadableSpec:
-        return (
-            staged(self.desired, seen.pods) if isinstance(self.desired, Desired) else self.desired
-        )
+        return staged(self.desired, seen) if isinstance(self.desired, Desired) else self.desired
 
     def _write(self, status: ClusterStatus) -> None:
         self.status = status
@@ -126,6 +125,10 @@ class ClusterWorld(Servers):
     def _createtoken(self, action: CreateToken) -> None:
         key = ("Secret", action.name)
         self.children[key] = OwnedObject(kind="Secret", name=action.name, uid=self.uid("secret"))
+
+    def _createregistryuser(self, action: CreateRegistryUser) -> None:
+        assert action.name == names.registry_user("demo")
+        self.registry_user = True
 
     def _deletechild(self, action: DeleteChild) -> None:
         key = action.kind, action.name
@@ -319,6 +322,7 @@ class ClusterWorld(Servers):
                 waiting="ImagePullBackOff" if bad else None,
                 missing_image=image if bad else "",
                 certified=any(v["name"] == TLS for v in template["spec"].get("volumes", ())),
+                registry_access=registry_access_of(template),
             )
         claim = f"data-{name}"
         if shard is not None and claim not in self.claims and "volumeClaimTemplates" in spec:
@@ -340,7 +344,7 @@ class ClusterWorld(Servers):
         if pod.node is None:
             node = self._place(pod)
             pod = replace(pod, node=node, waiting=None if node else HOMELESS)
-        if pod.shard is not None and self.runs(pod) and self.connected:
+        if pod.shard is not None and self.runs(pod) and self.connected and self.lets_in(pod):
             pod = replace(pod, broker=self._join(pod))
         self.pods[name] = pod
 

@@ -1,0 +1,230 @@
+"""Brokers are a user of a managed ZooKeeper: from the first pod, or moved there step by step."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from imago_broker.config.loading import load
+from imago_operator import names
+from imago_operator.desired import with_registry_access
+from imago_operator.manifests.brokers import pod_template, registry_access_of, template_notes
+from imago_operator.manifests.config import registry_user_secret, toml
+from imago_operator.plan.staging import registry_access, staged
+from imago_operator.secret_data import decoded
+from imago_operator.spec.zookeeper import RegistryAccess
+from imago_operator.state import Observed, Pod
+from imago_testing.operated.cluster import OperatedCluster
+from imago_testing.operated.resources import resource, wanted
+
+if TYPE_CHECKING:
+    from imago_operator.desired import Desired
+
+NONE, PERMISSIVE, ENFORCING = RegistryAccess
+USER = names.registry_user("demo")
+
+
+def managed(access: RegistryAccess = NONE) -> dict[str, Any]:
+    return {"spec.zookeeper": {"managed": {"authentication": access.value}}}
+
+
+def operated(access: RegistryAccess, **spec: Any) -> OperatedCluster:
+    changes = {"spec.brokers.shards": 2, **{f"spec.{name}": said for name, said in spec.items()}}
+    return OperatedCluster(resource(managed(access) | changes))
+
+
+def ways(cluster: OperatedCluster) -> set[RegistryAccess]:
+    """Return who may change the nodes of brokers that are there."""
+    pods = (pod for pod in cluster.world.pods.values() if pod.shard is not None)
+    return {pod.registry_access for pod in pods}
+
+
+def uids(cluster: OperatedCluster) -> dict[str, str]:
+    return {pod.name: pod.uid for pod in cluster.world.pods.values() if pod.shard is not None}
+
+
+def follow(cluster: OperatedCluster, to: RegistryAccess) -> list[set[RegistryAccess]]:
+    """Look until all brokers are so; return the ways on which they were until then."""
+    seen: list[set[RegistryAccess]] = []
+
+    async def inside() -> None:
+        for _ in range(400):
+            await cluster.look()
+            if not seen or seen[-1] != ways(cluster):
+                seen.append(ways(cluster))
+            assert not {NONE, ENFORCING} <= seen[-1], "some are shut out"
+            if seen[-1] == {to}:
+                return
+        raise AssertionError(f"never: {seen}, {cluster.cluster['status'].get('progress')}")
+
+    asyncio.run(inside())
+    cluster.run()
+    assert not cluster.errors
+    assert cluster.condition("Ready") == ("True", "AllShardsServing")
+    return seen
+
+
+def pod(name: str, access: RegistryAccess) -> Pod:
+    return Pod(name=name, uid=name, shard=0, ordinal=0, registry_access=access)
+
+
+class TestWhatHolds:
+    """What holds for now, given what there is."""
+
+    @pytest.mark.parametrize(
+        ("said", "there", "holds"),
+        [
+            (NONE, (), NONE),
+            (NONE, (ENFORCING, PERMISSIVE), PERMISSIVE),
+            (NONE, (PERMISSIVE, PERMISSIVE), NONE),
+            (NONE, (PERMISSIVE, NONE), NONE),
+            (PERMISSIVE, (NONE, NONE), PERMISSIVE),
+            (ENFORCING, (NONE, NONE), PERMISSIVE),
+            (ENFORCING, (NONE, PERMISSIVE), PERMISSIVE),
+            (ENFORCING, (PERMISSIVE, PERMISSIVE), ENFORCING),
+            (ENFORCING, (PERMISSIVE, ENFORCING), ENFORCING),
+            # One that has no user is shut out already: opening would not help it.
+            (ENFORCING, (NONE, ENFORCING), ENFORCING),
+        ],
+    )
+    def test_by_what_is_said_and_what_is_there(
+        self,
+        said: RegistryAccess,
+        there: tuple[RegistryAccess, ...],
+        holds: RegistryAccess,
+    ) -> None:
+        pods = tuple(pod(f"demo-s0-{n}", access) for n, access in enumerate(there))
+        observed = Observed(synced=True, pods=pods)
+        assert registry_access(wanted(managed(said)), observed) is holds
+
+    def test_an_external_one_has_a_user_of_its_own(self) -> None:
+        external = {"spec.zookeeper": {"external": {"servers": ["zk:2181"]}}}
+        assert registry_access(wanted(external), Observed(synced=True)) is NONE
+
+    def test_the_same_cluster_is_the_same_value(self) -> None:
+        desired = wanted(managed(ENFORCING))
+        seen = Observed(synced=True, pods=(pod("demo-s0-0", NONE),))
+        assert staged(desired, seen) is staged(desired, seen) is not desired
+        assert staged(desired, Observed(synced=True)) is desired
+
+
+def access(desired: Desired, said: RegistryAccess) -> Desired:
+    return with_registry_access(desired, said)
+
+
+class TestPods:
+    """What pods are told, and nobody else is."""
+
+    def test_a_broker_reads_it_of_its_own_pod(self) -> None:
+        desired = access(wanted(managed()), ENFORCING)
+        template = pod_template(desired, 0)
+        [container] = template["spec"]["containers"]
+        told = {one["name"]: one["value"] for one in container["env"] if "value" in one}
+        told["IMAGO__BROKER__SHARD"] = "0"
+        found = load(toml(desired.settings), told).zookeeper
+        assert (found.user, found.protect) == ("imago", True)
+        assert found.password_file == "/etc/imago/zookeeper-user/password"
+        [volume] = [v for v in template["spec"]["volumes"] if v["name"] == "zookeeper-user"]
+        assert volume["secret"] == {"secretName": USER, "defaultMode": 0o440}
+        [mount] = [m for m in container["volumeMounts"] if m["name"] == "zookeeper-user"]
+        assert (mount["mountPath"], mount["readOnly"]) == ("/etc/imago/zookeeper-user", True)
+        assert registry_access_of(template) is ENFORCING
+
+    def test_the_file_that_all_share_does_not_change(self) -> None:
+        """One that has no Secret yet starts again as before."""
+        desired = wanted(managed())
+        files = [toml(access(desired, each).settings) for each in RegistryAccess]
+        assert len(set(files)) == 1
+        assert "protect" not in files[0]
+
+    def test_each_step_of_what_was_ordered_is_ordered(self) -> None:
+        """Not what the operator's version brings: `Hold` does not hold it."""
+        desired = wanted(managed(ENFORCING))
+        steps = [wanted(managed()), access(desired, PERMISSIVE), desired]
+        notes = [template_notes(each, 0) for each in steps]
+        assert len({note[names.SPEC_HASH] for note in notes}) == 3
+
+    def test_without_a_word_of_it_pods_are_as_they_were(self) -> None:
+        spec = pod_template(wanted(), 0)["spec"]
+        assert not [one for one in spec["volumes"] if one["name"].startswith("zookeeper")]
+        told = {one["name"] for one in spec["containers"][0]["env"]}
+        assert not [name for name in told if name.startswith("IMAGO__ZOOKEEPER")]
+        assert template_notes(wanted(), 0) == template_notes(wanted(managed(NONE)), 0)
+
+    def test_the_secret_outlives_the_cluster_as_claims_do(self) -> None:
+        made = registry_user_secret(wanted(managed()), USER, "random")
+        assert decoded(made) == {"username": "imago", "password": "random"}
+        assert "ownerReferences" not in made["metadata"]
+        assert made["metadata"]["labels"][names.CLUSTER_LABEL] == "demo"
+
+
+def test_a_new_cluster_is_closed_from_its_first_pod() -> None:
+    cluster = operated(ENFORCING)
+    cluster.run()
+    assert ways(cluster) == {ENFORCING}
+    assert cluster.world.registry_user
+    before = uids(cluster)
+    cluster.run()
+    assert uids(cluster) == before
+
+
+def test_a_cluster_without_goes_on_without_until_somebody_orders_it() -> None:
+    cluster = operated(NONE)
+    cluster.run()
+    assert ways(cluster) == {NONE}
+    assert not cluster.world.registry_user
+    before = uids(cluster)
+    cluster.run()
+    assert uids(cluster) == before
+    cluster.edit(zookeeper={"managed": {"authentication": "Enforcing"}})
+    seen = follow(cluster, ENFORCING)
+    assert {PERMISSIVE} in seen, seen
+
+
+def test_the_way_back_opens_the_nodes_first() -> None:
+    cluster = operated(ENFORCING)
+    cluster.run()
+    cluster.edit(zookeeper={"managed": {"authentication": "None"}})
+    seen = follow(cluster, NONE)
+    assert {PERMISSIVE} in seen, seen
+
+
+@pytest.mark.parametrize("dies_after", range(1, 30, 3))
+def test_an_operator_that_dies_on_the_way_shuts_nobody_out(dies_after: int) -> None:
+    cluster = operated(NONE)
+    cluster.run()
+    cluster.edit(zookeeper={"managed": {"authentication": "Enforcing"}})
+
+    async def some() -> None:
+        for _ in range(dies_after):
+            await cluster.look()
+
+    asyncio.run(some())
+    cluster.start()
+    follow(cluster, ENFORCING)
+
+
+def test_nothing_is_restarted_while_the_secret_is_gone() -> None:
+    cluster = operated(ENFORCING)
+    cluster.run()
+    cluster.kubernetes.drop("Secret", cluster.key.namespace, USER)
+    cluster.world.registry_user = False
+    before = uids(cluster)
+    cluster.annotate(restart="now")
+
+    async def some() -> None:
+        for _ in range(60):
+            await cluster.look()
+
+    asyncio.run(some())
+    assert uids(cluster) == before
+    assert cluster.condition("Degraded") == ("True", "RegistryUserLost")
+    assert cluster.kubernetes.find("Secret", cluster.key.namespace, USER) is None
+    secret = registry_user_secret(wanted(managed()), USER, "the same")
+    secret["metadata"]["namespace"] = cluster.key.namespace
+    cluster.kubernetes.put(secret)
+    cluster.world.registry_user = True
+    cluster.run()
+    assert set(uids(cluster).values()).isdisjoint(before.values())
