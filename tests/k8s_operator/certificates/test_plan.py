@@ -173,6 +173,26 @@ def test_certificates_that_end_are_replaced_one_shard_at_a_time() -> None:
     assert secrets.step() == ()
 
 
+def test_nothing_is_replaced_as_soon_as_it_is_made() -> None:
+    """Whole days count, and clocks differ: 24 h may be less than 23 h and 50 min more."""
+    soon: dict[str, Any] = {"validity": "24h", "renewBefore": "23h50m"}
+    desired = cluster(**soon, ca=soon)
+    made = START + timedelta(hours=23)
+    member = SeenCertificate(
+        data={},
+        signer="1",
+        trusted="t",
+        names=fingerprint(list(alternative_names(desired, 0))),
+        since=START,
+        not_after=made,
+    )
+    authority = SeenAuthority(data={}, signer="1", trusted="t", since=START, not_after=made)
+    seen = SeenCertificates(authority=authority, read=frozenset({0}), members={0: member})
+    assert plan(desired, [0], seen, START).actions == ()
+    later = plan(desired, [0], seen, START + timedelta(hours=1)).actions
+    assert later == (Certify(CertificateWork.ISSUE, 0),)
+
+
 def test_an_authority_that_ends_is_replaced_before() -> None:
     secrets = Secrets(cluster())
     secrets.settle()

@@ -26,10 +26,12 @@ if TYPE_CHECKING:
     from imago_operator.certificates.state import SeenCertificate
     from imago_operator.desired import Desired
     from imago_operator.spec.tls import Authority, ClientsAuthority, Tls
-    from imago_operator.spec.values import Duration
 
 CONDITION: Final = "CertificatesValid"
 ISSUED: Final = "Issued"
+DAY: Final = timedelta(days=1)
+LEAST_USE: Final = timedelta(hours=2)
+"""Between what is noted as the end of a certificate and its validity lies less than this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +104,16 @@ def _members(
 
 def _is_old(desired: Desired, tls: Tls, shard: int, found: SeenCertificate, now: datetime) -> bool:
     named = found.names != fingerprint(list(alternative_names(desired, shard)))
-    return named or _is_due(found.not_after, tls.renew_before, now)
+    return named or _is_due(found.not_after, tls, now)
 
 
-def _is_due(not_after: datetime | None, before: Duration, now: datetime) -> bool:
-    return not_after is None or not_after - timedelta(seconds=before.seconds) <= now
+def _is_due(
+    not_after: datetime | None, said: Tls | Authority | ClientsAuthority, now: datetime
+) -> bool:
+    """Whether something is to be replaced: not as soon as it is made, though whole days count."""
+    days = max(DAY, timedelta(seconds=said.validity.seconds) // DAY * DAY)
+    before = min(timedelta(seconds=said.renew_before.seconds), days - LEAST_USE)
+    return not_after is None or not_after - before <= now
 
 
 def next_step(
@@ -122,7 +129,7 @@ def next_step(
     """
     if authority.phase is AuthorityPhase.STABLE:
         asked = bool(ordered) and ordered != authority.renewed
-        due = _is_due(authority.not_after, ca.renew_before, now)
+        due = _is_due(authority.not_after, ca, now)
         return CertificateWork.NEXT_AUTHORITY if asked or due else None
     known = (moment for moment in (authority.since, *moments) if moment is not None)
     if now - max(known, default=now) < timedelta(seconds=ca.overlap.seconds):
