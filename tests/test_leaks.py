@@ -6,9 +6,11 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 from imago_testing import leaks
+from imago_testing.processes.servers import ServerProcess, wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,3 +69,17 @@ def test_a_secret_that_is_shown_is_found(folder: Path) -> None:
 def test_command_lines_are_seen() -> None:
     subprocess.run([sys.executable, "-c", "pass", "--password", "word-in-a-line"], check=True)
     assert "--password word-in-a-line" in leaks.commands[-1]
+
+
+def test_command_lines_of_grandchildren_are_seen(tmp_path: Path) -> None:
+    grandchild = [sys.executable, "-c", "import time; time.sleep(600)", "--token=word-of-it"]
+    child = f"import subprocess; subprocess.run({grandchild}, check=False)"
+    server = ServerProcess.start("child", [sys.executable, "-c", child], tmp_path)
+    parent = psutil.Process(server.pid)
+    wait_until(lambda: bool(parent.children()), seconds_max=60, what="there is a grandchild")
+    (started,) = parent.children()
+    wait_until(lambda: "--token" in " ".join(started.cmdline()), seconds_max=60, what="it runs")
+    leaks.commands.clear()
+    server.stop()
+    started.kill()
+    assert any(each.endswith("--token=word-of-it") for each in leaks.commands)

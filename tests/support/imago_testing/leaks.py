@@ -8,6 +8,7 @@ shows, or in a command line, which every user of a machine can see.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import re
@@ -17,6 +18,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
+import psutil
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -48,6 +50,15 @@ def _on_event(event: str, given: tuple[Any, ...]) -> None:
 def watch_commands() -> None:
     """Note the command line of each process that is started from now on."""
     sys.addaudithook(_on_event)
+
+
+def note_descendants(pid: int) -> None:
+    """Note the command lines of all that a process has started, and these in turn."""
+    with contextlib.suppress(psutil.Error):
+        for each in psutil.Process(pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                commands.append(" ".join(each.cmdline()))
+    del commands[COMMANDS_MAX:]
 
 
 def secrets_in(folders: Iterable[Path]) -> dict[str, bytes]:

@@ -10,6 +10,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from imago_testing.leaks import note_descendants
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
@@ -95,6 +97,7 @@ class ServerProcess:
 
     def stop(self, *, seconds_max: float = _STOP_SECONDS_MAX) -> int:
         """SIGTERM, then by force; return the exit code."""
+        note_descendants(self.pid)  # what they were started with shows no secret
         self.process.terminate()
         try:
             return self.process.wait(seconds_max)
