@@ -75,8 +75,13 @@ def driver(
 ) -> Iterator[JavaDriver]:
     """Run a client, or with its `main` another program, with these credentials."""
     module, usual = PARTS[name]
-    flags = [] if password is None else [f"-Dinterop.user={user}", f"-Dinterop.password={password}"]
-    command = java_command(module, main or usual, home, flags=(*SMALL, *flags))
+    flags = list(SMALL)
+    if password is not None:  # in a file of options: everybody sees the command line
+        home.mkdir(parents=True, exist_ok=True)
+        options = home / "options.password"
+        options.write_text(f"-Dinterop.user={user}\n-Dinterop.password={password}\n")
+        flags.append(f"@{options}")
+    command = java_command(module, main or usual, home, flags=flags)
     running = JavaDriver(name, command, home)
     try:
         yield running
