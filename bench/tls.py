@@ -72,11 +72,11 @@ def certificate(folder: Path) -> tuple[str, ...]:
 
 
 @contextlib.contextmanager
-def broker(port_base: int) -> Iterator[tuple[harness.Server, int]]:
-    """Run a broker with TLS; give it, and its port for MetaQ with TLS."""
+def broker(port_base: int, *more: str) -> Iterator[tuple[harness.Server, int]]:
+    """Run a broker with TLS and more settings; give it, and its port for MetaQ with TLS."""
     metaq = port_base + METAQ_TLS_OFFSET
     with tempfile.TemporaryDirectory(prefix="imago-bench-tls-") as name:
-        settings = (*certificate(Path(name)), f"tls.metaq_port={metaq}")
+        settings = (*certificate(Path(name)), f"tls.metaq_port={metaq}", *more)
         with harness.broker(port_base, *settings) as server:
             yield server, metaq
 
@@ -102,9 +102,22 @@ def beside_plain(work: Work, port_base: int, seconds: int, repeats: int) -> dict
 
 
 def storm(port_base: int, seconds: int) -> dict[str, Any]:
-    """Return what clients that are served see, alone and beside a storm of handshakes."""
+    """Return what clients that are served see, alone and beside a storm of handshakes.
+
+    The storm comes twice: to a broker that limits handshakes, and to one that does not.
+    """
+    alone, beside, begun = _beside_storm(port_base, seconds)
+    _, unlimited, _ = _beside_storm(port_base, seconds, "tls.handshakes_per_second_max=0")
+    sides = {"alone": alone, "beside": beside, "unlimited": unlimited}
+    return {"name": "storm", "handshakes_per_second": round(begun), **sides}
+
+
+def _beside_storm(
+    port_base: int, seconds: int, *settings: str
+) -> tuple[dict[str, Any], dict[str, Any], float]:
+    """Return the figures of served clients before and in a storm, and that one's rate."""
     keys = {"conns": 16, "depth": 64, "rate": SERVED_A_SECOND, "seconds": seconds, "warmup": 1}
-    with broker(port_base) as (server, metaq_tls):
+    with broker(port_base, *settings) as (server, metaq_tls):
         server.create_topic("bench", 4)
         alone = harness.load("send", server.rocketmq, pids=[server.pid], **keys)
         ends = threading.Event()
@@ -117,8 +130,7 @@ def storm(port_base: int, seconds: int) -> dict[str, Any]:
         finally:
             ends.set()
             thread.join()
-        rate = begun[0] / (time.monotonic() - began)
-    return {"name": "storm", "handshakes_per_second": round(rate), "alone": alone, "beside": beside}
+        return alone, beside, begun[0] / (time.monotonic() - began)
 
 
 def _begin_handshakes(port: int, ends: threading.Event, begun: list[int]) -> None:
@@ -171,9 +183,10 @@ def main() -> int:
                 f" {row['plain']['server_cpu_us']:.2f} without, {row['times_plain']} ×"
             )
         rows.append(storm(chosen.port_base, chosen.seconds))
-        sides = "/".join(f"{rows[-1][side]['p99_us']:.0f}" for side in ("alone", "beside"))
-        told = f"{rows[-1]['handshakes_per_second']} handshakes begun a second: p99 {sides} µs"
-        console.print(told)
+        console.print(f"{rows[-1]['handshakes_per_second']} handshakes begun a second:")
+        for side in ("alone", "beside", "unlimited"):
+            seen = rows[-1][side]
+            console.print(f"  {side}: {seen['rate']:,.0f} sends/s, p99 {seen['p99_us']:.0f} µs")
     except harness.BenchError as error:
         console.print(f"[red]{error}[/red]")
         return 1
