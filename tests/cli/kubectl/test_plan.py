@@ -103,6 +103,13 @@ def _world(kube: Kube) -> ClusterWorld:
 class TestNextLook:
     """What the operator would do next is what it does: the same functions on the same facts."""
 
+    def test_a_version_that_the_operator_does_not_run_has_no_effects(self, kube: Kube) -> None:
+        kube.dry_run = [resource({"spec.version": "1.1.4"})]
+        done = kube.run("plan", "-f", "edit.yaml")
+        assert (done.code, "the operator refuses it: " in done.out) == (1, True)
+        assert "1.1.4" in done.out
+        assert "Restart" not in done.out
+
     @pytest.mark.parametrize("changes", [EDITS[n] for n in (1, 3, 7, 10)], ids=str)
     def test_it_is_the_operators_own_plan(
         self, kube: Kube, world: ClusterWorld, changes: dict[str, Any]

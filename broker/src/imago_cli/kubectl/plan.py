@@ -23,6 +23,7 @@ from imago_cli.kubectl.tool import CLUSTERS, Kubectl, KubectlError
 from imago_cli.output import print_json, print_line, print_table
 from imago_operator.actions import Apply, Stop
 from imago_operator.plan import plan as planned
+from imago_operator.plan.rows import PlanRow
 from imago_operator.plan.staging import staged
 from imago_operator.state import Observed
 
@@ -85,6 +86,8 @@ def _looked_at(kube: Kubectl, after: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(edit, str):
         return said | {"refused": edit}
     now, also = _next(there, edit, before)
+    if now["row"] == PlanRow.INVALID.title:
+        return said | {"refused": now["problem"], "unseen": [*unseen, *also]}
     return said | {
         "effects": [asdict(effect) for effect in edit.effects()],
         "plan": now,
@@ -119,6 +122,9 @@ def _told(found: ReconcilePlan, usual: tuple[Action, ...]) -> dict[str, Any]:
         "number": found.row.number,
         "actions": [_action(one) | {"anyway": one in usual} for one in found.actions],
         "waitsFor": found.wait.message if found.wait else "",
+        "problem": "; ".join(dict.fromkeys(one.message for one in found.findings if one.message))
+        if found.row is PlanRow.INVALID
+        else "",
         "next": found.next,
     }
 
