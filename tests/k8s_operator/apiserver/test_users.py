@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imago_broker.admin.token_review import account_of
+from imago_operator import names
 from imago_operator.actions import CertificateWork, Certify
 from imago_operator.certificates.state import (
     SeenCertificates,
@@ -23,9 +24,11 @@ from imago_operator.kube.credentials import from_file
 from imago_operator.kube.http import ApiServer
 from imago_operator.kube.objects import Kubernetes
 from imago_operator.kube.resources import RESOURCES
+from imago_operator.manifests.config import registry_user_secret
 from imago_operator.reconcile import ObjectKey
 from imago_operator.reconcilers.user import UserReconciler
 from imago_operator.spec.kinds import CLUSTER, USER
+from imago_operator.spec.zookeeper import RegistryAccess
 from imago_testing.kubernetes.custom_resources import manifest
 from imago_testing.kubernetes.fake_kube_port import Stage
 from imago_testing.operated.fake_contents_port import FakeContentsPort
@@ -137,6 +140,26 @@ def test_an_authority_is_replaced_on_a_server_that_keeps_account_of_fields(
     assert set(authority) == {"tls.crt", "tls.key", "ca.crt"}, "the next one's entries are gone"
     assert member["ca.crt"] == authority["ca.crt"] == authority["tls.crt"]
     assert member["tls.crt"].endswith(authority["tls.crt"])
+
+
+def test_the_brokers_user_in_zookeeper_is_made_once(api: ApiServerProcess, namespace: str) -> None:
+    spec = {"spec.zookeeper": {"managed": {"authentication": "Enforcing"}}}
+    stored = put(api, manifest(CLUSTER.name, spec, "closed"))
+    desired = desired_of(stored, OperatorInfo(version="1.0.0"))
+    assert isinstance(desired, Desired)
+    assert desired.registry_access is RegistryAccess.ENFORCING
+    name = names.registry_user("closed")
+
+    async def inside() -> None:
+        async with ApiServer(from_file(api.kubeconfig())) as session:
+            kube = Kubernetes(session)
+            for password in ("first", "second"):
+                await kube.create(registry_user_secret(desired, name, password))
+
+    asyncio.run(inside())
+    assert secret(api, name) == {"username": "imago", "password": "first"}
+    kept = api.must("GET", RESOURCES["Secret"].path(namespace, name))
+    assert "ownerReferences" not in kept["metadata"], "it outlives the cluster, as claims do"
 
 
 def sign_for_clients(api: ApiServerProcess) -> None:
