@@ -11,6 +11,7 @@ import pytest
 from imago_broker.admin.remaining import measure
 from imago_broker.processors.rocketmq import recalling
 from imago_broker.service.delays.timer_bucket import bucket_of
+from imago_broker.service.put_status import PutStatus
 from imago_log.store import MessageStore
 from imago_testing.clusters.shard_brokers import ShardBrokers, until
 from imago_testing.peers.remoting import RemotingPeer, pull_ext, send_ext
@@ -178,6 +179,19 @@ async def test_recalled_message_never_arrives(peer: RemotingPeer, broker: Broker
     refused = await recall(peer, handles[1])
     assert (refused.code, refused.remark) == (604, "recall failed, timestamp invalid")
     assert len(await peer.messages("T")) == 1
+
+
+async def test_recall_that_fails_takes_back_no_recall_before_it(
+    peer: RemotingPeer, broker: Broker
+) -> None:
+    sent = await peer.put("T", b"x", properties="TIMER_DELAY_MS\x011500\x02UNIQ_KEY\x01u\x02")
+    assert (await recall(peer, sent.ext["recallHandle"])).code == ResponseCode.SUCCESS
+    broker.messages.refuse(PutStatus.DISK_FULL)
+    answer = await recall(peer, sent.ext["recallHandle"])
+    assert (answer.code, answer.remark) == (1, "recall failed, execute error")
+    broker.messages.refuse(None)
+    await peer.put("T", b"later", properties="TIMER_DELAY_MS\x012000\x02UNIQ_KEY\x01v\x02")
+    assert (await arriving(peer)).body == b"later"
 
 
 async def test_recalls_are_refused_with_the_original_s_codes(

@@ -40,7 +40,8 @@ class _Recall(NamedTuple):
     exchange: Exchange
     handle: RecallHandle
     queue_id: int
-    offsets: list[int]
+    held: list[int]
+    """Of the timers those that nobody had taken back before."""
 
 
 class RecallProcessor:
@@ -101,8 +102,10 @@ class RecallProcessor:
         offsets = self._parked(handle)
         if not offsets:
             return _done(handle)
-        held = [offset for offset in offsets if self._timers.withdraw(queue_id, offset)]
-        if len(held) < len(offsets):
+        before = {each for each in offsets if self._timers.is_withdrawn(queue_id, each)}
+        taken = [offset for offset in offsets if self._timers.withdraw(queue_id, offset)]
+        held = [offset for offset in taken if offset not in before]
+        if len(taken) < len(offsets):
             for offset in held:
                 self._timers.give_back(queue_id, offset, handle.deliver_ms)
             raise _refused("recall failed, timestamp invalid")
@@ -117,7 +120,7 @@ class RecallProcessor:
             for offset in offsets
         ]
         level = self._topics.handles.level_of(handle.topic.encode())
-        recall = _Recall(exchange, handle, queue_id, offsets)
+        recall = _Recall(exchange, handle, queue_id, held)
         self._messages.put(entries, level, self._stored, recall)
         return None
 
@@ -163,7 +166,7 @@ class RecallProcessor:
         if status in STORED:
             recall.exchange.answer(_done(recall.handle))
             return
-        for offset in recall.offsets:
+        for offset in recall.held:
             self._timers.give_back(recall.queue_id, offset, recall.handle.deliver_ms)
         recall.exchange.answer(_failed())
 

@@ -126,6 +126,11 @@ class TimerService:
         if grown:
             self._look_in(0)
 
+    def is_withdrawn(self, queue_id: int, offset: int) -> bool:
+        """Whether a timer is held back already."""
+        bucket = self._loaded.get(queue_id)
+        return bucket is not None and bucket.is_done(offset) and not bucket.has_fired(offset)
+
     def withdraw(self, queue_id: int, offset: int) -> bool:
         """Hold a timer back that is being recalled; false: it has fired."""
         self._open_near(self._clock.epoch_ms())
