@@ -89,7 +89,6 @@ KEPT: dict[str, dict[str, str]] = {
         "imago_broker.config.relations": "HOST_BYTES_MAX",
         "imago_broker.processors.rocketmq.rules": "GROUP_SIZE_MAX",
         "imago_broker.service.delays.levels": "LEVELS_MAX",
-        "imago_broker.service.metaq_transactions.transaction_log": "RECORD_PARTS_MAX",
         "imago_cli.up.plan": "PORT_MAX",
         "imago_client.blocking.connection": "_OPAQUE_MAX",
         "imago_client.blocking.metaq": "_OPAQUE_MAX _LINE_BYTES_MAX",

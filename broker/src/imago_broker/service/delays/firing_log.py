@@ -15,6 +15,7 @@ from imago_broker.core.timer_record import (
 from imago_broker.model.names import TIMER_TOPIC
 from imago_broker.model.system_topics import TIMER_BUCKETS
 from imago_broker.service.copies import read_copy
+from imago_broker.service.log_walk import record_from
 from imago_wire import properties as props
 from imago_wire.record import make_entry
 from imago_wire.record_fields import read_layout
@@ -108,18 +109,14 @@ class FiringLog:
 
     def _followers(self, firing: Firing, place: int) -> int:
         """Return how many of the firing's messages stand behind its record, at `place`."""
-        file_size = self._store.config.segment_bytes_max
         for index, (queue_id, offset) in enumerate(firing.fired):
-            record = self._store.record_at(place)
-            if record is None and place % file_size:  # it did not fit the file
-                place += file_size - place % file_size
-                record = self._store.record_at(place)
+            record = record_from(self._store, place)
             if record is None:
                 return index
             mark = mark_of(queue_id, offset)
-            if props.find(_properties(record), TIMER_MARK) != mark:
+            if props.find(_properties(record.data), TIMER_MARK) != mark:
                 return index
-            place += len(record)
+            place = record.end
         return len(firing.fired)
 
 

@@ -27,8 +27,9 @@ from imago_broker.core.metaq_transaction import (
     TransactionMessage,
 )
 from imago_broker.model import names
+from imago_broker.service.log_walk import record_from
 from imago_broker.service.transactions.transaction_log import NOTE, copies
-from imago_wire.record import make_entry, scan_records
+from imago_wire.record import make_entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from imago_broker.service.copies import StoredCopy
     from imago_log.metadata.changes import Change
     from imago_log.store import MessageStore
-    from imago_wire.record import Entry, RecordView
+    from imago_wire.record import Entry
 
 logger = logging.getLogger(__name__)
 
@@ -55,8 +56,6 @@ LOOK_BACK = 256
 """Marks that are read at least, so that a producer that repeats itself is understood."""
 READ_MAX = 256
 READ_BYTES_MAX = 1 << 20
-RECORD_PARTS_MAX = 64 << 10
-"""Of a message's record: all but its body."""
 
 
 class OutcomeMark(NamedTuple):
@@ -236,32 +235,16 @@ def _missing(
         return None
     at = copy.physical_offset + copy.size
     ids = [message.metaq_id for message in messages]
-    longest = max(messages, key=lambda message: message.cost)
     index = mark.first
     while index < mark.size:
         if any(lost.start <= at < lost.end for lost in store.damaged_ranges()):
             return None  # what is there nobody knows: nothing is put twice
-        view = _record_from(store, at, longest)
-        if view is None or view.metaq_id not in ids[index:]:
+        record = record_from(store, at)
+        if record is None or record.view.metaq_id not in ids[index:]:
             return mark._replace(first=index), messages[index:]
         # Messages whose topic was gone were left out: what follows was put all the same.
-        index = ids.index(view.metaq_id, index) + 1
-        at = view.physical_offset + view.size
-    return None
-
-
-def _record_from(store: MessageStore, at: int, expected: TransactionMessage) -> RecordView | None:
-    """Return what is at a border of the log, or at the start of its next file; None: nothing.
-
-    Whether its topic is still there does not matter: it was put.
-    """
-    size = store.config.segment_bytes_max
-    for place in (at, (at // size + 1) * size):
-        if place < store.log_end:
-            data = store.read_log(place, expected.cost + RECORD_PARTS_MAX)
-            scan = scan_records(data, place)
-            if scan.views:
-                return scan.views[0]
+        index = ids.index(record.view.metaq_id, index) + 1
+        at = record.end
     return None
 
 

@@ -22,6 +22,7 @@ from imago_broker.core.packed_offsets import pack, unpack
 from imago_broker.core.transactions import Outcome
 from imago_broker.model import names
 from imago_broker.service.copies import read_copy
+from imago_broker.service.log_walk import record_from
 from imago_wire import properties as props
 from imago_wire.hot import mark_texts
 from imago_wire.record import make_entry
@@ -138,31 +139,20 @@ def _missing(store: MessageStore, mark: StoredCopy) -> list[tuple[int, Outcome]]
     places = {offset: _place_of(store, offset) for offset, _ in promised}
     at = mark.physical_offset + mark.size
     for number, (offset, _) in enumerate(promised):
-        record, at = _record_from(store, at)
+        record = record_from(store, at)
         if record is None:
             if any(lost.start <= at < lost.end for lost in store.damaged_ranges()):
                 return []  # unknown content: nothing is put twice
             return promised[number:]
-        if read_layout(record, 0).prepared_offset != places[offset] and places[offset] >= 0:
+        if read_layout(record.data, 0).prepared_offset != places[offset] and places[offset] >= 0:
             return promised[number:]
-        at += len(record)
+        at = record.end
     return []
 
 
 def _place_of(store: MessageStore, offset: int) -> int:
     placed = store.placed(names.HALF_TOPIC, 0, offset, 1)
     return placed[0][1] if placed else -1
-
-
-def _record_from(store: MessageStore, at: int) -> tuple[bytes | None, int]:
-    """Return the record at a border, or that at the start of the next file, and where it is."""
-    record = store.record_at(at)
-    if record is not None:
-        return record, at
-    size = store.config.segment_bytes_max
-    behind = (at // size + 1) * size
-    record = store.record_at(behind)
-    return (None, at) if record is None else (record, behind)
 
 
 def copies(body: bytes) -> Iterable[StoredCopy]:
