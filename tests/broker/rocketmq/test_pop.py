@@ -189,6 +189,28 @@ async def test_order_gives_nothing_while_something_is_out(peer: RemotingPeer) ->
     assert bodies(await peer.answer(waiting)) == [b"c"]
 
 
+async def test_order_goes_on_when_all_that_is_left_has_come_back(
+    peer: RemotingPeer, broker: Broker
+) -> None:
+    """The last one whose time was not up is acknowledged: the others' time was up before."""
+    taken = await pop(peer, order="true", invisibleTime=300)
+    first = receipts(taken)[0]
+    later = await postpone(peer, first, LONG_MS)
+    assert bodies(taken) == [b"a", b"b", b"c"]
+    waiting = peer.send(RequestCode.POP_MESSAGE, pop_ext(order="true", pollTime=600_000))
+    popped = broker.rocketmq.pop.service.known(("g", "T", 0))
+    assert popped is not None
+    state, clock = popped.state, broker.clock
+    await until(lambda: set(state.expired(clock.epoch_ms(), 9)) == {1, 2})
+    await until(lambda: bool(len(broker.rocketmq.pop.waiting)))
+    queue_id, offset, text = first
+    start, _, _, *rest = text.split(" ")
+    receipt = " ".join((start, later.ext["popTime"], later.ext["invisibleTime"], *rest))
+    await acknowledge(peer, (queue_id, offset, receipt))
+    await until(lambda: not len(broker.rocketmq.pop.waiting))
+    assert bodies(await peer.answer(waiting)) == [b"b", b"c"]
+
+
 async def test_tags_and_sql_select(peer: RemotingPeer) -> None:
     await peer.put("T", b"tagged", properties="TAGS\x01x\x02price\x017\x02")
     assert bodies(await pop(peer, exp="x")) == [b"tagged"]

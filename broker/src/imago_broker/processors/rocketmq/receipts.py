@@ -133,7 +133,7 @@ class ReceiptProcessor:
             return
         self._pops.counts.acknowledged += done
         self._pops.changed(popped)
-        if not len(popped.state):
+        if not popped.state.blocked(self._clock.epoch_ms()):
             self._waiting.acknowledged(key[1], key[2])
 
     def _answer(self, exchange: Exchange, reply: Reply = OK) -> None:

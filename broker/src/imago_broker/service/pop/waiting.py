@@ -101,7 +101,7 @@ class PopWaiting:
                 self._set_timer()
 
     def acknowledged(self, topic: str, queue_id: int) -> None:
-        """Wake whoever consumes in order: nothing of a queue is out any more."""
+        """Wake whoever consumes in order: all that is out of a queue may be given anew."""
         name = topic.encode()
         for place in ((name, queue_id), (name, ANY_QUEUE)):
             if place in self._in_order:
