@@ -334,6 +334,14 @@ async def test_administrator_switches_a_group_between_pull_and_pop(peer: Remotin
     assert await set_mode(peer, "PUSH") == ResponseCode.INVALID_PARAMETER
 
 
+async def test_mode_ends_with_its_topic(peer: RemotingPeer, broker: Broker) -> None:
+    broker.groups.get_or_create("g")
+    assert await set_mode(peer, "POP") == ResponseCode.SUCCESS
+    assert broker.offsets.query("g", "T", 0) is None, "the group has read nothing yet"
+    await peer.call(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
+    assert list(broker.rocketmq.pop.modes.all()) == []
+
+
 async def test_modes_of_all_groups_are_told(peer: RemotingPeer) -> None:
     ask = RequestCode.GET_ALL_MESSAGE_REQUEST_MODE
     assert json.loads((await peer.call(ask)).body) == {"messageRequestModeMap": {}}

@@ -377,6 +377,12 @@ def _pop(broker: BrokerParts, memory: MemoryWindow) -> PopServices:
     broker.topics.on_change.append(lambda name, _config: waiting.topic_changed(name))
     modes = RequestModes(broker.store)
     broker.offsets.on_forgotten.append(modes.forget)
+
+    def topic_changed(name: str, config: TopicConfig | None) -> None:
+        if config is None:
+            modes.forget_topic(name)
+
+    broker.topics.on_change.append(topic_changed)
     return PopServices(
         service=service,
         reader=PopReader(broker.store, service, first_in_memory=memory.holds_first),

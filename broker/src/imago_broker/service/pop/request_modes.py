@@ -48,7 +48,13 @@ class RequestModes:
 
     def forget(self, gone: Iterable[tuple[str, str, int]]) -> None:
         """Forget those of queues of deleted groups and topics."""
-        names = dict.fromkeys(f"{group}@{topic}" for group, topic, _ in gone)
+        self._remove(dict.fromkeys(f"{group}@{topic}" for group, topic, _ in gone))
+
+    def forget_topic(self, topic: str) -> None:
+        """Forget those of a deleted topic, also of groups that have read nothing of it."""
+        self._remove([name for name in self._stored if name.partition("@")[2] == topic])
+
+    def _remove(self, names: Iterable[str]) -> None:
         rows = [(KIND, name, None) for name in names if name in self._stored]
         if rows and self._store.leading:
             self._store.put_meta(rows)
