@@ -73,7 +73,9 @@ async def test_delivered_once_over_a_kill(
     broker = Broker(config)
     await broker.start()
     peer = await RemotingPeer.connect(broker.rocketmq_port)
-    await peer.put("U", b"last", queue_id=0, properties="UNIQ_KEY\x01l\x02TIMER_DELAY_MS\x01400\x02")
+    await peer.put(
+        "U", b"last", queue_id=0, properties="UNIQ_KEY\x01l\x02TIMER_DELAY_MS\x01400\x02"
+    )
     while (found := await bodies(peer, "U"))[-1] != b"last":
         await peer.call(11, pull_ext("U", len(found), sysFlag=6))
     assert found == [b"later", b"last"]

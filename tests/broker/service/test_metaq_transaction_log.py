@@ -20,12 +20,11 @@ def test_a_qualifier_may_have_colons() -> None:
 def test_what_follows_a_message_that_was_left_out_is_not_put_again(
     there: list[int], first: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    messages = [SimpleNamespace(metaq_id=each, cost=10) for each in (1, 2, 3)]
-    records = iter(
-        [SimpleNamespace(metaq_id=each, physical_offset=100 * each, size=100) for each in there]
-    )
+    messages = [SimpleNamespace(metaq_id=each) for each in (1, 2, 3)]
+    views = [SimpleNamespace(metaq_id=each) for each in there]
+    records = iter([SimpleNamespace(view=view, end=200 + at) for at, view in enumerate(views)])
     monkeypatch.setattr(metaq_transaction_log, "read_messages", lambda *_: messages)
-    monkeypatch.setattr(metaq_transaction_log, "_record_from", lambda *_: next(records, None))
+    monkeypatch.setattr(metaq_transaction_log, "record_from", lambda *_: next(records, None))
     store = SimpleNamespace(damaged_ranges=list)
     mark = metaq_transaction_log.OutcomeMark(MetaqOutcome.COMMITTED, 1, 0, 3, "k")
     place = SimpleNamespace(physical_offset=0, size=100)
