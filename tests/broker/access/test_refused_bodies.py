@@ -196,7 +196,7 @@ async def test_a_one_way_request_is_refused_without_a_word(
     assert peer.unread == []
 
 
-async def test_who_takes_the_connection_over_gets_a_whole_frame(
+async def test_who_takes_the_connection_over_gets_nothing_of_the_refused_request(
     peer: RemotingPeer, sessions: list[RemotingSession]
 ) -> None:
     data = frame(LARGE)
@@ -207,6 +207,8 @@ async def test_who_takes_the_connection_over_gets_a_whole_frame(
     decoder.feed(session.unserved() + data[1 << 20 :])
     passed_on = decoder.next_frame()
     assert passed_on is not None
-    assert (passed_on.opaque, len(passed_on.body)) == (77, len(data) - (1 << 20))
+    assert passed_on.is_response, "nobody stores it, whatever the rights are by then"
+    assert len(passed_on.body) == len(data) - (1 << 20)
     assert decoder.rest() == b""
+    assert NO_RIGHT in await refused(peer)
     assert session._refusals.refused is None

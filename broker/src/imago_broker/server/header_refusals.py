@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from imago_broker.processors.rocketmq.exchange import Exchange
 from imago_wire.errors import ProtocolError
-from imago_wire.remoting.frame import HEADER_BYTES_MAX, check_header_size
+from imago_wire.remoting.command import FLAG_RESPONSE, RemotingCommand
+from imago_wire.remoting.frame import HEADER_BYTES_MAX, check_header_size, encode_frame
 from imago_wire.remoting.header import decode_raw_header
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 EARLY_LOOK_BYTES: Final = 64 << 10
 """A request that is not whole by then is refused by its header, where that is enough for it."""
+UNASKED: Final = -1
+"""A number that no request of a broker to its client has."""
 
 
 class HeaderRefusals:
@@ -69,11 +72,15 @@ class HeaderRefusals:
         return data[len(body) :]
 
     def leave(self, buffer: bytearray) -> None:
-        """Make the buffer the beginning of a frame whose body is what has not come.
+        """Refuse now, and make the buffer the beginning of an answer that nobody waits for.
 
-        Who goes on with the connection refuses it too.
+        Its body is what has not come of the refused one: who goes on with the connection passes it
+        over, even if the rights are others by then.
         """
         self._looked = False
         if self.refused is not None:
-            buffer[:4] = (len(buffer) - 4 + self.refused.left).to_bytes(4, "big")
-            self.refused = None
+            refused, self.refused = self.refused, None
+            refused.answer()
+            unasked = RemotingCommand(code=0, flag=FLAG_RESPONSE, opaque=UNASKED)
+            head = encode_frame(unasked)
+            buffer[:] = (len(head) - 4 + refused.left).to_bytes(4, "big") + head[4:]

@@ -68,9 +68,9 @@ class RefusedRequest:
             self._signatures.update(body)
 
     def answer(self) -> None:
-        """Refuse it: its body is over."""
+        """Refuse it. What signs it counts only once its body is over."""
         exchange, refusal = self._exchange, self._refusal
-        if self._signatures is not None and not self._signatures.is_right():
+        if not self.left and self._signatures is not None and not self._signatures.is_right():
             assert self._unsigned is not None, "there is one where signatures are looked at"
             refusal = self._unsigned
         reply: Reply = refusal().reply
