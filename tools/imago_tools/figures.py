@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from pathlib import Path
 from typing import Any, Final
 
 RESULTS: Final = Path(__file__).parents[2] / "bench" / "results"
+PROSE_CHARS_MAX: Final = 118
 Row = dict[str, Any]
-
 
 PARTS_FUZZED: Final = {
     "text": "MetaQ's protocol",
@@ -36,10 +37,11 @@ def of(name: str) -> str:
         if "commit" in row:
             others.setdefault(row["commit"], []).append(row["name"])
     earlier = "".join(f" At `{commit}`: {'; '.join(each)}." for commit, each in others.items())
-    return (
+    said = (
         f"Commit `{about['commit']}`, {about['processor']}, {about['cores']} cores, "
-        f"Python {about['python']}.{earlier}\n"
+        f"Python {about['python']}.{earlier}"
     )
+    return textwrap.fill(said, PROSE_CHARS_MAX, break_on_hyphens=False) + "\n"
 
 
 def table(heads: list[str], lines: list[list[str]]) -> str:
