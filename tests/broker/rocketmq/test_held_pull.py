@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from imago_broker.core import wake_pace
+from imago_broker.core.waiting import Ticket
 from imago_broker.processors.rocketmq.held_pull import HeldPull
+from imago_broker.processors.rocketmq.pull import _Pull
 from imago_log.results import ReadStatus
 from imago_testing.clusters.brokers import running_broker
 from imago_testing.peers.remoting import RemotingPeer, pull_ext
@@ -222,3 +225,19 @@ async def test_every_message_is_delivered_once_where_wake_ups_are_put_off(
         assert await following == list(range(1, 301))
         await waiting.close()
         await peer.close()
+
+
+@pytest.mark.parametrize("scenario", [arrives, passes_over_first, is_released, topic_is_deleted])
+@pytest.mark.parametrize("hooks", [(), (OnlyLooks(),)])
+async def test_answered_pulls_leave_nothing_to_the_garbage_collector(
+    tmp_path: Path, scenario: Scenario, hooks: tuple[OnlyLooks, ...]
+) -> None:
+    """A busy broker answers thousands a second: collecting what they leave would hold it up."""
+    gc.collect()
+    gc.disable()
+    try:
+        await ended(tmp_path, scenario, {"subscription": "a"}, *hooks)
+        left = [each for each in gc.get_objects() if isinstance(each, HeldPull | Ticket | _Pull)]
+    finally:
+        gc.enable()
+    assert not left

@@ -61,6 +61,7 @@ class PullHold:
     def forget(self, held: Held) -> None:
         """Drop a request whose connection is gone."""
         self._room.remove(held)
+        held.token = _is_over
 
     def arrived(self, tails: Iterable[QueueTail]) -> None:
         """Wake the polls that wait for one of these queues: they have grown."""
@@ -138,7 +139,16 @@ class PullHold:
 def _woken(held: Held, *, late: bool) -> bool:
     """Wake one request; one that fails is over, and costs the others nothing."""
     try:
-        return held.token(late)
+        over = held.token(late)
     except Exception:
         logger.exception("held_request_failed topic=%s queue=%d", *held.key)
-        return True
+        over = True
+    if over:
+        # It knows its ticket: both would stay until the garbage collector looks.
+        held.token = _is_over
+    return over
+
+
+def _is_over(_: bool) -> bool:
+    """Stand for the wake-up of a request that was answered."""
+    return True
