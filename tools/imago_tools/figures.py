@@ -215,6 +215,25 @@ def metaq() -> str:
     return f"{of('metaq')}\n{table(heads, lines)}"
 
 
+def tls() -> str:
+    """Return the work with TLS, beside the same work on the same broker without it."""
+    heads = ["work (1 KiB)", "µs of CPU a message with TLS", "without", "TLS ÷ plain"]
+    heads += ["k msg/s with TLS", "without"]
+    lines = [
+        [
+            row["name"],
+            micros(row),
+            micros(row["plain"]),
+            f"{row['times_plain']:.2f} ×",
+            thousands(row["rate"]),
+            thousands(row["plain"]["rate"]),
+        ]
+        for row in rows("tls")
+        if "plain" in row
+    ]
+    return f"{of('tls')}\n{table(heads, lines)}"
+
+
 def scale() -> str:
     """Return what grows with partitions, topics, connections and the log."""
     of_name = {row["name"]: row for row in rows("scale")}

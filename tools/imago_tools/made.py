@@ -45,6 +45,7 @@ PARTS: Final = (
     Part("docs/performance.md", "bench/results/catch_up.json", figures.catch_up),
     Part("docs/performance.md", "bench/results/failover.json", figures.failover),
     Part("docs/performance.md", "bench/results/metaq.json", figures.metaq),
+    Part("docs/performance.md", "bench/results/tls.json", figures.tls),
     Part("docs/performance.md", "bench/results/scale.json", figures.scale),
     Part("docs/performance.md", "bench/results/spark.json", figures.spark),
     Part("docs/security.md", "bench/results/fuzz.json", figures.fuzzed),
