@@ -1,26 +1,25 @@
-"""What TLS costs: the broker's processor time beside the same work without it, and a storm.
+"""What TLS costs: the broker's processor time beside the same work without it, and in storms.
 
-    python -m bench.tls [--seconds N] [--repeats N] [--port-base N]
+    python -m bench.tls [--seconds N] [--repeats N] [--port-base N] [--only works|storms]
 
-Both run against the same broker, one after the other. The storm: connections that begin a
-handshake and never end it, beside clients that are served. Writes bench/results/tls.json.
+Both run against the same broker, one after the other. A storm: 2,000 handshakes a second, beside
+clients with TLS and without that are served before, in it and after. Writes
+bench/results/tls.json; with `--only` the other rows stay, with the commit of their run.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import socket
-import ssl
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import orjson
 from rich.console import Console
 
 from bench import harness
@@ -29,9 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 STORM_A_SECOND = 2000
-STORM_OPEN_MAX = 600
-"""Connections of the storm that are open at once."""
-SERVED_A_SECOND = 5000
+SERVED_A_SECOND = 2500
+"""Without TLS, and as many with it."""
+LEAD_S = 1
+"""The storm begins so long before what is measured in it, and ends so long after."""
 METAQ_TLS_OFFSET = 90
 
 
@@ -58,6 +58,25 @@ WORKS = (
     Work(
         "RocketMQ pull, catch-up", "pull", {"conns": 4, "fetch": 1 << 22, "messages": 32}, "batch"
     ),
+)
+
+
+class Storm(NamedTuple):
+    """One storm."""
+
+    name: str
+    kind: str
+    addresses: int
+    settings: tuple[str, ...] = ()
+
+
+NO_LIMIT = ("tls.handshakes_per_second_max=0",)
+STORMS = (
+    Storm("never ended, one address", "endless", 1),
+    Storm("never ended, 64 addresses", "endless", 64),
+    Storm("ended, one address", "whole", 1),
+    Storm("ended, 64 addresses", "whole", 64),
+    Storm("ended, 64 addresses, no limit", "whole", 64, NO_LIMIT),
 )
 
 
@@ -101,66 +120,73 @@ def beside_plain(work: Work, port_base: int, seconds: int, repeats: int) -> dict
     return {"name": work.name, **row, "plain": plain, "times_plain": times}
 
 
-def storm(port_base: int, seconds: int) -> dict[str, Any]:
-    """Return what clients that are served see, alone and beside a storm of handshakes.
-
-    The storm comes twice: to a broker that limits handshakes, and to one that does not.
-    """
-    alone, beside, begun = _beside_storm(port_base, seconds)
-    _, unlimited, _ = _beside_storm(port_base, seconds, "tls.handshakes_per_second_max=0")
-    sides = {"alone": alone, "beside": beside, "unlimited": unlimited}
-    return {"name": "storm", "handshakes_per_second": round(begun), **sides}
-
-
-def _beside_storm(
-    port_base: int, seconds: int, *settings: str
-) -> tuple[dict[str, Any], dict[str, Any], float]:
-    """Return the figures of served clients before and in a storm, and that one's rate."""
-    keys = {"conns": 16, "depth": 64, "rate": SERVED_A_SECOND, "seconds": seconds, "warmup": 1}
-    with broker(port_base, *settings) as (server, metaq_tls):
+def storm_beside(kind: Storm, port_base: int, seconds: int) -> dict[str, Any]:
+    """Return what clients that are served see before a storm of handshakes, in it and after."""
+    with broker(port_base, *kind.settings) as (server, metaq_tls):
         server.create_topic("bench", 4)
-        alone = harness.load("send", server.rocketmq, pids=[server.pid], **keys)
-        ends = threading.Event()
-        begun = [0]
-        thread = threading.Thread(target=_begin_handshakes, args=(metaq_tls, ends, begun))
-        began = time.monotonic()
-        thread.start()
-        try:
-            beside = harness.load("send", server.rocketmq, pids=[server.pid], **keys)
-        finally:
-            ends.set()
-            thread.join()
-        return alone, beside, begun[0] / (time.monotonic() - began)
+        harness.wait_for_calm()
+        before = _served(server, seconds)
+        words = ["--kind", kind.kind, "--addresses", str(kind.addresses)]
+        words += ["--rate", str(STORM_A_SECOND), "--seconds", str(seconds + 2 * LEAD_S)]
+        command = [sys.executable, "-m", "bench.storm", str(metaq_tls), *words]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        harness.pin(process.pid, harness.LOAD_CORE)
+        time.sleep(LEAD_S)
+        during = _served(server, seconds)
+        told, _ = process.communicate()
+        figures = orjson.loads(told)
+        after = _served(server, seconds)
+    sides = {"before": before, "during": during, "after": after}
+    return {"name": f"storm: {kind.name}", **figures, **sides}
 
 
-def _begin_handshakes(port: int, ends: threading.Event, begun: list[int]) -> None:
-    """Begin handshakes at the rate of the storm, each over a connection of its own."""
-    hello = _client_hello()
-    opened: deque[socket.socket] = deque()
-    began = time.monotonic()
-    while not ends.is_set():
-        if begun[0] >= (time.monotonic() - began) * STORM_A_SECOND:
-            time.sleep(0.001)
-            continue
-        begun[0] += 1
-        one = socket.socket()
-        opened.append(one)
-        with contextlib.suppress(OSError):  # the broker may refuse more of one address
-            one.connect(("127.0.0.1", port))
-            one.sendall(hello)
-        if len(opened) > STORM_OPEN_MAX:
-            opened.popleft().close()
-    for each in opened:
-        each.close()
+def _served(server: harness.Server, seconds: int) -> dict[str, Any]:
+    """Return what clients without TLS and with it see, both at the same time."""
+    keys = {"conns": 16, "depth": 64, "rate": SERVED_A_SECOND, "seconds": seconds, "warmup": 0}
+    with ThreadPoolExecutor(2) as pool:
+        runs = [
+            pool.submit(harness.load, "send", server.rocketmq, pids=[server.pid], **keys, **more)
+            for more in ({"naps": 1, "tls": 0}, {"naps": 1, "tls": 1})
+        ]
+        plain, tls = (run.result() for run in runs)
+    return {"plain": plain, "tls": tls}
 
 
-def _client_hello() -> bytes:
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    with contextlib.suppress(ssl.SSLWantReadError):
-        context.wrap_bio(incoming, outgoing).do_handshake()
-    return outgoing.read()
+def kept(name: str, measured: str) -> list[dict[str, Any]]:
+    """Return the rows of an earlier run that this one leaves: all but those that it measures."""
+    path = harness.RESULTS / f"{name}.json"
+    if measured == "all" or not path.exists():
+        return []
+    document = orjson.loads(path.read_bytes())
+    rows = [
+        row for row in document["rows"] if row["name"].startswith("storm") != (measured == "storms")
+    ]
+    return [{"commit": document["machine"]["commit"]} | row for row in rows]
+
+
+def measured_works(console: Console, chosen: argparse.Namespace) -> list[dict[str, Any]]:
+    rows = []
+    for work in WORKS:
+        row = beside_plain(work, chosen.port_base, chosen.seconds, chosen.repeats)
+        rows.append(row)
+        console.print(
+            f"{row['name']:28} {row['server_cpu_us']:.2f} µs with TLS,"
+            f" {row['plain']['server_cpu_us']:.2f} without, {row['times_plain']} ×"
+        )
+    return rows
+
+
+def measured_storms(console: Console, chosen: argparse.Namespace) -> list[dict[str, Any]]:
+    rows = []
+    for kind in STORMS:
+        row = storm_beside(kind, chosen.port_base, chosen.seconds)
+        rows.append(row)
+        console.print(f"{row['name']}: {row['begun']} begun, {row['ended']} ended a second")
+        for side in ("before", "during", "after"):
+            for way, seen in row[side].items():
+                latency = f"p50 {seen['p50_us']:.0f}, p99 {seen['p99_us']:.0f} µs"
+                console.print(f"  {side:7} {way:6} {seen['rate']:,.0f} sends/s, {latency}")
+    return rows
 
 
 def main() -> int:
@@ -169,27 +195,20 @@ def main() -> int:
     parser.add_argument("--seconds", type=int, default=5)
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--port-base", type=int, default=31_000)
+    parser.add_argument("--only", choices=("all", "works", "storms"), default="all")
     chosen = parser.parse_args()
     console = Console(stderr=True)
+    earlier = kept("tls", chosen.only)
     try:
         harness.build_native()
         harness.build_with_tls()
-        rows = []
-        for work in WORKS:
-            row = beside_plain(work, chosen.port_base, chosen.seconds, chosen.repeats)
-            rows.append(row)
-            console.print(
-                f"{row['name']:28} {row['server_cpu_us']:.2f} µs with TLS,"
-                f" {row['plain']['server_cpu_us']:.2f} without, {row['times_plain']} ×"
-            )
-        rows.append(storm(chosen.port_base, chosen.seconds))
-        console.print(f"{rows[-1]['handshakes_per_second']} handshakes begun a second:")
-        for side in ("alone", "beside", "unlimited"):
-            seen = rows[-1][side]
-            console.print(f"  {side}: {seen['rate']:,.0f} sends/s, p99 {seen['p99_us']:.0f} µs")
+        works = [] if chosen.only == "storms" else measured_works(console, chosen)
+        storms = [] if chosen.only == "works" else measured_storms(console, chosen)
     except harness.BenchError as error:
         console.print(f"[red]{error}[/red]")
         return 1
+    rows = works + storms if chosen.only != "storms" else earlier + storms
+    rows += earlier if chosen.only == "works" else []
     console.print(f"written: {harness.write_results('tls', rows)}")
     return 0
 

@@ -9,6 +9,7 @@
  *   storm  open `conns` connections at once and have each one answered (MetaQ version), once
  *   get    MetaQ get, catching up and starting again at the end        pull   RocketMQ PULL_MESSAGE, likewise
  * keys: conns=64 depth=1 size=1024 seconds=5 warmup=1 rate=0 (open loop, messages/s) topic=bench topics=1 queues=4
+ *       naps=0 (rate: 1: sleep until the next is due, so that others can have the processor, too)
  *       follow=0 (pull: 1: wait for more at the end, as a consumer does)
  *       along=0 (send: so many connections, a queue each, pull what is sent: not counted, in the same loop, so that they
  *       and the generator do not wait for each other's share of a processor)
@@ -35,7 +36,7 @@ struct conn {
 
 static struct {
     enum work work;
-    int port, conns, depth, size, seconds, warmup, topics, queues, batch, messages, imago, idle, numbered, follow, along;
+    int port, conns, depth, size, seconds, warmup, topics, queues, batch, messages, imago, idle, numbered, follow, along, naps;
     long rate, fetch;
     char topic[128], pid[256];
 } o = {.conns = 64, .depth = 1, .size = 1024, .seconds = 5, .warmup = 1, .topics = 1, .queues = 4,
@@ -343,7 +344,7 @@ static void option(const char *text) {
     struct { const char *name; int *to; } ints[] = {
         {"port", &o.port}, {"conns", &o.conns}, {"depth", &o.depth}, {"size", &o.size}, {"seconds", &o.seconds},
         {"warmup", &o.warmup}, {"topics", &o.topics}, {"queues", &o.queues}, {"batch", &o.batch},
-        {"messages", &o.messages}, {"imago", &o.imago}, {"idle", &o.idle}, {"numbered", &o.numbered}, {"follow", &o.follow}, {"along", &o.along}};
+        {"messages", &o.messages}, {"imago", &o.imago}, {"idle", &o.idle}, {"numbered", &o.numbered}, {"follow", &o.follow}, {"along", &o.along}, {"naps", &o.naps}};
     for (size_t i = 0; i < sizeof ints / sizeof *ints; i++)
         if (!strcmp(key, ints[i].name)) { *ints[i].to = atoi(value); return; }
     if (!strcmp(key, "rate")) o.rate = atol(value);
@@ -420,7 +421,8 @@ int main(int argc, char **argv) {
             request(c, (int64_t)due);
             send_out(c);
         }
-        int n = epoll_wait(poll, ready, 256, o.rate ? 0 : 100);
+        struct timespec nap = {.tv_nsec = o.naps && due > now ? (long)(due - now) : 0};
+        int n = o.rate ? epoll_pwait2(poll, ready, 256, &nap, NULL) : epoll_wait(poll, ready, 256, 100);
         for (int i = 0; i < n; i++) {
             struct conn *c = ready[i].data.ptr;
             int answers = receive(c);
