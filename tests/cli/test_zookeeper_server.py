@@ -1,4 +1,4 @@
-"""The ZooKeeper that `imago up` starts is not disturbed while it starts."""
+"""The ZooKeeper that `imago up` starts: how it is started, and that nothing disturbs its start."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from imago_cli.exits import CommandUsageError
 from imago_cli.java import find_java
 from imago_cli.zookeeper_server import ZooKeeperServer
 from imago_testing.processes.ports import free_port_block
@@ -32,3 +33,16 @@ def test_a_server_that_is_asked_all_the_time_from_its_start_complains_of_nothing
             process.kill()
         said = process.log_tail()
         assert "Exception" not in said, said
+
+
+def test_flags_of_the_environment_come_after_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = ZooKeeperServer(folder=tmp_path, port=1)
+    monkeypatch.setenv("SERVER_JVMFLAGS", "-Xmx1g '-Dname=two words'")
+    command = server.command(find_java())
+    assert command.index("-Xmx256m") < command.index("-Xmx1g") < command.index("-Dname=two words")
+    assert command.index("-Dname=two words") < command.index("-cp"), "it is no argument of ours"
+    monkeypatch.setenv("SERVER_JVMFLAGS", "-Dname='never ended")
+    with pytest.raises(CommandUsageError, match="SERVER_JVMFLAGS cannot be read"):
+        server.command(find_java())

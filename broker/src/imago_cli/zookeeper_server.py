@@ -7,6 +7,8 @@ starts in half a second and takes 100 MB.
 from __future__ import annotations
 
 import importlib.util
+import os
+import shlex
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +31,8 @@ _JARS = (
     "snappy-java-*.jar",
     "commons-io-*.jar",
 )
+_FLAGS_VARIABLE = "SERVER_JVMFLAGS"
+"""More flags of the JVM, by the name that ZooKeeper's own scripts have for them."""
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _LOGGING_FILE = "log4j2.properties"
 _SERVING_FILE = "serving"
@@ -86,6 +90,7 @@ class ZooKeeperServer:
             f"-Dimago.serving={self._serving_path}",
             f"-Dzookeeper.preAllocSize={_FILE_ALLOCATION_KIB}",
             "-Dzookeeper.jmx.log4j.disable=true",
+            *_more_flags(),
             "-cp",
             ":".join(map(str, class_path())),
             _MAIN,
@@ -132,6 +137,15 @@ class ZooKeeperServer:
     def answers(self) -> bool:
         """Ask a server, which may still start, or be one of several."""
         return "Mode:" in four_letters("srvr", self.host, self.port)
+
+
+def _more_flags() -> list[str]:
+    try:
+        return shlex.split(os.environ.get(_FLAGS_VARIABLE, ""))
+    except ValueError as error:
+        raise CommandUsageError(
+            f"{_FLAGS_VARIABLE} cannot be read: {error}", cure="quote it as a shell wants it"
+        ) from error
 
 
 def class_path() -> list[Path]:
