@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import zlib
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
 from imago_broker.app import Broker, reloading
+from imago_broker.app.declared_topics import FILE, REMOVED
 from imago_broker.app.process_hooks import ProcessHooks
 from imago_broker.config.sources import from_tree_with_ini
-from imago_broker.model.sealing import seal_of
+from imago_broker.model.sealing import MOVE, seal_of
+from imago_broker.model.topics import TopicConfig
+from imago_log.errors import DiskFullError
 from imago_testing.clusters.brokers import loopback_tree, running_broker
 from imago_testing.peers.metaq import metaq_peer, put_place
 
@@ -47,7 +51,20 @@ class Ini:
     def __init__(self, path: Path, data: Path) -> None:
         self.path, self._data, self._written = path, data, 0
         self.write(SYSTEM + TOPICS)
-        self.broker = Broker(self.read(), process=ProcessHooks(reread=self.read))
+        self.broker = self._made()
+
+    def _made(self) -> Broker:
+        return Broker(self.read(), process=ProcessHooks(reread=self.read))
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Broker]:
+        """Run a broker by the file as it is now."""
+        broker = self.broker = self._made()
+        await broker.start()
+        try:
+            yield broker
+        finally:
+            await broker.stop()
 
     def read(self) -> BrokerConfig:
         tree = loopback_tree(self._data)
@@ -113,7 +130,7 @@ async def test_what_changed_is_taken_and_told_exactly(ini: Ini) -> None:
         after = await peer.ask(b"stats config 2\r\n")
         assert before.partition(b"\r\n")[2] != after.partition(b"\r\n")[2]
     ini.write(SYSTEM + TOPICS)
-    assert broker.source.reload().back == ("old",)
+    assert "old" in broker.source.reload().topics
     old = broker.topics.get("old")
     assert old is not None
     assert seal_of(old) is None
@@ -154,6 +171,108 @@ async def test_a_file_that_changes_is_read_again_by_itself(
             await asyncio.sleep(0.01)
     finally:
         await ini.broker.stop()
+
+
+async def test_a_file_is_read_once_nobody_writes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half of a file may be a whole configuration: all topics behind it would be sealed."""
+    ini = Ini(tmp_path / "server.ini", tmp_path / "data")
+    halves = [SYSTEM + "[topic=orders]\n", SYSTEM + TOPICS + "[topic=fresh]\n"]
+    tick = reloading.ConfigSource._tick
+
+    def ticked(source: reloading.ConfigSource) -> None:
+        if halves:
+            ini.write(halves.pop(0))
+        tick(source)
+
+    monkeypatch.setattr(reloading, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(reloading.ConfigSource, "_tick", ticked)
+    await ini.broker.start()
+    sealed: list[str] = []
+    monkeypatch.setattr(ini.broker.topics, "seal", lambda name, **_: sealed.append(name))
+    try:
+        while ini.broker.topics.get("fresh") is None:  # noqa: ASYNC110  the broker's own timer
+            await asyncio.sleep(0.01)
+    finally:
+        await ini.broker.stop()
+    assert not sealed
+
+
+async def test_what_changed_while_the_broker_was_down_counts(tmp_path: Path) -> None:
+    ini = Ini(tmp_path / "server.ini", tmp_path / "data")
+    async with ini.running() as broker, metaq_peer(broker.metaq_port) as peer:
+        put_place(await peer.put("orders", 1, b"x"))
+        broker.topics.create_or_update(TopicConfig(name="by-hand"))
+    ini.write(SYSTEM + "[topic=orders]\nnumPartitions=1\nacceptPublish=false\n[topic=new]\n")
+    async with ini.running() as broker:
+        found = {topic.name: topic for topic in broker.topics.all()}
+        orders = found["orders"]
+        assert (orders.write_queues, orders.read_queues) == (1, 2)
+        assert (orders.metaq_publish, orders.metaq_subscribe) == (False, True)
+        sealed = {name for name, topic in found.items() if seal_of(topic) is not None}
+        assert sealed == {"old"}, "not what the file never named"
+        assert "new" in found
+    # Its section is back: sealed by a broker that runs no more, it takes messages again.
+    ini.write(SYSTEM + TOPICS)
+    async with ini.running() as broker, metaq_peer(broker.metaq_port) as peer:
+        put_place(await peer.put("old", 0, b"x"))
+        put_place(await peer.put("orders", 1, b"y"))
+
+
+@pytest.mark.parametrize("content", [None, b"", b"0000000000\n{}"])
+async def test_without_a_note_topics_that_are_there_stay_as_they_are(
+    tmp_path: Path, content: bytes | None
+) -> None:
+    ini = Ini(tmp_path / "server.ini", tmp_path / "data")
+    async with ini.running() as broker:
+        broker.topics.seal("old", until_ms=0, cause=REMOVED)
+    note = tmp_path / "data" / FILE
+    if content is None:
+        note.unlink(missing_ok=True)
+    else:
+        note.write_bytes(content)
+    ini.write(SYSTEM.replace("numPartitions=2", "numPartitions=3") + TOPICS + "[topic=new]\n")
+    async with ini.running() as broker:
+        found = {topic.name: topic.write_queues for topic in broker.topics.all()}
+    assert (found["orders"], found["old"], found["new"]) == (2, 2, 3)
+
+
+async def test_a_section_opens_no_topic_that_was_moved(ini: Ini) -> None:
+    topics = ini.broker.topics
+    topics.create_or_update(TopicConfig(name="moved"))
+    topics.seal("moved", until_ms=0, cause=MOVE)
+    ini.write(SYSTEM + TOPICS + "[topic=moved]\n")
+    ini.broker.source.reload()
+    moved = topics.get("moved")
+    assert moved is not None
+    assert seal_of(moved) is not None
+
+
+async def test_a_log_without_room_takes_the_topics_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(reloading, "LOOK_SECONDS", 0.01)
+    ini = Ini(tmp_path / "server.ini", tmp_path / "data")
+    await ini.broker.start()
+    create = ini.broker.store.create_topic
+    refused: list[str] = []
+
+    def full(name: str, value: object) -> object:
+        if len(refused) < 5:
+            refused.append(name)
+            raise DiskFullError(used_ratio=1.0, limit_ratio=1.0)
+        return create(name, value)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(ini.broker.store, "create_topic", full)
+    try:
+        ini.write(SYSTEM + TOPICS + "[topic=fresh]\n")
+        while ini.broker.topics.get("fresh") is None:  # noqa: ASYNC110  the broker's own timer
+            await asyncio.sleep(0.01)
+    finally:
+        await ini.broker.stop()
+    assert refused == ["fresh"] * 5
+    assert caplog.text.count("config_not_reloaded") == 1
 
 
 async def test_the_checksum_of_the_settings_follows_them(ini: Ini) -> None:

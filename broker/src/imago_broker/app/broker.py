@@ -191,7 +191,13 @@ class Broker:
 
     def reload(self, config: BrokerConfig) -> Changes:
         """Take what can change now from a new configuration: see `reloading`."""
-        return reload(self.config, self.told.over(config), topics=self.topics, apply=self.apply)
+        return reload(
+            self.config,
+            self.told.over(config),
+            declared=self.core.declared,
+            leads=self.topics.may_change,
+            apply=self.apply,
+        )
 
     def record(self) -> BrokerRecord:
         """Return how this broker announces itself."""

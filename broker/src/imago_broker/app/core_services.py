@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from imago_broker.app.declared_topics import DeclaredTopics
 from imago_broker.config.live import LiveSettings
 from imago_broker.core.acknowledgement import Acknowledgement
-from imago_broker.errors import ExitCode, FatalError, RequestError
-from imago_broker.model.declared import declared_topic
 from imago_broker.service.access import AccessService
 from imago_broker.service.groups import KIND as GROUP_KIND
 from imago_broker.service.groups import GroupService
@@ -61,6 +61,7 @@ class CoreServices:
             before_change=self.messages.flush_turn,
             cluster=config.broker.cluster,
         )
+        self.declared = DeclaredTopics(self.topics, Path(config.broker.data_dir))
         self.groups = GroupService(
             store,
             auto_create_enabled=config.rocketmq.auto_create_group,
@@ -94,17 +95,7 @@ class CoreServices:
     def lead(self, config: BrokerConfig) -> None:
         """Make what a leader's log has to have and ours lacks."""
         self.topics.ensure_system_topics()
-        self.make_declared_topics(config)
-
-    def make_declared_topics(self, config: BrokerConfig) -> None:
-        """Make the configuration's topics that are missing; FatalError names one that cannot be."""
-        for name, settings in config.declared.items():
-            try:
-                declared = declared_topic(name, settings)
-                if self.topics.get(name) is None:
-                    self.topics.create_or_update(declared)
-            except (ValueError, RequestError) as error:
-                raise FatalError(f"topics.{name}: {error}", exit_code=ExitCode.USAGE) from error
+        self.declared.lead(config)
 
     def close(self, *, clean: bool) -> None:
         """Answer what still waits; `clean`: write what is gathered."""

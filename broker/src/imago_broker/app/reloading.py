@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from imago_broker.config.changes import Changes, compare
-from imago_broker.config.section import is_pattern
 from imago_broker.core.metaq_filters import check_config
 from imago_broker.errors import RequestError
-from imago_broker.model.declared import declared_topic
+from imago_log.errors import DiskFullError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from imago_broker.app.declared_topics import DeclaredTopics
     from imago_broker.config import BrokerConfig
-    from imago_broker.model.topics import TopicConfig
-    from imago_broker.service.topics import TopicService
 
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS: Final = 1.0
-REMOVED: Final = "removed"
-"""Cause of a seal: the topic stands in MetaQ's server.ini no more."""
 
 FileSeen = tuple[int, int, int]
 """Inode, size and time of the last change of a file."""
@@ -35,55 +30,26 @@ def reload(
     current: BrokerConfig,
     config: BrokerConfig,
     *,
-    topics: TopicService,
+    declared: DeclaredTopics,
+    leads: bool,
     apply: Callable[[BrokerConfig], None],
 ) -> Changes:
     """Take dynamic keys and declared topics; topics only where this member leads.
 
     ValueError or RequestError: a declared topic cannot be; nothing of it was changed.
+    DiskFullError: the log has no room for the topics, and the same again makes the rest.
     """
     check_config(config)
     changes = compare(current, config)
-    declared = [
-        _as_declared(name, current, config, topics.get(name))
-        for name in changes.topics
-        if topics.may_change and not is_pattern(name)
-    ]
-    # By MetaQ's own file fewer partitions hide nothing; by ours that is refused.
-    of_metaq = bool(config.metaq.server_ini)
-    wanted = [_without_hiding(topic, topics) if of_metaq else topic for topic in declared]
-    for topic in wanted:
-        topics.check(topic)
+    if leads:
+        declared.check(current, config)
+        declared.bring(current, config)
     apply(changes.config)
-    for topic in wanted:
-        topics.create_or_update(topic)
-        if topic.name in changes.back:
-            topics.unseal(topic.name)
-    for name in changes.removed if topics.may_change else ():
-        # As in the original its messages stay; unlike there it takes no more at once.
-        topics.seal(name, until_ms=0, cause=REMOVED)
     logger.info(
         "config_reloaded applied=%s needs_restart=%s topics=%s removed=%s",
         *map(",".join, (changes.applied, changes.waiting, changes.topics, changes.removed)),
     )
     return changes
-
-
-def _as_declared(
-    name: str, old: BrokerConfig, new: BrokerConfig, base: TopicConfig | None
-) -> TopicConfig:
-    """Return a topic as it is declared now: what is declared no more is as before it was."""
-    settings = new.topics[name]
-    gone = old.topics.get(name, {}).keys() - settings.keys()
-    return declared_topic(name, settings, base, gone=gone)
-
-
-def _without_hiding(topic: TopicConfig, topics: TopicService) -> TopicConfig:
-    """Fewer partitions take messages, but all that hold some stay readable."""
-    old = topics.get(topic.name)
-    if old is None or not topics.hidden_by(topic):
-        return topic
-    return replace(topic, read_queues=old.read_queues)
 
 
 class ConfigSource:
@@ -97,7 +63,9 @@ class ConfigSource:
     ) -> None:
         self._reread, self._take = reread, take
         self._path = Path(server_ini) if server_ini else None
-        self._seen = self._look()
+        self._seen = self._changing = self._look()
+        self._again = False
+        """Whether what was read last waits for room on the disk."""
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
@@ -110,22 +78,34 @@ class ConfigSource:
             self._timer.cancel()
 
     def reload(self) -> Changes:
-        """Read everything again and take it; ValueError, RequestError: nothing was changed."""
+        """Read everything again and take it.
+
+        ValueError, RequestError: nothing was changed. DiskFullError: some topics may have been.
+        """
         if self._reread is None:
             raise RequestError("this broker's configuration was given to it: there is no file")
-        self._seen = self._look()
-        return self._take(self._reread())
+        self._seen = self._changing = self._look()
+        changes = self._take(self._reread())
+        self._again = False
+        return changes
 
     def reload_or_warn(self) -> None:
         """The same for a signal, or for a file that changed: a mistake leaves the old in force."""
+        waited, self._again = self._again, False
         try:
             self.reload()
+        except DiskFullError as error:
+            self._again = True
+            if not waited:
+                logger.warning("config_not_reloaded reason=%s: it is read again until then", error)
         except (OSError, ValueError, RequestError) as error:
             logger.warning("config_not_reloaded reason=%s: what was in force stays", error)
 
     def _tick(self) -> None:
         self._timer = asyncio.get_running_loop().call_later(LOOK_SECONDS, self._tick)
-        if self._look() != self._seen:
+        before, self._changing = self._changing, self._look()
+        # Of a file that is being written, a part may be a whole configuration: without topics.
+        if self._changing == before and (self._again or before != self._seen):
             self.reload_or_warn()
 
     def _look(self) -> FileSeen | None:

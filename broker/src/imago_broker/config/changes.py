@@ -27,8 +27,6 @@ class Changes:
     """Declared topics that are new or declared differently."""
     removed: tuple[str, ...] = ()
     """Topics that MetaQ's server.ini declares no more."""
-    back: tuple[str, ...] = ()
-    """Topics that are declared now and were not before."""
 
 
 def compare(old: BrokerConfig, new: BrokerConfig) -> Changes:
@@ -61,5 +59,4 @@ def compare(old: BrokerConfig, new: BrokerConfig) -> Changes:
         waiting=tuple(waiting),
         topics=topics,
         removed=tuple(sorted(gone)),
-        back=tuple(sorted(new.declared.keys() - old.declared.keys())),
     )
