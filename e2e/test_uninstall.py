@@ -1,4 +1,4 @@
-"""A person takes everything away: nothing stays but claims, and the definitions."""
+"""A person takes everything away: nothing stays but claims with their key, and the definitions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def test_nothing_stays_behind_but_claims(
 ) -> None:
     brokers = whole_until_now
     kube.run("delete", "imago", "--all", "-n", brokers.namespace, "--timeout=60s")
-    until(lambda: not _left(kube, brokers.namespace), "children are gone", seconds_max=120)
+    key = [f"secret/{brokers.name}-zookeeper-user"]
+    until(lambda: _left(kube, brokers.namespace) == key, "children are gone", seconds_max=120)
     operator.uninstall()
     until(lambda: not _left(kube, NAMESPACE), "the operator is gone", seconds_max=GONE_SECONDS_MAX)
     wide = kube.get("clusterroles,clusterrolebindings", "-l", "app.kubernetes.io/instance=imago")

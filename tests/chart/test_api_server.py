@@ -364,6 +364,8 @@ def test_who_applies_an_open_cluster_is_told_and_not_refused(api: ApiServerProce
         assert "may send, read and administer" in said
         assert "do not prove who they are to each other" in said
         assert "insecure=true" in said
+        assert "nodes of this cluster's brokers" not in said
+        assert "nodes of this cluster's brokers" in warnings(api, "external-zookeeper")
         assert warnings(api, "closed") == ""
         assert warnings(api, "topic") == ""
         kubectl = [str(Path(helm()).with_name("kubectl")), "-n", "orders"]
@@ -378,6 +380,9 @@ def test_who_applies_an_open_cluster_is_told_and_not_refused(api: ApiServerProce
             assert told("annotate", "imc", "laptop", "imago.dev/restart=1") == ""
             more = '{"spec":{"brokers":{"shards":2}}}'
             assert "may send" in told("patch", "imc", "laptop", "--type=merge", "-p", more)
+            opened = '{"spec":{"zookeeper":{"managed":{"authentication":"None"}}}}'
+            said = told("patch", "imc", "laptop", "--type=merge", "-p", opened)
+            assert "nodes of this cluster's brokers" in said
         finally:
             told("delete", "imc", "laptop")
 

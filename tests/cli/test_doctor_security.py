@@ -148,3 +148,33 @@ def test_the_command_says_it(pair: Pair, tmp_path: Path) -> None:
     found = json.loads(done.stdout)["findings"]
     said = [(each["check"], each["level"]) for each in found if each["check"] == "secrets"]
     assert said == [("secrets", "warning")], done.stdout
+
+
+@pytest.mark.parametrize(
+    ("connect", "user", "protect", "said"),
+    [
+        ("none", "", True, ""),
+        ("localhost:2181,127.0.0.1:2182/prod", "", True, ""),
+        (
+            "zk-1:2181,zk-2:2181/prod",
+            "",
+            True,
+            "zookeeper.user is not set: anyone who reaches zk-1",
+        ),
+        ("localhost:2181,zk-2:2181", "imago", False, "zookeeper.protect is false"),
+        ("zk-1:2181", "imago", True, ""),
+    ],
+)
+def test_a_registry_that_others_may_change(
+    connect: str, user: str, protect: bool, said: str, tmp_path: Path
+) -> None:
+    password = tmp_path / "password"
+    password.write_text("c" * 32)
+    password.chmod(0o600)
+    base = BrokerConfig()
+    given = str(password) if user else ""
+    changed = replace(
+        base.zookeeper, connect=connect, user=user, password_file=given, protect=protect
+    )
+    found = [each.message for each in worst(replace(base, zookeeper=changed))]
+    assert [message.startswith(said) for message in found] == ([True] if said else [])

@@ -11,30 +11,22 @@ from typing import TYPE_CHECKING, Any, Final
 from imago_operator import names, versions
 from imago_operator.brokerkeys import KEYS, BrokerKey, Scalar
 from imago_operator.errors import InvalidError
-from imago_operator.spec.cluster import AuthorizationType, ListenerAuthenticationType
+from imago_operator.podfiles import pod_settings
+from imago_operator.spec.cluster import AuthorizationType
 from imago_operator.spec.common import AcknowledgementLevel
 from imago_operator.spec.fields import chosen
 from imago_operator.spec.kinds import CLUSTER
-from imago_operator.spec.tls import Strictness
 from imago_operator.spec.zookeeper import RegistryAccess
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
-    from imago_operator.spec.cluster import ClusterSpec, ExternalListener
+    from imago_operator.spec.cluster import ClusterSpec
     from imago_operator.spec.fields import IntOrText
-    from imago_operator.spec.tls import Tls
-    from imago_operator.spec.zookeeper import ExternalZooKeeper
 
 ZOOKEEPER_PORT: Final = 2181
-METAQ_TLS_PORT: Final = 8124
-TLS_FOLDER: Final = "/etc/imago/tls"
-CLIENTS_CA_FOLDER: Final = "/etc/imago/clients-ca"
-ZOOKEEPER_TLS_FOLDER: Final = "/etc/imago/zookeeper-tls"
-ZOOKEEPER_USER_FOLDER: Final = "/etc/imago/zookeeper-user"
 REGISTRY_USER: Final = "imago"
 """The brokers' user in a managed ZooKeeper."""
-ACCOUNT_FOLDER: Final = "/etc/imago/account"
 HASH_SIZE: Final = 16
 
 
@@ -106,8 +98,10 @@ class Desired:
     settings: Mapping[str, Scalar]
     """Content of the brokers' file: nothing that is only a default, for a broker of another
     version may not know it."""
+    of_pods: Mapping[str, Scalar]
+    """What each pod is told by itself, since it names files that pods made before it lack."""
     static: Mapping[str, Scalar]
-    """Those of `settings` that need a restart."""
+    """Those of both that need a restart."""
     dynamic: Mapping[str, Scalar]
     """Settings that may change while they run: every one of them, also by its default."""
     spec_hash: str
@@ -187,20 +181,12 @@ def _desired(resource: OwnerResource, spec: ClusterSpec, operator: OperatorInfo)
     }
     if spec.authorization.type is AuthorizationType.SIMPLE:
         settings["acl.enabled"] = True
-    if spec.authorization.token_review:
-        settings |= {
-            "token_review.url": "https://kubernetes.default.svc",
-            "token_review.ca_file": f"{ACCOUNT_FOLDER}/ca.crt",
-            "token_review.token_file": f"{ACCOUNT_FOLDER}/token",
-        }
-    if spec.tls is not None:
-        asked = str(settings.get("tls.client_auth", "optional"))
-        settings |= tls_settings(spec.tls, spec.listeners)
-        settings |= client_settings(spec.tls, spec.listeners, asked)
-    settings |= registry_settings(spec.zookeeper.external)
-    static = {name: value for name, value in settings.items() if not KEYS[name].dynamic}
+    of_pods = pod_settings(spec, settings)
+    settings = {name: said for name, said in settings.items() if name not in of_pods}
+    both = settings | of_pods
+    static = {name: value for name, value in both.items() if not KEYS[name].dynamic}
     defaults = {name: key.default for name, key in KEYS.items() if key.dynamic}
-    dynamic = {name: settings.get(name, default) for name, default in defaults.items()}
+    dynamic = {name: both.get(name, default) for name, default in defaults.items()}
     return Desired(
         resource=resource,
         operator=operator,
@@ -210,8 +196,9 @@ def _desired(resource: OwnerResource, spec: ClusterSpec, operator: OperatorInfo)
         acknowledgement=level,
         min_in_sync=least,
         zookeeper_connect=connect,
-        registry_access=registry_access(spec),
+        registry_access=registry_access(spec, version),
         settings=settings,
+        of_pods=of_pods,
         static=static,
         dynamic=dynamic,
         spec_hash=fingerprint(said_of_pods(resource, spec)),
@@ -225,67 +212,20 @@ def clients_ca_secret(desired: Desired) -> str:
     return "" if ca is None else ca.secret_name or names.clients_authority(desired.name)
 
 
-def tls_settings(tls: Tls, listeners: Iterable[ExternalListener]) -> dict[str, Scalar]:
-    """Return the brokers' settings of TLS; their files are those of their shard's Secret."""
-    strict = tls.clients is Strictness.ENFORCING or any(way.tls for way in listeners)
-    members = tls.members.value.lower()
-    return {
-        "tls.certificate_file": f"{TLS_FOLDER}/tls.crt",
-        "tls.key_file": f"{TLS_FOLDER}/tls.key",
-        "tls.ca_file": f"{TLS_FOLDER}/ca.crt",
-        "tls.mode": "enforcing" if strict else "permissive",
-        "tls.metaq_port": METAQ_TLS_PORT,
-        "tls.replication": members,
-        "tls.calls": members,
-    }
-
-
-def client_settings(
-    tls: Tls, listeners: Iterable[ExternalListener], asked: str
-) -> dict[str, Scalar]:
-    """Return the brokers' settings of clients' certificates; `asked`: what the config says.
-
-    The operator shows none, and is known by its token.
-    """
-    if tls.clients_ca is None:
-        return {}
-    wanted = [way.authentication.type for way in listeners if way.authentication is not None]
-    return {
-        "tls.client_ca_file": f"{CLIENTS_CA_FOLDER}/ca.crt",
-        "tls.client_auth": "required" if ListenerAuthenticationType.TLS in wanted else asked,
-        "tls.admin_client_auth": "none",
-    }
-
-
-def registry_settings(external: ExternalZooKeeper | None) -> dict[str, Scalar]:
-    """Return the brokers' settings of an external ZooKeeper's TLS and of who they are there.
-
-    The name of the user comes with its password, from a Secret, by the pod's environment.
-    """
-    found: dict[str, Scalar] = {}
-    if external is not None and external.tls is not None:
-        found["zookeeper.tls_ca_file"] = f"{ZOOKEEPER_TLS_FOLDER}/ca.crt"
-        if external.tls.client_certificate:
-            found["zookeeper.tls_certificate_file"] = f"{ZOOKEEPER_TLS_FOLDER}/tls.crt"
-            found["zookeeper.tls_key_file"] = f"{ZOOKEEPER_TLS_FOLDER}/tls.key"
-    if external is not None and external.auth is not None:
-        found["zookeeper.password_file"] = f"{ZOOKEEPER_USER_FOLDER}/password"
-        found["zookeeper.protect"] = external.auth.protect
-    return found
-
-
-def registry_access(spec: ClusterSpec) -> RegistryAccess:
-    """Return what a spec says of the brokers' user in a managed ZooKeeper."""
+def registry_access(spec: ClusterSpec, version: str) -> RegistryAccess:
+    """Return what a spec says of the user that brokers of a version have in a managed ZooKeeper."""
     managed = spec.zookeeper.managed
-    return RegistryAccess.NONE if managed is None else managed.authentication
+    if managed is None or not versions.has_registry_user(version):
+        return RegistryAccess.NONE
+    return managed.authentication
 
 
-def with_registry_access(desired: Desired, access: RegistryAccess) -> Desired:
+def with_registry_access(desired: Desired, access: RegistryAccess, *, ordered: bool) -> Desired:
     """Return the cluster on its way to the rights in ZooKeeper that its spec says.
 
-    Somebody has ordered them, so that each step towards them is his.
+    Where somebody has ordered them, each step towards them is his; else the operator brings them.
     """
-    said = fingerprint([desired.spec_hash, access.value])
+    said = fingerprint([desired.spec_hash, access.value]) if ordered else desired.spec_hash
     return replace(desired, registry_access=access, spec_hash=said)
 
 
@@ -318,8 +258,9 @@ def said_of_pods(resource: OwnerResource, spec: ClusterSpec) -> dict[str, Any]:
         found["tls"] = {"clients": spec.tls.clients.value, "members": spec.tls.members.value}
         if (ca := spec.tls.clients_ca) is not None:
             found["tls"]["clientsCa"] = ca.secret_name or ca.mode.value
-    if (access := registry_access(spec)) is not RegistryAccess.NONE:
-        found["registryAccess"] = access.value
+    managed = spec.zookeeper.managed
+    if managed is not None and managed.authentication is not RegistryAccess.ENFORCING:
+        found["registryAccess"] = managed.authentication.value
     external = said.get("zookeeper", {}).get("external", {})
     if secured := {name: external[name] for name in ("tls", "auth") if name in external}:
         found["zookeeper"] = secured

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
@@ -14,8 +15,9 @@ from imago_operator.authorities import certificates
 from imago_operator.brokers.reach import addresses, certificate_secret, is_ready
 from imago_operator.contents.belonging import cluster_of
 from imago_operator.drifts import Drifts
-from imago_operator.manifests.brokers import registry_access_of
+from imago_operator.errors import BlockedError
 from imago_operator.manifests.certmanager import CERTIFICATE, is_asked
+from imago_operator.manifests.environment import registry_access_of
 from imago_operator.plan.drift import managed_of
 from imago_operator.plan.objects import REBALANCE
 from imago_operator.revisions import Revisions
@@ -118,6 +120,7 @@ class Observer:
             topics=await self._topics(desired, children),
             kept_empty=await self._kept_empty(desired, registry),
             registry_user=registry_user,
+            registry_user_refused=registry_user is None and asks_for_user(desired),
             window_open=window[0],
             window_problem=window[1],
             certificates=await self._certificates(desired, children),
@@ -135,11 +138,16 @@ class Observer:
         return await certificates(kube, desired, shards, namespaces)
 
     async def _registry_user(self, desired: Desired) -> bool | None:
-        """Return whether there is a Secret of the brokers' user, where they are to have one."""
-        if desired.registry_access is RegistryAccess.NONE:
+        """Return whether there is a Secret of the brokers' user; None: nobody asks, or may not.
+
+        An operator that is confined to Secrets by name goes on without this one.
+        """
+        if not asks_for_user(desired):
             return None
         name = names.registry_user(desired.name)
-        return await self._context.kube.get("Secret", desired.namespace, name) is not None
+        with suppress(BlockedError):
+            return await self._context.kube.get("Secret", desired.namespace, name) is not None
+        return None
 
     async def _list(self, kind: str, desired: Desired) -> Sequence[Manifest]:
         labels = f"{names.CLUSTER_LABEL}={desired.name}"
@@ -191,6 +199,11 @@ class Observer:
         )
         found = (shards_emptied(item, desired) for items in lists for item in items)
         return frozenset(shard for shards in found for shard in shards)
+
+
+def asks_for_user(desired: Desired) -> bool:
+    """Whether brokers are to be a user of a managed ZooKeeper."""
+    return desired.registry_access is not RegistryAccess.NONE
 
 
 def shards_emptied(item: Manifest, desired: Desired) -> tuple[int, ...]:

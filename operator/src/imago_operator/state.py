@@ -248,7 +248,9 @@ class Observed:
     kept_empty: frozenset[int] = frozenset()
     """Shards that a person's ImagoRebalance has emptied, or is about to."""
     registry_user: bool | None = None
-    """Whether there is a Secret of the brokers' user in a managed ZooKeeper; None: not asked."""
+    """Whether there is a Secret of the brokers' user in a managed ZooKeeper; None: not known."""
+    registry_user_refused: bool = False
+    """Whether the operator may not read that Secret."""
     window_open: bool = True
     """Whether now lies in a window of the update policy; True where there are none."""
     window_problem: str = ""

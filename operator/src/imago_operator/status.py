@@ -19,6 +19,7 @@ from imago_operator.actions import (
     Stop,
     destructive,
 )
+from imago_operator.certificates.plan import CONDITION as CERTIFICATES
 from imago_operator.desired import Desired, UnreadableSpec, zookeeper_for_clients
 from imago_operator.plan.look import ClusterLook
 from imago_operator.plan.rows import PlanRow, ReconcilePlan
@@ -48,7 +49,7 @@ GOOD: Final = {
     "Available": "EveryShardHasMaster",
     "ResourcesApplied": "Applied",
     "ConfigApplied": "Applied",
-    "CertificatesValid": "Issued",
+    CERTIFICATES: "Issued",
     "StorageReady": "Bound",
     "ZooKeeperConnected": "Connected",
 }
@@ -301,11 +302,17 @@ def _conditions(
     now: datetime,
 ) -> tuple[Condition, ...]:
     old = {condition.type: condition for condition in before.conditions}
-    kept = [c for c in before.conditions if c.type in GOOD]
+    asked = set(GOOD) - ({CERTIFICATES} if _has_no_certificates(desired) else set())
+    kept = [c for c in before.conditions if c.type in asked]
     said = {finding.type: finding for finding in found}
     made = [_condition(f, old.get(f.type), desired.resource.generation, now) for f in said.values()]
     unsaid = [c for c in kept if c.type not in said]
     return tuple(sorted((*made, *unsaid), key=lambda c: (c.type != "Ready", c.type)))
+
+
+def _has_no_certificates(desired: Desired | UnreadableSpec) -> bool:
+    """Whether nobody looks after certificates: what was said of them may no longer be so."""
+    return isinstance(desired, Desired) and desired.spec.tls is None
 
 
 def _condition(
@@ -384,6 +391,6 @@ def _told_of_brokers(action: Action) -> str:
 def _severity(condition: Condition) -> str:
     bad = (condition.type in GOOD) == (condition.status is not ConditionStatus.TRUE)
     calm = {"Updating", "ScalingDown", "UpdatePending", "Paused"}
-    usual = {"Applying", "BrokersStarting", "Expanding", "Deleting", "Paused"}
+    usual = {"Applying", "BrokersStarting", "Expanding", "Deleting", "Paused", "RestartsPending"}
     known = condition.type in calm or condition.reason in usual
     return "Warning" if bad and not known else "Normal"

@@ -12,6 +12,8 @@ from typing import Final
 NUMBERS: Final = re.compile(r"([0-9]+)\.([0-9]+)\.([0-9]+)")
 LINES: Final = 2
 """Minor lines that are run: the operator's own, and those before it."""
+REGISTRY_USER_SINCE: Final = (0, 2, 0)
+"""From this version on brokers can be a user of ZooKeeper; earlier ones refuse its settings."""
 
 
 def numbers(version: str) -> tuple[int, int, int]:
@@ -32,6 +34,11 @@ def refusal(version: str, operator: str) -> str | None:
     if asked[0] != own[0] or asked[1] <= own[1] - LINES:
         return f"{version} is too old for operator {operator}, which runs {lines(operator)}"
     return None
+
+
+def has_registry_user(version: str) -> bool:
+    """Whether brokers of a version can be a user of ZooKeeper."""
+    return numbers(version) >= REGISTRY_USER_SINCE
 
 
 def lines(operator: str) -> str:

@@ -115,6 +115,22 @@ def test_annotations_without_effect_are_named(
     assert len(json.loads(kube.run("explain", "demo", "-o", "json").out)["remarks"]) == 1
 
 
+def test_a_registry_that_others_may_change_is_told(kube: Kube) -> None:
+    open_ = json.loads(json.dumps(stories()["Settled"]))
+    text = (
+        "spec.zookeeper.managed.authentication is None: anyone who reaches ZooKeeper may change it."
+    )
+    open_["status"]["conditions"].append(
+        {"type": "RegistryOpen", "status": "True", "reason": "AsSpecified", "message": text}
+    )
+    kube.objects[CLUSTERS] = [open_]
+    assert f"ZooKeeper is open: {text}\n" in kube.run("status", "demo").out
+    explained = kube.run("explain", "demo").out
+    assert "RegistryOpen=True AsSpecified" in explained
+    kube.objects[CLUSTERS] = [stories()["Settled"]]
+    assert "RegistryOpen" not in kube.run("explain", "demo").out
+
+
 def test_annotations_with_an_effect_are_not_remarked_on(kube: Kube) -> None:
     settled = json.loads(json.dumps(stories()["Settled"]))
     set_ = settled["metadata"].setdefault("annotations", {})

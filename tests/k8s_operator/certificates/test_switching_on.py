@@ -98,3 +98,14 @@ def test_no_member_goes_before_its_certificate_is_there(tls: dict[str, Any]) -> 
     assert cluster.condition("CertificatesValid") == ("False", "AuthorityMissing")
     said = cluster.cluster["status"]["progress"]
     assert f"{names.certificate('demo', 0)}" in str(said), said
+
+
+def test_nothing_is_said_of_certificates_that_nobody_looks_after() -> None:
+    cluster = operated(tls={})
+    cluster.run()
+    assert cluster.condition("CertificatesValid") == ("True", "Issued")
+    cluster.edit(tls=None)
+    cluster.run()
+    assert ways(cluster) == {"disabled"}
+    assert cluster.condition("CertificatesValid") is None
+    assert cluster.condition("Ready") == ("True", "AllShardsServing")

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from imago_broker.config.loading import load
 from imago_operator.contents.connecting import entries_of
 from imago_operator.desired import zookeeper_for_clients
 from imago_operator.manifests.brokers import pod_template, template_notes
@@ -16,7 +15,7 @@ from imago_operator.manifests.config import toml
 from imago_operator.manifests.render import render
 from imago_operator.spec.kinds import CLUSTER
 from imago_testing.kubernetes.custom_resources import manifest
-from imago_testing.operated.resources import wanted
+from imago_testing.operated.resources import as_brokers_read, wanted
 
 SERVERS: dict[str, Any] = {"servers": ["zk-0.zk:2281"], "chroot": "/mq"}
 CLOSED = {
@@ -33,18 +32,24 @@ def external(**more: Any) -> dict[str, Any]:
 
 def test_brokers_are_told_whom_to_trust_and_who_they_are() -> None:
     made = wanted(external(**CLOSED))
-    environment = {"IMAGO__BROKER__SHARD": "0", "IMAGO__ZOOKEEPER__USER": "imago"}
-    told = load(toml(made.settings), environment).zookeeper
+    told = as_brokers_read(made, IMAGO__ZOOKEEPER__USER="imago").zookeeper
     assert (told.connect, told.user, told.protect) == ("zk-0.zk:2281/mq", "imago", True)
     assert told.tls_ca_file == "/etc/imago/zookeeper-tls/ca.crt"
     assert told.tls_certificate_file == "/etc/imago/zookeeper-tls/tls.crt"
     assert told.tls_key_file == "/etc/imago/zookeeper-tls/tls.key"
     assert told.password_file == "/etc/imago/zookeeper-user/password"
-    plain = tomllib.loads(toml(wanted(external()).settings))["zookeeper"]
-    assert plain == {"connect": "zk-0.zk:2281/mq"}
-    trusting = wanted(external(tls={"secretName": "zk-tls"}))
-    said = tomllib.loads(toml(trusting.settings))["zookeeper"]
-    assert set(said) == {"connect", "tls_ca_file"}
+    trusting = as_brokers_read(wanted(external(tls={"secretName": "zk-tls"}))).zookeeper
+    assert trusting.tls_ca_file
+    assert not trusting.tls_certificate_file
+    assert not trusting.user
+
+
+def test_a_pod_without_the_secrets_begins_again_as_before() -> None:
+    """The file that all share changes under the pods that run."""
+    before, made = pod_template(wanted(external()), 0), wanted(external(**CLOSED))
+    assert tomllib.loads(toml(made.settings))["zookeeper"] == {"connect": "zk-0.zk:2281/mq"}
+    told = as_brokers_read(made, before).zookeeper
+    assert (told.user, told.password_file, told.tls_ca_file) == ("", "", "")
 
 
 def test_each_pod_has_the_files_of_both_secrets_and_its_name_from_one() -> None:

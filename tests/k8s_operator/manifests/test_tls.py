@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from imago_broker.config.loading import load
 from imago_broker.replication.member_tls import member_uri
 from imago_operator.brokers.reach import addresses, certificate_secret
 from imago_operator.certificates.plan import alternative_names
 from imago_operator.manifests.brokers import pod_template, template_notes
 from imago_operator.manifests.config import toml
 from imago_operator.manifests.render import render
-from imago_testing.operated.resources import wanted
+from imago_testing.operated.resources import as_brokers_read, told_of, wanted
 
 TLS: dict[str, Any] = {"spec.tls": {"clients": "Enforcing", "members": "Enforcing"}}
 OUT = {
@@ -26,20 +25,51 @@ OUT = {
 
 
 def test_brokers_are_told_where_their_files_are() -> None:
-    told = tomllib.loads(toml(wanted(TLS).settings))["tls"]
+    every = told_of(pod_template(wanted(TLS), 1))
+    told = {name: said for name, said in every.items() if name.startswith("IMAGO__TLS__")}
     assert told == {
-        "certificate_file": "/etc/imago/tls/tls.crt",
-        "key_file": "/etc/imago/tls/tls.key",
-        "ca_file": "/etc/imago/tls/ca.crt",
-        "mode": "enforcing",
-        "metaq_port": 8124,
-        "replication": "enforcing",
-        "calls": "enforcing",
+        "IMAGO__TLS__CERTIFICATE_FILE": "/etc/imago/tls/tls.crt",
+        "IMAGO__TLS__KEY_FILE": "/etc/imago/tls/tls.key",
+        "IMAGO__TLS__CA_FILE": "/etc/imago/tls/ca.crt",
+        "IMAGO__TLS__MODE": "enforcing",
+        "IMAGO__TLS__METAQ_PORT": "8124",
+        "IMAGO__TLS__REPLICATION": "enforcing",
+        "IMAGO__TLS__CALLS": "enforcing",
     }
-    read = load(toml(wanted(TLS).settings), {"IMAGO__BROKER__SHARD": "1"})
-    assert (read.tls.mode, read.tls.replication) == ("enforcing", "enforcing")
-    assert "tls" not in tomllib.loads(toml(wanted().settings))
+    read = as_brokers_read(wanted(TLS)).tls
+    assert (read.mode, read.replication, read.metaq_port) == ("enforcing", "enforcing", 8124)
+    assert not [
+        name for name in told_of(pod_template(wanted(), 1)) if name.startswith("IMAGO__TLS__")
+    ]
     assert "acl" not in tomllib.loads(toml(wanted().settings))
+
+
+CHECKED = {"spec.authorization": {"type": "Simple", "tokenReview": True}}
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        TLS,
+        {"spec.tls": {"clientsCa": {}}, "spec.brokers.config": {"tls.client_auth": "required"}},
+        CHECKED,
+    ],
+    ids=["certificates", "of clients", "token"],
+)
+def test_a_pod_without_the_files_begins_again_without_them(after: dict[str, Any]) -> None:
+    """The file that all share changes under the pods that run, whose folders stay as they were."""
+    earlier = pod_template(wanted(), 1)
+    folders = {mount["mountPath"] for mount in earlier["spec"]["containers"][0]["volumeMounts"]}
+    read = as_brokers_read(wanted(after), earlier)
+    named = [
+        *(read.tls.certificate_file, read.tls.key_file, read.tls.ca_file, read.tls.client_ca_file),
+        *(read.token_review.ca_file, read.token_review.token_file),
+    ]
+    assert [file for file in named if file and file.rpartition("/")[0] not in folders] == []
+    assert read.tls.client_auth == "none"
+    # And one that has them keeps them when they are taken out of the spec again.
+    later = pod_template(wanted(after), 1)
+    assert as_brokers_read(wanted(), later).tls == as_brokers_read(wanted(after), later).tls
 
 
 @pytest.mark.parametrize(
@@ -56,7 +86,7 @@ def test_brokers_are_told_where_their_files_are() -> None:
 )
 def test_brokers_ask_clients_and_not_the_operator(spec: dict[str, Any], asked: str) -> None:
     made = wanted({"spec.tls": {"clientsCa": {}}, **spec})
-    read = load(toml(made.settings), {"IMAGO__BROKER__SHARD": "1"}).tls
+    read = as_brokers_read(made).tls
     assert (read.client_auth, read.asked_of_admin) == (asked, "none")
     assert read.client_ca_file == "/etc/imago/clients-ca/ca.crt"
 
@@ -119,13 +149,10 @@ def test_super_users_restart_nothing_and_checks_do() -> None:
 
 def test_brokers_have_a_token_of_their_own_where_they_ask_whose_others_are() -> None:
     cluster = wanted({"spec.authorization": {"type": "Simple", "tokenReview": True}})
-    told = tomllib.loads(toml(cluster.settings))["token_review"]
-    assert told == {
-        "url": "https://kubernetes.default.svc",
-        "ca_file": "/etc/imago/account/ca.crt",
-        "token_file": "/etc/imago/account/token",
-    }
-    assert load(toml(cluster.settings), {}).token_review.audience == "imago"
+    told = as_brokers_read(cluster).token_review
+    assert (told.url, told.audience) == ("https://kubernetes.default.svc", "imago")
+    assert told.ca_file == "/etc/imago/account/ca.crt"
+    assert told.token_file == "/etc/imago/account/token"
     spec = pod_template(cluster, 0)["spec"]
     [volume] = [v for v in spec["volumes"] if v["name"] == "account"]
     assert [next(iter(source)) for source in volume["projected"]["sources"]] == [
@@ -144,8 +171,7 @@ def test_a_way_in_for_tls_leads_metaq_to_its_port(tls: bool) -> None:
     metaq, rocketmq = found["demo-s0-1-out"]["spec"]["ports"]
     assert metaq["targetPort"] == ("metaq-tls" if tls else "metaq")
     assert (metaq["nodePort"], rocketmq["targetPort"]) == (31001, "rocketmq")
-    mode = tomllib.loads(toml(cluster.settings))["tls"]["mode"]
-    assert mode == ("enforcing" if tls else "permissive")
+    assert as_brokers_read(cluster).tls.mode == ("enforcing" if tls else "permissive")
 
 
 def test_ports_are_open_where_there_is_somebody_behind() -> None:

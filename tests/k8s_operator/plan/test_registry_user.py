@@ -7,22 +7,26 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imago_broker.config.loading import load
 from imago_operator import names
-from imago_operator.desired import with_registry_access
-from imago_operator.manifests.brokers import pod_template, registry_access_of, template_notes
+from imago_operator.desired import OperatorInfo, desired_of, with_registry_access
+from imago_operator.manifests.brokers import pod_template, template_notes
 from imago_operator.manifests.config import registry_user_secret, toml
+from imago_operator.manifests.environment import registry_access_of
 from imago_operator.plan.staging import registry_access, staged
 from imago_operator.secret_data import decoded
 from imago_operator.spec.zookeeper import RegistryAccess
 from imago_operator.state import Observed, Pod
+from imago_testing.kubernetes.fake_api_server import Refused
 from imago_testing.operated.cluster import OperatedCluster
-from imago_testing.operated.resources import resource, wanted
+from imago_testing.operated.resources import as_brokers_read, resource, wanted
 
 if TYPE_CHECKING:
     from imago_operator.desired import Desired
+    from imago_testing.kubernetes.fake_api_server import Call
 
 NONE, PERMISSIVE, ENFORCING = RegistryAccess
+BEFORE, NOW = OperatorInfo(version="0.1.0"), OperatorInfo(version="0.2.0")
+"""Operators that know of no such user, and that give one to every cluster that says nothing."""
 USER = names.registry_user("demo")
 
 
@@ -110,8 +114,8 @@ class TestWhatHolds:
         assert staged(desired, Observed(synced=True)) is desired
 
 
-def access(desired: Desired, said: RegistryAccess) -> Desired:
-    return with_registry_access(desired, said)
+def access(desired: Desired, said: RegistryAccess, *, ordered: bool = True) -> Desired:
+    return with_registry_access(desired, said, ordered=ordered)
 
 
 class TestPods:
@@ -121,9 +125,7 @@ class TestPods:
         desired = access(wanted(managed()), ENFORCING)
         template = pod_template(desired, 0)
         [container] = template["spec"]["containers"]
-        told = {one["name"]: one["value"] for one in container["env"] if "value" in one}
-        told["IMAGO__BROKER__SHARD"] = "0"
-        found = load(toml(desired.settings), told).zookeeper
+        found = as_brokers_read(desired).zookeeper
         assert (found.user, found.protect) == ("imago", True)
         assert found.password_file == "/etc/imago/zookeeper-user/password"
         [volume] = [v for v in template["spec"]["volumes"] if v["name"] == "zookeeper-user"]
@@ -146,12 +148,26 @@ class TestPods:
         notes = [template_notes(each, 0) for each in steps]
         assert len({note[names.SPEC_HASH] for note in notes}) == 3
 
-    def test_without_a_word_of_it_pods_are_as_they_were(self) -> None:
-        spec = pod_template(wanted(), 0)["spec"]
+    def test_without_a_word_of_it_brokers_are_a_user(self) -> None:
+        assert wanted().registry_access is ENFORCING
+        assert template_notes(wanted(), 0) == template_notes(wanted(managed(ENFORCING)), 0)
+
+    @pytest.mark.parametrize("version", ["0.1.0", "0.1.7"])
+    def test_brokers_that_know_no_user_get_none(self, version: str) -> None:
+        old = wanted({"spec.version": version}, operator=NOW)
+        assert old.registry_access is NONE
+        spec = pod_template(old, 0)["spec"]
         assert not [one for one in spec["volumes"] if one["name"].startswith("zookeeper")]
         told = {one["name"] for one in spec["containers"][0]["env"]}
         assert not [name for name in told if name.startswith("IMAGO__ZOOKEEPER")]
-        assert template_notes(wanted(), 0) == template_notes(wanted(managed(NONE)), 0)
+
+    def test_what_only_the_operator_brings_is_its_own_step(self) -> None:
+        """`Hold` holds it: nothing that anybody said differs."""
+        before, after = wanted(operator=BEFORE), wanted(operator=NOW)
+        steps = [before, access(after, PERMISSIVE, ordered=False), after]
+        notes = [template_notes(each, 0) for each in steps]
+        assert len({note[names.SPEC_HASH] for note in notes}) == 1
+        assert len({note[names.TEMPLATE_HASH] for note in notes}) == 3
 
     def test_the_secret_outlives_the_cluster_as_claims_do(self) -> None:
         made = registry_user_secret(wanted(managed()), USER, "random")
@@ -161,10 +177,11 @@ class TestPods:
 
 
 def test_a_new_cluster_is_closed_from_its_first_pod() -> None:
-    cluster = operated(ENFORCING)
+    cluster = OperatedCluster(resource({"spec.brokers.shards": 2}))
     cluster.run()
     assert ways(cluster) == {ENFORCING}
     assert cluster.world.registry_user
+    assert cluster.condition("RegistryOpen") is None
     before = uids(cluster)
     cluster.run()
     assert uids(cluster) == before
@@ -175,12 +192,14 @@ def test_a_cluster_without_goes_on_without_until_somebody_orders_it() -> None:
     cluster.run()
     assert ways(cluster) == {NONE}
     assert not cluster.world.registry_user
+    assert cluster.condition("RegistryOpen") == ("True", "AsSpecified")
     before = uids(cluster)
     cluster.run()
     assert uids(cluster) == before
     cluster.edit(zookeeper={"managed": {"authentication": "Enforcing"}})
     seen = follow(cluster, ENFORCING)
     assert {PERMISSIVE} in seen, seen
+    assert cluster.condition("RegistryOpen") is None
 
 
 def test_the_way_back_opens_the_nodes_first() -> None:
@@ -228,3 +247,102 @@ def test_nothing_is_restarted_while_the_secret_is_gone() -> None:
     cluster.world.registry_user = True
     cluster.run()
     assert set(uids(cluster).values()).isdisjoint(before.values())
+
+
+def upgraded(**spec: Any) -> OperatedCluster:
+    """Return a cluster that was made when there was no such user; now another operator runs."""
+    changes = {"spec.brokers.shards": 2, **{f"spec.{name}": said for name, said in spec.items()}}
+    cluster = OperatedCluster(resource(changes), operator=BEFORE)
+    cluster.run()
+    assert ways(cluster) == {NONE}
+    replaced(cluster)
+    return cluster
+
+
+def replaced(cluster: OperatedCluster) -> None:
+    cluster.operator = NOW
+    cluster.world.desired = desired_of(cluster.cluster, NOW)
+    cluster.start()
+
+
+class TestOperatorUpgraded:
+    """A cluster of earlier days gets its user as everything that a new operator brings."""
+
+    def test_nothing_is_restarted_before_somebody_approves_and_once_is_enough(self) -> None:
+        cluster = upgraded()
+        before = uids(cluster)
+        cluster.run()
+        assert uids(cluster) == before
+        assert cluster.condition("UpdatePending") == ("True", "OperatorTemplateChanged")
+        assert cluster.condition("RegistryOpen") == ("True", "RestartsPending")
+        assert cluster.condition("Ready") == ("True", "AllShardsServing")
+        [approval] = cluster.cluster["status"]["pendingApprovals"]
+        cluster.annotate(approve=approval["id"])
+        seen = follow(cluster, ENFORCING)
+        assert {PERMISSIVE} in seen, seen
+        assert cluster.condition("RegistryOpen") is None
+        assert cluster.condition("UpdatePending") is None
+
+    def test_a_restart_that_somebody_orders_takes_it_along(self) -> None:
+        cluster = upgraded()
+        cluster.run()
+        cluster.annotate(restart="now")
+        assert {PERMISSIVE} in follow(cluster, ENFORCING)
+
+    def test_with_roll_it_is_moved_at_once(self) -> None:
+        cluster = upgraded(updatePolicy={"onOperatorUpgrade": "Roll"})
+        assert {PERMISSIVE} in follow(cluster, ENFORCING)
+
+    def test_pods_that_begin_again_by_themselves_change_nothing_for_others(self) -> None:
+        cluster = upgraded()
+        cluster.run()
+        taken = min(uids(cluster))
+        cluster.kubernetes.drop("Pod", cluster.key.namespace, taken)
+        cluster.world._vanish(taken)
+        before = {name: uid for name, uid in uids(cluster).items() if name != taken}
+        cluster.run()
+        assert ways(cluster) == {NONE, PERMISSIVE}
+        assert {name: uid for name, uid in uids(cluster).items() if name != taken} == before
+        assert cluster.condition("Ready") == ("True", "AllShardsServing")
+
+    def test_brokers_of_an_earlier_version_wait_for_a_newer_one(self) -> None:
+        cluster = upgraded(version="0.1.0")
+        cluster.run()
+        assert ways(cluster) == {NONE}
+        assert cluster.condition("RegistryOpen") == ("True", "VersionTooOld")
+        cluster.edit(version=None)
+        assert {PERMISSIVE} in follow(cluster, ENFORCING)
+
+    def test_an_operator_that_may_not_read_the_secret_does_all_else(self) -> None:
+        cluster = upgraded(updatePolicy={"onOperatorUpgrade": "Roll"})
+        refused = True
+
+        def confined(call: Call) -> None:
+            if refused and (call.plural, call.name) == ("secrets", USER):
+                raise Refused(403, "Forbidden", f"secrets {USER} is forbidden")
+
+        cluster.kubernetes.before = confined
+        cluster.run()
+        assert ways(cluster) == {NONE}
+        assert not cluster.errors
+        assert cluster.condition("RegistryOpen") == ("True", "SecretRefused")
+        assert cluster.condition("Ready") == ("True", "AllShardsServing")
+        refused = False
+        assert {PERMISSIVE} in follow(cluster, ENFORCING)
+
+    @pytest.mark.parametrize("dies_after", range(1, 40, 6))
+    def test_an_operator_that_dies_on_the_way_needs_no_other_approval(
+        self, dies_after: int
+    ) -> None:
+        cluster = upgraded()
+        cluster.run()
+        [approval] = cluster.cluster["status"]["pendingApprovals"]
+        cluster.annotate(approve=approval["id"])
+
+        async def some() -> None:
+            for _ in range(dies_after):
+                await cluster.look()
+
+        asyncio.run(some())
+        cluster.start()
+        follow(cluster, ENFORCING)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from imago_broker.config import BrokerConfig
+    from imago_broker.config.cluster_sections import ZookeeperSection
 
 SOON_SECONDS: Final = 14 * 86_400
 """A certificate that ends earlier is reported."""
@@ -28,6 +29,7 @@ KNOWN_SECRETS: Final = frozenset(
 )
 """What installations begin with, and guesses too."""
 _DAY: Final = 86_400
+_HERE: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 
 def check_security(config: BrokerConfig, now_s: float) -> Iterator[CheckFinding]:
@@ -61,6 +63,22 @@ def check_security(config: BrokerConfig, now_s: float) -> Iterator[CheckFinding]
         zookeeper.password_file,
         size_min=1,
         cure="give ZooKeeper's user another (docs/security.md)",
+    )
+    yield from _registry(zookeeper)
+
+
+def _registry(zookeeper: ZookeeperSection) -> Iterator[CheckFinding]:
+    """Say that others may change the brokers' nodes in a ZooKeeper of other machines."""
+    servers = zookeeper.connect.partition("/")[0].split(",")
+    away = [server for server in servers if server.rpartition(":")[0] not in _HERE]
+    if zookeeper.connect == "none" or not away or (zookeeper.user and zookeeper.protect):
+        return
+    what = "zookeeper.protect is false" if zookeeper.user else "zookeeper.user is not set"
+    yield CheckFinding(
+        "access",
+        CheckLevel.WARNING,
+        f"{what}: anyone who reaches {', '.join(away)} may change the brokers' nodes",
+        "give all brokers a user there, step by step (docs/security.md)",
     )
 
 

@@ -178,6 +178,8 @@ def _remarks(kube: Kubectl, found: Mapping[str, Any]) -> Iterator[str]:
         left = leaving.get("messagesRemaining")
         unread = "" if left is None else f", {counted(left, 'message')} to read"
         yield f"going: {victims}: {leaving['step']}{unread}"
+    if text := condition(found, "RegistryOpen").get("message"):
+        yield f"ZooKeeper is open: {text}"
     for claim in said.get("storage", ()):
         size = f"{claim.get('capacity', '?')} of {claim['requested']} bytes"
         yield f"claim {claim['claim']}: {size}, {claim.get('condition', '')}"

@@ -6,16 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator import names
-from imago_operator.desired import (
-    ACCOUNT_FOLDER,
-    CLIENTS_CA_FOLDER,
-    REGISTRY_USER,
-    TLS_FOLDER,
-    ZOOKEEPER_TLS_FOLDER,
-    ZOOKEEPER_USER_FOLDER,
-    clients_ca_secret,
-    fingerprint,
-)
+from imago_operator.desired import clients_ca_secret, fingerprint
 from imago_operator.manifests.common import (
     CONTAINER_SECURITY,
     POD_SECURITY,
@@ -28,15 +19,20 @@ from imago_operator.manifests.common import (
     selector,
 )
 from imago_operator.manifests.config import FILE
-from imago_operator.manifests.services import node_port, ports_of
+from imago_operator.manifests.environment import environment
+from imago_operator.manifests.services import ports_of
+from imago_operator.podfiles import (
+    ACCOUNT_FOLDER,
+    CLIENTS_CA_FOLDER,
+    TLS_FOLDER,
+    ZOOKEEPER_TLS_FOLDER,
+    ZOOKEEPER_USER_FOLDER,
+)
 from imago_operator.spec.brokers import AntiAffinity, StorageType
 from imago_operator.spec.zookeeper import RegistryAccess
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from imago_operator.desired import Desired
-    from imago_operator.spec.cluster import ExternalListener
 
 HANDOVER: Final = """\
 import urllib.request as http
@@ -48,7 +44,6 @@ except OSError:
     pass  # it does not lead, or nobody can take over: the broker's own stop says what is lost
 """
 """Run before a pod is stopped, from inside of it, where the token is."""
-REGISTRY: Final = "IMAGO__ZOOKEEPER__"
 TLS: Final = "tls"
 """Volume with the certificate; pods that have it serve TLS."""
 CLIENTS_CA: Final = "clients-ca"
@@ -57,11 +52,6 @@ ACCOUNT: Final = "account"
 STARTUP_TRIES: Final = 600
 """One each second: a log of some hundred GB is recovered in that time. A pod that serves after two
 seconds counts as started then, and the next one is restarted."""
-POD_INFO: Final = {
-    "POD_NAME": "metadata.name",
-    "POD_NAMESPACE": "metadata.namespace",
-    "POD_ORDINAL": "metadata.labels['apps.kubernetes.io/pod-index']",
-}
 
 
 def stateful_set(desired: Desired, shard: int, *, replicas: int | None = None) -> Manifest:
@@ -156,7 +146,7 @@ def _container(desired: Desired, shard: int) -> Manifest:
         "image": desired.image,
         "imagePullPolicy": desired.spec.image_pull_policy.value,
         "args": ["broker", "--config", f"/etc/imago/config/{FILE}"],
-        "env": [*_environment(desired, shard), *template.env],
+        "env": [*environment(desired, shard), *template.env],
         "ports": [
             {"name": name, "containerPort": port} for name, port in ports_of(desired).items()
         ],
@@ -181,86 +171,6 @@ def _container(desired: Desired, shard: int) -> Manifest:
         },
     }
     return {key: value for key, value in container.items() if value != {}}
-
-
-def _environment(desired: Desired, shard: int) -> list[Manifest]:
-    found: list[Manifest] = [
-        {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
-        for name, path in POD_INFO.items()
-    ]
-    found += [
-        {"name": "IMAGO__BROKER__SHARD", "value": str(shard)},
-        {
-            "name": "IMAGO__BROKER__HOST",
-            "value": names.host("$(POD_NAME)", desired.name, "$(POD_NAMESPACE)"),
-        },
-        # For people who run `imago …` in the pod.
-        {"name": "IMAGO_ADMIN_TOKEN_FILE", "value": "/etc/imago/token/token"},
-    ]
-    external = desired.spec.zookeeper.external
-    if external is not None and external.auth is not None:
-        named = {"secretKeyRef": {"name": external.auth.secret_name, "key": "username"}}
-        found.append({"name": "IMAGO__ZOOKEEPER__USER", "valueFrom": named})
-    if desired.registry_access is not RegistryAccess.NONE:
-        found += registry_environment(desired.registry_access)
-    for listener in desired.spec.listeners:
-        found += _advertised(listener, shard)
-    if not desired.spec.listeners and desired.spec.tls is None:
-        # Not its name: Java clients keep what a name was for 30 s, and would look for a pod that
-        # was restarted where it is no more. With TLS it is, for certificates can name no pod's
-        # address.
-        address = {"valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
-        found.append({"name": "IMAGO__BROKER__ADVERTISED_HOST", **address})
-    return found
-
-
-def registry_environment(access: RegistryAccess) -> list[Manifest]:
-    """Return who a broker is to a managed ZooKeeper.
-
-    In the pod, not in the file that all share: a pod that has no such Secret yet starts as before.
-    """
-    protect = str(access is RegistryAccess.ENFORCING).lower()
-    said = {
-        "USER": REGISTRY_USER,
-        "PASSWORD_FILE": f"{ZOOKEEPER_USER_FOLDER}/password",
-        "PROTECT": protect,
-    }
-    return [{"name": f"{REGISTRY}{key}", "value": value} for key, value in said.items()]
-
-
-def registry_access_of(pod: Mapping[str, Any]) -> RegistryAccess:
-    """Return who may change the nodes of the broker in a pod, as that is told."""
-    containers = pod.get("spec", {}).get("containers") or ()
-    told = {
-        one["name"]: one.get("value")
-        for container in containers
-        if container.get("name") == names.BROKER
-        for one in container.get("env") or ()
-    }
-    if f"{REGISTRY}PASSWORD_FILE" not in told:
-        return RegistryAccess.NONE
-    closed = told.get(f"{REGISTRY}PROTECT") == "true"
-    return RegistryAccess.ENFORCING if closed else RegistryAccess.PERMISSIVE
-
-
-def _advertised(listener: ExternalListener, shard: int) -> list[Manifest]:
-    """Return what a broker tells its clients, in terms of its environment."""
-    host: Manifest = {"valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}}
-    if listener.advertised_host_template:
-        text = (
-            listener.advertised_host_template.replace("{shard}", str(shard))
-            .replace("{ordinal}", "$(POD_ORDINAL)")
-            .replace("{pod}", "$(POD_NAME)")
-            .replace("{namespace}", "$(POD_NAMESPACE)")
-        )
-        host = {"value": text}
-    found = [{"name": "IMAGO__BROKER__ADVERTISED_HOST", **host}]
-    if listener.first_node_port is not None:
-        for protocol in ("metaq", "rocketmq"):
-            tens = node_port(listener.first_node_port, shard, protocol) // 10
-            name = f"IMAGO__{protocol.upper()}__ADVERTISED_PORT"
-            found.append({"name": name, "value": f"{tens}$(POD_ORDINAL)"})
-    return found
 
 
 def _probe(path: str, *, every: int, tries: int) -> Manifest:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from imago_operator import names
-from imago_operator.desired import METAQ_TLS_PORT, ZOOKEEPER_PORT
+from imago_operator.desired import ZOOKEEPER_PORT
 from imago_operator.manifests.common import Manifest, child, selector
+from imago_operator.podfiles import METAQ_TLS_PORT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from imago_operator import names
 from imago_operator.plan.rows import PlanRow, PlanStep
+from imago_operator.plan.staging import with_access
 from imago_operator.spec.cluster import OnOperatorUpgrade, UpdateMode
 from imago_operator.spec.cluster_status import PendingApproval
+from imago_operator.spec.zookeeper import RegistryAccess
 from imago_operator.state import ConditionFinding
 from imago_operator.wording import counted
 
@@ -32,10 +35,19 @@ def approval_id(look: ClusterLook) -> str:
     return f"restart-{revision(look)}"
 
 
+def is_approved(look: ClusterLook) -> bool:
+    """Whether a person has approved these templates, or the step before that leads to them."""
+    approved = look.desired.resource.approved
+    if not approved or look.desired.registry_access is not RegistryAccess.ENFORCING:
+        return approved == approval_id(look)
+    first = with_access(look.desired, RegistryAccess.PERMISSIVE, ordered=False)
+    return approved in (approval_id(look), approval_id(replace(look, desired=first)))
+
+
 def obstacle(look: ClusterLook, pod: Pod) -> str:
     """Return the reason why an outdated pod is not restarted now; empty: it may be."""
     policy = look.desired.spec.update_policy
-    if look.desired.resource.approved == approval_id(look) or look.ordered(pod):
+    if is_approved(look) or look.ordered(pod):
         return ""
     if look.by_operator_only(pod) and policy.on_operator_upgrade is OnOperatorUpgrade.HOLD:
         return "OperatorTemplateChanged"

@@ -68,7 +68,7 @@ def _steps(look: ClusterLook) -> Iterator[PlanStep]:
     yield from (applied, objects.roles(look), objects.settings(look), objects.scale_up(look))
     yield from (storage.classes(look), troubles.members(look), troubles.pods(look))
     remade = storage.remade(look)
-    yield from (storage.growth(look), remade, permission.windows(look))
+    yield from (storage.growth(look), remade, permission.windows(look), registry.openness(look))
     cases = URGENT if applied.actions or remade.actions else (*URGENT, *ORDERLY)
     for case in cases:
         step = case(look)

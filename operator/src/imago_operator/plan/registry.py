@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from imago_operator import names
+from imago_operator import names, versions
 from imago_operator.actions import Elect
 from imago_operator.plan.rows import PlanRow, PlanStep
 from imago_operator.spec.zookeeper import RegistryAccess
@@ -20,6 +20,7 @@ REGISTRY_S: Final = 300.0
 FAILOVER_S: Final = 60.0
 """After this a shard without anybody in sync may be led by another, if a person says so."""
 CONNECTED: Final = "ZooKeeperConnected"
+OPEN: Final = "RegistryOpen"
 
 
 def registry(look: ClusterLook) -> PlanStep | None:
@@ -67,6 +68,45 @@ def _bootstrap(what: str) -> PlanStep:
     return PlanStep(
         row=PlanRow.BOOTSTRAP, wait=wait, findings=(said,), next="shards elect their masters"
     )
+
+
+def openness(look: ClusterLook) -> PlanStep:
+    """Say that others than the brokers may change their nodes, and why."""
+    said = _open_as_said(look) or _open_still(look)
+    return PlanStep(row=PlanRow.REGISTRY, findings=(said,) if said else ())
+
+
+def _open_as_said(look: ClusterLook) -> ConditionFinding | None:
+    """Return what the spec leaves open; None: it has the nodes closed."""
+    zookeeper = look.desired.spec.zookeeper
+    reason, managed, external = "AsSpecified", zookeeper.managed, zookeeper.external
+    if managed is not None and managed.authentication is not RegistryAccess.ENFORCING:
+        text = f"spec.zookeeper.managed.authentication is {managed.authentication}"
+    elif managed is not None and not versions.has_registry_user(look.desired.version):
+        reason = "VersionTooOld"
+        text = f"Brokers of version {look.desired.version} can be no user of ZooKeeper"
+    elif external is not None and (external.auth is None or not external.auth.protect):
+        what = "auth" if external.auth is None else "auth.protect"
+        text = f"spec.zookeeper.external has no {what}"
+    else:
+        return None
+    text = f"{text}: anyone who reaches ZooKeeper may change the brokers' nodes."
+    return ConditionFinding(type=OPEN, holds=True, reason=reason, message=text)
+
+
+def _open_still(look: ClusterLook) -> ConditionFinding | None:
+    """Return how many pods do not close their nodes yet; None: all do, or nobody asks for it."""
+    if look.desired.spec.zookeeper.managed is None:
+        return None
+    pods = [pod for pod in look.observed.pods if pod.shard is not None]
+    still = [pod for pod in pods if pod.registry_access is not RegistryAccess.ENFORCING]
+    if not still:
+        return None
+    if look.observed.registry_user_refused and look.desired.registry_access is RegistryAccess.NONE:
+        text = f"The operator may not read Secret {names.registry_user(look.desired.name)}."
+        return ConditionFinding(type=OPEN, holds=True, reason="SecretRefused", message=text)
+    text = f"{counted(len(still), 'broker')} to restart before all have closed ZooKeeper's nodes."
+    return ConditionFinding(type=OPEN, holds=True, reason="RestartsPending", message=text)
 
 
 def user_is_missing(look: ClusterLook) -> bool:

@@ -279,6 +279,7 @@ TROUBLE: Final = (
         "`kubectl describe pod` of those missing. Do not restart others meanwhile.",
     ),
     registry.USER_LOST,
+    *registry.OPEN,
     _of(
         "Degraded",
         "PodsUnschedulable",

@@ -142,7 +142,7 @@ class ManagedZooKeeper:
         " operator makes, in the Secret CLUSTER-zookeeper-user; others read what MetaQ's clients"
         " need, and write the groups of these. Permissive: brokers have that user, and anyone may"
         " change nodes. None: no user. A running cluster is moved step by step, both ways.",
-        default=RegistryAccess.NONE,
+        default=RegistryAccess.ENFORCING,
     )
     allowed_peers: tuple[Json, ...] | None = described(
         "Peers that may reach its client port besides the cluster's brokers, as in a NetworkPolicy;"

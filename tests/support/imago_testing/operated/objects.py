@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from imago_operator import names
 from imago_operator.kube.resources import RESOURCES
-from imago_operator.manifests.brokers import registry_environment
+from imago_operator.manifests.environment import registry_environment
 from imago_operator.spec.zookeeper import RegistryAccess
 from imago_testing.operated.resources import OPERATOR, UID
 

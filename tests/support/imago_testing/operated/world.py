@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from imago_operator import names
 from imago_operator.brokerkeys import KEYS
 from imago_operator.desired import Desired
-from imago_operator.manifests.brokers import TLS, registry_access_of
-from imago_operator.manifests.config import FILE
+from imago_operator.manifests.brokers import TLS
+from imago_operator.manifests.environment import registry_access_of
 from imago_operator.plan import ReconcilePlan, plan
 from imago_operator.plan.staging import staged
 from imago_operator.spec.values import Quantity
@@ -28,6 +27,7 @@ from imago_operator.state import (
     ShardBroker,
 )
 from imago_operator.status import status_of
+from imago_testing.operated.resources import told_of
 from imago_testing.operated.rules import violations
 from imago_testing.operated.servers import HOMELESS, Servers
 from imago_testing.operated.things import Disk
@@ -63,10 +63,9 @@ def number_of(manifest: Mapping[str, Any]) -> int | None:
     return None if said is None else int(said)
 
 
-@lru_cache(maxsize=64)
-def replication_of(text: str) -> str:
-    """Return how brokers with this file copy the log from each other."""
-    return str(tomllib.loads(text).get("tls", {}).get("replication", "disabled"))
+def replication_of(template: Mapping[str, Any]) -> str:
+    """Return how brokers of this template copy the log from each other."""
+    return told_of(template).get("IMAGO__TLS__REPLICATION", "disabled")
 
 
 @dataclass
@@ -248,16 +247,12 @@ class ClusterWorld(Servers):
         elif self.connected and shard.master and self._after("catch up", pod, self.behind):
             self._note_sync(pod, in_sync=True)
 
-    def _replication(self) -> str:
-        """Return how a broker that starts now would copy the log."""
-        file = self.manifests.get(("ConfigMap", names.config("demo")), {}).get("data", {})
-        return replication_of(file.get(FILE, ""))
-
     @property
     def strict(self) -> bool:
         """Whether a member serves others over TLS alone, or will when it starts."""
         ways = {self.replication.get(pod.uid) for pod in self.pods.values()}
-        return "enforcing" in ways | {self._replication()}
+        sets = [made for key, made in self.manifests.items() if key[0] == STATEFUL_SET]
+        return "enforcing" in ways | {replication_of(made["spec"]["template"]) for made in sets}
 
     def _note_sync(self, pod: Pod, *, in_sync: bool) -> None:
         assert pod.broker is not None
@@ -324,6 +319,7 @@ class ClusterWorld(Servers):
                 certified=any(v["name"] == TLS for v in template["spec"].get("volumes", ())),
                 registry_access=registry_access_of(template),
             )
+            self.replication[self.pods[name].uid] = replication_of(template)
         claim = f"data-{name}"
         if shard is not None and claim not in self.claims and "volumeClaimTemplates" in spec:
             asked = spec["volumeClaimTemplates"][0]["spec"]["resources"]["requests"]["storage"]
@@ -356,7 +352,6 @@ class ClusterWorld(Servers):
         in_sync = shard.master is None or not self.behind
         member = ShardBroker(uuid=disk.uuid, in_sync=in_sync, lag_bytes=0)
         self.shards[pod.shard] = replace(shard, members=(*members, member))
-        self.replication[pod.uid] = self._replication()
         settings = getattr(self.desired, "dynamic", {})
         self.config[pod.uid] = {name: settings[name] for name in KEYS if name in settings}
         version = pod.annotations.get(names.VERSION, "")

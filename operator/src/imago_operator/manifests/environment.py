@@ -1,0 +1,115 @@
+"""What the pod of a broker is told, besides the file that all brokers share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from imago_operator import names
+from imago_operator.desired import REGISTRY_USER
+from imago_operator.manifests.services import node_port
+from imago_operator.podfiles import ZOOKEEPER_USER_FOLDER
+from imago_operator.spec.zookeeper import RegistryAccess
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from imago_operator.brokerkeys import Scalar
+    from imago_operator.desired import Desired
+    from imago_operator.manifests.common import Manifest
+    from imago_operator.spec.cluster import ExternalListener
+
+REGISTRY: Final = "IMAGO__ZOOKEEPER__"
+POD_INFO: Final = {
+    "POD_NAME": "metadata.name",
+    "POD_NAMESPACE": "metadata.namespace",
+    "POD_ORDINAL": "metadata.labels['apps.kubernetes.io/pod-index']",
+}
+
+
+def environment(desired: Desired, shard: int) -> list[Manifest]:
+    """Return what a broker's pod is told of itself."""
+    found: list[Manifest] = [
+        {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+        for name, path in POD_INFO.items()
+    ]
+    found += [
+        {"name": "IMAGO__BROKER__SHARD", "value": str(shard)},
+        {
+            "name": "IMAGO__BROKER__HOST",
+            "value": names.host("$(POD_NAME)", desired.name, "$(POD_NAMESPACE)"),
+        },
+        # For people who run `imago …` in the pod.
+        {"name": "IMAGO_ADMIN_TOKEN_FILE", "value": "/etc/imago/token/token"},
+    ]
+    external = desired.spec.zookeeper.external
+    if external is not None and external.auth is not None:
+        named = {"secretKeyRef": {"name": external.auth.secret_name, "key": "username"}}
+        found.append({"name": "IMAGO__ZOOKEEPER__USER", "valueFrom": named})
+    found += [_setting(name, said) for name, said in sorted(desired.of_pods.items())]
+    if desired.registry_access is not RegistryAccess.NONE:
+        found += registry_environment(desired.registry_access)
+    for listener in desired.spec.listeners:
+        found += _advertised(listener, shard)
+    if not desired.spec.listeners and desired.spec.tls is None:
+        # Not its name: Java clients keep what a name was for 30 s, and would look for a pod that
+        # was restarted where it is no more. With TLS it is, for certificates can name no pod's
+        # address.
+        address = {"valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+        found.append({"name": "IMAGO__BROKER__ADVERTISED_HOST", **address})
+    return found
+
+
+def _setting(name: str, said: Scalar) -> Manifest:
+    """Return a setting as brokers read it of their environment."""
+    section, _, key = name.upper().partition(".")
+    value = str(said).lower() if isinstance(said, bool) else str(said)
+    return {"name": f"IMAGO__{section}__{key}", "value": value}
+
+
+def registry_environment(access: RegistryAccess) -> list[Manifest]:
+    """Return who a broker is to a managed ZooKeeper.
+
+    In the pod, not in the file that all share: a pod that has no such Secret yet starts as before.
+    """
+    protect = str(access is RegistryAccess.ENFORCING).lower()
+    said = {
+        "USER": REGISTRY_USER,
+        "PASSWORD_FILE": f"{ZOOKEEPER_USER_FOLDER}/password",
+        "PROTECT": protect,
+    }
+    return [{"name": f"{REGISTRY}{key}", "value": value} for key, value in said.items()]
+
+
+def registry_access_of(pod: Mapping[str, Any]) -> RegistryAccess:
+    """Return who may change the nodes of the broker in a pod, as that is told."""
+    containers = pod.get("spec", {}).get("containers") or ()
+    told = {
+        one["name"]: one.get("value")
+        for container in containers
+        if container.get("name") == names.BROKER
+        for one in container.get("env") or ()
+    }
+    if told.get(f"{REGISTRY}USER") != REGISTRY_USER:
+        return RegistryAccess.NONE
+    closed = told.get(f"{REGISTRY}PROTECT") == "true"
+    return RegistryAccess.ENFORCING if closed else RegistryAccess.PERMISSIVE
+
+
+def _advertised(listener: ExternalListener, shard: int) -> list[Manifest]:
+    """Return what a broker tells its clients, in terms of its environment."""
+    host: Manifest = {"valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}}
+    if listener.advertised_host_template:
+        text = (
+            listener.advertised_host_template.replace("{shard}", str(shard))
+            .replace("{ordinal}", "$(POD_ORDINAL)")
+            .replace("{pod}", "$(POD_NAME)")
+            .replace("{namespace}", "$(POD_NAMESPACE)")
+        )
+        host = {"value": text}
+    found = [{"name": "IMAGO__BROKER__ADVERTISED_HOST", **host}]
+    if listener.first_node_port is not None:
+        for protocol in ("metaq", "rocketmq"):
+            tens = node_port(listener.first_node_port, shard, protocol) // 10
+            name = f"IMAGO__{protocol.upper()}__ADVERTISED_PORT"
+            found.append({"name": name, "value": f"{tens}$(POD_ORDINAL)"})
+    return found
