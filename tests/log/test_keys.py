@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_log.disk.files import FilePool
-from imago_log.views.key_index import KeyIndex
+from imago_log.views.key_index import WAITING_BYTES_MAX, KeyIndex
 from imago_testing.stores.in_memory import DATA, HOST, START_MS, FakeClock, Model, open_store
 from imago_testing.stores.vfs import MemoryVfs
+from imago_wire.hot import key_entries
 from imago_wire.record import decode_record, key_hash, make_entry
 
 if TYPE_CHECKING:
@@ -66,6 +67,29 @@ def test_a_key_that_stands_twice_in_a_message_finds_it_once() -> None:
     store = begun(MemoryVfs(), FakeClock())
     put(store, b"1", "KEYS=a a;UNIQ_KEY=a")
     assert find(store, "a") == [b"1"]
+    store.close()
+
+
+def test_entries_are_made_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever sends waits for those that are made with the append: never for hundreds."""
+    made: list[int] = []
+
+    def counted(records: bytes, log_offset: int) -> bytes:
+        made.append(len(records))
+        return key_entries(records, log_offset)
+
+    monkeypatch.setattr("imago_log.views.key_index.key_entries", counted)
+    clock = FakeClock()
+    store = begun(MemoryVfs(), clock)
+    sizes = []
+    for at in range(400):
+        clock.now_ms += 20 * (at == 399)  # the views are written behind with this one
+        made.clear()
+        put(store, bytes(1024), f"UNIQ_KEY=id-{at}")
+        sizes.append(sum(made))
+    assert sum(sizes) > 399 * 1024
+    assert max(sizes) < 2 * WAITING_BYTES_MAX
+    assert find(store, "id-0") == find(store, "id-399") == [bytes(1024)]
     store.close()
 
 

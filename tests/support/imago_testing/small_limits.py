@@ -53,7 +53,7 @@ SMALL: dict[str, dict[str, int]] = {
         "NEIGHBOURS_MAX": 3,
         "UNITS_MAX": 4,
     },
-    "imago_log.views.key_index": {"READ_ENTRIES": 3},
+    "imago_log.views.key_index": {"READ_ENTRIES": 3, "WAITING_BYTES_MAX": 300},
     "imago_log.replica.log_bytes": {"CHUNK_BYTES": 300},
     "imago_log.views.lost": {"UNITS_AT_ONCE": 3},
     "imago_log.views.materialiser": {"LOOKED_AT_MAX": 2, "ROUND_BYTES_MAX": 900},

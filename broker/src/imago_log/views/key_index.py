@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 ENTRY_SIZE = KEY_ENTRY.size
 ENTRIES_PER_FILE = 1 << 20
 READ_ENTRIES = 1 << 17
+WAITING_BYTES_MAX = 32 << 10
+"""Records whose entries are made later: many at once would keep everybody who sends waiting."""
 
 
 class KeyIndex:
@@ -39,6 +41,7 @@ class KeyIndex:
         self._starts: list[int] = []
         self._memory = bytearray()
         self._waiting: deque[tuple[int, bytes]] = deque()
+        self._waiting_from = 0
         self.written_count = self.written_end = self.end = 0
 
     # Filling
@@ -75,8 +78,13 @@ class KeyIndex:
         self.written_count, self.written_end, self.end = 0, end, end
 
     def add(self, log_offset: int, records: bytes) -> None:
-        """Remember records just written; their entries are made in `digest`."""
-        self._waiting.append((log_offset, records))
+        """Remember records just written; their entries are made once there are some of them."""
+        waiting = self._waiting
+        if not waiting:
+            self._waiting_from = log_offset
+        waiting.append((log_offset, records))
+        if log_offset - self._waiting_from >= WAITING_BYTES_MAX:
+            self.digest()
 
     def skip(self, log_end: int) -> None:
         """Note that the records just written, up to this log offset, have no keys."""
