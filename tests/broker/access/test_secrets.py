@@ -56,6 +56,11 @@ async def use(pair: Pair) -> dict[str, str]:
         async with admin.session.post(url, json={"user": "ann", "password": password}) as answer:
             if answer.status == 200:
                 made["a session"] = answer.cookies[COOKIE].value.rpartition("|")[2]
+    for token in (told["token"], f"{told['token']}x", told["token"][:-5]):
+        url = f"http://127.0.0.1:{admin.broker.ports.admin_port}/login"
+        async with admin.session.post(url, json={"token": token}) as answer:
+            if answer.status == 200:
+                made["a token's session"] = answer.cookies[COOKIE].value.rpartition("|")[2]
     bearer = f"Bearer {told['token']}"
     for sent in (bearer, f"{bearer}x", f"Basic {TOKEN}", f"Bearer {TOKEN}x"):
         await admin.call("GET", "/admin/v1/status", Authorization=sent)
@@ -95,7 +100,7 @@ async def test_no_secret_is_written_down(tmp_path: Path, caplog: pytest.LogCaptu
         places = await shown(pair)
         places["nodes"] = pair.nodes()
     assert "shard-0" in places["nodes"]
-    assert set(made) == {"a bearer token", "a session"}
+    assert set(made) == {"a bearer token", "a session", "a token's session"}
     places["logs"] = "\n".join(
         f"{record.getMessage()} {record.exc_text or ''}" for record in caplog.records
     )

@@ -142,6 +142,35 @@ def test_a_user_with_a_certificate(kube: Kube) -> None:
     assert not (folder / "tools.yml").exists()
 
 
+def test_a_user_with_a_token(kube: Kube) -> None:
+    create = ("user", "create", "cid", "--cluster", "demo", "--token")
+    assert kube.run(*create).code == 0
+    assert kube.made()["spec"]["authentication"] == {"type": "Token"}
+    for validity, more in (("8760h", {}), ("24h", {"renewBefore": "21600s"})):
+        made = json.loads(kube.run(*create, "--validity", validity, "--dry-run").out)
+        assert list(KIND.problems(made)) == []
+        said = {"type": "Token", "validity": validity, **more}
+        assert made["spec"]["authentication"] == said
+    for wrong in (("--certificate",), ("--rotate-every", "24h"), ("--validity", "a week")):
+        assert kube.run(*create, *wrong).code == 2
+
+    ann = kube.objects[USERS][0]
+    ann["spec"]["authentication"] = {"type": "Token"}
+    ends = {"number": "ab", "issued": "2026-01-02T03:04:05Z", "notAfter": "2026-04-02T03:04:05Z"}
+    ann["status"] = {**STATUS, "token": ends}
+    told = kube.run("user", "show", "ann").out
+    assert "token since: 2026-01-02T03:04:05Z" in told
+    assert "token until: 2026-04-02T03:04:05Z" in told
+    assert "its token is replaced" in kube.run("user", "rotate", "ann").err
+    entries = {"token": "imt.ann.ab.secret", "admin": "https://demo-admin.mq.svc:8080"}
+    data = {key: base64.b64encode(text.encode()).decode() for key, text in entries.items()}
+    kube.objects["secrets"][0]["data"] = data
+    done = kube.run("user", "files", "ann")
+    assert "imt." not in done.out + done.err
+    assert Path("ann/token").read_text() == "imt.ann.ab.secret\n"
+    assert stat.S_IMODE(Path("ann/token").stat().st_mode) == 0o600
+
+
 def test_a_user_is_deleted_after_a_question(kube: Kube) -> None:
     assert kube.run("user", "delete", "ann").code == 2
     assert kube.run("user", "delete", "ann", "--yes").code == 0

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import aiohttp
 import pytest
 
 from imago_operator.brokers.contents import Contents
 from imago_operator.brokers.http import BrokerHttp
 from imago_operator.contents.belonging import claimant_of
+from imago_operator.contents.tokens import TokenLook, ours, request_of
 from imago_operator.contents.users import UserLook, wanted
 from imago_operator.errors import InvalidError
 from imago_operator.spec.kinds import USER
@@ -19,6 +21,8 @@ from imago_testing.peers.admin import TOKEN
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from imago_operator.contents.values import IssuedToken
 
 ACLS: list[dict[str, Any]] = [
     {
@@ -39,6 +43,7 @@ ACLS: list[dict[str, Any]] = [
     for operations in (["list", "describe"], ["all"])
     if resource != {"type": "Cluster"} or operations != ["all"]
 ]
+BY_TOKEN = {"spec.userName": "ann", "spec.authentication": {"type": "Token"}}
 QUOTAS = {"producerBytesPerSecond": 1 << 20, "connections": 5, "connectionsPerAddress": 2}
 
 
@@ -46,7 +51,10 @@ QUOTAS = {"producerBytesPerSecond": 1 << 20, "connections": 5, "connectionsPerAd
 async def _cluster(tmp_path: Path) -> AsyncIterator[tuple[Contents, list[str], int]]:
     """The operator's calls, the brokers' addresses, and its epoch."""
     ids = iter(range(1000))
-    async with running_pair(tmp_path) as pair, BrokerHttp(lambda: f"id-{next(ids)}") as http:
+    async with (
+        running_pair(tmp_path, closed=True) as pair,
+        BrokerHttp(lambda: f"id-{next(ids)}") as http,
+    ):
         ports = (admin.broker.ports.admin_port for admin in (pair.one, pair.two))
         yield Contents(http.with_token(TOKEN)), [f"http://127.0.0.1:{port}" for port in ports], 1
 
@@ -101,6 +109,42 @@ async def test_a_deleted_user_is_gone_from_all_shards_and_gone_is_done(
         await contents.delete_user(brokers, "ann", operator_epoch=epoch)
         for broker in brokers:
             assert "ann" not in await contents.users([broker])
+
+
+async def test_tokens_follow_each_other_and_let_the_user_in_until_they_are_revoked(
+    cluster: tuple[Contents, list[str], int],
+) -> None:
+    contents, brokers, epoch = cluster
+    await contents.put_user(brokers, "ann", body() | {"password": None}, operator_epoch=epoch)
+    made: list[IssuedToken] = []
+    for _ in range(3):
+        look = TokenLook(
+            spec=USER.read(manifest(USER.name, BY_TOKEN, name="ann")),
+            secret=made[-1].token if made else "",
+            told=None,
+            user=(await contents.users(brokers))["ann"],
+        )
+        assert look.is_known == bool(made)
+        asked = request_of(look, ordered=len(made) == 2)
+        made.append(await contents.make_token(brokers, "ann", asked, operator_epoch=epoch))
+    for broker in brokers:
+        seen = list(ours((await contents.users([broker]))["ann"]))
+        assert [one.number for one in seen] == [one.number for one in made[1:]]
+        assert seen[0].expires_ms < made[1].expires_ms, "an order has it end earlier"
+        assert seen[1].expires_ms == made[2].expires_ms
+        assert [await _lets_in(broker, one.token) for one in made] == [False, True, True]
+    for one in (made[2], made[2]):  # gone is done
+        await contents.revoke_token(brokers, "ann", one.number, operator_epoch=epoch)
+    for broker in brokers:
+        assert [await _lets_in(broker, one.token) for one in made] == [False, True, False]
+
+
+async def _lets_in(broker: str, token: str) -> bool:
+    headers = {"Authorization": f"Bearer {token}"}
+    url = f"{broker}/admin/v1/session"
+    async with aiohttp.ClientSession() as session, session.get(url, headers=headers) as answer:
+        assert answer.status in (200, 401)
+        return answer.status == 200
 
 
 async def test_what_brokers_refuse_is_no_reason_to_try_again(

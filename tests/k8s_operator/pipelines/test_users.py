@@ -226,6 +226,21 @@ def test_a_user_with_a_certificate_shows_it_and_has_no_password() -> None:
     assert user.seen_user(ann, "").shows
 
 
+def test_a_user_with_a_token_is_nobody_to_a_run() -> None:
+    for way, is_ready in (("Password", True), ("Token", False)):
+        ann = manifest(USER.name, {"spec.authentication": {"type": way}}, name="ann")
+        ann["metadata"] |= {"uid": "u", "generation": 1}
+        conditions = [{"type": "Ready", "status": "True", "reason": "InSync"}]
+        ann["status"] = {
+            "observedGeneration": 1,
+            "secretName": "ann",
+            "conditions": conditions,
+        }
+        seen = user.seen_user(ann, "")
+        assert bool(seen.secret) == is_ready
+        assert ("a token, which opens the admin interface alone" in seen.said) != is_ready
+
+
 @pytest.mark.parametrize("kind", [render.JOB, render.SPARK_APPLICATION])
 def test_no_object_of_a_run_has_a_secret_in_it(kind: str) -> None:
     """They name the Secret; who may read Jobs reads no password."""

@@ -1,7 +1,8 @@
 """Whose call it is: the admin token's, another broker's, a user's by token or by its session.
 
-A session is a cookie that every broker of the cluster can check: the user's name and when it ends,
-under a keyed hash. It ends with the user's password, too, which is part of what is hashed.
+A session is a cookie that every broker of the cluster can check: the user's name, when it ends and
+the number of the token that it was opened with, if one was, under a keyed hash. It ends with the
+user's password or that token, too, which is part of what is hashed.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from imago_broker.service.access import Actor
 
 if TYPE_CHECKING:
     from imago_broker.admin.services import AdminServices
-    from imago_broker.model.users import User
+    from imago_broker.model.users import BearerToken, User
 
 COOKIE: Final = "imago_session"
 CSRF: Final = "X-Imago-CSRF"
@@ -76,20 +77,30 @@ def bearer_token(request: web.Request) -> str:
 
 def user_by_token(services: AdminServices, request: web.Request) -> str:
     """Return the user whose bearer token is shown; "": none."""
-    parts = token_parts(bearer_token(request))
+    found = token_of(services, bearer_token(request))
+    return found[0].name if found else ""
+
+
+def token_of(services: AdminServices, text: str) -> tuple[User, BearerToken] | None:
+    """Return a user and its token, which this is and which counts; None: it is none."""
+    parts = token_parts(text)
     user = services.access.users.get(parts[0]) if parts else None
     token = user.token(parts[1]) if parts and user and user.enabled else None
     if parts is None or user is None or token is None:
-        return ""
-    kept = token_hash(parts[2]).encode()
-    fresh = not token.expires_ms or token.expires_ms > services.clock.epoch_ms()
-    return user.name if hmac.compare_digest(kept, token.hashed.encode()) and fresh else ""
+        return None
+    right = hmac.compare_digest(token_hash(parts[2]).encode(), token.hashed.encode())
+    ended = token.has_ended(services.clock.epoch_ms())
+    return (user, token) if right and not ended else None
 
 
-def session_of(services: AdminServices, user: User) -> str:
-    """Return the cookie of a new session."""
+def session_of(services: AdminServices, user: User, token: BearerToken | None = None) -> str:
+    """Return the cookie of a new session, opened with a password or with a token."""
     ends_ms = services.clock.epoch_ms() + SESSION_SECONDS * 1000
-    return f"{user.name}|{ends_ms}|{_hash(services, user, ends_ms)}"
+    number = ""
+    if token is not None:
+        number, ends_ms = token.number, token.ending_by(ends_ms).expires_ms
+    told = f"{number}|" if number else ""
+    return f"{user.name}|{ends_ms}|{told}{_hash(services, user, ends_ms, number)}"
 
 
 def csrf_of(cookie: str) -> str:
@@ -102,13 +113,14 @@ def user_by_session(services: AdminServices, request: web.Request) -> tuple[str,
     """Return the user of a session and its cookie; "" and "": there is none."""
     cookie = session_cookie(request)
     name, _, rest = cookie.partition("|")
-    ends, _, given = rest.partition("|")
+    ends, _, rest = rest.partition("|")
+    number, _, given = rest.rpartition("|")
     user = services.access.users.get(name) if not name_problem(name) else None
     if user is None or not user.enabled or not (ends.isascii() and ends.isdecimal()):
         return "", ""
     if len(ends) > 16 or int(ends) <= services.clock.epoch_ms():
         return "", ""
-    wanted = _hash(services, user, int(ends))
+    wanted = _hash(services, user, int(ends), number)
     # Without the admin token there is no key, and so no session: "" must not match "".
     right = bool(wanted) and hmac.compare_digest(
         given.encode(errors="surrogateescape"), wanted.encode()
@@ -125,7 +137,11 @@ def session_cookie(request: web.Request) -> str:
     return found.value if found is not None else ""
 
 
-def _hash(services: AdminServices, user: User, ends_ms: int) -> str:
-    key = admin_token(services.config.admin.token_file)
-    told = "\n".join((COOKIE, user.name, str(ends_ms), user.secret, user.hashed))
-    return hmac.new(key.encode(), told.encode(), hashlib.sha256).hexdigest() if key else ""
+def _hash(services: AdminServices, user: User, ends_ms: int, number: str) -> str:
+    """Return the hash of a session; "": there can be none, or its token counts no more."""
+    key, token = admin_token(services.config.admin.token_file), user.token(number)
+    if not key or (number and (token is None or token.has_ended(services.clock.epoch_ms()))):
+        return ""
+    proof = (number, token.hashed) if token is not None else (user.secret, user.hashed)
+    told = "\n".join((COOKIE, user.name, str(ends_ms), *proof))
+    return hmac.new(key.encode(), told.encode(), hashlib.sha256).hexdigest()

@@ -1,4 +1,4 @@
-"""The dashboard's login: a name and a password for a session's cookie."""
+"""The dashboard's login: a name and a password, or a token, for a session's cookie."""
 
 from __future__ import annotations
 
@@ -18,15 +18,17 @@ from imago_broker.admin.identity import (
     csrf_of,
     session_cookie,
     session_of,
+    token_of,
     user_of,
 )
 from imago_broker.admin.signing import admin_token
 from imago_broker.model.users import User
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
     from imago_broker.admin.services import AdminServices
+    from imago_broker.model.users import BearerToken
 
 AT_ONCE_MAX: Final = 2
 """Passwords that are compared at the same time: each takes tens of milliseconds, on purpose."""
@@ -71,7 +73,8 @@ LOGINS: Final = web.AppKey("logins", LoginQueue)
 
 
 async def log_in(services: AdminServices, request: web.Request) -> web.Response:
-    """POST /login with `{"user": …, "password": …}`: 200 and a cookie, or 401; 429: come again."""
+    """POST /login with `{"user": …, "password": …}` or `{"token": …}`: 200 and a cookie, or 401;
+    429: come again."""
     if not admin_token(services.config.admin.token_file):
         raise AdminError(
             503,
@@ -80,6 +83,45 @@ async def log_in(services: AdminServices, request: web.Request) -> web.Response:
             "Set admin.token_file to a file with a secret.",
         )
     body = await json_body(request)
+    if "token" in body:
+        user, token = _by_token(services, request, str(body["token"]))
+    else:
+        user, token = await _by_password(services, request, body), None
+    by = f" token={token.number}" if token is not None else ""
+    audit.info("login user=%s from %s%s", user.name, request.remote, by)
+    cookie = session_of(services, user, token)
+    answer = json_response({"user": user.name, "csrf": csrf_of(cookie)})
+    answer.set_cookie(
+        COOKIE,
+        cookie,
+        max_age=SESSION_SECONDS,
+        httponly=True,
+        samesite="Strict",
+        secure=request.secure,
+        path="/",
+    )
+    return answer
+
+
+def _by_token(services: AdminServices, request: web.Request, text: str) -> tuple[User, BearerToken]:
+    """Return whose token it is; it is random, so no turn has to be waited for."""
+    found = token_of(services, text.strip())
+    if found is None or not services.config.acl.enabled:
+        check_users_known(services)
+        # Of what was sent nothing is told: it may be a part of a token that counts.
+        audit.info("login refused by token from %s", request.remote)
+        raise AdminError(
+            401,
+            "wrong_token",
+            "The token is not known here, or has ended.",
+            "An administrator makes another: `imago user token`.",
+        )
+    return found
+
+
+async def _by_password(
+    services: AdminServices, request: web.Request, body: Mapping[str, object]
+) -> User:
     name, password = str(body.get("user", "")), str(body.get("password", ""))
     user = services.access.users.get(name)
     async with request.app[LOGINS].turn(request.remote or ""):
@@ -93,19 +135,7 @@ async def log_in(services: AdminServices, request: web.Request) -> web.Response:
             "There is no such user, or the password is another.",
             "Try again; an administrator sets passwords: `imago user password`.",
         )
-    audit.info("login user=%s from %s", user.name, request.remote)
-    cookie = session_of(services, user)
-    answer = json_response({"user": user.name, "csrf": csrf_of(cookie)})
-    answer.set_cookie(
-        COOKIE,
-        cookie,
-        max_age=SESSION_SECONDS,
-        httponly=True,
-        samesite="Strict",
-        secure=request.secure,
-        path="/",
-    )
-    return answer
+    return user
 
 
 async def log_out(_: AdminServices, __: web.Request) -> web.Response:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 KEYS_MAX = 10_000
 KEY_LENGTH_MAX = 256
+SHOWN_ONCE = frozenset({"/admin/v1/users/{user}/tokens"})
+"""Paths whose answers have a secret; so they do where the call is passed on to a master."""
 
 _Call = tuple[str, str, str, bytes]
 """Key, method, path with query, and a digest of the body."""
@@ -27,7 +29,7 @@ def repeatable() -> Middleware:
     """Answer a changing call with a known key as the first time; equal ones at once run once.
 
     The key stands for this very call: with another path, query or body it is another one. A call
-    that fails is not remembered: it may be repeated.
+    that fails is not remembered: it may be repeated. Nor is an answer that is shown once.
     """
     answers: OrderedDict[_Call, tuple[int, bytes]] = OrderedDict()
     running: dict[_Call, asyncio.Future[tuple[int, bytes]]] = {}
@@ -58,12 +60,18 @@ def repeatable() -> Middleware:
         finally:
             del running[call]
         first.set_result(told)
-        answers[call] = told
+        if not _is_shown_once(request):
+            answers[call] = told
         if len(answers) > KEYS_MAX:
             answers.popitem(last=False)
         return answer
 
     return once
+
+
+def _is_shown_once(request: web.Request) -> bool:
+    resource = request.match_info.route.resource
+    return resource is not None and resource.canonical in SHOWN_ONCE
 
 
 def _told(answer: web.StreamResponse) -> tuple[int, bytes]:

@@ -95,23 +95,24 @@ async def delete(services: AdminServices, request: web.Request) -> web.Response:
 
 
 async def make_token(services: AdminServices, request: web.Request) -> web.Response:
-    """POST /admin/v1/users/{user}/tokens: a bearer token, which is shown this once."""
+    """POST /admin/v1/users/{user}/tokens: a bearer token, which is shown this once.
+
+    With `former` it follows the tokens of the same note: they end at once, but the one of that
+    number goes on to count, for `formerSeconds` at most.
+    """
     name, body = request.match_info["user"], await json_body(request)
-    refuse_unknown(body, ("expiresSeconds", "note"))
+    refuse_unknown(body, ("expiresSeconds", "note", "former", "formerSeconds"))
     user = services.access.users.get(name)
     if user is None:
         raise not_found("user", name, services.access.users)
     _require_super(services, request, user)
-    seconds, note = body.get("expiresSeconds", 0), body.get("note", "")
-    if type(seconds) is not int or not 0 <= seconds <= TOKEN_SECONDS_MAX:
-        raise bad_request(
-            f"expiresSeconds: {seconds!r:.40}.", f"Send 0 (never) to {TOKEN_SECONDS_MAX}."
-        )
-    if not isinstance(note, str) or not note.isprintable():
-        raise bad_request("note is no line of text.", "Send a line of text.")
     now_ms = services.clock.epoch_ms()
-    expires_ms = now_ms + 1000 * seconds if seconds else 0
-    kept = tuple(t for t in user.tokens if not t.expires_ms or t.expires_ms > now_ms)
+    expires_ms = _end_ms(body, "expiresSeconds", now_ms)
+    note, former = _line(body, "note"), _line(body, "former")
+    if "former" in body:
+        until_ms = _end_ms(body, "formerSeconds", now_ms)
+        user = user.with_former_token(former, note, until_ms=until_ms)
+    kept = tuple(token for token in user.tokens if not token.has_ended(now_ms))
     user, token = new_token(replace(user, tokens=kept), expires_ms=expires_ms, note=note)
     try:
         services.access.put_user(user, actor_of(request))
@@ -120,6 +121,21 @@ async def make_token(services: AdminServices, request: web.Request) -> web.Respo
     made = user.tokens[-1]
     told = {"number": made.number, "expires": made.expires_ms, "token": token}
     return await everywhere(services, request, told)
+
+
+def _end_ms(body: Mapping[str, object], key: str, now_ms: int) -> int:
+    """Return when so many seconds have passed; 0: never."""
+    seconds = body.get(key, 0)
+    if type(seconds) is not int or not 0 <= seconds <= TOKEN_SECONDS_MAX:
+        raise bad_request(f"{key}: {seconds!r:.40}.", f"Send 0 (never) to {TOKEN_SECONDS_MAX}.")
+    return now_ms + 1000 * seconds if seconds else 0
+
+
+def _line(body: Mapping[str, object], key: str) -> str:
+    text = body.get(key, "")
+    if not isinstance(text, str) or not text.isprintable():
+        raise bad_request(f"{key} is no line of text.", "Send a line of text.")
+    return text
 
 
 async def delete_token(services: AdminServices, request: web.Request) -> web.Response:

@@ -23,6 +23,8 @@ NAME_SIZE_MAX: Final = 64
 SECRET_SIZE_MAX: Final = 256
 TOKENS_MAX: Final = 32
 """Of one user."""
+NOTE_SIZE_MAX: Final = 100
+"""Of what a token is for, in characters; the rest of a longer one is left out."""
 ANONYMOUS: Final = "anonymous"
 """Clients without credentials: rules about this name are for all of them."""
 
@@ -43,6 +45,15 @@ class BearerToken:
     expires_ms: int
     """0: never."""
     note: str = ""
+
+    def ending_by(self, until_ms: int) -> BearerToken:
+        """Return the token with an end that is no later; 0: with its own."""
+        ends = [moment for moment in (self.expires_ms, until_ms) if moment]
+        return replace(self, expires_ms=min(ends, default=0))
+
+    def has_ended(self, now_ms: int) -> bool:
+        """Whether it counts no more."""
+        return 0 < self.expires_ms <= now_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +106,16 @@ class User:
     def token(self, number: str) -> BearerToken | None:
         """Return one of its tokens."""
         return next((token for token in self.tokens if token.number == number), None)
+
+    def with_former_token(self, number: str, note: str, *, until_ms: int) -> User:
+        """Return the user without its tokens of a note, but this one of them, which a new one is to
+        follow: it ends by `until_ms`; 0: when it would anyway."""
+        kept = tuple(
+            token.ending_by(until_ms) if token.number == number else token
+            for token in self.tokens
+            if token.note != _line(note) or token.number == number
+        )
+        return replace(self, tokens=kept)
 
     def to_json(self) -> dict[str, Any]:
         """Return the form in which it is kept."""
@@ -200,11 +221,15 @@ def new_token(user: User, *, expires_ms: int, note: str) -> tuple[User, str]:
     """Give the user one more token; return both. Nobody sees the token again."""
     number, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
     token = BearerToken(
-        number=number, hashed=token_hash(secret), expires_ms=expires_ms, note=note[:100]
+        number=number, hashed=token_hash(secret), expires_ms=expires_ms, note=_line(note)
     )
     return replace(
         user, tokens=(*user.tokens, token)
     ), f"{_TOKEN_MARK}.{user.name}.{number}.{secret}"
+
+
+def _line(note: str) -> str:
+    return note[:NOTE_SIZE_MAX]
 
 
 def token_parts(text: str) -> tuple[str, str, str] | None:

@@ -28,6 +28,8 @@ from imago_cli.output import print_json, print_line, print_table, say
 from imago_cli.user import resource_of, resource_text
 from imago_operator import names
 from imago_operator.spec.kinds import API_VERSION, USER
+from imago_operator.spec.user import Authentication
+from imago_operator.spec.values import Duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -99,8 +101,9 @@ def show(
     ):
         if status.get(key):
             print_line(f"{label}: {status[key]}")
-    if status.get("certificate"):
-        print_line(f"certificate until: {status['certificate']['notAfter']}")
+    for proof in ("certificate", "token"):
+        if status.get(proof):
+            print_line(f"{proof} until: {status[proof]['notAfter']}")
     for one in status.get("conditions", ()):
         if one["type"] != "Ready":
             print_line(f"{one['type']}: {one['reason']}: {one.get('message', '')}")
@@ -129,16 +132,26 @@ def create(
     certificate: Annotated[
         bool, typer.Option(help="It shows a certificate, and has no password.")
     ] = False,
+    token: Annotated[
+        bool,
+        typer.Option(help="It has a bearer token for the admin interface, and no password."),
+    ] = False,
     validity: Annotated[
-        str | None, typer.Option(help="How long a certificate is valid: 2160h.")
+        str | None, typer.Option(help="How long a certificate or token is valid: 2160h.")
     ] = None,
     dry_run: Annotated[bool, typer.Option(help="Only print the object.")] = False,
     namespace: Namespace = None,
     context: Context = None,
     kubeconfig: Kubeconfig = None,
 ) -> None:
-    """Make an ImagoUser; the operator makes its password or certificate, and writes its Secret."""
-    authentication = _authentication(rotate_every, certificate=certificate, validity=validity)
+    """Make an ImagoUser.
+
+    The operator makes its password, certificate or token, and writes its Secret.
+    """
+    if certificate and token:
+        raise CommandUsageError("--token: a user has a certificate or a token", cure="give one")
+    way = "Tls" if certificate else "Token" if token else "Password"
+    authentication = _authentication(way, rotate_every, validity)
     kube = Kubectl(namespace, context, kubeconfig)
     spec: dict[str, Any] = {
         "clusterRef": {"name": cluster},
@@ -165,26 +178,38 @@ def create(
         say(remark)
 
 
-def _authentication(
-    rotate_every: str | None, *, certificate: bool, validity: str | None
-) -> dict[str, str]:
-    if certificate and rotate_every is not None:
+def _authentication(way: str, rotate_every: str | None, validity: str | None) -> dict[str, str]:
+    if way != "Password" and rotate_every is not None:
         raise CommandUsageError(
-            "--rotate-every: goes with a password", cure="give --validity with --certificate"
+            "--rotate-every: goes with a password",
+            cure="give --validity with --certificate or --token",
         )
-    if validity is not None and not certificate:
+    if way == "Password" and validity is not None:
         raise CommandUsageError(
-            "--validity: goes with a certificate", cure="give --certificate, or --rotate-every"
+            "--validity: goes with a certificate or a token",
+            cure="give --certificate or --token, or --rotate-every",
         )
-    if not certificate:
+    if way == "Password":
         return {} if rotate_every is None else {"rotateEvery": rotate_every}
-    return {"type": "Tls"} | ({} if validity is None else {"validity": validity})
+    return {"type": way} | ({} if validity is None else _lasting(validity))
+
+
+def _lasting(validity: str) -> dict[str, str]:
+    """Return a validity; one that the usual renewal does not fit in, with one that does."""
+    try:
+        seconds = Duration(validity).seconds
+    except ValueError as error:
+        cure = "--validity 720h"
+        raise CommandUsageError(f"--validity {validity}: {error}", cure=cure) from error
+    if seconds > Authentication().renew_before.seconds:
+        return {"validity": validity}
+    return {"validity": validity, "renewBefore": f"{round(seconds / 4)}s"}
 
 
 def _credential(spec: Mapping[str, Any]) -> str:
     """Return what a user proves its identity by."""
     said = (spec.get("authentication") or {}).get("type")
-    return "certificate" if said == "Tls" else "password"
+    return {"Tls": "certificate", "Token": "token"}.get(str(said), "password")
 
 
 def rotate(
@@ -193,9 +218,9 @@ def rotate(
     context: Context = None,
     kubeconfig: Kubeconfig = None,
 ) -> None:
-    """Have the operator replace a user's password, or certificate; the one before counts on.
+    """Have the operator replace a user's password, certificate or token.
 
-    A password for the overlap, a certificate until its end.
+    The one before counts on: a password or token for the overlap, a certificate until its end.
     """
     kube = Kubectl(namespace, context, kubeconfig)
     spec = kube.get(USERS, name)["spec"]

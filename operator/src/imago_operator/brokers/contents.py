@@ -8,9 +8,11 @@ from urllib.parse import quote
 from imago_operator.brokers.http import RETRY_S, MissingError
 from imago_operator.contents.values import (
     GroupLag,
+    IssuedToken,
     SeenGroup,
     SeenGroups,
     SeenShard,
+    SeenToken,
     SeenTopic,
     SeenUser,
     TopicQueues,
@@ -110,6 +112,23 @@ class Contents:
 
     async def delete_user(self, brokers: Sequence[str], name: str, *, operator_epoch: int) -> None:
         await self._delete(brokers, _user(name), operator_epoch)
+
+    async def make_token(
+        self, brokers: Sequence[str], name: str, body: Mapping[str, Any], *, operator_epoch: int
+    ) -> IssuedToken:
+        path = f"{_user(name)}/tokens"
+        said = await self._calls.change_at_any(
+            "POST", brokers, path, dict(body), epoch=operator_epoch
+        )
+        number, token = str(said["number"]), str(said["token"])
+        return IssuedToken(number=number, expires_ms=int(said["expires"]), token=token)
+
+    async def revoke_token(
+        self, brokers: Sequence[str], name: str, number: str, *, operator_epoch: int
+    ) -> None:
+        await self._delete(
+            brokers, f"{_user(name)}/tokens/{quote(number, safe='')}", operator_epoch
+        )
 
     async def shards(self, brokers: Sequence[str]) -> Mapping[int, SeenShard]:
         answer = await self._calls.get_at_any(brokers, "/admin/v1/cluster")
@@ -225,6 +244,10 @@ def user_of(said: Mapping[str, Any]) -> SeenUser:
         has_password=bool(said.get("password")),
         rules=tuple(said["rules"]),
         quotas=dict(said.get("quotas") or {}),
+        tokens=tuple(
+            SeenToken(number=one["number"], expires_ms=int(one["expires"]), note=one["note"])
+            for one in said.get("tokens") or ()
+        ),
     )
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from imago_operator.certificates.state import SeenAuthority
     from imago_operator.contents.values import SeenSecret
-    from imago_operator.spec.user import UserSpec
+    from imago_operator.spec.user import UserSpec, UserToken
 
 TRUSTED_BY_BROKERS: Final = f"{names.GROUP}/clients-ca-hash"
 ISSUED: Final = f"{names.GROUP}/issued"
@@ -69,8 +69,8 @@ def need(
     return CertificateNeed.ISSUE if following and following <= now else CertificateNeed.NOTHING
 
 
-def renewed_at(has: UserCertificate, spec: UserSpec) -> datetime:
-    """Return when another certificate is made: never before half of the time of this one."""
+def renewed_at(has: UserCertificate | UserToken, spec: UserSpec) -> datetime:
+    """Return when another certificate or token is made: never before half of this one's time."""
     issued, ends = parsed(has.issued), parsed(has.not_after)
     before = timedelta(seconds=spec.authentication.renew_before.seconds)
     return max(ends - before, issued + (ends - issued) / 2)

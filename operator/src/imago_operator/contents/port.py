@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from imago_operator.contents.values import SeenGroups, SeenShard, SeenTopic, SeenUser
+    from imago_operator.contents.values import (
+        IssuedToken,
+        SeenGroups,
+        SeenShard,
+        SeenTopic,
+        SeenUser,
+    )
 
 
 class ContentsPort(Protocol):
@@ -61,6 +67,16 @@ class ContentsPort(Protocol):
 
     async def delete_user(self, brokers: Sequence[str], name: str, *, operator_epoch: int) -> None:
         """Delete a user on all shards: DELETE /admin/v1/users/{user}; gone is done."""
+
+    async def make_token(
+        self, brokers: Sequence[str], name: str, body: Mapping[str, Any], *, operator_epoch: int
+    ) -> IssuedToken:
+        """Make a bearer token: POST /admin/v1/users/{user}/tokens. Repeated it is another one."""
+
+    async def revoke_token(
+        self, brokers: Sequence[str], name: str, number: str, *, operator_epoch: int
+    ) -> None:
+        """Revoke one: DELETE /admin/v1/users/{user}/tokens/{number}; gone is done."""
 
     async def shards(self, brokers: Sequence[str]) -> Mapping[int, SeenShard]:
         """Return all shards: GET /admin/v1/cluster. RetryError without ZooKeeper."""

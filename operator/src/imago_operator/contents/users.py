@@ -14,11 +14,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator import names
 from imago_operator.certificates.state import CERTIFICATE, KEY
-from imago_operator.contents import certifying
+from imago_operator.contents import certifying, tokens
 from imago_operator.contents.certifying import CertificateNeed
 from imago_operator.contents.claiming import ClaimLook, ClaimPlan, held, still
 from imago_operator.contents.conditions import ContentRefusal, conditions, holds, ready
 from imago_operator.contents.leaving import leave
+from imago_operator.contents.tokens import TOKEN, TokenLook
+from imago_operator.contents.user_acts import (
+    DeleteUser,
+    IssueToken,
+    PutUser,
+    RevokeToken,
+    UserAct,
+    WriteSecret,
+)
 from imago_operator.desired import fingerprint
 from imago_operator.spec.fields import to_json
 from imago_operator.spec.user import (
@@ -37,7 +46,7 @@ if TYPE_CHECKING:
 
     from imago_operator.contents.certifying import UserSigner
     from imago_operator.contents.values import SeenSecret, SeenUser
-    from imago_operator.spec.user import Acl, UserSpec
+    from imago_operator.spec.user import Acl, UserSpec, UserToken
     from imago_operator.state import ConditionFinding
 
 PASSWORD: Final = "password"  # noqa: S105  names of entries
@@ -45,7 +54,7 @@ NEXT: Final = "password.next"
 """Entry of a Secret with the password that brokers are being told."""
 USERNAME: Final = "username"
 CA: Final = "ca.crt"
-CHANGING: Final = (PASSWORD, NEXT, USERNAME, CA, CERTIFICATE, KEY)
+CHANGING: Final = (PASSWORD, NEXT, USERNAME, CA, CERTIFICATE, KEY, TOKEN)
 """Entries of ours that go away again; what somebody adds beside ours stays."""
 EVERY_OPERATION: Final = tuple(sorted(o.value for o in AclOperation if o is not AclOperation.ALL))
 
@@ -86,6 +95,17 @@ class UserLook(ClaimLook["UserSpec", UserStatus]):
         return self.spec.authentication.type is AuthenticationType.TLS
 
     @property
+    def bears(self) -> bool:
+        """Whether it has a token of ours."""
+        return self.spec.authentication.type is AuthenticationType.TOKEN
+
+    @property
+    def token(self) -> TokenLook:
+        """What there is of its token."""
+        secret = self.secret.data.get(TOKEN, "") if self.secret is not None else ""
+        return TokenLook(spec=self.spec, secret=secret, told=self.status.token, user=self.user)
+
+    @property
     def ordered(self) -> bool:
         """Whether somebody has asked for another password or certificate."""
         asked = self.me.annotations.get(names.FORCE_RENEW, "")
@@ -97,38 +117,13 @@ class UserLook(ClaimLook["UserSpec", UserStatus]):
         return self.secret.notes if self.secret is not None and self.shows else {}
 
 
-@dataclass(frozen=True, slots=True)
-class PutUser:
-    """Make the user or change it: as PUT /admin/v1/users/{user} takes it."""
-
-    body: Mapping[str, Any] = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
-class WriteSecret:
-    """Make the Secret for clients what it is to be."""
-
-    data: Mapping[str, str] = field(repr=False)
-    notes: Mapping[str, str] = field(default_factory=dict)
-    issues: bool = False
-    """Whether a new certificate and its key come in besides, with notes of their own."""
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteUser:
-    """Delete the user: its next request is refused."""
-
-
-UserAct = PutUser | WriteSecret | DeleteUser
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserPlan(ClaimPlan[UserAct, UserStatus]):
     """What is done now; `act` is not used: `acts` follow each other until one fails."""
 
     acts: tuple[UserAct, ...] = ()
     renews: bool = False
-    """Whether the user gets another password or certificate by it."""
+    """Whether the user gets another password, certificate or token by it."""
 
 
 def plan(look: UserLook, now: datetime, *, fresh: str, release_after_s: float) -> UserPlan:
@@ -164,7 +159,7 @@ def _leaving(look: UserLook, now: datetime, release_after_s: float) -> UserPlan:
 def _settle(look: UserLook, now: datetime, fresh: str) -> UserPlan:
     if not look.listed:
         return _refused("ClusterNotReady", "No broker answers.")
-    if (look.signs or look.shows) and look.name == ANONYMOUS:
+    if (look.signs or look.shows or look.bears) and look.name == ANONYMOUS:
         text = "anonymous is every client without credentials: set authentication.type External."
         return _refused("InvalidSpec", text)
     if look.status.user_name is None:
@@ -211,7 +206,14 @@ def rule_of(acl: Acl) -> dict[str, Any]:
 
 
 def _acts(look: UserLook, now: datetime, fresh: str) -> tuple[list[UserAct], bool]:
-    """Return what is done, and whether the user gets another password or certificate by it."""
+    """Return what is done, and whether the user gets another way to prove itself by it."""
+    acts, renews = _proved(look, now, fresh)
+    gone = () if look.bears else tokens.ours(look.user)
+    return [*acts, *(RevokeToken(one.number) for one in gone)], renews
+
+
+def _proved(look: UserLook, now: datetime, fresh: str) -> tuple[list[UserAct], bool]:
+    """Return what is done about the user and what it proves itself by, as `_acts` does."""
     have = dict(look.secret.data) if look.secret else {}
     if not look.signs:
         acts: list[UserAct] = []
@@ -221,6 +223,8 @@ def _acts(look: UserLook, now: datetime, fresh: str) -> tuple[list[UserAct], boo
         entries = _entries(look, None)
         if look.signer is not None and look.shows:
             return _shown(look, look.signer, acts, entries, now)
+        if look.bears:
+            return _borne(look, acts, entries, now)
         return acts + _written(have, entries), False
     current, coming = have.get(PASSWORD), have.get(NEXT)
     if look.spec.authentication.password_secret_ref is not None:
@@ -246,6 +250,18 @@ def _shown(
         notes = certifying.noted(look.notes, by, now)
         return [*acts, WriteSecret(entries, notes)], False
     return acts + [replace(one, notes=look.notes) for one in _written(have, entries)], False
+
+
+def _borne(
+    look: UserLook, acts: list[UserAct], entries: dict[str, str], now: datetime
+) -> tuple[list[UserAct], bool]:
+    """Return what is done about a user with a token, which brokers have before its Secret does."""
+    if tokens.is_due(look.token, ordered=look.ordered, now=now):
+        body = tokens.request_of(look.token, ordered=look.ordered)
+        return [*acts, IssueToken(body, entries)], True
+    assert look.secret is not None, "it has a token"
+    entries[TOKEN] = look.secret.data[TOKEN]
+    return acts + _written(look.secret.data, entries), False
 
 
 def _changes(
@@ -319,9 +335,11 @@ def _is_due(look: UserLook, now: datetime) -> bool:
 
 
 def next_rotation(spec: UserSpec, status: UserStatus) -> datetime | None:
-    """Return when the password or certificate is to be replaced; None: never by itself."""
+    """Return when what it proves itself by is to be replaced; None: never by itself."""
     if status.certificate is not None and spec.authentication.type is AuthenticationType.TLS:
         return certifying.renewed_at(status.certificate, spec)
+    if status.token is not None and spec.authentication.type is AuthenticationType.TOKEN:
+        return certifying.renewed_at(status.token, spec)
     every, last = spec.authentication.rotate_every, status.last_rotation
     if every is None or last is None or spec.authentication.password_secret_ref is not None:
         return None
@@ -333,6 +351,8 @@ def next_look(look: UserLook) -> datetime | None:
     moments = [next_rotation(look.spec, look.status)]
     if look.signer is not None:
         moments.append(certifying.follows_at(look.notes, look.signer))
+    if look.bears:
+        moments.append(tokens.next_look(look.token))
     return min((moment for moment in moments if moment is not None), default=None)
 
 
@@ -341,6 +361,9 @@ def _said(look: UserLook) -> list[ConditionFinding]:
     if not look.checked:
         text = "The cluster has no authorization: its brokers do not check rights."
         found.append(holds("Warning", "AuthorizationOff", text))
+    elif look.bears and look.connection.get("admin", "").startswith("http:"):
+        text = "The cluster has no certificates: who sees the network can read the token."
+        found.append(holds("Warning", "TokenInTheClear", text))
     return found
 
 
@@ -351,12 +374,13 @@ def status_of(
     *,
     version: str | None = None,
     notes: Mapping[str, str] | None = None,
+    token: UserToken | None = None,
     problem: ContentRefusal | None = None,
 ) -> UserStatus:
     """Return the status after a look.
 
-    `version` and `notes`: those of the Secret, once all acts have succeeded; `problem`: why one
-    has not.
+    `version` and `notes`: those of the Secret, once all acts have succeeded; `token`: one that was
+    made; `problem`: why an act has not succeeded.
     """
     before = planned.record or look.status
     found = [*planned.findings, *([problem.finding] if problem else ())]
@@ -376,6 +400,7 @@ def status_of(
         credentials_version=version if look.signs else None,
         renewed=asked or None,
         certificate=certifying.told(notes or {}),
+        token=(token or look.token.current) if look.bears else None,
     )
     if planned.renews:
         count = before.credentials_generation + 1

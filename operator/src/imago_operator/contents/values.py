@@ -112,6 +112,25 @@ class SeenGroups:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SeenToken:
+    """A bearer token of a user, as brokers show it."""
+
+    number: str
+    expires_ms: int
+    """0: never."""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssuedToken:
+    """A token that brokers have just made; they do not show it again."""
+
+    number: str
+    expires_ms: int
+    token: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SeenUser:
     """A user, as brokers show it: without anything that lets somebody in."""
 
@@ -123,6 +142,7 @@ class SeenUser:
     has_password: bool = False
     rules: tuple[Mapping[str, Any], ...] = ()
     quotas: Mapping[str, int] = field(default_factory=dict)
+    tokens: tuple[SeenToken, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

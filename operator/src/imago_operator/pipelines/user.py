@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from imago_operator.pipelines.desired import DesiredPipeline
 
 TLS: Final = AuthenticationType.TLS.value
+TOKEN: Final = AuthenticationType.TOKEN.value
 SPARK_GROUP: Final = "IMAGO_SPARK"
 """The group in whose name Spark's source reads."""
 
@@ -109,12 +110,16 @@ def seen_user(manifest: Mapping[str, Any], owner: str) -> SeenPipelineUser:
     is_new = status.get("observedGeneration") == metadata.get("generation")
     ready = is_new and said.get("status") == ConditionStatus.TRUE
     references = metadata.get("ownerReferences") or ()
+    way = (manifest["spec"].get("authentication") or {}).get("type")
+    words = str(said.get("message") or said.get("reason") or "") if is_new else ""
+    if way == TOKEN:
+        ready, words = False, "it has a token, which opens the admin interface alone"
     return SeenPipelineUser(
         name=metadata["name"],
         uid=metadata["uid"],
         owned=any(one.get("controller") and one["uid"] == owner for one in references),
         hash=(metadata.get("annotations") or {}).get(names.APPLIED_HASH, ""),
         secret=str(status.get("secretName") or "") if ready else "",
-        said=str(said.get("message") or said.get("reason") or "") if is_new else "",
-        shows=(manifest["spec"].get("authentication") or {}).get("type") == TLS,
+        said=words,
+        shows=way == TLS,
     )

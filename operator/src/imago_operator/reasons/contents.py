@@ -171,6 +171,13 @@ USER: Final = (
         "The cluster's brokers do not check rights: the user's rules have no effect.",
         "Set `spec.authorization.type: Simple` of the ImagoCluster.",
     ),
+    _user(
+        "Warning",
+        "TokenInTheClear",
+        "The cluster has no certificates, so its admin interface is called without TLS, and who"
+        " sees the network can read the user's token.",
+        "Set `spec.tls` of the ImagoCluster; then `kubectl imago user rotate`.",
+    ),
 )
 MOVES: Final = (
     _moves("Ready", "Succeeded", "The queues are placed as requested."),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from imago_operator import names
 from imago_operator.certificates.state import CERTIFICATE, KEY, TRUSTED, authority_of
-from imago_operator.contents import certifying, users
+from imago_operator.contents import certifying, tokens, user_acts, users
 from imago_operator.contents.belonging import claimant_of, cluster_of
 from imago_operator.contents.certifying import UserSigner
 from imago_operator.contents.conditions import ContentRefusal
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
     from imago_operator.contents.belonging import Manifest, Place
     from imago_operator.contents.users import UserLook, UserPlan
-    from imago_operator.contents.values import SeenUser
+    from imago_operator.contents.values import IssuedToken, SeenUser
     from imago_operator.reconcile import Context, ObjectKey
-    from imago_operator.spec.user import UserSpec
+    from imago_operator.spec.user import UserSpec, UserToken
 
 LISTING_S: Final = 5.0
 SOON_S: Final = 2.0
@@ -174,38 +174,64 @@ class UserReconciler:
         if await self._voice.settle(manifest, planned):
             return None
         version, notes = look.secret.version if look.secret else None, look.notes
+        token: UserToken | None = None
         problem: ContentRefusal | None = None
         for act in planned.acts:
             self._context.leading()
-            if isinstance(act, users.WriteSecret):
+            if isinstance(act, user_acts.WriteSecret):
                 version, notes = await self._write(manifest, look, act)
                 continue
-            problem = await problem_of(self._have_done(look.name, cluster_of(manifest), act))
+            made: list[IssuedToken] = []
+            problem = await problem_of(self._have_done(look.name, cluster_of(manifest), act, made))
             if problem is not None:
                 break
-        if problem is None and users.DeleteUser() in planned.acts:
+            if isinstance(act, user_acts.IssueToken):
+                token = await self._hand_out(manifest, look, act, made[0])
+        if problem is None and user_acts.DeleteUser() in planned.acts:
             gone = Leaving("Deleted", "It is deleted on all shards.", release=True)
             await self._voice.release(manifest, gone)
             return None
         after = users.status_of(
-            look, planned, self._context.now(), version=version, notes=notes, problem=problem
+            look,
+            planned,
+            self._context.now(),
+            version=version,
+            notes=notes,
+            token=token,
+            problem=problem,
         )
         await self._voice.say(manifest, look.status, after)
         return self._look_again(look, planned, problem)
 
     async def _have_done(
-        self, name: str, place: Place, act: users.PutUser | users.DeleteUser
+        self, name: str, place: Place, act: user_acts.BrokerAct, made: list[IssuedToken]
     ) -> None:
+        """Have brokers do it; `made` gets a token that they made."""
         reached = await self._lookup.reached(place)
-        epoch = await reached.epoch()
-        if isinstance(act, users.PutUser):
-            await reached.contents.put_user(reached.brokers, name, act.body, operator_epoch=epoch)
-        else:
-            await reached.contents.delete_user(reached.brokers, name, operator_epoch=epoch)
+        epoch, contents = await reached.epoch(), reached.contents
+        match act:
+            case user_acts.PutUser(body):
+                await contents.put_user(reached.brokers, name, body, operator_epoch=epoch)
+            case user_acts.IssueToken(body):
+                made.append(
+                    await contents.make_token(reached.brokers, name, body, operator_epoch=epoch)
+                )
+            case user_acts.RevokeToken(number):
+                await contents.revoke_token(reached.brokers, name, number, operator_epoch=epoch)
+            case user_acts.DeleteUser():
+                await contents.delete_user(reached.brokers, name, operator_epoch=epoch)
         self._changed[place] = self._context.now()
 
+    async def _hand_out(
+        self, manifest: Manifest, look: UserLook, act: user_acts.IssueToken, made: IssuedToken
+    ) -> UserToken:
+        """Write a new token into the Secret; return what the status says of it."""
+        data = {**act.data, tokens.TOKEN: made.token}
+        await self._context.kube.apply(secret_of(manifest, look, data, {}))
+        return tokens.token_of(made, self._context.now())
+
     async def _write(
-        self, manifest: Manifest, look: UserLook, act: users.WriteSecret
+        self, manifest: Manifest, look: UserLook, act: user_acts.WriteSecret
     ) -> tuple[str, Mapping[str, str]]:
         """Apply the Secret for clients; return its version, and what is noted in it."""
         data, notes = act.data, act.notes

@@ -32,6 +32,7 @@ class AuthenticationType(StrEnum):
 
     PASSWORD = "Password"  # noqa: S105  the name of a way
     TLS = "Tls"
+    TOKEN = "Token"  # noqa: S105  the same
     EXTERNAL = "External"
 
 
@@ -90,8 +91,10 @@ class Authentication:
 
     type: AuthenticationType = described(
         "Password: it signs RocketMQ requests and logs in with a password. Tls: it shows a"
-        " certificate with its name, which the cluster's spec.tls.clientsCa signs. External:"
-        " something else proves it, such as a certificate of yours; anonymous is such a user.",
+        " certificate with its name, which the cluster's spec.tls.clientsCa signs. Token: it calls"
+        " the admin interface, or logs in to the dashboard, with a bearer token; RocketMQ's and"
+        " MetaQ's protocols have no such thing. External: something else proves it, such as a"
+        " certificate of yours; anonymous is such a user.",
         default=AuthenticationType.PASSWORD,
     )
     password_secret_ref: SecretKeyRef | None = described(
@@ -102,14 +105,17 @@ class Authentication:
     )
     overlap: Duration = described(
         "How long the former password stays valid after a change, so that clients can read the"
-        " new one.",
+        " new one; and the former token, when somebody has asked for another.",
         default=Duration("10m"),
     )
     validity: Duration = described(
-        "With Tls: how long a certificate is valid; whole days count.", default=Duration("2160h")
+        "With Tls and Token: how long a certificate or token is valid; of certificates whole days"
+        " count.",
+        default=Duration("2160h"),
     )
     renew_before: Duration = described(
-        "With Tls: how long before its end the Secret gets another one, half of its time at most.",
+        "With Tls and Token: how long before its end the Secret gets another one, half of its time"
+        " at most.",
         default=Duration("720h"),
     )
 
@@ -238,6 +244,15 @@ class UserCertificate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UserToken:
+    """The token in the user's Secret."""
+
+    number: str = described("Its number, as brokers list it.", size_max=64)
+    issued: str = described("When it was made.", size_max=40)
+    not_after: str = described("When it ends.", size_max=40)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UserStatus:
     """Observed state of the user."""
 
@@ -249,20 +264,25 @@ class UserStatus:
     )
     binding: Binding | None = described("The same, for tools of service bindings.", default=None)
     credentials_generation: int = described(
-        "How many passwords or certificates the user has had.", default=0, low=0
+        "How many passwords, certificates or tokens the user has had.", default=0, low=0
     )
     credentials_version: str | None = described(
         "Version of the Secret whose password brokers have.", default=None, size_max=128
     )
     last_rotation: str | None = described(
-        "When brokers got the password, or the certificate was made.", default=None, size_max=40
+        "When brokers got the password, or the certificate or token was made.",
+        default=None,
+        size_max=40,
     )
     next_rotation: str | None = described(
-        "When the operator makes the next password or certificate.", default=None, size_max=40
+        "When the operator makes the next password, certificate or token.",
+        default=None,
+        size_max=40,
     )
     certificate: UserCertificate | None = described(
         "With Tls: the certificate in the Secret.", default=None
     )
+    token: UserToken | None = described("With Token: the token in the Secret.", default=None)
     renewed: str | None = described(
         "Value of the annotation imago.dev/force-renew that was applied last.",
         default=None,

@@ -21,6 +21,7 @@ def _names_resource(node: Any) -> bool:
     return "name" in node or node["patternType"] == "prefix"
 
 
+DAY_SECONDS: Final = 86_400
 _CLUSTER_OPERATIONS: Final = ("publish", "subscribe")
 RULES: Final[tuple[Rule, ...]] = (
     Rule(
@@ -74,7 +75,15 @@ RULES: Final[tuple[Rule, ...]] = (
         ),
         message="renewBefore must be shorter than validity",
     ),
-    spans("spec.authentication", "validity", low="24h", high="87600h"),
+    spans("spec.authentication", "validity", low="10m", high="87600h"),
+    Rule(
+        path="spec.authentication",
+        cel="self.type != 'Tls' || duration(self.validity) >= duration('24h')",
+        holds=lambda node: (
+            node["type"] != "Tls" or Duration(node["validity"]).seconds >= DAY_SECONDS
+        ),
+        message="validity of a certificate must be a day (24h) or more",
+    ),
     Rule(
         path="spec.authorization.acls[].resource",
         cel="self.type == 'Cluster' ? !has(self.name) && self.patternType == 'literal'"

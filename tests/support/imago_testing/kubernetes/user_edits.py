@@ -17,6 +17,10 @@ def _certified(name: str, **said: str) -> dict[str, Any]:
     return {"spec.userName": name, "spec.authentication": {"type": "Tls", **said}}
 
 
+def _borne(name: str, **said: str) -> dict[str, Any]:
+    return {"spec.userName": name, "spec.authentication": {"type": "Token", **said}}
+
+
 BAD_USERS: Final = (
     rule(USER, "give a userName", {"spec.userName": REMOVED}, name="u" * 65),
     edit(USER, "clusterRef cannot be changed", {}, {"spec.clusterRef": {"name": "other"}}),
@@ -53,7 +57,11 @@ BAD_USERS: Final = (
     ),
     rule(USER, "needs authentication.type External", _certified("anonymous")),
     rule(USER, "renewBefore must be shorter", _certified("ann", validity="48h")),
-    rule(USER, "validity must be from", _certified("ann", validity="2h", renewBefore="1h")),
+    rule(USER, "validity of a certificate", _certified("ann", validity="2h", renewBefore="1h")),
+    rule(USER, "validity must be from", _borne("ann", validity="5m", renewBefore="1m")),
+    rule(USER, "renewBefore must be shorter", _borne("ann", validity="24h")),
+    rule(USER, "needs authentication.type External", _borne("anonymous")),
+    rule(USER, "go with type Password", _borne("ann", rotateEvery="24h")),
     rule(USER, "has a name or patternType prefix", _acl(type="Topic")),
     rule(USER, "has a name or patternType prefix", _acl(("describe",), type="Cluster", name="a")),
     rule(USER, "printable ASCII without", _acl(type="Topic", name="orders*")),

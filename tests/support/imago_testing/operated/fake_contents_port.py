@@ -5,13 +5,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from imago_operator.contents.values import (
     GroupLag,
+    IssuedToken,
     SeenGroup,
     SeenGroups,
     SeenShard,
+    SeenToken,
     SeenTopic,
     SeenUser,
     TopicQueues,
@@ -25,7 +28,7 @@ from imago_operator.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 GROUP_DEFAULTS = {
     "consume_enable": True,
@@ -46,6 +49,10 @@ class FakeContentsPort:
     users_by_name: dict[str, SeenUser] = field(default_factory=dict)
     passwords: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """By user: those that count, the newest first."""
+    numbers: Iterator[int] = field(default_factory=lambda: count(1))
+    """Of tokens."""
+    now_ms: Callable[[], int] = lambda: 0
+    """By whose clock tokens end."""
     cordoned: set[int] = field(default_factory=set)
     draining: dict[int, tuple[str, bool]] = field(default_factory=dict)
     taken_back: set[str] = field(default_factory=set)
@@ -192,6 +199,33 @@ class FakeContentsPort:
         self._changes("delete_user", name, epoch=operator_epoch)
         self.users_by_name.pop(name, None)
         self.passwords.pop(name, None)
+
+    async def make_token(
+        self, brokers: Sequence[str], name: str, body: Mapping[str, Any], *, operator_epoch: int
+    ) -> IssuedToken:
+        self._changes("make_token", name, dict(body), epoch=operator_epoch)
+        user, now_ms = self.users_by_name[name], self.now_ms()
+        number, expires_ms = f"n{next(self.numbers)}", now_ms + 1000 * body["expiresSeconds"]
+        former_ms = now_ms + 1000 * body["formerSeconds"] if "formerSeconds" in body else 1 << 60
+        left = [
+            replace(one, expires_ms=min(one.expires_ms, former_ms))
+            if one.number == body["former"]
+            else one
+            for one in user.tokens
+            if one.number == body["former"] or one.note != body["note"]
+        ]
+        made = SeenToken(number=number, expires_ms=expires_ms, note=body["note"])
+        self.users_by_name[name] = replace(user, tokens=(*left, made))
+        token = f"imt.{name}.{number}.secret-of-{number}"
+        return IssuedToken(number=number, expires_ms=expires_ms, token=token)
+
+    async def revoke_token(
+        self, brokers: Sequence[str], name: str, number: str, *, operator_epoch: int
+    ) -> None:
+        self._changes("revoke_token", name, number, epoch=operator_epoch)
+        user = self.users_by_name[name]
+        left = tuple(one for one in user.tokens if one.number != number)
+        self.users_by_name[name] = replace(user, tokens=left)
 
     async def shards(self, brokers: Sequence[str]) -> Mapping[int, SeenShard]:
         self._read()

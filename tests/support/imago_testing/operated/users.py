@@ -22,6 +22,7 @@ class Users(Stage):
         authorization = {"type": "Simple", "superUsers": ["root"]}
         self.kube.put(manifest("ImagoCluster", {"spec.authorization": authorization}))
         self.numbers = count(1)
+        self.brokers.now_ms = lambda: round(self.kube.now.timestamp() * 1000)
         self.start()
 
     def start(self) -> None:
@@ -56,6 +57,14 @@ class Users(Stage):
         data = {key: base64.b64encode(text.encode()).decode() for key, text in entries.items()}
         made = {"kind": "Secret", "metadata": {"name": name}, "data": data}
         self.kube.put({"apiVersion": "v1", **made})
+
+    def tokens(self) -> tuple[str, ...]:
+        """Return the numbers of ann's tokens that count, the newest last."""
+        user = self.brokers.users_by_name.get("ann")
+        now_ms = self.brokers.now_ms()
+        return tuple(
+            token.number for token in (user.tokens if user else ()) if token.expires_ms > now_ms
+        )
 
     def counting(self) -> tuple[str, ...]:
         """Return the passwords of ann that count, the newest first."""
