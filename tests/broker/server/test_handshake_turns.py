@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+import ssl
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from imago_broker.config.sections import TlsSection
 from imago_broker.server import handshake_turns, tls_entry
@@ -17,8 +21,6 @@ from imago_wire.remoting.codes import RequestCode
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 
 class Seconds:
@@ -90,6 +92,72 @@ async def test_no_turn_of_the_loop_has_more_than_ten(monkeypatch: pytest.MonkeyP
     await asyncio.gather(*tasks)
 
 
+@pytest.mark.parametrize("cost_s", [0.0001, 0.0004, 0.0033, 0.02])
+async def test_handshakes_have_a_quarter_of_the_processor_whatever_one_costs(
+    monkeypatch: pytest.MonkeyPatch, cost_s: float
+) -> None:
+    monkeypatch.setattr(handshake_turns, "TURN_SECONDS", 0)
+    clock, begun, in_turn = Seconds(), list[int](), Counter[float]()
+    turns = HandshakeTurns(TlsSection().handshakes_per_second_max, clock)
+
+    async def shake(number: int) -> None:
+        await turns.wait(f"10.0.{number % 40}.1")
+        begun.append(number)
+        in_turn[clock.now] += 1
+        turns.took(cost_s - handshake_turns.BESIDES_SECONDS)
+
+    tasks = [asyncio.create_task(shake(number)) for number in range(1500)]
+    for _ in range(300):  # three seconds
+        await until_idle()
+        clock.now += 0.01
+    learned, seconds = handshake_turns.MEASURED * 8, clock.now
+    assert len(begun) * cost_s <= 0.25 * seconds + learned * cost_s
+    assert len(begun) >= min(0.8 * 0.25 * seconds / cost_s, 0.8 * 500 * seconds, learned)
+    later = [count for moment, count in in_turn.items() if moment > seconds / 2]
+    at_once = max(1, round(handshake_turns.BUDGET_SECONDS / cost_s))
+    assert max(later) <= min(10, at_once)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_who_mixes_cheap_and_dear_handshakes_gets_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(handshake_turns, "TURN_SECONDS", 0)
+    clock, spent = Seconds(), [0.0]
+    turns = HandshakeTurns(TlsSection().handshakes_per_second_max, clock)
+
+    async def shake(number: int) -> None:
+        await turns.wait("10.0.0.1")
+        cost_s = 0.0066 if number % 10 == 9 else 0.0
+        spent[0] += cost_s + handshake_turns.BESIDES_SECONDS
+        turns.took(cost_s)
+
+    tasks = [asyncio.create_task(shake(number)) for number in range(2000)]
+    for _ in range(300):
+        await until_idle()
+        clock.now += 0.01
+    assert spent[0] <= 0.25 * clock.now + 10 * 0.0068
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_a_network_of_ipv6_addresses_has_one_turn() -> None:
+    turns = HandshakeTurns(1, Seconds())
+    tasks = [
+        asyncio.create_task(turns.wait(f"2001:db8:0:{network}::{host}"))
+        for network, host in [(1, n) for n in range(1, 6)] + [(2, 1)]
+    ]
+    await until_idle()
+    assert tasks[0].done()
+    assert [len(each) for each in turns._waiting.values()] == [4, 1]
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
 async def test_zero_is_no_rate() -> None:
     turns = HandshakeTurns(0, Seconds())
     for _ in range(1000):
@@ -130,3 +198,98 @@ async def test_a_storm_waits_and_what_is_served_does_not(
                 writer.close()
         await eventually(lambda: broker.ports.rocketmq.connections == 1)
         await served.close()
+
+
+class TurnsOfTheLoop:
+    """Counts the loop's turns, and the handshakes that are begun in each.
+
+    From `go` on a second passes in each, so that nothing but what may be had at once holds any up.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.clock = Seconds()
+        self.go = False
+        self.number = 0
+        self.handshakes = Counter[int]()
+        self._loop = asyncio.get_running_loop()
+        self._ends = False
+        feed = tls_entry._feed
+
+        def counted(transport: Any, data: bytes) -> None:
+            self.handshakes[self.number] += 1
+            feed(transport, data)
+
+        monkeypatch.setattr(tls_entry, "_feed", counted)
+        self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self.number += 1
+        self.clock.now += self.go
+        if not self._ends:
+            self._loop.call_soon(self._turn)
+
+    def end(self) -> None:
+        self._ends = True
+
+
+@pytest.mark.parametrize("ends", [True, False])
+@pytest.mark.parametrize("addresses", [1, 50])
+async def test_a_served_request_waits_for_few_handshakes_of_a_storm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, addresses: int, ends: bool
+) -> None:
+    """In turns of the loop: neither clients without TLS nor those with it get in its queue."""
+    monkeypatch.setattr(handshake_turns, "TURN_SECONDS", 0)
+    monkeypatch.setattr(tls_entry, "HANDSHAKE_SECONDS_MAX", 600)
+    pair = Authority(tmp_path / "authority").issue("server")
+    settings = (f"tls.certificate_file={pair.certificate}", f"tls.key_file={pair.key}")
+    trusting = ssl.create_default_context()
+    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+    async with running_broker(tmp_path / "data", *settings) as broker:
+        port = broker.rocketmq_port
+        served = [await RemotingPeer.connect(port)]
+        served.append(RemotingPeer(*await asyncio.open_connection("127.0.0.1", port, ssl=trusting)))
+        turns, waiting = TurnsOfTheLoop(monkeypatch), broker.ports.turns
+        waiting._clock = turns.clock
+
+        async def asked(peer: RemotingPeer) -> int:
+            before = turns.number
+            sent = await peer.call(RequestCode.SEND_MESSAGE_V2, send_ext("T"), b"body")
+            assert sent.code == 0
+            return turns.number - before
+
+        calm = max([await asked(peer) for peer in served for _ in range(20)])
+        storm = [
+            asyncio.create_task(
+                _storm_by(f"127.0.0.{2 + n % addresses}", port, trusting, ends=ends)
+            )
+            for n in range(300)
+        ]
+        await eventually(lambda: waiting.waiting >= 280)
+        turns.go, seen = True, []
+        while waiting.waiting:
+            seen += [await asked(peer) for peer in served]
+        assert len(seen) >= 4
+        assert max(seen) <= 3 * calm
+        await asyncio.gather(*storm)
+        assert max(turns.handshakes.values()) <= 10
+        assert turns.handshakes.total() >= 300
+        turns.end()
+        for peer in served:
+            await peer.close()
+
+
+async def _storm_by(address: str, port: int, trusting: ssl.SSLContext, *, ends: bool) -> None:
+    """Go through with a handshake, or begin one and leave once it has been answered."""
+    local = (address, 0)
+    if ends:
+        _, writer = await asyncio.open_connection(
+            "127.0.0.1", port, ssl=trusting, local_addr=local, ssl_handshake_timeout=600
+        )
+    else:
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        with contextlib.suppress(ssl.SSLWantReadError):
+            trusting.wrap_bio(incoming, outgoing).do_handshake()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=local)
+        writer.write(outgoing.read())
+        await reader.read(1)
+    writer.close()

@@ -153,7 +153,9 @@ class TlsEntry(Session):
         await asyncio.sleep(0)
         try:
             if not begun.done():
+                began_s = time.thread_time()
                 _feed(self.transport, first)
+                self._door.turns.took(time.thread_time() - began_s)
             secured = await begun
         except (OSError, RuntimeError) as error:
             if not self._timed_out:
