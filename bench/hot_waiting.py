@@ -2,9 +2,10 @@
 
     python -m bench.hot_waiting delay|timer|half|end|numbered CONNECTIONS ROUNDS [--profile]
 
-`delay` waits one second and `timer` half of one, some rounds here: each round parks a message of
-1 KiB a connection and delivers as many. `half` begins transactions, `end` commits such, `numbered`
-are an idempotent producer's. Prints µs a message. `bench.gate` runs it under callgrind.
+`delay` waits one second and `timer` half of one, a thousand and five hundred rounds: each round
+parks a message of 1 KiB a connection and delivers as many. `half` begins transactions, `end`
+commits such, `numbered` are an idempotent producer's. Prints µs a message. `bench.gate` runs it
+under callgrind.
 """
 
 from __future__ import annotations
@@ -30,14 +31,12 @@ from imago_broker.model import names
 from imago_wire.layout import UNIT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from imago_broker.app import Broker
 
-WARM_ROUNDS = 30
+WARM_ROUNDS = {"delay": 1030, "timer": 530, "half": 30, "end": 30, "numbered": 30}
 """More than a message waits: then as many are delivered as come."""
-ROUND_MS = {"delay": 50, "timer": 50}
-"""By the broker's clock; of the others one, as in `bench.hot_path`."""
 TIMES = {"delay": "DELAY\\u00011\\u0002", "timer": "TIMER_DELAY_MS\\u0001500\\u0002"}
 MADE = {"delay": 2, "timer": 2, "half": 1, "end": 1, "numbered": 1}
 """Records of each message that the log gets in all, marks and firing records aside."""
@@ -78,10 +77,10 @@ def commit(number: int, round_: int, queue_offset: int, place: int) -> bytes:
 
 
 async def run_rounds(
-    sessions: Sequence[Any], rounds: Sequence[Sequence[bytes]], clock: RoundClock, round_ms: int
+    sessions: Sequence[Any], rounds: Iterable[Sequence[bytes]], clock: RoundClock
 ) -> None:
     for reads in rounds:
-        clock.now_ms += round_ms
+        clock.now_ms += 1
         for session, data in zip(sessions, reads, strict=True):
             session.data_received(data)
         for _ in range(4):  # what the turn has put off follows in the next ones
@@ -101,7 +100,7 @@ async def ends(
 ) -> list[list[bytes]]:
     """Begin transactions; return the reads that commit them."""
     connections = len(sessions)
-    await run_rounds(sessions, reads_of("half", 0, count, connections), clock, 1)
+    await run_rounds(sessions, reads_of("half", 0, count, connections), clock)
     units = broker.store.units(names.HALF_TOPIC, 0, 0, count * connections)
     places: Iterator[tuple[int, int, int]] = UNIT.iter_unpack(units)
     return [
@@ -124,16 +123,17 @@ async def timed_rounds(
     options: argparse.Namespace, broker: Broker, sessions: Sequence[Any], clock: RoundClock
 ) -> float:
     """Run all rounds; return the processor seconds of those that count."""
-    total, round_ms = WARM_ROUNDS + options.rounds, ROUND_MS.get(options.work, 1)
+    warm = WARM_ROUNDS[options.work]
+    total = warm + options.rounds
     if options.work == "end":
         remembered(broker)
         reads = await ends(broker, sessions, total, clock)
     else:
         reads = reads_of(options.work, 0, total, options.connections)
-    await run_rounds(sessions, reads[:WARM_ROUNDS], clock, round_ms)
+    await run_rounds(sessions, reads[:warm], clock)
     before = broker.messages.appended
     with measured(options) as taken:
-        await run_rounds(sessions, reads[WARM_ROUNDS:], clock, round_ms)
+        await run_rounds(sessions, reads[warm:], clock)
     made = broker.messages.appended - before
     least = options.connections * options.rounds * MADE[options.work]
     assert least <= made <= least * 1.2 + options.connections, f"made {made} records, not {least}"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from imago_wire import properties as props
 from imago_wire._record_py import make_entry
 from imago_wire.errors import ProtocolError
-from imago_wire.layout import SYS_BORN_V6, SYS_COMMIT, SYS_STORE_V6
+from imago_wire.layout import SYS_BORN_V6, SYS_COMMIT, SYS_STORE_V6, UNIT, WAITING_PLACE
 from imago_wire.record_fields import read_layout, read_reserved
 from imago_wire.sequences import TIMER_MARK
 
@@ -44,13 +44,14 @@ def restore_records(
     tails_of: Tails,
     queue_id: int,
     entries: list[Entry],
-    places: list[tuple[int, int]],
+    places: bytearray,
 ) -> int:
     """Make entries of the parked records from `at` on that are due; return where that ended.
 
     Due are those whose unit holds no later time than `due_ms`. `tails_of` are the queues of topics
     by name, `queue_id` that in which they are parked: each gets a mark that says so. `places` gets
-    queue and offset of each. Ends at the first record that is not due, or needs a closer look.
+    queue and offset of each, as firing records name them. Ends at the first record that is not due,
+    or needs a closer look.
     """
     for _ in range(count_max):
         if at >= len(data):
@@ -60,7 +61,7 @@ def restore_records(
             break
         entry, offset, size = made
         entries.append(entry)
-        places.append((queue_id, offset))
+        places += WAITING_PLACE.pack(queue_id, offset)
         at += size
     return at
 
@@ -95,6 +96,16 @@ def _restored(
     except ProtocolError:
         return None
     return entry, fields.queue_offset, fields.size
+
+
+def due_units(units: bytes, due_ms: int) -> int:
+    """Return how many units at the start hold no later time than `due_ms`."""
+    count = 0
+    for _, _, tag in UNIT.iter_unpack(units):
+        if tag > due_ms:
+            break
+        count += 1
+    return count
 
 
 def restore_half(half: Entry, place: int, tails_of: Tails) -> Entry | None:

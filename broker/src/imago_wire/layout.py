@@ -88,6 +88,8 @@ POSITION_UNIT: Final = Struct(">qi")
 """Unit of the MetaQ view: position, size in MetaQ's form with its header."""
 KEY_ENTRY: Final = Struct(">Iq")
 """Entry for the key index: hash of ``topic#key``, physical offset."""
+WAITING_PLACE: Final = Struct(">HQ")
+"""Queue and offset of a message that waits, as a firing record names it."""
 METAQ_HEADER: Final = Struct(">iiqi")
 """Before each message in MetaQ's stored form: body length, checksum, id, flag."""
 METAQ_HEADER_SIZE: Final = METAQ_HEADER.size

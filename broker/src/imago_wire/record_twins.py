@@ -5,7 +5,7 @@ from __future__ import annotations
 # The reference comes first: it is what type checkers see, and what stays where nothing is compiled.
 from imago_wire._index_py import index_records, key_entries
 from imago_wire._metaq_py import metaq_block, metaq_form, metaq_records, metaq_whole
-from imago_wire._parked_py import restore_half, restore_records
+from imago_wire._parked_py import due_units, restore_half, restore_records
 from imago_wire._record_py import (
     RecordBuilder,
     entries_size_max,
@@ -23,12 +23,14 @@ from imago_wire._scan_py import (
     view_record,
     whole_records,
 )
+from imago_wire._timing_py import pop_timers, push_timer, spread_timers, timer_runs
 from imago_wire.compiled import compiled_twins
 from imago_wire.entries import QueueTail
 
 __all__ = [
     "QueueTail",
     "RecordBuilder",
+    "due_units",
     "entries_size_max",
     "fitting_units",
     "gather_records",
@@ -43,10 +45,14 @@ __all__ = [
     "metaq_whole",
     "near_units",
     "numbered_records",
+    "pop_timers",
+    "push_timer",
     "queue_records",
     "restore_half",
     "restore_records",
     "scan_records",
+    "spread_timers",
+    "timer_runs",
     "view_record",
     "whole_records",
 ]
@@ -60,10 +66,12 @@ _SCAN = (
 )  # fmt: skip
 _METAQ = ("metaq_block", "metaq_form", "metaq_records", "metaq_whole")
 _INDEX = ("index_records", "key_entries")
-_PARKED = ("restore_half", "restore_records")
+_PARKED = ("due_units", "restore_half", "restore_records")
+_TIMING = ("pop_timers", "push_timer", "spread_timers", "timer_runs")
 
 globals().update(compiled_twins("imago_wire._record_c", _WRITE))
 globals().update(compiled_twins("imago_wire._scan_c", _SCAN))
 globals().update(compiled_twins("imago_wire._metaq_c", _METAQ))
 globals().update(compiled_twins("imago_wire._index_c", _INDEX))
 globals().update(compiled_twins("imago_wire._parked_c", _PARKED, needs=("imago_wire._record_c",)))
+globals().update(compiled_twins("imago_wire._timing_c", _TIMING))

@@ -6,14 +6,29 @@ from random import Random
 
 import pytest
 
-from imago_broker.core.timer_record import Firing, decode_firing, done_places, encode_firing
-from imago_broker.core.timer_wheel import QUEUES_MAX, Timer, TimerWheel
+from imago_broker.core.timer_record import Firing, decode_firing, done_places, firing_body
+from imago_broker.core.timer_wheel import QUEUES_MAX, Timer, TimerRun, TimerWheel
 from imago_testing.searching import examples
+from imago_wire.layout import UNIT, WAITING_PLACE
+
+
+def taken(wheel: TimerWheel, now_ms: int, count_max: int) -> list[Timer]:
+    found: list[Timer] = []
+    for run in wheel.take_due(now_ms, count_max):
+        timers = list(run.timers())
+        assert [timer.offset for timer in timers] == [run.first + n for n in range(run.length)]
+        assert {timer.queue_id for timer in timers} == {run.queue_id}
+        late = [now_ms - timer.due_ms for timer in timers]
+        assert run.late_ms(now_ms) == (sum(late), late[0])
+        assert list(run.head(1).timers()) == timers[:1]
+        assert run.head(1) == TimerRun.of(timers[0])
+        found += timers
+    return found
 
 
 def drained(wheel: TimerWheel, now_ms: int, at_once: int = 2) -> list[Timer]:
     found: list[Timer] = []
-    while timers := wheel.take_due(now_ms, at_once):
+    while timers := taken(wheel, now_ms, at_once):
         assert len(timers) <= at_once
         found += timers
     return found
@@ -35,7 +50,7 @@ def test_an_earlier_second_comes_before_the_one_that_has_begun() -> None:
     wheel = TimerWheel()
     for offset in range(3):
         wheel.add(Timer(9000 + offset, 1, offset))
-    assert wheel.take_due(9000, 5) == [Timer(9000, 1, 0)]
+    assert taken(wheel, 9000, 5) == [Timer(9000, 1, 0)]
     wheel.add(Timer(8500, 1, 7))
     wheel.add(Timer(9001, 1, 8))
     assert [timer.offset for timer in drained(wheel, 10_000)] == [7, 1, 8, 2]
@@ -45,7 +60,7 @@ def test_an_earlier_second_comes_before_the_one_that_has_begun() -> None:
 def test_the_largest_numbers_fit() -> None:
     wheel, timer = TimerWheel(), Timer(1_800_000_000_999, QUEUES_MAX - 1, (1 << 43) - 1)
     wheel.add(timer)
-    assert wheel.take_due(timer.due_ms, 5) == [timer]
+    assert taken(wheel, timer.due_ms, 5) == [timer]
 
 
 @pytest.mark.parametrize("seed", range(examples(200)))
@@ -63,6 +78,25 @@ def test_every_timer_comes_once_and_never_early(seed: int) -> None:
             waiting.difference_update(due)
         assert wheel.next_ms == min((each.due_ms for each in waiting), default=None)
         assert len(wheel) == len(waiting)
+
+
+def encode_firing(firing: Firing) -> bytes:
+    fired, dropped = (
+        b"".join([WAITING_PLACE.pack(*place) for place in places])
+        for places in (firing.fired, firing.dropped)
+    )
+    return firing_body(fired, dropped, firing.broken)
+
+
+def test_units_come_to_the_wheel_until_one_is_no_timer() -> None:
+    wheel, due = TimerWheel(), [3000, 1001, 1000, 9000]
+    wheel.add(Timer(1000, 4, 7))
+    assert wheel.next_ms == 1000
+    units = b"".join([UNIT.pack(0, 100, due_ms) for due_ms in due]) + UNIT.pack(0, 100, -3)
+    assert wheel.spread(units, 1, 4, 50) == 3
+    assert len(wheel) == 4
+    expected = [Timer(1000, 4, 7), Timer(1000, 4, 51), Timer(1001, 4, 50), Timer(9000, 4, 52)]
+    assert drained(wheel, 9000) == expected
 
 
 def test_firing_record_comes_back() -> None:

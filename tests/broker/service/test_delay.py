@@ -10,12 +10,15 @@ import pytest
 
 from imago_broker.model.names import SCHEDULE_TOPIC
 from imago_broker.model.topics import TopicConfig
-from imago_broker.service.delays import levels as delay_module
+from imago_broker.service.delays import level as level_module
+from imago_broker.service.delays import level_units
+from imago_broker.service.delays import levels as levels_module
 from imago_broker.service.delays.clock_shift import ClockShift
+from imago_broker.service.delays.level_progress import FIRING_QUEUE
 from imago_broker.service.delays.levels import DelayService
 from imago_broker.service.delays.parking import delayed_entry
 from imago_testing.searching import examples
-from imago_testing.stores.bare_brokers import BareBroker, crash
+from imago_testing.stores.bare_brokers import BareBroker, crash, damaged
 from imago_testing.stores.in_memory import open_store
 from imago_testing.stores.vfs import MemoryVfs
 from imago_testing.virtual.clocks import ManualClock
@@ -202,9 +205,10 @@ def test_crashes_and_cuts_leave_each_message_of_the_log_delivered_once(
 ) -> None:
     """A part of any write, at any call, may be all that a crash leaves of it."""
     rng = Random(seed)
-    monkeypatch.setattr(delay_module, "BATCH_MAX", rng.choice([1, 3, 256]))
-    monkeypatch.setattr(delay_module, "BATCH_BYTES_MAX", rng.choice([1, 700, 4 << 20]))
-    monkeypatch.setattr(delay_module, "NOTE_MS", rng.choice([0, 700, 30_000]))
+    monkeypatch.setattr(level_module, "BATCH_MAX", rng.choice([1, 3, 256]))
+    monkeypatch.setattr(level_units, "UNITS_MAX", rng.choice([1, 2, 256]))
+    monkeypatch.setattr(level_module, "BATCH_BYTES_MAX", rng.choice([1, 700, 4 << 20]))
+    monkeypatch.setattr(levels_module, "NOTE_MS", rng.choice([0, 700, 30_000]))
     world = DelayWorld()
     for _ in range(rng.randint(2, 6)):
         for _ in range(rng.randint(1, 6)):
@@ -250,3 +254,38 @@ def test_messages_that_have_no_place_any_more_hold_nobody_up(world: DelayWorld) 
     world.restart()
     world.run(3000)
     assert world.broker.bodies("T") == ["m2-level1"]
+
+
+@pytest.mark.parametrize("lost", range(4))
+def test_what_was_delivered_is_known_without_a_record_that_names_it(
+    world: DelayWorld, monkeypatch: pytest.MonkeyPatch, lost: int
+) -> None:
+    monkeypatch.setattr(levels_module, "NOTE_MS", 30_000)
+    for _ in range(4):
+        world.park(1, 1, 1)
+        world.run(1500)
+    assert world.broker.store.queue_range(SCHEDULE_TOPIC, FIRING_QUEUE) == (0, 4)
+    for _ in range(2):
+        world.vfs = damaged(world.vfs, world.broker.store, SCHEDULE_TOPIC, FIRING_QUEUE, lost)
+        world.broker = DelayBroker(world.vfs, world.clock)
+        world.run(1000)
+        world.park(1)
+        world.run(2000)
+    assert world.broker.bodies("T") == list(world.parked)
+
+
+@pytest.mark.parametrize("noted", [True, False])
+def test_damaged_message_has_none_behind_it_delivered_again(
+    world: DelayWorld, monkeypatch: pytest.MonkeyPatch, *, noted: bool
+) -> None:
+    monkeypatch.setattr(levels_module, "NOTE_MS", 0 if noted else 30_000)
+    world.park(1, 1, 1, 1)
+    world.run(1500)
+    world.vfs = damaged(world.vfs, world.broker.store, "T", 0, 1)
+    world.broker = DelayBroker(world.vfs, world.clock)
+    world.broker.loop.run()
+    world.broker.park(1, "last")
+    world.clock.advance(2000)
+    world.broker.loop.run()
+    first, _, *others = world.parked
+    assert world.broker.bodies("T") == [first, *others, "last"]

@@ -24,7 +24,7 @@ from imago_broker.service.delays.timer_bucket import (
 from imago_broker.service.delays.timers import TimerService
 from imago_broker.service.messages import PutStatus
 from imago_testing.searching import examples
-from imago_testing.stores.bare_brokers import BareBroker, crash
+from imago_testing.stores.bare_brokers import BareBroker, crash, damaged
 from imago_testing.stores.in_memory import open_store
 from imago_testing.stores.vfs import MemoryVfs
 from imago_testing.virtual.clocks import ManualClock
@@ -263,6 +263,24 @@ def test_clock_that_is_set_back_fires_nothing_twice_and_loses_nothing(world: Tim
     world.restart()
     world.run(3_700_000, 1000)
     assert set(world.seen) == set(names)
+
+
+@pytest.mark.parametrize("lost", range(4))
+def test_what_has_fired_is_known_without_a_record_that_names_it(
+    world: TimerWorld, lost: int
+) -> None:
+    names: list[str] = []
+    for _ in range(4):
+        names += world.park(1000, 1000, 1000)
+        world.run(1500)
+    assert world.broker.store.queue_range(TIMER_TOPIC, BUCKETS) == (0, 4)
+    for _ in range(2):
+        world.vfs = damaged(world.vfs, world.broker.store, TIMER_TOPIC, BUCKETS, lost)
+        world.broker = TimerBroker(world.vfs, world.clock)
+        world.run(1000)
+        names += world.park(1000)
+        world.run(2000)
+    assert world.broker.bodies("T") == names
 
 
 @pytest.mark.parametrize("seed", range(examples(150)))

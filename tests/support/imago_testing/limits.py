@@ -126,7 +126,7 @@ KEPT: dict[str, dict[str, str]] = {
         "imago_broker.processors.rocketmq.pop": "POLL_MS_MAX INVISIBLE_MS_MAX",
         "imago_broker.server.relay": "CONNECT_SECONDS_MAX PATIENCE_SECONDS_MAX",
         "imago_broker.service.delays.clock_shift": "TURN_MS_MAX",
-        "imago_broker.service.delays.levels": "LOOK_MS_MAX",
+        "imago_broker.service.delays.level": "LOOK_MS_MAX",
         "imago_broker.service.delays.timers": "LOOK_MS_MAX",
         "imago_broker.service.lingering": "LOOK_SECONDS_MAX",
         "imago_cli.cluster": "ASK_SECONDS_MAX",

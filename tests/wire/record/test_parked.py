@@ -13,7 +13,7 @@ from imago_testing.searching import examples
 from imago_wire import _parked_c as compiled  # type: ignore[attr-defined]  # built, not typed
 from imago_wire import _parked_py as plain
 from imago_wire.hot import QueueTail, RecordBuilder, make_entry
-from imago_wire.layout import SYS_COMMIT
+from imago_wire.layout import SYS_COMMIT, WAITING_PLACE
 
 TAILS: list[Any] = [QueueTail(b"topic", n, dual=True) for n in range(2)]
 NAMES = {"topic": [*TAILS, None], "tôpic": TAILS, "empty": []}
@@ -78,7 +78,7 @@ def test_records_are_restored_alike(
     found: list[Any] = []
     for twin in (plain, compiled):
         entries: list[Any] = []
-        places: list[Any] = []
+        places = bytearray()
         at = twin.restore_records(
             bytes(data[:cut]), 0, count_max, due_ms, NAMES, 5, entries, places
         )
@@ -101,15 +101,15 @@ def test_records_that_are_due_become_messages_that_say_where_they_waited(twin: A
     text = b"UNIQ_KEY\x01U\x02DELAY\x013\x02REAL_TOPIC\x01topic\x02REAL_QID\x011\x02"
     data = log_of([(text, 0, due, HOST, b"b%d" % due) for due in (5, 6, 7)], HOST)
     entries: list[Any] = []
-    places: list[Any] = []
+    places = bytearray()
     twin.restore_records(data, 0, 9, 6, NAMES, 5, entries, places)
-    assert places == [(5, 70), (5, 71)]
+    assert list(WAITING_PLACE.iter_unpack(places)) == [(5, 70), (5, 71)]
     assert entries == [
         make_entry(
             TAILS[1], b"b%d" % due, text + b"__IMAGO_TIMER\x015-%d\x02" % place, flag=3,
             born_ms=11, born_host=HOST, reconsume_times=2,
         )
-        for due, (_, place) in zip((5, 6), places, strict=True)
+        for due, place in zip((5, 6), (70, 71), strict=True)
     ]  # fmt: skip
 
 

@@ -10,15 +10,15 @@ one states by how many it was.
 from __future__ import annotations
 
 import struct
-from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+from imago_wire.layout import WAITING_PLACE as _PLACE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 _HEAD: Final = struct.Struct(">BqII")
 _VERSION: Final = 1
-_PLACE: Final = struct.Struct(">HQ")
 
 
 class Firing(NamedTuple):
@@ -32,12 +32,14 @@ class Firing(NamedTuple):
     """An earlier record, by its offset, and how many messages follow that one instead of all."""
 
 
-def encode_firing(firing: Firing) -> bytes:
-    """Return the body of a firing record."""
-    offset, count = firing.broken or (-1, 0)
-    head = _HEAD.pack(_VERSION, offset, count, len(firing.fired))
-    places = (*firing.fired, *firing.dropped)
-    return head + struct.pack(">" + "HQ" * len(places), *chain.from_iterable(places))
+def firing_body(
+    fired: bytes | bytearray,
+    dropped: bytes | bytearray = b"",
+    broken: tuple[int, int] | None = None,
+) -> bytes:
+    """Return the body of a firing record: see `Firing`; places are as the record has them."""
+    offset, count = broken or (-1, 0)
+    return _HEAD.pack(_VERSION, offset, count, len(fired) // _PLACE.size) + fired + dropped
 
 
 def decode_firing(body: bytes) -> Firing:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 KINDS: Final = ("python", "compiled")
-MODULES: Final = ("text._text", "_record", "_scan", "_index", "_metaq")
+MODULES: Final = ("text._text", "_record", "_scan", "_index", "_metaq", "_timing")
 
 
 class Twin:

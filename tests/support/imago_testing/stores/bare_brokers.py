@@ -19,6 +19,7 @@ from imago_testing.stores.members import open_member
 from imago_testing.stores.vfs import MemoryVfs
 from imago_testing.virtual.clocks import ManualClock
 from imago_testing.virtual.timers import ManualLoop
+from imago_wire.layout import UNIT
 from imago_wire.record import scan_records
 
 if TYPE_CHECKING:
@@ -76,6 +77,17 @@ class BareBroker:
     def close(self) -> None:
         self.messages.acknowledgements.close()
         self.store.close()
+
+
+def damaged(
+    vfs: MemoryVfs, store: MessageStore, topic: str, queue_id: int, offset: int
+) -> MemoryVfs:
+    """Return what a kill leaves, with one message of a queue damaged in the log."""
+    place: int = UNIT.unpack(store.units(topic, queue_id, offset, 1))[0]
+    base = place - place % store.config.segment_bytes_max
+    left = vfs.crashed(power_loss=False)
+    left.flip_bit(store.config.data_dir / "commitlog" / f"{base:020d}", place - base + 100)
+    return left
 
 
 def bodies(data: bytes) -> list[bytes]:

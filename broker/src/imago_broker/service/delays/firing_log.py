@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import TYPE_CHECKING, Final
 
-from imago_broker.core.timer_record import (
-    Firing,
-    decode_firing,
-    done_places,
-    encode_firing,
-    mark_of,
-)
+from imago_broker.core.timer_record import Firing, decode_firing, done_places
 from imago_broker.model.names import TIMER_TOPIC
 from imago_broker.model.system_topics import TIMER_BUCKETS
 from imago_broker.service.copies import read_copy
@@ -22,6 +17,7 @@ from imago_wire.record_fields import read_layout
 from imago_wire.sequences import TIMER_MARK
 
 if TYPE_CHECKING:
+    from imago_log.results import DamagedRange
     from imago_log.store import MessageStore
     from imago_wire.record import Entry
 
@@ -35,6 +31,7 @@ FIRING_QUEUE: Final = TIMER_BUCKETS
 """Queue of the timer topic that has the firing records: the one behind the buckets."""
 RECORDS_MAX: Final = 1024
 BYTES_MAX: Final = 4 << 20
+_MARK: Final = re.compile(rb"([0-9]{1,5})-([0-9]{1,19})\Z")
 
 
 class FiringLog:
@@ -45,6 +42,8 @@ class FiringLog:
     ) -> None:
         self._store = store
         self._topic, self._queue_id = topic, queue_id
+        self._waits = b"TIMER_OUT_MS" if topic == TIMER_TOPIC else b"DELAY"
+        """What a message says that was parked in the topic."""
         self.floor = 0
         """The first record that was read."""
         self.broken: tuple[int, int] | None = None
@@ -55,11 +54,11 @@ class FiringLog:
         """Offset of the next record."""
         return self._store.queue_range(self._topic, self._queue_id)[1]
 
-    def entry(self, firing: Firing, now_ms: int) -> Entry:
+    def entry(self, body: bytes, now_ms: int) -> Entry:
         """Return the record of timers that fire now; their messages have to follow at once."""
         return make_entry(
             self._store.tail(self._topic, self._queue_id),
-            encode_firing(firing),
+            body,
             born_ms=now_ms,
             born_host=self._store.config.store_host,
         )
@@ -105,19 +104,46 @@ class FiringLog:
                 log.info("firing_cut offset=%d fired=%d of=%d", offset, followed, len(last.fired))
                 self.broken = (offset, followed)
                 records.append((-1, Firing((), (), self.broken)))
-        return done_places(records)
+        return done_places(records) + self._behind_damage()
 
     def _followers(self, firing: Firing, place: int) -> int:
-        """Return how many of the firing's messages stand behind its record, at `place`."""
-        for index, (queue_id, offset) in enumerate(firing.fired):
-            record = record_from(self._store, place)
-            if record is None:
-                return index
-            mark = mark_of(queue_id, offset)
-            if props.find(_properties(record.data), TIMER_MARK) != mark:
-                return index
-            place = record.end
-        return len(firing.fired)
+        """Return how many of the firing's messages stand behind its record, at `place`.
+
+        Those in a part of the log that is out of service count if any behind it is one of them.
+        """
+        fired, index = firing.fired, 0
+        while index < len(fired):
+            record, behind = record_from(self._store, place), index + 1
+            lost = None if record is not None else self._damage_at(place)
+            if lost is not None:
+                record, behind = record_from(self._store, lost.end), len(fired)
+            mark = None if record is None else _mark(_properties(record.data))
+            if record is None or mark not in fired[index:behind]:
+                break
+            index, place = fired.index(mark, index) + 1, record.end
+        return index
+
+    def _damage_at(self, place: int) -> DamagedRange | None:
+        damaged = self._store.damaged_ranges()
+        return next((lost for lost in damaged if lost.start <= place < lost.end), None)
+
+    def _behind_damage(self) -> list[tuple[int, int]]:
+        """Return what has fired as the messages say that stand behind damage.
+
+        The record that names them may be lost in it: each says itself where it was parked.
+        """
+        done: list[tuple[int, int]] = []
+        for lost in self._store.damaged_ranges():
+            record = record_from(self._store, lost.end)
+            while record is not None:
+                properties = _properties(record.data)
+                mark = _mark(properties)
+                if mark is None:
+                    break
+                if props.find(properties, self._waits) is not None:
+                    done.append(mark)
+                record = record_from(self._store, record.end)
+        return done
 
 
 def timers_waiting(store: MessageStore) -> int:
@@ -138,6 +164,12 @@ def timers_waiting(store: MessageStore) -> int:
         done = FiringLog(store).read(floor if isinstance(floor, int) else 0)
         waiting -= sum(offset >= bases[queue_id] for queue_id, offset in set(done))
     return waiting
+
+
+def _mark(properties: bytes) -> tuple[int, int] | None:
+    """Return where a message was parked that has fired; None: it is none."""
+    mark = _MARK.match(props.find(properties, TIMER_MARK) or b"")
+    return None if mark is None else (int(mark[1]), int(mark[2]))
 
 
 def _properties(record: bytes) -> bytes:

@@ -11,14 +11,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from imago_broker.core.timer_record import Firing
+from imago_broker.core.timer_record import firing_body
 from imago_broker.model import names
 from imago_broker.model.system_topics import DELAY_LEVELS_MAX
 from imago_broker.service.delays.firing_log import FLOOR_KEY, FiringLog
 from imago_log.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from imago_log.store import MessageStore
     from imago_wire.record import Entry
@@ -39,8 +39,8 @@ class DelayProgress:
         self._firings = FiringLog(store, names.SCHEDULE_TOPIC, FIRING_QUEUE)
         self._noted: dict[str, int] = {}
 
-    def read(self, levels: int) -> list[int]:
-        """Return from where on each level has to deliver."""
+    def read(self, levels: int) -> list[tuple[int, set[int]]]:
+        """Return from where on each level has to deliver, and what behind that it has already."""
         self._noted = {
             key: value for key, value in self._store.meta(KIND).items() if isinstance(value, int)
         }
@@ -52,7 +52,7 @@ class DelayProgress:
             offset, delivered = self._noted.get(str(level), 0), done.get(level - 1, set())
             while offset in delivered:
                 offset += 1
-            offsets.append(offset)
+            offsets.append((offset, {each for each in delivered if each > offset}))
         return offsets
 
     def noted(self, level: int) -> int:
@@ -64,12 +64,17 @@ class DelayProgress:
         """Offset of the next firing record."""
         return self._firings.end
 
+    @property
+    def floor(self) -> int:
+        """The first firing record that was read."""
+        return self._firings.floor
+
     def entry(
-        self, fired: Sequence[tuple[int, int]], dropped: Sequence[tuple[int, int]], now_ms: int
+        self, fired: bytearray, dropped: bytes, now_ms: int
     ) -> tuple[Entry, tuple[int, int] | None]:
         """Return the firing record of an append, and what of an earlier one it states."""
         broken = self._firings.broken
-        return self._firings.entry(Firing(fired, dropped, broken), now_ms), broken
+        return self._firings.entry(firing_body(fired, dropped, broken), now_ms), broken
 
     def stated(self, broken: tuple[int, int] | None) -> None:
         """Note that a record which states that is in the log."""

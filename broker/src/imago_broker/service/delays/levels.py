@@ -14,44 +14,29 @@ it, nor less.
 
 from __future__ import annotations
 
-import logging
 import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from imago_broker.core.acknowledgement import Acknowledgement
-from imago_broker.core.timer_record import mark_of
 from imago_broker.model import names
-from imago_broker.service.copies import StoredCopy, read_copy
 from imago_broker.service.delays.clock_shift import ClockShift
+from imago_broker.service.delays.level import Level
 from imago_broker.service.delays.level_progress import DelayProgress
-from imago_broker.service.delays.restoring import restored_entry
-from imago_broker.service.messages import APPENDED, PutStatus
-from imago_wire.hot import restore_records
-from imago_wire.layout import UNIT
-from imago_wire.sequences import TIMER_MARK
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from imago_broker.ports import Clock
+    from imago_broker.service.copies import StoredCopy
     from imago_broker.service.messages import MessageService
     from imago_broker.service.topics import TopicService
-    from imago_log.store import MessageStore
-    from imago_wire.record import Entry, Placed, QueueTail
+    from imago_wire.record import QueueTail
 
-log = logging.getLogger(__name__)
-
+_SCHEDULE_TOPIC = names.SCHEDULE_TOPIC.encode()
 DEFAULT_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 LEVELS_MAX = 18
-BATCH_MAX = 256
-BATCH_BYTES_MAX = 4 << 20
-RETRY_MS = 500
 NOTE_MS = 1000
 """How long after a delivery it is noted how far the levels are."""
-LOOK_MS_MAX = 60_000
-"""The wall clock may step: no level sleeps longer than this before it looks again."""
 
 _UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -87,7 +72,7 @@ class DelayService:
         self._clock = clock
         self.delays_ms = parse_levels(levels)
         """How long each level waits."""
-        self._levels: list[_Level] = []
+        self._levels: list[Level] = []
         self._progress = DelayProgress(messages.store)
         self.lost = 0
         """Messages that the log lost before they were due."""
@@ -123,17 +108,18 @@ class DelayService:
         self._stop()
         progress = DelayProgress(self._messages.store)
         self._levels = [
-            _Level(
+            Level(
                 self,
                 number,
                 offset,
+                done,
                 progress,
                 messages=self._messages,
                 topics=self._topics,
                 loop=self._loop,
                 clock=self._clock,
             )
-            for number, offset in enumerate(progress.read(self.level_max), 1)
+            for number, (offset, done) in enumerate(progress.read(self.level_max), 1)
         ]
         self._progress = progress
         for level in self._levels:
@@ -165,7 +151,10 @@ class DelayService:
             self.note_soon()
 
     def _note(self) -> bool:
-        floor = min([self._progress.end, *(level.begun_at for level in self._levels if level.busy)])
+        begun = [level.begun_at for level in self._levels if level.busy]
+        if any(level.ahead for level in self._levels):
+            begun.append(self._progress.floor)  # what was read there is needed still
+        floor = min([self._progress.end, *begun])
         return self._progress.note({level.number: level.offset for level in self._levels}, floor)
 
     @property
@@ -192,200 +181,3 @@ class DelayService:
             level.number: (level.offset, store.queue_range(names.SCHEDULE_TOPIC, index)[1])
             for index, level in enumerate(self._levels)
         }
-
-
-_SCHEDULE_TOPIC = names.SCHEDULE_TOPIC.encode()
-
-
-@dataclass(slots=True)
-class _Batch:
-    """What a level delivers by one append."""
-
-    next_offset: int
-    """Behind all that was read."""
-    entries: list[Entry] = field(default_factory=list)
-    places: list[tuple[int, int]] = field(default_factory=list)
-    """Where each entry was parked."""
-
-
-class _Level:
-    """One level: its cursor, and at most one timer or one put under way."""
-
-    def __init__(
-        self,
-        service: DelayService,
-        number: int,
-        offset: int,
-        progress: DelayProgress,
-        *,
-        messages: MessageService,
-        topics: TopicService,
-        loop: asyncio.AbstractEventLoop,
-        clock: Clock,
-    ) -> None:
-        self.number = number
-        self.offset = offset
-        self.busy = False
-        """Whether messages are being appended."""
-        self.begun_at = 0
-        """Then the firing record that names them, or an earlier one."""
-        self._service, self._progress = service, progress
-        self._messages = messages
-        self._topics = topics
-        self._loop = loop
-        self._clock = clock
-        self._delay_ms = service.delay_ms(number)
-        self._timer: asyncio.TimerHandle | None = None
-        self._stopped = False
-        self._held_until = 0
-        """Below this offset what was parked by a clock that nobody knows is due at `_held_ms`."""
-        self._held_ms = 0
-
-    @property
-    def _store(self) -> MessageStore:
-        return self._messages.store
-
-    def grew(self) -> None:
-        """Something arrived: matters only when nothing was there to wait for."""
-        self._look_in(0)
-
-    def needed_from(self) -> int:
-        """Return the log offset of the record from which a start counts; else the log's end."""
-        noted = min(self.offset, self._progress.noted(self.number))
-        noted = max(noted, self._store.queue_range(names.SCHEDULE_TOPIC, self.number - 1)[0])
-        units = self._store.units(names.SCHEDULE_TOPIC, self.number - 1, noted, 1)
-        return UNIT.unpack(units)[0] if units else self._store.log_end
-
-    def stop(self) -> None:
-        """Neither look nor put again."""
-        self._stopped = True
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def look(self) -> None:
-        """Deliver what is due and set the timer for what comes next, whatever happens."""
-        self._timer = None
-        if self._stopped or self.busy:
-            return
-        try:
-            self._deliver()
-        except Exception:
-            # One level's trouble is neither the broker's nor the end of the level.
-            log.exception("delay_level_failed level=%d offset=%d", self.number, self.offset)
-            self._look_in(RETRY_MS)
-
-    def _deliver(self) -> None:
-        low, high = self._store.queue_range(names.SCHEDULE_TOPIC, self.number - 1)
-        if self.offset < low:
-            self._pass_lost(low)
-        self.offset = min(self.offset, high)
-        if self.offset == high:
-            return
-        found = self._store.read(
-            names.SCHEDULE_TOPIC,
-            self.number - 1,
-            self.offset,
-            messages_max=BATCH_MAX,
-            bytes_max=BATCH_BYTES_MAX,
-        )
-        if not found.count:
-            # Damaged or removed: the store says where to go on.
-            self.offset = max(self.offset, found.next_offset)
-            self._service.note_soon()
-            self._look_in(RETRY_MS)
-            return
-        batch, wait_ms = self._due(found.body, high)
-        if batch.next_offset > self.offset:
-            self._fire(batch)
-        else:
-            self._look_in(min(wait_ms, LOOK_MS_MAX))
-
-    def _fire(self, batch: _Batch) -> None:
-        """Append what is due behind a record that names it: the next leader knows of it."""
-        queue_id, fired = self.number - 1, {offset for _, offset in batch.places}
-        passed = range(self.offset, batch.next_offset)
-        dropped = [(queue_id, offset) for offset in passed if offset not in fired]
-        record, broken = self._progress.entry(batch.places, dropped, self._clock.epoch_ms())
-        self.busy, self.begun_at = True, self._progress.end
-        # Its producers were answered long ago: nobody waits for a level.
-        self._messages.put(
-            [record, *batch.entries],
-            Acknowledgement.LEADER,
-            self._delivered,
-            (batch.next_offset, broken),
-        )
-
-    def _due(self, body: bytes, high: int) -> tuple[_Batch, int]:
-        """Return what is due, and how long what comes next has to wait.
-
-        `high` is the end of the level's queue.
-        """
-        now_ms, tails = self._service.now_ms(), self._topics.handles.open_tails
-        usual, queue_id = self._service.usual_clock, self.number - 1
-        batch, at = _Batch(self.offset), 0
-        entries, places = batch.entries, batch.places
-        while at < len(body):
-            if usual:
-                at = restore_records(body, at, BATCH_MAX, now_ms, tails, queue_id, entries, places)
-                if places:
-                    batch.next_offset = max(batch.next_offset, places[-1][1] + 1)
-                if at >= len(body):
-                    break
-            parked = read_copy(body, at)
-            wait_ms = self._service.parked_ms(parked, self._delay_ms) + self._delay_ms - now_ms
-            if wait_ms > self._delay_ms:
-                wait_ms = self._held_wait_ms(parked.queue_offset, high)
-            if wait_ms > 0:
-                return batch, wait_ms
-            offset = parked.queue_offset
-            mark = b"%b\x01%b\x02" % (TIMER_MARK, mark_of(queue_id, offset))
-            entry = restored_entry(self._store, self._topics, parked, mark)
-            if entry is not None:
-                entries.append(entry)
-                places.append((queue_id, offset))
-            batch.next_offset, at = offset + 1, at + parked.size
-        return batch, 0
-
-    def _held_wait_ms(self, offset: int, high: int) -> int:
-        """Have everything that is here now wait as long as the level does, counted from now."""
-        now_ms = self._clock.monotonic_ms()
-        if offset >= self._held_until:
-            self._held_until, self._held_ms = high, now_ms + self._delay_ms
-        return self._held_ms - now_ms
-
-    def _delivered(
-        self,
-        token: tuple[int, tuple[int, int] | None],
-        status: PutStatus,
-        _: Sequence[Placed],
-    ) -> None:
-        self.busy = False
-        next_offset, broken = token
-        if status in APPENDED:
-            self.offset = next_offset
-            self._progress.stated(broken)
-            self._service.note_soon()
-            self._look_in(0)
-        else:
-            log.warning("delayed_delivery_failed level=%d status=%s", self.number, status.value)
-            self._look_in(RETRY_MS)
-
-    def _pass_lost(self, low: int) -> None:
-        """Go on behind messages that the log lost, and say which."""
-        self._service.lost += low - self.offset
-        log.error(
-            "delayed_messages_lost level=%d first=%d last=%d count=%d reason=%s",
-            self.number,
-            self.offset,
-            low - 1,
-            low - self.offset,
-            "a full disk took their log files: give it room, or shorten store.retention_ms",
-        )
-        self.offset = low
-        self._service.note_soon()
-
-    def _look_in(self, wait_ms: int) -> None:
-        if self._stopped or self.busy or self._timer is not None:
-            return
-        self._timer = self._loop.call_later(wait_ms / 1000, self.look)

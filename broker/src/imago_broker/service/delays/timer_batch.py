@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from imago_broker.core.timer_wheel import TimerRun
+from imago_wire.layout import WAITING_PLACE
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -16,31 +19,34 @@ if TYPE_CHECKING:
 class TimerBatch:
     """Timers that fire by one append."""
 
-    taken: list[Timer] = field(default_factory=list)
-    fired: list[tuple[int, int]] = field(default_factory=list)
-    dropped: list[tuple[int, int]] = field(default_factory=list)
+    taken: list[TimerRun] = field(default_factory=list)
+    fired: bytearray = field(default_factory=bytearray)
+    """Where each entry was parked, as the firing record names it."""
+    dropped: bytearray = field(default_factory=bytearray)
     entries: list[Entry] = field(default_factory=list)
     size: int = 0
 
+    @property
+    def count(self) -> int:
+        """How many timers there are, those that are dropped as well."""
+        return sum([run.length for run in self.taken])
+
     def add(self, timer: Timer, record: bytes, entry: Entry | None) -> None:
         """Take one more; without an entry it is dropped."""
-        self.taken.append(timer)
+        self.taken.append(TimerRun.of(timer))
         self.size += len(record)
+        place = WAITING_PLACE.pack(timer.queue_id, timer.offset)
         if entry is None:
-            self.dropped.append((timer.queue_id, timer.offset))
+            self.dropped += place
         else:
-            self.fired.append((timer.queue_id, timer.offset))
+            self.fired += place
             self.entries.append(entry)
 
     def add_run(
-        self,
-        timers: Sequence[Timer],
-        places: Sequence[tuple[int, int]],
-        entries: Sequence[Entry],
-        size: int,
+        self, run: TimerRun, places: bytearray, entries: Sequence[Entry], size: int
     ) -> None:
         """Take several that all have their entries."""
-        self.taken += timers
+        self.taken.append(run)
         self.fired += places
         self.entries += entries
         self.size += size

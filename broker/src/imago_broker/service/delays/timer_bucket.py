@@ -13,6 +13,7 @@ BUCKET_MS: Final = 600_000
 BUCKETS: Final = TIMER_BUCKETS
 """A bucket's queue is used again after a little more than seven days."""
 _OPEN, _FIRING, _FIRED, _RECALLED = range(4)
+_FIRING_BYTE, _FIRED_BYTE = bytes([_FIRING]), bytes([_FIRED])
 
 
 def bucket_of(due_ms: int) -> int:
@@ -68,6 +69,17 @@ class TimerBucket:
         self.end += 1
         return waits
 
+    @property
+    def usual(self) -> bool:
+        """Whether whatever timer is read next waits."""
+        return not self._before and not self._withdrawn
+
+    def read_run(self, count: int) -> None:
+        """Take so many timers in, where that is so."""
+        self._done += bytes(count)
+        self.left += count
+        self.end += count
+
     def is_done(self, offset: int) -> bool:
         """Whether a timer has fired, or was dropped or recalled."""
         at = offset - self.base
@@ -85,18 +97,23 @@ class TimerBucket:
         at = offset - self.base
         return at >= len(self._done) or (at >= 0 and self._done[at] != _FIRED)
 
-    def begin(self, offset: int) -> bool:
-        """Note that a timer is being fired; false: it does not wait any more."""
-        at, done = offset - self.base, self._done
-        if not 0 <= at < len(done) or done[at] != _OPEN:
+    def begin(self, first: int, count: int = 1) -> bool:
+        """Note that timers are being fired; false: not all of them wait any more."""
+        at = first - self.base
+        end = at + count
+        if at < 0 or self._done[at:end] != bytes(count):
             return False
-        done[at] = _FIRING
-        self.left -= 1
+        self._done[at:end] = _FIRING_BYTE * count
+        self.left -= count
         return True
 
-    def finish(self, offset: int) -> None:
-        """Note that it has fired, or was dropped."""
-        self._set(offset, _FIRING, _FIRED, 0)
+    def finish(self, first: int, count: int = 1) -> None:
+        """Note that those that were being fired have been, or were dropped."""
+        at = first - self.base
+        end = at + count
+        assert at >= 0, "what is being fired is not trimmed"
+        assert self._done[at:end] == _FIRING_BYTE * count, "they have begun"
+        self._done[at:end] = _FIRED_BYTE * count
 
     def fail(self, offset: int) -> None:
         """Note that it has not fired after all."""

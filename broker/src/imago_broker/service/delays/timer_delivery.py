@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import logging
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from imago_broker.core.timer_record import mark_of
+from imago_broker.core.timer_wheel import TimerRun
 from imago_broker.model.names import TIMER_TOPIC
 from imago_broker.service.copies import read_copy
 from imago_broker.service.delays.restoring import restored_entry
 from imago_broker.service.delays.timer_batch import TimerBatch
 from imago_wire.hot import restore_records
-from imago_wire.layout import UNIT
+from imago_wire.layout import UNIT, WAITING_PLACE
 from imago_wire.sequences import TIMER_MARK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from imago_broker.core.timer_wheel import Timer, TimerWheel
     from imago_broker.service.delays.timer_bucket import TimerBucket
@@ -47,24 +49,40 @@ class TimerTaker:
     ) -> TimerBatch:
         """Take what is due, as much as one append may have."""
         batch = TimerBatch()
-        due: list[Timer] = []
-        while len(due) < count_max:
-            timers = wheel.take_due(now_ms, count_max - len(due))
-            if not timers:
-                break
-            for timer in timers:
-                bucket = buckets.get(timer.queue_id)
-                if bucket is not None and bucket.begin(timer.offset):
-                    due.append(timer)  # else it is recalled, or stands on the wheel twice
-        for run in _runs(due):
+        for run in self._due(wheel, buckets, now_ms, count_max):
             for timer in self._take_run(batch, run, now_ms):
                 buckets[timer.queue_id].fail(timer.offset)
                 wheel.add(timer)
         return batch
 
-    def _take_run(self, batch: TimerBatch, run: Sequence[Timer], now_ms: int) -> Iterator[Timer]:
+    def _due(
+        self, wheel: TimerWheel, buckets: Mapping[int, TimerBucket], now_ms: int, count_max: int
+    ) -> list[TimerRun]:
+        """Take what is due off the wheel, less what is recalled or stood on it twice."""
+        due: list[TimerRun] = []
+        while count_max > 0:
+            runs = wheel.take_due(now_ms, count_max)
+            if not runs:
+                break
+            for run in runs:
+                bucket = buckets.get(run.queue_id)
+                if bucket is None:
+                    continue
+                if bucket.begin(run.first, run.length):
+                    waiting = [run]
+                else:
+                    each = [timer for timer in run.timers() if bucket.begin(timer.offset)]
+                    waiting = [TimerRun.of(timer) for timer in each]
+                due += waiting
+                count_max -= sum([one.length for one in waiting])
+        return due
+
+    def _take_run(self, batch: TimerBatch, run: TimerRun, now_ms: int) -> Iterator[Timer]:
         """Take timers that stand side by side; yield those that have to wait."""
-        for timer in run[self._restored(batch, run, now_ms) :]:
+        count = self._restored(batch, run, now_ms)
+        if count == run.length:
+            return
+        for timer in islice(run.timers(), count, None):
             if batch.size >= BATCH_BYTES_MAX:
                 yield timer
                 continue
@@ -74,28 +92,31 @@ class TimerTaker:
             else:
                 batch.add(timer, record, self._entry(timer, record))
 
-    def _restored(self, batch: TimerBatch, run: Sequence[Timer], now_ms: int) -> int:
+    def _restored(self, batch: TimerBatch, run: TimerRun, now_ms: int) -> int:
         """Take what needs no closer look from the start of a run; return how many."""
-        queue_id, first = run[0].queue_id, run[0].offset
         if batch.size >= BATCH_BYTES_MAX or self.refused:
             return 0
         found = self._store.read(
             TIMER_TOPIC,
-            queue_id,
-            first,
-            messages_max=len(run),
+            run.queue_id,
+            run.first,
+            messages_max=run.length,
             bytes_max=BATCH_BYTES_MAX - batch.size,
         )
         entries: list[Entry] = []
-        places: list[tuple[int, int]] = []
+        places = bytearray()
         size = restore_records(
-            found.body, 0, len(run), now_ms, self._topics.handles.open_tails, queue_id, entries,
-            places,
+            found.body, 0, run.length, now_ms, self._topics.handles.open_tails, run.queue_id,
+            entries, places,
         )  # fmt: skip
-        count = len(places)
-        if not count or places[0][1] != first or places[-1][1] != first + count - 1:
+        count = len(entries)
+        if not count:
             return 0
-        batch.add_run(run[:count], places, entries, size)
+        ends = (0, len(places) - WAITING_PLACE.size)
+        first, last = (WAITING_PLACE.unpack_from(places, at)[1] for at in ends)
+        if (first, last) != (run.first, run.first + count - 1):
+            return 0
+        batch.add_run(run.head(count), places, entries, size)
         return count
 
     def _entry(self, timer: Timer, record: bytes) -> Entry | None:
@@ -120,14 +141,3 @@ class TimerTaker:
         if place < self._store.log_start:
             return b""
         return self._store.record_at(place)
-
-
-def _runs(due: Sequence[Timer]) -> Iterator[Sequence[Timer]]:
-    """Yield the timers that stand side by side in a queue, in their order."""
-    start = 0
-    for at in range(1, len(due) + 1):
-        before = due[at - 1]
-        side_by_side = at < len(due) and due[at][1:] == (before.queue_id, before.offset + 1)
-        if not side_by_side:
-            yield due[start:at]
-            start = at

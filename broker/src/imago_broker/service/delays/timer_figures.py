@@ -16,8 +16,8 @@ class TimerFigures:
     lost: int = 0
     """Timers whose records the log lost before they were due."""
 
-    def count_fired(self, late_ms: int) -> None:
-        """Count one that fired, and by how much it was late."""
-        self.fired += 1
-        self.late_ms += late_ms
-        self.late_ms_max = max(self.late_ms_max, late_ms)
+    def count_fired(self, count: int, late_ms: int, first_late_ms: int) -> None:
+        """Count some that fired, by how much they were late together, and the first of them."""
+        self.fired += count
+        self.late_ms += max(0, late_ms)
+        self.late_ms_max = max(self.late_ms_max, first_late_ms)

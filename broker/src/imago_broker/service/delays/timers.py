@@ -17,7 +17,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from imago_broker.core.acknowledgement import Acknowledgement
-from imago_broker.core.timer_record import Firing
+from imago_broker.core.timer_record import firing_body
 from imago_broker.core.timer_wheel import Timer, TimerWheel
 from imago_broker.model.names import TIMER_TOPIC
 from imago_broker.service.delays.firing_log import FLOOR_KEY, TIMER_KIND, FiringLog
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterable, Sequence
 
+    from imago_broker.core.timer_wheel import TimerRun
     from imago_broker.ports import Clock
     from imago_broker.service.messages import MessageService
     from imago_broker.service.topics import TopicService
@@ -232,15 +233,28 @@ class TimerService:
         more = False
         for bucket in self._loaded.values():
             units = self._store.units(TIMER_TOPIC, bucket.queue_id, bucket.end, UNITS_MAX)
-            for _, size, tag in UNIT.iter_unpack(units):
-                offset = bucket.end
-                if bucket.read(waits=tag >= 0 and size > 0):
-                    self._wheel.add(Timer(tag, bucket.queue_id, offset))
-                elif tag < 0:
-                    bucket.recall(-1 - tag)
+            self._take_units(bucket, units)
             bucket.whole = bucket.whole or len(units) < UNITS_MAX * UNIT.size
             more = more or len(units) == UNITS_MAX * UNIT.size
         return more
+
+    def _take_units(self, bucket: TimerBucket, units: bytes) -> None:
+        """Have the timers wait that units tell of, and take back those that are recalled."""
+        at, end = 0, len(units) // UNIT.size
+        while at < end:
+            if bucket.usual:
+                count = self._wheel.spread(units, at, bucket.queue_id, bucket.end)
+                bucket.read_run(count)
+                at += count
+                if at == end:
+                    break
+            _, size, tag = UNIT.unpack_from(units, at * UNIT.size)
+            offset = bucket.end
+            if bucket.read(waits=tag >= 0 and size > 0):
+                self._wheel.add(Timer(tag, bucket.queue_id, offset))
+            elif tag < 0:
+                bucket.recall(-1 - tag)
+            at += 1
 
     def _close_past(self, now_ms: int) -> None:
         """Note as done what is, of the buckets whose time is over."""
@@ -310,9 +324,9 @@ class TimerService:
         batch = self._taker.take(self._wheel, self._loaded, now_ms, count_max)
         if not batch.taken:
             return
-        self._alone = max(0, self._alone - len(batch.taken))
+        self._alone = max(0, self._alone - batch.count)
         broken = self._firings.broken
-        record = self._firings.entry(Firing(batch.fired, batch.dropped, broken), now_ms)
+        record = self._firings.entry(firing_body(batch.fired, batch.dropped, broken), now_ms)
         # Its producers were answered long ago: nobody waits for a level.
         self._messages.put(
             [record, *batch.entries],
@@ -324,7 +338,7 @@ class TimerService:
 
     def _appended(
         self,
-        token: tuple[int, list[Timer], tuple[int, int] | None],
+        token: tuple[int, list[TimerRun], tuple[int, int] | None],
         status: PutStatus,
         _: Sequence[Placed],
     ) -> None:
@@ -337,19 +351,20 @@ class TimerService:
             return
         self._firings.stated(broken)
         now_ms = self._clock.epoch_ms()
-        for timer in taken:
-            self._loaded[timer.queue_id].finish(timer.offset)
-            self.figures.count_fired(max(0, now_ms - timer.due_ms))
+        for run in taken:
+            self._loaded[run.queue_id].finish(run.first, run.length)
+            self.figures.count_fired(run.length, *run.late_ms(now_ms))
         self._look_in(0)
 
-    def _not_appended(self, taken: list[Timer], status: PutStatus) -> None:
-        for timer in taken:
+    def _not_appended(self, taken: list[TimerRun], status: PutStatus) -> None:
+        timers = [timer for run in taken for timer in run.timers()]
+        for timer in timers:
             self._loaded[timer.queue_id].fail(timer.offset)
             self._wheel.add(timer)
         if status is PutStatus.TOO_LARGE:
-            if len(taken) == 1:
-                self._taker.refused.add((taken[0].queue_id, taken[0].offset))
-            self._alone = len(taken)
+            if len(timers) == 1:
+                self._taker.refused.add((timers[0].queue_id, timers[0].offset))
+            self._alone = len(timers)
             self._look_in(0)
             return
         log.warning("timers_not_fired status=%s", status.value)
