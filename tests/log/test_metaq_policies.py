@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import zipfile
 from datetime import UTC, datetime
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_broker.core.deletion_times import DeletionTimes
+from imago_log.disk.worker import InlineWorker
 from imago_log.offline.check import check
 from imago_log.results import MetaqStatus
 from imago_log.views import metaq_archive
@@ -18,6 +20,7 @@ from imago_testing.stores.vfs import MemoryVfs
 from imago_wire.hot import metaq_whole
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from imago_log.store import MessageStore
@@ -204,3 +207,112 @@ def test_a_crash_while_a_file_is_packed_leaves_it_whole() -> None:
         )
         assert read_through(store, "packed") > 0
         store.close()
+
+
+def worker_failures(monkeypatch: pytest.MonkeyPatch) -> list[Exception]:
+    """Have jobs fail as those of a thread do, which `tick` does not see; return their errors."""
+    failures: list[Exception] = []
+
+    def submit(_: InlineWorker, job: Callable[[], None]) -> None:
+        try:
+            job()
+        except Exception as error:
+            failures.append(error)
+
+    monkeypatch.setattr(InlineWorker, "submit", submit)
+    return failures
+
+
+def test_a_file_that_finds_no_room_to_be_packed_is_packed_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failures = worker_failures(monkeypatch)
+    kept = Kept("")
+    kept.send("packed", 20)
+
+    def full(what: str, path: Path) -> None:
+        if path.name.endswith(".zip.part") and what == "write":
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    kept.vfs.before_call = full
+    kept.pass_time(7 * HOUR)
+    assert not failures
+    names = kept.names("packed")
+    assert [name[-4:] for name in names if metaq_archive.is_archive(name)] == [".arc"] * 2
+    kept.send("packed", 1)
+    kept.vfs.before_call = None
+    kept.pass_time(MINUTE)
+    archives = [name for name in kept.names("packed") if metaq_archive.is_archive(name)]
+    assert {name[-4:] for name in archives} == {".zip"}
+    assert whole(kept.vfs, "packed", archives) == kept.store.position_range("packed", 0)[0]
+    kept.store.close()
+
+
+def test_nothing_is_packed_where_messages_need_the_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    failures = worker_failures(monkeypatch)
+    kept = Kept("")
+    kept.send("packed", 20)
+    kept.vfs.total_bytes, kept.vfs.used_bytes = 100_000, 84_000  # force: 85 %
+    kept.pass_time(7 * HOUR)
+    assert sum(name.endswith(".arc") for name in kept.names("packed")) == 2
+    kept.vfs.used_bytes = 50_000
+    kept.pass_time(MINUTE)
+    assert not [name for name in kept.names("packed") if name.endswith(".arc")]
+    assert not failures
+    kept.store.close()
+
+
+def test_what_a_start_finds_archived_is_packed_unless_somebody_took_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failures = worker_failures(monkeypatch)
+    kept = Kept("")
+    kept.send("packed", 20)
+    kept.vfs.total_bytes, kept.vfs.used_bytes = 100_000, 84_000
+    kept.pass_time(7 * HOUR)
+    kept.store.close()
+    kept.store = kept.opened()
+    taken = next(name for name in kept.names("packed") if name.endswith(".arc"))
+    kept.vfs.unlink(DATA / "metaq" / "packed-0" / taken)
+    kept.vfs.used_bytes = 0
+    kept.pass_time(MINUTE)
+    archives = [name for name in kept.names("packed") if metaq_archive.is_archive(name)]
+    assert [name[-4:] for name in archives] == [".zip"]
+    assert not failures
+    kept.store.close()
+
+
+def test_files_of_a_partition_expire_that_nobody_asks_for() -> None:
+    kept = Kept("")
+    kept.send("deleted", 40)
+    kept.pass_time(MINUTE)
+    kept.store.close()
+    kept.store = kept.opened()
+    kept.pass_time(13 * HOUR)
+    assert len([name for name in kept.names("deleted") if name.endswith(".meta")]) == 1
+    kept.store.close()
+
+
+@pytest.mark.parametrize("topic", ["archived", "packed"])
+def test_archives_of_a_topic_outlive_one_of_the_same_name(topic: str) -> None:
+    kept = Kept("")
+    kept.send(topic, 20)
+    kept.pass_time(25 * HOUR)
+    before = {
+        name: kept.vfs.content(DATA / "metaq" / f"{topic}-0" / name)
+        for name in kept.names(topic)
+        if metaq_archive.is_archive(name)
+    }
+    kept.store.delete_topic(topic)
+    value = {"name": topic, "attributes": {"materialised": "true", **TOPICS[topic]}}
+    kept.store.create_topic(topic, value)
+    kept.model = Model()
+    kept.send(topic, 20)
+    kept.pass_time(25 * HOUR)
+    after = {
+        name: kept.vfs.content(DATA / "metaq" / f"{topic}-0" / name)
+        for name in kept.names(topic)
+        if metaq_archive.is_archive(name)
+    }
+    assert before.items() < after.items()
+    kept.store.close()

@@ -249,6 +249,7 @@ def _compose(
         s.epochs,
         folder,
         s.stamps,
+        directory,
         materialiser,
         write_behind,
         view_sync,

@@ -50,6 +50,8 @@ class DiskPressure:
         self._vfs, self._root, self._space, self._ratios = vfs, root, space, ratios
         self.level = DiskLevel.NORMAL
         self.used_ratio = 0.0
+        self.room_bytes = 0
+        """What may be written before old files of the log go for it."""
         self.refusal: DiskFullError | None = None
         """Why messages are refused."""
 
@@ -61,7 +63,9 @@ class DiskPressure:
     def measure(self) -> None:
         """See how full the disk is."""
         with fatal("measure", self._root):
-            self.used_ratio = self.usage().ratio
+            usage = self.usage()
+        self.used_ratio = usage.ratio
+        self.room_bytes = int(usage.total * self._ratios.force) - usage.used
         self.level = disk_level(self.used_ratio, self._ratios)
 
     def usage(self) -> DiskUsage:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from imago_log.lifecycle.view_sync import ViewSync
     from imago_log.repair.inspecting import Inspector
     from imago_log.repair.scrubbing import Scrubber
+    from imago_log.views.directory import QueueDirectory
     from imago_log.views.materialiser import Materialiser
     from imago_log.views.write_behind import WriteBehind
 
@@ -47,6 +48,7 @@ class Housekeeper:
         epochs: EpochFile,
         folder: DataFolder,
         stamps: LogStamps,
+        directory: QueueDirectory,
         materialiser: Materialiser,
         write_behind: WriteBehind,
         view_sync: ViewSync,
@@ -61,6 +63,7 @@ class Housekeeper:
         self._due = due
         self._wall, self._clock, self._log, self._damage = wall, monotonic, log, damage
         self._epochs, self._folder = epochs, folder
+        self._directory = directory
         self._materialiser, self._write_behind = materialiser, write_behind
         self._view_sync, self._retention = view_sync, retention
         self._inspector, self._scrubber = inspector, scrubber
@@ -82,7 +85,9 @@ class Housekeeper:
             self._retention.retain(age_ms, needed_from, due=self._due(None))
         with self._space.awaited():
             self._epochs.save()
+            self._directory.take_up_some()
             self._materialiser.expire(age_ms, self._log.start, self._due)
+            self._materialiser.packing.go_on(self._pressure.room_bytes)
             self._keep_views(now_ms)
         self._make_spare()
         self._folder.keep_room()

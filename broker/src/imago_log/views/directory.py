@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from imago_wire.hot import QueueTail
     from imago_wire.record import RecordView
 
+TAKEN_UP_MAX = 8
+"""Partitions that one round takes up: opening one reads several files."""
+
 
 class QueueDirectory:
     """Knows which queues have been asked for, and takes up MetaQ's files of materialised ones."""
@@ -32,6 +35,8 @@ class QueueDirectory:
         self._log, self._metadata, self._queues, self._folders = log, metadata, queues, folders
         self._materialiser, self._background = materialiser, background
         self._tails: dict[tuple[str, int], QueueTail] = {}
+        self._untouched: list[tuple[str, int]] | None = None
+        """Partitions with MetaQ files that may not be taken up yet; None: not looked for."""
 
     def tail(self, topic: str, queue_id: int) -> QueueTail:
         """Return the handle that entries of this queue carry; KeyError for an unknown topic.
@@ -91,6 +96,16 @@ class QueueDirectory:
             self.materialise(topic)
         self._materialiser.take_begins(topic)
 
+    def take_up_some(self) -> None:
+        """Take up partitions that nobody has asked for since the start: their files expire, too."""
+        if self._untouched is None:
+            self._untouched = self._folders.materialised_on_disk()
+        for name, queue_id in self._untouched[-TAKEN_UP_MAX:]:
+            topic = self._metadata.topics.get(name)
+            if topic is not None and topic.materialised:
+                self.find(name, queue_id)
+        del self._untouched[-TAKEN_UP_MAX:]
+
     def drop_topic(self, name: str) -> None:
         """Forget a topic's queues, and have their files removed."""
         for key in [key for key in self._tails if key[0] == name]:
@@ -102,6 +117,7 @@ class QueueDirectory:
     def forget(self) -> None:
         """Forget all handles: the queues are about to go."""
         self._tails.clear()
+        self._untouched = None
 
     def empty_trash(self) -> None:
         """Submit the removal of what was discarded."""

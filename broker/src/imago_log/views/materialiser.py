@@ -18,7 +18,7 @@ from imago_log.config import always_due
 from imago_log.errors import UnreadableError
 from imago_log.views.consume_queue import UNIT_SIZE
 from imago_log.views.lost import first_kept, first_lost
-from imago_log.views.metaq_archive import pack
+from imago_log.views.metaq_archive import Packing
 from imago_log.views.metaq_segments import MetaqSegments
 from imago_log.views.metaq_writing import (
     BLOCK_BYTES_MAX,
@@ -85,6 +85,7 @@ class Materialiser:
         self._visibility, self._explained = visibility, explained
         self._records = LogRecords(log, RecentLog(0), damage)
         """The worker's own: what is recent belongs to the store's thread."""
+        self.packing = Packing(pool.vfs, background.submit)
         self._by_key: dict[tuple[str, int], Partition] = {}
         self._order: list[Partition] = []
         self._cursor = 0
@@ -122,6 +123,8 @@ class Materialiser:
         else:
             self._order[self._order.index(self._by_key[topic.name, queue_id])] = partition
         self._by_key[topic.name, queue_id] = partition
+        if topic.archive == "zip":
+            self.packing.find(folder)
         segments.begin_at(topic.begin(queue_id))
         segments.truncate(queue.tail.next_position)
         self._find_next(partition, log_start)
@@ -324,7 +327,7 @@ class Materialiser:
         """Remove the oldest file, or archive it as its topic says."""
         archived = segments.drop_oldest(archive=bool(topic.archive))
         if archived is not None and topic.archive == "zip":
-            self._background.submit(partial(pack, self._pool.vfs, archived))
+            self.packing.add(archived)
 
     def _expired(self, topic: Topic, segments: MetaqSegments, place: int, now_ms: int) -> bool:
         age_max, size_max = topic.retention_ms, topic.retention_bytes

@@ -51,6 +51,12 @@ class QueueFolders:
                 if name.isdecimal()
             ]
 
+    def materialised_on_disk(self) -> list[tuple[str, int]]:
+        """Return topic and number of every partition that has a folder of MetaQ's files."""
+        with fatal("list", self._folder.metaq):
+            names = [name.rpartition("-") for name in self._pool.vfs.names(self._folder.metaq)]
+        return [(topic, int(number)) for topic, _, number in names if topic and number.isdecimal()]
+
     def is_on_disk(self, topic: str, queue_id: int) -> bool:
         """Whether a queue has files."""
         return self._pool.vfs.exists(self._folder.queues / f"{topic}/{queue_id}")
