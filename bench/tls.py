@@ -80,14 +80,22 @@ STORMS = (
 )
 
 
-def certificate(folder: Path) -> tuple[str, ...]:
-    """Make a certificate (ECDSA); return the settings with it."""
+KEYS = {
+    "ec": ("ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
+    "rsa:2048": ("rsa:2048",),
+    "rsa:4096": ("rsa:4096",),
+}
+"""Kinds of keys, as openssl names them."""
+
+
+def certificate(folder: Path, kind: str = "ec") -> tuple[str, str]:
+    """Make a certificate; return its file and its key's."""
     pem, key = folder / "tls.pem", folder / "tls.key"
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+    command = ["openssl", "req", "-x509", "-newkey", *KEYS[kind]]
     command += ["-nodes", "-days", "2", "-subj", "/CN=bench", "-keyout", str(key), "-out", str(pem)]
     command += ["-addext", "subjectAltName=IP:127.0.0.1"]
     subprocess.run(command, check=True, capture_output=True)
-    return f"tls.certificate_file={pem}", f"tls.key_file={key}"
+    return str(pem), str(key)
 
 
 @contextlib.contextmanager
@@ -95,7 +103,9 @@ def broker(port_base: int, *more: str) -> Iterator[tuple[harness.Server, int]]:
     """Run a broker with TLS and more settings; give it, and its port for MetaQ with TLS."""
     metaq = port_base + METAQ_TLS_OFFSET
     with tempfile.TemporaryDirectory(prefix="imago-bench-tls-") as name:
-        settings = (*certificate(Path(name)), f"tls.metaq_port={metaq}", *more)
+        pem, key = certificate(Path(name))
+        settings = (f"tls.certificate_file={pem}", f"tls.key_file={key}", *more)
+        settings += (f"tls.metaq_port={metaq}",)
         with harness.broker(port_base, *settings) as server:
             yield server, metaq
 

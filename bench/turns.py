@@ -2,6 +2,7 @@
 
     python -m bench.turns [--work send|put] [--rate N] [--seconds N] [--topics N] [--idle N]
                           [--switch-us N] [--scrape PATH …] [--along]
+                          [--storm endless|whole [--addresses N] [--key ec|rsa:2048|rsa:4096]]
 
 A turn's time is told apart, so that a busy machine does not matter: `cpu` is the loop's own
 processor time, `held` the time in which it could not go on although it had a processor to run on
@@ -23,7 +24,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,15 +32,17 @@ import uvloop
 
 from bench import harness
 from bench.hot_driver import configuration
+from bench.tls import KEYS, certificate
 from imago_broker.app import Broker
 from imago_broker.app.process import settle_garbage_collector
+from imago_broker.config.sections import TlsSection
 from imago_broker.model.topics import TopicConfig
 from imago_broker.server.remoting_session import RemotingSession
 from imago_broker.server.text_session import TextSession
 from imago_log.disk.vfs import OsVfs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 SHOWN = 12
 CAUSE_US = 100
@@ -231,9 +234,26 @@ def scraping(port: int, paths: Sequence[str]) -> str:
     return f"while true; do {asked}; sleep 2; done"
 
 
+def beside(options: argparse.Namespace, broker: Broker) -> Iterator[Sequence[str]]:
+    """Yield the programs that run beside the generator."""
+    seconds = options.seconds
+    if options.along:
+        follow = ("pull", f"port={broker.rocketmq_port}", "conns=4", "follow=1")
+        yield str(harness.BUILD / "load"), *follow, f"seconds={seconds + 1}"
+    if options.scrape:
+        yield "sh", "-c", scraping(broker.ports.admin_port, options.scrape)
+    if options.storm:
+        words = ("-m", "bench.storm", str(broker.ports.metaq_tls.port), "--kind", options.storm)
+        more = ("--addresses", str(options.addresses), "--seconds", str(seconds + 5))
+        yield sys.executable, *words, *more
+
+
 async def run(options: argparse.Namespace, folder: str) -> str:
     """Serve the load and watch; return what the generator says."""
     config = configuration(folder)
+    if options.storm:
+        pem, key = certificate(Path(folder), options.key)
+        config = replace(config, tls=TlsSection(certificate_file=pem, key_file=key, metaq_port=0))
     broker = Broker(config)
     await broker.start()
     for number in range(options.topics):
@@ -244,26 +264,15 @@ async def run(options: argparse.Namespace, folder: str) -> str:
     seconds = options.seconds
     words = [options.work, f"port={port}", "conns=16", "depth=4096", f"rate={options.rate}"]
     words += [f"seconds={seconds}", "warmup=1", f"topics={options.topics}", f"idle={options.idle}"]
-    follow = [
-        "pull",
-        f"port={broker.rocketmq_port}",
-        "conns=4",
-        "follow=1",
-        f"seconds={seconds + 1}",
-    ]
     program = str(harness.BUILD / "load")
-    started = [await asyncio.create_subprocess_exec(program, *words, stdout=-1, stderr=-1)]
-    if options.along:
-        started.append(await asyncio.create_subprocess_exec(program, *follow, stdout=-1))
-    if options.scrape:
-        words = ["sh", "-c", scraping(broker.ports.admin_port, options.scrape)]
-        started.append(await asyncio.create_subprocess_exec(*words))
+    load = await asyncio.create_subprocess_exec(program, *words, stdout=-1, stderr=-1)
+    others = [await asyncio.create_subprocess_exec(*words) for words in beside(options, broker)]
     await asyncio.sleep(5)
     WATCH.begin(asyncio.get_running_loop())
-    out, error = await started[0].communicate()
+    out, error = await load.communicate()
     WATCH.end()
     report()
-    for other in started[1:]:
+    for other in others:
         with contextlib.suppress(ProcessLookupError):
             other.kill()
         await other.communicate()
@@ -290,6 +299,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--switch-us", type=int, default=0, help="interval of threads' turns")
     parser.add_argument("--idle", type=int, default=0, help="connections that do nothing")
     parser.add_argument("--scrape", nargs="*", default=[], help="pages of the admin port")
+    parser.add_argument("--storm", choices=("endless", "whole"), help="handshakes, 2,000 a second")
+    parser.add_argument("--addresses", type=int, default=1, help="of the storm")
+    parser.add_argument("--key", choices=sorted(KEYS), default="ec", help="of the certificate")
     parser.add_argument("--along", action="store_true", help="a group reads what is sent")
     options = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
     harness.build_native()

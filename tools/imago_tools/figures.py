@@ -216,7 +216,7 @@ def metaq() -> str:
 
 
 def tls() -> str:
-    """Return the work with TLS, beside the same work on the same broker without it."""
+    """Return the work with TLS, beside the same work on the same broker without it; and storms."""
     heads = ["work (1 KiB)", "µs of CPU a message with TLS", "without", "TLS ÷ plain"]
     heads += ["k msg/s with TLS", "without"]
     lines = [
@@ -231,7 +231,23 @@ def tls() -> str:
         for row in rows("tls")
         if "plain" in row
     ]
-    return f"{of('tls')}\n{table(heads, lines)}"
+    return f"{of('tls')}\n{table(heads, lines)}{_storms()}"
+
+
+def _storms() -> str:
+    """Return what clients that are served see before a storm of handshakes, in it and after."""
+    heads = ["handshakes", "begun / ended a second", "clients", "sends/s in it"]
+    heads += ["p50 / p99 ms before", "in it", "after"]
+    lines = []
+    for row in rows("tls"):
+        for way in ("plain", "tls") if "during" in row else ():
+            seen = [row[side][way] for side in ("before", "during", "after")]
+            what = row["name"].partition(": ")[2] if way == "plain" else ""
+            rate = f"{row['begun']:,} / {row['ended']:,}" if way == "plain" else ""
+            name = "with TLS" if way == "tls" else "without TLS"
+            cells = [what, rate, name, f"{row['during'][way]['rate']:,}"]
+            lines.append([*cells, *map(_latency, seen)])
+    return f"\n{table(heads, lines)}" if lines else ""
 
 
 def scale() -> str:

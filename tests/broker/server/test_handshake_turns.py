@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import ssl
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -293,3 +294,26 @@ async def _storm_by(address: str, port: int, trusting: ssl.SSLContext, *, ends: 
         writer.write(outgoing.read())
         await reader.read(1)
     writer.close()
+
+
+async def test_who_comes_again_with_a_ticket_needs_no_signature(tmp_path: Path) -> None:
+    """An honest client that reconnects costs a fraction of what a new one does."""
+    pair = Authority(tmp_path / "authority").issue("server")
+    settings = (f"tls.certificate_file={pair.certificate}", f"tls.key_file={pair.key}")
+    trusting = ssl.create_default_context()
+    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+    async with running_broker(tmp_path / "data", *settings, "tls.metaq_port=0") as broker:
+        address = ("127.0.0.1", broker.ports.metaq_tls.port)
+
+        def ask(known: ssl.SSLSession | None) -> ssl.SSLSocket:
+            plain = socket.create_connection(address, timeout=50)
+            found = trusting.wrap_socket(plain, session=known)
+            found.sendall(b"version 1\r\n")
+            assert found.recv(100).startswith(b"result 200")
+            return found
+
+        with await asyncio.to_thread(ask, None) as first:
+            assert not first.session_reused
+            known = first.session
+        with await asyncio.to_thread(ask, known) as second:
+            assert second.session_reused

@@ -267,8 +267,9 @@ class TlsSection:
     )
     handshakes_per_second_max: int = setting(
         500,
-        "Handshakes that begin in a second, on all ports but replication's together; more wait,"
-        " those of each address in turn. 0: any number.",
+        "Handshakes that begin in a second, on all ports but replication's together, as far as they"
+        " take a quarter of the processor; more wait, those of each address in turn. 0: any number"
+        " at any cost.",
         low=0,
     )
 
