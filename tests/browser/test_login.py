@@ -44,7 +44,8 @@ def broker(tmp_path: Path) -> Iterator[dict[str, Any]]:
         found = json.loads(line)["brokers"][0]
         token = (tmp_path / "data" / "admin-token").read_text().strip()
         make(found["admin"], token)
-        yield found
+        told = call(found["admin"], token, "POST", "users/ann/tokens", {"expiresSeconds": 3600})
+        yield found | {"token of ann": told["token"]}
     finally:
         process.terminate()
         process.communicate(timeout=30)
@@ -59,13 +60,19 @@ def make(admin: str, token: str) -> None:
         ("topics/orders", {"queues": 3}),
         ("quotas/user:bob", {"quotas": {"producerBytesPerSecond": 1000}}),
     ):
-        request = urllib.request.Request(
-            f"{admin}/admin/v1/{path}",
-            method="PUT",
-            data=json.dumps(body).encode(),
-            headers={"Authorization": f"Bearer {token}"},
-        )
-        urllib.request.urlopen(request, timeout=60).close()
+        call(admin, token, "PUT", path, body)
+
+
+def call(admin: str, token: str, method: str, path: str, body: object) -> Any:
+    """Call the admin interface; return what it answers."""
+    request = urllib.request.Request(
+        f"{admin}/admin/v1/{path}",
+        method=method,
+        data=json.dumps(body).encode(),
+        headers={"Authorization": f"Bearer {token}"},
+    )
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return json.load(answer)
 
 
 class Page:
@@ -167,6 +174,15 @@ async def test_who_may_see_it_logs_in_and_sees_it(broker: dict[str, Any], tmp_pa
         await page.until(f"{text}.includes('orders') && {form}.hidden && !{out}.hidden")
         await page.value(f"{out}.click()")
         await page.until(f"!{form}.hidden && {out}.hidden && !{text}.includes('orders')")
+        token = broker["token of ann"]
+        await page.log_in("", f"{token}x")
+        await page.until(f"{text}.includes('The token is not known here, or has ended')")
+        assert not await page.value(f"{form}.hidden")
+        await page.log_in("", token)
+        await page.until(f"{form}.hidden && {text}.includes('orders')")
+        assert await page.value("document.cookie") == ""
+        assert token not in await page.value("document.documentElement.outerHTML")
+        assert await page.value("document.getElementById('login-password').value") == ""
 
 
 async def test_who_may_see_nothing_is_told_so(broker: dict[str, Any], tmp_path: Path) -> None:
