@@ -8,7 +8,7 @@ import pytest
 
 from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.errors import InvalidNameError, RequestError
-from imago_broker.model.topics import TopicConfig
+from imago_broker.model.topics import METAQ_STAT, TopicConfig
 from imago_broker.service.topics import TopicService
 from imago_testing.stores.manual import ManualStore
 
@@ -239,3 +239,26 @@ def test_topic_that_cannot_be_read_costs_only_itself() -> None:
     assert handle.level is LEADER
     assert topics.get("t") is not None
     assert topics.get("broken") is None
+
+
+def test_a_change_of_one_topic_looks_at_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ten thousand topics of a file are made one after the other."""
+    topics = service(topics_max=50)
+    asked: list[str] = []
+    told: property = vars(TopicConfig)["metaq_stat"]
+
+    def counted(config: TopicConfig) -> object:
+        asked.append(config.name)
+        return told.__get__(config)
+
+    monkeypatch.setattr(TopicConfig, "metaq_stat", property(counted))
+    for number in range(20):
+        attributes = {METAQ_STAT: "true"} if number % 2 else {}
+        topics.create_or_update(TopicConfig(name=f"t-{number}", attributes=attributes))
+    assert len(asked) <= 40
+    assert topics.with_stat == {f"t-{number}" for number in range(1, 20, 2)}
+    topics.delete("t-1")
+    topics.create_or_update(TopicConfig(name="t-3", attributes={METAQ_STAT: "false"}))
+    assert topics.with_stat == {f"t-{number}" for number in range(5, 20, 2)}

@@ -75,8 +75,8 @@ class TopicService:
         self.handles = TopicHandles(
             self._configs, store, default_level=default_level, before_change=before_change
         )
-        self.any_stat = any(config.metaq_stat for config in self._configs.values())
-        """Whether any topic asks for MetaQ's real-time statistics of its own."""
+        self.with_stat = {name for name, config in self._configs.items() if config.metaq_stat}
+        """Topics that ask for MetaQ's real-time statistics of their own."""
         if store.leading:
             self.ensure_system_topics()
 
@@ -283,7 +283,10 @@ class TopicService:
 
     def _changed(self, name: str, config: TopicConfig | None) -> None:
         self.handles.forget(name)
-        self.any_stat = any(config.metaq_stat for config in self._configs.values())
+        if config is not None and config.metaq_stat:
+            self.with_stat.add(name)
+        else:
+            self.with_stat.discard(name)
         for listener in self.on_change:
             listener(name, config)
 

@@ -68,4 +68,4 @@ class TopicPatterns:
 
     def may_count(self) -> bool:
         """Return whether any topic at all is in the real-time statistics."""
-        return self._settings.current.stat or self._topics.any_stat
+        return self._settings.current.stat or bool(self._topics.with_stat)
