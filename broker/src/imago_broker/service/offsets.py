@@ -9,7 +9,7 @@ from imago_log.errors import DiskFullError
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from imago_log.store import MessageStore
 
@@ -38,6 +38,8 @@ class ConsumerOffsets:
         self._timer: asyncio.TimerHandle | None = None
         self.on_forgotten: list[Callable[[Iterable[_Queue]], None]] = []
         """Told the queues of deleted groups and topics."""
+        self.on_set: list[Callable[[Sequence[_Queue]], None]] = []
+        """Told the queues in which a group was reset, or goes back by itself."""
         self.refresh(store.meta(KIND))
 
     def refresh(self, changed: Iterable[str]) -> None:
@@ -64,12 +66,15 @@ class ConsumerOffsets:
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Note a group's progress. It may go back: the consumer decides."""
         queues = self._of(group, topic)
-        if queues.get(queue_id) == offset:
+        before = queues.get(queue_id, -1)
+        if before == offset:
             return
         queues[queue_id] = offset
         self._dirty.add((group, topic, queue_id))
         if self._timer is None:
             self._timer = self._loop.call_later(GATHER_SECONDS, self._flush_in_time)
+        if offset < before:
+            self._tell_set([(group, topic, queue_id)])
 
     def query(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return the committed offset, or None when there is none."""
@@ -99,6 +104,7 @@ class ConsumerOffsets:
         self._dirty.update((group, topic, queue_id) for queue_id in offsets)
         self.flush()
         logger.info("offsets_reset group=%s topic=%s queues=%d", group, topic, len(offsets))
+        self._tell_set([(group, topic, queue_id) for queue_id in offsets])
 
     def forget_group(self, group: str) -> None:
         """Drop all offsets of a group."""
@@ -149,6 +155,10 @@ class ConsumerOffsets:
         self.flush()
         for listener in self.on_forgotten:
             listener(gone)
+
+    def _tell_set(self, queues: Sequence[_Queue]) -> None:
+        for listener in self.on_set:
+            listener(queues)
 
     def _value(self, queue: _Queue) -> Any:
         group, topic, queue_id = queue

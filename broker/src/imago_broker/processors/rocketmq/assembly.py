@@ -373,6 +373,8 @@ def _pop(broker: BrokerParts, memory: MemoryWindow) -> PopServices:
     service = PopService(broker.messages, broker.offsets, loop=broker.loop)
     waiting = PopWaiting(broker.loop, broker.clock)
     service.on_stop.append(waiting.release_all)
+    service.awaited_room.on_room.append(waiting.look_again)
+    broker.offsets.on_set.append(waiting.look_again)
     broker.messages.on_arrival(waiting.arrived)
     broker.topics.on_change.append(lambda name, _config: waiting.topic_changed(name))
     modes = RequestModes(broker.store)

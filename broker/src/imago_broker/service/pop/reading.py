@@ -114,12 +114,14 @@ class PopReader:
     def waits(self, ask: PopAsk, now_ms: int) -> bool:
         """Whether there is anything to take, without taking it."""
         for queue_id in ask.queue_ids:
-            state = self._popped(ask, queue_id).state
+            popped = self._popped(ask, queue_id)
+            state = popped.state
             if ask.in_order and state.blocked(now_ms):
                 continue
             if state.expired(now_ms, 1):
                 return True
-            if self._store.queue_range(ask.topic, queue_id)[1] > state.next_offset:
+            more = self._store.queue_range(ask.topic, queue_id)[1] > state.next_offset
+            if more and self._pops.room(popped) > 0:
                 return True
         return False
 

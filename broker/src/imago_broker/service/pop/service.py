@@ -22,6 +22,7 @@ from imago_broker.core.packed_offsets import pack, unpack
 from imago_broker.core.popping import Handout, PopQueue
 from imago_broker.service.offsets import KIND as OFFSET_KIND
 from imago_broker.service.offsets import key_of, parse_key
+from imago_broker.service.pop.room import AwaitedRoom
 from imago_broker.service.put_status import PutStatus
 from imago_log.errors import StoreError
 
@@ -60,8 +61,8 @@ class Popped:
 
     key: Queue
     state: PopQueue
-    told: int | None = None
-    """The committed offset as written last."""
+    told: int | None
+    """The committed offset as it was written last, or found; None: there was none."""
     counted: int = 0
 
 
@@ -102,6 +103,7 @@ class PopService:
         self._out_of: Counter[str] = Counter()
         """The same of each group."""
         self.on_stop: list[Callable[[], None]] = []
+        self.awaited_room = AwaitedRoom(loop, self._has_room)
         self._messages = messages
         self._store = messages.store
         self._offsets = offsets
@@ -111,6 +113,7 @@ class PopService:
         self._unwritten: dict[Popped, None] = {}
         """What the disk had no room for: nobody is told that all is safe before it is written."""
         offsets.on_forgotten.append(self._forget)
+        offsets.on_set.append(self._forget)
 
     def start(self) -> None:
         """Read what is out."""
@@ -136,6 +139,7 @@ class PopService:
             self._write(turn)
         self._queues.clear()
         self._unwritten.clear()
+        self.awaited_room.clear()
         self.out = 0
         self._out_of.clear()
         for listener in self.on_stop:
@@ -147,8 +151,6 @@ class PopService:
         popped = self._queues.get(key)
         if popped is not None and popped.told == committed:
             return popped
-        if popped is not None and popped.told is None:
-            return popped  # new, and not written yet
         return self.begin_anew(key, begin() if committed is None else committed)
 
     def begin_anew(self, key: Queue, offset: int) -> Popped:
@@ -157,7 +159,7 @@ class PopService:
         if old is not None:
             logger.info("pop_begins_anew group=%s topic=%s queue=%d offset=%d", *key, offset)
             self._drop(old)
-        popped = self._queues[key] = Popped(key, PopQueue(offset))
+        popped = self._queues[key] = Popped(key, PopQueue(offset), self._offsets.query(*key))
         self.changed(popped)
         return popped
 
@@ -166,11 +168,17 @@ class PopService:
         return self._queues.get(key)
 
     def room(self, popped: Popped) -> int:
-        """Return how many messages more the group may take out of a queue."""
+        """Return how many messages more the group may take out of a queue.
+
+        Where it may take none, `awaited_room` tells once it may.
+        """
         free = OUT_ALL_MAX - self.out
         # The rest is for groups that have few: or one could keep all others from theirs for days.
         own = max(free - OUT_ALL_MAX // SHARE, FEW_MAX - self._out_of[popped.key[0]])
-        return max(0, min(OUT_MAX - len(popped.state), free, own))
+        room = max(0, min(OUT_MAX - len(popped.state), free, own))
+        if not room:
+            self.awaited_room.lacked(popped.key)
+        return room
 
     def take_back(self, popped: Popped, stamp: int, now_ms: int) -> None:
         """Note that messages reached nobody: they can be handed out again."""
@@ -232,7 +240,12 @@ class PopService:
             self._current()
 
     def _write_one(self, popped: Popped) -> None:
-        """Write what has changed in one queue; the newest handouts first, should it be cut."""
+        """Write what has changed in one queue; the newest handouts first, should it be cut.
+
+        Nothing of it counts where somebody else has set the committed offset meanwhile.
+        """
+        if self._offsets.query(*popped.key) != popped.told:
+            return
         state, name = popped.state, key_of(popped.key)
         changes = state.changes()
         rows: list[Change] = [
@@ -281,6 +294,12 @@ class PopService:
         self._out_of[group] += more
         if not self._out_of[group]:
             del self._out_of[group]
+        if more < 0:
+            self.awaited_room.freed()
+
+    def _has_room(self, key: Queue) -> bool:
+        popped = self._queues.get(key)
+        return popped is None or self.room(popped) > 0
 
 
 def _tell(waiting: list[Written], status: PutStatus, _: Sequence[object]) -> None:

@@ -91,6 +91,13 @@ class PopWaiting:
             for queue_id in (tail.queue_id, ANY_QUEUE):
                 self._hold.look_again(tail.topic, queue_id)
 
+    def look_again(self, queues: Iterable[tuple[str, str, int]]) -> None:
+        """Wake whoever waits for these queues of topics: groups may take more of them now."""
+        places = dict.fromkeys((topic.encode(), queue_id) for _, topic, queue_id in queues)
+        for place in places | dict.fromkeys((name, ANY_QUEUE) for name, _ in places):
+            if place in self._of_place:
+                self._hold.look_again(*place)
+
     def out_until(self, topic: str, queue_id: int, due_ms: int) -> None:
         """Note when messages come back: those who wait by then look again."""
         name = topic.encode()
