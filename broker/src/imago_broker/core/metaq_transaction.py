@@ -127,6 +127,8 @@ class MetaqTransaction:
     """Epoch milliseconds."""
     user: str = ""
     """Who has begun it, and so whose share it is of; empty: it is of a former leader."""
+    begun: int = 0
+    """Its number among those that this leader began; 0: it is of a former one."""
     expires_ms: int | None = None
     phase: TransactionPhase = TransactionPhase.OPEN
     sessions: set[object] = field(default_factory=set)

@@ -43,6 +43,8 @@ REMEMBERED_MAX = 10_000
 """Ended transactions whose outcome is remembered."""
 REMEMBERED_OF_SESSION_MAX = 16
 """The same, of local ones of one connection."""
+_SLACK = 64
+"""Entries that the heap of ends may hold beyond twice of what counts."""
 KEY_SIZE_MAX = 1024
 """Characters of a transaction's name."""
 
@@ -69,7 +71,10 @@ class OpenTransactions:
         self._users: dict[str, int] = {}
         self._bytes_of_users: dict[str, int] = {}
         self._ended: OrderedDict[str, MetaqOutcome] = OrderedDict()
-        self._expiries: list[tuple[int, int, MetaqTransaction]] = []
+        self._timed: dict[int, MetaqTransaction] = {}
+        """Those whose time ends, by their numbers."""
+        self._expiries: list[tuple[int, int]] = []
+        """A heap of when that is, and of numbers; may name some that have none any more."""
         self._begun = 0
         self.count = 0
         self.total_bytes = 0
@@ -109,7 +114,8 @@ class OpenTransactions:
             limits = self._limits()
             if timeout_s > 0:
                 known.expires_ms = now_ms + min(timeout_s * 1000, limits.timeout_ms_max)
-                heapq.heappush(self._expiries, (known.expires_ms, self._begun, known))
+                self._timed[known.begun] = known
+                heapq.heappush(self._expiries, (known.expires_ms, known.begun))
         if state is None:
             state = self._sessions[session] = _SessionState()
         known.sessions.add(session)
@@ -147,6 +153,7 @@ class OpenTransactions:
                 "metaq.transactions_per_user_max",
             )
         self._begun += 1
+        made.begun = self._begun
         self._count(made, 1)
         return made
 
@@ -326,8 +333,11 @@ class OpenTransactions:
     @property
     def next_expiry_ms(self) -> int | None:
         """When the next one's time is over; None: none has a time."""
-        expiries = self._expiries
-        while expiries and (expiries[0][2].gone or expiries[0][2].expires_ms is None):
+        expiries, timed = self._expiries, self._timed
+        if len(expiries) > 2 * len(timed) + _SLACK:
+            expiries[:] = [each for each in expiries if each[1] in timed]
+            heapq.heapify(expiries)
+        while expiries and expiries[0][1] not in timed:
             heapq.heappop(expiries)
         return expiries[0][0] if expiries else None
 
@@ -335,7 +345,7 @@ class OpenTransactions:
         """Drop the open ones whose time is over; return how many."""
         count = 0
         while (due_ms := self.next_expiry_ms) is not None and due_ms <= now_ms:
-            _, _, transaction = heapq.heappop(self._expiries)
+            transaction = self._timed.pop(heapq.heappop(self._expiries)[1])
             if transaction.phase is TransactionPhase.OPEN:
                 self.drop(transaction)
                 count += 1
@@ -351,6 +361,7 @@ class OpenTransactions:
         _change(self._bytes_of_users, transaction.user, -transaction.size)
         transaction.size = 0
         transaction.messages = []
+        self._timed.pop(transaction.begun, None)
 
     def _count(self, transaction: MetaqTransaction, by: int) -> None:
         self.count += by
