@@ -39,6 +39,19 @@ def test_the_newest_outcomes_are_remembered_and_not_all(monkeypatch: pytest.Monk
     assert (len(halves), halves.counted, halves.of_group("g"), halves.of_owner("o")) == (0, 0, 0, 0)
 
 
+def test_what_came_in_before_the_log_was_read_is_not_taken_anew() -> None:
+    halves = OpenHalves()
+    half = opened(halves, 3)
+    halves.restore(2, 1)
+    halves.restore(3, 0)
+    halves.known_end = 4
+    assert halves.get(3) is half
+    halves.recognise(Half(3, 30, "g", b"u"))
+    half.ending = Outcome.COMMITTED
+    halves.end_all([half])
+    assert (len(halves), halves.counted, halves.of_group("g")) == (1, 0, 0)
+
+
 def test_those_on_their_way_count_whenever_somebody_asks() -> None:
     halves = OpenHalves()
     first, second = halves.coming(), halves.coming()

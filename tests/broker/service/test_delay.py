@@ -19,6 +19,7 @@ from imago_broker.service.delays.levels import DelayService
 from imago_broker.service.delays.parking import delayed_entry
 from imago_testing.searching import examples
 from imago_testing.stores.bare_brokers import BareBroker, crash, damaged
+from imago_testing.stores.hiding import hidden_queues
 from imago_testing.stores.in_memory import open_store
 from imago_testing.stores.vfs import MemoryVfs
 from imago_testing.virtual.clocks import ManualClock
@@ -184,6 +185,25 @@ def test_a_clock_that_goes_back_twice_holds_nothing_up_for_longer_than_its_delay
     assert set(waits) == set(world.parked)
     assert min(waits.values()) >= 0
     assert max(waits.values()) <= 60_000
+
+
+def test_nothing_is_delivered_before_it_can_be_read_how_far_the_levels_are(
+    world: DelayWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(DelayService, "_note", lambda _: True)  # the log alone knows it
+    world.park(1, 1, 2)
+    world.run(1500)
+    first = list(world.seen)
+    assert len(first) == 2
+    hidden = hidden_queues(monkeypatch)
+    hidden.add((SCHEDULE_TOPIC, FIRING_QUEUE))
+    world.restart()
+    world.park(1)
+    world.run(20_000)
+    assert list(world.seen) == first
+    hidden.clear()
+    world.run(1000)
+    assert sorted(world.broker.bodies("T")) == sorted(world.parked)
 
 
 def test_a_shift_is_that_of_the_first_look_after_the_clock_was_set_back() -> None:

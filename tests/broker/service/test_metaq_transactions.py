@@ -20,12 +20,14 @@ from imago_broker.core.metaq_transaction import (
     MetaqTransactionError,
     TransactionPhase,
 )
+from imago_broker.model import names
 from imago_broker.service.messages import PutStatus
 from imago_broker.service.metaq_transactions import notes as metaq_transaction_notes
 from imago_broker.service.metaq_transactions import transaction_log as metaq_transaction_log
 from imago_broker.service.metaq_transactions.service import MetaqTransactions
 from imago_testing.searching import examples
 from imago_testing.stores.bare_brokers import BareBroker, Succession
+from imago_testing.stores.hiding import hidden_queues
 from imago_wire.text.message import parse_block
 
 if TYPE_CHECKING:
@@ -110,6 +112,7 @@ class MetaqTransactionWorld(Succession[MetaqTransactionLeader]):
         super().__init__(seed, MetaqTransactionLeader)
         self.cases: list[Case] = []
         self.sessions = [object() for _ in range(3)]
+        self.hidden: set[tuple[str, int]] = set()
         self.confirm()
 
     # What happens
@@ -259,9 +262,10 @@ class MetaqTransactionWorld(Succession[MetaqTransactionLeader]):
             (0.4, self._prepare_some),
             (0.62, self._end_some),
             (0.76, self.confirm),
-            (0.8, self._note),
-            (0.84, self.lose_session),
-            (0.88, self.forget_some),
+            (0.79, self._note),
+            (0.82, self.lose_session),
+            (0.85, self.forget_some),
+            (0.87, self._hide_or_show),
             (0.9, lambda: self.pass_time(6000)),
             (1.0, self.fail_over),
         )
@@ -293,12 +297,19 @@ class MetaqTransactionWorld(Succession[MetaqTransactionLeader]):
         if self.leader.transactions.ready:
             self.leader.transactions.notes.note()
 
+    def _hide_or_show(self) -> None:
+        """For a while something in the log cannot be read."""
+        topics = (names.METAQ_PREPARED_TOPIC, names.METAQ_OUTCOME_TOPIC)
+        self.hidden ^= {(self.rng.choice(topics), 0)}
+
     def _maybe_end_turn(self) -> None:
         if self.rng.random() < 0.7:
             self.leader.loop.run()
 
     def settle(self) -> None:
         """End everything that is known; then nothing is left to come."""
+        self.hidden.clear()
+        self.pass_time(1000)
         for _ in range(5):
             self.confirm()
             for case in self.cases:
@@ -320,6 +331,7 @@ def test_each_transaction_ends_whole_and_as_it_was_said_through_failovers(
     if seed % 2:
         make_tiny(monkeypatch)
     world = MetaqTransactionWorld(seed)
+    world.hidden = hidden_queues(monkeypatch)
     for _ in range(70):
         world.step()
     world.settle()

@@ -25,6 +25,7 @@ from imago_broker.service.delays.timers import TimerService
 from imago_broker.service.messages import PutStatus
 from imago_testing.searching import examples
 from imago_testing.stores.bare_brokers import BareBroker, crash, damaged
+from imago_testing.stores.hiding import hidden_queues
 from imago_testing.stores.in_memory import open_store
 from imago_testing.stores.vfs import MemoryVfs
 from imago_testing.virtual.clocks import ManualClock
@@ -161,6 +162,23 @@ def test_what_fell_due_while_nobody_led_fires_at_the_start(world: TimerWorld) ->
     world.broker = TimerBroker(world.vfs, world.clock)
     world.broker.loop.run()
     assert world.broker.bodies("T") == names
+
+
+def test_nothing_fires_before_it_can_be_read_what_has_fired(
+    world: TimerWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = world.park(1000, 1000, 30_000)
+    world.run(1500)
+    assert list(world.seen) == names[:2]
+    hidden = hidden_queues(monkeypatch)
+    hidden.add((TIMER_TOPIC, firing_log.FIRING_QUEUE))
+    world.restart()
+    late = world.park(1000)
+    world.run(40_000)
+    assert list(world.seen) == names[:2]
+    hidden.clear()
+    world.run(1000)
+    assert sorted(world.broker.bodies("T")) == sorted(names + late)
 
 
 def test_buckets_that_are_over_are_noted_and_not_read_again(world: TimerWorld) -> None:

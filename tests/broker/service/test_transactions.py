@@ -7,6 +7,7 @@ inside an append, too. Producers repeat themselves, say nothing, or something el
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -29,8 +30,11 @@ from imago_broker.service.transactions import service as transactions
 from imago_broker.service.transactions.checks import TransactionChecks
 from imago_broker.service.transactions.half_messages import half_entry
 from imago_broker.service.transactions.service import TransactionService
+from imago_log.errors import UnreadableError
+from imago_log.results import ReadResult, ReadStatus
 from imago_testing.searching import examples
 from imago_testing.stores.bare_brokers import BareBroker, Succession
+from imago_testing.stores.hiding import hidden_queues
 from imago_wire.remoting.command import RemotingCommand
 from imago_wire.remoting.frame import FRAME_BYTES_MAX, encode_frame
 from imago_wire.remoting.headers.send import EndTransactionRequestHeader
@@ -138,6 +142,7 @@ class TransactionWorld(Succession[TransactionLeader]):
     def __init__(self, seed: int) -> None:
         super().__init__(seed, TransactionLeader)
         self.cases: list[Case] = []
+        self.hidden: set[tuple[str, int]] = set()
         self.confirm()
 
     # What happens
@@ -249,7 +254,8 @@ class TransactionWorld(Succession[TransactionLeader]):
             (0.6, self._end_some),
             (0.75, self.confirm),
             (0.83, self._ask),
-            (0.9, self._note),
+            (0.88, self._note),
+            (0.92, self._hide_or_show),
             (1.0, self.fail_over),
         )
         self.check()
@@ -278,8 +284,18 @@ class TransactionWorld(Succession[TransactionLeader]):
         if self.leader.transactions.ready:
             self.leader.transactions.note()
 
+    def _hide_or_show(self) -> None:
+        """For a while something in the log cannot be read."""
+        self.hidden ^= {(self.rng.choice((names.HALF_TOPIC, names.TRANSACTION_MARK_TOPIC)), 0)}
+        if self.rng.random() < 0.5:
+            for offset in self.leader.transactions.halves:
+                half = self.leader.transactions.halves.get(offset)
+                if half is not None:
+                    self.leader.transactions.term.recent.drop(half)
+
     def settle(self) -> None:
         """Have everybody answer until nothing is open; then nothing is left to come."""
+        self.hidden.clear()
         for _ in range(20):
             self.confirm()
             self.pass_time(INTERVAL_MS + 600)
@@ -326,6 +342,7 @@ def test_each_transaction_ends_as_its_producer_says_through_failovers(
                 assert getattr(module, name) > value
                 monkeypatch.setattr(module, name, value)
     world = TransactionWorld(seed)
+    world.hidden = hidden_queues(monkeypatch)
     for _ in range(60):
         world.step()
     world.settle()
@@ -351,6 +368,84 @@ def test_messages_that_a_crash_cut_off_their_mark_are_put_by_the_next_leader(cut
     world.rng = Random(1)
     world.settle()
     assert world.leader.bodies("T") == ["m0", "m1", "m2"]
+
+
+def unreadable_world(monkeypatch: pytest.MonkeyPatch) -> tuple[TransactionWorld, Case, list[Any]]:
+    """Return one with an open transaction that only the log has, and what its reads give now."""
+    world, given = TransactionWorld(3), list[Any]()
+    world.begin()
+    world.confirm()
+    (case,) = world.cases
+    case.outcome = Outcome.COMMITTED
+    leader = world.leader
+    half = leader.transactions.halves.get(case.offset)
+    assert half is not None
+    leader.transactions.term.recent.drop(half)
+    real = leader.store.read
+
+    def read(topic: str, queue_id: int, offset: int, **how: Any) -> Any:
+        if topic != names.HALF_TOPIC or not given:
+            return real(topic, queue_id, offset, **how)
+        if isinstance(given[0], Exception):
+            raise given[0]
+        return ReadResult(ReadStatus.MESSAGE_WAS_REMOVING, given[0], 0, 1)
+
+    monkeypatch.setattr(leader.store, "read", read)
+    return world, case, given
+
+
+@pytest.mark.parametrize("why", [0, UnreadableError(Path("x"), 0, 0), OSError("unforeseen")])
+def test_half_message_that_cannot_be_read_now_is_asked_about_and_copied_later(
+    monkeypatch: pytest.MonkeyPatch, why: int | Exception
+) -> None:
+    world, case, given = unreadable_world(monkeypatch)
+    transactions, told = world.leader.transactions, list[PutStatus | str]()
+    given.append(why)
+    world.pass_time(3 * INTERVAL_MS)
+    assert (len(transactions.halves), transactions.counts.checks) == (1, 0)
+    given.clear()
+    world.pass_time(2 * INTERVAL_MS)
+    assert transactions.counts.checks, "the rounds go on"
+    given.append(0)
+    assert transactions.end(case.offset, case.outcome, told.append) is OutcomeVerdict.END
+    world.pass_time(1000)
+    assert not told
+    assert not world.leader.bodies("T")
+    given.clear()
+    world.pass_time(1000)
+    world.confirm()
+    assert (told, world.leader.bodies("T")) == ([PutStatus.OK], [case.name])
+    assert transactions.counts.lost == 0
+
+
+def test_outcome_whose_half_message_stays_unreadable_is_refused_and_may_come_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world, case, given = unreadable_world(monkeypatch)
+    transactions, told = world.leader.transactions, list[PutStatus | str]()
+    given.append(0)
+    transactions.end(case.offset, case.outcome, told.append)
+    world.pass_time(outcome_writer.RETRY_MS * (outcome_writer.BUSY_TRIES_MAX + 2))
+    assert told == [PutStatus.BUSY]
+    given.clear()
+    assert transactions.end(case.offset, case.outcome, told.append) is OutcomeVerdict.END
+    world.confirm()
+    assert (told[1:], world.leader.bodies("T")) == ([PutStatus.OK], [case.name])
+
+
+@pytest.mark.parametrize("by", ["a round", "an outcome"])
+def test_half_message_that_the_log_has_lost_is_open_no_longer_and_counted_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, by: str
+) -> None:
+    world, case, given = unreadable_world(monkeypatch)
+    transactions, told = world.leader.transactions, list[PutStatus | str]()
+    given.append(case.offset + 1)  # the store goes on behind it
+    if by == "an outcome":
+        transactions.end(case.offset, case.outcome, told.append)
+    world.pass_time(3 * INTERVAL_MS)
+    assert (len(transactions.halves), transactions.counts.lost) == (0, 1)
+    assert caplog.text.count("half_message_lost") == 1
+    assert told == ["Find prepared transaction message failed"][: by == "an outcome"]
 
 
 def test_unit_of_outcomes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

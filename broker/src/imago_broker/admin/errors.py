@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Any, Final
 
+from imago_broker.service.log_walk import NotReadableNowError
 from imago_log.errors import DiskFullError, NotLeadingError, StoreClosedError
 
 if TYPE_CHECKING:
@@ -72,11 +73,16 @@ _OF_STORE: Final[Mapping[type[Exception], tuple[str, str, str]]] = {
         "The disk of this broker is full: the call is carried out in part, or not at all.",
         "Give it room, then repeat the call.",
     ),
+    NotReadableNowError: (
+        "not_readable",
+        "A part of this broker's log cannot be read now: what is wrong there is being looked at.",
+        "Repeat the call.",
+    ),
 }
-"""What it means to a caller that the log has not taken a change."""
+"""What it means to a caller that the log has not taken a change, or cannot be read."""
 
 
 def of_store(error: Exception) -> AdminError | None:
-    """Return the answer where the log has not taken a change for now; None: a fault."""
+    """Return the answer where the log does not serve for now; None: a fault."""
     said = _OF_STORE.get(type(error))
     return None if said is None else AdminError(503, *said)

@@ -170,8 +170,9 @@ class OpenHalves:
             _count(self._owners, owner, by)
 
     def restore(self, offset: int, checks: int) -> None:
-        """Take over one of the log, of which nothing else is known yet."""
-        self.by_offset[offset] = Half(offset, checks=checks)
+        """Take over one of the log, unless it came in since: nothing else is known of it yet."""
+        if offset not in self.by_offset:
+            self.by_offset[offset] = Half(offset, checks=checks)
 
     def recognise(self, half: Half) -> bool:
         """Note what the record of a restored one says; false where it was known already."""

@@ -1,7 +1,8 @@
-"""Records that follow each other in the log: what one append has put, as a start finds it.
+"""What a start reads: queues of the log, and records as one append has put them there.
 
-Whether their topics are there still does not matter: what was put was put. Who looks a record up
-by its queue finds none of a topic that was deleted, and would put it again.
+Who begins with a part of a queue would do again what was done: what cannot be read now is waited
+for. Whether the topics of what was put are there still does not matter. Who looks a record up by
+its queue finds none of a topic that was deleted, and would put it again.
 """
 
 from __future__ import annotations
@@ -13,10 +14,22 @@ from imago_wire.layout import MAGIC_V1, MAGIC_V2
 from imago_wire.record import scan_records
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from imago_log.results import ReadResult
     from imago_log.store import MessageStore
     from imago_wire.record import RecordView
 
+READ_AGAIN_MS = 500
+"""After which a start tries again to read what it could not."""
 _HEAD_SIZE = 8
+
+
+class NotReadableNowError(Exception):
+    """A part of a queue cannot be read now: what is wrong there is being looked at."""
+
+    def __init__(self, topic: str, queue_id: int, offset: int) -> None:
+        super().__init__(f"{topic}/{queue_id} at {offset}")
 
 
 class WalkedRecord(NamedTuple):
@@ -29,6 +42,30 @@ class WalkedRecord(NamedTuple):
     def end(self) -> int:
         """Where the next one begins, unless it did not fit the file."""
         return self.view.physical_offset + self.view.size
+
+
+def queue_blocks(
+    store: MessageStore,
+    queue: tuple[str, int],
+    at: int,
+    end: int,
+    *,
+    messages_max: int,
+    bytes_max: int,
+) -> Iterator[ReadResult]:
+    """Yield what a queue has from one offset to another, and maybe some more, block by block.
+
+    NotReadableNowError: that is not known. What is lost in damage of the log is left out.
+    """
+    while at < end:
+        try:
+            block = store.read(*queue, at, messages_max=messages_max, bytes_max=bytes_max)
+        except CorruptLogError as error:
+            raise NotReadableNowError(*queue, at) from error
+        if block.next_offset <= at:
+            raise NotReadableNowError(*queue, at)
+        yield block
+        at = block.next_offset
 
 
 def record_from(store: MessageStore, at: int) -> WalkedRecord | None:

@@ -10,7 +10,7 @@ from imago_broker.core.timer_record import Firing, decode_firing, done_places
 from imago_broker.model.names import TIMER_TOPIC
 from imago_broker.model.system_topics import TIMER_BUCKETS
 from imago_broker.service.copies import read_copy
-from imago_broker.service.log_walk import record_from
+from imago_broker.service.log_walk import queue_blocks, record_from
 from imago_wire import properties as props
 from imago_wire.record import make_entry
 from imago_wire.record_fields import read_layout
@@ -69,23 +69,20 @@ class FiringLog:
             self.broken = None
 
     def read(self, floor: int) -> list[tuple[int, int]]:
-        """Return what is done, by queue and offset, as the records from `floor` on say."""
+        """Return what is done, by queue and offset, as the records from `floor` on say.
+
+        NotReadableNowError: try again later.
+        """
         store = self._store
         low, high = store.queue_range(self._topic, self._queue_id)
         at = self.floor = min(max(low, floor), high)
         self.broken = None
         records: list[tuple[int, Firing]] = []
         last_place, last_size = -1, 0
-        while at < high:
-            found = store.read(
-                self._topic,
-                self._queue_id,
-                at,
-                messages_max=RECORDS_MAX,
-                bytes_max=BYTES_MAX,
-            )
-            if not found.count and found.next_offset <= at:
-                break
+        queue = (self._topic, self._queue_id)
+        for found in queue_blocks(
+            store, queue, at, high, messages_max=RECORDS_MAX, bytes_max=BYTES_MAX
+        ):
             start = 0
             while start < len(found.body):
                 copy = read_copy(found.body, start)
@@ -93,10 +90,9 @@ class FiringLog:
                 try:
                     records.append((copy.queue_offset, decode_firing(copy.body)))
                 except ValueError as error:
-                    log.error("firing_record_skipped offset=%d reason=%s", at, error)  # noqa: TRY400  the reason is all there is to say
+                    log.error("firing_record_skipped offset=%d reason=%s", copy.queue_offset, error)  # noqa: TRY400  the reason is all there is to say
                     continue
                 last_place, last_size = copy.physical_offset, copy.size
-            at = max(at + 1, found.next_offset)
         if records:
             offset, last = records[-1]
             followed = self._followers(last, last_place + last_size)

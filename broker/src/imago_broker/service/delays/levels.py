@@ -14,6 +14,7 @@ it, nor less.
 
 from __future__ import annotations
 
+import logging
 import re
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from imago_broker.model import names
 from imago_broker.service.delays.clock_shift import ClockShift
 from imago_broker.service.delays.level import Level
 from imago_broker.service.delays.level_progress import DelayProgress
+from imago_broker.service.log_walk import READ_AGAIN_MS, NotReadableNowError
 
 if TYPE_CHECKING:
     import asyncio
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from imago_broker.service.messages import MessageService
     from imago_broker.service.topics import TopicService
     from imago_wire.record import QueueTail
+
+log = logging.getLogger(__name__)
 
 _SCHEDULE_TOPIC = names.SCHEDULE_TOPIC.encode()
 DEFAULT_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
@@ -78,6 +82,8 @@ class DelayService:
         """Messages that the log lost before they were due."""
         self._shift = ClockShift()
         self._note_timer: asyncio.TimerHandle | None = None
+        self._start_timer: asyncio.TimerHandle | None = None
+        """While it cannot be read how far the levels are."""
 
     @property
     def level_max(self) -> int:
@@ -107,6 +113,12 @@ class DelayService:
         """Read every level and wait for what is due first."""
         self._stop()
         progress = DelayProgress(self._messages.store)
+        try:
+            offsets = progress.read(self.level_max)
+        except NotReadableNowError as error:
+            log.warning("delay_levels_wait unreadable=%s", error)
+            self._start_timer = self._loop.call_later(READ_AGAIN_MS / 1000, self.start)
+            return
         self._levels = [
             Level(
                 self,
@@ -119,7 +131,7 @@ class DelayService:
                 loop=self._loop,
                 clock=self._clock,
             )
-            for number, (offset, done) in enumerate(progress.read(self.level_max), 1)
+            for number, (offset, done) in enumerate(offsets, 1)
         ]
         self._progress = progress
         for level in self._levels:
@@ -133,6 +145,9 @@ class DelayService:
         self._stop()
 
     def _stop(self) -> None:
+        if self._start_timer is not None:
+            self._start_timer.cancel()
+            self._start_timer = None
         if self._note_timer is not None:
             self._note_timer.cancel()
             self._note_timer = None

@@ -25,6 +25,7 @@ from imago_broker.service.delays.timer_bucket import BUCKET_MS, BUCKETS, TimerBu
 from imago_broker.service.delays.timer_delivery import TimerTaker
 from imago_broker.service.delays.timer_figures import TimerFigures
 from imago_broker.service.delays.timer_queues import UNITS_MAX, TimerQueues
+from imago_broker.service.log_walk import READ_AGAIN_MS, NotReadableNowError
 from imago_broker.service.messages import APPENDED, PutStatus
 from imago_wire.layout import UNIT
 
@@ -97,8 +98,14 @@ class TimerService:
     def start(self) -> None:
         """Read what the log says of timers and wait for what is due first."""
         self.stop()
+        try:
+            done = self._firings.read(self._queues.floor)
+        except NotReadableNowError as error:
+            log.warning("timers_wait unreadable=%s", error)
+            self._timer = self._loop.call_later(READ_AGAIN_MS / 1000, self.start)
+            return
         self._life += 1
-        for queue_id, offset in self._firings.read(self._queues.floor):
+        for queue_id, offset in done:
             self._done.setdefault(queue_id, []).append(offset)
         used = self._queues.used()
         self._note_lost(used)

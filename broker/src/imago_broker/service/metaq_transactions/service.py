@@ -21,6 +21,7 @@ from imago_broker.core.metaq_transaction import (
 )
 from imago_broker.core.metaq_transactions import OpenTransactions, check_decisions
 from imago_broker.model import names
+from imago_broker.service.log_walk import READ_AGAIN_MS, NotReadableNowError
 from imago_broker.service.metaq_transactions import transaction_log
 from imago_broker.service.metaq_transactions.notes import MetaqTransactionNotes
 from imago_broker.service.metaq_transactions.term import (
@@ -87,7 +88,12 @@ class MetaqTransactions:
     def start(self) -> None:
         """Find in the log what is prepared, and finish what the leader before could not."""
         store, term = self._store, self._term
-        found = transaction_log.find_transactions(store)
+        try:
+            found = transaction_log.find_transactions(store)
+        except NotReadableNowError as error:
+            logger.warning("metaq_transactions_wait unreadable=%s", error)
+            self._loop.call_later(READ_AGAIN_MS / 1000, lambda: self._start_again(term))
+            return
         term.prepared_border.offset = found.prepared_end
         term.outcome_border.offset = found.outcome_end
         for mark in found.ended:
@@ -108,6 +114,10 @@ class MetaqTransactions:
             term.become_ready()
         else:
             self._writer.finish(term, found.missing, term.become_ready)
+
+    def _start_again(self, term: MetaqTerm) -> None:
+        if not term.over:
+            self.start()
 
     def stop(self) -> None:
         """Forget what is open; what is prepared is the next leader's."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from imago_broker.core.metaq_transaction import MetaqTransactionError, TransactionProblem
 from imago_broker.core.transactions import Border
+from imago_broker.service.log_walk import NotReadableNowError
 from imago_broker.service.put_status import PutStatus
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ def refusal_of(error: Exception) -> MetaqTransactionError:
     """Return why nothing was written, for who waits for it; what nobody expected is logged."""
     if isinstance(error, MetaqTransactionError):
         return error
+    if isinstance(error, NotReadableNowError):
+        why = f"the log cannot be read now, try again: {error}"
+        return MetaqTransactionError(TransactionProblem.FAILED, why)
     logger.error("metaq_transaction_failed", exc_info=error)
     return MetaqTransactionError(TransactionProblem.FAILED, str(error) or type(error).__name__)
 

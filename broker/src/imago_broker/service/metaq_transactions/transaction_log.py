@@ -16,7 +16,6 @@ reads only what came after.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote
@@ -27,7 +26,7 @@ from imago_broker.core.metaq_transaction import (
     TransactionMessage,
 )
 from imago_broker.model import names
-from imago_broker.service.log_walk import record_from
+from imago_broker.service.log_walk import queue_blocks, record_from
 from imago_broker.service.transactions.transaction_log import NOTE, copies
 from imago_wire.record import make_entry
 
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
     from imago_log.metadata.changes import Change
     from imago_log.store import MessageStore
     from imago_wire.record import Entry
-
-logger = logging.getLogger(__name__)
 
 KIND = "metaq-transaction"
 """Of what is noted in the metadata."""
@@ -143,7 +140,10 @@ def read_mark(body: bytes) -> OutcomeMark:
 
 
 def read_messages(store: MessageStore, offset: int, count: int) -> list[TransactionMessage] | None:
-    """Return the messages of a prepared transaction; None: the log has them no more."""
+    """Return the messages of a prepared transaction; None: the log has them no more.
+
+    NotReadableNowError: try again later.
+    """
     found: list[TransactionMessage] = []
     for copy in _records(store, names.METAQ_PREPARED_TOPIC, offset, offset + count):
         if copy.queue_offset != offset + len(found):
@@ -261,17 +261,13 @@ def _message(copy: StoredCopy) -> TransactionMessage:
 
 
 def _records(store: MessageStore, topic: str, at: int, end: int) -> Iterator[StoredCopy]:
-    """Yield the records of a queue that can be read."""
-    while at < end:
-        block = store.read(topic, 0, at, messages_max=READ_MAX, bytes_max=READ_BYTES_MAX)
+    """Yield the records of a queue. NotReadableNowError: try again later."""
+    limits = {"messages_max": READ_MAX, "bytes_max": READ_BYTES_MAX}
+    for block in queue_blocks(store, (topic, 0), at, end, **limits):
         for copy in copies(block.body):
             if copy.queue_offset >= end:
                 return
             yield copy
-        if block.next_offset <= at:
-            logger.error("metaq_transactions_unreadable topic=%s offset=%d end=%d", topic, at, end)
-            return
-        at = block.next_offset
 
 
 # The note in the metadata

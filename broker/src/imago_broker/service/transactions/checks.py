@@ -9,12 +9,14 @@ is not asked more.
 
 from __future__ import annotations
 
+import logging
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from imago_broker.core.transactions import Outcome
 from imago_broker.model import names
 from imago_broker.service.transactions.transaction_log import (
+    Unread,
     group_of,
     immunity_ms,
     read_half,
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     from imago_broker.service.copies import StoredCopy
     from imago_broker.service.messages import MessageService
     from imago_broker.service.transactions.service import TransactionService
+
+logger = logging.getLogger(__name__)
 
 SLICE = 64
 SLICE_BYTES = 1 << 20
@@ -104,7 +108,10 @@ class TransactionChecks:
             seen = True
             # One whose record is gone stays open no longer, whatever immunity it had asked for.
             if halves.due(offset, now_ms if offset >= first else FOREVER_MS):
-                size += self._look(offset, now_ms)
+                try:
+                    size += self._look(offset, now_ms)
+                except Exception:  # whatever it is: those behind it are asked
+                    logger.exception("transaction_check_failed offset=%d", offset)
             if size >= SLICE_BYTES:
                 break
         if seen:
@@ -117,10 +124,11 @@ class TransactionChecks:
         """Ask about one half message, or give it up; return how many bytes that took."""
         transactions = self._transactions
         copy = read_half(self._messages.store, offset)
-        if copy is None:
-            if offset < self._messages.store.queue_range(names.HALF_TOPIC, 0)[1]:
-                transactions.lose(offset)
+        if copy is Unread.LOST:
+            transactions.lose(offset)
             return 0
+        if copy is Unread.LATER:
+            return 0  # the next round asks
         self.recognise(offset, copy)
         half = transactions.halves.get(offset)
         if half is None or not transactions.halves.due(offset, now_ms):

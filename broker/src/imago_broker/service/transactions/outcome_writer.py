@@ -11,13 +11,13 @@ from imago_broker.service.put_status import PutStatus
 from imago_broker.service.transactions.half_messages import NoPlaceError, committed_entry
 from imago_broker.service.transactions.recent_halves import copy_of
 from imago_broker.service.transactions.term import Term, TransactionRefusedError
-from imago_broker.service.transactions.transaction_log import mark_entry, read_half
+from imago_broker.service.transactions.transaction_log import Unread, mark_entry, read_half
 from imago_wire.hot import Half, restore_half, restore_halves
 from imago_wire.record import ENTRY_BODY, ENTRY_TAIL, PLACED_QUEUE_OFFSET, make_entry
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from imago_broker.core.acknowledgement import Acknowledgement
     from imago_broker.ports import Clock
@@ -45,6 +45,10 @@ class _NotVisibleError(Exception):
     def __init__(self, log_offset: int) -> None:
         super().__init__(log_offset)
         self.log_offset = log_offset
+
+
+class _UnreadableNowError(Exception):
+    """A half message cannot be read now: what is wrong there is being looked at."""
 
 
 class OutcomeWriter:
@@ -94,22 +98,15 @@ class OutcomeWriter:
         """
         if term.over:
             return
-        entries = []
-        ended: list[Half] = []
-        for offset, outcome in missing:
-            half = read_half(self._messages.store, offset)
-            if half is None:
-                logger.error("half_message_lost offset=%d outcome=%s", offset, outcome.name)
-                continue
-            one = Half(offset)
-            try:
-                entries.append(self._message(half, outcome))
-                one.ending = outcome
-            except NoPlaceError as error:
-                logger.warning("transaction_given_up offset=%d reason=%s", offset, error)
-                entries.append(self._message(half, Outcome.GIVEN_UP))
-                one.ending = Outcome.GIVEN_UP
-            ended.append(one)
+
+        def again() -> None:
+            self.finish(term, missing, then)
+
+        halves = {offset: read_half(self._messages.store, offset) for offset, _ in missing}
+        if Unread.LATER in halves.values():
+            self._loop.call_later(RETRY_MS / 1000, again)
+            return
+        entries, ended = self._missing_entries(missing, halves)
         if not entries:
             then()
             return
@@ -122,9 +119,32 @@ class OutcomeWriter:
                 then()
             else:
                 logger.warning("transactions_not_finished status=%s", status.value)
-                self._loop.call_later(RETRY_MS / 1000, lambda: self.finish(term, missing, then))
+                self._loop.call_later(RETRY_MS / 1000, again)
 
         self._messages.put(entries, None, done, None)
+
+    def _missing_entries(
+        self, missing: Sequence[tuple[int, Outcome]], halves: Mapping[int, StoredCopy | Unread]
+    ) -> tuple[list[Entry], list[Half]]:
+        """Return the messages that are missing, and how their half messages end by that."""
+        entries: list[Entry] = []
+        ended: list[Half] = []
+        for offset, outcome in missing:
+            half = halves[offset]
+            if isinstance(half, Unread):
+                logger.error("half_message_lost offset=%d outcome=%s", offset, outcome.name)
+                self._counts.lost += 1
+                continue
+            one = Half(offset)
+            try:
+                entries.append(self._message(half, outcome))
+                one.ending = outcome
+            except NoPlaceError as error:
+                logger.warning("transaction_given_up offset=%d reason=%s", offset, error)
+                entries.append(self._message(half, Outcome.GIVEN_UP))
+                one.ending = Outcome.GIVEN_UP
+            ended.append(one)
+        return entries, ended
 
     def schedule(self, term: Term) -> None:
         """Have what stands in the queue written down when the turn ends."""
@@ -195,6 +215,8 @@ class OutcomeWriter:
             return self._entry(term, half)
         except _NotVisibleError as hidden:
             self._wait_until_visible(term, half, hidden)
+        except _UnreadableNowError:
+            self._try_again(term, [half])
         except (NoPlaceError, TransactionRefusedError) as error:
             self._failed(half, str(error))
         except Exception as error:  # whatever it is: those behind it go on
@@ -226,10 +248,12 @@ class OutcomeWriter:
             return copy_of(half, half.entry)
         store = self._messages.store
         copy = read_half(store, half.offset)
-        if copy is not None:
+        if not isinstance(copy, Unread):
             return copy
         if half.physical_offset >= store.high_watermark:
             raise _NotVisibleError(half.physical_offset)
+        if copy is Unread.LATER:
+            raise _UnreadableNowError
         self.lose(term, half.offset)
         raise TransactionRefusedError("Find prepared transaction message failed")
 
@@ -293,14 +317,21 @@ class OutcomeWriter:
             self._written_down()
 
     def _try_again(self, term: Term, halves: Sequence[Half]) -> None:
-        """Leadership may just be on its way to another member: try for a while."""
+        """Leadership may be on its way to another member, or damage be looked at: try a while."""
+        kept: list[Half] = []
         for half in halves:
             half.tries += 1
             if half.tries > BUSY_TRIES_MAX:
                 self._failed(half, PutStatus.BUSY)
             else:
-                term.queue.append(half)
-        self._loop.call_later(RETRY_MS / 1000, lambda: self.schedule(term))
+                kept.append(half)
+
+        def again() -> None:
+            term.queue += kept
+            self.schedule(term)
+
+        if kept:
+            self._loop.call_later(RETRY_MS / 1000, again)
 
     def give_up(self, term: Term) -> None:
         """Tell all who wait that this member leads no more: nothing is written down from now on."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from imago_broker.core.transactions import OpenHalves, Outcome, OutcomeVerdict
 from imago_broker.model import names
 from imago_broker.model.topics import TopicConfig
+from imago_broker.service.log_walk import READ_AGAIN_MS, NotReadableNowError
 from imago_broker.service.transactions import transaction_log
 from imago_broker.service.transactions.half_appends import HalfRun
 from imago_broker.service.transactions.outcome_writer import OutcomeWriter
@@ -63,7 +64,7 @@ class TransactionService:
         clock: Clock,
         settings: LiveSettings[RocketmqSection],
     ) -> None:
-        self._messages, self._topics = messages, topics
+        self._messages, self._topics, self._loop = messages, topics, loop
         self._clock, self._settings = clock, settings
         self.term = Term()
         """What is known in this leadership."""
@@ -96,7 +97,12 @@ class TransactionService:
     def start(self) -> None:
         """Find in the log what is open, and finish what the leader before could not."""
         store, term = self._messages.store, self.term
-        found = transaction_log.find_open(store)
+        try:
+            found = transaction_log.find_open(store)
+        except NotReadableNowError as error:
+            logger.warning("transactions_wait unreadable=%s", error)
+            self._loop.call_later(READ_AGAIN_MS / 1000, lambda: self._start_again(term))
+            return
         for offset, checks in found.open.items():
             term.halves.restore(offset, checks)
         term.halves.known_end = found.half_end
@@ -118,6 +124,10 @@ class TransactionService:
         if found.open or found.missing:
             logger.info("transactions_found open=%d cut=%d", len(found.open), len(found.missing))
         self._writer.finish(term, found.missing, lambda: self._is_ready(term))
+
+    def _start_again(self, term: Term) -> None:
+        if not term.over:
+            self.start()
 
     def stop(self) -> None:
         """Write nothing down any more; what was not is open for the next leader."""

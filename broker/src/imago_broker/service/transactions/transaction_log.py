@@ -16,13 +16,15 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from imago_broker.core.packed_offsets import pack, unpack
 from imago_broker.core.transactions import Outcome
 from imago_broker.model import names
 from imago_broker.service.copies import read_copy
-from imago_broker.service.log_walk import record_from
+from imago_broker.service.log_walk import queue_blocks, record_from
+from imago_log.errors import StoreError
 from imago_wire import properties as props
 from imago_wire.hot import mark_texts
 from imago_wire.record import make_entry
@@ -96,7 +98,7 @@ class Found:
 
 
 def find_open(store: MessageStore) -> Found:
-    """Read the note, then what came after it."""
+    """Read the note, then what came after it. NotReadableNowError: try again later."""
     found = _noted(store.meta(KIND))
     first, end = store.queue_range(names.HALF_TOPIC, 0)
     if found.half_end > end:
@@ -117,19 +119,15 @@ def find_open(store: MessageStore) -> Found:
 
 def _read_marks(store: MessageStore, found: Found, at: int, end: int) -> StoredCopy | None:
     last: StoredCopy | None = None
-    while at < end:
-        block = store.read(
-            names.TRANSACTION_MARK_TOPIC, 0, at, messages_max=READ_MAX, bytes_max=READ_BYTES_MAX
-        )
-        if block.next_offset <= at:
-            logger.error("transaction_marks_unreadable offset=%d end=%d", at, end)
-            break
+    queue = (names.TRANSACTION_MARK_TOPIC, 0)
+    for block in queue_blocks(
+        store, queue, at, end, messages_max=READ_MAX, bytes_max=READ_BYTES_MAX
+    ):
         for copy in copies(block.body):
             last = copy
             for offset, outcome in read_mark(copy):
                 found.open.pop(offset, None)
                 found.ended.append((offset, outcome))
-        at = block.next_offset
     return last
 
 
@@ -164,13 +162,26 @@ def copies(body: bytes) -> Iterable[StoredCopy]:
         at += copy.size
 
 
-def read_half(store: MessageStore, offset: int) -> StoredCopy | None:
-    """Return one half message; None: it is lost, or gone with the oldest file."""
-    found = store.read(names.HALF_TOPIC, 0, offset, messages_max=1, bytes_max=1)
-    if not found.count:
-        return None
-    half = read_copy(found.body)
-    return half if half.queue_offset == offset else None
+class Unread(Enum):
+    """Why there is no half message."""
+
+    LATER = "later"
+    """It cannot be read now: readers do not see it yet, or what is wrong is being looked at."""
+    LOST = "lost"
+    """It is gone with the oldest file, or in a part of the log that is out of service."""
+
+
+def read_half(store: MessageStore, offset: int) -> StoredCopy | Unread:
+    """Return one half message, or why there is none."""
+    try:
+        found = store.read(names.HALF_TOPIC, 0, offset, messages_max=1, bytes_max=1)
+    except StoreError as error:
+        logger.warning("half_message_unreadable offset=%d reason=%s", offset, error)
+        return Unread.LATER
+    if found.count:
+        half = read_copy(found.body)
+        return half if half.queue_offset == offset else Unread.LOST
+    return Unread.LOST if found.next_offset > offset else Unread.LATER
 
 
 def group_of(half: StoredCopy) -> str:
