@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from imago_testing.processes.servers import wait_until
+
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Sequence
 
 pytestmark = [pytest.mark.processes, pytest.mark.zookeeper, pytest.mark.timeout(600)]
 
@@ -70,7 +74,7 @@ def test_faults_of_many_kinds_break_no_promise(
     # How fast this machine is, and what else it does, is no matter of this test.
     command += ["--rate-min", "0", "--rate-max", "10", "--retention-bytes", str(64 << 20)]
     command += more
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment = _environment()
     done = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=580, check=False
     )
@@ -80,3 +84,21 @@ def test_faults_of_many_kinds_break_no_promise(
     assert report["violations"] == []
     assert set(report["gaps_ms"]) == set(faults)
     assert report["calm_bytes"] >= BURST_BYTES * len(faults)
+
+
+def test_run_that_is_told_to_end_leaves_no_network_behind(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "imago_testing.chaos.cluster", "--faults", "kill_leader"]
+    environment = {**_environment(), "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) as run:
+
+        def machines() -> Sequence[Path]:
+            return [*Path("/run/netns").glob(f"imago-{run.pid}-*")]
+
+        wait_until(lambda: len(machines()) > 1, seconds_max=120, what="machines are made")
+        run.send_signal(signal.SIGTERM)
+        assert run.wait(timeout=120)
+        assert not machines()
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

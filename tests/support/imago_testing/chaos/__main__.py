@@ -15,6 +15,7 @@ from pathlib import Path
 
 from imago_testing.chaos.report import Report
 from imago_testing.chaos.run import Plan, play
+from imago_testing.chaos.stopping import end_when_told
 
 _KILLS_OF_A_ROUND = 40
 _PAUSE_SECONDS = 0.02
@@ -28,6 +29,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--keep", action="store_true", help="keep the data folders")
     chosen = parser.parse_args()
+    end_when_told()
     end = time.monotonic() + chosen.minutes * 60
     print(f"killing a broker for {chosen.minutes:g} minutes, first seed {chosen.seed}", flush=True)
     total, seed = Report(), chosen.seed

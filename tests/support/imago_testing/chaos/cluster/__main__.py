@@ -25,6 +25,7 @@ from imago_testing.chaos.cluster.report import ClusterReport
 from imago_testing.chaos.cluster.rotations import ROTATIONS
 from imago_testing.chaos.cluster.run import Plan, Run
 from imago_testing.chaos.cluster.shard import Shard
+from imago_testing.chaos.stopping import end_when_told
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,6 +38,7 @@ _SHOWN_MAX = 20
 def main() -> int:
     """Return 1 when a promise was broken."""
     chosen = _arguments()
+    end_when_told()
     logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # servers die here all the time
     folder = Path(tempfile.mkdtemp(prefix="imago-chaos-"))
     sizes = Sizes(segment=chosen.segment_bytes, retention=chosen.retention_bytes)
