@@ -55,6 +55,20 @@ def test_who_may(
 
 
 @pytest.mark.parametrize(
+    ("known", "told"),
+    [
+        ((), "There is no ImagoCluster mq/demo."),
+        (("prod", "beta"), "There is no ImagoCluster mq/demo; here are beta, prod."),
+        (tuple("gfedcba"), "There is no ImagoCluster mq/demo; here are a, b, c, d, e and 2 more."),
+    ],
+)
+def test_who_mistakes_the_name_is_told_those_there_are(known: tuple[str, ...], told: str) -> None:
+    said = refusal(None, REFERENCE, "mq", None, known)
+    assert said is not None
+    assert said.message == told
+
+
+@pytest.mark.parametrize(
     ("selector", "fits"),
     [
         (expression("In", "zone", "east", "west"), True),

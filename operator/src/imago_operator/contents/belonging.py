@@ -10,10 +10,12 @@ from imago_operator import names
 from imago_operator.contents.conditions import ContentRefusal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from imago_operator.spec.common import ClusterRef
 
+SHOWN_MAX: Final = 5
+"""Clusters that are named where there is none of a name."""
 FINALIZER: Final = f"{names.GROUP}/operator"
 
 Manifest = Mapping[str, Any]
@@ -94,16 +96,17 @@ def refusal(
     reference: ClusterRef,
     namespace: str,
     labels: Mapping[str, str] | None,
+    known: Sequence[str] = (),
 ) -> ContentRefusal | None:
     """Return why a resource of this namespace has no such cluster; None: it has.
 
-    `labels`: those of the namespace; None: they are unknown, and fit no selector.
+    `labels`: those of the namespace; None: they are unknown, and fit no selector. `known`: the
+    clusters of its own namespace, for who has mistaken the name.
     """
     where = reference.namespace or namespace
     if cluster is None:
-        return ContentRefusal(
-            "ClusterNotFound", f"There is no ImagoCluster {where}/{reference.name}."
-        )
+        text = f"There is no ImagoCluster {where}/{reference.name}{_others(known)}."
+        return ContentRefusal("ClusterNotFound", text)
     if "deletionTimestamp" in cluster["metadata"]:
         return ContentRefusal("ClusterNotFound", f"{where}/{reference.name} is being deleted.")
     if not allows(cluster, namespace, labels):
@@ -112,6 +115,11 @@ def refusal(
         text = f"allowedNamespaces of {where}/{reference.name} does not let {namespace} in{why}."
         return ContentRefusal("NamespaceNotAllowed", text)
     return None
+
+
+def _others(known: Sequence[str]) -> str:
+    shown, more = ", ".join(sorted(known)[:SHOWN_MAX]), len(known) - SHOWN_MAX
+    return "" if not known else f"; here are {shown}" + (f" and {more} more" if more > 0 else "")
 
 
 def _selecting(cluster: Manifest) -> bool:

@@ -56,6 +56,7 @@ class ClaimLookup:
         self._clusters: Recent[Place, Manifest | None] = Recent(now, age_s=SHARED_S)
         self._reached: Recent[Place, Reached] = Recent(now, age_s=SHARED_S)
         self._labels: Recent[str, Mapping[str, Mapping[str, str]]] = Recent(now, age_s=LABELS_S)
+        self._siblings: Recent[str, tuple[str, ...]] = Recent(now, age_s=LABELS_S)
         self._indexes: Recent[str, Index] = Recent(now, age_s=SHARED_S)
         self._elsewhere: Recent[Place, str | None] = Recent(now, age_s=SHARED_S)
         self._installations = Installations(context)
@@ -106,7 +107,17 @@ class ClaimLookup:
         since = self._since(manifest)
         cluster = await self.cluster(cluster_of(manifest), since)
         labels = await self._selected(cluster, namespace, since)
-        return refusal(cluster, reference, namespace, labels)
+        own = cluster is None and cluster_of(manifest)[0] == namespace
+        known = await self._siblings.get(namespace, lambda: self._names(namespace)) if own else ()
+        return refusal(cluster, reference, namespace, labels, known)
+
+    async def _names(self, namespace: str) -> tuple[str, ...]:
+        """Return the clusters of a namespace, as far as the operator may look."""
+        try:
+            found = await self._context.kube.list("ImagoCluster", namespace)
+        except BlockedError:
+            return ()
+        return tuple(one["metadata"]["name"] for one in found)
 
     async def _selected(
         self, cluster: Manifest | None, namespace: str, since: datetime | None
