@@ -32,6 +32,17 @@ def test_unknown_group_is_made_with_defaults_where_allowed() -> None:
     assert groups(store, auto_create_enabled=False).get("g") == GroupConfig(name="g")
 
 
+def test_group_of_our_commands_is_there_without_being_kept_or_listed() -> None:
+    store = ManualStore()
+    made = groups(store, auto_create_enabled=False, groups_max=0)
+    assert made.get_or_create("IMAGO_CLI") == GroupConfig(name="IMAGO_CLI")
+    assert not store.meta("group")
+    older = groups(store)
+    older.update(GroupConfig(name="IMAGO_CLI"))  # as brokers have kept it
+    older.update(GroupConfig(name="g"))
+    assert [each.name for each in older.all()] == ["g"]
+
+
 def test_impossible_name_is_never_made() -> None:
     assert groups(ManualStore()).get_or_create("../g") is None
 

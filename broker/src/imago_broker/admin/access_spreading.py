@@ -97,8 +97,10 @@ class AccessSpreader:
             if own is None or not view.leads(own):
                 continue
             failed = {name: text for name, text in (await self.spread()).items() if text != OK}
-            if failed != told:
-                logger.info("access_not_spread %s", failed)
+            for name in failed if failed != told else ():
+                logger.warning("access_not_spread shard=%s reason=%s", name, failed[name])
+            if told and not failed:
+                logger.info("access_spread shards=%s", ",".join(told))
             told = failed
 
     async def _exchange(self, master: BrokerRecord | None) -> str:

@@ -39,6 +39,9 @@ TRANSACTION_MARK_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 GIVEN_UP_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 """Messages of transactions about which producers were asked too often."""
 
+OWN_GROUPS = frozenset({"IMAGO_CLI"})
+"""Groups that our commands read as: they keep no offsets, so they are no one's to look after."""
+
 _NAME = re.compile(r"[%|A-Za-z0-9_-][%|A-Za-z0-9_.-]*", re.ASCII)
 
 SYSTEM_TOPICS = frozenset(

@@ -34,12 +34,13 @@ class GroupService:
         self._quota_problem = quota_problem
 
     def get(self, name: str) -> GroupConfig | None:
-        """Return a group's settings."""
-        return self._configs.get(name)
+        """Return a group's settings; those that our own commands read as have the defaults."""
+        known = self._configs.get(name)
+        return GroupConfig(name=name) if known is None and name in names.OWN_GROUPS else known
 
     def get_or_create(self, name: str) -> GroupConfig | None:
         """Return the settings, made with defaults when allowed; None: unknown, not to be made."""
-        known = self._configs.get(name)
+        known = self.get(name)
         if known is not None or not self.auto_create_enabled or names.group_problem(name):
             return known
         if len(self._configs) >= self.groups_max or self._quota_problem(name):
@@ -80,8 +81,8 @@ class GroupService:
                 self._configs[name] = config
 
     def all(self) -> list[GroupConfig]:
-        """Return all settings, by name."""
-        return [self._configs[name] for name in sorted(self._configs)]
+        """Return all settings but those of our own commands, by name."""
+        return [self._configs[name] for name in sorted(self._configs.keys() - names.OWN_GROUPS)]
 
 
 def _no_quota(_: str) -> None:
