@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterator, Sequence
 
-    from imago_broker.service.pop.service import Queue
-
+_Queue = tuple[str, str, int]
+"""Group, topic, queue."""
 SEEN_MAX = 1000
 """Queues that are looked at between two turns of the loop."""
 
@@ -18,14 +18,14 @@ SEEN_MAX = 1000
 class AwaitedRoom:
     """Queues of which a group could take nothing, since it, or all together, had too much out."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, has_room: Callable[[Queue], bool]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, has_room: Callable[[_Queue], bool]) -> None:
         self._loop, self._has_room = loop, has_room
-        self._full: dict[Queue, None] = {}
+        self._full: dict[_Queue, None] = {}
         self._freed = self._tells = False
-        self.on_room: list[Callable[[Sequence[Queue]], None]] = []
+        self.on_room: list[Callable[[Sequence[_Queue]], None]] = []
         """Told queues of which a group may take messages again."""
 
-    def lacked(self, key: Queue) -> None:
+    def lacked(self, key: _Queue) -> None:
         """Note that there was no room for somebody who asked."""
         self._full[key] = None
 
@@ -47,7 +47,7 @@ class AwaitedRoom:
         full, self._full = self._full, {}
         self._tell_some(iter(full))
 
-    def _tell_some(self, left: Iterator[Queue]) -> None:
+    def _tell_some(self, left: Iterator[_Queue]) -> None:
         seen = list(islice(left, SEEN_MAX))
         freed = [key for key in seen if self._has_room(key)]
         for listener in self.on_room:
