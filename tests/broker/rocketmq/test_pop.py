@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imago_broker.app import Broker
-from imago_broker.service.pop import room as pop_room
 from imago_broker.service.pop import service as popping
 from imago_broker.service.pop import waiting as pop_waiting
 from imago_testing.clusters.shard_brokers import until
@@ -154,67 +153,6 @@ async def test_reset_begins_the_group_anew(peer: RemotingPeer, broker: Broker) -
     assert broker.rocketmq.pop.service.out == 0
 
 
-@pytest.mark.parametrize("queue_id", [0, -1])
-@pytest.mark.parametrize("how", ["reset", "commit"])
-async def test_reset_wakes_who_waits(
-    peer: RemotingPeer, broker: Broker, queue_id: int, how: str
-) -> None:
-    await pop(peer)
-    await acknowledge(peer, (0, 0, ""), extraInfo="0 0 0 0 0 broker 0 0")  # void
-    broker.offsets.reset("g", "T", {0: 3})
-    waiting = peer.send(RequestCode.POP_MESSAGE, pop_ext(queue_id, pollTime=600_000))
-    await until(lambda: len(broker.rocketmq.pop.waiting) == 1)
-    if how == "reset":
-        broker.offsets.reset("g", "T", {0: 1})
-    else:
-        ext = {"consumerGroup": "g", "topic": "T", "queueId": 0, "commitOffset": 1}
-        await peer.call(RequestCode.UPDATE_CONSUMER_OFFSET, ext)
-    assert bodies(await peer.answer(waiting)) == [b"b", b"c"]
-
-
-@pytest.mark.parametrize("place", [0, 1, 3])
-async def test_reset_among_acknowledgements_counts(
-    peer: RemotingPeer, broker: Broker, place: int
-) -> None:
-    """What comes in one turn is written as one change: of the group's state nothing is left."""
-    taken = receipts(await pop(peer))
-    reset = {"group": "g", "topic": "T", "timestamp": -1, "isForce": "true", "offset": place}
-    asked = []
-    for _, offset, text in taken:
-        ext = {"consumerGroup": "g", "topic": "T", "queueId": 0, "offset": offset}
-        asked.append(peer.send(RequestCode.ACK_MESSAGE, {**ext, "extraInfo": text}))
-        if not offset:
-            ext = {**reset, "queueId": 0}
-            asked.append(peer.send(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ext))
-    for each in asked:
-        assert (await peer.answer(each)).code == ResponseCode.SUCCESS
-    assert await committed(peer) == place
-    assert broker.rocketmq.pop.service.out == 0
-    left = await pop(peer)
-    if place == 3:
-        assert left.code == ResponseCode.POLLING_TIMEOUT
-    else:
-        assert bodies(left) == [b"a", b"b", b"c"][place:]
-
-
-async def test_commit_of_who_pulls_counts_beside_acknowledgements(
-    peer: RemotingPeer, broker: Broker
-) -> None:
-    first, second, _ = receipts(await pop(peer))
-    asked = []
-    for _, offset, text in (first, second):
-        ext = {"consumerGroup": "g", "topic": "T", "queueId": 0}
-        receipt = {**ext, "offset": offset, "extraInfo": text}
-        asked.append(peer.send(RequestCode.ACK_MESSAGE, receipt))
-        commit = {**ext, "commitOffset": 3}
-        asked.append(peer.send(RequestCode.UPDATE_CONSUMER_OFFSET, commit))
-    for each in asked:
-        assert (await peer.answer(each)).code == ResponseCode.SUCCESS
-    assert await committed(peer) == 3
-    assert (await pop(peer)).code == ResponseCode.POLLING_TIMEOUT
-    assert broker.rocketmq.pop.service.out == 0
-
-
 async def test_deleted_topic_and_group_leave_nothing(peer: RemotingPeer, broker: Broker) -> None:
     await pop(peer)
     assert broker.store.meta(popping.KIND)
@@ -238,33 +176,6 @@ async def test_group_has_no_more_out_than_the_limit(
     assert (await pop(peer)).code == ResponseCode.POLLING_TIMEOUT
     await acknowledge(peer, receipts(again)[0])
     assert bodies(await pop(peer)) == [b"c"]
-
-
-@pytest.mark.parametrize("limit", ["OUT_MAX", "OUT_ALL_MAX"])
-async def test_room_that_an_acknowledgement_makes_wakes_who_waits(
-    peer: RemotingPeer, broker: Broker, monkeypatch: pytest.MonkeyPatch, limit: str
-) -> None:
-    monkeypatch.setattr(popping, limit, 2)
-    monkeypatch.setattr(pop_room, "SEEN_MAX", 1)
-    taken = await pop(peer)
-    assert bodies(taken) == [b"a", b"b"]
-    waits = broker.rocketmq.pop.waiting
-    groups = ["g"] if limit == "OUT_MAX" else ["g", "h"]
-    waiting = [
-        peer.send(RequestCode.POP_MESSAGE, pop_ext(-1, consumerGroup=group, pollTime=600_000))
-        for group in groups
-    ]
-    notified = peer.send(
-        RequestCode.NOTIFICATION,
-        {"consumerGroup": "g", "topic": "T", "queueId": 0, "pollTime": 600_000, "bornTime": 0},
-    )
-    await until(lambda: len(waits) == len(waiting) + 1)
-    for receipt in receipts(taken):
-        await acknowledge(peer, receipt)
-    given = [bodies(await peer.answer(each)) for each in waiting]
-    assert given == [[b"c"], [b"a"]][: len(given)]
-    if limit == "OUT_MAX":
-        assert (await peer.answer(notified)).ext["hasMsg"] == "true"
 
 
 async def test_order_gives_nothing_while_something_is_out(peer: RemotingPeer) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from imago_broker.model import names
 from imago_broker.service.transactions import checks as transaction_checks
-from imago_broker.service.transactions.transaction_log import Unread
+from imago_broker.service.transactions.transaction_log import NoHalf
 from imago_testing.clusters.brokers import running_broker
 from imago_testing.clusters.shard_brokers import until
 from imago_testing.peers.remoting import RemotingPeer
@@ -140,7 +140,7 @@ async def test_half_message_whose_record_is_gone_is_open_no_longer_whatever_its_
 ) -> None:
     await half(quick_peer, b"old", more="CHECK_IMMUNITY_TIME_IN_SECONDS\x01600\x02")
     monkeypatch.setattr(quick.store, "queue_range", lambda *_: (1, 1))
-    monkeypatch.setattr(transaction_checks, "read_half", lambda *_: Unread.LOST)
+    monkeypatch.setattr(transaction_checks, "read_half", lambda *_: NoHalf.LOST)
     await until(lambda: quick.rocketmq.transactions.service.counts.lost == 1)
     assert len(quick.rocketmq.transactions.service.halves) == 0
 

@@ -6,7 +6,6 @@ inside an append, too. Producers repeat themselves, say nothing, or something el
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -14,43 +13,29 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from imago_broker.config.live import LiveSettings
-from imago_broker.config.sections import RocketmqSection
 from imago_broker.core import transactions as core_transactions
 from imago_broker.core.transactions import Outcome, OutcomeVerdict
 from imago_broker.model import names
-from imago_broker.processors.rocketmq.end_transaction_path import EndPath
-from imago_broker.processors.rocketmq.exchange import Lane
 from imago_broker.service.copies import read_copy
-from imago_broker.service.delays.levels import DelayService
 from imago_broker.service.messages import PutStatus
 from imago_broker.service.transactions import checks as transaction_checks
 from imago_broker.service.transactions import outcome_writer, transaction_log
 from imago_broker.service.transactions import service as transactions
-from imago_broker.service.transactions.checks import TransactionChecks
 from imago_broker.service.transactions.half_messages import half_entry
-from imago_broker.service.transactions.service import TransactionService
 from imago_log.errors import UnreadableError
 from imago_log.results import ReadResult, ReadStatus
 from imago_testing.searching import examples
-from imago_testing.stores.bare_brokers import BareBroker, Succession
+from imago_testing.stores.bare_brokers import Succession
 from imago_testing.stores.hiding import hidden_queues
-from imago_wire.remoting.command import RemotingCommand
-from imago_wire.remoting.frame import FRAME_BYTES_MAX, encode_frame
-from imago_wire.remoting.headers.send import EndTransactionRequestHeader
+from imago_testing.stores.transaction_leaders import (
+    INTERVAL_MS,
+    TransactionCase,
+    TransactionLeader,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Sequence
 
-    from imago_log import MessageStore
-    from imago_testing.virtual.clocks import ManualClock
-
-INTERVAL_MS = 1000
-SETTINGS = RocketmqSection(
-    transaction_timeout_ms=500,
-    transaction_check_interval_ms=INTERVAL_MS,
-    transaction_checks_max=1000,
-)
 
 TINY: dict[Any, dict[str, int]] = {
     transactions: {"HELD_MAX": 2, "NOTE_EVERY": 2},
@@ -61,94 +46,19 @@ TINY: dict[Any, dict[str, int]] = {
 }
 
 
-@dataclass
-class Case:
-    """One transaction, as its producer knows it."""
-
-    name: str
-    outcome: Outcome
-    offset: int = -1
-    log_offset: int = -1
-    sent_end: int = 0
-    """End of the log when the half message was answered."""
-    ended_end: int = 0
-    """The same when the outcome was answered; 0: it was not."""
-    confirmed: bool = False
-
-
-class TransactionLeader(BareBroker):
-    """What stands behind transactions, over one data folder, for one life of its leader."""
-
-    def __init__(self, store: MessageStore, clock: ManualClock) -> None:
-        super().__init__(store, clock, topics={"T": 1})
-        loop = self.event_loop
-        self.delay = DelayService(self.messages, self.topics, loop=loop, clock=clock)
-        settings = LiveSettings(SETTINGS)
-        self.transactions = TransactionService(
-            self.messages, self.topics, self.delay, loop=loop, clock=clock, settings=settings
-        )
-        self.asked: list[tuple[int, int]] = []
-        clients = SimpleNamespace(
-            producers=lambda _group: {self: None}, may_publish=lambda _client, _topic: True
-        )
-        self.checks = TransactionChecks(
-            self.transactions,
-            self.messages,
-            cast("Any", clients),
-            loop=loop,
-            clock=clock,
-            settings=settings,
-            broker_name="b",
-        )
-        self.lane = Lane("transaction", 1000)
-        table = SimpleNamespace(hooks=(), watched=False, serving_rules=None)
-        self.ends = EndPath(self.transactions, self.lane, cast("Any", table))
-        self.transactions.half_tail()
-        self.messages.when_visible(self.store.log_end, self.transactions.start)
-
-    is_open = True
-
-    def end_straight(
-        self, case: Case, outcome: Outcome, ended: Callable[[PutStatus | str], None]
-    ) -> bool:
-        """Report an outcome as it comes over the wire; false: it needs a closer look."""
-        request = EndTransactionRequestHeader(
-            producer_group="P",
-            tran_state_table_offset=case.offset,
-            commit_log_offset=case.log_offset,
-            commit_or_rollback=8 if outcome is Outcome.COMMITTED else 12,
-            msg_id=case.name,
-        )
-        frame = encode_frame(RemotingCommand(37, 0, 1, 479, ext=request.to_ext()))
-        session = SimpleNamespace(
-            grants=None,
-            stored=lambda _answers: ended(PutStatus.OK),
-            reply=lambda _request, reply: ended(str(reply.code)),
-        )
-        running = self.lane.running
-        used = self.ends.take(cast("Any", session), frame, 0, FRAME_BYTES_MAX)
-        assert used in (0, len(frame))
-        assert self.lane.running == running + bool(used)
-        return bool(used)
-
-    def notify(self, _code: int, ext: Mapping[str, str], _body: bytes) -> None:
-        """Be the producer that is asked."""
-        self.asked.append((int(ext["tranStateTableOffset"]), int(ext["commitLogOffset"])))
-
-
 class TransactionWorld(Succession[TransactionLeader]):
     """Leaders that follow each other, producers, and what they may expect."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed, TransactionLeader)
-        self.cases: list[Case] = []
+        self.cases: list[TransactionCase] = []
         self.hidden: set[tuple[str, int]] = set()
         self.confirm()
 
     # What happens
 
     def begin(self) -> None:
-        case = Case(
+        case = TransactionCase(
             f"m{len(self.cases)}", self.rng.choice([Outcome.COMMITTED, Outcome.ROLLED_BACK])
         )
         leader = self.leader
@@ -174,7 +84,7 @@ class TransactionWorld(Succession[TransactionLeader]):
         leader.transactions.put_half(entry, "P", (500, False), None, done, None)
         self.cases.append(case)
 
-    def end(self, case: Case, outcome: Outcome | None = None) -> OutcomeVerdict | None:
+    def end(self, case: TransactionCase, outcome: Outcome | None = None) -> OutcomeVerdict | None:
         """Report an outcome, as the processor passes it on; None: it is not the message's place."""
         leader, wanted = self.leader, outcome or case.outcome
         if not leader.transactions.ready or case.offset < 0:
@@ -370,7 +280,9 @@ def test_messages_that_a_crash_cut_off_their_mark_are_put_by_the_next_leader(cut
     assert world.leader.bodies("T") == ["m0", "m1", "m2"]
 
 
-def unreadable_world(monkeypatch: pytest.MonkeyPatch) -> tuple[TransactionWorld, Case, list[Any]]:
+def unreadable_world(
+    monkeypatch: pytest.MonkeyPatch,
+) -> tuple[TransactionWorld, TransactionCase, list[Any]]:
     """Return one with an open transaction that only the log has, and what its reads give now."""
     world, given = TransactionWorld(3), list[Any]()
     world.begin()
@@ -421,6 +333,7 @@ def test_half_message_that_cannot_be_read_now_is_asked_about_and_copied_later(
 def test_outcome_whose_half_message_stays_unreadable_is_refused_and_may_come_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(outcome_writer, "BUSY_TRIES_MAX", 3)
     world, case, given = unreadable_world(monkeypatch)
     transactions, told = world.leader.transactions, list[PutStatus | str]()
     given.append(0)

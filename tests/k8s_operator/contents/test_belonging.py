@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from imago_operator.contents import belonging
 from imago_operator.contents.belonging import Claimant, cluster_of, refusal, selects, winner
 from imago_operator.spec.common import ClusterRef
 from imago_testing.kubernetes.custom_resources import manifest
@@ -59,10 +60,13 @@ def test_who_may(
     [
         ((), "There is no ImagoCluster mq/demo."),
         (("prod", "beta"), "There is no ImagoCluster mq/demo; here are beta, prod."),
-        (tuple("gfedcba"), "There is no ImagoCluster mq/demo; here are a, b, c, d, e and 2 more."),
+        (tuple("dcba"), "There is no ImagoCluster mq/demo; here are a, b and 2 more."),
     ],
 )
-def test_who_mistakes_the_name_is_told_those_there_are(known: tuple[str, ...], told: str) -> None:
+def test_who_mistakes_the_name_is_told_those_there_are(
+    known: tuple[str, ...], told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(belonging, "SHOWN_MAX", 2)
     said = refusal(None, REFERENCE, "mq", None, known)
     assert said is not None
     assert said.message == told

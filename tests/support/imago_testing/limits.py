@@ -221,7 +221,6 @@ UNTESTED: dict[str, str] = {
     "imago_broker.server.remoting_port": "OUTPUT_BYTES_TOTAL_MAX INPUT_BYTES_TOTAL_MAX",
     "imago_broker.server.text_channel": "JOIN_BYTES_MAX",
     "imago_broker.server.tls_certificates": "_HANDSHAKE_STEPS_MAX",
-    "imago_broker.service.transactions.outcome_writer": "BUSY_TRIES_MAX",
     "imago_broker.service.transactions.recent_halves": "RECENT_BYTES_MAX",
     "imago_cli.admin_http": "_ANSWER_BYTES_MAX",
     "imago_cli.demo.records": "_PER_SOURCE_MAX _TEXT_CHARACTERS_MAX _FILE_BYTES_MAX",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from imago_broker.core.transactions import Outcome
 from imago_broker.model import names
 from imago_broker.service.transactions.transaction_log import (
-    Unread,
+    NoHalf,
     group_of,
     immunity_ms,
     read_half,
@@ -124,10 +124,10 @@ class TransactionChecks:
         """Ask about one half message, or give it up; return how many bytes that took."""
         transactions = self._transactions
         copy = read_half(self._messages.store, offset)
-        if copy is Unread.LOST:
+        if copy is NoHalf.LOST:
             transactions.lose(offset)
             return 0
-        if copy is Unread.LATER:
+        if copy is NoHalf.LATER:
             return 0  # the next round asks
         self.recognise(offset, copy)
         half = transactions.halves.get(offset)

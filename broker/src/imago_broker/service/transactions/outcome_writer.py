@@ -11,7 +11,7 @@ from imago_broker.service.put_status import PutStatus
 from imago_broker.service.transactions.half_messages import NoPlaceError, committed_entry
 from imago_broker.service.transactions.recent_halves import copy_of
 from imago_broker.service.transactions.term import Term, TransactionRefusedError
-from imago_broker.service.transactions.transaction_log import Unread, mark_entry, read_half
+from imago_broker.service.transactions.transaction_log import NoHalf, mark_entry, read_half
 from imago_wire.hot import Half, restore_half, restore_halves
 from imago_wire.record import ENTRY_BODY, ENTRY_TAIL, PLACED_QUEUE_OFFSET, make_entry
 
@@ -103,7 +103,7 @@ class OutcomeWriter:
             self.finish(term, missing, then)
 
         halves = {offset: read_half(self._messages.store, offset) for offset, _ in missing}
-        if Unread.LATER in halves.values():
+        if NoHalf.LATER in halves.values():
             self._loop.call_later(RETRY_MS / 1000, again)
             return
         entries, ended = self._missing_entries(missing, halves)
@@ -124,14 +124,14 @@ class OutcomeWriter:
         self._messages.put(entries, None, done, None)
 
     def _missing_entries(
-        self, missing: Sequence[tuple[int, Outcome]], halves: Mapping[int, StoredCopy | Unread]
+        self, missing: Sequence[tuple[int, Outcome]], halves: Mapping[int, StoredCopy | NoHalf]
     ) -> tuple[list[Entry], list[Half]]:
         """Return the messages that are missing, and how their half messages end by that."""
         entries: list[Entry] = []
         ended: list[Half] = []
         for offset, outcome in missing:
             half = halves[offset]
-            if isinstance(half, Unread):
+            if isinstance(half, NoHalf):
                 logger.error("half_message_lost offset=%d outcome=%s", offset, outcome.name)
                 self._counts.lost += 1
                 continue
@@ -248,11 +248,11 @@ class OutcomeWriter:
             return copy_of(half, half.entry)
         store = self._messages.store
         copy = read_half(store, half.offset)
-        if not isinstance(copy, Unread):
+        if not isinstance(copy, NoHalf):
             return copy
         if half.physical_offset >= store.high_watermark:
             raise _NotVisibleError(half.physical_offset)
-        if copy is Unread.LATER:
+        if copy is NoHalf.LATER:
             raise _UnreadableNowError
         self.lose(term, half.offset)
         raise TransactionRefusedError("Find prepared transaction message failed")

@@ -162,7 +162,7 @@ def copies(body: bytes) -> Iterable[StoredCopy]:
         at += copy.size
 
 
-class Unread(Enum):
+class NoHalf(Enum):
     """Why there is no half message."""
 
     LATER = "later"
@@ -171,17 +171,17 @@ class Unread(Enum):
     """It is gone with the oldest file, or in a part of the log that is out of service."""
 
 
-def read_half(store: MessageStore, offset: int) -> StoredCopy | Unread:
+def read_half(store: MessageStore, offset: int) -> StoredCopy | NoHalf:
     """Return one half message, or why there is none."""
     try:
         found = store.read(names.HALF_TOPIC, 0, offset, messages_max=1, bytes_max=1)
     except StoreError as error:
         logger.warning("half_message_unreadable offset=%d reason=%s", offset, error)
-        return Unread.LATER
+        return NoHalf.LATER
     if found.count:
         half = read_copy(found.body)
-        return half if half.queue_offset == offset else Unread.LOST
-    return Unread.LOST if found.next_offset > offset else Unread.LATER
+        return half if half.queue_offset == offset else NoHalf.LOST
+    return NoHalf.LOST if found.next_offset > offset else NoHalf.LATER
 
 
 def group_of(half: StoredCopy) -> str:
