@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from imago_operator.contents import users
 from imago_operator.contents.tokens import NOTE
 from imago_operator.contents.values import SeenToken
 from imago_operator.errors import InvalidError, OperatorError, RetryError
@@ -178,6 +180,47 @@ async def test_what_brokers_refuse_is_said(stage: Users) -> None:
     assert await stage.rest() == 30
     assert stage.ready() == ("False", "BrokerRejected")
     assert stage.secret() is None
+
+
+async def test_a_token_is_told_to_nobody_but_its_secret(
+    stage: Users, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither in logs, status and events, nor where the Secret cannot be written."""
+    caplog.set_level(logging.DEBUG)
+    seen: list[str] = []
+    plan = users.plan
+
+    def noted(*said: Any, **more: Any) -> users.UserPlan:
+        planned = plan(*said, **more)
+        seen.extend([repr(said), repr(planned)])
+        return planned
+
+    monkeypatch.setattr(users, "plan", noted)
+    write = stage.kube.apply
+
+    async def refused(manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+        if manifest["kind"] == "Secret":
+            raise RetryError("no room for Secrets", delay_s=1)
+        return await write(manifest)
+
+    stage.apply(authentication=BY_TOKEN)
+    stage.kube.apply = refused  # type: ignore[method-assign]
+    for _ in range(4):
+        try:
+            await stage.look()
+        except OperatorError as error:
+            seen.append(repr(error))
+    assert len(stage.asked("make_token")) >= 2
+    assert len(stage.tokens()) == 1, "those that reached nobody are taken back"
+    stage.kube.apply = write  # type: ignore[method-assign]
+    await stage.rest()
+    stage.kube.annotate(USER, "ann", **{"force-renew": "1"})
+    await stage.rest()
+    told = [record.getMessage() for record in caplog.records]
+    told += [str(stage.kube.status(USER, "ann")), str(stage.kube.events), *seen]
+    assert number(stage) in str(stage.kube.status(USER, "ann"))
+    assert "secret-of" in (stage.secret() or {})["token"]
+    assert [text for text in told if "secret-of" in text] == []
 
 
 @given(st.lists(st.integers(0, 12), max_size=6))
