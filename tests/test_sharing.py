@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from imago_testing.process_state import left_behind, process_state
-from imago_testing.sharing import LONGEST, SHARED, arranged, group_of
+from imago_testing.sharing import APART, LONGEST, SHARED, arranged, group_of
 
 ROOT = Path(__file__).parents[1]
 RAN = """
@@ -46,23 +46,39 @@ def test_what_shares_processes_is_one_group() -> None:
     assert group_of("tests/interop/test_f.py::test_1[5]") == "java"
 
 
-def test_what_waits_begins_before_what_computes(request: pytest.FixtureRequest) -> None:
+def test_what_shares_nothing_of_the_java_clients_is_no_part_of_their_group() -> None:
+    own = group_of("tests/interop/test_cross_restart.py::test_1")
+    assert own == group_of("tests/interop/test_cross_drain.py::test_1") != "java"
+    assert group_of("tests/interop/test_cross_metaq.py::test_1") == "java"
+    some, others = (f"tests/chaos/test_cluster.py::test_1[{each}]" for each in ("some", "others"))
+    assert group_of(some) != group_of(others)
+
+
+def test_pure_tests_begin_by_turns_with_what_waits(request: pytest.FixtureRequest) -> None:
     of = request.session
     found = arranged([
+        item(of, "tests/chaos/test_cluster.py::test_1[a]", "processes"),
         item(of, "tests/wire/test_a.py::test_1"),
+        item(of, "tests/wire/test_z.py::test_1"),
         item(of, "tests/client/test_b.py::test_pure"),
         item(of, "tests/simulation/test_c.py::test_1", "simulation"),
         item(of, "tests/client/test_b.py::test_1", "processes"),
+        item(of, "tests/client/test_d.py::test_1", "zookeeper"),
         item(of, "tests/cli/test_up.py::test_1", "processes"),
+        item(of, "tests/chaos/test_cluster.py::test_1[b]", "processes"),
         item(of, "tests/interop/test_f.py::test_1[5]", "interop"),
     ])  # fmt: skip
     assert [each.nodeid for each in found] == [
         "tests/interop/test_f.py::test_1[5]",
+        "tests/chaos/test_cluster.py::test_1[a]",
+        "tests/chaos/test_cluster.py::test_1[b]",
         "tests/cli/test_up.py::test_1",
         "tests/client/test_b.py::test_pure",
         "tests/client/test_b.py::test_1",
         "tests/simulation/test_c.py::test_1",
+        "tests/client/test_d.py::test_1",
         "tests/wire/test_a.py::test_1",
+        "tests/wire/test_z.py::test_1",
     ]
 
 
@@ -70,7 +86,7 @@ def test_groups_that_begin_first_exist() -> None:
     """A module that was renamed would begin somewhere in the middle, and end last."""
     modules = [name for name in LONGEST if name not in SHARED.values()]
     assert [name for name in modules if not (ROOT / name).is_file()] == []
-    assert all((ROOT / folder).is_dir() for folder in SHARED)
+    assert all((ROOT / place).exists() for place in (*SHARED, *APART))
 
 
 @pytest.mark.timeout(300)
