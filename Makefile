@@ -66,15 +66,18 @@ HALF = $(PYTEST) --collect-only -qq $$(find tests -name 'test_*.py' | sort | awk
 	{ $(call HALF,0) & $(call HALF,1); wait; } > /dev/null || true  # what is wrong with a test, its run says
 	touch $@
 
-# A ZooKeeper that maps its classes starts in half the time; the tests start fifty.
-.venv/zookeeper.jsa: .venv/.run | setup-dev system
-	@PYTHONPATH=tests/support $(PY) -m imago_testing.java.zookeeper_archive
+# JVMs that find their classes in an archive start in half the time; the tests start a hundred.
+.venv/.archives: .venv/.run | setup-dev system
+	@echo "archiving classes of ZooKeeper and Spark"
+	rm -f .venv/*.jsa
+	PYTHONPATH=tests/support $(PY) -m imago_testing.java.archives 2> .venv/archives.log || { cat .venv/archives.log; exit 1; }
+	touch $@
 
-test: setup-dev system .venv/.compiled-tests .venv/zookeeper.jsa ## all that needs no Kubernetes, with few examples: ten minutes on two cores
+test: setup-dev system .venv/.compiled-tests .venv/.archives ## all that needs no Kubernetes, with few examples: ten minutes on two cores
 	@IMAGO_REQUIRE_COMPILED=1 $(PY) broker/build_hot.py
 	IMAGO_EXAMPLES=few $(SHARED) -m '$(NO_KUBERNETES) and not full'
 
-test-all: setup-dev system .venv/.compiled-tests .venv/zookeeper.jsa ## the same in full, as CI runs it: every example, version and limit
+test-all: setup-dev system .venv/.compiled-tests .venv/.archives ## the same in full, as CI runs it: every example, version and limit
 	@IMAGO_REQUIRE_COMPILED=1 $(PY) broker/build_hot.py
 	$(SHARED) -m '$(NO_KUBERNETES)'
 	IMAGO_LIMITS=small $(SHARED) -m '$(PURE) and not shipped_limits' $(IN_PIECES)

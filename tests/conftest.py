@@ -12,7 +12,7 @@ from hypothesis import settings
 
 from imago_testing import leaks, small_limits
 from imago_testing.folders import FixtureFolders
-from imago_testing.java import zookeeper_archive
+from imago_testing.java import archives
 from imago_testing.process_state import left_behind, process_state
 from imago_testing.room import lacking_room_here
 from imago_testing.sharing import Sharing, arranged
@@ -41,7 +41,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-zookeeper_archive.use()
+archives.use()
 leaks.watch_commands()
 OF_PROCESSES = ("processes", "zookeeper", "interop", "others")
 """Marks of tests that start processes of ours, which print, and write files."""
