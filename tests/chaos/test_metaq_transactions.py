@@ -140,7 +140,9 @@ class Producer:
             return found
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in (1, 2))]
+)
 def test_transactions_survive_kills(tmp_path: Path, seed: int) -> None:
     broker, producer = ChaosBroker(tmp_path), Producer(seed)
     try:

@@ -121,7 +121,7 @@ async def every(peer: RemotingPeer, topic: str) -> list[StoredMessage]:
     return found
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.full)])
 def test_messages_that_were_given_back_survive_kills(tmp_path: Path, seed: int) -> None:
     broker, consumer = ChaosBroker(tmp_path), Consumer(seed)
     try:

@@ -23,6 +23,8 @@ LIMITS = {"retention_bytes": 5 * 4096}
 
 SEEDS = int(os.environ.get("CRASH_SEEDS", "1" if IS_SHORT else "2"))
 """How many recorded runs are crashed everywhere; each takes seconds, so more are asked for."""
+STRIDE = 3 if IS_SHORT else 1
+"""A run is crashed at every place, or at every third."""
 
 pytestmark = [pytest.mark.simulation, pytest.mark.timeout(300)]
 
@@ -115,6 +117,9 @@ class Recording:
         if path not in self.vfs.names_now:
             self.begun.add(path)
         seed = self.images
+        if seed % STRIDE:
+            self.busy = False
+            return
         try:
             self.after_kill(self.vfs.crashed(power_loss=False, rng=Random(seed)))
             self.after_power_loss(self.vfs.crashed(power_loss=True))
