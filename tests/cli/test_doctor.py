@@ -97,6 +97,26 @@ def test_a_folder_that_cannot_be_written_is_an_error(
     assert findings[-1].cure
 
 
+def test_a_disk_that_is_mounted_read_only_needs_no_other_owner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    statvfs = os.statvfs
+
+    def read_only(path: Path) -> os.statvfs_result:
+        found = list(statvfs(path))
+        found[8] |= os.ST_RDONLY
+        return os.statvfs_result(found)
+
+    monkeypatch.setattr(os, "statvfs", read_only)
+    error = disk(tmp_path, 1.0, 1.0, 1.0)[-1]
+    assert (error.level, error.message) == (
+        CheckLevel.ERROR,
+        f"{tmp_path} is mounted read-only",
+    )
+    assert "chown" not in error.cure
+
+
 def test_too_few_open_files_are_a_warning() -> None:
     assert next(checks.check_open_files(1 << 40)).level is CheckLevel.WARNING
     assert next(checks.check_open_files(-checks.FILES_BESIDE_CONNECTIONS)).level is CheckLevel.OK

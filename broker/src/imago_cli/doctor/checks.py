@@ -167,7 +167,13 @@ def check_disk(
         yield CheckFinding("disk", CheckLevel.WARNING, said, cure)
     else:
         yield CheckFinding("disk", CheckLevel.OK, said)
-    if not os.access(existing, os.W_OK | os.X_OK):
+    if os.statvfs(existing).f_flag & os.ST_RDONLY:
+        cure = (
+            "look in the kernel's log (dmesg) whether the disk fails, which mounts it so; else "
+            "mount it writable, or choose another folder"
+        )
+        yield CheckFinding("disk", CheckLevel.ERROR, f"{existing} is mounted read-only", cure)
+    elif not os.access(existing, os.W_OK | os.X_OK):
         cure = f"chown it to user {os.getuid()}, or choose another folder"
         yield CheckFinding("disk", CheckLevel.ERROR, f"{existing} cannot be written", cure)
 
