@@ -279,7 +279,7 @@ static inline const uint8_t *imago_find_property(const uint8_t *data, size_t siz
     while (data < end) {
         const uint8_t *stop = (const uint8_t *)memchr(data, 2, (size_t)(end - data));
         size_t part = (size_t)((stop ? stop : end) - data);
-        if (part >= name_size && !memcmp(data, name, name_size)) {
+        if (part >= name_size && *data == (uint8_t)*name && !memcmp(data, name, name_size)) {
             found = data + name_size;
             *value_size = part - name_size;
         }

@@ -215,8 +215,7 @@ cdef int add_keys(
 
 
 cdef int add_key(bytearray entries, uint32_t key_hash, int64_t physical_offset) except -1:
-    cdef uint8_t entry[12]
+    cdef uint8_t *entry = grown(entries, 12)
     imago_put32(entry, key_hash)
     imago_put64(entry + 4, physical_offset)
-    entries.extend((<char *> entry)[:12])
     return 0

@@ -217,6 +217,7 @@ cdef int _take_waiting(
     cdef char* end
     cdef bytes topic, recall = b""
     cdef object space, target, unit_tag = None
+    cdef long long due_ms = 0, level = 0
     cdef Py_ssize_t header_size = _u32(frame + 4) & 0xFFFFFF
     cdef int found = _read_wanted(&w, properties)
     if found <= 0:
@@ -256,25 +257,26 @@ cdef int _take_waiting(
     elif w.delay.at != NULL:
         end = _put_kept(made, &w, DROPPED)
         end = _put(end, PyBytes_AS_STRING(suffix), PyBytes_GET_SIZE(suffix))
-        target, unit_tag, level = _level_place(&w, space, parking)
+        target = _level_place(&w, space, parking, &level, &due_ms)
         if target is None:
             return 0
+        unit_tag = due_ms
         end = _put_number(_put_text(end, b"DELAY\x01"), level)
         end[0] = 2
         end = _put_belonging(end + 1, topic, send.queue_id)
     elif w.timed:
-        target, unit_tag = _bucket_place(&w, space, parking)
+        target = _bucket_place(&w, space, parking, &due_ms)
         if target is None:
             return 0
+        unit_tag = due_ms
         end = _put_kept(made, &w, 0)
         end = _put(end, PyBytes_AS_STRING(suffix), PyBytes_GET_SIZE(suffix))
-        end = _put_number(_put_text(end, b"TIMER_OUT_MS\x01"), unit_tag)
+        end = _put_number(_put_text(end, b"TIMER_OUT_MS\x01"), due_ms)
         end[0] = 2
         end = _put_belonging(end + 1, topic, send.queue_id)
-        broker_name = space.broker_name.encode()
-        if len(broker_name) > 255:
+        if PyBytes_GET_SIZE(_known.broker_name) > 255:
             return -1
-        recall = _recall_handle(topic, broker_name, unit_tag, &w.unique)
+        recall = _recall_handle(topic, _known.broker_name, due_ms, &w.unique)
     else:
         return 0
     entries.append((
@@ -308,41 +310,6 @@ cdef object _half_place(
         return None
     halves.append((index, _known_text(group), owner))
     return space.half_tail
-
-
-cdef tuple _level_place(Wanted* w, object space, object parking):
-    """Return the queue of a delay level, when it is due, and the level; no queue: a closer look."""
-    cdef long long level = 0
-    delays_ms = space.delays_ms
-    if _property_number(&w.delay, &level):
-        level = min(level, <long long>len(delays_ms))
-    if level == 0:
-        return None, None, 0
-    tail = space.level_tails[level - 1]
-    if tail is None:
-        tail = parking.level_tail(level)
-    return tail, space.now_ms + delays_ms[level - 1], level
-
-
-cdef tuple _bucket_place(Wanted* w, object space, object parking):
-    """Return the queue of a timer, and when it is due; no queue: a closer look."""
-    cdef long long now_ms = space.now_ms, due_ms = 0, bucket
-    cdef int which = 0
-    while w.times[which].at == NULL:
-        which += 1
-    if not _property_number(&w.times[which], &due_ms):
-        return None, None
-    if which == 0:
-        due_ms = now_ms + due_ms * 1000
-    elif which == 1:
-        due_ms += now_ms
-    if not 0 < due_ms - now_ms <= <long long>space.timer_delay_ms_max:
-        return None, None
-    bucket = due_ms // <long long>space.bucket_ms % <long long>space.bucket_count
-    tail = space.bucket_tails[bucket]
-    if tail is None:
-        tail = parking.bucket_tail(bucket)
-    return tail, due_ms
 
 
 cdef int _take_numbered(
