@@ -272,8 +272,8 @@ class WatchingVfs(MemoryVfs):
         self.asked: list[tuple[str, Path]] = []
         self.open_max = 0
 
-    def start_sync(self, fd: int) -> None:
-        super().start_sync(fd)
+    def start_sync(self, fd: int, offset: int = 0, size: int = 0) -> None:
+        super().start_sync(fd, offset, size)
         self.asked.append(("start", self._open[fd][0]))
         self.open_max = max(self.open_max, len(self._open))
 

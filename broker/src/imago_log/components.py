@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from imago_log.commitlog.commit_log import at_once
 from imago_log.commitlog.flusher import InlineFlusher, ThreadFlusher
 from imago_log.disk.folder import DataFolder
 from imago_log.disk.pressure import DiskPressure, DiskRatios
@@ -154,8 +155,8 @@ def _compose(
     metadata, queues, keys, materialiser = s.metadata, s.queues, s.keys, s.materialiser
     background, space = s.background, s.space
 
-    def sync() -> None:
-        events.on_durable(log.sync())
+    def sync(rest: Callable[[], bool] = at_once) -> None:
+        events.on_durable(log.sync(rest))
 
     ratios = DiskRatios(
         clean=config.disk_clean_ratio, force=config.disk_force_ratio, full=config.disk_full_ratio

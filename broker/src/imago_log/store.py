@@ -142,9 +142,9 @@ class MessageStore:
         """
         return self._appender.append(entries, sequenced=sequenced)
 
-    def request_sync(self) -> None:
-        """Ask that everything appended so far becomes durable; never blocks."""
-        self.components.flusher.request()
+    def request_sync(self, *, urgent: bool = True) -> None:
+        """Ask that all appended so far becomes durable; not `urgent`: leave others the CPU."""
+        self.components.flusher.request(urgent=urgent)
 
     def tail(self, topic: str, queue_id: int) -> QueueTail:
         """Return the handle that entries of this queue carry; KeyError for an unknown topic.

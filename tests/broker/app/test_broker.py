@@ -310,7 +310,12 @@ async def test_a_shorter_time_between_syncs_holds_from_when_it_is_set(
     asked = asyncio.Event()
     broker = Broker(rarely)
     await broker.start()
-    monkeypatch.setattr(broker.store, "request_sync", asked.set)
+
+    def request(*, urgent: bool) -> None:
+        assert not urgent, "nobody waits for it"
+        asked.set()
+
+    monkeypatch.setattr(broker.store, "request_sync", request)
     async with metaq_peer(broker.metaq_port) as peer:
         put_place(await peer.put("t", 0, b"x"))
         often = loopback_config(tmp_path, "topics.t.queues=1", "store.sync_interval_ms=10")

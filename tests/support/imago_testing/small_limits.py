@@ -30,7 +30,7 @@ SMALL: dict[str, dict[str, int]] = {
     "imago_log.offline.records": {"CHUNK_BYTES": 300},
     "imago_log.offline.stopped": {"FILES_OPEN_MAX": 4},
     "imago_log.offline.units": {"_WINDOW_UNITS": 3},
-    "imago_log.commitlog.commit_log": {"PAGE_BYTES": 256},
+    "imago_log.commitlog.commit_log": {"PAGE_BYTES": 256, "STARTED_BYTES_MIN": 300},
     "imago_log.replica.past_metadata": {"_UNITS_AT_ONCE": 3},
     "imago_broker.replication.metaq.copied": {"FETCH_BYTES": 300},
     "imago_broker.replication.metaq.samsa": {"WAITING_BYTES_MAX": 100_000},

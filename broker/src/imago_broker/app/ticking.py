@@ -81,4 +81,4 @@ class Ticker:
         due = interval_ms and now_ms - self._synced_ms >= interval_ms - 1  # timers come early
         if due and self._store.durable_end < self._store.log_end:
             self._synced_ms = now_ms
-            self._store.request_sync()
+            self._store.request_sync(urgent=False)

@@ -19,7 +19,7 @@ from imago_wire.errors import LimitExceededError
 from imago_wire.layout import BLANK_SIZE, blank_record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from imago_log.disk.vfs import OpenFile, Vfs
@@ -29,8 +29,22 @@ PAGE_BYTES = 4096
 KEPT_PART = 8
 """Messages leave this part of the last file free while the next one cannot be made: retention says
 in the log what goes before it frees a disk that is full to the last byte."""
+STARTED_BYTES_MIN, STARTED_PARTS_MAX = 256 << 10, 32
+"""Writeback is started in parts so large, and so many at most."""
 FILES_MAX = 1 << 20
 """Files of one log: a name far behind the others is no file of it."""
+
+
+def parts(start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield offset and size of the parts in which writeback is started."""
+    size = max(STARTED_BYTES_MIN, (end - start) // STARTED_PARTS_MAX)
+    for at in range(start, end, size):
+        yield at, min(size, end - at)
+
+
+def at_once() -> bool:
+    """Have a sync wait for nothing."""
+    return False
 
 
 class CommitLog:
@@ -193,8 +207,17 @@ class CommitLog:
                 with fatal("sync", file.path):
                     self._vfs.sync(file.fd)
 
-    def sync(self) -> int:
-        """Make everything written so far durable; return the new durable end."""
+    def sync(self, rest: Callable[[], bool] = at_once) -> int:
+        """Make everything written so far durable; return the new durable end.
+
+        As long as `rest` says so, the writeback is started in parts first, each after a rest.
+        """
+        with self._sync_lock:
+            active, end = self._active, self.end
+        for at, size in parts(max(self.durable_end, end - end % self.segment_size), end):
+            if active is None or not rest():
+                break
+            self._vfs.start_sync(active.fd, at % self.segment_size, size)
         with self._sync_lock:
             cuts, end = self._cuts, self.end  # what is written meanwhile is not promised
             rolled = list(self._rolled)

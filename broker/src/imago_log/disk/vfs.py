@@ -99,8 +99,8 @@ class Vfs(Protocol):
         """Reserve disk space for bytes 0 … size; what was not written reads as zeros."""
 
     def size(self, fd: int) -> int: ...
-    def start_sync(self, fd: int) -> None:
-        """Start the writeback that `sync` would wait for. Promises nothing."""
+    def start_sync(self, fd: int, offset: int = 0, size: int = 0) -> None:
+        """Start the writeback that `sync` would wait for, of all or so much. Promises nothing."""
 
     def sync(self, fd: int) -> None:
         """fdatasync: data and size are on the device afterwards."""
@@ -166,10 +166,12 @@ class OsVfs:
     truncate = staticmethod(os.ftruncate)
     sync = staticmethod(os.fdatasync)
 
-    def start_sync(self, fd: int) -> None:
+    def start_sync(self, fd: int, offset: int = 0, size: int = 0) -> None:
         function = _sync_file_range()
         if function is not None:
-            function(fd, 0, 0, SYNC_FILE_RANGE_WRITE)  # whether or not it did: `sync` follows
+            function(
+                fd, offset, size, SYNC_FILE_RANGE_WRITE
+            )  # whether or not it did: `sync` follows
 
     def allocate(self, fd: int, size: int) -> None:
         os.posix_fallocate(fd, 0, size)

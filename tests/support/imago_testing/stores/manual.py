@@ -63,7 +63,8 @@ class ManualStore:
             self.log_end += 100
         return placed
 
-    def request_sync(self) -> None:
+    def request_sync(self, *, urgent: bool = True) -> None:
+        assert urgent, "those who wait for it ask"
         self.syncs_requested += 1
 
     def sync_to(self, end: int) -> None:

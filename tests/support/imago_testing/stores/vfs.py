@@ -274,8 +274,9 @@ class MemoryVfs:
     def size(self, fd: int) -> int:
         return len(self._open[fd][1].content)
 
-    def start_sync(self, fd: int) -> None:
+    def start_sync(self, fd: int, offset: int = 0, size: int = 0) -> None:
         assert fd in self._open, "of open files"
+        assert offset + size <= self.size(fd), "of what there is"
 
     def sync(self, fd: int) -> None:
         path, inode = self._open[fd]
