@@ -152,7 +152,7 @@ def storm_beside(kind: Storm, port_base: int, seconds: int) -> dict[str, Any]:
 
 def _served(server: harness.Server, seconds: int) -> dict[str, Any]:
     """Return what clients without TLS and with it see, both at the same time."""
-    keys = {"conns": 16, "depth": 64, "rate": SERVED_A_SECOND, "seconds": seconds, "warmup": 0}
+    keys = {"conns": 16, "depth": 1024, "rate": SERVED_A_SECOND, "seconds": seconds, "warmup": 0}
     with ThreadPoolExecutor(2) as pool:
         runs = [
             pool.submit(harness.load, "send", server.rocketmq, pids=[server.pid], **keys, **more)
