@@ -29,6 +29,7 @@ ORDER = (
     "user_from",
     "tls_switched",
     "client_certificates",
+    "registry_closed",
     "topic",
     "pipeline",
     "configuration",
