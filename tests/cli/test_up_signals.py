@@ -17,6 +17,7 @@ from imago_testing.processes.servers import wait_until
 from imago_testing.processes.up import SECONDS_MAX, command, up
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.processes
@@ -161,62 +162,64 @@ def test_first_start_says_nothing_twice_and_nothing_of_java(tmp_path: Path) -> N
     assert any(line.startswith("shard-0: ") for line in lines), "each says whose it is"
 
 
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """The environment of commands for one cluster; the tests take topics of their own."""
+    data = tmp_path_factory.mktemp("cluster") / "data"
+    base = free_port_block(PORTS)
+    with up(data, "--zookeeper", "none", "--port-base", str(base)) as running:
+        metaq = running.ready["brokers"][0]["metaq"]
+        yield os.environ | {"IMAGO_BOOTSTRAP": running.ready["namesrv"], "IMAGO_METAQ": metaq}
+        assert running.stop() == 0
+
+
+IMAGO = [sys.executable, "-m", "imago_cli"]
+
+
 @pytest.mark.parametrize("protocol", ["rocketmq", "metaq"])
 def test_producer_sends_each_line_at_once_and_can_be_interrupted(
-    tmp_path: Path, protocol: str
+    environment: dict[str, str], protocol: str
 ) -> None:
-    base = free_port_block(PORTS)
-    with up(tmp_path / "data", "--zookeeper", "none", "--port-base", str(base)) as running:
-        metaq = running.ready["brokers"][0]["metaq"]
-        environment = os.environ | {
-            "IMAGO_BOOTSTRAP": running.ready["namesrv"],
-            "IMAGO_METAQ": metaq,
-        }
-        imago = [sys.executable, "-m", "imago_cli"]
-        subprocess.run([*imago, "topic", "create", "orders"], env=environment, check=True)
-        with subprocess.Popen(
-            [*imago, "produce", "orders", "--protocol", protocol],
-            env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        ) as process:  # fmt: skip
-            assert process.stdin is not None
-            process.stdin.write(b"one\n")
-            process.stdin.flush()
-            read = subprocess.run(
-                [*imago, "consume", "orders", "--group", "g", "--count", "1"],
-                env=environment, capture_output=True, timeout=SECONDS_MAX, check=True,
-            )  # fmt: skip
-            assert read.stdout == b"one\n", "stored though no other line has come"
-            process.send_signal(signal.SIGINT)
-            process.wait(SECONDS_MAX)
-            assert process.stderr is not None
-            said = process.stderr.read().decode()
-        assert process.returncode == 130
-        assert said.startswith("1 sent, 3 bytes")
-        assert len(said.splitlines()) == 1
-        assert running.stop() == 0
+    topic = f"lines-of-{protocol}"
+    subprocess.run([*IMAGO, "topic", "create", topic], env=environment, check=True)
+    with subprocess.Popen(
+        [*IMAGO, "produce", topic, "--protocol", protocol],
+        env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdin is not None
+        process.stdin.write(b"one\n")
+        process.stdin.flush()
+        read = subprocess.run(
+            [*IMAGO, "consume", topic, "--group", topic, "--count", "1"],
+            env=environment, capture_output=True, timeout=SECONDS_MAX, check=True,
+        )  # fmt: skip
+        assert read.stdout == b"one\n", "stored though no other line has come"
+        process.send_signal(signal.SIGINT)
+        process.wait(SECONDS_MAX)
+        assert process.stderr is not None
+        said = process.stderr.read().decode()
+    assert process.returncode == 130
+    assert said.startswith("1 sent, 3 bytes")
+    assert len(said.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
-    "words", [["consume", "orders", "--follow"], ["consume", "orders", "--group", "g"]]
+    "words", [["--follow"], ["--group", "g"]], ids=["one that follows", "one of a group"]
 )
-def test_interrupted_consumer_says_so_by_its_exit_code(tmp_path: Path, words: list[str]) -> None:
-    base = free_port_block(PORTS)
-    with up(tmp_path / "data", "--zookeeper", "none", "--port-base", str(base)) as running:
-        environment = os.environ | {"IMAGO_BOOTSTRAP": running.ready["namesrv"]}
-        imago = [sys.executable, "-m", "imago_cli"]
-        subprocess.run(
-            [*imago, "produce", "orders", "one", "--create"], env=environment, check=True
-        )
-        with subprocess.Popen(
-            [*imago, *words],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as process:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "one\n"
-            process.send_signal(signal.SIGINT)
-            _, said = process.communicate(timeout=SECONDS_MAX)
-        assert (process.returncode, said) == (130, "")
-        assert running.stop() == 0
+def test_interrupted_consumer_says_so_by_its_exit_code(
+    environment: dict[str, str], words: list[str]
+) -> None:
+    topic = f"read-by-{words[0].strip('-')}"
+    subprocess.run([*IMAGO, "produce", topic, "one", "--create"], env=environment, check=True)
+    with subprocess.Popen(
+        [*IMAGO, "consume", topic, *words],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "one\n"
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=SECONDS_MAX)
+    assert (process.returncode, said) == (130, "")
