@@ -110,7 +110,7 @@ def stalled(
 ) -> ClusterStatus:
     """Return a status to which only this is added: nothing else is known."""
     old = {condition.type: condition for condition in before.conditions}
-    new = _condition(finding, old.get(finding.type), generation, now)
+    new = condition_of(finding, old.get(finding.type), generation, now)
     kept = [c for c in before.conditions if c.type != finding.type]
     conditions = tuple(sorted((*kept, new), key=lambda c: (c.type != "Ready", c.type)))
     return replace(before, observed_generation=generation, conditions=conditions)
@@ -305,7 +305,9 @@ def _conditions(
     asked = set(GOOD) - ({CERTIFICATES} if _has_no_certificates(desired) else set())
     kept = [c for c in before.conditions if c.type in asked]
     said = {finding.type: finding for finding in found}
-    made = [_condition(f, old.get(f.type), desired.resource.generation, now) for f in said.values()]
+    made = [
+        condition_of(f, old.get(f.type), desired.resource.generation, now) for f in said.values()
+    ]
     unsaid = [c for c in kept if c.type not in said]
     return tuple(sorted((*made, *unsaid), key=lambda c: (c.type != "Ready", c.type)))
 
@@ -315,9 +317,10 @@ def _has_no_certificates(desired: Desired | UnreadableSpec) -> bool:
     return isinstance(desired, Desired) and desired.spec.tls is None
 
 
-def _condition(
+def condition_of(
     finding: ConditionFinding, old: Condition | None, generation: int, now: datetime
 ) -> Condition:
+    """Return a finding as a resource's status has it: since when it holds, too."""
     status = ConditionStatus.of(finding.holds)
     same = old is not None and old.status is status
     return Condition(

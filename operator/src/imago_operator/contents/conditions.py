@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from imago_operator.spec.common import Condition, ConditionStatus
-from imago_operator.state import ConditionFinding, written
-from imago_operator.status import MESSAGE_MAX, Event
+from imago_operator.state import ConditionFinding
+from imago_operator.status import Event, condition_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -52,25 +52,10 @@ def conditions(
     """Return the conditions after a look, Ready first; of one type the last finding counts."""
     old = {condition.type: condition for condition in before}
     said = {finding.type: finding for finding in found}
-    made = [_condition(f, old.get(f.type), generation, now) for f in said.values()]
+    made = [condition_of(f, old.get(f.type), generation, now) for f in said.values()]
     if READY not in said and READY in old:
         made.append(old[READY])
     return tuple(sorted(made, key=lambda c: (c.type != READY, c.type)))
-
-
-def _condition(
-    finding: ConditionFinding, old: Condition | None, generation: int, now: datetime
-) -> Condition:
-    status = ConditionStatus.of(finding.holds)
-    same = old is not None and old.status is status
-    return Condition(
-        type=finding.type,
-        status=status,
-        reason=finding.reason,
-        message=finding.message[:MESSAGE_MAX],
-        observed_generation=generation,
-        last_transition_time=old.last_transition_time if old and same else written(now),
-    )
 
 
 def changes(before: Iterable[Condition], after: Iterable[Condition]) -> tuple[Event, ...]:
