@@ -13,6 +13,8 @@ from imago_testing.peers.popping import acknowledge, bodies, committed, pop, pop
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from imago_broker.app import Broker
     from imago_testing.peers.remoting import RemotingPeer
 
@@ -109,3 +111,41 @@ async def test_room_that_an_acknowledgement_makes_wakes_who_waits(
     assert given == [[b"c"], [b"a"]][: len(given)]
     if limit == "OUT_MAX":
         assert (await peer.answer(notified)).ext["hasMsg"] == "true"
+
+
+async def test_who_waits_hears_of_fewer_and_of_more_queues(
+    peer: RemotingPeer, broker: Broker, connect: Callable[..., Awaitable[RemotingPeer]]
+) -> None:
+    pull = {"consumerGroup": "g", "topic": "T", "queueId": 3, "queueOffset": 0, "maxMsgNums": 32}
+    pull |= {"sysFlag": 6, "commitOffset": 0, "suspendTimeoutMillis": 600_000, "subVersion": 0}
+    assert bodies(await pop(peer, -1)) == [b"a", b"b", b"c"]
+    polling = {"pollTime": 600_000}
+    waits, other = broker.rocketmq.pop.waiting, await connect()
+
+    async def set_queues(count: int) -> None:
+        ext = {"topic": "T", "defaultTopic": "TBW102", "perm": 6, "topicFilterType": "SINGLE_TAG"}
+        ext |= {"readQueueNums": count, "writeQueueNums": count, "order": "false"}
+        code = RequestCode.UPDATE_AND_CREATE_TOPIC
+        assert (await other.call(code, ext)).code == ResponseCode.SUCCESS
+
+    await set_queues(4)
+    asked = [
+        peer.send(RequestCode.POP_MESSAGE, pop_ext(-1, **polling)),
+        peer.send(RequestCode.POP_MESSAGE, pop_ext(3, **polling)),
+        peer.send(RequestCode.PULL_MESSAGE, {**pull, "subscription": "*"}),
+    ]
+    hold = broker.rocketmq.delivery.hold
+    await until(lambda: (len(waits), len(hold)) == (2, 1))
+    await set_queues(2)
+    told = [await peer.answer(each) for each in asked]
+    illegal = ResponseCode.INVALID_PARAMETER
+    assert [each.code for each in told] == [ResponseCode.POLLING_TIMEOUT, illegal, illegal]
+    for each in told[1:]:
+        assert "topicConfig.readQueueNums:[2]" in (each.remark or "")
+    waiting = peer.send(RequestCode.POP_MESSAGE, pop_ext(-1, **polling))
+    await until(lambda: len(waits) == 1)
+    await set_queues(4)
+    assert (await peer.answer(waiting)).code == ResponseCode.POLLING_TIMEOUT
+    waiting = peer.send(RequestCode.POP_MESSAGE, pop_ext(-1, **polling))
+    await other.put("T", b"new", queue_id=3)
+    assert bodies(await peer.answer(waiting)) == [b"new"]

@@ -191,11 +191,7 @@ class PopProcessor:
         if not config.perm & PERM_READ:
             raise rules.forbidden(f"the topic[{topic}] peeking message is forbidden")
         if queue_id >= config.read_queues or queue_id < ANY_QUEUE:
-            raise rules.invalid(
-                f"queueId[{queue_id}] is illegal, topic:[{topic}] "
-                f"topicConfig.readQueueNums:[{config.read_queues}] "
-                f"consumer:[{exchange.channel.peer}]"
-            )
+            raise rules.illegal_queue(config, queue_id, exchange.channel.peer)
         if queue_id != ANY_QUEUE:
             return [queue_id]
         self._turns += 1
@@ -259,14 +255,20 @@ class _Waiter(ABC):
         return False
 
     def _refusal(self) -> Reply | None:
-        """Return why the request is void by now: its topic may be gone, or have fewer queues."""
+        """Return why the request is void by now: its topic may be gone, or have other queues.
+
+        Who waits for any queue is to ask again, for those that there are now.
+        """
         try:
             config = rules.readable_topic(self._parts.topics, self._ask.topic)
         except RequestError as refusal:
             return refusal.reply
-        if any(queue_id >= config.read_queues for queue_id in self._ask.queue_ids):
-            return rules.unknown_topic(self._ask.topic).reply
-        return None
+        if self._queue_id == ANY_QUEUE:
+            same = len(self._ask.queue_ids) == config.read_queues
+            return None if same else self._nothing()
+        if self._queue_id < config.read_queues:
+            return None
+        return rules.illegal_queue(config, self._queue_id, self._exchange.channel.peer).reply
 
     def _note_due(self) -> None:
         """Come back when messages that are out do."""

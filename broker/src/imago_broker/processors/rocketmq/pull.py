@@ -188,11 +188,7 @@ class PullProcessor:
                 f"the consumer group[{request.group}] is forbidden for topic[{request.topic}]"
             )
         if not 0 <= request.queue_id < topic.read_queues:
-            raise rules.invalid(
-                f"queueId[{request.queue_id}] is illegal, topic:[{request.topic}] "
-                f"topicConfig.readQueueNums:[{topic.read_queues}] "
-                f"consumer:[{exchange.channel.peer}]"
-            )
+            raise rules.illegal_queue(topic, request.queue_id, exchange.channel.peer)
 
 
 class _Pull:
@@ -271,10 +267,12 @@ class _Pull:
             return PullOutcome.redirected(self._offset, self._reading.directions.to_master())
         try:
             topic = rules.readable_topic(self._reading.topics, self._request.topic)
-        except RequestError as refusal:
-            return PullOutcome.refused(refusal.reply)
+        except RequestError as error:
+            return PullOutcome.refused(error.reply)
         if self._request.queue_id >= topic.read_queues:
-            return PullOutcome.refused(rules.unknown_topic(self._request.topic).reply)
+            peer = self._exchange.channel.peer
+            refusal = rules.illegal_queue(topic, self._request.queue_id, peer)
+            return PullOutcome.refused(refusal.reply)
         try:
             return self.look()
         except Exception:

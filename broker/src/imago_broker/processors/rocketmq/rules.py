@@ -62,6 +62,14 @@ def invalid(remark: str) -> RequestError:
     return RequestError(ResponseCode.INVALID_PARAMETER, remark)
 
 
+def illegal_queue(topic: TopicConfig, queue_id: int, peer: str) -> RequestError:
+    """Return the refusal of a queue that is not, or no more, among those that are read."""
+    return invalid(
+        f"queueId[{queue_id}] is illegal, topic:[{topic.name}] "
+        f"topicConfig.readQueueNums:[{topic.read_queues}] consumer:[{peer}]"
+    )
+
+
 def forbidden(remark: str) -> RequestError:
     """Return the refusal of something that is not allowed."""
     return RequestError(ResponseCode.NO_PERMISSION, remark)
