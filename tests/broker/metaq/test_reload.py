@@ -6,17 +6,22 @@ import asyncio
 import os
 import zlib
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from imago_broker.app import Broker, reloading
-from imago_broker.app.declared_topics import FILE, REMOVED
+from imago_broker.app.declared_notes import FILE
+from imago_broker.app.declared_topics import REMOVED
 from imago_broker.app.process_hooks import ProcessHooks
 from imago_broker.config.sources import from_tree_with_ini
+from imago_broker.errors import RequestError
+from imago_broker.model.quotas import parse_subject, quotas_from_json
 from imago_broker.model.sealing import MOVE, seal_of
 from imago_broker.model.topics import TopicConfig
+from imago_broker.service.access import Actor
 from imago_log.errors import DiskFullError
+from imago_log.store import MessageStore
 from imago_testing.clusters.brokers import loopback_tree, running_broker
 from imago_testing.peers.metaq import metaq_peer, put_place
 
@@ -273,6 +278,53 @@ async def test_a_log_without_room_takes_the_topics_later(
         await ini.broker.stop()
     assert refused == ["fresh"] * 5
     assert caplog.text.count("config_not_reloaded") == 1
+
+
+async def test_what_had_no_room_at_a_start_is_made_once_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reloading, "LOOK_SECONDS", 0.01)
+    ini = Ini(tmp_path / "server.ini", tmp_path / "data")
+    async with ini.running() as broker:
+        assert broker.topics.delete("old")
+    ini.write(SYSTEM + TOPICS.replace("[topic=old]", "numPartitions=4\n[topic=old]\n[topic=new]"))
+    create, full = MessageStore.create_topic, [True]
+
+    def create_topic(store: MessageStore, name: str, value: Any) -> None:
+        if full:
+            raise DiskFullError(used_ratio=1.0, limit_ratio=1.0)
+        create(store, name, value)
+
+    monkeypatch.setattr(MessageStore, "create_topic", create_topic)
+    wanted = {"orders": 4, "old": 2, "new": 2}
+    async with ini.running() as broker:
+
+        def found() -> dict[str, int]:
+            return {each.name: each.write_queues for each in broker.topics.all()}
+
+        assert found().items() & wanted.items() == set()
+        full.clear()
+        while not wanted.items() <= found().items():  # noqa: ASYNC110  the broker's own timer
+            await asyncio.sleep(0.01)
+
+
+async def test_what_was_refused_at_a_start_is_taken_by_the_next_reload(tmp_path: Path) -> None:
+    ini = Ini(tmp_path / "server.ini", tmp_path / "data")
+    by, subject = Actor("the tests", "nowhere"), parse_subject("topic:orders*")
+    async with ini.running() as broker:
+        limits = quotas_from_json(subject, {"queues": 2})
+        broker.core.access.set_quotas(subject, limits, by)
+    ini.write(SYSTEM + TOPICS.replace("[topic=old]", "numPartitions=4\n"))
+    async with ini.running() as broker:
+        before = broker.topics.all()
+        with pytest.raises(RequestError, match="orders"):
+            broker.source.reload()
+        assert broker.topics.all() == before, "nothing of it, the removed topic neither"
+        broker.core.access.set_quotas(subject, {}, by)
+        broker.source.reload()
+        found = {topic.name: topic for topic in broker.topics.all()}
+        assert found["orders"].write_queues == 4
+        assert seal_of(found["old"]) is not None
 
 
 async def test_the_checksum_of_the_settings_follows_them(ini: Ini) -> None:

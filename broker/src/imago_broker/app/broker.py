@@ -255,8 +255,11 @@ class Broker:
         self.messages, self.topics = services.messages, services.topics
         self.groups, self.offsets = services.groups, services.offsets
         self._opened.callback(lambda: self.core.close(clean=self._clean))
+        services.declared.on_no_room.append(self.source.read_again)
         if gate is None:
             services.lead(config)
+        else:
+            services.declared.join(config)
 
     async def _join(self) -> None:
         await join(self.coordinator, self.config.zookeeper.connect)

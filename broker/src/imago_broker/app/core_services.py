@@ -18,6 +18,7 @@ from imago_broker.service.offsets import KIND as OFFSET_KIND
 from imago_broker.service.offsets import ConsumerOffsets
 from imago_broker.service.throttling import QuotaService
 from imago_broker.service.topics import TopicService
+from imago_log.errors import DiskFullError
 from imago_log.metadata.changes import TOPIC_KIND
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class CoreServices:
             before_change=self.messages.flush_turn,
             cluster=config.broker.cluster,
         )
-        self.declared = DeclaredTopics(self.topics, Path(config.broker.data_dir))
+        self.declared = DeclaredTopics(store, self.topics, Path(config.broker.data_dir))
         self.groups = GroupService(
             store,
             auto_create_enabled=config.rocketmq.auto_create_group,
@@ -93,9 +94,13 @@ class CoreServices:
         self.metaq_settings.current = config.metaq
 
     def lead(self, config: BrokerConfig) -> None:
-        """Make what a leader's log has to have and ours lacks."""
-        self.topics.ensure_system_topics()
-        self.declared.lead(config)
+        """Make what a leader's log has to have and ours lacks, as far as there is room."""
+        try:
+            self.topics.ensure_system_topics()
+            self.declared.lead(config)
+        except DiskFullError as error:
+            # Topics that are there are served all the same.
+            self.declared.wait_for_room(error)
 
     def close(self, *, clean: bool) -> None:
         """Answer what still waits; `clean`: write what is gathered."""

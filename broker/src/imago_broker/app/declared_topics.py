@@ -1,8 +1,8 @@
 """The topics that the configuration names, brought into the log by whoever leads.
 
 A table of our own TOML makes a topic that is missing; a reload changes it. MetaQ's server.ini says
-what its topics are: what changed there while this broker was down counts like what changes while it
-runs. So the data folder has a file with what this member brought in last.
+what its topics are: what changed there while this broker was down, or followed, counts like what
+changes while it leads. `declared_notes` knows what is in the log already.
 """
 
 from __future__ import annotations
@@ -11,27 +11,24 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from imago_broker.app.checked_file import CheckedFile
+from imago_broker.app.declared_notes import DeclaredNotes
 from imago_broker.errors import ExitCode, FatalError, RequestError
 from imago_broker.model.declared import declared_topic
 from imago_broker.model.sealing import seal_of
-from imago_log.errors import DiskFullError, LogIOError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable
     from pathlib import Path
 
+    from imago_broker.app.declared_notes import Declared
     from imago_broker.config import BrokerConfig
-    from imago_broker.config.settings import Scalar
     from imago_broker.model.topics import TopicConfig
     from imago_broker.service.topics import TopicService
-
-    Declared = Mapping[str, Mapping[str, Scalar]]
-    """Name to settings."""
+    from imago_log.errors import DiskFullError
+    from imago_log.store import MessageStore
 
 logger = logging.getLogger(__name__)
 
-FILE: Final = "config/server-ini-topics"
 REMOVED: Final = "removed"
 """Cause of a seal: the topic stands in MetaQ's server.ini no more."""
 
@@ -39,47 +36,64 @@ REMOVED: Final = "removed"
 class DeclaredTopics:
     """Makes, changes and seals topics as the configuration says."""
 
-    def __init__(self, topics: TopicService, data_dir: Path) -> None:
+    def __init__(self, store: MessageStore, topics: TopicService, data_dir: Path) -> None:
+        self.on_no_room: list[Callable[[], None]] = []
+        """Called where the log has no room: the same configuration again makes the rest."""
         self._topics = topics
-        self._file = CheckedFile(data_dir / FILE)
+        self._notes = DeclaredNotes(store, data_dir)
+        self._incomplete = False
+        """Whether there was no room for all topics when this member began to lead."""
+
+    def join(self, config: BrokerConfig) -> None:
+        """Begin as one of several members: what changes from now on counts when this one leads."""
+        if config.metaq.server_ini and self._notes.own() is None:
+            self._notes.keep(config.declared)
 
     def lead(self, config: BrokerConfig) -> None:
-        """Make what is missing, and change what server.ini says otherwise than it did.
+        """Make what is missing, and change what server.ini says otherwise than the log has it.
 
-        FatalError names a missing topic that cannot be. Where the disk has no room the log stays
-        as it is, and the next one who leads makes the rest.
+        FatalError names a missing topic that cannot be. DiskFullError: see `wait_for_room`. What
+        is refused stays as it was until a reload.
         """
-        try:
-            brought = self._brought(config)
-            self._make_missing(config.declared)
-        except DiskFullError as error:
-            logger.warning("topics_not_made reason=%s", error)
-            return
+        self._incomplete = True
+        brought = self._brought(config)
+        self._make_missing(config.declared)
+        self._incomplete = False
         if brought:
-            self._note(config)
+            self._notes.keep(config.declared)
+
+    def wait_for_room(self, error: DiskFullError) -> None:
+        """Have the rest made once the log has room."""
+        logger.warning("topics_not_made reason=%s", error)
+        self._incomplete = True
+        for listener in self.on_no_room:
+            listener()
 
     def check(self, old: BrokerConfig, new: BrokerConfig) -> None:
         """Raise ValueError or RequestError where `bring` would be refused."""
-        for topic in self._wanted(old.declared, new):
-            self._topics.check(topic)
+        self._check(self._in_log(old, new), new)
 
     def bring(self, old: BrokerConfig, new: BrokerConfig) -> None:
         """Change what another configuration says otherwise; only where this member leads."""
-        self._bring(old.declared, new)
-        self._note(new)
+        self._bring(self._in_log(old, new), new)
+        self._incomplete = False
+        if new.metaq.server_ini:
+            self._notes.keep(new.declared)
+
+    def _in_log(self, old: BrokerConfig, new: BrokerConfig) -> Declared:
+        """Return what the log has: not what is in force, where that was refused or had no room."""
+        noted = self._notes.own() if new.metaq.server_ini else None
+        return old.declared if noted is None else noted
 
     def _brought(self, config: BrokerConfig) -> bool:
-        """Bring in what changed in server.ini since this member did so last; false: it cannot."""
+        """Bring in what server.ini says otherwise than the log has it; false: it is refused."""
         if not config.metaq.server_ini:
             return False
+        # Without a note nobody knows what changed: topics that are there stay as they are.
+        old = self._in_log(config, config)
         try:
-            noted = self._file.read()
-        except ValueError as error:
-            logger.warning("server_ini_topics_damaged path=%s error=%s", self._file.path, error)
-            noted = None
-        try:
-            # Without a note nobody knows what changed: topics that are there stay as they are.
-            self._bring(config.declared if noted is None else noted, config)
+            self._check(old, config)
+            self._bring(old, config)
         except (ValueError, RequestError) as error:
             logger.warning("topics_not_changed reason=%s: they stay as they were", error)
             return False
@@ -94,6 +108,10 @@ class DeclaredTopics:
             except (ValueError, RequestError) as error:
                 raise FatalError(f"topics.{name}: {error}", exit_code=ExitCode.USAGE) from error
 
+    def _check(self, old: Declared, new: BrokerConfig) -> None:
+        for topic in self._wanted(old, new):
+            self._topics.check(topic)
+
     def _bring(self, old: Declared, new: BrokerConfig) -> None:
         for topic in self._wanted(old, new):
             self._topics.create_or_update(topic)
@@ -101,9 +119,13 @@ class DeclaredTopics:
             return
         for name in new.declared:
             self._open_again(name)
-        for name in sorted(old.keys() - new.declared.keys()):
+        gone = sorted(old.keys() - new.declared.keys())
+        for name in gone:
             # As in the original its messages stay; unlike there it takes no more at once.
-            self._topics.seal(name, until_ms=0, cause=REMOVED)
+            if not self._notes.is_in_log(name, None):
+                self._topics.seal(name, until_ms=0, cause=REMOVED)
+        changed = [name for name, each in new.declared.items() if old.get(name) != each]
+        self._notes.keep_in_log(new.declared, [*changed, *gone])
 
     def _open_again(self, name: str) -> None:
         """Unseal a topic whose section is back; one that was moved or is drained stays sealed."""
@@ -114,16 +136,19 @@ class DeclaredTopics:
 
     def _wanted(self, old: Declared, new: BrokerConfig) -> list[TopicConfig]:
         """Return the topics that are declared otherwise, as they are declared now."""
+        server_ini = new.metaq.server_ini
         found = []
         for name, settings in new.declared.items():
-            before = old.get(name)
-            if before == settings:
+            before, known = old.get(name), self._topics.get(name)
+            if before == settings and not (known is None and self._incomplete):
                 continue
+            if server_ini and known is not None and self._notes.is_in_log(name, settings):
+                continue  # another leader has brought it in
             # What is declared no more is as before it was.
             gone = before.keys() - settings.keys() if before is not None else ()
-            topic = declared_topic(name, settings, self._topics.get(name), gone=gone)
+            topic = declared_topic(name, settings, known, gone=gone)
             # By MetaQ's own file fewer partitions hide nothing; by ours that is refused.
-            found.append(self._without_hiding(topic) if new.metaq.server_ini else topic)
+            found.append(self._without_hiding(topic) if server_ini else topic)
         return found
 
     def _without_hiding(self, topic: TopicConfig) -> TopicConfig:
@@ -132,18 +157,3 @@ class DeclaredTopics:
         if old is None or not self._topics.hidden_by(topic):
             return topic
         return replace(topic, read_queues=old.read_queues)
-
-    def _note(self, config: BrokerConfig) -> None:
-        """Keep what is in the log now; without that the next start brings the same in again."""
-        if not config.metaq.server_ini:
-            return
-        declared = {name: dict(settings) for name, settings in config.declared.items()}
-        try:
-            if self._file.read() == declared:
-                return
-        except ValueError:
-            pass  # what is damaged is replaced
-        try:
-            self._file.write(declared)
-        except LogIOError as error:
-            logger.warning("server_ini_topics_not_noted path=%s error=%s", self._file.path, error)

@@ -65,7 +65,7 @@ class ConfigSource:
         self._path = Path(server_ini) if server_ini else None
         self._seen = self._changing = self._look()
         self._again = False
-        """Whether what was read last waits for room on the disk."""
+        """Whether what the file says waits for room on the disk."""
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
@@ -76,6 +76,10 @@ class ConfigSource:
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+
+    def read_again(self) -> None:
+        """Take the same file again at the next look: what is in force had no room in the log."""
+        self._again = True
 
     def reload(self) -> Changes:
         """Read everything again and take it.

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from imago_broker.app import anew
 from imago_broker.errors import ExitCode, FatalError
-from imago_log.errors import DiskFullError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,9 +73,6 @@ class RoleServices:
         self._core.access.awaited.begin()
         try:
             self._core.lead(self._config)
-        except DiskFullError as error:
-            # It still serves existing topics; the others are made by whoever leads with room left.
-            logger.warning("topics_not_made reason=%s", error)
         except FatalError as error:
             self._fail(error)
         # Until then there may be messages that no reader sees and nobody would be woken for.
