@@ -43,6 +43,9 @@ def _make(archive: Path, run: Callable[[Path], None]) -> None:
     os.environ[_VARIABLES[archive]] = f"-XX:ArchiveClassesAtExit={unfinished}"
     with tempfile.TemporaryDirectory() as folder:
         run(Path(folder))
+    if not unfinished.exists():  # a Java without an archive of its own classes adds none to it
+        print(f"{archive.name} was not written: what would use it starts as ever, only later")
+        return
     unfinished.rename(archive)
 
 
@@ -85,7 +88,7 @@ def _run_spark(folder: Path) -> None:
         spark.stop()
         gateway.shutdown()
         gateway.proc.stdin.close()  # at which it ends, and writes the archive
-        gateway.proc.wait()
+        gateway.proc.wait(timeout=120)
 
 
 def _count(batch: DataFrame, _: int) -> None:
