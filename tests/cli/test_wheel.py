@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from imago_testing.java import archives
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -89,7 +91,8 @@ def installed(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed
             if not COMPILER.fullmatch(program.name) and not link.is_symlink():
                 link.symlink_to(program)
     programs = folder / "venv" / "bin"
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("IMAGO")}
+    ours = ("IMAGO", *archives.VARIABLES.values())
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     for name in ("PYTHONPATH", "PYTHONPYCACHEPREFIX", "VIRTUAL_ENV", "JAVA_HOME"):
         kept.pop(name, None)
     environment = kept | {"PATH": f"{programs}:{tools}", "CC": "false", "UV_LINK_MODE": "hardlink"}

@@ -70,6 +70,7 @@ def test_a_key_that_stands_twice_in_a_message_finds_it_once() -> None:
     store.close()
 
 
+@pytest.mark.shipped_limits  # a message is larger than the small one
 def test_entries_are_made_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever sends waits for those that are made with the append: never for hundreds."""
     made: list[int] = []

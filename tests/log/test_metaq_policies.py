@@ -282,6 +282,25 @@ def test_what_a_start_finds_archived_is_packed_unless_somebody_took_it(
     kept.store.close()
 
 
+def test_archives_are_moved_away_while_one_is_packed(monkeypatch: pytest.MonkeyPatch) -> None:
+    failures = worker_failures(monkeypatch)
+    kept = Kept("")
+    kept.send("packed", 20)
+    renamed = []
+
+    def moved(what: str, path: Path) -> None:
+        if path.name.endswith(".zip") and what == "rename":
+            kept.vfs.before_call = None
+            renamed.append(path)
+            kept.vfs.unlink(path.with_name(f"{path.name}.part"))
+
+    kept.vfs.before_call = moved
+    kept.pass_time(7 * HOUR)
+    assert renamed
+    assert not failures
+    kept.store.close()
+
+
 def test_files_of_a_partition_expire_that_nobody_asks_for() -> None:
     kept = Kept("")
     kept.send("deleted", 40)

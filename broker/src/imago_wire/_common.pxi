@@ -1,5 +1,5 @@
 # What the twins of records share: `_hot.h`, numbers copied from the layout, tag codes, growing views.
-# Included by `_record_c`, `_scan_c`, `_index_c` and `_metaq_c`; `imago_wire.layout` stays the only place
+# Included by the twins that make or read records; `imago_wire.layout` stays the only place
 # where the numbers are written down.
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize

@@ -1,5 +1,5 @@
 # Read one record in place: where its parts are, and whether it is whole.
-# Included by `_scan_c`, `_index_c` and `_metaq_c`, behind `_common.pxi`.
+# Included behind `_common.pxi`.
 
 cdef Py_ssize_t ID_SIZE = len(_layout.METAQ_ID_PREFIX) + 17
 cdef Py_ssize_t SHAPE_CRC_SIZE = len(_layout.METAQ_CRC_PREFIX) + 9

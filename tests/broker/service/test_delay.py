@@ -23,6 +23,7 @@ from imago_testing.stores.hiding import hidden_queues
 from imago_testing.stores.in_memory import open_store
 from imago_testing.stores.vfs import MemoryVfs
 from imago_testing.virtual.clocks import ManualClock
+from imago_wire.record import make_entry
 
 HOUR = 3_600_000
 LEVELS = "1s 10s 60s 1800s 3600s 7200s"
@@ -294,13 +295,16 @@ def test_what_was_delivered_is_known_without_a_record_that_names_it(
     assert world.broker.bodies("T") == list(world.parked)
 
 
+@pytest.mark.parametrize("rolled", [True, False])
 @pytest.mark.parametrize("noted", [True, False])
 def test_damaged_message_has_none_behind_it_delivered_again(
-    world: DelayWorld, monkeypatch: pytest.MonkeyPatch, *, noted: bool
+    world: DelayWorld, monkeypatch: pytest.MonkeyPatch, *, noted: bool, rolled: bool
 ) -> None:
     monkeypatch.setattr(levels_module, "NOTE_MS", 0 if noted else 30_000)
     world.park(1, 1, 1, 1)
     world.run(1500)
+    while rolled and world.broker.store.log_end < world.broker.store.config.segment_bytes_max:
+        world.broker.park(6, 2000 * "x")  # due in two hours
     world.vfs = damaged(world.vfs, world.broker.store, "T", 0, 1)
     world.broker = DelayBroker(world.vfs, world.clock)
     world.broker.loop.run()
@@ -309,3 +313,19 @@ def test_damaged_message_has_none_behind_it_delivered_again(
     world.broker.loop.run()
     first, _, *others = world.parked
     assert world.broker.bodies("T") == [first, *others, "last"]
+
+
+def test_timer_that_carries_a_level_stands_for_no_message_of_that_level(world: DelayWorld) -> None:
+    world.park(1)
+    store = world.broker.store
+    for properties in (b"", b"__IMAGO_TIMER\x010-0\x02DELAY\x010\x02TIMER_OUT_MS\x015\x02"):
+        entry = make_entry(
+            store.tail("T", 0), b"other", properties=properties, born_ms=1, born_host=bytes(8)
+        )
+        world.broker.put(entry)
+        world.broker.loop.run()
+    world.vfs = damaged(world.vfs, store, "T", 0, 0)
+    world.broker = DelayBroker(world.vfs, world.clock)
+    world.clock.advance(2000)
+    world.broker.loop.run()
+    assert world.broker.bodies("T") == ["other", *world.parked]

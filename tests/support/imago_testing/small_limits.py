@@ -107,7 +107,10 @@ KEPT: dict[str, dict[str, str]] = {
     "imago_log.commitlog.checkpoint": {"MAGIC": _FORMAT, "SLOT_SIZE": _FORMAT},
     "imago_log.offline.findings": {"PER_FILE_MAX": _COUNT},
     "imago_log.offline.units": {"UNITS_PER_FILE": _FORMAT},
-    "imago_log.commitlog.commit_log": {"FILES_MAX": "what a log can span at most"},
+    "imago_log.commitlog.commit_log": {
+        "FILES_MAX": "what a log can span at most",
+        "STARTED_PARTS_MAX": _COUNT,
+    },
     "imago_log.config": {
         "FILES_OPEN_MAX": _COUNT,
         "SEGMENT_BYTES_MIN": "what the tests' files have",

@@ -69,9 +69,15 @@ def queue_blocks(
 
 
 def record_from(store: MessageStore, at: int) -> WalkedRecord | None:
-    """Return what is at a border of the log, or at the start of the next file; None: nothing."""
+    """Return what is at a border of the log, or at the start of the next file; None: nothing.
+
+    Nothing is at a border in a damaged range either, whose records are unknown.
+    """
+    record = _whole(store, at)
+    if record is not None or any(lost.start <= at < lost.end for lost in store.damaged_ranges()):
+        return record
     size = store.config.segment_bytes_max
-    return _whole(store, at) or _whole(store, (at // size + 1) * size)
+    return _whole(store, (at // size + 1) * size)
 
 
 def _whole(store: MessageStore, place: int) -> WalkedRecord | None:

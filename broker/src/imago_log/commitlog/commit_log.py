@@ -29,15 +29,17 @@ PAGE_BYTES = 4096
 KEPT_PART = 8
 """Messages leave this part of the last file free while the next one cannot be made: retention says
 in the log what goes before it frees a disk that is full to the last byte."""
-STARTED_BYTES_MIN, STARTED_PARTS_MAX = 256 << 10, 32
-"""Writeback is started in parts so large, and so many at most."""
+STARTED_BYTES_MIN = 256 << 10
+"""Writeback is started in parts at least so large."""
+STARTED_PARTS_MAX = 32
+"""And in so many at most."""
 FILES_MAX = 1 << 20
 """Files of one log: a name far behind the others is no file of it."""
 
 
 def parts(start: int, end: int) -> Iterator[tuple[int, int]]:
     """Yield offset and size of the parts in which writeback is started."""
-    size = max(STARTED_BYTES_MIN, (end - start) // STARTED_PARTS_MAX)
+    size = max(STARTED_BYTES_MIN, -((start - end) // STARTED_PARTS_MAX))
     for at in range(start, end, size):
         yield at, min(size, end - at)
 

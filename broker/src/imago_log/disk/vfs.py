@@ -169,9 +169,8 @@ class OsVfs:
     def start_sync(self, fd: int, offset: int = 0, size: int = 0) -> None:
         function = _sync_file_range()
         if function is not None:
-            function(
-                fd, offset, size, SYNC_FILE_RANGE_WRITE
-            )  # whether or not it did: `sync` follows
+            # Whether it did or not: `sync` follows.
+            function(fd, offset, size, SYNC_FILE_RANGE_WRITE)
 
     def allocate(self, fd: int, size: int) -> None:
         os.posix_fallocate(fd, 0, size)

@@ -83,10 +83,11 @@ class Packing:
 
     def _size(self, path: Path) -> int:
         """Return a file's size; 0 where it was taken away, or went with its topic."""
-        if not self._vfs.exists(path):
-            return 0
         with fatal("open", path):
-            fd = self._vfs.open(path)
+            try:
+                fd = self._vfs.open(path)
+            except FileNotFoundError:
+                return 0
         try:
             return self._vfs.size(fd)
         finally:
@@ -123,7 +124,10 @@ def pack(vfs: Vfs, archived: Path) -> None:
     finally:
         vfs.close(source)
     with fatal("rename", unfinished):
-        vfs.rename(unfinished, archived.with_name(name + PACKED))
+        try:
+            vfs.rename(unfinished, archived.with_name(name + PACKED))
+        except FileNotFoundError:  # somebody has moved the archives away, and this one with them
+            return
         vfs.sync_folder(archived.parent)
         vfs.unlink(archived)
 

@@ -1,8 +1,8 @@
 """Archives of classes: with one a ZooKeeper starts in half the time, and a Spark does with less.
 
 Made once in an environment (`make test` does), used by every server and session that a test, or a
-process of a test, starts. A JVM ignores an archive of other jars or of another Java, and loads
-classes as ever.
+process of a test, starts. Not by those of another environment: Spark ends when it finds its jars in
+another place than those of the archive.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 ZOOKEEPER, SPARK = (Path(sys.prefix) / f"{name}.jsa" for name in ("zookeeper", "spark"))
 """Beside the jars that they are made of: an environment has archives of its own."""
-_VARIABLES: Final = {ZOOKEEPER: "SERVER_JVMFLAGS", SPARK: "SPARK_SUBMIT_OPTS"}
+VARIABLES: Final = {ZOOKEEPER: "SERVER_JVMFLAGS", SPARK: "SPARK_SUBMIT_OPTS"}
 """By which a JVM is told more flags."""
 
 
 def use() -> None:
     """Have what this process and its children start use the archives that were made."""
-    for archive, variable in _VARIABLES.items():
+    for archive, variable in VARIABLES.items():
         if archive.exists():
             os.environ.setdefault(variable, f"-XX:SharedArchiveFile={archive}")
 
@@ -40,7 +40,7 @@ def make() -> None:
 
 def _make(archive: Path, run: Callable[[Path], None]) -> None:
     unfinished = archive.with_suffix(f".{os.getpid()}")
-    os.environ[_VARIABLES[archive]] = f"-XX:ArchiveClassesAtExit={unfinished}"
+    os.environ[VARIABLES[archive]] = f"-XX:ArchiveClassesAtExit={unfinished}"
     with tempfile.TemporaryDirectory() as folder:
         run(Path(folder))
     if not unfinished.exists():  # a Java without an archive of its own classes adds none to it

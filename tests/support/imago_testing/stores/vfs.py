@@ -324,6 +324,8 @@ class MemoryVfs:
                 self.folders.discard(folder)
                 self.make_folder(target / folder.relative_to(source))
             return
+        if source not in self.names_now:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", str(source))
         if target in self.names_now:
             self._give_space(len(self.names_now[target].sectors))
         self._rename_to(target, self.names_now[source])

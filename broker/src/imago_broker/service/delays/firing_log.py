@@ -42,8 +42,6 @@ class FiringLog:
     ) -> None:
         self._store = store
         self._topic, self._queue_id = topic, queue_id
-        self._waits = b"TIMER_OUT_MS" if topic == TIMER_TOPIC else b"DELAY"
-        """What a message says that was parked in the topic."""
         self.floor = 0
         """The first record that was read."""
         self.broken: tuple[int, int] | None = None
@@ -119,6 +117,13 @@ class FiringLog:
             index, place = fired.index(mark, index) + 1, record.end
         return index
 
+    def _was_parked(self, properties: bytes) -> bool:
+        """Tell whether a message waited in the topic; a timer may carry a level all the same."""
+        is_timer = props.find(properties, b"TIMER_OUT_MS") is not None
+        if self._topic == TIMER_TOPIC:
+            return is_timer
+        return not is_timer and props.find(properties, b"DELAY") is not None
+
     def _damage_at(self, place: int) -> DamagedRange | None:
         damaged = self._store.damaged_ranges()
         return next((lost for lost in damaged if lost.start <= place < lost.end), None)
@@ -136,7 +141,7 @@ class FiringLog:
                 mark = _mark(properties)
                 if mark is None:
                     break
-                if props.find(properties, self._waits) is not None:
+                if self._was_parked(properties):
                     done.append(mark)
                 record = record_from(self._store, record.end)
         return done
