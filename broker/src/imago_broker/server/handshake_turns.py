@@ -30,7 +30,7 @@ BUDGET_SECONDS: Final = SHARE * TURN_SECONDS
 COST_SECONDS: Final = 0.001
 """What a handshake takes, until one was measured."""
 BESIDES_SECONDS: Final = 0.0002
-"""What a handshake takes besides its first step, which is measured."""
+"""What a handshake usually takes besides its first step: its other steps, and Python's part."""
 MEASURED: Final = 8
 """Handshakes that the average is of, about."""
 
@@ -69,10 +69,16 @@ class HandshakeTurns:
         await turn
 
     def took(self, seconds: float) -> None:
-        """Count what a handshake took of the processor; the next will take about as much."""
+        """Count what a handshake's first step took of the processor, in place of what was expected
+        of it; the next will take about as much."""
         more_s = seconds + BESIDES_SECONDS - self._cost_s
         self._budget_s -= more_s
         self._cost_s += more_s / MEASURED
+
+    def took_more(self, seconds: float) -> None:
+        """Count what its other steps took beyond the usual."""
+        self._budget_s -= seconds
+        self._cost_s += seconds / MEASURED
 
     @property
     def _may_begin(self) -> bool:
@@ -110,3 +116,24 @@ class HandshakeTurns:
                 self._begin()
         if self._waiting:
             self._look_later()
+
+
+class HandshakeCost:
+    """What one handshake takes of the processor, counted with each of its steps."""
+
+    def __init__(self, turns: HandshakeTurns) -> None:
+        self._turns = turns
+        self._first = True
+        self._expected_s = BESIDES_SECONDS
+        """What was counted already of the steps that follow."""
+
+    def took(self, seconds: float) -> None:
+        """Count a step."""
+        if self._first:
+            self._first = False
+            self._turns.took(seconds)
+            return
+        more_s = seconds - self._expected_s
+        self._expected_s = max(0.0, -more_s)
+        if more_s > 0:
+            self._turns.took_more(more_s)

@@ -2,7 +2,8 @@
 
 The first byte tells: a TLS handshake begins with 22, and no request of RocketMQ or HTTP does (it
 would be a frame of 350 MB). Connections without TLS go to their session with that first read, and
-cost nothing from then on. Those that say nothing, or do not finish their handshake, are closed in
+cost nothing from then on. A handshake waits for its turn once its first message is whole, and is
+measured until it is done. Those that say nothing, or do not finish their handshake, are closed in
 `HANDSHAKE_SECONDS_MAX`; they count as connections of their address all the while.
 """
 
@@ -13,6 +14,8 @@ import ssl
 import time
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from imago_broker.server.client_hello import HANDSHAKE_RECORD, ClientHello
+from imago_broker.server.handshake_turns import HandshakeCost
 from imago_broker.server.refusals import Refusals
 from imago_broker.server.session import Session
 
@@ -24,8 +27,6 @@ if TYPE_CHECKING:
 HANDSHAKE_SECONDS_MAX: Final = 10
 FIRST_BYTES_MAX: Final = 16 << 10
 """Of what a handshake begins with: some 2 KB are usual, and it is kept while that waits."""
-_HANDSHAKE_RECORD: Final = 22
-"""First byte of a TLS connection."""
 
 
 class TlsListener(Protocol):
@@ -94,6 +95,8 @@ class TlsEntry(Session):
         self._door = door
         self._since_ms = time.monotonic_ns() // 1_000_000
         self._task: asyncio.Task[None] | None = None
+        self._hello: ClientHello | None = None
+        """What was read of a handshake that has not begun."""
         self._early = b""
         """What came with the end of the handshake."""
         self._left = False
@@ -104,11 +107,11 @@ class TlsEntry(Session):
     def data_received(self, data: bytes) -> None:
         if self._task is not None:
             self._early += data
-        elif data[0] == _HANDSHAKE_RECORD and len(data) > FIRST_BYTES_MAX:
-            self._door.failed(self.address, "its first words are too long for a handshake")
-            self.transport.close()
-        elif data[0] == _HANDSHAKE_RECORD:
-            self._task = asyncio.get_running_loop().create_task(self._secure(data))
+        elif self._hello is not None:
+            self._take(self._hello, data)
+        elif data[0] == HANDSHAKE_RECORD:
+            self._hello = ClientHello()
+            self._take(self._hello, data)
         elif self._door.plain_too:
             self._pass_on(self.transport, data)
         else:
@@ -132,6 +135,16 @@ class TlsEntry(Session):
             self._door.failed(self.address, "no handshake in time")
             self.transport.abort()
 
+    def _take(self, hello: ClientHello, data: bytes) -> None:
+        """Begin the handshake once its first message is whole: cut in parts it costs as much."""
+        whole = hello.add(data)
+        if len(hello.data) > FIRST_BYTES_MAX:
+            self._door.failed(self.address, "its first words are too long for a handshake")
+            self.transport.close()
+        elif whole:
+            self._hello = None
+            self._task = asyncio.get_running_loop().create_task(self._secure(bytes(hello.data)))
+
     async def _secure(self, first: bytes) -> None:
         loop = asyncio.get_running_loop()
         self.transport.pause_reading()
@@ -151,11 +164,11 @@ class TlsEntry(Session):
         # in which nothing is read yet.
         await asyncio.sleep(0)
         await asyncio.sleep(0)
+        measured = _Measured(self.transport, HandshakeCost(self._door.turns))
         try:
             if not begun.done():
-                began_s = time.thread_time()
+                self.transport.set_protocol(measured)
                 _feed(self.transport, first)
-                self._door.turns.took(time.thread_time() - began_s)
             secured = await begun
         except (OSError, RuntimeError) as error:
             if not self._timed_out:
@@ -164,6 +177,7 @@ class TlsEntry(Session):
             self.connection_lost(error)
             return
         assert secured is not None, "no other loop than ours gives None"
+        measured.leave()
         self._door.handshakes += 1
         self._pass_on(secured, self._early)
 
@@ -173,6 +187,40 @@ class TlsEntry(Session):
             return
         self._left = True
         self.pass_on(self._door.make_session(), transport, data)
+
+
+class _Measured(asyncio.BufferedProtocol):
+    """Stands before the protocol that TLS is spoken by until its handshake is done, whose every
+    step is counted: which of them is costly is up to the peer."""
+
+    def __init__(self, transport: asyncio.Transport, cost: HandshakeCost) -> None:
+        self._transport, self._cost = transport, cost
+        self._tls: Any = transport.get_protocol()
+
+    def leave(self) -> None:
+        """What comes from now on is served, and costs nothing more."""
+        self._transport.set_protocol(self._tls)
+
+    def get_buffer(self, sizehint: int) -> Any:
+        return self._tls.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        began_s = time.thread_time()
+        self._tls.buffer_updated(nbytes)
+        self._cost.took(time.thread_time() - began_s)
+
+    def eof_received(self) -> bool | None:
+        found: bool | None = self._tls.eof_received()
+        return found
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._tls.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        self._tls.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._tls.resume_writing()
 
 
 def _feed(transport: asyncio.Transport, data: bytes) -> None:

@@ -1,0 +1,174 @@
+"""A handshake is measured whole, however its first message is cut and whichever step is costly."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+import time
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imago_broker.server import tls_entry
+from imago_broker.server.client_hello import ClientHello
+from imago_broker.server.handshake_turns import (
+    BESIDES_SECONDS,
+    BUDGET_SECONDS,
+    HandshakeCost,
+    HandshakeTurns,
+)
+from imago_testing.clusters.brokers import running_broker
+from imago_testing.clusters.shard_pair import eventually
+from imago_testing.processes.certificates import Authority
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from imago_broker.app import Broker
+
+HEAD = 5
+
+
+def client() -> tuple[ssl.SSLObject, ssl.MemoryBIO, ssl.MemoryBIO]:
+    """Return one side of TLS, what it reads and what it writes, with its first message."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    side = context.wrap_bio(incoming, outgoing)
+    with contextlib.suppress(ssl.SSLWantReadError):
+        side.do_handshake()
+    return side, incoming, outgoing
+
+
+def in_records(hello: bytes, *sizes: int) -> bytes:
+    """Return a message in records of these sizes, and a last one with the rest."""
+    message = hello[HEAD:]
+    ends = [sum(sizes[:n]) for n in range(len(sizes) + 1)] + [len(message)]
+    parts = [message[begin:end] for begin, end in pairwise(ends)]
+    return b"".join(hello[:3] + len(part).to_bytes(2) + part for part in parts)
+
+
+@pytest.mark.parametrize("sizes", [(), (1,), (3, 1), (4,), (1,) * 50])
+@pytest.mark.parametrize("step", [1, 7, 100, 1 << 20])
+def test_it_is_whole_with_its_last_byte(sizes: tuple[int, ...], step: int) -> None:
+    hello = in_records(client()[2].read(), *sizes)
+    found = ClientHello()
+    for begin in range(0, len(hello), step):
+        assert found.add(hello[begin : begin + step]) == (begin + step >= len(hello))
+    assert bytes(found.data) == hello
+
+
+def test_other_records_between_do_not_make_it_whole() -> None:
+    hello = in_records(client()[2].read(), 40)
+    warning = b"\x15\x03\x03\x00\x02\x01\x00"
+    found = ClientHello()
+    assert not found.add(hello[: HEAD + 40] + warning)
+    assert found.add(hello[HEAD + 40 :])
+
+
+def test_what_begins_no_handshake_is_left_to_tls() -> None:
+    assert ClientHello().add(b"\x16\x03\x01\x00\x01\x02"), "another message than the first"
+    assert not ClientHello().add(b"\x16\x03\x01\xff\xff" + bytes(100))
+
+
+def test_what_later_steps_usually_take_was_counted_with_the_first() -> None:
+    turns = HandshakeTurns(500, lambda: 0.0)
+    cost = HandshakeCost(turns)
+    turns._begin()
+    for seconds, spent_s in [
+        (0.003, 0.003 + BESIDES_SECONDS),
+        (BESIDES_SECONDS / 2, 0.003 + BESIDES_SECONDS),
+        (BESIDES_SECONDS, 0.003 + 1.5 * BESIDES_SECONDS),
+        (0.002, 0.005 + 1.5 * BESIDES_SECONDS),
+    ]:
+        cost.took(seconds)
+        assert BUDGET_SECONDS - turns._budget_s == pytest.approx(spent_s)
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
+    pair = Authority(tmp_path / "authority").issue("server")
+    settings = (f"tls.certificate_file={pair.certificate}", f"tls.key_file={pair.key}")
+    async with running_broker(tmp_path / "data", *settings) as started:
+        yield started
+
+
+class Spent:
+    """A broker whose turns' clock stands, and a processor's on which an answer to a first message
+    takes a second and nothing else takes any."""
+
+    def __init__(self, broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+        door = broker.ports.rocketmq.door
+        assert door is not None
+        self.answers = 0
+        self.turns, self.context = broker.ports.turns, door.context
+        stands_s = self.turns._counted_s
+        self.turns._clock = lambda: stands_s
+        self.context.sni_callback = self._answer
+        monkeypatch.setattr(time, "thread_time", lambda: float(self.answers))
+
+    def _answer(self, *_: object) -> None:
+        self.answers += 1
+
+    @property
+    def seconds(self) -> float:
+        """What was taken of the budget."""
+        return BUDGET_SECONDS - self.turns._budget_s
+
+
+@pytest.mark.parametrize("cut", ["first byte", "last byte", "many parts", "records", "not"])
+async def test_a_message_in_parts_costs_no_less(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, cut: str
+) -> None:
+    spent = Spent(broker, monkeypatch)
+    side, incoming, outgoing = client()
+    hello = outgoing.read()
+    if cut == "records":
+        hello = in_records(hello, 1, 100)
+    ends = {
+        "first byte": [1],
+        "last byte": [len(hello) - 1],
+        "many parts": range(1, len(hello), 60),
+        "records": [HEAD + 1, 2 * HEAD + 101],
+        "not": [],
+    }[cut]
+    listener = broker.ports.rocketmq
+    reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+    await eventually(lambda: listener.sessions)
+    (entry,) = listener.sessions
+    assert isinstance(entry, tls_entry.TlsEntry)
+    for begin, end in pairwise([0, *ends]):
+        writer.write(hello[begin:end])
+        await writer.drain()
+        await eventually(lambda: entry._hello and len(entry._hello.data) == end)  # noqa: B023
+        assert spent.seconds == 0.0, "nobody has a turn for less than a whole message"
+    writer.write(hello[ends[-1] if ends else 0 :])
+    while True:
+        incoming.write(await reader.read(1 << 16))
+        try:
+            side.do_handshake()
+        except ssl.SSLWantReadError:
+            continue
+        break
+    writer.write(outgoing.read())
+    assert spent.answers == 1
+    assert spent.seconds == pytest.approx(1.0 + BESIDES_SECONDS)
+    await eventually(lambda: listener.door is not None and listener.door.handshakes == 1)
+    writer.close()
+
+
+async def test_a_second_message_is_counted_too(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client has offered no key of a curve that is allowed, and is asked for another."""
+    spent = Spent(broker, monkeypatch)
+    spent.context.set_ecdh_curve("secp521r1")
+    trusting = ssl.create_default_context()
+    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+    _, writer = await asyncio.open_connection("127.0.0.1", broker.rocketmq_port, ssl=trusting)
+    assert spent.answers == 2
+    assert spent.seconds == pytest.approx(2.0)
+    writer.close()
