@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -152,6 +153,7 @@ async def test_no_token_that_is_not_one_lets_anybody_in(
         made["token"].upper(),
         "imt...",
         "",
+        f"{mark}.{name}.{number}.{secret[:-1]}\N{FULLWIDTH DIGIT ONE}",
     ]
     wrong += [made["token"][:size] for size in range(1, len(made["token"]), 7)]
     for token in wrong:
@@ -237,3 +239,18 @@ async def test_ended_tokens_make_room(admin: Admin, monkeypatch: pytest.MonkeyPa
     assert (await admin.call("POST", TOKENS, {}, **ROOT))[0] == 400
     pass_time(admin, monkeypatch, 61)
     await make(admin)
+
+
+async def test_bytes_that_are_no_text_are_a_wrong_token(admin: Admin) -> None:
+    """Not a failure of the broker, which would leave a trace in its log for each."""
+    number = (await make(admin))["number"]
+    for secret in (b"\xff", "\N{SNOWMAN}".encode()):
+        port = admin.broker.ports.admin_port
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(
+            b"GET /admin/v1/status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+            b"Authorization: Bearer imt.ann.%b.%b\r\n\r\n" % (number.encode(), secret)
+        )
+        answer = await reader.read()
+        assert answer.startswith(b"HTTP/1.1 401 "), answer
+        writer.close()

@@ -233,7 +233,9 @@ def _line(note: str) -> str:
 
 
 def token_parts(text: str) -> tuple[str, str, str] | None:
-    """Return user, number and secret of a token; None where it is none of ours."""
+    """Return user, number and secret of a token; None where it is none of ours, which are ASCII."""
+    if not text.isascii():
+        return None
     mark, _, rest = text.partition(".")
     left, _, secret = rest.rpartition(".")
     name, _, number = left.rpartition(".")
