@@ -150,6 +150,46 @@ async def test_another_way_to_prove_itself_takes_its_tokens_away(stage: Users) -
     assert "password" not in (stage.secret() or {})
 
 
+NOT_POSSIBLE: dict[str, dict[str, Any]] = {
+    "ClientsAuthorityMissing": {"type": "Tls"},
+    "SecretMissing": {"type": "Password", "passwordSecretRef": {"name": "gone", "key": "p"}},
+}
+
+
+@pytest.mark.parametrize("reason", [*NOT_POSSIBLE, "SecretNotOurs"])
+async def test_its_tokens_end_where_another_way_is_not_possible_too(
+    stage: Users, reason: str
+) -> None:
+    stage.apply(authentication=BY_TOKEN)
+    await stage.rest()
+    stage.brokers.users_by_name["ann"] = _with_theirs(stage)
+    to = NOT_POSSIBLE.get(reason, {"type": "Password"})
+    if reason == "SecretNotOurs":
+        del stage.kube.objects["Secret", "mq", "ann"]
+        stage.put_secret("ann", theirs="yes")
+    stage.kube.edit(USER, "ann", {"authentication": to})
+    stage.pass_time(300)
+    await stage.rest()
+    assert stage.ready() == ("False", reason)
+    assert stage.tokens() == ("theirs",)
+    revoked = len(stage.asked("revoke_token"))
+    stage.pass_time(300)
+    await stage.rest()
+    assert len(stage.asked("revoke_token")) == revoked == 1
+
+
+async def test_its_tokens_end_before_brokers_take_another_way(stage: Users) -> None:
+    stage.apply(authentication=BY_TOKEN)
+    await stage.rest()
+    stage.brokers.trouble = lambda what: (
+        RetryError("a shard has no master", delay_s=1) if what == "put_user" else None
+    )
+    stage.kube.edit(USER, "ann", {"authentication": {"type": "Password"}})
+    stage.pass_time(300)
+    await stage.look()
+    assert stage.tokens() == ()
+
+
 async def test_a_deleted_user_takes_its_tokens_along(stage: Users) -> None:
     stage.apply(authentication=BY_TOKEN)
     await stage.rest()

@@ -165,18 +165,28 @@ def _settle(look: UserLook, now: datetime, fresh: str) -> UserPlan:
     if look.status.user_name is None:
         # Written down first: whatever of it brokers get goes when the resource does.
         return UserPlan(record=replace(look.status, user_name=look.name))
+    revoked = () if look.bears else tuple(RevokeToken(one.number) for one in tokens.ours(look.user))
+    if (refused := _refusal(look)) is not None:
+        # Its tokens end whatever is missing of what follows them.
+        return UserPlan(acts=revoked, findings=(refused.finding,))
+    acts, renews = _proved(look, now, fresh)
+    mark = fingerprint(wanted(look))
+    found = tuple(_said(look))
+    return UserPlan(acts=(*revoked, *acts), renews=renews, findings=found, applies=mark)
+
+
+def _refusal(look: UserLook) -> ContentRefusal | None:
+    """Return what is missing of how the user proves itself; None: nothing is."""
     if look.secret is not None and not look.secret.ours:
         text = f"Secret {look.secret_name} exists and has another owner."
-        return _refused("SecretNotOurs", text)
+        return ContentRefusal("SecretNotOurs", text)
     reference = look.spec.authentication.password_secret_ref
     if look.signs and reference is not None and look.given is None:
         text = f"There is no Secret {reference.name} with an entry {reference.key}."
-        return _refused("SecretMissing", text)
+        return ContentRefusal("SecretMissing", text)
     if look.shows and look.signer is None:
-        return _refused("ClientsAuthorityMissing", look.unsigned)
-    acts, renews = _acts(look, now, fresh)
-    mark = fingerprint(wanted(look))
-    return UserPlan(acts=tuple(acts), renews=renews, findings=tuple(_said(look)), applies=mark)
+        return ContentRefusal("ClientsAuthorityMissing", look.unsigned)
+    return None
 
 
 def _refused(reason: str, text: str) -> UserPlan:
@@ -205,15 +215,9 @@ def rule_of(acl: Acl) -> dict[str, Any]:
     return rule | ({"hosts": list(acl.hosts)} if acl.hosts else {})
 
 
-def _acts(look: UserLook, now: datetime, fresh: str) -> tuple[list[UserAct], bool]:
-    """Return what is done, and whether the user gets another way to prove itself by it."""
-    acts, renews = _proved(look, now, fresh)
-    gone = () if look.bears else tokens.ours(look.user)
-    return [*acts, *(RevokeToken(one.number) for one in gone)], renews
-
-
 def _proved(look: UserLook, now: datetime, fresh: str) -> tuple[list[UserAct], bool]:
-    """Return what is done about the user and what it proves itself by, as `_acts` does."""
+    """Return what is done about the user and what it proves itself by, and whether it gets another
+    way to prove itself."""
     have = dict(look.secret.data) if look.secret else {}
     if not look.signs:
         acts: list[UserAct] = []
