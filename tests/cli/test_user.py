@@ -14,6 +14,7 @@ import pytest
 from imago_broker.app import Broker
 from imago_broker.config import load
 from imago_broker.model.access import AccessKind, Operation
+from imago_broker.service.messages import PutStatus
 from imago_cli.up.access import use_token, with_token
 from imago_testing.peers.admin import broker_config
 
@@ -152,6 +153,21 @@ async def test_a_token_of_a_user(shell: Shell) -> None:
     assert [one["note"] for one in listed["tokens"]] == ["ci"]
     assert token.read_text().strip().rpartition(".")[2] not in str(listed)
     assert (listed["signs"], listed["password"]) == (False, True)
+
+
+async def test_a_token_that_not_every_shard_has_yet_is_written_and_says_so(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acknowledgements = shell.broker.core.messages.acknowledgements
+    await shell.run("user", "create", "ann", "--super", "--no-signs")
+    monkeypatch.setattr(
+        acknowledgements,
+        "when_replicated",
+        lambda done, token: done(token, PutStatus.SLAVE_UNAVAILABLE, ()),
+    )
+    said = await shell.run("user", "token", "ann")
+    assert "shard-0 does not have it yet, and gets it by itself: the shard answers slave-" in said
+    assert (shell.folder / "ann.token").read_text().startswith("imt.ann.")
 
 
 async def test_accounts_of_rocketmq_4_are_taken_over(shell: Shell) -> None:

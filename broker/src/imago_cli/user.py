@@ -234,6 +234,9 @@ def token(
         made = ask(admin, f"{_path(name)}/tokens", body)
         file.write(f"{made['token']}\n")
     say(f"user {name}: token {made['number']} is in {path}")
+    for shard, said in made["shards"].items():
+        if said != "ok":
+            say(f"{shard} does not have it yet, and gets it by itself: {said}")
 
 
 def delete(name: Name, admin: Admin = DEFAULT_ADMIN, yes: Yes = False) -> None:

@@ -10,9 +10,11 @@ from imago_broker.admin import access_spreading
 from imago_broker.admin.access_spreading import batches
 from imago_broker.model.users import User
 from imago_broker.service.access import Actor
+from imago_broker.service.messages import PutStatus
 from imago_testing.clusters.shard_pair import eventually, running_pair
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 BY = Actor("the tests", "nowhere")
@@ -40,6 +42,49 @@ async def test_users_reach_the_other_shard(
         assert status == 200
         assert "ann" not in one.users
         assert one.rules == {}
+
+
+async def test_a_token_is_told_though_a_shard_does_not_have_it_yet(tmp_path: Path) -> None:
+    """It is shown once: who is told nothing can only have another made."""
+    async with running_pair(tmp_path) as pair:
+        assert (await pair.one.call("PUT", "/admin/v1/users/ann", {}))[0] == 200
+        await pair.two.broker.ports.admin.stop()
+        status, made = await pair.one.call("POST", "/admin/v1/users/ann/tokens", {})
+        assert status == 200, made
+        assert made["shards"]["shard-0"] == "ok"
+        assert made["shards"]["shard-1"] != "ok"
+        found = pair.one.broker.core.access.users["ann"].tokens
+        assert [token.number for token in found] == [made["number"]]
+        assert made["token"].split(".")[2] == made["number"]
+        status, error = await pair.one.call("PUT", "/admin/v1/users/ann", {"super": True})
+        assert (status, error["error"]) == (502, "shard_failed"), "this may be repeated"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "leads"), [(PutStatus.SLAVE_UNAVAILABLE, True), (PutStatus.NOT_WRITABLE, False)]
+)
+async def test_a_token_that_is_not_replicated_is_told_while_its_broker_leads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outcome: PutStatus, leads: bool
+) -> None:
+    """A shard may lack a member for long; what a former leader has made may be lost."""
+    async with running_pair(tmp_path) as pair:
+        assert (await pair.one.call("PUT", "/admin/v1/users/ann", {}))[0] == 200
+        store = pair.one.broker.store
+
+        def refused(done: Callable[..., None], token: object) -> None:
+            if not leads:
+                store._status.follow()
+            done(token, outcome, ())
+
+        acknowledgements = pair.one.broker.core.messages.acknowledgements
+        monkeypatch.setattr(acknowledgements, "when_replicated", refused)
+        status, made = await pair.one.call("POST", "/admin/v1/users/ann/tokens", {})
+        if leads:
+            assert status == 200, made
+            assert made["token"].split(".")[2] == made["number"]
+            assert made["shards"]["shard-0"] == f"the shard answers {outcome.value}"
+        else:
+            assert (status, made["error"]) == (503, "not_settled")
 
 
 def test_records_are_sent_in_parts() -> None:

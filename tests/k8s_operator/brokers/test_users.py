@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
+from aiohttp import web
 
 from imago_operator.brokers.contents import Contents
 from imago_operator.brokers.http import BrokerHttp
 from imago_operator.contents.belonging import claimant_of
 from imago_operator.contents.tokens import TokenLook, ours, request_of
 from imago_operator.contents.users import UserLook, wanted
-from imago_operator.errors import InvalidError
+from imago_operator.errors import InvalidError, RetryError
 from imago_operator.spec.kinds import USER
 from imago_testing.clusters.shard_pair import running_pair
 from imago_testing.kubernetes.custom_resources import manifest
@@ -137,6 +139,81 @@ async def test_tokens_follow_each_other_and_let_the_user_in_until_they_are_revok
         await contents.revoke_token(brokers, "ann", one.number, operator_epoch=epoch)
     for broker in brokers:
         assert [await _lets_in(broker, one.token) for one in made] == [False, True, False]
+
+
+async def test_a_token_is_made_though_a_shard_has_no_admin_interface(tmp_path: Path) -> None:
+    ids = iter(range(1000))
+    async with (
+        running_pair(tmp_path, closed=True) as pair,
+        BrokerHttp(lambda: f"id-{next(ids)}") as http,
+    ):
+        ports = [admin.broker.ports.admin_port for admin in (pair.two, pair.one)]
+        brokers = [f"http://127.0.0.1:{port}" for port in ports]
+        contents = Contents(http.with_token(TOKEN))
+        await contents.put_user(brokers, "ann", body() | {"password": None}, operator_epoch=1)
+        await pair.two.broker.ports.admin.stop()
+        asked = {"expiresSeconds": 60, "note": "ours"}
+        made = await contents.make_token(brokers, "ann", asked, operator_epoch=1)
+        assert await _lets_in(brokers[1], made.token)
+        [seen] = (await contents.users(brokers))["ann"].tokens
+        assert seen.number == made.number
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "others"),
+    [
+        (503, "no_master", 1),
+        (503, "users_awaited", 1),
+        (503, "registry_unavailable", 1),
+        (401, "unauthorized", 1),
+        (502, "master_unreachable", 0),
+        (502, "shard_failed", 0),
+        (503, "not_settled", 0),
+        (503, "not_master", 0),
+        (500, "internal", 0),
+        (0, "it hangs up", 0),
+    ],
+)
+async def test_a_token_that_may_have_been_made_is_asked_of_nobody_else(
+    status: int, code: str, others: int
+) -> None:
+    told = {"number": "n", "expires": 0, "token": "imt.ann.n.s"}
+    async with (
+        answering(status, {"error": code}) as (first, _),
+        answering(200, told) as (second, asked),
+        BrokerHttp(lambda: "id") as http,
+    ):
+        contents, brokers = Contents(http.with_token(TOKEN)), [first, second]
+        if others:
+            made = await contents.make_token(brokers, "ann", {}, operator_epoch=1)
+            assert made.number == "n"
+        else:
+            with pytest.raises(RetryError):
+                await contents.make_token(brokers, "ann", {}, operator_epoch=1)
+        assert len(asked) == others
+
+
+@asynccontextmanager
+async def answering(status: int, body: dict[str, Any]) -> AsyncIterator[tuple[str, list[str]]]:
+    """Serve one answer to everything; 0: none. Yields where, and what was asked."""
+    asked: list[str] = []
+
+    async def handle(request: web.Request) -> web.Response:
+        asked.append(request.path)
+        if not status:
+            assert request.transport is not None
+            request.transport.abort()
+        return web.json_response(body, status=status or 200)
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", handle)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}", asked
+    finally:
+        await runner.cleanup()
 
 
 async def _lets_in(broker: str, token: str) -> bool:

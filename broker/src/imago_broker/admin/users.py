@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from imago_broker.admin.access_spreading import SPREADER
+from imago_broker.admin.access_spreading import OK, SPREADER
 from imago_broker.admin.errors import AdminError, bad_request, not_found, refuse_unknown
 from imago_broker.admin.guard import CHANGING, UNCHANGED, json_body, json_response
 from imago_broker.admin.identity import actor_of, user_of
 from imago_broker.admin.paging import page
 from imago_broker.admin.services import AdminServices
 from imago_broker.errors import RequestError
+from imago_broker.model.cluster import shard_name
 from imago_broker.model.quotas import SubjectKind, quotas_from_json, subject_of_user
 from imago_broker.model.users import (
     ANONYMOUS,
@@ -98,7 +99,8 @@ async def make_token(services: AdminServices, request: web.Request) -> web.Respo
     """POST /admin/v1/users/{user}/tokens: a bearer token, which is shown this once.
 
     With `former` it follows the tokens of the same note: they end at once, but the one of that
-    number goes on to count, for `formerSeconds` at most.
+    number goes on to count, for `formerSeconds` at most. Where a shard does not have it yet, the
+    answer names that and has the token all the same: a repeated call would make another.
     """
     name, body = request.match_info["user"], await json_body(request)
     refuse_unknown(body, ("expiresSeconds", "note", "former", "formerSeconds"))
@@ -120,7 +122,7 @@ async def make_token(services: AdminServices, request: web.Request) -> web.Respo
         raise bad_request(f"{error}.", "Delete one of its tokens.") from error
     made = user.tokens[-1]
     told = {"number": made.number, "expires": made.expires_ms, "token": token}
-    return await everywhere(services, request, told)
+    return json_response({**told, "shards": await _spread(services, request)})
 
 
 def _end_ms(body: Mapping[str, object], key: str, now_ms: int) -> int:
@@ -199,9 +201,9 @@ async def everywhere(
 ) -> web.Response:
     """Answer once no failover takes the change back, and all other shards have it."""
     if problem := await services.replicated():
-        raise AdminError(503, "not_settled", f"Changed here, but {problem}.", "Repeat the call.")
+        raise _not_settled(problem)
     shards = await request.app[SPREADER].spread()
-    failed = {name: said for name, said in shards.items() if said != "ok"}
+    failed = {name: said for name, said in shards.items() if said != OK}
     if failed:
         listed = "; ".join(f"{name}: {said}" for name, said in failed.items())
         raise AdminError(
@@ -211,6 +213,21 @@ async def everywhere(
             "It is tried again by itself; repeat the call to see when all have it.",
         )
     return json_response({**answer, "shards": shards})
+
+
+def _not_settled(problem: str) -> AdminError:
+    return AdminError(503, "not_settled", f"Changed here, but {problem}.", "Repeat the call.")
+
+
+async def _spread(services: AdminServices, request: web.Request) -> dict[str, str]:
+    """Return how each shard has a change of ours: "ok", or why not yet. AdminError: this broker
+    leads no more, and what it has changed may be lost."""
+    problem = await services.replicated()
+    if problem and not services.store.leading:
+        raise _not_settled(problem)
+    shards = await request.app[SPREADER].spread()
+    own = shard_name(services.config.broker.shard)
+    return {**shards, own: problem} if problem else shards
 
 
 def _shown(services: AdminServices, name: str) -> dict[str, Any]:

@@ -118,7 +118,7 @@ class Contents:
     ) -> IssuedToken:
         path = f"{_user(name)}/tokens"
         said = await self._calls.change_at_any(
-            "POST", brokers, path, dict(body), epoch=operator_epoch
+            "POST", brokers, path, dict(body), epoch=operator_epoch, once=True
         )
         number, token = str(said["number"]), str(said["token"])
         return IssuedToken(number=number, expires_ms=int(said["expires"]), token=token)

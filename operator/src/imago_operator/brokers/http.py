@@ -31,10 +31,21 @@ TEXT_MAX: Final = 600
 RETRY_S: Final = 2.0
 CONTEXTS_MAX: Final = 256
 """As many clusters keep what their brokers are checked with."""
+UNCONNECTED: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+UNDONE: Final = frozenset({"no_master", "registry_unavailable", "users_awaited"})
+"""Codes of brokers that refuse before they do anything."""
 
 
 class SilentError(RetryError):
     """A broker did not answer at all."""
+
+
+class UnaskedError(SilentError):
+    """A broker could not be connected to: it was not asked for anything."""
+
+
+class UndoneError(RetryError):
+    """A broker has refused before it did anything, for a reason that another may not have."""
 
 
 class StaleOperatorError(RetryError):
@@ -76,7 +87,8 @@ class BrokerHttp:
         body: Any,
         tls: ssl.SSLContext | None = None,
     ) -> tuple[int, Any]:
-        """Return status and decoded answer; SilentError where there is none."""
+        """Return status and decoded answer; SilentError where there is none, UnaskedError where it
+        was not asked either."""
         assert self._session is not None, "to be entered first"
         changes = method != "GET"
         sent = {"Accept": "application/json", **headers}
@@ -97,7 +109,8 @@ class BrokerHttp:
                 return answer.status, json.loads(raw) if raw else {}
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             text = f"{method} {url}: {type(error).__name__} {error}".rstrip()
-            raise SilentError(text[:TEXT_MAX], delay_s=RETRY_S) from error
+            kind = UnaskedError if isinstance(error, UNCONNECTED) else SilentError
+            raise kind(text[:TEXT_MAX], delay_s=RETRY_S) from error
 
 
 class BrokerCalls:
@@ -145,16 +158,30 @@ class BrokerCalls:
         return answer
 
     async def change_at_any(
-        self, method: str, brokers: Sequence[str], path: str, body: Any, *, epoch: int | None
+        self,
+        method: str,
+        brokers: Sequence[str],
+        path: str,
+        body: Any,
+        *,
+        epoch: int | None,
+        once: bool = False,
     ) -> Any:
-        """Have the first broker that can change something do it."""
+        """Have the first broker that can change something do it.
+
+        `once`: repeated it is another change, so nobody else is asked where it may have been done.
+        """
         last: OperatorError = SilentError("no broker has an address", delay_s=RETRY_S)
         for broker in brokers:
             try:
                 return await self.change(method, broker, path, body, epoch=epoch)
             except StaleOperatorError:
                 raise
+            except (UnaskedError, UndoneError) as error:
+                last = error
             except RetryError as error:
+                if once:
+                    raise
                 last = error
         raise last
 
@@ -195,7 +222,8 @@ def refusal(what: str, status: int, answer: Any) -> OperatorError:
         # It goes into a resource's status, whose readers know no broker's address.
         words = (str(said.get(part, "")).strip() for part in ("message", "cure"))
         return InvalidError(" ".join(filter(None, words))[:TEXT_MAX] or text)
-    return RetryError(text, delay_s=RETRY_S)
+    kind = UndoneError if status == 401 or code in UNDONE else RetryError
+    return kind(text, delay_s=RETRY_S)
 
 
 async def _bounded(answer: aiohttp.ClientResponse) -> bytes:
