@@ -38,7 +38,10 @@ from imago_operator.errors import InvalidError, OperatorError, RetryError
 from imago_operator.issuing.writing import secret_of
 from imago_operator.manifests.common import owner
 from imago_operator.manifests.config import registry_user_secret, token_secret
+from imago_operator.manifests.environment import registry_access_of
 from imago_operator.promises import broken
+from imago_operator.spec.zookeeper import RegistryAccess
+from imago_operator.state import STATEFUL_SET
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -61,6 +64,13 @@ def _hinders(action: Action, error: OperatorError) -> bool:
     """Whether nothing is to be taken away after it: whatever it was to change stays as it was."""
     refused = isinstance(action, SetConfig) and isinstance(error, InvalidError)
     return not (refused or isinstance(action, (GrowClaim, ClassClaim)))
+
+
+def _makes_brokers(action: Action) -> bool:
+    """Whether it makes brokers with a user: their template then says that there is a Secret."""
+    if not isinstance(action, Apply) or action.manifest["kind"] != STATEFUL_SET:
+        return False
+    return registry_access_of(action.manifest["spec"]["template"]) is not RegistryAccess.NONE
 
 
 def corrected(manifest: Mapping[str, Any], drift: Drift) -> str:
@@ -158,16 +168,19 @@ class Executor:
         if found := broken(self._desired, self._seen.observed, actions, self._context.now()):
             raise BrokenPromiseError(f"{found}; nothing was done")
         failed: list[OperatorError] = []
-        hindered = False
+        hindered = userless = False
         for action in actions:
             if hindered and not isinstance(action, ADDITIVE):
                 break
+            if userless and _makes_brokers(action):
+                continue
             try:
                 self._context.leading()
                 await self._do(action)
             except OperatorError as error:
                 failed.append(error)
                 hindered = hindered or _hinders(action, error)
+                userless = userless or isinstance(action, CreateRegistryUser)
         return failed
 
     @singledispatchmethod

@@ -56,6 +56,12 @@ class OwnedObject:
     """Fields that were put back not long ago: who changes them again fights for them."""
     deleting: bool = False
 
+    @property
+    def template(self) -> Mapping[str, Any]:
+        """Of a StatefulSet: what its pods are made of."""
+        found: Mapping[str, Any] = self.live.get("spec", {}).get("template", {})
+        return found
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestartCheck:

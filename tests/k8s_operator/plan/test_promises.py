@@ -25,6 +25,7 @@ from imago_operator.plan import PlanRow, ReconcilePlan, plan, rollout, spreading
 from imago_operator.plan.look import ClusterLook
 from imago_operator.promises import broken
 from imago_operator.state import Pod, RegistryView
+from imago_testing.operated.accesses import check_access_walk
 from imago_testing.operated.faults import heal
 from imago_testing.operated.looks import changed, lacking
 from imago_testing.operated.resources import wanted
@@ -49,6 +50,11 @@ def test_every_plan_keeps_every_promise(rng: random.Random) -> None:
 @pytest.mark.parametrize("seed", range(examples(30)))
 def test_edits_and_faults_end_in_a_cluster_that_settles(seed: int) -> None:
     check_walk(random.Random(seed))
+
+
+@pytest.mark.parametrize("seed", range(examples(60)))
+def test_no_way_to_another_access_shuts_a_broker_out_of_zookeeper(seed: int) -> None:
+    check_access_walk(random.Random(seed))
 
 
 def _unready_goes_at_once(_: ClusterLook, pod: Pod) -> bool:
@@ -188,7 +194,7 @@ def slow(world: ClusterWorld) -> ClusterWorld:
 
 def test_the_search_says_what_it_did(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--seeds", "50"]) == 0
-    assert "50 looks and 1 walks" in capsys.readouterr().out
+    assert "50 looks and 2 walks" in capsys.readouterr().out
 
 
 @pytest.fixture(name="world", scope="module")

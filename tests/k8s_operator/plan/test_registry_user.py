@@ -17,6 +17,7 @@ from imago_operator.secret_data import decoded
 from imago_operator.spec.zookeeper import RegistryAccess
 from imago_operator.state import Observed, Pod
 from imago_testing.kubernetes.fake_api_server import Refused
+from imago_testing.operated.accesses import managed, operated, uids, ways
 from imago_testing.operated.cluster import OperatedCluster
 from imago_testing.operated.resources import as_brokers_read, resource, wanted
 
@@ -28,25 +29,6 @@ NONE, PERMISSIVE, ENFORCING = RegistryAccess
 BEFORE, NOW = OperatorInfo(version="0.1.0"), OperatorInfo(version="0.2.0")
 """Operators that know of no such user, and that give one to every cluster that says nothing."""
 USER = names.registry_user("demo")
-
-
-def managed(access: RegistryAccess = NONE) -> dict[str, Any]:
-    return {"spec.zookeeper": {"managed": {"authentication": access.value}}}
-
-
-def operated(access: RegistryAccess, **spec: Any) -> OperatedCluster:
-    changes = {"spec.brokers.shards": 2, **{f"spec.{name}": said for name, said in spec.items()}}
-    return OperatedCluster(resource(managed(access) | changes))
-
-
-def ways(cluster: OperatedCluster) -> set[RegistryAccess]:
-    """Return who may change the nodes of brokers that are there."""
-    pods = (pod for pod in cluster.world.pods.values() if pod.shard is not None)
-    return {pod.registry_access for pod in pods}
-
-
-def uids(cluster: OperatedCluster) -> dict[str, str]:
-    return {pod.name: pod.uid for pod in cluster.world.pods.values() if pod.shard is not None}
 
 
 def follow(cluster: OperatedCluster, to: RegistryAccess) -> list[set[RegistryAccess]]:
@@ -282,6 +264,15 @@ class TestOperatorUpgraded:
         assert {PERMISSIVE} in seen, seen
         assert cluster.condition("RegistryOpen") is None
         assert cluster.condition("UpdatePending") is None
+
+    def test_a_secret_that_no_pod_has_used_yet_is_made_again(self) -> None:
+        cluster = upgraded()
+        cluster.run()
+        cluster.kubernetes.drop("Secret", cluster.key.namespace, USER)
+        cluster.world.registry_user = False
+        cluster.run()
+        assert cluster.world.registry_user
+        assert cluster.condition("Degraded") is None
 
     def test_a_restart_that_somebody_orders_takes_it_along(self) -> None:
         cluster = upgraded()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from imago_operator import names, versions
 from imago_operator.actions import Elect
 from imago_operator.plan.rows import PlanRow, PlanStep
+from imago_operator.plan.staging import has_absent_user
 from imago_operator.spec.zookeeper import RegistryAccess
 from imago_operator.state import ConditionFinding, PlanWait, parsed
 from imago_operator.wording import counted
@@ -57,7 +58,9 @@ def _silence(look: ClusterLook) -> PlanStep:
         type=CONNECTED, holds=False, reason="NoBrokerAnswers", message=f"Waits for {text}."
     )
     wait = PlanWait(key="silence", message=text, deadline_s=REGISTRY_S)
-    return PlanStep(row=PlanRow.REGISTRY, wait=wait, findings=(said,), next="check the shards")
+    # Without their Secret none of them can begin: that must show, too.
+    found = (said, *_lost(look))
+    return PlanStep(row=PlanRow.REGISTRY, wait=wait, findings=found, next="check the shards")
 
 
 def _bootstrap(what: str) -> PlanStep:
@@ -116,21 +119,33 @@ def user_is_missing(look: ClusterLook) -> bool:
 
 
 def user_is_lost(look: ClusterLook) -> bool:
-    """Whether brokers run whose Secret is gone: another password would be another user."""
-    pods = look.observed.pods
-    return user_is_missing(look) and any(p.registry_access is not RegistryAccess.NONE for p in pods)
+    """Whether brokers run whose Secret is gone: another password would be another user.
+
+    Or may have run until now: one that is away comes back to the nodes that it has closed.
+    """
+    if not user_is_missing(look):
+        return False
+    there = any(p.registry_access is not RegistryAccess.NONE for p in look.observed.pods)
+    return there or has_absent_user(look.observed)
 
 
 def user(look: ClusterLook) -> PlanStep | None:
     """The brokers' Secret is gone: none that is restarted comes back."""
-    if not user_is_lost(look):
+    found = _lost(look)
+    if not found:
         return None
     name = names.registry_user(look.desired.name)
-    text = f"Secret {name} is gone: brokers that are restarted cannot start."
-    said = ConditionFinding(type="Degraded", holds=True, reason="RegistryUserLost", message=text)
     wait = PlanWait(key="zookeeper user", message=f"Secret {name}", deadline_s=REGISTRY_S)
     cure = "restart brokers again once it is there"
-    return PlanStep(row=PlanRow.REGISTRY, wait=wait, findings=(said,), next=cure)
+    return PlanStep(row=PlanRow.REGISTRY, wait=wait, findings=found, next=cure)
+
+
+def _lost(look: ClusterLook) -> tuple[ConditionFinding, ...]:
+    if not user_is_lost(look):
+        return ()
+    name = names.registry_user(look.desired.name)
+    text = f"Secret {name} is gone: brokers that are restarted cannot start."
+    return (ConditionFinding(type="Degraded", holds=True, reason="RegistryUserLost", message=text),)
 
 
 def failover(look: ClusterLook) -> PlanStep | None:

@@ -6,8 +6,10 @@ another round of restarts, however soon after each other both were ordered.
 
 In the same way with the brokers' user in a managed ZooKeeper: whoever closes the nodes to others
 locks out those that do not have it. All have it first; then nodes are closed. On the way back all
-open them first. Where nobody has ordered it, and a new operator brings it to pods whose spec nobody
-changed, its steps are the operator's own: whoever approves the first has approved both.
+open them first. A pod may be away when the operator looks: the template of its StatefulSet counts,
+for it says what the pod comes back as, and what it may have been. Where nobody has ordered it, and
+a new operator brings it to pods whose spec nobody changed, its steps are the operator's own:
+whoever approves the first has approved both.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING
 from imago_operator import names
 from imago_operator.desired import registry_access as said_access
 from imago_operator.desired import with_registry_access, with_spec
+from imago_operator.manifests.environment import registry_access_of
 from imago_operator.spec.tls import Strictness
 from imago_operator.spec.zookeeper import RegistryAccess
 
@@ -45,15 +48,32 @@ def registry_access(desired: Desired, observed: Observed) -> RegistryAccess:
         return RegistryAccess.NONE
     wanted = said_access(desired.spec, desired.version)
     there = {pod.registry_access for pod in observed.pods if pod.shard is not None}
-    if observed.registry_user_refused and there <= {RegistryAccess.NONE}:
+    known = there | {registry_access_of(found.template) for found in observed.sets().values()}
+    if observed.registry_user_refused and known <= {RegistryAccess.NONE}:
         return RegistryAccess.NONE
-    if wanted is RegistryAccess.NONE and RegistryAccess.ENFORCING in there:
+    closed = RegistryAccess.ENFORCING in known or has_absent_user(observed, running=True)
+    if wanted is RegistryAccess.NONE and closed:
         return RegistryAccess.PERMISSIVE
     # Once one has closed the nodes all have the user, or are shut out whatever others do.
-    closed = RegistryAccess.ENFORCING in there
-    if wanted is RegistryAccess.ENFORCING and RegistryAccess.NONE in there and not closed:
+    begun = RegistryAccess.ENFORCING in there
+    if wanted is RegistryAccess.ENFORCING and RegistryAccess.NONE in known and not begun:
         return RegistryAccess.PERMISSIVE
     return wanted
+
+
+def has_absent_user(observed: Observed, *, running: bool = False) -> bool:
+    """Whether a pod is away that may be the brokers' user, and may have closed the nodes.
+
+    `running`: who is there but does not answer is away, too: it has not opened them yet.
+    """
+    for number, found in observed.sets().items():
+        if registry_access_of(found.template) is RegistryAccess.NONE:
+            continue
+        there = {p.ordinal for p in observed.pods_of(number) if p.broker or not running}
+        # At least one: it may have been scaled to none by somebody else.
+        if not there.issuperset(range(max(1, found.replicas or 0))):
+            return True
+    return False
 
 
 def _cannot_comply(pod: Pod) -> bool:
@@ -62,9 +82,11 @@ def _cannot_comply(pod: Pod) -> bool:
 
 
 def _is_ordered(desired: Desired, observed: Observed) -> bool:
-    """Whether somebody has changed what is said of pods since those that are there were made."""
-    pods = (pod for pod in observed.pods if pod.shard is not None)
-    return any(pod.annotations.get(names.SPEC_HASH) != desired.spec_hash for pod in pods)
+    """Whether somebody has changed what is said of pods since it was last applied to all."""
+    notes = [pod.annotations for pod in observed.pods if pod.shard is not None]
+    templates = (found.template.get("metadata", {}) for found in observed.sets().values())
+    notes += [each.get("annotations", {}) for each in templates]
+    return any(each.get(names.SPEC_HASH) != desired.spec_hash for each in notes)
 
 
 @lru_cache(maxsize=64)

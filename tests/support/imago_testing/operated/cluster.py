@@ -16,6 +16,7 @@ from imago_operator import names
 from imago_operator.actions import (
     Apply,
     Cordon,
+    CreateRegistryUser,
     DeleteChild,
     DeletePod,
     Elect,
@@ -377,7 +378,7 @@ class OperatedCluster:
         elif kind == "Secret" and manifest["metadata"]["name"] == names.registry_user(
             self.key.name
         ):
-            self.world.registry_user = True
+            self.world.do(CreateRegistryUser(manifest["metadata"]["name"]))
         elif kind == "ConfigMap":
             self.world.manifests[kind, manifest["metadata"]["name"]] = manifest
 

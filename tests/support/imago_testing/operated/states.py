@@ -45,6 +45,7 @@ from imago_operator.state import (
     written,
 )
 from imago_operator.status import status_of
+from imago_testing.operated.accesses import check_access_walk
 from imago_testing.operated.faults import SHARDS_MAX, fault, heal, on_nodes
 from imago_testing.operated.resources import OPERATOR, wanted
 from imago_testing.operated.rules import violations
@@ -393,14 +394,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--from", type=int, default=0, dest="first")
     asked = parser.parse_args(arguments)
     for seed in range(asked.first, asked.first + asked.seeds):
-        for check, every in ((check_look, 1), (check_walk, 50)):
+        for check, every in ((check_look, 1), (check_walk, 50), (check_access_walk, 50)):
             if seed % every == 0 or asked.seeds == 1:
                 try:
                     check(random.Random(seed))
                 except Exception:
                     print(f"seed {seed}: {check.__name__}", file=sys.stderr)
                     raise
-    print(f"{asked.seeds} looks and {asked.seeds // 50} walks kept every promise")
+    print(f"{asked.seeds} looks and {asked.seeds // 50 * 2} walks kept every promise")
     return 0
 
 

@@ -68,6 +68,8 @@ class Things:
     """Whether there is a Secret of the brokers' user in ZooKeeper."""
     nodes_closed: bool = False
     """Whether ZooKeeper lets only that user change the brokers' nodes."""
+    secret_refused: bool = False
+    """Whether the operator may not read the Secret of that user."""
     broken_images: set[str] = field(default_factory=set)
     zookeeper: bool = True
     expandable: dict[str, bool] = field(default_factory=lambda: {"": True})
@@ -79,6 +81,8 @@ class Things:
     """Turns for which a deleted pod still serves."""
     behind: int = 0
     """Turns until a member that has begun is in sync."""
+    absence: int = 0
+    """Turns for which a pod that has gone is not on the list, until another is made."""
     unready: int = 0
     """Turns until a pod is ready once nothing is in its way."""
     full: set[str] = field(default_factory=set)
@@ -109,6 +113,8 @@ class Things:
         pods = tuple(replace(pod, broker=self._probe(pod)) for pod in self.pods.values())
         closed = [n for n, shard in self.shards.items() if shard.cordoned]
         left = {n: RemainingContent(writable_queues=0, unread_messages=self.unread) for n in closed}
+        asked = getattr(self.desired, "registry_access", RegistryAccess.NONE)
+        asks = asked is not RegistryAccess.NONE
         return Observed(
             synced=True,
             children=tuple(self.children.values()),
@@ -117,7 +123,8 @@ class Things:
             nodes=dict(self.nodes),
             expandable=dict(self.expandable),
             registry=registry if answers else None,
-            registry_user=self.registry_user,
+            registry_user=self.registry_user if asks and not self.secret_refused else None,
+            registry_user_refused=asks and self.secret_refused,
             remaining=left if self._draining() else {},
             status=self.status,
         )

@@ -16,6 +16,7 @@ from imago_operator.manifests.environment import registry_access_of
 from imago_operator.plan import ReconcilePlan, plan
 from imago_operator.plan.staging import staged
 from imago_operator.spec.values import Quantity
+from imago_operator.spec.zookeeper import RegistryAccess
 from imago_operator.state import (
     STATEFUL_SET,
     Claim,
@@ -117,6 +118,7 @@ class ClusterWorld(Servers):
             annotations=metadata.get("annotations", {}),
             shard=number_of(manifest),
             replicas=manifest.get("spec", {}).get("replicas"),
+            live=manifest,
         )
 
     _stop = _apply
@@ -127,6 +129,10 @@ class ClusterWorld(Servers):
 
     def _createregistryuser(self, action: CreateRegistryUser) -> None:
         assert action.name == names.registry_user("demo")
+        users = (p for p in self.pods.values() if p.registry_access is not RegistryAccess.NONE)
+        old = [pod.name for pod in users if pod.broker is not None]
+        assert not old, f"another password than that of {old}"
+        assert not self.nodes_closed, "another password than that of who closed the nodes"
         self.registry_user = True
 
     def _deletechild(self, action: DeleteChild) -> None:
@@ -202,7 +208,7 @@ class ClusterWorld(Servers):
     def turn(self) -> None:
         """Let Kubernetes make pods, and brokers start, catch up and elect."""
         going = [p for p in self.pods.values() if p.deleting and p.node not in self.dark]
-        for pod in [p for p in going if self._after("go", p, self.grace)]:
+        for pod in [p for p in going if self._after("go", p.uid, self.grace)]:
             self._vanish(pod.name)
         for key, manifest in list(self.manifests.items()):
             if key[0] == STATEFUL_SET:
@@ -219,12 +225,12 @@ class ClusterWorld(Servers):
         self._forgive()
         self._forgive_servers()
 
-    def _after(self, what: str, pod: Pod, turns: int) -> bool:
+    def _after(self, what: str, pod: str, turns: int) -> bool:
         """Whether something has been under way for that many turns."""
-        self._turns[what, pod.uid] = passed = self._turns.get((what, pod.uid), -1) + 1
+        self._turns[what, pod] = passed = self._turns.get((what, pod), -1) + 1
         if passed < turns:
             return False
-        del self._turns[what, pod.uid]
+        del self._turns[what, pod]
         return True
 
     def _catch_up(self, name: str) -> None:
@@ -233,7 +239,7 @@ class ClusterWorld(Servers):
             if (
                 self.runs(pod)
                 and pod.uid not in self.joined
-                and self._after("catch up", pod, self.behind)
+                and self._after("catch up", pod.uid, self.behind)
             ):
                 self.joined.add(pod.uid)
             return
@@ -244,7 +250,7 @@ class ClusterWorld(Servers):
             self._note_sync(pod, in_sync=False)
         elif self.in_sync(pod):
             return
-        elif self.connected and shard.master and self._after("catch up", pod, self.behind):
+        elif self.connected and shard.master and self._after("catch up", pod.uid, self.behind):
             self._note_sync(pod, in_sync=True)
 
     @property
@@ -279,7 +285,7 @@ class ClusterWorld(Servers):
         may_be = self.runs(pod) and serves and self.connected and name not in self.full
         if not may_be:
             self._turns.pop(("be ready", pod.uid), None)
-        if pod.ready != may_be and (not may_be or self._after("be ready", pod, self.unready)):
+        if pod.ready != may_be and (not may_be or self._after("be ready", pod.uid, self.unready)):
             self.pods[name] = replace(pod, ready=may_be, turned=self.now)
 
     def _forgive(self) -> None:
@@ -303,7 +309,7 @@ class ClusterWorld(Servers):
             self._vanish(pod.name)
 
     def _pod(self, name: str, ordinal: int, shard: int | None, spec: Mapping[str, Any]) -> None:
-        if name not in self.pods:
+        if name not in self.pods and self._after("be made", name, self.absence):
             template = spec["template"]
             image = template["spec"]["containers"][0]["image"]
             bad = image in self.broken_images
@@ -387,7 +393,9 @@ class ClusterWorld(Servers):
         self.manifests[key] = {**manifest, "spec": spec}
         ours: dict[str, Any] = {f"f:{name}": {} for name in spec if name != "replicas"}
         managed = ((names.MANAGER, {"f:metadata": {}, "f:spec": ours}),)
-        self.children[key] = replace(self.children[key], replicas=replicas, managed=managed)
+        self.children[key] = replace(
+            self.children[key], replicas=replicas, managed=managed, live=self.manifests[key]
+        )
 
     def lose_node(self, name: str) -> None:
         """A node goes for good, with the volumes that are on it."""

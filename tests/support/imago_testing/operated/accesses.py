@@ -1,0 +1,88 @@
+"""Walks of small clusters from one access to ZooKeeper to another: nobody is ever shut out."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from imago_operator.spec.zookeeper import RegistryAccess
+from imago_testing.operated.cluster import OperatedCluster
+from imago_testing.operated.faults import heal
+from imago_testing.operated.resources import resource, wanted
+from imago_testing.operated.world import ClusterWorld
+
+if TYPE_CHECKING:
+    import random
+
+    from imago_operator.desired import Desired
+
+
+def managed(access: RegistryAccess = RegistryAccess.NONE) -> dict[str, Any]:
+    return {"spec.zookeeper": {"managed": {"authentication": access.value}}}
+
+
+def operated(access: RegistryAccess, **spec: Any) -> OperatedCluster:
+    changes = {"spec.brokers.shards": 2, **{f"spec.{name}": said for name, said in spec.items()}}
+    return OperatedCluster(resource(managed(access) | changes))
+
+
+def ways(cluster: OperatedCluster) -> set[RegistryAccess]:
+    """Return who may change the nodes of brokers that are there."""
+    pods = (pod for pod in cluster.world.pods.values() if pod.shard is not None)
+    return {pod.registry_access for pod in pods}
+
+
+def uids(cluster: OperatedCluster) -> dict[str, str]:
+    return {pod.name: pod.uid for pod in cluster.world.pods.values() if pod.shard is not None}
+
+
+@cache
+def accessing(shards: int, replicas: int, access: RegistryAccess) -> Desired:
+    sizes = {"spec.brokers.shards": shards, "spec.brokers.replicasPerShard": replicas}
+    return wanted(sizes | managed(access) | {"spec.updatePolicy": {"onOperatorUpgrade": "Roll"}})
+
+
+def check_access_walk(rng: random.Random, steps: int = 25) -> None:
+    """Raise AssertionError if a broker is shut out, or the cluster never is as it is to be.
+
+    Pods are away for a while, all at once too, and so is the Secret, or the right to read it.
+    """
+    sizes = rng.choice(((1, 1), (1, 1), (1, 2), (2, 1)))
+    world = ClusterWorld(accessing(*sizes, rng.choice(list(RegistryAccess))))
+    world.absence = rng.choice((0, 1, 3))
+    if rng.random() < 0.8:
+        world.settle()
+    made = world.registry_user
+    for _ in range(steps):
+        _event(rng, world, sizes)
+        for _ in range(rng.randrange(6)):
+            world.look(dies_after=rng.choice((None, None, None, 0, 1, 2, 3, 4, 5)))
+            made |= world.registry_user
+            if rng.random() < 0.8:
+                world.turn()
+    heal(world)
+    world.secret_refused = False
+    world.registry_user |= made
+    access = rng.choice(list(RegistryAccess))
+    world.desired = accessing(*sizes, access)
+    world.settle()
+    there = {pod.registry_access for pod in world.pods.values() if pod.shard is not None}
+    assert there == {access}, f"{there} are not {access}"
+
+
+def _event(rng: random.Random, world: ClusterWorld, sizes: tuple[int, int]) -> None:
+    brokers = [pod.name for pod in world.pods.values() if pod.shard is not None]
+    match rng.randrange(8):
+        case 0 | 1:
+            world.desired = accessing(*sizes, rng.choice(list(RegistryAccess)))
+        case 2 | 3:
+            world.kill(rng.choice(brokers) if brokers else "")
+        case 4:
+            for name in brokers:
+                world.kill(name)
+        case 5:
+            world.secret_refused = not world.secret_refused
+        case 6:
+            world.registry_user = False
+        case _:
+            world.scale(0, rng.randrange(sizes[1]))
