@@ -19,6 +19,7 @@ from imago_testing.operated.accesses import managed, operated, uids, ways
 from imago_testing.operated.resources import wanted
 
 if TYPE_CHECKING:
+    from imago_operator.desired import Desired
     from imago_testing.kubernetes.fake_api_server import Call
     from imago_testing.operated.cluster import OperatedCluster
 
@@ -31,6 +32,11 @@ def pod(shard: int, access: RegistryAccess) -> Pod:
     name = names.pod("demo", shard, 0)
     broker = Probe(uuid=name, shard=shard, role="master", settled=True, version="1.2.0")
     return Pod(name=name, uid=name, shard=shard, ordinal=0, registry_access=access, broker=broker)
+
+
+def single(access: RegistryAccess) -> Desired:
+    """Return a cluster of one broker a shard."""
+    return wanted(managed(access) | {"spec.brokers.replicasPerShard": 1})
 
 
 def stateful_set(shard: int, access: RegistryAccess) -> OwnedObject:
@@ -78,12 +84,21 @@ class TestWhatHolds:
         pods = tuple(pod(n, access) for n, access in enumerate(there))
         sets = tuple(stateful_set(n, access) for n, access in enumerate(templates))
         seen = Observed(synced=True, pods=pods, children=sets, registry_user_refused=refused)
-        assert registry_access(wanted(managed(said)), seen) is holds
+        assert registry_access(single(said), seen) is holds
 
     def test_one_that_does_not_answer_has_opened_nothing_yet(self) -> None:
         begun = replace(pod(0, PERMISSIVE), broker=None)
         seen = Observed(synced=True, pods=(begun,), children=(stateful_set(0, PERMISSIVE),))
-        assert registry_access(wanted(managed(NONE)), seen) is PERMISSIVE
+        assert registry_access(single(NONE), seen) is PERMISSIVE
+
+    def test_members_count_that_somebody_has_scaled_away(self) -> None:
+        """They come back: as long as the template has the user they open the nodes."""
+        desired = wanted(managed(NONE) | {"spec.brokers.replicasPerShard": 2})
+        seen = Observed(
+            synced=True, pods=(pod(0, PERMISSIVE),), children=(stateful_set(0, PERMISSIVE),)
+        )
+        assert registry_access(desired, seen) is PERMISSIVE
+        assert registry_access(single(NONE), seen) is NONE
 
     def test_without_the_right_brokers_have_none_only_where_none_has_one(self) -> None:
         desired, old = wanted(managed(ENFORCING)), (stateful_set(0, NONE),)

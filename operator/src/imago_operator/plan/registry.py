@@ -126,7 +126,7 @@ def user_is_lost(look: ClusterLook) -> bool:
     if not user_is_missing(look):
         return False
     there = any(p.registry_access is not RegistryAccess.NONE for p in look.observed.pods)
-    return there or has_absent_user(look.observed)
+    return there or has_absent_user(look.desired, look.observed)
 
 
 def user(look: ClusterLook) -> PlanStep | None:

@@ -51,7 +51,7 @@ def registry_access(desired: Desired, observed: Observed) -> RegistryAccess:
     known = there | {registry_access_of(found.template) for found in observed.sets().values()}
     if observed.registry_user_refused and known <= {RegistryAccess.NONE}:
         return RegistryAccess.NONE
-    closed = RegistryAccess.ENFORCING in known or has_absent_user(observed, running=True)
+    closed = RegistryAccess.ENFORCING in known or has_absent_user(desired, observed, running=True)
     if wanted is RegistryAccess.NONE and closed:
         return RegistryAccess.PERMISSIVE
     # Once one has closed the nodes all have the user, or are shut out whatever others do.
@@ -61,7 +61,7 @@ def registry_access(desired: Desired, observed: Observed) -> RegistryAccess:
     return wanted
 
 
-def has_absent_user(observed: Observed, *, running: bool = False) -> bool:
+def has_absent_user(desired: Desired, observed: Observed, *, running: bool = False) -> bool:
     """Whether a pod is away that may be the brokers' user, and may have closed the nodes.
 
     `running`: who is there but does not answer is away, too: it has not opened them yet.
@@ -70,8 +70,8 @@ def has_absent_user(observed: Observed, *, running: bool = False) -> bool:
         if registry_access_of(found.template) is RegistryAccess.NONE:
             continue
         there = {p.ordinal for p in observed.pods_of(number) if p.broker or not running}
-        # At least one: it may have been scaled to none by somebody else.
-        if not there.issuperset(range(max(1, found.replicas or 0))):
+        # Whatever somebody else has scaled it to: those come back.
+        if not there.issuperset(range(max(desired.replicas, found.replicas or 0))):
             return True
     return False
 
