@@ -329,3 +329,17 @@ def test_timer_that_carries_a_level_stands_for_no_message_of_that_level(world: D
     world.clock.advance(2000)
     world.broker.loop.run()
     assert world.broker.bodies("T") == ["other", *world.parked]
+
+
+def test_level_that_failed_once_delivers_later(
+    world: DelayWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.park(1, 1)
+
+    def failing(_: level_module.Level) -> None:
+        monkeypatch.undo()
+        raise RuntimeError("a fault of one level")
+
+    monkeypatch.setattr(level_module.Level, "_deliver", failing)
+    world.run(5000)
+    assert world.broker.bodies("T") == list(world.parked)
