@@ -276,6 +276,71 @@ async def test_a_master_follows_one_that_left_its_nodes_behind(registry: Registr
     assert node.owner == two._tree.session_id
 
 
+async def test_an_original_slave_keeps_its_number_and_its_topics(registry: Registry) -> None:
+    number, topics = "/meta/brokers/ids/0/slave1", "/meta/brokers/topics-sub/orders/0-s1"
+    await registry.write(number, b"meta://10.9.9.9:8123", ephemeral=True)
+    await registry.write(topics, b'{"numParts":1,"broker":"0-s1"}', ephemeral=True)
+    one, two = await registry.join(), await registry.join()
+    for member, record in ((one, broker("disk-a")), (two, broker("disk-b", process=1))):
+        await member.register(replace(record, role=Role.ELECTING))
+        await member.publish_topic(topic("orders", 4))
+    assert one.registered
+    assert two.registered
+    first, second = (Member(m.uuid, m.incarnation) for m in (one.registered, two.registered))
+    state = ShardState(leader=second, epoch=1, in_sync=(first, second), cause="new")
+    written = await two.shard_states.change_shard(0, state)
+    await settled(one, two)
+    assert await registry.data(number) == "meta://10.9.9.9:8123"
+    assert await registry.data(topics) == '{"numParts":1,"broker":"0-s1"}'
+    # It may lead, and gives its place back without a trace.
+    written = await one.shard_states.change_shard(0, replace(written, leader=first, epoch=2))
+    await settled(one, two)
+    ids = ["master", "master_config_checksum", "slave1", "slave2"]
+    assert await registry.names("/meta/brokers/ids/0") == ids
+    await one.shard_states.change_shard(0, replace(written, leader=second, epoch=3))
+    await settled(one, two)
+    await one.stop()
+    assert await registry.data(number) == "meta://10.9.9.9:8123"
+    assert await registry.data(topics) == '{"numParts":1,"broker":"0-s1"}'
+
+
+async def test_a_slave_takes_the_place_of_its_own_former_life(registry: Registry) -> None:
+    one, two = await registry.join(), await registry.join()
+    await one.register(replace(broker(), role=Role.SLAVE))
+    await two.register(replace(broker(), role=Role.SLAVE))
+    await settled(two)
+    node = await (await registry.outsider()).get("/meta/brokers/ids/0/slave1")
+    assert node
+    assert node.owner == two._tree.session_id
+
+
+async def test_who_alone_may_lead_is_never_a_slave(registry: Registry) -> None:
+    one = await registry.join()
+    await one.register(replace(broker(), role=Role.ELECTING))
+    await one.publish_topic(topic("orders", 4))
+    assert one.registered
+    former = Member(one.registered.uuid, one.registered.incarnation - 1)
+    state = ShardState(leader=former, epoch=1, in_sync=(former,), cause="new")
+    written = await one.shard_states.change_shard(0, state)
+    await settled(one)
+    assert await registry.names("/meta/brokers/ids/0") == []
+    now = Member(one.registered.uuid, one.registered.incarnation)
+    leads = replace(written, leader=now, epoch=2, in_sync=(now,))
+    written = await one.shard_states.change_shard(0, leads)
+    await settled(one)
+    readers = "/meta/brokers/topics-sub/orders"
+    assert await registry.names(readers) == ["0-m"]
+    # It resigns, as at its end: what stands stays until it takes that away itself.
+    await one.shard_states.change_shard(0, replace(written, leader=None))
+    await settled(one)
+    ids = ["master", "master_config_checksum"]
+    assert await registry.names("/meta/brokers/ids/0") == ids
+    assert await registry.names(readers) == ["0-m"]
+    await one.unregister()
+    assert await registry.names("/meta/brokers/ids") == []
+    assert await registry.names(readers) == []
+
+
 async def test_only_the_leader_says_where_topics_are(registry: Registry) -> None:
     one, two = await registry.join(), await registry.join()
     await one.register(broker("disk-a"))

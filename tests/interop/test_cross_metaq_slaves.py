@@ -11,6 +11,7 @@ from contextlib import ExitStack, asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
+from kazoo.client import KazooClient
 
 from imago_broker.model.topics import RETENTION_MS
 from imago_log.offline.check import check
@@ -223,10 +224,14 @@ async def test_point_11_an_original_slave_has_our_bytes_and_consumers_read_from_
         assert files(tmp_path / "ours" / "metaq") == files(tmp_path / "slave" / "meta")
         # Without a master the group goes on at the slave, and with one it comes back.
         await consumed(consumer, seen, 90)
+        assert await asyncio.to_thread(registered, slave) == {"slave1": slave.url}
         async with leading(tmp_path / "ours", *ours, fixed) as master:
             await put_all(master.metaq_port, 90, 110)
             await consumed(consumer, seen, 110)
             await has_all_of(slave, master)
+            url = f"meta://127.0.0.1:{master.metaq_port}"
+            both = await asyncio.to_thread(registered, slave)
+            assert both == {"master": url, "slave1": slave.url}
             # While the master still serves: a consumer says good-bye.
             await asyncio.to_thread(stack.close)
 
@@ -245,6 +250,19 @@ def begin_slave(stack: ExitStack, folder: Path, port: int, master: Broker) -> Or
     url = f"meta://127.0.0.1:{master.metaq_port}"
     part = Part("AsyncSlave", ["1", url, TOPIC, str(PARTITIONS)])
     return stack.enter_context(metaq_broker(folder / "slave", [TOPIC], port, SCALE, part=part))
+
+
+def registered(slave: OriginalBroker) -> dict[str, str]:
+    """Return the brokers of the slave's id as MetaQ's clients find them: name and address."""
+    tree = KazooClient(slave.registry)
+    tree.start(timeout=20)
+    folder = "/meta/brokers/ids/0"
+    try:
+        names = set(tree.get_children(folder)) - {"master_config_checksum"}
+        return {name: tree.get(f"{folder}/{name}")[0].decode() for name in names}
+    finally:
+        tree.stop()
+        tree.close()
 
 
 async def has_all_of(slave: OriginalBroker, master: Broker) -> None:

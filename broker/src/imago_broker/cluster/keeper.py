@@ -213,10 +213,17 @@ class Keeper:
 
     def _shown(self, record: BrokerRecord) -> BrokerRecord:
         """Our record with the role that the shard's state gives us: what clients see."""
-        if self._state is None or record.role is Role.FENCED:
+        state = self._state
+        if state is None or record.role is Role.FENCED:
             return record
-        leads = self._state.leader == (record.uuid, record.incarnation)
-        return replace(record, role=Role.MASTER if leads else Role.SLAVE)
+        if state.leader == (record.uuid, record.incarnation):
+            return replace(record, role=Role.MASTER)
+        others = {member.uuid for member in (*state.in_sync, *state.former)} - {record.uuid}
+        if others:
+            return replace(record, role=Role.SLAVE)
+        # Nobody else may lead: it begins, ends or is about to lead again, and is nobody's slave.
+        before = Role.ELECTING if self._announced is None else self._announced.role
+        return replace(record, role=before)
 
     async def _announce(self, registration: BrokerRecord) -> None:
         record = self._shown(registration)

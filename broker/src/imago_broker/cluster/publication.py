@@ -8,6 +8,7 @@ a parent first or a former life left nodes behind, the nodes concerned are read 
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING
 
 from imago_broker.cluster import edits, metaq_tree
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from imago_broker.cluster.metaq_tree import MetaqPaths
     from imago_broker.cluster.tree import NodeTree, Operation
     from imago_broker.model.cluster import BrokerRecord, TopicPlacement
+
+logger = logging.getLogger(__name__)
 
 TOPICS_AT_ONCE = 128
 REPAIRS_MAX = 20
@@ -50,6 +53,8 @@ class Publication:
         self._guess_stale = False
         self._ready = False
         self._leads = False
+        self._unseen = False
+        """Whether clients are not told of us: our number as slave is a stranger's."""
         self.held = False
         """Whether nothing may be written for now: the shard's leadership is changing hands, and
         what stands may be the new master's already."""
@@ -98,6 +103,9 @@ class Publication:
             self._leave_to_successor()
         for path in self._broker_nodes.keys() - wanted.keys():
             await edits.drop(self._tree, path)
+        self._unseen = await self._number_is_taken(wanted, shard_urls)
+        if self._unseen:
+            wanted = {}
         # Known before they are written: an answer that is lost must not make them forgotten.
         self._broker_nodes |= wanted
         for path, data in wanted.items():
@@ -130,12 +138,7 @@ class Publication:
         self._leads = record.role is Role.MASTER and self._paths.slave < 0
         for start in range(0, len(names), TOPICS_AT_ONCE):
             part = names[start : start + TOPICS_AT_ONCE]
-            wanted = {
-                name: metaq_tree.topic_nodes(
-                    self._paths, record, [topics[name]] if name in topics else []
-                )
-                for name in part
-            }
+            wanted = {name: self._offered(record, topics.get(name)) for name in part}
             if self._leads:
                 for name in part:
                     if name not in topics:
@@ -144,6 +147,10 @@ class Publication:
             if consumers_wait:
                 wanted = {name: self._for_producers(name, wanted[name]) for name in part}
             await self._write(wanted)
+
+    def _offered(self, record: BrokerRecord, topic: TopicPlacement | None) -> dict[str, bytes]:
+        known = [] if topic is None or self._unseen else [topic]
+        return metaq_tree.topic_nodes(self._paths, record, known)
 
     def _for_producers(self, name: str, wanted: Mapping[str, bytes]) -> dict[str, bytes]:
         """Return what is wanted, but consumers see what they have seen."""
@@ -196,6 +203,20 @@ class Publication:
                     "choose another metaq.broker_id_base"
                 )
             await asyncio.sleep(POLL_SECONDS)
+
+    async def _number_is_taken(
+        self, wanted: Iterable[str], shard_urls: Callable[[], Awaitable[frozenset[str]]]
+    ) -> bool:
+        """Whether an original slave stands where we should as slave: clients find it alone."""
+        for path in wanted:
+            node = None if path.startswith(self._paths.master) else await self._tree.get(path)
+            if node is None or node.owner == self._tree.session_id:
+                continue
+            holder = node.data.decode("utf-8", "replace")
+            if holder not in await shard_urls():
+                logger.warning("metaq_slave_number_taken node=%s by=%.200s", path, holder)
+                return True
+        return False
 
     async def _clear_legacy(self, url: bytes) -> None:
         node = await self._tree.get(self._paths.broker)
