@@ -113,6 +113,42 @@ async def test_room_that_an_acknowledgement_makes_wakes_who_waits(
         assert (await peer.answer(notified)).ext["hasMsg"] == "true"
 
 
+@pytest.mark.parametrize("queue_id", [0, -1])
+@pytest.mark.parametrize("how", ["deleted", "closed"])
+async def test_who_waits_hears_that_its_group_is_gone(
+    peer: RemotingPeer,
+    broker: Broker,
+    connect: Callable[..., Awaitable[RemotingPeer]],
+    queue_id: int,
+    how: str,
+) -> None:
+    assert bodies(await pop(peer, -1)) == [b"a", b"b", b"c"]
+    await pop(peer, -1, consumerGroup="other")
+    other, waits = await connect(), broker.rocketmq.pop.waiting
+    polling = {"pollTime": 600_000}
+    notification = {"consumerGroup": "g", "topic": "T", "queueId": queue_id, "bornTime": 0}
+    asked = [
+        peer.send(RequestCode.POP_MESSAGE, pop_ext(queue_id, **polling)),
+        peer.send(RequestCode.NOTIFICATION, {**notification, **polling}),
+    ]
+    left = peer.send(RequestCode.POP_MESSAGE, pop_ext(-1, consumerGroup="other", **polling))
+    await until(lambda: len(waits) == 3)
+    if how == "deleted":
+        code, ext = RequestCode.DELETE_SUBSCRIPTIONGROUP, {"groupName": "g", "cleanOffset": "true"}
+        assert (await other.call(code, ext)).code == ResponseCode.SUCCESS
+        refusal = ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    else:
+        code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+        body = b'{"groupName":"g","consumeEnable":false}'
+        assert (await other.call(code, {}, body)).code == ResponseCode.SUCCESS
+        refusal = ResponseCode.NO_PERMISSION
+    assert [(await peer.answer(each)).code for each in asked] == [refusal, refusal]
+    assert (broker.groups.get("g") is None) == (how == "deleted")
+    # Who waits for another group goes on.
+    await other.put("T", b"new")
+    assert bodies(await peer.answer(left)) == [b"new"]
+
+
 async def test_who_waits_hears_of_fewer_and_of_more_queues(
     peer: RemotingPeer, broker: Broker, connect: Callable[..., Awaitable[RemotingPeer]]
 ) -> None:

@@ -27,6 +27,8 @@ class GroupService:
         self.auto_create_enabled = auto_create_enabled
         self.groups_max = groups_max
         self._configs = _stored(store)
+        self.on_closed: list[Callable[[str], None]] = []
+        """Called with a group that is deleted, or that may consume no more."""
         self._quota_problem: Callable[[str], str | None] = _no_quota
 
     def limit_by(self, quota_problem: Callable[[str], str | None]) -> None:
@@ -60,6 +62,8 @@ class GroupService:
         self._store.put_meta([(KIND, config.name, config.to_json())])
         self._configs[config.name] = config
         logger.info("group_changed group=%s", config.name)
+        if not config.consume_enable:
+            self._tell_closed(config.name)
 
     def delete(self, name: str) -> bool:
         """Delete a group's settings; False when there are none."""
@@ -68,7 +72,12 @@ class GroupService:
         self._store.put_meta([(KIND, name, None)])
         del self._configs[name]
         logger.info("group_deleted group=%s", name)
+        self._tell_closed(name)
         return True
+
+    def _tell_closed(self, name: str) -> None:
+        for closed in self.on_closed:
+            closed(name)
 
     def refresh(self, changed: Iterable[str]) -> None:
         """Read these groups again: the leader's log has changed them."""

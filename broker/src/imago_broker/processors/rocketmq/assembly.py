@@ -376,6 +376,7 @@ def _pop(broker: BrokerParts, memory: MemoryWindow) -> PopServices:
     service.awaited_room.on_room.append(waiting.look_again)
     broker.offsets.on_set.append(waiting.look_again)
     broker.messages.on_arrival(waiting.arrived)
+    broker.groups.on_closed.append(waiting.group_closed)
     broker.topics.on_change.append(lambda name, _config: waiting.topic_changed(name))
     modes = RequestModes(broker.store)
     broker.offsets.on_forgotten.append(modes.forget)

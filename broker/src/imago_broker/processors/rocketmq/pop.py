@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.identity import RocketmqIdentity
     from imago_broker.processors.rocketmq.rules import GroupRules
     from imago_broker.processors.rocketmq.subscriptions import MessageSelector
+    from imago_broker.service.groups import GroupService
     from imago_broker.service.pop.reading import PopReader, PopTake
     from imago_broker.service.pop.service import PopService
     from imago_broker.service.pop.waiting import PopWaiting, Waiting
@@ -70,6 +71,7 @@ class PopParts:
     reader: PopReader
     waiting: PopWaiting
     topics: TopicService
+    groups: GroupService
     clock: Clock
     traffic: Traffic
 
@@ -181,9 +183,7 @@ class PopProcessor:
         return min(until_ms, now_ms + POLL_MS_MAX)
 
     def _allow_group(self, name: str) -> None:
-        group = self._group_rules.require(name)
-        if not group.consume_enable:
-            raise rules.forbidden(f"subscription group no permission, {name}")
+        rules.may_consume(name, self._group_rules.require(name))
 
     def _queue_ids(self, exchange: Exchange, topic: str, queue_id: int) -> list[int]:
         """Return the queues to read, each time another one first."""
@@ -255,11 +255,12 @@ class _Waiter(ABC):
         return False
 
     def _refusal(self) -> Reply | None:
-        """Return why the request is void by now: its topic may be gone, or have other queues.
+        """Return why the request is void by now: its group or topic may be gone or closed.
 
-        Who waits for any queue is to ask again, for those that there are now.
+        Who waits for any queue of a topic that has others by now is to ask again.
         """
         try:
+            rules.may_consume(self._ask.group, self._parts.groups.get(self._ask.group))
             config = rules.readable_topic(self._parts.topics, self._ask.topic)
         except RequestError as refusal:
             return refusal.reply

@@ -179,9 +179,7 @@ class PullProcessor:
         request.bytes_max = allowed
 
     def _check(self, exchange: Exchange, request: PullRequest) -> None:
-        group = self._group_rules.require(request.group)
-        if not group.consume_enable:
-            raise rules.forbidden(f"subscription group no permission, {request.group}")
+        group = rules.may_consume(request.group, self._group_rules.require(request.group))
         topic = rules.readable_topic(self.reading.topics, request.topic)
         if request.topic in group.forbidden_topics:
             raise rules.forbidden(

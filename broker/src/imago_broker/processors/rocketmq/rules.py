@@ -57,6 +57,15 @@ def unknown_group(group: str) -> RequestError:
     )
 
 
+def may_consume(name: str, group: GroupConfig | None) -> GroupConfig:
+    """Return the settings of a group that may consume; refuse one that is not there or may not."""
+    if group is None:
+        raise unknown_group(name)
+    if not group.consume_enable:
+        raise forbidden(f"subscription group no permission, {name}")
+    return group
+
+
 def invalid(remark: str) -> RequestError:
     """Return the refusal of a request that does not make sense."""
     return RequestError(ResponseCode.INVALID_PARAMETER, remark)

@@ -267,6 +267,7 @@ def _pop_processor(parts: RocketmqAssembly, selector: MessageSelector) -> PopPro
         reader=parts.pop.reader,
         waiting=parts.pop.waiting,
         topics=parts.broker.topics,
+        groups=parts.broker.groups,
         clock=parts.broker.clock,
         traffic=parts.delivery.traffic,
     )

@@ -118,6 +118,11 @@ class PopWaiting:
         """Wake whoever waits for a topic: it was changed or deleted."""
         self._hold.topic_changed(topic)
 
+    def group_closed(self, group: str) -> None:
+        """Wake whoever waits for a group: it was deleted, or may consume no more."""
+        for place in [place for name, place in self._of_group if name == group]:
+            self._hold.look_again(*place)
+
     def release_all(self) -> None:
         """Have everybody answered: the broker stops, or another leads."""
         self.releasing = True
