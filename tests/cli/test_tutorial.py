@@ -142,6 +142,46 @@ def test_every_block_does_what_the_page_says(tmp_path: Path, name: str) -> None:
                 assert missing == [], reader.said
 
 
+def test_commands_among_the_settings_of_security_do_what_they_say(tmp_path: Path) -> None:
+    """Its blocks of `sh` follow each other, in the cluster that the page has started by then."""
+    with ExitStack() as stack:
+        reader = Reader(tmp_path)
+        stack.callback(reader.stop)
+        reader.up("imago up --set acl.enabled=true")
+        shell = [block.text for block in blocks("security") if block.kind == "sh"]
+        assert len(shell) > 1
+        for text in shell:
+            reader.shell(text)
+        assert "producer-bytes" in reader.said
+
+
+def test_members_with_the_certificate_of_the_page_copy_each_other(tmp_path: Path) -> None:
+    """What `imago security init` leaves to do for several members: the block with `openssl`."""
+    with ExitStack() as stack:
+        reader = Reader(tmp_path)
+        stack.callback(reader.stop)
+        reader.shell("imago security init security; cp security/ca.* .")
+        (made,) = [block.text for block in blocks("security") if block.kind == "bash"]
+        reader.shell(made.replace("IP:10.0.0.5", "IP:127.0.0.1"))
+        tls = {
+            "certificate_file": tmp_path / "tls.crt",
+            "key_file": tmp_path / "tls.key",
+            "replication": "enforcing",
+        }
+        settings = " ".join(f"--set tls.{key}={value}" for key, value in tls.items())
+        reader.up(f"imago up --replicas 2 --config security/security.toml {settings}")
+        reader.shell(
+            "export IMAGO_TLS_CA=ca.pem IMAGO_ADMIN_TOKEN_FILE=security/admin-token\n"
+            f"export IMAGO_ADMIN=https://127.0.0.1:{reader.base + 14}\n"
+            "imago user create root --super\n"
+            "export IMAGO_USER=root IMAGO_PASSWORD_FILE=root.password\n"
+            "imago topic create orders --set acknowledgement=replicated\n"
+            "imago produce orders hello\n"
+            "imago cluster status\n"
+        )
+        assert "follower" in reader.said
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_no_block_is_of_a_kind_that_nothing_runs(name: str) -> None:
     kinds = [block.kind for block in blocks(name)]

@@ -317,6 +317,23 @@ def test_metaq_files_that_end_early_are_a_warning(data: Path) -> None:
     assert list(check(data)) == [], "the next use of the queue has written what was missing"
 
 
+@pytest.mark.parametrize("is_there", [False, True], ids=["gone", "damaged"])
+def test_a_metaq_folder_that_names_no_topic_is_no_error(data: Path, is_there: bool) -> None:
+    """A power cut leaves one: it is no error, and nothing is to do."""
+    folder = data / "metaq" / f"{FILES}-0"
+    origin = folder / "origin"
+    origin.unlink()
+    if is_there:
+        origin.write_bytes(b"nonsense")
+    found = list(check(data))
+    assert [(one.severity, one.file) for one in found] == [(Severity.WARNING, origin)]
+    assert "none needed" in found[0].cure
+    store = open_files(data)
+    Model().send(store, [(FILES, 0, 10)])
+    store.close()
+    assert list(check(data)) == []
+
+
 @pytest.mark.parametrize("at", [1, 11], ids=["hash", "offset"])
 def test_a_wrong_key_entry_is_found(data: Path, at: int) -> None:
     flip(data / f"index/{FIRST}", 9 * 12 + at)

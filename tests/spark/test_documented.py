@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from imago_client import Message
+from imago_spark.pipelines import settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -89,6 +90,13 @@ def test_no_block_is_overlooked() -> None:
 @pytest.mark.parametrize("block", BLOCKS, ids=str)
 def test_block_compiles(block: Block) -> None:
     compile(block.code, str(block), "exec")
+
+
+def test_configuration_of_the_pipeline_is_taken(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"^```toml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    (tmp_path / "ingest.toml").write_text(text)
+    assert settings.load(tmp_path / "ingest.toml", None).topics == ("orders",)
 
 
 def everything(client: Client, topic: str) -> list[bytes]:

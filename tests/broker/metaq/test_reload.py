@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import zlib
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -114,7 +115,7 @@ async def test_what_changed_is_taken_and_told_exactly(ini: Ini) -> None:
             )
             + "[topic=orders]\nnumPartitions=1\n[topic=new]\nacceptPublish=false\n"
         )
-        changes = broker.source.reload()
+        changes = await broker.source.reload()
         assert set(changes.applied) == {
             "metaq.default_partitions",
             "metaq.stat",
@@ -135,7 +136,7 @@ async def test_what_changed_is_taken_and_told_exactly(ini: Ini) -> None:
         after = await peer.ask(b"stats config 2\r\n")
         assert before.partition(b"\r\n")[2] != after.partition(b"\r\n")[2]
     ini.write(SYSTEM + TOPICS)
-    assert "old" in broker.source.reload().topics
+    assert "old" in (await broker.source.reload()).topics
     old = broker.topics.get("old")
     assert old is not None
     assert seal_of(old) is None
@@ -155,9 +156,57 @@ async def test_a_wrong_file_changes_nothing(ini: Ini, text: str, reason: str) ->
     config, topics = ini.broker.config, ini.broker.topics.all()
     ini.write(text and text + "[topic=fresh]\n")
     with pytest.raises(ValueError, match=reason):
-        ini.broker.source.reload()
+        await ini.broker.source.reload()
     assert ini.broker.config is config
     assert ini.broker.topics.all() == topics
+
+
+async def test_the_broker_serves_while_the_file_is_read(tmp_path: Path) -> None:
+    """Ten thousand topics take half a second."""
+    ini, read = Ini(tmp_path / "server.ini", tmp_path / "data"), threading.Event()
+
+    def slowly() -> BrokerConfig:
+        assert read.wait(50), "the loop stood while the file was read"
+        return ini.read()
+
+    broker = Broker(ini.read(), process=ProcessHooks(reread=slowly))
+    await broker.start()
+    try:
+        ini.write(SYSTEM + TOPICS + "[topic=fresh]\n")
+        reload = asyncio.create_task(broker.source.reload())
+        async with metaq_peer(broker.metaq_port) as peer:
+            put_place(await peer.put("orders", 1, b"x"))
+        read.set()
+        assert set((await reload).topics) == {"fresh"}
+    finally:
+        read.set()
+        await broker.stop()
+
+
+async def test_who_asks_while_the_file_is_read_gets_what_it_says_then(tmp_path: Path) -> None:
+    """A signal behind a change counts, even if a reload of the file before is under way."""
+    ini, read, texts = Ini(tmp_path / "server.ini", tmp_path / "data"), threading.Event(), []
+
+    def slowly() -> BrokerConfig:
+        config = ini.read()
+        texts.append(config.declared.keys())
+        assert read.wait(50)
+        return config
+
+    broker = Broker(ini.read(), process=ProcessHooks(reread=slowly))
+    await broker.start()
+    try:
+        broker.source.reload_soon()
+        while not texts:  # noqa: ASYNC110  a thread's doing
+            await asyncio.sleep(0.01)
+        ini.write(SYSTEM + TOPICS + "[topic=fresh]\n")
+        broker.source.reload_soon()
+        read.set()
+        while broker.topics.get("fresh") is None:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    finally:
+        read.set()
+        await broker.stop()
 
 
 async def test_a_file_that_changes_is_read_again_by_itself(
@@ -248,7 +297,7 @@ async def test_a_section_opens_no_topic_that_was_moved(ini: Ini) -> None:
     topics.create_or_update(TopicConfig(name="moved"))
     topics.seal("moved", until_ms=0, cause=MOVE)
     ini.write(SYSTEM + TOPICS + "[topic=moved]\n")
-    ini.broker.source.reload()
+    await ini.broker.source.reload()
     moved = topics.get("moved")
     assert moved is not None
     assert seal_of(moved) is not None
@@ -318,10 +367,10 @@ async def test_what_was_refused_at_a_start_is_taken_by_the_next_reload(tmp_path:
     async with ini.running() as broker:
         before = broker.topics.all()
         with pytest.raises(RequestError, match="orders"):
-            broker.source.reload()
+            await broker.source.reload()
         assert broker.topics.all() == before, "nothing of it, the removed topic neither"
         broker.core.access.set_quotas(subject, {}, by)
-        broker.source.reload()
+        await broker.source.reload()
         found = {topic.name: topic for topic in broker.topics.all()}
         assert found["orders"].write_queues == 4
         assert seal_of(found["old"]) is not None
@@ -331,7 +380,7 @@ async def test_the_checksum_of_the_settings_follows_them(ini: Ini) -> None:
     told: list[int] = []
     ini.broker.coordinator.tell_checksum = told.append  # type: ignore[assignment, method-assign]
     ini.write(SYSTEM.replace("numPartitions=2", "numPartitions=3") + TOPICS)
-    ini.broker.source.reload()
+    await ini.broker.source.reload()
     assert told[-1] == zlib.crc32(ini.broker.config_file())
 
 

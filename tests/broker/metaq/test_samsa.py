@@ -159,3 +159,22 @@ async def test_more_than_the_slave_can_take_has_to_come_again(
             assert (await peer.frame()).startswith(b"result 500 ")
             put_place(await peer.put("test", 0, b"again"))
     server.close()
+
+
+async def test_what_closes_every_connection_fills_no_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(samsa, "LOOK_SECONDS", 0.01)
+    seen = 0
+
+    def close(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal seen
+        seen += 1
+        writer.close()
+
+    server = await asyncio.start_server(close, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    caplog.set_level("INFO")
+    async with server, running_broker(tmp_path, *to(port)):
+        await until(lambda: seen > 5)
+    assert caplog.text.count("samsa_slave_connected") == 1

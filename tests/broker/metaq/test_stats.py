@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import zlib
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from imago_broker.model.topics import TopicConfig
+from imago_broker.processors.metaq import stats
 from imago_broker.processors.metaq.realtime import RESET_MS, TOPICS_MAX, RealTimeStatistics
 from imago_testing.clusters.brokers import running_broker
 from imago_testing.peers.metaq import MetaqPeer, metaq_peer
@@ -244,3 +247,38 @@ def test_realtime_counters_are_bounded_in_topics() -> None:
         counters.add("get", f"t{number}")
     assert counters.of_command("get", 1).startswith(f"Count={TOPICS_MAX + 5},")
     assert counters.of_topic("get", f"t{TOPICS_MAX + 1}", 1) == f"Invalid keyTwo:t{TOPICS_MAX + 1}"
+
+
+@pytest.mark.parametrize("item", ["", "topics", "offsets"])
+async def test_many_topics_are_shown_in_pieces(
+    broker: Broker, peer: MetaqPeer, monkeypatch: pytest.MonkeyPatch, item: str
+) -> None:
+    """Others are served meanwhile; what the connection asks next waits."""
+    monkeypatch.setattr(stats, "PIECE", 4)
+    for number in range(20):
+        broker.topics.create_or_update(TopicConfig(name=f"many-{number}"))
+        await peer.put(f"many-{number}", 0, b"hello")
+    whole = lines(await peer.ask(f"stats {item}\r\n".encode()))
+    turns = 0
+
+    def turn() -> None:
+        nonlocal turns
+        turns += 1
+        asyncio.get_running_loop().call_soon(turn)
+
+    position_range, at = broker.store.position_range, []
+
+    def position_range_of(topic: str, number: int) -> tuple[int, int]:
+        at.append(turns)
+        return position_range(topic, number)
+
+    monkeypatch.setattr(type(broker.store), "position_range", lambda _, *a: position_range_of(*a))
+    asyncio.get_running_loop().call_soon(turn)
+    peer.writer.write(f"stats {item} 7\r\nversion 8\r\n".encode())
+    first, second = await peer.frames(2)
+    volatile = ("uptime", "threads", "cmd_")
+    assert [line for line in lines(first) if not line.startswith(volatile)] == [
+        line for line in whole if not line.startswith(volatile)
+    ]
+    assert second.split(b"\r\n")[0].endswith(b" 8")
+    assert len(set(at)) >= 4, "in one turn of the loop"

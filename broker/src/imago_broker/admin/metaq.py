@@ -61,14 +61,14 @@ async def stats(services: AdminServices, request: web.Request) -> web.Response:
         )
     if item == "config":
         raise bad_request("config is no statistics.", "Ask /admin/v1/metaq/config.")
-    text = services.metaq.stats(item).decode()
+    text = (await services.metaq.stats(item)).decode()
     return json_response({"item": item, "lines": text.split("\r\n")[1:-2]})
 
 
 async def reload(services: AdminServices, _: web.Request) -> web.Response:
     """POST /admin/v1/metaq/reload: read the configuration again, and say what changed."""
     try:
-        changes = services.metaq.reload()
+        changes = await services.metaq.reload()
     except (OSError, ValueError, BrokerError) as error:
         raise AdminError(
             409,

@@ -86,13 +86,14 @@ async def threads(_services: AdminServices, _: web.Request) -> web.Response:
 async def topics(services: AdminServices, request: web.Request) -> web.Response:
     """GET /admin/v1/metaq/topics: what MetaQ's clients see of each topic of this broker."""
     listed = [each.name for each in services.topics.all() if each.dual and not _is_own(each)]
-    return json_response(page(sorted(listed), request.query, lambda name: _topic(services, name)))
+    found = page(sorted(listed), request.query, str)
+    return json_response(found | {"items": [await _topic(services, n) for n in found["items"]]})
 
 
 async def topic(services: AdminServices, request: web.Request) -> web.Response:
     """GET /admin/v1/metaq/topics/{topic}?group=: one topic; of a group, how far it is and where."""
     config = _dual(services, request)
-    found = _topic(services, config.name)
+    found = await _topic(services, config.name)
     group = request.query.get("group")
     if group is None:
         return json_response(found)
@@ -139,12 +140,12 @@ async def skip(services: AdminServices, request: web.Request) -> web.Response:
     return json_response({"topic": config.name, "group": group, "partition": name, "position": end})
 
 
-def _topic(services: AdminServices, name: str) -> dict[str, Any]:
+async def _topic(services: AdminServices, name: str) -> dict[str, Any]:
     found = summary(services, name)
     ranges = [services.store.position_range(name, q) for q in range(found["queues"])]
     size, messages = sum(end - first for first, end in ranges), found["messages"]
-    answer = services.metaq.stats(name).decode() if services.metaq.stats is not None else ""
-    lines = [line.partition(" ") for line in answer.split("\r\n")]
+    answer = b"" if services.metaq.stats is None else await services.metaq.stats(name)
+    lines = [line.partition(" ") for line in answer.decode().split("\r\n")]
     return {
         "topic": name,
         "brokerId": services.config.metaq_broker_id,

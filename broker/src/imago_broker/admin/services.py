@@ -59,13 +59,13 @@ class Counters:
 class MetaqManagement:
     """What MetaQ's own management asks of a broker."""
 
-    stats: Callable[[str], bytes] | None
+    stats: Callable[[str], Awaitable[bytes]] | None
     """What `stats` answers to an item; None: the text protocol is not served."""
     run: Callable[[Peer, Sequence[Item], int], int] | None
     """Works on scanned commands of a peer."""
     config_file: Callable[[], bytes]
     """The configuration in force, in the form of server.ini."""
-    reload: Callable[[], Changes]
+    reload: Callable[[], Awaitable[Changes]]
     """Read the configuration again; ValueError, RequestError: nothing was changed."""
     slave: MetaqSlaveControl | None
     """The copying of an original master; None: this broker is nobody's slave."""

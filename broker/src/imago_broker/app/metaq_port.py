@@ -16,7 +16,7 @@ from imago_broker.processors.metaq.table import build_processors
 from imago_broker.server.text_session import TextLimits, TextSession
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from imago_broker.app.core_services import CoreServices
     from imago_broker.config import BrokerConfig
@@ -53,7 +53,7 @@ class MetaqPort:
     identity: MetaqIdentity
     settings: LiveSettings[MetaqSection]
     patterns: LiveSettings[Patterns]
-    stats: Callable[[str], bytes]
+    stats: Callable[[str], Awaitable[bytes]]
     """What `stats` answers to an item."""
     run: Callable[[Peer, Sequence[Item], int], int]
     """Works on scanned commands of a peer, with the rights that it has."""

@@ -129,4 +129,4 @@ def settle_garbage_collector() -> None:
 def _reload(broker: Broker) -> None:
     """Serve SIGHUP."""
     if broker.process.reread is not None and broker.serving:
-        broker.source.reload_or_warn()
+        broker.source.reload_soon()

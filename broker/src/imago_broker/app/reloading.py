@@ -67,6 +67,10 @@ class ConfigSource:
         self._again = False
         """Whether what the file says waits for room on the disk."""
         self._timer: asyncio.TimerHandle | None = None
+        self._one_at_a_time = asyncio.Lock()
+        self._wanted = False
+        """Whether the file is to be read again, once more where that is under way."""
+        self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Watch MetaQ's server.ini from now on, where there is one."""
@@ -76,28 +80,44 @@ class ConfigSource:
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
 
     def read_again(self) -> None:
         """Take the same file again at the next look: what is in force had no room in the log."""
         self._again = True
 
-    def reload(self) -> Changes:
-        """Read everything again and take it.
+    async def reload(self) -> Changes:
+        """Read everything again, in a thread since a file of many topics takes long, and take it.
 
         ValueError, RequestError: nothing was changed. DiskFullError: some topics may have been.
         """
         if self._reread is None:
             raise RequestError("this broker's configuration was given to it: there is no file")
-        self._seen = self._changing = self._look()
-        changes = self._take(self._reread())
-        self._again = False
+        async with self._one_at_a_time:
+            self._seen = self._changing = self._look()
+            changes = self._take(await asyncio.to_thread(self._reread))
+            self._again = False
         return changes
 
-    def reload_or_warn(self) -> None:
+    def reload_soon(self) -> None:
         """The same for a signal, or for a file that changed: a mistake leaves the old in force."""
+        self._wanted = True
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._reload_while_wanted())
+
+    async def _reload_while_wanted(self) -> None:
+        try:
+            while self._wanted:
+                self._wanted = False
+                await self._reload_or_warn()
+        finally:
+            self._task = None
+
+    async def _reload_or_warn(self) -> None:
         waited, self._again = self._again, False
         try:
-            self.reload()
+            await self.reload()
         except DiskFullError as error:
             self._again = True
             if not waited:
@@ -110,7 +130,7 @@ class ConfigSource:
         before, self._changing = self._changing, self._look()
         # Of a file that is being written, a part may be a whole configuration: without topics.
         if self._changing == before and (self._again or before != self._seen):
-            self.reload_or_warn()
+            self.reload_soon()
 
     def _look(self) -> FileSeen | None:
         try:

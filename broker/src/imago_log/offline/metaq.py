@@ -59,18 +59,21 @@ class Partition:
             self._check_files()
 
     def _check_origin(self, data: bytes | None) -> None:
-        path, cure = self.folder / ORIGIN, "none needed: the next start makes the folder anew"
+        path = self.folder / ORIGIN
+        cure = "none needed: a broker makes the files anew when the partition is next used"
         try:
             found = orjson.loads(data or b"")
             birth, minimum, synced = int(found["birth"]), int(found["min"]), int(found["synced"])
         except (ValueError, KeyError, TypeError):
-            self._findings.error(path, 0, "does not say which topic the files belong to", cure)
+            # A power cut takes it from a partition that had files for the first time.
+            what = "does not say which topic the files belong to"
+            self._findings.warn(path, None if data is None else 0, what, cure)
+            self._leave()
             return
         if birth != self.topic.birth:
             what = f"the files are of the topic born at {birth}, this one was at {self.topic.birth}"
             self._findings.warn(path, 0, what, cure)
-            self._sizes, self._starts, self.start, self.end = {}, [], 0, 0
-            self.cursor = 0
+            self._leave()
             return
         if self._starts and self.start > minimum > 0:
             path = self.folder / f"{offset_name(minimum)}{SUFFIX}"
@@ -78,6 +81,10 @@ class Partition:
         if self._clean and synced > self.end:
             what = f"says that {synced} is synced, the files end at {self.end}"
             self._findings.error(path, 0, what, _cure(self.name))
+
+    def _leave(self) -> None:
+        """Compare nothing with the log: a broker removes these files."""
+        self._sizes, self._starts, self.start, self.end, self.cursor = {}, [], 0, 0, 0
 
     def _check_files(self) -> None:
         for start, following in zip(self._starts, self._starts[1:], strict=False):

@@ -1,12 +1,18 @@
-"""``stats``: the broker, its topics and its counters as lines of text."""
+"""``stats``: the broker, its topics and its counters as lines of text.
+
+Of thousands of topics they are made in pieces: other connections are served between two of them.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 import threading
 import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from itertools import islice
+from typing import TYPE_CHECKING, Final
 
 from imago_broker.processors.metaq import realtime
 from imago_wire.text.commands import OPAQUE_DEFAULT
@@ -28,6 +34,11 @@ if TYPE_CHECKING:
     from imago_broker.service.topics import TopicService
     from imago_log.store import MessageStore
     from imago_wire.text.commands import Stats
+
+logger = logging.getLogger(__name__)
+
+PIECE: Final = 100
+"""Topics and lines that one turn of the loop may take."""
 
 REALTIME_COMMANDS = (
     realtime.PUT,
@@ -90,7 +101,8 @@ class StatsProcessor:
         self._connections = connections
         self._config_file = config_file
         self._started_ms = clock.monotonic_ms()
-        self._items = {
+        self._later: set[asyncio.Task[None]] = set()
+        self._items: dict[str, Callable[[], Iterator[str | None]]] = {
             "": self._broker,
             "help": lambda: iter(HELP),
             "topics": self._all_topics,
@@ -100,19 +112,42 @@ class StatsProcessor:
         }
 
     def stats(self, peer: Peer, command: Stats) -> None:
-        """Answer one ``stats``."""
+        """Answer one ``stats``; the connection's next requests wait for it."""
         opaque = OPAQUE_DEFAULT if command.opaque is None else command.opaque
-        peer.reply(result(Status.SUCCESS, self.text(command.item), opaque))
+        if command.item == "config":
+            peer.reply(result(Status.SUCCESS, self._config_file(), opaque))
+            return
+        text = _Text(self._lines(command.item))
+        if text.grow():
+            peer.reply(result(Status.SUCCESS, text.whole(), opaque))
+            return
+        peer.hold_back()
+        peer.puts += 1
+        task = asyncio.get_running_loop().create_task(self._answer(peer, text, opaque))
+        self._later.add(task)
+        task.add_done_callback(self._later.discard)
 
-    def text(self, item: str) -> bytes:
+    async def _answer(self, peer: Peer, text: _Text, opaque: int) -> None:
+        try:
+            answer = result(Status.SUCCESS, await text.grown(), opaque)
+        except Exception as error:
+            logger.exception("stats_failed")
+            answer = result(Status.INTERNAL_SERVER_ERROR, str(error), opaque)
+        peer.puts -= 1
+        peer.reply(answer)
+        peer.flush()
+        peer.go_on()
+
+    async def text(self, item: str) -> bytes:
         """Return what is answered to an item; "": the broker's own numbers."""
-        if item == "config":
-            return self._config_file()
-        lines = self._items.get(item)
-        body = lines() if lines is not None else self._one_topic(item)
-        return "".join(f"{line}\r\n" for line in ("STATS", *body, "END")).encode()
+        return self._config_file() if item == "config" else await _Text(self._lines(item)).grown()
 
-    def _broker(self) -> Iterator[str]:
+    def _lines(self, item: str) -> Iterator[str | None]:
+        """Yield the lines of an item; None: a topic without a line, which took time too."""
+        lines = self._items.get(item)
+        return lines() if lines is not None else self._one_topic(item)
+
+    def _broker(self) -> Iterator[str | None]:
         counters = self._counters
         topics = self._dual_topics()
         uptime = (self._clock.monotonic_ms() - self._started_ms) // 1000
@@ -133,17 +168,21 @@ class StatsProcessor:
         yield f"tx_rollback {counters.tx_rollback}"
         yield f"get_miss {counters.get_miss}"
         yield f"put_failed {counters.put_failed}"
-        total = sum(part.messages for topic in topics for part in self._partitions(topic))
+        total = 0
+        for topic in topics:
+            total += sum(part.messages for part in self._partitions(topic))
+            yield None
         yield f"total_messages {total}"
         yield f"topics {len(topics)}"
         yield f"config_checksum {zlib.crc32(self._config_file())}"
 
-    def _all_topics(self) -> Iterator[str]:
+    def _all_topics(self) -> Iterator[str | None]:
         empty: list[str] = []
         for topic in self._dual_topics():
             parts = self._partitions(topic)
             if not parts:
                 empty.append(topic.name)
+                yield None
                 continue
             yield (
                 f"{topic.name} partitions {len(parts)}"
@@ -154,8 +193,9 @@ class StatsProcessor:
             )
         yield from (f"{name} *Empty*" for name in empty)
 
-    def _offsets(self) -> Iterator[str]:
+    def _offsets(self) -> Iterator[str | None]:
         for topic in self._dual_topics():
+            yield None
             for part in self._partitions(topic):
                 yield (
                     f"{topic.name} part {part.number}"
@@ -198,6 +238,28 @@ class StatsProcessor:
                 first, end = store.queue_range(topic.name, number)
                 found.append(_Partition(number, end - first, low, high))
         return found
+
+
+class _Text:
+    """The lines of one answer, a piece at a time."""
+
+    def __init__(self, lines: Iterator[str | None]) -> None:
+        self._left, self._lines = lines, ["STATS"]
+
+    def grow(self) -> bool:
+        """Add the next piece; true: nothing is left."""
+        piece = list(islice(self._left, PIECE))
+        self._lines += [line for line in piece if line is not None]
+        return len(piece) < PIECE
+
+    async def grown(self) -> bytes:
+        """Add all that is left; others have the loop after each piece."""
+        while not self.grow():
+            await asyncio.sleep(0)
+        return self.whole()
+
+    def whole(self) -> bytes:
+        return "".join(f"{line}\r\n" for line in (*self._lines, "END")).encode()
 
 
 def _text(value: bool) -> str:

@@ -13,6 +13,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
+from imago_broker.core.repeated_lines import RepeatedLines
 from imago_broker.model import names
 from imago_broker.service.acknowledgements import tell
 from imago_broker.service.put_status import APPENDED, PutStatus
@@ -90,6 +91,7 @@ class SamsaMaster:
         self, settings: LiveSettings[MetaqSection], messages: MessageService, clock: Clock
     ) -> None:
         self._settings, self._messages, self._clock = settings, messages, clock
+        self._lines = RepeatedLines(clock.monotonic_ms)
         self._host, _, port = settings.current.samsa_slave.rpartition(":")
         self._host, self._port = self._host.strip("[]"), int(port)
         self._link: _Link | None = None
@@ -164,21 +166,21 @@ class SamsaMaster:
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
-        told = True
         while True:
             try:
                 async with asyncio.timeout(CONNECT_SECONDS):
                     _, link = await loop.create_connection(
-                        partial(_Link, self._clock), self._host, self._port
+                        partial(_Link, self._clock, self._lines), self._host, self._port
                     )
             except (OSError, TimeoutError) as error:
-                if told:
-                    logger.warning("samsa_slave_away slave=%s reason=%s", self.url, error)
-                told = False
+                if times := self._lines.due("away"):
+                    said = "samsa_slave_away slave=%s times=%d reason=%s"
+                    logger.warning(said, self.url, times, error)
                 await asyncio.sleep(LOOK_SECONDS)
                 continue
-            logger.info("samsa_slave_connected slave=%s", self.url)
-            told, self._link, self._failures = True, link, 0
+            if times := self._lines.due("connected"):
+                logger.info("samsa_slave_connected slave=%s times=%d", self.url, times)
+            self._link, self._failures = link, 0
             try:
                 await self._watch(link)
             except Exception:
@@ -214,8 +216,8 @@ def _probe(message_id: int, opaque: int) -> Sync:
 class _Link(asyncio.Protocol):
     """One connection to the slave: `sync` in order, answers by their numbers."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, clock: Clock, lines: RepeatedLines) -> None:
+        self._clock, self._lines = clock, lines
         self._decoder = Decoder(line_bytes_max=LINE_BYTES_MAX, body_bytes_max=BODY_BYTES_MAX)
         self._waiting: dict[int, tuple[int, int, Callable[[bool], None]]] = {}
         """Number to when it was sent, its size, and whom to tell."""
@@ -275,12 +277,13 @@ class _Link(asyncio.Protocol):
                 if isinstance(command, Result):
                     self._tell(command.opaque, stored=command.code == Status.SUCCESS)
         except ProtocolError as error:
-            logger.warning("samsa_slave_speaks_otherwise error=%s", error)
+            if times := self._lines.due("otherwise"):
+                logger.warning("samsa_slave_speaks_otherwise times=%d error=%s", times, error)
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if exc is not None:
-            logger.warning("samsa_slave_lost reason=%s", exc)
+        if exc is not None and (times := self._lines.due("lost")):
+            logger.warning("samsa_slave_lost times=%d reason=%s", times, exc)
         self._fail()
 
     def _fail(self) -> None:
