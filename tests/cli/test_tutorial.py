@@ -156,7 +156,7 @@ def test_commands_among_the_settings_of_security_do_what_they_say(tmp_path: Path
 
 
 def test_members_with_the_certificate_of_the_page_copy_each_other(tmp_path: Path) -> None:
-    """What `imago security init` leaves to do for several members: the block with `openssl`."""
+    """What `imago security init` leaves to do for several members."""
     with ExitStack() as stack:
         reader = Reader(tmp_path)
         stack.callback(reader.stop)

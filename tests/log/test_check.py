@@ -317,17 +317,13 @@ def test_metaq_files_that_end_early_are_a_warning(data: Path) -> None:
     assert list(check(data)) == [], "the next use of the queue has written what was missing"
 
 
-@pytest.mark.parametrize("is_there", [False, True], ids=["gone", "damaged"])
-def test_a_metaq_folder_that_names_no_topic_is_no_error(data: Path, is_there: bool) -> None:
-    """A power cut leaves one: it is no error, and nothing is to do."""
-    folder = data / "metaq" / f"{FILES}-0"
-    origin = folder / "origin"
-    origin.unlink()
-    if is_there:
-        origin.write_bytes(b"nonsense")
-    found = list(check(data))
-    assert [(one.severity, one.file) for one in found] == [(Severity.WARNING, origin)]
-    assert "none needed" in found[0].cure
+@pytest.mark.parametrize("content", [b"", b"nonsense"])
+def test_a_metaq_folder_that_names_no_topic_is_no_error(data: Path, content: bytes) -> None:
+    """A power cut leaves one."""
+    origin = data / "metaq" / f"{FILES}-0" / "origin"
+    origin.write_bytes(content)
+    found = [(one.severity, one.file, one.cure[:11]) for one in check(data)]
+    assert found == [(Severity.WARNING, origin, "none needed")]
     store = open_files(data)
     Model().send(store, [(FILES, 0, 10)])
     store.close()

@@ -254,7 +254,7 @@ class _Text:
 
     async def grown(self) -> bytes:
         """Add all that is left; others have the loop after each piece."""
-        while not self.grow():
+        while not self.grow():  # noqa: ASYNC110  nothing is waited for
             await asyncio.sleep(0)
         return self.whole()
 
