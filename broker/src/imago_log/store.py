@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from imago_log.reading.by_properties import Wanted
     from imago_log.repair.scrubbing import ScrubCounts
     from imago_log.results import DamagedRange, FileSlice, MetaqRead, ReadResult, StoreHealth
+    from imago_wire.entries import Entries
     from imago_wire.hot import QueueTail
-    from imago_wire.record import Entry, Placed
+    from imago_wire.record import Placed
 
 
 class MessageStore:
@@ -132,7 +133,7 @@ class MessageStore:
         """Have all that was just appended to this range become visible at once."""
         self.components.storage.watermark.keep_whole(start, end)
 
-    def append(self, entries: Sequence[Entry], *, sequenced: bool = False) -> list[Placed]:
+    def append(self, entries: Entries, *, sequenced: bool = False) -> list[Placed]:
         """Write the entries in this order, in one call to the file; they are readable at once.
 
         `sequenced`: there may be messages of idempotent producers among them, see `producers`.

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from imago_wire import properties as props
 from imago_wire._record_py import make_entry
+from imago_wire.crc import CRC31_MASK
+from imago_wire.entries import EntryRun
 from imago_wire.errors import ProtocolError
 from imago_wire.layout import SYS_BORN_V6, SYS_COMMIT, SYS_STORE_V6, UNIT, WAITING_PLACE
 from imago_wire.record_fields import read_layout, read_reserved
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     Tails = Mapping[str, Sequence[QueueTail | None]]
 
 _HOSTS: Final = SYS_BORN_V6 | SYS_STORE_V6
-_RARE: Final = (b"__IMAGO_", b"__METAQ_", b"__UNIT_TAG", b"__CRC32#", b"IMAGO_SHAPE")
+_RARE: Final = (b"__IMAGO_", b"__METAQ_", b"__UNIT_TAG", b"__CRC32#", b"__RMQ.TR", b"IMAGO_SHAPE")
 _OF_THE_HALF: Final = frozenset(
     {
         b"TRAN_MSG", b"REAL_TOPIC", b"REAL_QID", b"TRANSACTION_CHECK_TIMES",
@@ -36,26 +38,18 @@ _WAITS: Final = (b"DELAY", b"TIMER_")
 _QUEUE: Final = re.compile(rb"[0-9]{1,9}\Z")
 
 
-def restore_records(
-    data: bytes,
-    at: int,
-    count_max: int,
-    due_ms: int,
-    tails_of: Tails,
-    queue_id: int,
-    entries: list[Entry],
-    places: bytearray,
-) -> int:
-    """Make entries of the parked records from `at` on that are due; return where that ended.
+def restore_run(
+    data: bytes, at: int, count_max: int, due_ms: int, tails_of: Tails, queue_id: int
+) -> EntryRun | None:
+    """Return the messages that the parked records from `at` on become, as far as they are due.
 
     Due are those whose unit holds no later time than `due_ms`. `tails_of` are the queues of topics
-    by name, `queue_id` that in which they are parked: each gets a mark that says so. `places` gets
-    queue and offset of each, as firing records name them. Ends at the first record that is not due,
-    or needs a closer look.
+    by name, `queue_id` that in which they are parked: each gets a mark that says so. Ends at the
+    first record that is not due, or needs a closer look; None: at once.
     """
-    for _ in range(count_max):
-        if at >= len(data):
-            break
+    entries: list[Entry] = []
+    places = bytearray()
+    while at < len(data) and len(entries) < count_max:
         made = _restored(data, at, due_ms, tails_of, queue_id)
         if made is None:
             break
@@ -63,7 +57,7 @@ def restore_records(
         entries.append(entry)
         places += WAITING_PLACE.pack(queue_id, offset)
         at += size
-    return at
+    return EntryRun(entries, bytes(places), at) if entries else None
 
 
 def _restored(
@@ -76,6 +70,8 @@ def _restored(
     except ProtocolError:
         return None
     if fields.sys_flag & ~_HOSTS or reserved.unit_tag is None or reserved.unit_tag > due_ms:
+        return None
+    if not 0 <= fields.body_crc <= CRC31_MASK or fields.queue_offset < 0:
         return None
     properties = data[fields.properties_at : reserved.client_end]
     tail = _tail(properties, tails_of)
@@ -95,7 +91,7 @@ def _restored(
         )
     except ProtocolError:
         return None
-    return entry, fields.queue_offset, fields.size
+    return (*entry[:-1], fields.body_crc), fields.queue_offset, fields.size
 
 
 def due_units(units: bytes, due_ms: int) -> int:

@@ -7,7 +7,6 @@ to the reference, so that there is one place for its rules and errors.
 """
 
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
-from cpython.object cimport PyObject
 
 from imago_wire import _record_py as _reference
 from imago_wire.errors import LimitExceededError, ProtocolError
@@ -16,6 +15,8 @@ from imago_wire.properties import strip_reserved as _strip_reserved
 from libc.string cimport memchr
 
 include "_common.pxi"
+include "_reading.pxi"
+include "_belonging.pxi"
 
 cdef extern from "_hot.h" nogil:
     int64_t imago_crc32_by(int way, uint32_t crc, const uint8_t *data, size_t size)
@@ -198,13 +199,17 @@ cdef inline bint is_plain(const uint8_t *data, Py_ssize_t size) noexcept nogil:
 
 
 cdef struct Item:
-    # One record to be built. The objects are held by the entries, or by the list `held`.
+    # One record to be built. The objects are held by the entries, or by the list `held`; those of a
+    # run by the run, and then nothing else is said here but the size of all its records.
+    PyObject *run
     PyObject *tail
     const uint8_t *body
     Py_ssize_t body_size
     const uint8_t *properties
     Py_ssize_t properties_size
     bint separator  # a missing last 0x02 is to be added
+    const uint8_t *more  # properties behind those
+    Py_ssize_t more_size
     const uint8_t *tags
     size_t tags_size
     const uint8_t *born_host
@@ -270,13 +275,18 @@ cdef class RecordBuilder:
                 raise MemoryError
         try:
             while n < count:
-                properties = read_entry(self, entries[first + n], &items[n])
-                if properties is not None:
-                    held = held or []
-                    held.append(properties)
+                entry = entries[first + n]
+                if type(entry) is EntryRun:
+                    items[n].run = <PyObject *> entry
+                    items[n].size = size_run(self, <EntryRun> entry)
+                else:
+                    properties = read_entry(self, entry, &items[n])
+                    if properties is not None:
+                        held = held or []
+                        held.append(properties)
                 if items[n].size > left:
                     break
-                if items[n].properties_size:
+                if items[n].run != NULL or items[n].properties_size:
                     self.with_properties = True
                 left -= items[n].size
                 size += items[n].size
@@ -285,7 +295,10 @@ cdef class RecordBuilder:
             to = <uint8_t *> PyBytes_AS_STRING(data)
             placed = []
             for count in range(n):
-                placed.append(write_record(self, &items[count], to, at, now))
+                if items[count].run != NULL:
+                    placed.append(write_run(self, <EntryRun> items[count].run, to, at, now))
+                else:
+                    placed.append(write_record(self, &items[count], to, at, now))
                 to += items[count].size
                 at += items[count].size
         finally:
@@ -303,10 +316,17 @@ cdef class RecordBuilder:
 
 def entries_size_max(entries not None):
     """Return an upper bound in bytes of the records of all entries together."""
-    cdef int64_t size = 0
+    cdef int64_t size = 0, part
     cdef tuple entry
     cdef QueueTail tail
-    for entry in entries:
+    for each in entries:
+        if type(each) is EntryRun:
+            part = run_size_max(<EntryRun> each)
+            if part < 0:
+                return -1
+            size += part
+            continue
+        entry = each
         tail = entry[0]
         if tail.next_offset < 0:
             return -1
@@ -330,8 +350,9 @@ cdef bytes read_entry(RecordBuilder builder, tuple entry, Item *item):
     """
     cdef QueueTail tail
     cdef bytes properties, body, born_host
-    cdef Py_ssize_t size, topic_size
     cdef object unit_tag, shape
+    item.run = NULL
+    item.more_size = 0
     (
         tail, body, properties, item.flag, item.sys_flag, item.born_ms, born_host,
         item.reconsume_times, item.prepared_offset, unit_tag, shape, item.body_crc,
@@ -342,31 +363,39 @@ cdef bytes read_entry(RecordBuilder builder, tuple entry, Item *item):
     item.born_host = <const uint8_t *> PyBytes_AS_STRING(born_host)
     item.born_host_size = PyBytes_GET_SIZE(born_host)
     properties = read_properties(properties, item)
-    topic_size = PyBytes_GET_SIZE(tail.topic)
-    size = FIXED_SIZE_V4 + item.body_size + item.properties_size + topic_size + CRC32_SIZE
-    size += PyBytes_GET_SIZE(builder._store_host) + item.born_host_size - 2 * HOST_V4_SIZE
-    size += item.separator
-    if topic_size > TOPIC_BYTES_V1_MAX:
-        size += 1
     item.has_unit = not item.sys_flag & SYS_PREPARED
     item.has_unit_tag = item.has_unit and unit_tag is not None
-    item.has_place = item.has_unit and tail.dual
-    item.has_shape = item.has_place and shape is not None
+    item.has_shape = item.has_unit and tail.dual and shape is not None
+    item.given_id = 0
     if item.has_unit_tag:
         item.unit_tag = unit_tag
-        size += UNIT_TAG_SIZE
-    if item.has_place:
-        size += METAQ_PLACE_SIZE
-    item.given_id = 0
     if item.has_shape:
         if isinstance(shape, tuple):
             item.shape_length, item.shape_crc = shape
-            size += METAQ_SHAPE_SIZE
         else:
             item.given_id = shape
             item.has_shape = False
-    item.size = size
+    size_item(builder, item)
     return properties
+
+
+cdef inline void size_item(RecordBuilder builder, Item *item) noexcept:
+    """Say how large the record is, and whether it gets a place in MetaQ's form."""
+    cdef QueueTail tail = <QueueTail> item.tail
+    cdef Py_ssize_t size, topic_size = PyBytes_GET_SIZE(tail.topic)
+    size = FIXED_SIZE_V4 + item.body_size + item.properties_size + topic_size + CRC32_SIZE
+    size += PyBytes_GET_SIZE(builder._store_host) + item.born_host_size - 2 * HOST_V4_SIZE
+    size += item.separator + item.more_size
+    if topic_size > TOPIC_BYTES_V1_MAX:
+        size += 1
+    item.has_place = item.has_unit and tail.dual
+    if item.has_unit_tag:
+        size += UNIT_TAG_SIZE
+    if item.has_place:
+        size += METAQ_PLACE_SIZE
+    if item.has_shape:
+        size += METAQ_SHAPE_SIZE
+    item.size = size
 
 
 cdef bytes read_properties(bytes properties, Item *item):
@@ -435,11 +464,28 @@ cdef tuple write_record(
     RecordBuilder builder, Item *item, uint8_t *record, int64_t physical_offset, int64_t store_ms
 ):
     """Write one record and append its units; return its place."""
+    cdef int64_t queue_offset, position, metaq_id
+    place(builder, item, record, physical_offset, store_ms, &queue_offset, &position, &metaq_id)
+    return (queue_offset, physical_offset, item.size, position, metaq_id)
+
+
+cdef int place(
+    RecordBuilder builder,
+    Item *item,
+    uint8_t *record,
+    int64_t physical_offset,
+    int64_t store_ms,
+    int64_t *queue_offset,
+    int64_t *position,
+    int64_t *metaq_id,
+) except -1:
+    """Write one record and append its units."""
     cdef QueueTail tail = <QueueTail> item.tail
-    cdef int64_t queue_offset = 0, position = -1, metaq_id = -1, metaq_size, code
+    cdef int64_t metaq_size, code
     cdef uint8_t *to
+    queue_offset[0], position[0], metaq_id[0] = 0, -1, -1
     if item.has_unit:
-        queue_offset = tail.next_offset
+        queue_offset[0] = tail.next_offset
         code = item.unit_tag if item.has_unit_tag else tag_code(item.tags, item.tags_size) if (
             item.tags != NULL
         ) else 0
@@ -447,9 +493,9 @@ cdef tuple write_record(
         imago_put64(to, physical_offset)
         imago_put32(to + 8, item.size)
         imago_put64(to + 12, code)
-        tail.next_offset = queue_offset + 1
+        tail.next_offset = queue_offset[0] + 1
     if item.has_place:
-        position = tail.next_position
+        position[0] = tail.next_position
         metaq_size = METAQ_HEADER_SIZE
         if item.has_shape:
             metaq_size += item.shape_length
@@ -458,16 +504,19 @@ cdef tuple write_record(
             if item.tags != NULL:
                 metaq_size += 4 + item.tags_size
         to = grown(tail.positions, 12)
-        imago_put64(to, position)
+        imago_put64(to, position[0])
         imago_put32(to + 8, metaq_size)
-        tail.next_position = position + metaq_size
+        tail.next_position = position[0] + metaq_size
         if item.given_id:
-            metaq_id = item.given_id
-            builder.last_metaq_id = max(builder.last_metaq_id, metaq_id)
+            metaq_id[0] = item.given_id
+            builder.last_metaq_id = max(builder.last_metaq_id, metaq_id[0])
         else:
-            metaq_id = next_id(builder, store_ms)
-    fill(builder, tail, item, record, physical_offset, store_ms, queue_offset, position, metaq_id)
-    return (queue_offset, physical_offset, item.size, position, metaq_id)
+            metaq_id[0] = next_id(builder, store_ms)
+    fill(
+        builder, tail, item, record, physical_offset, store_ms, queue_offset[0], position[0],
+        metaq_id[0],
+    )
+    return 0
 
 
 cdef void fill(
@@ -525,6 +574,9 @@ cdef void fill(
     if item.separator:
         to[0] = 2
         to += 1
+    if item.more_size:
+        memcpy(to, item.more, item.more_size)
+        to += item.more_size
     if item.has_unit_tag:
         to = put_property(to, UNIT_TAG_PREFIX, item.unit_tag, 16)
     if item.has_shape:
@@ -540,6 +592,9 @@ cdef void fill(
         to[digit] = 48 + checksum % 10
         checksum //= 10
     to[10] = 2
+
+
+include "_runs.pxi"
 
 
 def crc32_by(int way, const uint8_t[::1] data, uint32_t value):

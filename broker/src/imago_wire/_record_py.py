@@ -18,7 +18,9 @@ from imago_wire.entries import (
     ENTRY_SYS_FLAG,
     ENTRY_TAIL,
     ENTRY_UNIT_TAG,
+    Entries,
     Entry,
+    EntryRun,
     Placed,
     QueueTail,
 )
@@ -226,14 +228,15 @@ def _has_unit(sys_flag: int) -> bool:
     return not sys_flag & SYS_PREPARED
 
 
-def entries_size_max(entries: Sequence[Entry]) -> int:
+def entries_size_max(entries: Entries) -> int:
     """Return an upper bound in bytes of all entries' records; -1 where a tail is dead."""
-    if any(entry[ENTRY_TAIL].next_offset < 0 for entry in entries):
+    each = [one for entry in entries for one in EntryRun.each(entry)]
+    if any(entry[ENTRY_TAIL].next_offset < 0 for entry in each):
         return -1
-    return len(entries) * PARTS_SIZE_MAX + sum(
+    return len(each) * PARTS_SIZE_MAX + sum(
         [
             len(entry[ENTRY_TAIL].topic) + len(entry[ENTRY_BODY]) + len(entry[ENTRY_PROPERTIES])
-            for entry in entries
+            for entry in each
         ]
     )
 
@@ -258,7 +261,7 @@ class RecordBuilder:
 
     def build(
         self,
-        entries: Sequence[Entry],
+        entries: Entries,
         start: int,
         physical_offset: int,
         store_ms: int,
@@ -276,17 +279,24 @@ class RecordBuilder:
         room -= BLANK_SIZE
         self.with_properties = False
         for entry in islice(entries, min(start, len(entries)), None):
-            properties, tags = _client_properties(entry[ENTRY_PROPERTIES])
-            size = self._size(entry, len(properties))
-            if size > room:
+            sized, places = [self._sized(one) for one in EntryRun.each(entry)], list[Placed]()
+            whole = sum(size for *_, size in sized)
+            if whole > room:
                 break
-            self.with_properties = self.with_properties or bool(properties)
-            place = self._place(entry, tags, physical_offset, store_ms, size)
-            records.append(self._record(entry, properties, place, store_ms))
-            placed.append(place)
-            physical_offset += size
-            room -= size
+            room -= whole
+            for one, properties, tags, size in sized:
+                self.with_properties = self.with_properties or bool(properties)
+                place = self._place(one, tags, physical_offset, store_ms, size)
+                records.append(self._record(one, properties, place, store_ms))
+                places.append(place)
+                physical_offset += size
+            is_run = isinstance(entry, EntryRun)
+            placed.append((*places[0][:2], whole, -1, -1) if is_run else places[0])
         return b"".join(records), placed
+
+    def _sized(self, entry: Entry) -> tuple[Entry, bytes, bytes | None, int]:
+        properties, tags = _client_properties(entry[ENTRY_PROPERTIES])
+        return entry, properties, tags, self._size(entry, len(properties))
 
     def _size(self, entry: Entry, properties_size: int) -> int:
         tail = entry[ENTRY_TAIL]

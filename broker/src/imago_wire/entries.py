@@ -5,10 +5,13 @@ They are tuples, made and taken apart by compiled code, so that a put makes no o
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from imago_wire.errors import LimitExceededError, ProtocolError
 from imago_wire.layout import TOPIC_BYTES_MAX
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 QUEUE_ID_MAX: Final = 0x7FFF_FFFF
 
@@ -77,6 +80,36 @@ unit tag, MetaQ shape, crc31 of the body or -1: made by make_entry() or metaq_en
 The shape is length and checksum of a compressed body, inflated; or the MetaQ id of a message that
 has one already; None of all others."""
 
+
+class EntryRun:
+    """Messages that stand side by side in the log: one entry, and one place, for all of them.
+
+    Made by restore_run() alone. The compiled one has no entries, but the records that they are
+    made from.
+    """
+
+    __slots__ = ("count", "end", "entries", "places", "tails")
+
+    count: int
+    places: bytes
+    """Where each waited, as firing records name it."""
+    end: int
+    """Where, in what was read, the last one ended."""
+    tails: set[QueueTail]
+
+    def __init__(self, entries: Sequence[Entry], places: bytes, end: int) -> None:
+        self.entries, self.places, self.end = entries, places, end
+        self.count = len(entries)
+        self.tails = {entry[ENTRY_TAIL] for entry in entries}
+
+    @staticmethod
+    def each(entry: Entry | EntryRun) -> Sequence[Entry]:
+        """Return those that one entry stands for."""
+        return entry.entries if isinstance(entry, EntryRun) else (entry,)
+
+
+Entries: TypeAlias = "Sequence[Entry | EntryRun]"
+
 ENTRY_TAIL: Final = 0
 ENTRY_BODY: Final = 1
 ENTRY_PROPERTIES: Final = 2
@@ -86,7 +119,10 @@ ENTRY_UNIT_TAG: Final = 9
 ENTRY_SHAPE: Final = 10
 
 Placed: TypeAlias = tuple[int, int, int, int, int]
-"""Queue offset, physical offset, record size, MetaQ position or -1, MetaQ id or -1."""
+"""Queue offset, physical offset, record size, MetaQ position or -1, MetaQ id or -1.
+
+Of a run the first two are those of its first message, the size is that of all, the others -1.
+"""
 
 PLACED_QUEUE_OFFSET: Final = 0
 PLACED_PHYSICAL_OFFSET: Final = 1

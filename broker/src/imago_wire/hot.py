@@ -9,6 +9,7 @@ from typing import Final
 
 from imago_wire import compiled
 from imago_wire.record_twins import (
+    EntryRun,
     QueueTail,
     RecordBuilder,
     due_units,
@@ -30,7 +31,7 @@ from imago_wire.record_twins import (
     push_timer,
     queue_records,
     restore_half,
-    restore_records,
+    restore_run,
     scan_records,
     spread_timers,
     timer_runs,
@@ -67,6 +68,7 @@ from imago_wire.text.twins import encode_put_results, scan_text, take_puts
 __all__ = [
     "COMPILED",
     "MISSING",
+    "EntryRun",
     "Half",
     "QueueTail",
     "RecordBuilder",
@@ -106,7 +108,7 @@ __all__ = [
     "queue_records",
     "restore_half",
     "restore_halves",
-    "restore_records",
+    "restore_run",
     "scan_batch",
     "scan_frames",
     "scan_plain_batch",

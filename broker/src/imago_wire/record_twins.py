@@ -5,7 +5,7 @@ from __future__ import annotations
 # The reference comes first: it is what type checkers see, and what stays where nothing is compiled.
 from imago_wire._index_py import index_records, key_entries
 from imago_wire._metaq_py import metaq_block, metaq_form, metaq_records, metaq_whole
-from imago_wire._parked_py import due_units, restore_half, restore_records
+from imago_wire._parked_py import due_units, restore_half, restore_run
 from imago_wire._record_py import (
     RecordBuilder,
     entries_size_max,
@@ -25,9 +25,10 @@ from imago_wire._scan_py import (
 )
 from imago_wire._timing_py import pop_timers, push_timer, spread_timers, timer_runs
 from imago_wire.compiled import compiled_twins
-from imago_wire.entries import QueueTail
+from imago_wire.entries import EntryRun, QueueTail
 
 __all__ = [
+    "EntryRun",
     "QueueTail",
     "RecordBuilder",
     "due_units",
@@ -49,7 +50,7 @@ __all__ = [
     "push_timer",
     "queue_records",
     "restore_half",
-    "restore_records",
+    "restore_run",
     "scan_records",
     "spread_timers",
     "timer_runs",
@@ -58,7 +59,8 @@ __all__ = [
 ]
 
 _WRITE = (
-    "QueueTail", "RecordBuilder", "entries_size_max", "make_entries", "make_entry", "metaq_entry",
+    "EntryRun", "QueueTail", "RecordBuilder", "entries_size_max", "make_entries", "make_entry",
+    "metaq_entry", "restore_run",
 )  # fmt: skip
 _SCAN = (
     "fitting_units", "gather_records", "near_units", "numbered_records", "queue_records",
@@ -66,7 +68,7 @@ _SCAN = (
 )  # fmt: skip
 _METAQ = ("metaq_block", "metaq_form", "metaq_records", "metaq_whole")
 _INDEX = ("index_records", "key_entries")
-_PARKED = ("due_units", "restore_half", "restore_records")
+_PARKED = ("due_units", "restore_half")
 _TIMING = ("pop_timers", "push_timer", "spread_timers", "timer_runs")
 
 globals().update(compiled_twins("imago_wire._record_c", _WRITE))

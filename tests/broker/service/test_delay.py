@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import count
 from random import Random
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -17,13 +17,20 @@ from imago_broker.service.delays.clock_shift import ClockShift
 from imago_broker.service.delays.level_progress import FIRING_QUEUE
 from imago_broker.service.delays.levels import DelayService
 from imago_broker.service.delays.parking import delayed_entry
+from imago_broker.service.put_status import PutStatus
 from imago_testing.searching import examples
 from imago_testing.stores.bare_brokers import BareBroker, crash, damaged
 from imago_testing.stores.hiding import hidden_queues
 from imago_testing.stores.in_memory import open_store
 from imago_testing.stores.vfs import MemoryVfs
 from imago_testing.virtual.clocks import ManualClock
-from imago_wire.record import make_entry
+from imago_wire.record import ENTRY_BODY, ENTRY_TAIL, make_entry
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from imago_broker.service.pair import Job
+    from imago_wire.record import Placed
 
 HOUR = 3_600_000
 LEVELS = "1s 10s 60s 1800s 3600s 7200s"
@@ -275,6 +282,48 @@ def test_messages_that_have_no_place_any_more_hold_nobody_up(world: DelayWorld) 
     world.restart()
     world.run(3000)
     assert world.broker.bodies("T") == ["m2-level1"]
+
+
+def test_messages_that_are_delivered_together_are_counted_and_told_of(world: DelayWorld) -> None:
+    told = set[tuple[bytes, int]]()
+    messages = world.broker.messages
+    messages.on_arrival(lambda tails: told.update((each.topic, each.queue_id) for each in tails))
+    world.park(1)
+    world.run(1500)
+    told.clear()
+    world.park(1, 1, 1)
+    before = messages.appended
+    world.run(1500)
+    assert told >= {(b"T", 0)}
+    assert messages.appended - before == 4, "a firing record, and three messages"
+    world.park(1, 1)
+    messages.refuse(PutStatus.BUSY)
+    world.run(1100)
+    assert messages.failed == 3, "a firing record, and two messages"
+
+
+class Slave:
+    """A slave outside of the shard, which hears of everything."""
+
+    url, refusal = "meta://there", None
+
+    def __init__(self) -> None:
+        self.told: list[bytes] = []
+
+    def forward(self, jobs: Sequence[Job], placed: Sequence[Placed]) -> list[Job]:
+        entries = [entry for job in jobs for entry in job[0]]
+        for entry, place in zip(entries, placed, strict=True):
+            if place[3] >= 0 and entry[ENTRY_TAIL].topic == b"T":
+                self.told.append(entry[ENTRY_BODY])
+        return list(jobs)
+
+
+def test_slave_outside_of_the_shard_is_told_each_message(world: DelayWorld) -> None:
+    world.broker.messages.pair = slave = Slave()
+    for _ in range(2):
+        world.park(1, 1, 1)
+        world.run(1500)
+    assert slave.told == [name.encode() for name in world.parked]
 
 
 @pytest.mark.parametrize("lost", range(4))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from operator import itemgetter
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.core.latencies import Latencies
@@ -20,6 +20,7 @@ from imago_broker.service.put_status import APPENDED, PutStatus
 from imago_log.errors import DiskFullError, LogIOError, StoreClosedError, StoreError
 from imago_wire.entries import ENTRY_TAIL, PLACED_PHYSICAL_OFFSET, PLACED_SIZE
 from imago_wire.errors import LimitExceededError
+from imago_wire.hot import EntryRun
 from imago_wire.record import Entry, Placed
 
 if TYPE_CHECKING:
@@ -47,6 +48,8 @@ class MessageService:
     """A slave outside of the shard that has each message before its put is answered."""
     copied_from = ""
     """The master outside of the shard whose messages alone are taken; empty: there is none."""
+    _with_runs = _with_runs_now = False
+    """Whether there are runs among the entries of this turn."""
 
     def __init__(
         self,
@@ -143,6 +146,20 @@ class MessageService:
         self.sequenced = True
         self.put(entries, level, done, token)
 
+    def put_runs(self, entries: list[Entry | EntryRun], done: Done, token: object) -> None:
+        """Put messages that waited, runs of them among others; nobody asks where each one is.
+
+        Their producers were answered long ago, so no level is waited for.
+        """
+        self._with_runs = True
+        self.put(cast("list[Entry]", entries), Acknowledgement.LEADER, done, token)
+        self.newest = None
+
+    @property
+    def takes_runs(self) -> bool:
+        """Whether `put_runs` does: a slave outside of the shard is told each message."""
+        return self.pair is None
+
     def confirm(
         self,
         topic: bytes,
@@ -196,9 +213,10 @@ class MessageService:
             jobs = self._without_replicated(jobs)
         sequenced, self.sequenced = self.sequenced, False
         self._whole_now, self._whole = self._whole, []
+        self._with_runs_now, self._with_runs = self._with_runs, False
         status = self._admission() or (self._append(jobs, sequenced) if jobs else None)
         if status is not None:
-            self.failed += sum(len(entries) for entries, *_ in jobs)
+            self.failed += sum(_grown(entries)[0] for entries, *_ in jobs)
             for _, _, done, token in jobs:
                 tell(done, token, status, ())
         self.acknowledgements.completed()
@@ -231,12 +249,15 @@ class MessageService:
             # A fault of ours. Producers that hear nothing would hold their connections up.
             logger.exception("append_failed entries=%d", len(entries))
             return PutStatus.BUSY
-        self.append_times.note(perf_counter_ns() - began_ns, len(entries))
+        if self._with_runs_now:
+            count, tails = _grown(entries)
+        else:
+            count, tails = len(entries), set(map(_tail_of, entries))
+        self.append_times.note(perf_counter_ns() - began_ns, count)
         self.appended_bytes += store.log_end - end
-        self.appended += len(entries)
+        self.appended += count
         self.appends += 1
         # Arrivals first: a long poll may then be answered in the same write as the put.
-        tails = set(map(_tail_of, entries))
         if self._whole_now:
             self._keep_whole(jobs, placed)
         self._arrivals.grown(tails)
@@ -271,7 +292,7 @@ class MessageService:
         for job in jobs:
             if refused(job):
                 entries, _, done, token = job
-                self.failed += len(entries)
+                self.failed += _grown(entries)[0]
                 tell(done, token, status, ())
             else:
                 kept.append(job)
@@ -295,7 +316,7 @@ class MessageService:
             status = self._append([job], sequenced)
             if status is not None:
                 entries, _, done, token = job
-                self.failed += len(entries)
+                self.failed += _grown(entries)[0]
                 tell(done, token, status, ())
         return None
 
@@ -316,3 +337,11 @@ class MessageService:
             at = end
         if waiting:
             self.acknowledgements.wait(waiting)
+
+
+def _grown(entries: Sequence[Entry | EntryRun]) -> tuple[int, set[QueueTail]]:
+    """Return how many messages these are, and their queues."""
+    runs = [each for each in entries if isinstance(each, EntryRun)]
+    others = [each for each in entries if not isinstance(each, EntryRun)]
+    tails = set(map(_tail_of, others)).union(*[run.tails for run in runs])
+    return len(others) + sum([run.count for run in runs]), tails

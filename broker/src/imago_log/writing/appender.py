@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from imago_log.errors import DeadQueueError, LogIOError
 from imago_wire.entries import ENTRY_BODY, ENTRY_BORN_HOST, ENTRY_PROPERTIES, ENTRY_TAIL
-from imago_wire.hot import RecordBuilder, entries_size_max
+from imago_wire.hot import EntryRun, RecordBuilder, entries_size_max
 from imago_wire.layout import BLANK_SIZE, METAQ_EPOCH_MS, METAQ_ID_REST, METAQ_ID_TIME_AT
 from imago_wire.record import record_size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from imago_log.commitlog.commit_log import CommitLog
     from imago_log.commitlog.recent import RecentLog
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from imago_log.status import StoreStatus
     from imago_log.views.key_index import KeyIndex
     from imago_log.views.write_behind import WriteBehind
-    from imago_wire.record import Entry, Placed
+    from imago_wire.entries import Entries
+    from imago_wire.record import Placed
 
 
 class Appender:
@@ -63,15 +64,13 @@ class Appender:
         builder.last_metaq_id = max(builder.last_metaq_id, above)
         return builder.take_id(max(self._clock(), self._stamps.store_ms))
 
-    def append(self, entries: Sequence[Entry], *, sequenced: bool) -> list[Placed]:
+    def append(self, entries: Entries, *, sequenced: bool) -> list[Placed]:
         """Append messages: see `MessageStore.append`."""
         if self._pressure.refusal is not None:
             raise self._pressure.refusal
         return self.write(entries, self._log.kept, sequenced=sequenced)
 
-    def write(
-        self, entries: Sequence[Entry], leave: int, *, sequenced: bool = False
-    ) -> list[Placed]:
+    def write(self, entries: Entries, leave: int, *, sequenced: bool = False) -> list[Placed]:
         """Write entries; no full disk stops them while there is room for them in the log.
 
         DiskFullError: there is not, with so many bytes left in the last file.
@@ -117,7 +116,7 @@ class Appender:
 
     def _write_across(
         self,
-        entries: Sequence[Entry],
+        entries: Entries,
         data: bytes,
         placed: list[Placed],
         store_ms: int,
@@ -139,11 +138,13 @@ class Appender:
             data, more = self._builder.build(entries, len(placed), log.end, store_ms, log.room)
             placed += more
 
-    def _sizes(self, entries: Sequence[Entry]) -> list[int]:
+    def _sizes(self, entries: Entries) -> list[int]:
         """Return upper bounds of the entries' record sizes."""
         store_host_size = len(self._config.store_host)
         return [
-            record_size(
+            entries_size_max([entry])
+            if isinstance(entry, EntryRun)
+            else record_size(
                 len(entry[ENTRY_TAIL].topic),
                 len(entry[ENTRY_PROPERTIES]),
                 len(entry[ENTRY_BODY]),

@@ -6,14 +6,13 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.core.timer_record import mark_of
 from imago_broker.model import names
 from imago_broker.service.copies import read_copy
 from imago_broker.service.delays.level_units import LevelUnits
-from imago_broker.service.delays.restoring import restored_entry
+from imago_broker.service.delays.restoring import restored_entry, run_bytes_max
 from imago_broker.service.messages import APPENDED, PutStatus
-from imago_wire.hot import restore_records
+from imago_wire.hot import restore_run
 from imago_wire.layout import UNIT, WAITING_PLACE
 from imago_wire.sequences import TIMER_MARK
 
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from imago_broker.service.messages import MessageService
     from imago_broker.service.topics import TopicService
     from imago_log.store import MessageStore
+    from imago_wire.hot import EntryRun
     from imago_wire.record import Entry, Placed
 
 log = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class _Batch:
 
     next_offset: int
     """Behind all that was read."""
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[Entry | EntryRun] = field(default_factory=list)
     places: bytearray = field(default_factory=bytearray)
     """Where each entry was parked, as the firing record names it."""
 
@@ -107,6 +107,7 @@ class Level:
         self._loop = loop
         self._clock = clock
         self._delay_ms = service.delay_ms(number)
+        self._bytes_max = min(BATCH_BYTES_MAX, run_bytes_max(messages.store))
         self._units = LevelUnits(messages.store, number - 1)
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
@@ -169,7 +170,7 @@ class Level:
             self.number - 1,
             self.offset,
             messages_max=count,
-            bytes_max=BATCH_BYTES_MAX,
+            bytes_max=self._bytes_max,
         )
         if not found.count:
             # Damaged or removed: the store says where to go on.
@@ -177,7 +178,7 @@ class Level:
             self._service.note_soon()
             self._look_in(RETRY_MS)
             return
-        batch, wait_ms = self._due(found.body, high)
+        batch, wait_ms = self._due(found.body, found.count, high)
         if batch.next_offset > self.offset:
             self._fire(batch)
         else:
@@ -202,41 +203,33 @@ class Level:
         dropped = self._dropped(batch)
         record, broken = self._progress.entry(batch.places, dropped, self._clock.epoch_ms())
         self.busy, self.begun_at = True, self._progress.end
-        # Its producers were answered long ago: nobody waits for a level.
-        self._messages.put(
-            [record, *batch.entries],
-            Acknowledgement.LEADER,
-            self._delivered,
-            (batch.next_offset, broken),
-        )
+        token = batch.next_offset, broken
+        self._messages.put_runs([record, *batch.entries], self._delivered, token)
 
     def _dropped(self, batch: _Batch) -> bytes:
         """Return the places of what was passed over, as the firing record names them."""
         queue_id, passed = self.number - 1, range(self.offset, batch.next_offset)
-        if len(batch.entries) == len(passed):
+        if len(batch.places) == len(passed) * WAITING_PLACE.size:
             return b""
         fired = {offset for _, offset in WAITING_PLACE.iter_unpack(batch.places)}
         left = [offset for offset in passed if offset not in fired]
         return b"".join([WAITING_PLACE.pack(queue_id, offset) for offset in left])
 
-    def _due(self, body: bytes, high: int) -> tuple[_Batch, int]:
-        """Return what is due, and how long what comes next has to wait.
+    def _due(self, body: bytes, count: int, high: int) -> tuple[_Batch, int]:
+        """Return what is due of so many records, and how long what comes next has to wait.
 
         `high` is the end of the level's queue.
         """
         now_ms, tails = self._service.now_ms(), self._topics.handles.open_tails
-        usual = self._service.usual_clock and not self._done
-        queue_id = self.number - 1
+        usual = self._service.usual_clock and not self._done and self._messages.takes_runs
         batch, at = _Batch(self.offset), 0
-        entries, places = batch.entries, batch.places
         while at < len(body):
-            if usual:
-                at = restore_records(body, at, BATCH_MAX, now_ms, tails, queue_id, entries, places)
-                if places:
-                    last = int.from_bytes(places[-8:], "big")
-                    batch.next_offset = max(batch.next_offset, last + 1)
-                if at >= len(body):
-                    break
+            run = restore_run(body, at, count, now_ms, tails, self.number - 1) if usual else None
+            if run is not None:
+                batch.entries.append(run)
+                batch.places += run.places
+                batch.next_offset, at = int.from_bytes(run.places[-8:], "big") + 1, run.end
+                continue
             parked = read_copy(body, at)
             if parked.queue_offset not in self._done:
                 wait_ms = self._wait_ms(parked, now_ms, high)

@@ -32,6 +32,13 @@ _OF_THE_WAIT = (b"REAL_TOPIC", b"REAL_QID", b"DELAY", b"TIMER_OUT_MS")
 says that it was delivered goes without these, which are always longer."""
 
 
+def run_bytes_max(store: MessageStore) -> int:
+    """Return how much is read at once for a run, which is to fit into one file of the log as it is
+    written: with a longer topic, and with what says where each message waited.
+    """
+    return store.config.segment_bytes_max // 4
+
+
 def restored_entry(
     store: MessageStore, topics: TopicService, parked: StoredCopy, more: bytes = b""
 ) -> Entry | None:

@@ -9,9 +9,8 @@ from imago_broker.core.timer_wheel import TimerRun
 from imago_wire.layout import WAITING_PLACE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from imago_broker.core.timer_wheel import Timer
+    from imago_wire.hot import EntryRun
     from imago_wire.record import Entry
 
 
@@ -23,7 +22,7 @@ class TimerBatch:
     fired: bytearray = field(default_factory=bytearray)
     """Where each entry was parked, as the firing record names it."""
     dropped: bytearray = field(default_factory=bytearray)
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[Entry | EntryRun] = field(default_factory=list)
     size: int = 0
 
     @property
@@ -42,11 +41,9 @@ class TimerBatch:
             self.fired += place
             self.entries.append(entry)
 
-    def add_run(
-        self, run: TimerRun, places: bytearray, entries: Sequence[Entry], size: int
-    ) -> None:
-        """Take several that all have their entries."""
+    def add_run(self, run: TimerRun, messages: EntryRun) -> None:
+        """Take several that need no closer look."""
         self.taken.append(run)
-        self.fired += places
-        self.entries += entries
-        self.size += size
+        self.fired += messages.places
+        self.entries.append(messages)
+        self.size += messages.end

@@ -10,9 +10,9 @@ from imago_broker.core.timer_record import mark_of
 from imago_broker.core.timer_wheel import TimerRun
 from imago_broker.model.names import TIMER_TOPIC
 from imago_broker.service.copies import read_copy
-from imago_broker.service.delays.restoring import restored_entry
+from imago_broker.service.delays.restoring import restored_entry, run_bytes_max
 from imago_broker.service.delays.timer_batch import TimerBatch
-from imago_wire.hot import restore_records
+from imago_wire.hot import restore_run
 from imago_wire.layout import UNIT, WAITING_PLACE
 from imago_wire.sequences import TIMER_MARK
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from imago_broker.core.timer_wheel import Timer, TimerWheel
     from imago_broker.service.delays.timer_bucket import TimerBucket
     from imago_broker.service.delays.timer_figures import TimerFigures
+    from imago_broker.service.messages import MessageService
     from imago_broker.service.topics import TopicService
-    from imago_log.store import MessageStore
     from imago_wire.record import Entry
 
 log = logging.getLogger(__name__)
@@ -36,8 +36,12 @@ UNREADABLE_MS: Final = 30_000
 class TimerTaker:
     """Takes timers off the wheel. `refused` are those that do not fit the log any more."""
 
-    def __init__(self, store: MessageStore, topics: TopicService, figures: TimerFigures) -> None:
-        self._store, self._topics, self._figures = store, topics, figures
+    def __init__(
+        self, messages: MessageService, topics: TopicService, figures: TimerFigures
+    ) -> None:
+        self._messages, self._store = messages, messages.store
+        self._topics, self._figures = topics, figures
+        self._bytes_max = min(BATCH_BYTES_MAX, run_bytes_max(self._store))
         self.refused: set[tuple[int, int]] = set()
 
     def take(
@@ -83,7 +87,7 @@ class TimerTaker:
         if count == run.length:
             return
         for timer in islice(run.timers(), count, None):
-            if batch.size >= BATCH_BYTES_MAX:
+            if batch.size >= self._bytes_max:
                 yield timer
                 continue
             record = self._record(timer)
@@ -94,29 +98,22 @@ class TimerTaker:
 
     def _restored(self, batch: TimerBatch, run: TimerRun, now_ms: int) -> int:
         """Take what needs no closer look from the start of a run; return how many."""
-        if batch.size >= BATCH_BYTES_MAX or self.refused:
+        room = self._bytes_max - batch.size
+        if room <= 0 or self.refused or not self._messages.takes_runs:
             return 0
         found = self._store.read(
-            TIMER_TOPIC,
-            run.queue_id,
-            run.first,
-            messages_max=run.length,
-            bytes_max=BATCH_BYTES_MAX - batch.size,
+            TIMER_TOPIC, run.queue_id, run.first, messages_max=run.length, bytes_max=room
         )
-        entries: list[Entry] = []
-        places = bytearray()
-        size = restore_records(
-            found.body, 0, run.length, now_ms, self._topics.handles.open_tails, run.queue_id,
-            entries, places,
-        )  # fmt: skip
-        count = len(entries)
-        if not count:
+        tails = self._topics.handles.open_tails
+        messages = restore_run(found.body, 0, run.length, now_ms, tails, run.queue_id)
+        if messages is None:
             return 0
+        count, places = messages.count, messages.places
         ends = (0, len(places) - WAITING_PLACE.size)
         first, last = (WAITING_PLACE.unpack_from(places, at)[1] for at in ends)
         if (first, last) != (run.first, run.first + count - 1):
             return 0
-        batch.add_run(run.head(count), places, entries, size)
+        batch.add_run(run.head(count), messages)
         return count
 
     def _entry(self, timer: Timer, record: bytes) -> Entry | None:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.core.timer_record import firing_body
 from imago_broker.core.timer_wheel import Timer, TimerWheel
 from imago_broker.model.names import TIMER_TOPIC
@@ -84,7 +83,7 @@ class TimerService:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0  # kept here: what uvloop returns for this moment knows no time
         self.figures = TimerFigures()
-        self._taker = TimerTaker(messages.store, topics, self.figures)
+        self._taker = TimerTaker(messages, topics, self.figures)
 
     @property
     def pending(self) -> int:
@@ -334,13 +333,8 @@ class TimerService:
         self._alone = max(0, self._alone - batch.count)
         broken = self._firings.broken
         record = self._firings.entry(firing_body(batch.fired, batch.dropped, broken), now_ms)
-        # Its producers were answered long ago: nobody waits for a level.
-        self._messages.put(
-            [record, *batch.entries],
-            Acknowledgement.LEADER,
-            self._appended,
-            (self._life, batch.taken, broken),
-        )
+        token = self._life, batch.taken, broken
+        self._messages.put_runs([record, *batch.entries], self._appended, token)
         self._flying = True
 
     def _appended(
