@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from imago_broker.admin.access_spreading import AccessSpreader
 from imago_broker.app import Broker
 from imago_broker.config import load
 from imago_broker.model.access import AccessKind, Operation
@@ -158,16 +159,31 @@ async def test_a_token_of_a_user(shell: Shell) -> None:
 async def test_a_token_that_not_every_shard_has_yet_is_written_and_says_so(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    acknowledgements = shell.broker.core.messages.acknowledgements
+    async def spread(_: AccessSpreader) -> dict[str, str]:
+        return {"shard-0": "ok", "shard-1": "it has no master now"}
+
     await shell.run("user", "create", "ann", "--super", "--no-signs")
-    monkeypatch.setattr(
-        acknowledgements,
-        "when_replicated",
-        lambda done, token: done(token, PutStatus.SLAVE_UNAVAILABLE, ()),
-    )
+    monkeypatch.setattr(AccessSpreader, "spread", spread)
     said = await shell.run("user", "token", "ann")
-    assert "shard-0 does not have it yet, and gets it by itself: the shard answers slave-" in said
+    assert "shard-1 does not have it yet, and gets it by itself: it has no master now" in said
     assert (shell.folder / "ann.token").read_text().startswith("imt.ann.")
+
+
+async def test_a_token_that_is_not_replicated_is_told_to_nobody(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await shell.run("user", "create", "ann", "--super", "--no-signs")
+    acknowledgements = shell.broker.core.messages.acknowledgements
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            acknowledgements,
+            "when_replicated",
+            lambda done, token: done(token, PutStatus.SLAVE_UNAVAILABLE, ()),
+        )
+        said = await shell.run("user", "token", "ann", code=1)
+        assert "No token was made: the shard answers slave-unavailable" in said
+        assert not (shell.folder / "ann.token").exists()
+    await shell.run("user", "token", "ann")
 
 
 async def test_accounts_of_rocketmq_4_are_taken_over(shell: Shell) -> None:

@@ -88,6 +88,41 @@ async def test_a_proxy_on_the_machine_lets_nobody_in(admin: Admin, headers: dict
     assert (await admin.call("PUT", TOPIC, {"queues": 1}, **headers, **RIGHT))[0] == 201
 
 
+@pytest.mark.parametrize(
+    "given",
+    [f"Bearer {TOKEN}x", "Bearer imt.ann.0123.secret", "Bearer ", "Basic cm9vdDpyb290", "", SCHEME],
+)
+@pytest.mark.parametrize("has_token", [True, False])
+async def test_a_wrong_credential_is_refused_where_none_is_needed(
+    admin: Admin, given: str, has_token: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was meant for another broker: what follows is not to be done to this one."""
+    config = admin.broker.config
+    token_file = config.admin.token_file if has_token else ""
+    without = replace(config, admin=replace(config.admin, token_file=token_file))
+    monkeypatch.setattr(admin.broker, "config", without)
+    status, error = await admin.call("PUT", TOPIC, {"queues": 1}, Authorization=given)
+    assert (status, error["error"]) == (401, "unauthorized")
+    assert "IMAGO_ADMIN_TOKEN_FILE" in error["cure"]
+    assert (await admin.call("GET", TOPIC))[0] == 404
+    status, _ = await admin.call("GET", "/admin/v1/status", Cookie="imago_session=of-another-port")
+    assert status == 200, "browsers send cookies to all ports of a host"
+
+
+@pytest.mark.parametrize("has_token", [True, False])
+@pytest.mark.parametrize("body", [{"user": "ann", "password": "password"}, {"token": "imt.a.b.c"}])
+async def test_nobody_logs_in_without_access_control(
+    admin: Admin, body: dict[str, str], has_token: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = admin.broker.config
+    token_file = config.admin.token_file if has_token else ""
+    without = replace(config, admin=replace(config.admin, token_file=token_file))
+    monkeypatch.setattr(admin.broker, "config", without)
+    status, error = await admin.call("POST", "/login", body)
+    assert (status, error["error"]) == (409, "access_control_off")
+    assert "acl.enabled" in error["cure"]
+
+
 async def test_who_has_the_token_may_call_it_by_any_name(distrusting: Admin) -> None:
     for host in ("imago-admin.tenants.svc:8080", "10.42.0.7:8080"):
         status, _ = await distrusting.call("GET", "/admin/v1/status", Host=host, **RIGHT)

@@ -5,7 +5,8 @@ it is or as the key of another broker's signature; where access control is on, a
 or session with the route's right will do. Only without access control, and where
 `admin.loopback_trusted` is set, does a caller on this machine need nothing. Then being here is a
 credential, which what a proxy on this machine passes on must not have, nor what a browser sends for
-a page that had its name resolved to us.
+a page that had its name resolved to us. Who shows another credential there that is wrong is refused
+all the same: it has taken this broker for another.
 """
 
 from __future__ import annotations
@@ -139,6 +140,15 @@ def _check_place(services: AdminServices, request: web.Request) -> None:
     admin = services.config.admin
     if not admin.loopback_trusted or not is_loopback(request.remote):
         raise _unauthorized(services, request)
+    if "Authorization" in request.headers:
+        raise AdminError(
+            401,
+            "unauthorized",
+            "What this call shows as its credential is not the admin token of this broker, whose"
+            " access control is off: there are no other tokens.",
+            "Send none: callers on this machine need none here. Commands send what is in the file"
+            " that IMAGO_ADMIN_TOKEN_FILE or a profile names.",
+        )
     for name in request.headers:
         if name.lower() in OF_PROXIES or name.lower().startswith("x-forwarded-"):
             raise AdminError(

@@ -74,7 +74,15 @@ LOGINS: Final = web.AppKey("logins", LoginQueue)
 
 async def log_in(services: AdminServices, request: web.Request) -> web.Response:
     """POST /login with `{"user": …, "password": …}` or `{"token": …}`: 200 and a cookie, or 401;
-    429: come again."""
+    429: come again; 409: there are no users to log in as."""
+    if not services.config.acl.enabled:
+        raise AdminError(
+            409,
+            "access_control_off",
+            "Nobody logs in here: access control is off, so this broker knows no users.",
+            "Callers on its machine need nothing where admin.loopback_trusted is set, others the"
+            " admin token; for users set acl.enabled = true and admin.token_file.",
+        )
     if not admin_token(services.config.admin.token_file):
         raise AdminError(
             503,
@@ -106,7 +114,7 @@ async def log_in(services: AdminServices, request: web.Request) -> web.Response:
 def _by_token(services: AdminServices, request: web.Request, text: str) -> tuple[User, BearerToken]:
     """Return whose token it is; it is random, so no turn has to be waited for."""
     found = token_of(services, text.strip())
-    if found is None or not services.config.acl.enabled:
+    if found is None:
         check_users_known(services)
         # Of what was sent nothing is told: it may be a part of a token that counts.
         audit.info("login refused by token from %s", request.remote)
@@ -126,7 +134,7 @@ async def _by_password(
     user = services.access.users.get(name)
     async with request.app[LOGINS].turn(request.remote or ""):
         right = await asyncio.to_thread((user or _NOBODY).has_password, password[:1024])
-    if user is None or not user.enabled or not right or not services.config.acl.enabled:
+    if user is None or not user.enabled or not right:
         check_users_known(services)
         audit.info("login refused user=%a from %s", name[:64], request.remote)
         raise AdminError(

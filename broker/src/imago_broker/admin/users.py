@@ -15,7 +15,6 @@ from imago_broker.admin.identity import actor_of, user_of
 from imago_broker.admin.paging import page
 from imago_broker.admin.services import AdminServices
 from imago_broker.errors import RequestError
-from imago_broker.model.cluster import shard_name
 from imago_broker.model.quotas import SubjectKind, quotas_from_json, subject_of_user
 from imago_broker.model.users import (
     ANONYMOUS,
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from imago_broker.model.access import AccessRule
+    from imago_broker.service.access import AccessService, Actor
 
 KEYS = ("password", "formerSeconds", "signs", "super", "enabled", "whiteAddresses")
 OF_ALL = ("rules", "quotas")
@@ -99,16 +99,19 @@ async def make_token(services: AdminServices, request: web.Request) -> web.Respo
     """POST /admin/v1/users/{user}/tokens: a bearer token, which is shown this once.
 
     With `former` it follows the tokens of the same note: they end at once, but the one of that
-    number goes on to count, for `formerSeconds` at most. Where a shard does not have it yet, the
-    answer names that and has the token all the same: a repeated call would make another.
+    number goes on to count, for `formerSeconds` at most. Nobody is told a token that a failover
+    could take back: where too few members are in sync none is made. Where another shard does not
+    have it yet, the answer names that and has the token: a repeated call would make another.
     """
     name, body = request.match_info["user"], await json_body(request)
     refuse_unknown(body, ("expiresSeconds", "note", "former", "formerSeconds"))
-    user = services.access.users.get(name)
-    if user is None:
+    if problem := await services.replicated():
+        raise _no_token(problem)
+    before = services.access.users.get(name)
+    if before is None:
         raise not_found("user", name, services.access.users)
-    _require_super(services, request, user)
-    now_ms = services.clock.epoch_ms()
+    _require_super(services, request, before)
+    user, now_ms = before, services.clock.epoch_ms()
     expires_ms = _end_ms(body, "expiresSeconds", now_ms)
     note, former = _line(body, "note"), _line(body, "former")
     if "former" in body:
@@ -121,8 +124,30 @@ async def make_token(services: AdminServices, request: web.Request) -> web.Respo
     except RequestError as error:
         raise bad_request(f"{error}.", "Delete one of its tokens.") from error
     made = user.tokens[-1]
+    if problem := await services.replicated():
+        if not services.store.leading:
+            raise _not_settled(problem)
+        _take_back(services.access, before, user, actor_of(request))
+        raise _no_token(problem)
     told = {"number": made.number, "expires": made.expires_ms, "token": token}
-    return json_response({**told, "shards": await _spread(services, request)})
+    return json_response({**told, "shards": await request.app[SPREADER].spread()})
+
+
+def _take_back(access: AccessService, before: User, made: User, by: Actor) -> None:
+    """Have what was made of a user be as before, and what others changed since stay."""
+    now, number = access.users.get(made.name), made.tokens[-1].number
+    if now is not None:
+        left = tuple(token for token in now.tokens if token.number != number)
+        access.put_user(before if now == made else replace(now, tokens=left), by)
+
+
+def _no_token(problem: str) -> AdminError:
+    return AdminError(
+        503,
+        "not_replicated",
+        f"No token was made: {problem}, and a failover could take it back.",
+        "Repeat the call once enough members are in sync (`imago cluster explain`).",
+    )
 
 
 def _end_ms(body: Mapping[str, object], key: str, now_ms: int) -> int:
@@ -217,17 +242,6 @@ async def everywhere(
 
 def _not_settled(problem: str) -> AdminError:
     return AdminError(503, "not_settled", f"Changed here, but {problem}.", "Repeat the call.")
-
-
-async def _spread(services: AdminServices, request: web.Request) -> dict[str, str]:
-    """Return how each shard has a change of ours: "ok", or why not yet. AdminError: this broker
-    leads no more, and what it has changed may be lost."""
-    problem = await services.replicated()
-    if problem and not services.store.leading:
-        raise _not_settled(problem)
-    shards = await request.app[SPREADER].spread()
-    own = shard_name(services.config.broker.shard)
-    return {**shards, own: problem} if problem else shards
 
 
 def _shown(services: AdminServices, name: str) -> dict[str, Any]:
