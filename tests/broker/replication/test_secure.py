@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -13,6 +14,8 @@ from imago_broker.errors import FatalError
 from imago_broker.replication import secure_link
 from imago_broker.replication.member_tls import member_uri
 from imago_broker.replication.secure_link import SecureLink
+from imago_broker.replication.silent import Silent
+from imago_broker.server.handshake_turns import BUDGET_SECONDS
 from imago_broker.service.messages import PutStatus
 from imago_testing.clusters.shard_brokers import ShardBrokers, until
 from imago_testing.processes.capture import Capture
@@ -24,6 +27,8 @@ from imago_wire.replication.frames import Hello, Refuse
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
+
+    from imago_broker.replication.link import Link
 
 URI = member_uri("imago", 0)
 BODIES = 1000
@@ -192,6 +197,79 @@ async def test_a_member_follows_nobody_who_is_none(
         "none": "wrong version number",
     }
     await until(lambda: expected[wrong] in shard.shell(1).obstacle)
+
+
+async def test_members_connect_while_strangers_wait_for_their_handshakes(
+    shard: ShardBrokers,
+) -> None:
+    """Any number of those who begin one, on the replication port and on clients' ports."""
+    shard.more[0] = (*shard.more.get(0, ()), "tls.handshakes_per_second_max=2")
+    await shard.start(0, 1)
+    await shard.all_in_sync(0, 1)
+    ports = shard.brokers[0].ports
+    hello = bytes.fromhex("1603010005010000010000")  # of a handshake that never goes on
+    storm = [
+        await asyncio.open_connection("127.0.0.1", port, local_addr=(f"127.0.1.{n}", 0))
+        for n in range(1, 61)
+        for port in (ports.replication.port, ports.rocketmq.port)
+    ]
+    for _, writer in storm:
+        writer.write(hello)
+    await until(lambda: ports.turns.waiting >= 100)
+    assert await shard.put(0, b"over connections that are open") == [PutStatus.OK]
+    await shard.kill(1)
+    await shard.start(1)
+    await shard.all_in_sync(0, 1)
+    assert ports.turns.waiting >= 50, "it had its turn before them"
+    assert await shard.put(0, b"after") == [PutStatus.OK]
+    for _, writer in storm:
+        writer.close()
+    await until(lambda: ports.replication.silent == 0)
+
+
+async def test_handshakes_of_the_replication_port_are_counted(
+    shard: ShardBrokers, monkeypatch: pytest.MonkeyPatch, authority: Authority, member: Pair
+) -> None:
+    """All that they cost, in parts and asked again; who is no member has no cheaper one."""
+    await shard.start(0)
+    ports, answers = shard.brokers[0].ports, list[int]()
+    assert ports.certificates is not None
+    context = ports.certificates.contexts.members
+    context.set_ecdh_curve("secp521r1")  # which nobody offers at first
+    context.sni_callback = lambda *_: answers.append(1)
+    monkeypatch.setattr(time, "thread_time", lambda: float(len(answers)))
+    stands_s = ports.turns._counted_s
+    ports.turns._clock = lambda: stands_s
+    called = asyncio.create_task(greeting(shard, calling(authority, member)))
+    await until(lambda: ports.turns.waiting == 1)
+    assert len(answers) == 1, "the second one has no turn yet"
+    ports.turns._clock = lambda: stands_s + 60
+    assert await called
+    assert len(answers) == 2
+    assert BUDGET_SECONDS - ports.turns._budget_s == pytest.approx(1.0, rel=0.01)
+
+
+class Called:
+    """A connection, as far as its place is concerned."""
+
+    peer = "10.0.0.9"
+
+
+def test_who_waits_for_its_handshake_keeps_its_place() -> None:
+    links = [cast("Link", Called()) for _ in range(3)]
+    places = Silent(2, 2)
+    for at, link in enumerate(links[:2]):
+        places.add(link, float(at))
+    places.waits(links[0])
+    assert places.full_for(0.5, 1.0) == 0.5
+    assert places.in_the_way("10.0.0.1") == [links[1]]
+    places.waits(links[1])
+    assert places.full_for(0.5, 100.0) == 0.5, "nobody has to go yet"
+    places.goes_on(links[0], 100.0)
+    assert places.full_for(0.5, 100.25) == 0.25
+    assert places.in_the_way("10.0.0.1") == [links[0]]
+    places.goes_on(links[2], 1.0)
+    assert len(places) == 2, "one that has gone has no place"
 
 
 async def test_a_shard_changes_over_member_by_member(

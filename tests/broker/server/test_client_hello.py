@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from imago_broker.core.client_hello import ClientHello, SecondHello
 from imago_broker.server import tls_entry
-from imago_broker.server.client_hello import ClientHello
 from imago_broker.server.handshake_turns import (
     BESIDES_SECONDS,
     BUDGET_SECONDS,
@@ -146,29 +146,121 @@ async def test_a_message_in_parts_costs_no_less(
         await eventually(lambda: entry._hello and len(entry._hello.data) == end)  # noqa: B023
         assert spent.seconds == 0.0, "nobody has a turn for less than a whole message"
     writer.write(hello[ends[-1] if ends else 0 :])
-    while True:
-        incoming.write(await reader.read(1 << 16))
-        try:
-            side.do_handshake()
-        except ssl.SSLWantReadError:
-            continue
-        break
-    writer.write(outgoing.read())
+    await _finish(side, incoming, outgoing, reader, writer)
     assert spent.answers == 1
     assert spent.seconds == pytest.approx(1.0 + BESIDES_SECONDS)
     await eventually(lambda: listener.door is not None and listener.door.handshakes == 1)
     writer.close()
 
 
-async def test_a_second_message_is_counted_too(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("step", [1, 13, 1 << 20])
+async def test_a_second_message_has_a_turn_of_its_own(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
     """The client has offered no key of a curve that is allowed, and is asked for another."""
     spent = Spent(broker, monkeypatch)
     spent.context.set_ecdh_curve("secp521r1")
-    trusting = ssl.create_default_context()
-    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
-    _, writer = await asyncio.open_connection("127.0.0.1", broker.rocketmq_port, ssl=trusting)
+    side, incoming, outgoing = client()
+    reader, writer = await asyncio.open_connection("127.0.0.1", broker.rocketmq_port)
+    writer.write(outgoing.read())
+    incoming.write(await reader.read(1 << 16))
+    with pytest.raises(ssl.SSLWantReadError):
+        side.do_handshake()
+    second = outgoing.read()
+    for begin in range(0, len(second), step):
+        writer.write(second[begin : begin + step])
+        await writer.drain()
+    await eventually(lambda: spent.turns.waiting == 1)
+    assert spent.answers == 1
+    assert spent.seconds == pytest.approx(1.0 + BESIDES_SECONDS)
+    later_s = spent.turns._counted_s + 60
+    spent.turns._clock = lambda: later_s
+    await _finish(side, incoming, outgoing, reader, writer)
     assert spent.answers == 2
-    assert spent.seconds == pytest.approx(2.0)
+    assert spent.seconds == pytest.approx(1.0, rel=0.01)
+    await eventually(
+        lambda: (
+            broker.ports.rocketmq.door is not None and broker.ports.rocketmq.door.handshakes == 1
+        )
+    )
     writer.close()
+
+
+async def test_who_leaves_before_its_second_turn_takes_none(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tls_entry, "HANDSHAKE_SECONDS_MAX", 1)
+    spent = Spent(broker, monkeypatch)
+    spent.context.set_ecdh_curve("secp521r1")
+    side, incoming, outgoing = client()
+    reader, writer = await asyncio.open_connection("127.0.0.1", broker.rocketmq_port)
+    writer.write(outgoing.read())
+    incoming.write(await reader.read(1 << 16))
+    with pytest.raises(ssl.SSLWantReadError):
+        side.do_handshake()
+    writer.write(outgoing.read())
+    await eventually(lambda: broker.ports.rocketmq.connections == 0)
+    later_s = spent.turns._counted_s + 60
+    spent.turns._clock = lambda: later_s
+    await eventually(lambda: spent.turns.waiting == 0)
+    assert spent.answers == 1
+    writer.close()
+
+
+def test_a_second_message_is_found_behind_what_tls_leaves_out() -> None:
+    second = _second_of(client()[2].read())
+    before = b"\x14\x03\x03\x00\x01\x01" + b"\x17\x03\x03\x01\x00" + bytes(range(256))
+    for step in (1, 3, 7, 1 << 20):
+        said, found, given = before + in_records(second, 1, 50), SecondHello(), b""
+        for begin in range(0, len(said), step):
+            assert not found.whole
+            given += found.add(said[begin : begin + step])
+        assert given == before
+        assert found.whole
+        assert found.kept is not None
+        assert found.kept.is_second
+        assert before + bytes(found.kept.data) == said
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"\x10\x00\x00\x21\x20" + bytes(32),
+        b"\x01\x23\x45\x67" + bytes(36),
+        b"\x01\x00\x00\x10\x03\x04" + bytes(34),
+    ],
+    ids=["a key", "encrypted", "encrypted, of a likely length"],
+)
+def test_other_messages_are_not_taken_for_it(message: bytes) -> None:
+    found = SecondHello()
+    record = b"\x16\x03\x03" + len(message).to_bytes(2) + message
+    assert found.add(record) == b""
+    assert found.kept is not None
+    assert not found.kept.is_second
+    assert found.whole
+    assert bytes(found.kept.data) == record
+
+
+def _second_of(hello: bytes) -> bytes:
+    """Return a first message as it is said again."""
+    assert hello[HEAD + 4 : HEAD + 6] == b"\x03\x03"
+    return hello
+
+
+async def _finish(
+    side: ssl.SSLObject,
+    incoming: ssl.MemoryBIO,
+    outgoing: ssl.MemoryBIO,
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+) -> None:
+    """Go on with a handshake to its end."""
+    async with asyncio.timeout(50):
+        while True:
+            incoming.write(await reader.read(1 << 16))
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            break
+    writer.write(outgoing.read())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imago_broker.config.sections import TlsSection
-from imago_broker.server import handshake_turns, tls_entry
+from imago_broker.server import handshake_steps, handshake_turns, tls_entry
 from imago_broker.server.handshake_turns import HandshakeTurns
 from imago_testing.clusters.brokers import running_broker
 from imago_testing.clusters.shard_pair import eventually
@@ -145,6 +145,36 @@ async def test_who_mixes_cheap_and_dear_handshakes_gets_no_more(
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
+async def test_members_have_every_second_turn_whoever_else_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(handshake_turns, "TURN_SECONDS", 0)
+    clock, begun = Seconds(), list[str]()
+    turns = HandshakeTurns(1, clock)
+
+    async def shake(address: str, *, member: bool) -> None:
+        await turns.wait(address, member=member)
+        begun.append(address)
+
+    tasks = [asyncio.create_task(shake(f"10.0.0.{n}", member=False)) for n in range(50)]
+    await until_idle()
+    tasks += [asyncio.create_task(shake(f"member-{n}", member=True)) for n in range(3)]
+    while len(begun) < 8:
+        before = len(begun)
+        clock.now += 1.0
+        await eventually(lambda: len(begun) > before)  # noqa: B023  it is called here
+    assert [one for one in begun if one.startswith("member")] == [
+        "member-0",
+        "member-1",
+        "member-2",
+    ]
+    assert begun.index("member-2") <= 6
+    assert "10.0.0.1" in begun[:4], "nor do they keep others out"
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
 async def test_a_network_of_ipv6_addresses_has_one_turn() -> None:
     turns = HandshakeTurns(1, Seconds())
     tasks = [
@@ -153,7 +183,7 @@ async def test_a_network_of_ipv6_addresses_has_one_turn() -> None:
     ]
     await until_idle()
     assert tasks[0].done()
-    assert [len(each) for each in turns._waiting.values()] == [4, 1]
+    assert [len(each) for each in turns._others.values()] == [4, 1]
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -214,13 +244,13 @@ class TurnsOfTheLoop:
         self.handshakes = Counter[int]()
         self._loop = asyncio.get_running_loop()
         self._ends = False
-        feed = tls_entry._feed
+        feed = handshake_steps.feed
 
-        def counted(transport: Any, data: bytes) -> None:
-            self.handshakes[self.number] += 1
-            feed(transport, data)
+        def counted(protocol: Any, data: bytes) -> None:
+            self.handshakes[self.number] += data[:1] == b"\x16"
+            feed(protocol, data)
 
-        monkeypatch.setattr(tls_entry, "_feed", counted)
+        monkeypatch.setattr(handshake_steps, "feed", counted)
         self._loop.call_soon(self._turn)
 
     def _turn(self) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import aiohttp
 import pytest
 
+from imago_broker.core import client_hello
 from imago_broker.errors import FatalError
 from imago_broker.server import tls_certificates, tls_entry
 from imago_client import Client, Message
@@ -285,7 +286,7 @@ async def test_first_words_larger_than_any_handshake_begins_with_are_not_kept(
     listener = broker.ports.rocketmq
     hello = b"\x16\x03\x01\x10\x00"
     reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
-    writer.write(hello + bytes(tls_entry.FIRST_BYTES_MAX))
+    writer.write(hello + bytes(client_hello.FIRST_BYTES_MAX))
     with contextlib.suppress(ConnectionError):
         assert await reader.read() == b""
     writer.close()

@@ -175,7 +175,6 @@ KEPT: dict[str, dict[str, str]] = {
         "WHOLE_BYTES_MAX": "what no record may pass",
     },
     "imago_broker.replication.requests": {"REQUESTS_MAX": _COUNT},
-    "imago_broker.replication.secure_link": {"HANDSHAKE_RECORD": _FORMAT},
     "imago_log.reading.by_properties": {"FIXED_WORK": "a weight, nothing that is read at once"},
 }
 """By module: constants that stay, and why."""

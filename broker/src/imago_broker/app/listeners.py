@@ -209,7 +209,7 @@ class Ports:
         self.certificates.start()
         secure((self.rocketmq, self.fast, self.names), self.certificates, self.turns, tls)
         self.metaq_tls.secure(self.certificates, self.turns, plain_too=False)
-        self.replication.secure(member_tls(self.certificates, tls, uri=uri))
+        self.replication.secure(member_tls(self.certificates, tls, uri=uri), self.turns)
         if tls.admin != "disabled":
             self.admin.secure(self.certificates, self.turns)
 

@@ -21,6 +21,7 @@ from imago_wire.replication.frames import RefusalCode, Refuse
 
 if TYPE_CHECKING:
     from imago_broker.replication.member_tls import MemberTls
+    from imago_broker.replication.secure_link import Turns
 
 logger = logging.getLogger(__name__)
 
@@ -82,6 +83,7 @@ class ReplicationPort:
         """The bound port, once bound; 0 before then means any free one."""
         self.tls: MemberTls | None = None
         """With what members connect; None: without TLS."""
+        self._turns: Turns | None = None
         self.refused = RefusedPeers()
         self._strangers = Silent(SILENT_MAX, SILENT_PER_ADDRESS_MAX)
         self._members = Silent(SILENT_MEMBERS_MAX, SILENT_MEMBERS_MAX)
@@ -90,9 +92,9 @@ class ReplicationPort:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._resume: asyncio.TimerHandle | None = None
 
-    def secure(self, tls: MemberTls | None) -> None:
-        """Connect with members by TLS from now on, or without."""
-        self.tls = tls
+    def secure(self, tls: MemberTls | None, turns: Turns) -> None:
+        """Connect with members by TLS from now on, or without; handshakes have these turns."""
+        self.tls, self._turns = tls, turns
 
     def bind(self) -> None:
         """Take the port without accepting yet; OSError when it cannot be had."""
@@ -167,7 +169,7 @@ class ReplicationPort:
             self.refused.note("", "descriptors", str(error))
             self._pause(PAUSE_SECONDS, taker)
             return
-        link = self._link(prepared(sock), self._loop)
+        link = self._link(prepared(sock), self._loop, taker)
         members = len(self._links) - self.silent
         if members >= CONNECTIONS_MAX:
             self._busy(link, f"{members} connections")
@@ -182,12 +184,24 @@ class ReplicationPort:
         places.add(link, self._loop.time())
         taker.take_link(link)
 
-    def _link(self, sock: socket.socket, loop: asyncio.AbstractEventLoop) -> Link:
+    def _link(self, sock: socket.socket, loop: asyncio.AbstractEventLoop, taker: LinkTaker) -> Link:
         if self.tls is None:
             return Link(sock, loop, self._known)
-        return SecureLink(
+        link = SecureLink(
             sock, loop, self.tls, calls=False, on_known=self._known, on_refused=self._no_member
         )
+        if self._turns is not None:
+            member = taker.is_member(link.peer)
+            places = self._members if member else self._strangers
+
+            def on_turn(waits: bool) -> None:
+                if waits:
+                    places.waits(link)
+                else:
+                    places.goes_on(link, loop.time())
+
+            link.in_turn(self._turns, member=member, on_turn=on_turn)
+        return link
 
     def _no_member(self, link: Link, reason: str) -> None:
         self.refused.note(link.peer, "tls", reason)

@@ -8,8 +8,15 @@ from __future__ import annotations
 
 import os
 import ssl
-from typing import TYPE_CHECKING, Final
+import time
+from typing import TYPE_CHECKING, Final, Protocol
 
+from imago_broker.core.client_hello import (
+    FIRST_BYTES_MAX,
+    HANDSHAKE_RECORD,
+    ClientHello,
+    SecondHello,
+)
 from imago_broker.replication.link import Link
 from imago_broker.replication.member_tls import reason_of
 from imago_log.results import FileSlice
@@ -25,10 +32,69 @@ if TYPE_CHECKING:
 CHUNK_BYTES: Final = 256 << 10
 """What is encrypted at a time, and then handed to the kernel."""
 READ_BYTES: Final = 256 << 10
-HANDSHAKE_RECORD: Final = 22
-"""First byte of a TLS connection; no frame begins so."""
 TLS_RECORDS: Final = (21, HANDSHAKE_RECORD)
 """First byte of what TLS answers first: an alert, or a handshake."""
+
+
+class StepCost(Protocol):
+    """Counts the steps of one handshake."""
+
+    def took(self, seconds: float) -> None:
+        """Count one."""
+
+    def again(self) -> None:
+        """The next answers a first message again."""
+
+
+class Turns(Protocol):
+    """Who of all that call this process has its handshake next."""
+
+    def cost(self) -> StepCost:
+        """Count what a handshake takes."""
+        ...
+
+    async def wait(self, address: str, *, member: bool) -> None:
+        """Return once a handshake may begin."""
+
+
+class _Waiting:
+    """A caller's first messages, each until it is whole and has its turn."""
+
+    def __init__(self, turns: Turns, *, member: bool, on_turn: Callable[[bool], None]) -> None:
+        self.turns, self.member, self.on_turn = turns, member, on_turn
+        self.cost = turns.cost()
+        self.first: ClientHello | None = ClientHello()
+        self.second: SecondHello | None = None
+        self.task: asyncio.Task[None] | None = None
+
+    def add(self, data: bytes) -> tuple[bytes, bytes]:
+        """Return what TLS may have at once, and what it may have once there is a turn for it.
+
+        ValueError: it is too long.
+        """
+        kept, known, whole = self.first, b"", False
+        if kept is not None:
+            if not kept.data and data[0] != HANDSHAKE_RECORD:
+                self.first = None  # it speaks no TLS, which says so
+                return data, b""
+            whole = kept.add(data)
+        elif self.second is not None:
+            known = self.second.add(data)
+            kept, whole = self.second.kept, self.second.whole
+        else:
+            return data, b""
+        if kept is None:
+            return known, b""
+        if not whole:
+            if len(kept.data) > FIRST_BYTES_MAX:
+                raise ValueError("its first words are too long for a handshake")
+            return known, b""
+        said = bytes(kept.data)
+        if self.first is None:
+            self.second = None
+            return (known, said) if kept.is_second else (known + said, b"")
+        self.first, self.second = None, SecondHello()
+        return b"", said
 
 
 class SecureLink(Link):
@@ -61,6 +127,15 @@ class SecureLink(Link):
         context = tls.calling() if calls else tls.accepting()
         self._session = context.wrap_bio(self._arrived, self._leaving, server_side=not calls)
         self._calls = calls
+        self._waiting: _Waiting | None = None
+        """None: handshakes have no turns, or this one is done."""
+
+    def in_turn(self, turns: Turns, *, member: bool, on_turn: Callable[[bool], None]) -> None:
+        """Have a caller's handshake wait for its turn; `on_turn` hears when it waits, and when not.
+
+        `member`: whether one may call from there.
+        """
+        self._waiting = _Waiting(turns, member=member, on_turn=on_turn)
 
     def start(self, owner: LinkOwner) -> None:
         """Read from now on, for this owner; who has called begins the handshake."""
@@ -79,6 +154,40 @@ class SecureLink(Link):
             super()._deliver(data, owner)
             return
         self.unanswered = self.unanswered and data[0] not in TLS_RECORDS
+        if self._waiting is not None:
+            data = self._known(self._waiting, data)
+        if data:
+            self._take(data, owner)
+
+    def _known(self, waiting: _Waiting, data: bytes) -> bytes:
+        """Return what TLS may have at once; what may cost much waits for its turn."""
+        try:
+            known, later = waiting.add(data)
+        except ValueError as error:
+            self._refuse(str(error))
+            return b""
+        if later:
+            self._loop.remove_reader(self._sock.fileno())
+            waiting.task = self._loop.create_task(self._have_turn(waiting, later))
+        return known
+
+    async def _have_turn(self, waiting: _Waiting, data: bytes) -> None:
+        waiting.on_turn(True)
+        await waiting.turns.wait(self.peer, member=waiting.member)
+        waiting.task, owner = None, self._owner
+        if self.closed or owner is None:
+            return
+        waiting.on_turn(False)
+        waiting.cost.again()
+        self._loop.add_reader(self._sock.fileno(), self._readable, owner)
+        self._take(data, owner)
+
+    def _close(self) -> None:
+        if self._waiting is not None and self._waiting.task is not None:
+            self._waiting.task.cancel()
+        super()._close()
+
+    def _take(self, data: bytes, owner: LinkOwner) -> None:
         self._arrived.write(data)
         try:
             if self._open or self._shake_hands():
@@ -88,15 +197,19 @@ class SecureLink(Link):
 
     def _shake_hands(self) -> bool:
         """Go on with the handshake; return whether the other side is known to be a member."""
+        began_s = time.thread_time()
         try:
             self._session.do_handshake()
         except ssl.SSLWantReadError:
             self.flush()
             return False
+        finally:
+            if self._waiting is not None:
+                self._waiting.cost.took(time.thread_time() - began_s)
         if problem := self._tls.problem(self._session.getpeercert()):
             self._refuse(problem)
             return False
-        self._open = True
+        self._open, self._waiting = True, None
         self.flush()
         return not self.closed
 

@@ -4,7 +4,8 @@ A handshake is done on the one core that also serves everybody else, and costs a
 ends it nothing. How much depends on the certificate: with ECDSA 0.2 ms, with RSA 4096 3 ms. So
 besides the rate there is a budget: a quarter of the processor's time, counted by what the last
 handshakes took. Above either handshakes wait, and connections that are served do not. No address
-delays those of another; of IPv6 a network counts as one, as for the places of connections.
+delays those of another; of IPv6 a network counts as one, as for the places of connections. Members
+of the shard have every second turn that somebody waits for: no number of callers keeps them out.
 """
 
 from __future__ import annotations
@@ -34,6 +35,9 @@ BESIDES_SECONDS: Final = 0.0002
 MEASURED: Final = 8
 """Handshakes that the average is of, about."""
 
+_Line = OrderedDict[str, deque[asyncio.Future[None]]]
+"""Those who wait, by address."""
+
 
 class HandshakeTurns:
     """The turns of all ports of the process. `rate`: a second; 0: everybody has one at once."""
@@ -44,7 +48,10 @@ class HandshakeTurns:
         self._budget_s = BUDGET_SECONDS
         self._cost_s = COST_SECONDS
         self._counted_s = clock()
-        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+        self._members: _Line = OrderedDict()
+        self._others: _Line = OrderedDict()
+        self._lines = [self._members, self._others]
+        """In the order of their next turns."""
         self._timer: asyncio.TimerHandle | None = None
         self.delayed = 0
         """Handshakes that did not have their turn at once."""
@@ -52,19 +59,24 @@ class HandshakeTurns:
     @property
     def waiting(self) -> int:
         """How many wait now."""
-        return sum(map(len, self._waiting.values()))
+        return sum(len(turns) for line in self._lines for turns in line.values())
 
-    async def wait(self, address: str) -> None:
-        """Return once a handshake with this address may begin."""
+    def cost(self) -> HandshakeCost:
+        """Return what counts the steps of a handshake."""
+        return HandshakeCost(self)
+
+    async def wait(self, address: str, *, member: bool = False) -> None:
+        """Return once a handshake with this address may begin; `member`: of the shard."""
         if self._rate == 0:
             return
         self._count()
-        if not self._waiting and self._may_begin:
+        if not any(self._lines) and self._may_begin:
             self._begin()
             return
         self.delayed += 1
         turn = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(source_of(address), deque()).append(turn)
+        line = self._members if member else self._others
+        line.setdefault(source_of(address), deque()).append(turn)
         self._look_later()
         await turn
 
@@ -106,15 +118,17 @@ class HandshakeTurns:
     def _look(self) -> None:
         self._timer = None
         self._count()
-        while self._waiting and self._may_begin:
-            address, turns = self._waiting.popitem(last=False)
+        while any(self._lines) and self._may_begin:
+            line = next(filter(None, self._lines))
+            address, turns = line.popitem(last=False)
             turn = turns.popleft()
             if turns:
-                self._waiting[address] = turns  # behind the other addresses
+                line[address] = turns  # behind the other addresses
             if not turn.done():  # its connection is still there
                 turn.set_result(None)
                 self._begin()
-        if self._waiting:
+                self._lines.sort(key=lambda each: each is line)
+        if any(self._lines):
             self._look_later()
 
 
@@ -126,6 +140,13 @@ class HandshakeCost:
         self._first = True
         self._expected_s = BESIDES_SECONDS
         """What was counted already of the steps that follow."""
+
+    def again(self) -> None:
+        """Have the next step be a first one: it had a turn of its own."""
+        if not self._first:
+            self._turns.took_more(-self._expected_s)
+            self._expected_s = BESIDES_SECONDS
+            self._first = True
 
     def took(self, seconds: float) -> None:
         """Count a step."""

@@ -12,10 +12,10 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-from imago_broker.server.client_hello import HANDSHAKE_RECORD, ClientHello
-from imago_broker.server.handshake_turns import HandshakeCost
+from imago_broker.core.client_hello import FIRST_BYTES_MAX, HANDSHAKE_RECORD, ClientHello
+from imago_broker.server.handshake_steps import HandshakeSteps
 from imago_broker.server.refusals import Refusals
 from imago_broker.server.session import Session
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from imago_broker.server.tls_certificates import Certificates
 
 HANDSHAKE_SECONDS_MAX: Final = 10
-FIRST_BYTES_MAX: Final = 16 << 10
-"""Of what a handshake begins with: some 2 KB are usual, and it is kept while that waits."""
 
 
 class TlsListener(Protocol):
@@ -164,20 +162,19 @@ class TlsEntry(Session):
         # in which nothing is read yet.
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        measured = _Measured(self.transport, HandshakeCost(self._door.turns))
+        steps = HandshakeSteps(self.transport, self._door.turns, self.address)
         try:
             if not begun.done():
-                self.transport.set_protocol(measured)
-                _feed(self.transport, first)
+                steps.begin(first)
             secured = await begun
         except (OSError, RuntimeError) as error:
             if not self._timed_out:
-                self._door.failed(self.address, _reason(error))
+                self._door.failed(self.address, steps.problem or _reason(error))
             self.transport.abort()
             self.connection_lost(error)
             return
         assert secured is not None, "no other loop than ours gives None"
-        measured.leave()
+        steps.leave()
         self._door.handshakes += 1
         self._pass_on(secured, self._early)
 
@@ -187,52 +184,6 @@ class TlsEntry(Session):
             return
         self._left = True
         self.pass_on(self._door.make_session(), transport, data)
-
-
-class _Measured(asyncio.BufferedProtocol):
-    """Stands before the protocol that TLS is spoken by until its handshake is done, whose every
-    step is counted: which of them is costly is up to the peer."""
-
-    def __init__(self, transport: asyncio.Transport, cost: HandshakeCost) -> None:
-        self._transport, self._cost = transport, cost
-        self._tls: Any = transport.get_protocol()
-
-    def leave(self) -> None:
-        """What comes from now on is served, and costs nothing more."""
-        self._transport.set_protocol(self._tls)
-
-    def get_buffer(self, sizehint: int) -> Any:
-        return self._tls.get_buffer(sizehint)
-
-    def buffer_updated(self, nbytes: int) -> None:
-        began_s = time.thread_time()
-        self._tls.buffer_updated(nbytes)
-        self._cost.took(time.thread_time() - began_s)
-
-    def eof_received(self) -> bool | None:
-        found: bool | None = self._tls.eof_received()
-        return found
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._tls.connection_lost(exc)
-
-    def pause_writing(self) -> None:
-        self._tls.pause_writing()
-
-    def resume_writing(self) -> None:
-        self._tls.resume_writing()
-
-
-def _feed(transport: asyncio.Transport, data: bytes) -> None:
-    """Give what was read before TLS began to the protocol that TLS is spoken by."""
-    protocol: Any = transport.get_protocol()
-    view = memoryview(data)
-    while view:
-        buffer = protocol.get_buffer(len(view))
-        size = min(len(buffer), len(view))
-        buffer[:size] = view[:size]
-        protocol.buffer_updated(size)
-        view = view[size:]
 
 
 def _reason(error: Exception) -> str:
