@@ -22,7 +22,7 @@ _PROGRAM = re.compile(r"(?<![\w./-])(?<!install )(?<!upgrade )(?:kubectl )?imago
 _GLOBAL = re.compile(r"^(?:--(?:user|password-file|profile) \S+ )*")
 _FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 _SPAN = re.compile(r"`((?:kubectl )?imago [a-z-][^`]*)`")
-_END = re.compile(r"\s(?:#|[<>|;&]|\\$| {2,})")
+_END = re.compile(r"\s(?:#|[<>|;&]|\\$| {2,})|\)\"")
 _OPTION = re.compile(r"(?<![\w-])(--[a-z][a-z-]*|-[A-Za-z])\b")
 
 

@@ -93,6 +93,22 @@ async def test_the_way_of_the_manual(shell: Shell) -> None:
     assert broker.core.access.rules == before
 
 
+async def test_another_password_is_made_up_where_clients_read_it(shell: Shell) -> None:
+    users = shell.broker.core.access.users
+    await shell.run("user", "create", "ann")
+    first = users["ann"].secret
+    assert "in ann.password" in await shell.run("user", "password", "ann", "--former", "60")
+    path = shell.folder / "ann.password"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert users["ann"].secret == path.read_text().strip() != first
+    assert users["ann"].former_secret == first
+    (shell.folder / "ann.password.new").write_text("perhaps in force")
+    said = await shell.run("user", "password", "ann", code=2)
+    assert "ann.password.new is there already" in said
+    await shell.run("user", "password", "ann", "--from-file", "ann.password.new")
+    assert users["ann"].secret == "perhaps in force"
+
+
 async def test_a_secret_that_no_file_takes_is_never_made(shell: Shell) -> None:
     (shell.folder / "ann.password").write_text("of before")
     said = await shell.run("user", "create", "ann", code=2)

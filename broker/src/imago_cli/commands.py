@@ -51,6 +51,7 @@ COMMANDS: dict[str, CommandRow] = {
     "doctor": CommandRow(
         "imago_cli.doctor.command", "Find common mistakes on this machine, with the cure."
     ),
+    "java-home": CommandRow("imago_cli.java_home", "Print the JAVA_HOME of a Java for Spark."),
 }
 
 

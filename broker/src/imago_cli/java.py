@@ -75,7 +75,7 @@ def spark_home(java: Java, folder: Path) -> Path:
     Spark's launcher passes `--add-modules=jdk.incubator.vector`, on which a Java built without
     that module ends with FindException. Such a Java gets a `bin/java` in front that drops it.
     """
-    if _has_vector_module(java):
+    if java.home == folder or _has_vector_module(java):
         return java.home
     wrapper = folder / "bin" / "java"
     wrapper.parent.mkdir(parents=True, exist_ok=True)

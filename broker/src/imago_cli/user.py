@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
@@ -17,9 +15,7 @@ from imago_cli.connect import AsJson, Yes, confirm
 from imago_cli.exits import CommandError, CommandUsageError
 from imago_cli.limits import LIMITS_HELP, changed_limits, limits_text, usage_text
 from imago_cli.output import print_json, print_line, print_table, say
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from imago_cli.secret_files import new_file, read_secret
 
 USERS, QUOTAS = "/admin/v1/users", "/admin/v1/quotas"
 PLAIN_ACL = ("accounts", "globalWhiteRemoteAddresses")
@@ -134,11 +130,11 @@ def create(
         )
     wanted = {"signs": signs, "super": is_super}
     if from_file is not None:
-        _put(admin, name, wanted | {"password": _read(from_file)})
+        _put(admin, name, wanted | {"password": read_secret(from_file)})
         say(f"user {name}: made")
         return
     path = Path(f"{name}.password")
-    with _new_file(path) as file:
+    with new_file(path) as file:
         secret = secrets.token_urlsafe(24)
         file.write(f"{secret}\n")
         file.flush()
@@ -148,13 +144,37 @@ def create(
 
 def password(
     name: Name,
-    from_file: Annotated[Path, typer.Option("--from-file", help="File with the password alone.")],
+    from_file: PasswordFile = None,
+    former: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            max=7 * 86_400,
+            help="Seconds for which what is signed with the password before is served: clients"
+            " read their file again meanwhile.",
+        ),
+    ] = 0,
     admin: Admin = DEFAULT_ADMIN,
 ) -> None:
-    """Give a user another password."""
+    """Give a user another password. One that is made up replaces what is in NAME.password."""
     ask(admin, _path(name))
-    _put(admin, name, {"password": _read(from_file)})
-    say(f"user {name}: has another password")
+    wanted = {"formerSeconds": former} if former else {}
+    if from_file is not None:
+        _put(admin, name, wanted | {"password": read_secret(from_file)})
+        say(f"user {name}: has another password")
+        return
+    path, made = Path(f"{name}.password"), Path(f"{name}.password.new")
+    with new_file(made) as file:
+        secret = secrets.token_urlsafe(24)
+        file.write(f"{secret}\n")
+    try:
+        _put(admin, name, wanted | {"password": secret})
+    except CommandError as error:
+        # A broker may have it all the same: nobody could log in if it was forgotten here.
+        again = f"imago user password {name} --from-file {made}"
+        raise CommandError(str(error), cure=f"repeat it with what was made up: {again}") from error
+    made.replace(path)
+    say(f"user {name}: has another password, in {path}")
 
 
 def allow(
@@ -230,7 +250,7 @@ def token(
     """Make a bearer token for the admin interface: name its file in IMAGO_ADMIN_TOKEN_FILE."""
     body = {"expiresSeconds": days * 86_400, "note": note}
     path = out or Path(f"{name}.token")
-    with _new_file(path) as file:
+    with new_file(path) as file:
         made = ask(admin, f"{_path(name)}/tokens", body)
         file.write(f"{made['token']}\n")
     say(f"user {name}: token {made['number']} is in {path}")
@@ -395,26 +415,3 @@ def _real_yaml(file: Path, text: str) -> object:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise CommandUsageError(f"{file}: is neither JSON nor YAML: {error}") from error
-
-
-def _read(path: Path) -> str:
-    secret = path.read_text(encoding="utf-8").strip()
-    if not secret:
-        raise CommandUsageError(f"{path}: is empty", cure="write the password into it")
-    return secret
-
-
-@contextmanager
-def _new_file(path: Path) -> Iterator[TextIO]:
-    """Open a new file that nobody else may read, before a broker makes what it is for: nobody
-    has a secret that no file could take. It is gone again when that fails."""
-    try:
-        number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        raise CommandUsageError(f"{path} is there already", cure="move it away") from None
-    try:
-        with os.fdopen(number, "w", encoding="utf-8") as file:
-            yield file
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise

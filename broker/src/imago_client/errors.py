@@ -54,7 +54,7 @@ class RequestTimeoutError(TryAgainError):
 
     def __init__(self, address: str, timeout_s: float) -> None:
         super().__init__(
-            f"{address}: no answer within {timeout_s:g} s; is it overloaded, or is this not the"
+            f"{address}: no answer within {timeout_s:.3g} s; is it overloaded, or is this not the"
             " port of the right protocol?"
         )
         self.address, self.timeout_s = address, timeout_s
