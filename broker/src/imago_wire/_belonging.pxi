@@ -44,46 +44,57 @@ cdef inline str name_of(const uint8_t *topic, Py_ssize_t size):
     return _topic_name
 
 
-cdef struct Tags:
-    # The value of TAGS, which stays where the properties are; NULL: there is none.
-    const uint8_t *at
-    size_t size
+cdef struct Belonging:
+    # What the properties say, as bytes that stay where they are.
+    const uint8_t *topic
+    Py_ssize_t topic_size
+    Py_ssize_t queue_id
+    const uint8_t *tags  # NULL: there are none
+    size_t tags_size
 
 
-cdef object tail_of(const uint8_t *data, Py_ssize_t size, dict tails_of, Tags *tags):
-    """Return the queue that a message is meant for, and find its tags; None: a closer look."""
+cdef bint read_belonging(const uint8_t *data, Py_ssize_t size, Belonging *into) noexcept nogil:
+    """Find where a message belongs; False: it needs a closer look."""
     cdef const uint8_t *end = data + size
-    cdef const uint8_t *at = data
     cdef const uint8_t *stop
-    cdef const uint8_t *topic = NULL
     cdef const uint8_t *queue = NULL
-    cdef Py_ssize_t topic_size = 0, queue_size = 0, digit, queue_id = 0
-    cdef str name
-    cdef PyObject *found
-    tags.at, tags.size = NULL, 0
-    while at < end:
-        stop = <const uint8_t *> memchr(at, 2, end - at)
+    cdef Py_ssize_t queue_size = 0, digit
+    into.topic = into.tags = NULL
+    into.tags_size = into.queue_id = 0
+    while data < end:
+        stop = <const uint8_t *> memchr(data, 2, end - data)
         if stop == NULL:
             stop = end
-        if is_rare(at, stop - at):
-            return None
-        if begins(at, stop - at, b"REAL_TOPIC\x01", 11):
-            topic, topic_size = at + 11, stop - at - 11
-        elif begins(at, stop - at, b"REAL_QID\x01", 9):
-            queue, queue_size = at + 9, stop - at - 9
-        elif begins(at, stop - at, b"TAGS\x01", 5):
-            tags.at, tags.size = at + 5, stop - at - 5
-        at = stop + 1
-    if topic == NULL or queue == NULL or not 1 <= queue_size <= 9:
-        return None
+        if is_rare(data, stop - data):
+            return False
+        if begins(data, stop - data, b"REAL_TOPIC\x01", 11):
+            into.topic, into.topic_size = data + 11, stop - data - 11
+        elif begins(data, stop - data, b"REAL_QID\x01", 9):
+            queue, queue_size = data + 9, stop - data - 9
+        elif begins(data, stop - data, b"TAGS\x01", 5):
+            into.tags, into.tags_size = data + 5, stop - data - 5
+        data = stop + 1
+    if into.topic == NULL or queue == NULL or not 1 <= queue_size <= 9:
+        return False
     for digit in range(queue_size):
         if not 48 <= queue[digit] <= 57:
-            return None
-        queue_id = queue_id * 10 + queue[digit] - 48
-    name = name_of(topic, topic_size)
+            return False
+        into.queue_id = into.queue_id * 10 + queue[digit] - 48
+    return True
+
+
+cdef list queues_of(Belonging *there, dict tails_of):
+    """Return the queues of a message's topic; None: they need a closer look."""
+    cdef PyObject *found
+    cdef str name = name_of(there.topic, there.topic_size)
     if name is None:
         return None
     found = PyDict_GetItem(tails_of, name)
-    if found == NULL or queue_id >= PyList_GET_SIZE(<list?> found):
+    return None if found == NULL else <list?> found
+
+
+cdef inline object tail_of(Belonging *there, list queues):
+    """Return the queue that a message is meant for; None: it needs a closer look."""
+    if queues is None or there.queue_id >= PyList_GET_SIZE(queues):
         return None
-    return (<list> found)[queue_id]
+    return queues[there.queue_id]

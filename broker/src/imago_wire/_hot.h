@@ -241,21 +241,36 @@ static inline void imago_put_hexadecimal(uint8_t *to, uint64_t value, int digits
     }
 }
 
+static const char imago_decimal_pairs[] =
+    "00010203040506070809101112131415161718192021222324252627282930313233343536373839404142434445464748"
+    "495051525354555657585960616263646566676869707172737475767778798081828384858687888990919293949596"
+    "979899";
+
 /* Write a decimal number; return how many bytes it took, at most 20. */
 static inline int imago_put_decimal(uint8_t *to, int64_t value)
 {
     uint8_t digits[20];
-    int count = 0, size = 0;
+    int at = 20, size = 0;
     uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
-    do {
-        digits[count++] = (uint8_t)('0' + rest % 10);
-        rest /= 10;
-    } while (rest);
     if (value < 0)
         to[size++] = '-';
-    while (count)
-        to[size++] = digits[--count];
-    return size;
+    if (rest < 10) {
+        to[size] = (uint8_t)('0' + rest);
+        return size + 1;
+    }
+    while (rest >= 100) {
+        at -= 2;
+        memcpy(digits + at, imago_decimal_pairs + 2 * (rest % 100), 2);
+        rest /= 100;
+    }
+    if (rest >= 10) {
+        at -= 2;
+        memcpy(digits + at, imago_decimal_pairs + 2 * rest, 2);
+    } else {
+        digits[--at] = (uint8_t)('0' + rest);
+    }
+    memcpy(to + size, digits + at, (size_t)(20 - at));
+    return size + 20 - at;
 }
 
 /* Whether there are two underscores in a row: every reserved name starts with them. */

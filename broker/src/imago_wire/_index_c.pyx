@@ -191,18 +191,28 @@ cdef int add_keys(
     bytearray entries, const uint8_t *data, Record *record, int64_t physical_offset
 ) except -1:
     cdef const uint8_t *properties = data + record.properties_at
-    cdef const uint8_t *keys
+    cdef const uint8_t *end = properties + record.properties_size
+    cdef const uint8_t *unique = NULL
+    cdef const uint8_t *keys = NULL
     cdef const uint8_t *stop
-    cdef size_t left = 0, size
-    cdef uint32_t topic_crc = imago_crc32(0, data + record.topic_at, record.topic_size)
+    cdef size_t unique_size = 0, left = 0, size
+    cdef uint32_t topic_crc
+    while properties < end:
+        stop = <const uint8_t *> memchr(properties, 2, end - properties)
+        if stop == NULL:
+            stop = end
+        if properties[0] == 85 and is_named(properties, stop, b"UNIQ_KEY\x01", 9):
+            unique, unique_size = properties + 9, stop - properties - 9
+        elif properties[0] == 75 and is_named(properties, stop, b"KEYS\x01", 5):
+            keys, left = properties + 5, stop - properties - 5
+        properties = stop + 1
+    if not unique_size and not left:
+        return 0
+    topic_crc = imago_crc32(0, data + record.topic_at, record.topic_size)
     topic_crc = imago_crc32(topic_crc, <const uint8_t *> <const char *> b"#", 1)
-    keys = imago_find_property(
-        properties, record.properties_size, b"UNIQ_KEY\x01", 9, &left
-    )
-    if keys != NULL and left:
-        add_key(entries, imago_crc32(topic_crc, keys, left), physical_offset)
-    keys = imago_find_property(properties, record.properties_size, b"KEYS\x01", 5, &left)
-    while keys != NULL and left:
+    if unique_size:
+        add_key(entries, imago_crc32(topic_crc, unique, unique_size), physical_offset)
+    while left:
         stop = <const uint8_t *> memchr(keys, 32, left)
         size = left if stop == NULL else stop - keys
         if size:
@@ -212,6 +222,13 @@ cdef int add_keys(
         keys += size + 1
         left -= size + 1
     return 0
+
+
+cdef inline bint is_named(
+    const uint8_t *at, const uint8_t *end, const char *name, Py_ssize_t size
+) noexcept nogil:
+    """Whether a property has this name, given with its 0x01."""
+    return end - at >= size and not memcmp(at, name, size)
 
 
 cdef int add_key(bytearray entries, uint32_t key_hash, int64_t physical_offset) except -1:

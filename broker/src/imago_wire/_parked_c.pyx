@@ -33,10 +33,12 @@ def restore_half(tuple half not None, int64_t place, dict tails_of not None):
     cdef Py_ssize_t size = 0, part
     cdef char *to
     cdef object tail
-    cdef Tags tags
+    cdef Belonging there
     if half[4] or data == end or (end - 1)[0] != 2:
         return None
-    tail = tail_of(data, PyBytes_GET_SIZE(properties), tails_of, &tags)
+    if not read_belonging(data, PyBytes_GET_SIZE(properties), &there):
+        return None
+    tail = tail_of(&there, queues_of(&there, tails_of))
     if tail is None:
         return None
     kept = PyBytes_FromStringAndSize(NULL, PyBytes_GET_SIZE(properties))

@@ -362,9 +362,9 @@ cdef bytes read_entry(RecordBuilder builder, tuple entry, Item *item):
     item.body_size = PyBytes_GET_SIZE(body)
     item.born_host = <const uint8_t *> PyBytes_AS_STRING(born_host)
     item.born_host_size = PyBytes_GET_SIZE(born_host)
-    properties = read_properties(properties, item)
     item.has_unit = not item.sys_flag & SYS_PREPARED
     item.has_unit_tag = item.has_unit and unit_tag is not None
+    properties = read_properties(properties, item, not item.has_unit_tag or tail.dual)
     item.has_shape = item.has_unit and tail.dual and shape is not None
     item.given_id = 0
     if item.has_unit_tag:
@@ -398,8 +398,8 @@ cdef inline void size_item(RecordBuilder builder, Item *item) noexcept:
     item.size = size
 
 
-cdef bytes read_properties(bytes properties, Item *item):
-    """Find tags and length; return the properties that are stored, None: those given."""
+cdef bytes read_properties(bytes properties, Item *item, bint tagged):
+    """Find length, and tags where the views have them; return what is stored, None: those given."""
     cdef bytes changed = None
     cdef Py_ssize_t size = PyBytes_GET_SIZE(properties)
     cdef const uint8_t *data = <const uint8_t *> PyBytes_AS_STRING(properties)
@@ -411,7 +411,8 @@ cdef bytes read_properties(bytes properties, Item *item):
             size = PyBytes_GET_SIZE(changed)
             data = <const uint8_t *> PyBytes_AS_STRING(changed)
         item.separator = size > 0 and data[size - 1] != 2
-        item.tags = imago_find_property(data, size, b"TAGS\x01", 5, &item.tags_size)
+        if tagged:
+            item.tags = imago_find_property(data, size, b"TAGS\x01", 5, &item.tags_size)
     item.properties = data
     item.properties_size = size
     return changed

@@ -24,6 +24,8 @@ cdef class EntryRun:
 
     cdef bytes _data
     cdef Parked *_parked
+    cdef Belonging _there
+    cdef list _queues  # of the topic of the message before
     cdef readonly Py_ssize_t count
     cdef readonly Py_ssize_t end
     cdef readonly bytes places
@@ -91,13 +93,20 @@ cdef bint restore(
     cdef Py_ssize_t size = record.client_size
     cdef Py_ssize_t born_size = HOST_V6_SIZE if record.sys_flag & SYS_BORN_V6 else HOST_V4_SIZE
     cdef Py_ssize_t store_size = HOST_V6_SIZE if record.sys_flag & SYS_STORE_V6 else HOST_V4_SIZE
-    cdef Tags tags
+    cdef Belonging there
     cdef object tail
     if record.body_crc > CRC31_MASK or record.queue_offset < 0:
         return False
     if size == 0 or properties[size - 1] != 2:
         return False
-    tail = tail_of(properties, size, tails_of, &tags)
+    if not read_belonging(properties, size, &there):
+        return False
+    if run.count == 0 or there.topic_size != run._there.topic_size or memcmp(
+        there.topic, run._there.topic, there.topic_size
+    ):
+        run._queues = queues_of(&there, tails_of)
+    run._there = there
+    tail = tail_of(&there, run._queues)
     if tail is None:
         return False
     item.more = parked.mark
@@ -113,7 +122,7 @@ cdef bint restore(
     item.body, item.body_size = data + record.body_at, record.body_size
     item.properties, item.properties_size = properties, size
     item.separator = False
-    item.tags, item.tags_size = tags.at, tags.size
+    item.tags, item.tags_size = there.tags, there.tags_size
     item.born_host, item.born_host_size = data + 48, born_size
     item.flag, item.sys_flag = record.flag, 0
     item.born_ms = <int64_t> imago_get64(data + 40)

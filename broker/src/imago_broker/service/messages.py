@@ -48,8 +48,9 @@ class MessageService:
     """A slave outside of the shard that has each message before its put is answered."""
     copied_from = ""
     """The master outside of the shard whose messages alone are taken; empty: there is none."""
-    _with_runs = _with_runs_now = False
-    """Whether there are runs among the entries of this turn."""
+    _runs: tuple[list[Entry | EntryRun], ...] = ()
+    _runs_now: tuple[list[Entry | EntryRun], ...] = ()
+    """Those of this turn that have runs among them."""
 
     def __init__(
         self,
@@ -151,7 +152,8 @@ class MessageService:
 
         Their producers were answered long ago, so no level is waited for.
         """
-        self._with_runs = True
+        self._runs = (*self._runs, entries)
+        # Who looks at each entry of this list looks into `_runs` first.
         self.put(cast("list[Entry]", entries), Acknowledgement.LEADER, done, token)
         self.newest = None
 
@@ -213,10 +215,10 @@ class MessageService:
             jobs = self._without_replicated(jobs)
         sequenced, self.sequenced = self.sequenced, False
         self._whole_now, self._whole = self._whole, []
-        self._with_runs_now, self._with_runs = self._with_runs, False
+        self._runs_now, self._runs = self._runs, ()
         status = self._admission() or (self._append(jobs, sequenced) if jobs else None)
         if status is not None:
-            self.failed += sum(_grown(entries)[0] for entries, *_ in jobs)
+            self.failed += self._grown(jobs)[0]
             for _, _, done, token in jobs:
                 tell(done, token, status, ())
         self.acknowledgements.completed()
@@ -249,8 +251,8 @@ class MessageService:
             # A fault of ours. Producers that hear nothing would hold their connections up.
             logger.exception("append_failed entries=%d", len(entries))
             return PutStatus.BUSY
-        if self._with_runs_now:
-            count, tails = _grown(entries)
+        if self._runs_now:
+            count, tails = self._grown(jobs)
         else:
             count, tails = len(entries), set(map(_tail_of, entries))
         self.append_times.note(perf_counter_ns() - began_ns, count)
@@ -265,6 +267,22 @@ class MessageService:
             jobs = self.pair.forward(jobs, placed)
         self._appended(jobs, placed)
         return None
+
+    def _grown(self, jobs: list[_Job]) -> tuple[int, set[QueueTail]]:
+        """Return how many messages these are, and their queues."""
+        count = 0
+        tails: set[QueueTail] = set()
+        for entries, *_ in jobs:
+            others = entries
+            for mixed in self._runs_now:
+                if mixed is entries:
+                    runs = [each for each in mixed if isinstance(each, EntryRun)]
+                    others = [each for each in mixed if not isinstance(each, EntryRun)]
+                    count += sum([run.count for run in runs])
+                    tails = tails.union(*[run.tails for run in runs])
+            count += len(others)
+            tails.update(map(_tail_of, others))
+        return count, tails
 
     def _keep_whole(self, jobs: list[_Job], placed: list[Placed]) -> None:
         at = 0
@@ -291,8 +309,8 @@ class MessageService:
         kept = []
         for job in jobs:
             if refused(job):
-                entries, _, done, token = job
-                self.failed += _grown(entries)[0]
+                _, _, done, token = job
+                self.failed += self._grown([job])[0]
                 tell(done, token, status, ())
             else:
                 kept.append(job)
@@ -315,8 +333,8 @@ class MessageService:
         for job in jobs:
             status = self._append([job], sequenced)
             if status is not None:
-                entries, _, done, token = job
-                self.failed += _grown(entries)[0]
+                _, _, done, token = job
+                self.failed += self._grown([job])[0]
                 tell(done, token, status, ())
         return None
 
@@ -337,11 +355,3 @@ class MessageService:
             at = end
         if waiting:
             self.acknowledgements.wait(waiting)
-
-
-def _grown(entries: Sequence[Entry | EntryRun]) -> tuple[int, set[QueueTail]]:
-    """Return how many messages these are, and their queues."""
-    runs = [each for each in entries if isinstance(each, EntryRun)]
-    others = [each for each in entries if not isinstance(each, EntryRun)]
-    tails = set(map(_tail_of, others)).union(*[run.tails for run in runs])
-    return len(others) + sum([run.count for run in runs]), tails

@@ -10,23 +10,8 @@ cdef inline char* _put_text(char* out, const char* text) noexcept nogil:
     return _put(out, text, strlen(text))
 
 
-cdef char* _put_number(char* out, long long number) noexcept nogil:
-    cdef char digits[20]
-    cdef int i = 20
-    cdef unsigned long long left
-    if number < 0:
-        out[0] = 45
-        out += 1
-        left = <unsigned long long>(-(number + 1)) + 1
-    else:
-        left = <unsigned long long>number
-    while True:
-        i -= 1
-        digits[i] = <char>(48 + left % 10)
-        left //= 10
-        if left == 0:
-            break
-    return _put(out, digits + i, 20 - i)
+cdef inline char* _put_number(char* out, long long number) noexcept nogil:
+    return out + imago_put_decimal(<unsigned char*>out, number)
 
 
 cdef inline char* _put_u32(char* out, unsigned int number) noexcept nogil:

@@ -30,6 +30,9 @@ from imago_wire.remoting.command import RemotingCommand, SerializeType
 from imago_wire.remoting.frame import HEADER_BYTES_MAX
 from imago_wire.remoting.peer import OWN_VERSION, Language, language_of
 
+cdef extern from "_hot.h" nogil:
+    int imago_put_decimal(unsigned char *to, long long value)
+
 cdef extern from "Python.h":
     bint PyUnicode_IS_COMPACT_ASCII(object text)
     Py_ssize_t PyUnicode_GET_LENGTH(object text)

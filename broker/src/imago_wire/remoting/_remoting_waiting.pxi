@@ -12,16 +12,17 @@ DEF NUMBER = 2
 cdef struct Wanted:
     # The parts of a property string, and those that say what is wanted.
     int count
-    Span parts[PARTS_MAX]
-    int kinds[PARTS_MAX]
+    bint timed
+    bint numbered
     Span unique
     Span delay
     Span times[3]
     Span half
     Span group
     Span numbers[3]
-    bint timed
-    bint numbered
+    # As many of these as are counted: the others are left as they are.
+    Span parts[PARTS_MAX]
+    int kinds[PARTS_MAX]
 
 
 cdef inline bint _keep(Span* span, Bytes at, Bytes end) noexcept nogil:
@@ -106,7 +107,7 @@ cdef int _read_wanted(Wanted* w, Span* properties) noexcept nogil:
     cdef Bytes name_end
     if properties.size > _waiting_properties_max:
         return 0
-    memset(w, 0, sizeof(Wanted))
+    memset(w, 0, <char*>w.parts - <char*>w)
     while at < end:
         if w.count == PARTS_MAX:
             return -1
@@ -172,15 +173,28 @@ cdef char* _put_belonging(char* out, bytes topic, long long queue_id):
     return out + 1
 
 
+cdef char _letters[4096][2]  # of Base64 with the letters that an address may have: of 12 bits each
+
+
+cdef void _spell() noexcept:
+    cdef const char* each = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+    cdef int bits
+    for bits in range(4096):
+        _letters[bits][0], _letters[bits][1] = each[bits >> 6], each[bits & 63]
+
+
+_spell()
+
+
 cdef bytes _recall_handle(bytes topic, bytes broker_name, long long due_ms, Span* unique):
-    """As `RecallHandle`: Base64, with the letters that an address may have."""
+    """As `RecallHandle`, in Base64."""
     cdef char text[1024]
     cdef char coded[1400]
-    cdef const char* letters = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
     cdef char* end = _put_text(text, b"v1 ")
     cdef char* out = coded
+    cdef Bytes at = <Bytes>text
     cdef unsigned int group
-    cdef Py_ssize_t size, at
+    cdef Py_ssize_t size
     end = _put(end, PyBytes_AS_STRING(topic), PyBytes_GET_SIZE(topic))
     end[0] = 32
     end = _put(end + 1, PyBytes_AS_STRING(broker_name), PyBytes_GET_SIZE(broker_name))
@@ -190,17 +204,16 @@ cdef bytes _recall_handle(bytes topic, bytes broker_name, long long due_ms, Span
     end = _put_span(end + 1, unique)
     size = end - text
     end[0] = end[1] = 0
-    for at in range(0, size, 3):
-        group = (
-            (<unsigned int><unsigned char>text[at] << 16)
-            | (<unsigned int><unsigned char>text[at + 1] << 8)
-            | <unsigned char>text[at + 2]
-        )
-        out[0] = letters[group >> 18]
-        out[1] = letters[group >> 12 & 63]
-        out[2] = letters[group >> 6 & 63] if at + 1 < size else 61
-        out[3] = letters[group & 63] if at + 2 < size else 61
+    while at < <Bytes>end:
+        group = (<unsigned int>at[0] << 16) | (<unsigned int>at[1] << 8) | at[2]
+        memcpy(out, _letters[group >> 12], 2)
+        memcpy(out + 2, _letters[group & 4095], 2)
+        at += 3
         out += 4
+    if size % 3:
+        out[-1] = 61
+    if size % 3 == 1:
+        out[-2] = 61
     return PyBytes_FromStringAndSize(coded, out - coded)
 
 

@@ -321,9 +321,13 @@ class TimerService:
         if more:
             self._look_in(0)
         elif self._loaded or self._waiting:
-            next_ms = None if self._flying else self._wheel.next_ms
-            wait_ms = LOOK_MS_MAX if next_ms is None else next_ms - self._clock.epoch_ms()
-            self._look_in(min(max(wait_ms, 0), LOOK_MS_MAX))
+            self._rest()
+
+    def _rest(self) -> None:
+        """Look again when the next timer is due."""
+        next_ms = None if self._flying else self._wheel.next_ms
+        wait_ms = LOOK_MS_MAX if next_ms is None else next_ms - self._clock.epoch_ms()
+        self._look_in(min(max(wait_ms, 0), LOOK_MS_MAX))
 
     def _fire(self, now_ms: int) -> None:
         count_max = 1 if self._alone > 0 else BATCH_MAX
@@ -355,7 +359,7 @@ class TimerService:
         for run in taken:
             self._loaded[run.queue_id].finish(run.first, run.length)
             self.figures.count_fired(run.length, *run.late_ms(now_ms))
-        self._look_in(0)
+        self._rest()
 
     def _not_appended(self, taken: list[TimerRun], status: PutStatus) -> None:
         timers = [timer for run in taken for timer in run.timers()]
