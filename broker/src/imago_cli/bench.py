@@ -20,6 +20,7 @@ from imago_cli.connect import (
 )
 from imago_cli.output import print_json, print_table, say
 from imago_cli.produce import Protocol
+from imago_cli.side_by_side import side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -130,12 +131,7 @@ async def _measure(
             measured.latencies.append(now - at)
             at = now
 
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            for _ in range(in_flight):
-                tasks.create_task(work())
-    except BaseExceptionGroup as group:
-        raise group.exceptions[0] from None
+    await side_by_side(work, in_flight)
     measured.seconds = time.perf_counter() - began
     return measured
 

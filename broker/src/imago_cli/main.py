@@ -89,9 +89,18 @@ def _in_a_sentence(error: Exception) -> CommandError:
     if isinstance(error, OSError) and error.errno in NO_ROOM:
         return CommandError(f"a file cannot be written: {error.strerror}", cure="free space")
     return CommandError(
-        f"{type(error).__name__}: {error}",
+        f"{type(error).__name__}: {str(error) or _place_of(error)}",
         cure=f"this is a mistake of imago; {DEBUG_VARIABLE}=1 shows where it happened",
     )
+
+
+def _place_of(error: Exception) -> str:
+    """Return where an error was raised that says nothing: the last line of ours on its way."""
+    import traceback
+
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [each for each in frames if "imago_" in each.filename] or frames
+    return f"in {ours[-1].name}, {Path(ours[-1].filename).name}:{ours[-1].lineno}"
 
 
 def _open_missing() -> None:

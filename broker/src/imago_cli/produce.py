@@ -26,6 +26,7 @@ from imago_cli.connect import (
 from imago_cli.exits import CommandError, CommandUsageError
 from imago_cli.output import print_json, say
 from imago_cli.pace import Pace
+from imago_cli.side_by_side import side_by_side
 from imago_cli.stdin_lines import lines
 
 if TYPE_CHECKING:
@@ -225,12 +226,7 @@ async def send_all(
             await send(body)
             pace.add(1, len(body))
 
-    try:
-        async with asyncio.TaskGroup() as tasks:
-            for _ in range(in_flight):
-                tasks.create_task(work())
-    except BaseExceptionGroup as group:
-        raise group.exceptions[0] from None
+    await side_by_side(work, in_flight)
 
 
 def _report(pace: Pace, *, as_json: bool) -> None:

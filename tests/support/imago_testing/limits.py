@@ -130,7 +130,6 @@ KEPT: dict[str, dict[str, str]] = {
         "imago_broker.service.delays.timers": "LOOK_MS_MAX",
         "imago_broker.service.lingering": "LOOK_SECONDS_MAX",
         "imago_cli.cluster": "ASK_SECONDS_MAX",
-        "imago_cli.demo.processes": "_SPARK_SECONDS_MAX",
         "imago_cli.demo.traffic": "READ_SECONDS_MAX",
         "imago_cli.doctor.checks": "SKEW_SECONDS_MAX FUTURE_SECONDS_MAX",
         "imago_cli.kubectl.tool": "SECONDS_MAX",

@@ -23,9 +23,11 @@ if TYPE_CHECKING:
 SHARDS: Final = 2
 _FIXED_PORTS: Final = (9876, 2181)
 _ERROR_LINE: Final = re.compile(r"(error: |[\w.: ]*(Error|Exception)\b)")
-_START_SECONDS_MAX: Final = 60.0
+START_SECONDS_MAX: Final = 180.0
+"""Longer than `imago up` itself waits for a new cluster's members and name service."""
 _STOP_SECONDS_MAX: Final = 30.0
-_SPARK_SECONDS_MAX: Final = 300.0
+SPARK_SECONDS_MAX: Final = 300.0
+_BUSY: Final = "; a machine that is busy with other work may need longer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +65,16 @@ async def start_cluster(data: Path, log_path: Path, *, replicas: int) -> Cluster
         )
     assert process.stdout is not None
     try:
-        async with asyncio.timeout(_START_SECONDS_MAX):
+        async with asyncio.timeout(START_SECONDS_MAX):
             line = await process.stdout.readline()
-    except (TimeoutError, asyncio.CancelledError):
+    except TimeoutError:
+        said = _last_words(log_path)
+        await _stop(process)
+        raise CommandError(
+            f"the cluster does not serve within {START_SECONDS_MAX:g} s: {said}",
+            cure=f"see {log_path}, and the logs in {data / 'logs'}{_BUSY}",
+        ) from None
+    except asyncio.CancelledError:
         await _stop(process)
         raise
     if not line:
@@ -86,15 +95,16 @@ class SparkApplication:
 
     async def land(self) -> dict[str, Any]:
         """Let it run; return what it says at its end. CommandError: it failed, and its log."""
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        async with asyncio.timeout(_SPARK_SECONDS_MAX):
-            if (await self.process.stdout.readline()).strip() != b"READY":
-                raise await self._failed()
-            self.process.stdin.write(b"GO\n")
-            self.process.stdin.close()
-            line = await self.process.stdout.readline()
-            await self.process.wait()
+        try:
+            async with asyncio.timeout(SPARK_SECONDS_MAX):
+                line = await self._landed()
+        except TimeoutError:
+            said = _last_words(self.log_path)
+            await self.stop()
+            raise CommandError(
+                f"Spark has not landed the topic within {SPARK_SECONDS_MAX:g} s: {said}",
+                cure=f"see {self.log_path}{_BUSY}",
+            ) from None
         if not line.startswith(b"{"):
             raise await self._failed()
         landed: dict[str, Any] = orjson.loads(line)
@@ -103,6 +113,18 @@ class SparkApplication:
     async def stop(self) -> None:
         """End it, however far it is."""
         await _stop(self.process)
+
+    async def _landed(self) -> bytes:
+        """Return the application's last line."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        if (await self.process.stdout.readline()).strip() != b"READY":
+            raise await self._failed()
+        self.process.stdin.write(b"GO\n")
+        self.process.stdin.close()
+        line = await self.process.stdout.readline()
+        await self.process.wait()
+        return line
 
     async def _failed(self) -> CommandError:
         await _stop(self.process)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from imago_cli.demo.checks import ReadRecords
 from imago_cli.pace import Pace
+from imago_cli.side_by_side import side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,9 +39,7 @@ async def send_by_metaq(servers: str, records: Sequence[DemoRecord]) -> Pace:
                 await producer.send(TOPIC, record.body, attribute=record.kind)
                 pace.add(1, len(record.body))
 
-        async with asyncio.TaskGroup() as tasks:
-            for _ in range(_METAQ_IN_FLIGHT):
-                tasks.create_task(work())
+        await side_by_side(work, _METAQ_IN_FLIGHT)
     pace.end()
     return pace
 
@@ -63,9 +62,7 @@ async def send_by_rocketmq(bootstrap: str, records: Sequence[DemoRecord]) -> Pac
                 await producer.send_batch(batch)
                 pace.add(len(batch), sum(len(message.body) for message in batch))
 
-        async with asyncio.TaskGroup() as tasks:
-            for _ in range(_BATCHES_IN_FLIGHT):
-                tasks.create_task(work())
+        await side_by_side(work, _BATCHES_IN_FLIGHT)
     pace.end()
     return pace
 
