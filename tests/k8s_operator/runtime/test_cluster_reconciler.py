@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import pytest
@@ -213,6 +214,7 @@ def _changes_of(made: OperatedCluster, act: Callable[[int], None]) -> None:
     made.brokers.changes = lambda _: act(next(numbers))
 
 
+@cache
 def _undisturbed(name: str) -> tuple[int, dict[str, Any]]:
     """Return how many changes a story takes, and its end."""
     made = _story(name)

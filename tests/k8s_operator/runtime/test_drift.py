@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import pytest
 
 from imago_operator import names
 from imago_operator.actions import DeletePod
+from imago_testing.kubernetes.copying import copied
 from imago_testing.kubernetes.custom_resources import CLUSTER, manifest
 from imago_testing.operated.cluster import OperatedCluster
 
@@ -36,7 +36,7 @@ class Meddled(OperatedCluster):
         self, kind: str, name: str, path: tuple[str, ...], value: object, by: str = "kubectl-edit"
     ) -> None:
         """Change a field as somebody does who knows nothing of the operator; None: it goes."""
-        found = copy.deepcopy(self.object(kind, name))
+        found = copied(self.object(kind, name))
         node = found
         for key in path[:-1]:
             node = node.setdefault(key, {})
@@ -97,7 +97,7 @@ EDITS: dict[str, tuple[str, str, tuple[str, ...], object]] = {
 @pytest.mark.parametrize("name", EDITS)
 def test_an_edit_is_put_back_at_once_and_told(made: Meddled, name: str) -> None:
     kind, object_, path, value = EDITS[name]
-    before = copy.deepcopy(_at(made.object(kind, object_), path))
+    before = copied(_at(made.object(kind, object_), path))
     pods = {pod.uid for pod in made.world.pods.values()}
     assert before not in (None, value)
     made.meddle(kind, object_, path, value)
@@ -214,7 +214,7 @@ def test_a_field_that_never_stays_is_tried_once(made: Meddled) -> None:
 
     def changes(call: Call) -> None:
         if call.plural == "poddisruptionbudgets" and call.verb == "patch":
-            found = copy.deepcopy(made.object("PodDisruptionBudget", "demo-s0"))
+            found = copied(made.object("PodDisruptionBudget", "demo-s0"))
             found["spec"]["maxUnavailable"] = 2
             made.kubernetes.put(found, by="webhook")
 

@@ -8,7 +8,6 @@ subscribes to changes.
 
 from __future__ import annotations
 
-import copy
 import itertools
 import json
 import re
@@ -21,6 +20,7 @@ from imago_operator.kube.failures import failure
 from imago_operator.kube.http import APPLY, JSON
 from imago_operator.kube.objects import STATUS_MANAGER
 from imago_operator.kube.resources import RESOURCES
+from imago_testing.kubernetes.copying import copied
 
 Manifest = dict[str, Any]
 Place = tuple[str, str, str]
@@ -135,10 +135,10 @@ class FakeApiServer:
         self.calls.append(call)
         self.before(call)
         place = found["plural"], found["namespace"] or "", found["name"] or ""
-        body = copy.deepcopy(body)
+        body = copied(body)
         answer = getattr(self, f"_{verb}")(call, place, query, body, content)
         self.after(call)
-        return (201 if method == "POST" else 200), copy.deepcopy(answer)
+        return (201 if method == "POST" else 200), copied(answer)
 
     # ---- for tests and those who play the controllers --------------------------------------
 
@@ -147,7 +147,7 @@ class FakeApiServer:
         resource = RESOURCES[manifest["kind"]]
         metadata = manifest["metadata"]
         place = resource.plural, metadata.get("namespace", ""), metadata["name"]
-        new = copy.deepcopy(manifest)
+        new = copied(manifest)
         self._take_over(place, by, new)
         return self._store(place, new)
 
@@ -256,7 +256,7 @@ class FakeApiServer:
         paths = set(_paths(said))
         owned = self._owned.setdefault(place, {})
         others = set().union(*(held for name, held in owned.items() if name != manager))
-        new = copy.deepcopy(old) if old else {}
+        new = copied(old) if old else {}
         for gone in owned.get(manager, set()) - paths - others:
             _remove(new, gone)
         owned[manager] = paths
@@ -330,15 +330,19 @@ def _matches(item: Manifest, selector: str) -> bool:
 
 def merged(base: Manifest, over: Mapping[str, Any]) -> Manifest:
     """Return a merge patch's result: maps by key, null removes, everything else is replaced."""
-    new = copy.deepcopy(base)
+    new = copied(base)
+    _merge(new, copied(over))
+    return new
+
+
+def _merge(base: Manifest, over: Mapping[str, Any]) -> None:
     for key, value in over.items():
         if value is None:
-            new.pop(key, None)
-        elif isinstance(value, Mapping) and isinstance(new.get(key), Mapping):
-            new[key] = merged(new[key], value)
+            base.pop(key, None)
+        elif isinstance(value, Mapping) and isinstance(base.get(key), Mapping):
+            _merge(base[key], value)
         else:
-            new[key] = copy.deepcopy(value)
-    return new
+            base[key] = value
 
 
 def _paths(value: Any, at: tuple[str, ...] = ()) -> list[tuple[str, ...]]:

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from imago_operator.desired import OperatorInfo
 from imago_operator.errors import BlockedError, RetryError
 from imago_operator.reconcile import Context, ObjectKey, Reached, Reconciler
+from imago_testing.kubernetes.copying import copied
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ class FakeKubePort:
 
     def put(self, manifest: Mapping[str, Any], **metadata: Any) -> dict[str, Any]:
         """Have a user's object there; it gets what a server gives it."""
-        made = copy.deepcopy(dict(manifest))
+        made = copied(dict(manifest))
         self._version += 1
         known = {
             "namespace": "mq",
@@ -123,7 +123,7 @@ class FakeKubePort:
         if found is None or found["metadata"]["uid"] != manifest["metadata"]["uid"]:
             raise RetryError("gone", delay_s=1)
         self.status_writes += 1
-        found["status"] = copy.deepcopy(dict(manifest["status"]))
+        found["status"] = copied(dict(manifest["status"]))
         self._touch(found)
 
     async def list(
@@ -134,14 +134,14 @@ class FakeKubePort:
         fits = (o for (k, n, _), o in self.objects.items() if k == kind and namespace in ("", n))
         wanted = dict(label.split("=") for label in labels.split(",") if "=" in label)
         return [
-            copy.deepcopy(one)
+            copied(one)
             for one in fits
             if wanted.items() <= one["metadata"].get("labels", {}).items()
         ]
 
     async def get(self, kind: str, namespace: str, name: str) -> Mapping[str, Any] | None:
         self._ask("get", kind)
-        return copy.deepcopy(self.objects.get((kind, namespace, name)))
+        return copied(self.objects.get((kind, namespace, name)))
 
     async def patch(
         self, kind: str, namespace: str, name: str, *, uid: str, patch: Mapping[str, Any]

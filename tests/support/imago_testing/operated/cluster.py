@@ -7,7 +7,6 @@ sends are the API's own calls. Brokers answer through the port that their HTTP c
 from __future__ import annotations
 
 import asyncio
-import copy
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -35,6 +34,7 @@ from imago_operator.reconcile import Context, ObjectKey, Reached
 from imago_operator.reconcilers.cluster import LOOK_EVERY, ClusterReconciler
 from imago_operator.state import written
 from imago_operator.volumes import Volumes, size_of
+from imago_testing.kubernetes.copying import copied
 from imago_testing.kubernetes.fake_api_server import FakeApiServer, Manifest, merged
 from imago_testing.operated.objects import told_of_registry
 from imago_testing.operated.resources import OPERATOR
@@ -300,7 +300,7 @@ class OperatedCluster:
         name = f"{owner['metadata']['name']}-{fingerprint(template)}"
         if self.kubernetes.find("ControllerRevision", namespace, name) is None:
             metadata = {"name": name, "namespace": namespace}
-            data = {"spec": {"template": copy.deepcopy(template)}}
+            data = {"spec": {"template": copied(template)}}
             revision = {"kind": "ControllerRevision", "metadata": metadata, "data": data}
             self.kubernetes.put(revision)
         return name
