@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import operator
 import re
 import subprocess
@@ -14,6 +15,8 @@ ROOT = Path(__file__).parents[1]
 CONTAINERS = ["broker", "operator", "spark-apps"]
 SMALL_ENOUGH = 16
 """A limit below it is met by tests as it is."""
+PATIENCE_SECONDS = 50
+"""A test that waits for what must happen waits so long at least: the machine may be busy."""
 
 
 def tracked() -> list[str]:
@@ -60,6 +63,29 @@ def test_modules_stay_readable() -> None:
         if name.endswith(".py") and (lines := len((ROOT / name).read_text().splitlines())) > 420
     }
     assert long == {}
+
+
+def impatient_waits(name: str) -> list[str]:
+    """Return where a module calls `wait_until` with fewer seconds than a busy machine may need."""
+    return [
+        f"{name}:{node.lineno}"
+        for node in ast.walk(ast.parse((ROOT / name).read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "wait_until"
+        for given in node.keywords
+        if given.arg == "seconds_max"
+        and isinstance(given.value, ast.Constant)
+        and isinstance(given.value.value, int | float)
+        and given.value.value < PATIENCE_SECONDS
+    ]
+
+
+def test_waits_are_patient() -> None:
+    modules = [name for name in tracked() if name.startswith("tests/") and name.endswith(".py")]
+    waiting = [name for name in modules if "wait_until(" in (ROOT / name).read_text()]
+    assert len(waiting) > 50
+    assert [wait for name in waiting for wait in impatient_waits(name)] == []
 
 
 def test_nothing_speaks_of_a_machine_or_a_registry() -> None:

@@ -18,6 +18,7 @@ from imago_testing.interop.members import Members
 from imago_testing.interop.metaq import MetaqClient
 from imago_testing.interop.rocketmq import RocketmqClient
 from imago_testing.interop.streams import (
+    ACKS_SECONDS_MAX,
     NO_CONNECTION,
     OWN_TIMEOUT,
     Reader,
@@ -131,7 +132,8 @@ class Load:
 
     def _ours(self, stack: ExitStack) -> None:
         client = stack.enter_context(Client(self._cluster.namesrv))
-        producer = client.producer(ProducerConfig(idempotent=True))
+        patient = ProducerConfig(idempotent=True, delivery_timeout_s=ACKS_SECONDS_MAX)
+        producer = client.producer(patient)
         self._stream("imago", streams.our_sends(producer, self.topic))
 
     def _stream(self, name: str, send: Any, depth: int = 1) -> None:

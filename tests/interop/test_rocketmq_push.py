@@ -176,7 +176,7 @@ def share(queues: set[Queue], one: PushConsumer, two: PushConsumer) -> None:
         first, second = one.assigned(), two.assigned()
         return bool(first and second) and first | second == queues and not first & second
 
-    wait_until(shared, seconds_max=40, what="two consumers share the queues")
+    wait_until(shared, what="two consumers share the queues")
 
 
 def take_from_both(one: PushConsumer, two: PushConsumer, count: int) -> list[tuple[str, Received]]:

@@ -52,7 +52,7 @@ def rocketmq_pair(
     stack.callback(client.settle)
     if make:
         admin = stack.enter_context(client.admin())
-        wait_until(lambda: has_masters(admin), seconds_max=40, what="a master has a route")
+        wait_until(lambda: has_masters(admin), what="a master has a route")
         admin.create_topic(topic)
     options: dict[str, Any] = {} if retries is None else {"retries": retries}
     producer = stack.enter_context(client.producer(**options))

@@ -83,4 +83,4 @@ def wait_for_owners(
         return shared and (not even or max(sizes) - min(sizes) <= 1)
 
     what = f"{len(consumers)} consumers share {sorted(partitions)}"
-    wait_until(settled, seconds_max=40, what=what, poll=0.2)
+    wait_until(settled, what=what, poll=0.2)

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 PAUSE_SECONDS = 0.005
 _TAKE_SECONDS = 0.5
-_ACKS_SECONDS_MAX = 90.0
+ACKS_SECONDS_MAX = 90.0
+"""How long an acknowledgement may take: brokers come back meanwhile, on a busy machine."""
 _CONSUMED_SECONDS_MAX = 90.0
 _BODY_SIZE = 200
 OWN_TIMEOUT = "等待响应超时"
@@ -173,7 +174,7 @@ def until_acknowledged(streams: Sequence[Stream], count: int) -> None:
     try:
         wait_until(
             lambda: not behind(),
-            seconds_max=_ACKS_SECONDS_MAX,
+            seconds_max=ACKS_SECONDS_MAX,
             what=f"{count} further acknowledgements of each producer",
         )
     except TimeoutError as error:
@@ -249,7 +250,7 @@ def until_routed(queues: Callable[[str], Sequence[object]], topic: str, count: i
         except DriverError:
             return False
 
-    wait_until(there, seconds_max=40, what=f"the route of {topic}")
+    wait_until(there, what=f"the route of {topic}")
 
 
 def errors_by_kind(streams: Sequence[Stream]) -> Mapping[str, Mapping[str, int]]:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+WAIT_SECONDS_MAX = 60.0
+"""How long a test waits for what must happen: machines that run tests may be busy."""
 _POLL_SECONDS = 0.05
 _STOP_SECONDS_MAX = 60.0
 
@@ -25,7 +27,11 @@ class ProcessFailedError(RuntimeError):
 
 
 def wait_until(
-    condition: Callable[[], bool], *, seconds_max: float, what: str, poll: float = _POLL_SECONDS
+    condition: Callable[[], bool],
+    *,
+    what: str,
+    seconds_max: float = WAIT_SECONDS_MAX,
+    poll: float = _POLL_SECONDS,
 ) -> None:
     """Return as soon as the condition holds; TimeoutError naming `what` when it never does."""
     end = time.monotonic() + seconds_max
@@ -74,7 +80,7 @@ class ServerProcess:
     def pid(self) -> int:
         return self.process.pid
 
-    def wait_for_port(self, port: int, *, seconds_max: float = 60) -> None:
+    def wait_for_port(self, port: int, *, seconds_max: float = WAIT_SECONDS_MAX) -> None:
         """Return once the port accepts; ProcessFailedError when the process ends before."""
 
         def serves() -> bool:
