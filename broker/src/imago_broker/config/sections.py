@@ -86,8 +86,10 @@ class RocketmqSection:
     message_bytes_max: int = setting(
         4 << 20, "Largest message body.", low=1, high=16 << 20, dynamic=True
     )
-    region: str = setting("DefaultRegion", "MSG_REGION of every send answer.")
-    trace_on: bool = setting(True, "TRACE_ON of every send answer.")
+    region: str = setting("DefaultRegion", "MSG_REGION of every send answer and message.")
+    trace_on: bool = setting(
+        True, "TRACE_ON of every send answer, of every message too where it is false."
+    )
     auto_create_topic: bool = setting(
         True, "Whether a send to an unknown topic creates it as TBW102 says.", dynamic=True
     )

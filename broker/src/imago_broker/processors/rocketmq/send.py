@@ -18,11 +18,12 @@ from imago_broker.processors.rocketmq.outcomes import REFUSED, STORED, illegal_m
 from imago_broker.processors.rocketmq.sending import (
     SYS_KEPT,
     Sending,
+    broker_properties,
     checked_topic,
     delay_level,
     is_dead_letter,
     require_supported,
-    with_cluster,
+    with_broker_properties,
 )
 from imago_broker.processors.rocketmq.sequenced import (
     refusal_reply,
@@ -96,7 +97,7 @@ class SendProcessor:
         self._unique_keys = unique_keys
         self._on_topic_made = on_topic_made
         self._inflater = Inflater(loop)
-        self._cluster = identity.cluster.encode()
+        self._added = broker_properties(identity.cluster, settings.current)
         self._store_host = store.config.store_host
         self._rng = random.Random()  # noqa: S311  spreads messages over queues, no secret
 
@@ -124,7 +125,8 @@ class SendProcessor:
         elif not sending.delay_level:
             delay_ms_max = self._settings.current.timer_delay_ms_max
             sending.due_ms = checked_due_ms(sending.properties, self._delay.now_ms(), delay_ms_max)
-        sending.properties = with_cluster(self._with_unique_key(sending.properties), self._cluster)
+        with_key = self._with_unique_key(sending.properties)
+        sending.properties = with_broker_properties(with_key, self._added)
         sending.half = is_half(sending.sys_flag, sending.properties)
         if sending.half:
             sending.due_ms = 0  # it waits from when it is committed

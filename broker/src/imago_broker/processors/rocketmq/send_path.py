@@ -16,6 +16,7 @@ from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.processors.rocketmq.outcomes import REFUSED, STORED
 from imago_broker.processors.rocketmq.send_parking import SendParking
 from imago_broker.processors.rocketmq.send_round import SendRound
+from imago_broker.processors.rocketmq.sending import broker_properties
 from imago_broker.processors.rocketmq.sequenced_path import SequencedPath
 from imago_broker.service.messages import PutStatus
 from imago_wire.errors import ProtocolError
@@ -87,7 +88,7 @@ class SendPath:
         self._put = messages.put
         self._live = settings
         self._store_host = messages.store.config.store_host
-        self._cluster = b"CLUSTER\x01" + identity.cluster.encode() + b"\x02"
+        self._added = broker_properties(identity.cluster, settings.current)
         self._puts, self._transactions = sequenced, transactions
         self._parking = SendParking(
             handles=handles,
@@ -98,7 +99,7 @@ class SendPath:
             broker_name=identity.broker_name,
         )
         self._sequenced = SequencedPath(
-            sequenced, handles, lane, cluster=self._cluster, stored=self._stored
+            sequenced, handles, lane, added=self._added, stored=self._stored
         )
         self._tails = handles.rocketmq_tails
         self._round = SendRound(Acknowledgement.LEADER)
@@ -131,7 +132,7 @@ class SendPath:
         parking.owner = session.transaction_owner
         try:
             used = take_sends(
-                data, limits, tails, host, self._cluster, entries, asked, parking, session.grants
+                data, limits, tails, host, self._added, entries, asked, parking, session.grants
             )
         except Exception:
             # A fault of ours must not keep others' sends from being appended: these go through
@@ -253,7 +254,7 @@ class SendPath:
         if item.batch and not item.sys_flag:
             self._send_batch(session, item, handle)
             return
-        plain = None if item.sys_flag else plain_send(item.properties, self._cluster)
+        plain = None if item.sys_flag else plain_send(item.properties, self._added)
         if plain is None:
             self._look_closer(session, item, handle)
             return

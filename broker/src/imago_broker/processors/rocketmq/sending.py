@@ -23,6 +23,7 @@ from imago_wire.remoting.peer import Version
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from imago_broker.config.sections import RocketmqSection
     from imago_broker.core.sequencing import Numbers
     from imago_broker.model.topics import TopicConfig
     from imago_broker.processors.rocketmq.exchange import Exchange
@@ -161,8 +162,18 @@ def is_dead_letter(groups: GroupRules, sending: Sending, version: int) -> bool:
     return sending.reconsume_times > tries_max
 
 
-def with_cluster(properties: bytes, cluster: bytes) -> bytes:
-    """Return the properties with the cluster's name, which request and reply go by."""
-    if b"CLUSTER\x01" in properties:
-        properties = props.without(properties, (b"CLUSTER",))
-    return joined(properties, b"CLUSTER\x01" + cluster + b"\x02")
+def broker_properties(cluster: str, settings: RocketmqSection) -> bytes:
+    """Return what a broker adds to each single message.
+
+    Request and reply go by the cluster's name. Consumers of 5.x tell nothing of a message without a
+    region where they trace, and those of 4.9 only where it says so.
+    """
+    trace = f"MSG_REGION\x01{settings.region}" if settings.trace_on else "TRACE_ON\x01false"
+    return f"CLUSTER\x01{cluster}\x02{trace}\x02".encode()
+
+
+def with_broker_properties(properties: bytes, added: bytes) -> bytes:
+    """Return the properties with what the broker adds, in place of what another one has added."""
+    if b"CLUSTER\x01" in properties or b"MSG_REGION\x01" in properties:
+        properties = props.without(properties, (b"CLUSTER", b"MSG_REGION", b"TRACE_ON"))
+    return joined(properties, added)

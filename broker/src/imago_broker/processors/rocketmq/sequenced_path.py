@@ -50,12 +50,12 @@ class SequencedPath:
         handles: TopicHandles,
         lane: Lane,
         *,
-        cluster: bytes,
+        added: bytes,
         stored: Stored,
     ) -> None:
-        """`cluster` is the property that single messages get; `stored` answers as for others."""
+        """`added` are the properties that single messages get; `stored` answers as for others."""
         self._puts, self._handles, self._lane = puts, handles, lane
-        self._cluster, self._stored = cluster, stored
+        self._added, self._stored = added, stored
 
     def send(self, session: SendingSession, item: SendItem, handle: TopicHandle) -> bool:
         """Take one send; False, and nothing done, for one that has to go the careful way."""
@@ -96,7 +96,7 @@ class SequencedPath:
 
     def _read(self, item: SendItem) -> Read | None:
         if not item.batch:
-            return _read_messages([(item.body, item.properties, item.flag)], self._cluster)
+            return _read_messages([(item.body, item.properties, item.flag)], self._added)
         try:
             messages = scan_batch(item.body, MESSAGES_MAX)
         except ProtocolError:

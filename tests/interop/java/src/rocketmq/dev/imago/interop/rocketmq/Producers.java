@@ -38,7 +38,8 @@ final class Producers {
     }
 
     private Object start(Arguments with) throws Exception {
-        DefaultMQProducer producer = create(with.text("group"), with.text("compression", "ZLIB"));
+        DefaultMQProducer producer = create(
+            with.text("group"), with.text("compression", "ZLIB"), with.flag("trace"));
         Versions.prepare(producer, with.text("namesrv"), with.text("name"));
         producer.setSendMsgTimeout((int) SEND_TIMEOUT_MS);
         producer.setRetryTimesWhenSendFailed(with.count("retries", 2));
@@ -51,9 +52,10 @@ final class Producers {
     }
 
     /** Version 4.9 knows the kind of compression only as a system property, read on creation. */
-    private static synchronized DefaultMQProducer create(String group, String compression) {
+    private static synchronized DefaultMQProducer create(
+            String group, String compression, boolean trace) {
         System.setProperty("rocketmq.message.compressType", compression);
-        return new DefaultMQProducer(group, Credentials.hook());
+        return new DefaultMQProducer(group, Credentials.hook(), trace, null);
     }
 
     private Object stop(Arguments with) {

@@ -31,7 +31,8 @@ final class PushConsumers {
 
     private Object start(Arguments with) throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(
-            with.text("group"), Credentials.hook(), new AllocateMessageQueueAveragely());
+            with.text("group"), Credentials.hook(), new AllocateMessageQueueAveragely(),
+            with.flag("trace"), null);
         Versions.prepare(consumer, with.text("namesrv"), with.text("name"));
         if (with.flag("dealt_out")) {
             Versions.haveQueuesDealtOut(consumer);
