@@ -17,6 +17,7 @@ from imago_broker.model.topics import TopicConfig
 from imago_operator.metrics import Metrics
 from imago_testing.clusters.shard_brokers import ShardBrokers
 from imago_testing.kubernetes.promql import asked, exposed, grouped_by, is_balanced
+from imago_testing.processes.certificates import Authority
 from imago_tools.chart_files import CHART, ROOT
 
 if TYPE_CHECKING:
@@ -74,7 +75,9 @@ def operator_figures() -> CollectorRegistry:
 
 
 async def scraped(folder: Path) -> list[str]:
-    shard = ShardBrokers(folder, replicas=2)
+    pair = Authority(folder).issue("server")
+    tls = (f"tls.certificate_file={pair.certificate}", f"tls.key_file={pair.key}")
+    shard = ShardBrokers(folder, *tls, replicas=2)
     await shard.start(0, 1)
     try:
         leader = shard.brokers[await shard.led()]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socketserver
+import ssl
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -11,6 +13,8 @@ import pytest
 
 from imago_broker.admin.signing import is_signed
 from imago_cli.admin_http import TOKEN_VARIABLE, ask
+from imago_cli.exits import CommandError
+from imago_testing.processes.certificates import Authority
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,3 +84,24 @@ def test_the_address_that_the_user_gives_gets_the_token(address: str) -> None:
 def test_without_a_token_nothing_is_shown(address: str) -> None:
     ask(f"http://{address}", PATH, found=True)
     assert Hearing.heard[0][2] == ""
+
+
+def test_the_cure_of_a_certificate_that_has_ended_is_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = Authority(tmp_path)
+    pair = authority.issue("server", days=-1)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair.certificate, pair.key)
+    server = socketserver.TCPServer(("127.0.0.1", 0), socketserver.BaseRequestHandler)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    answering = threading.Thread(target=server.handle_request)
+    answering.start()
+    monkeypatch.setenv("IMAGO_TLS_CA", str(authority.file))
+    try:
+        with pytest.raises(CommandError, match="expired") as failed:
+            ask(f"https://127.0.0.1:{server.server_address[1]}", "/admin/v1/cluster")
+    finally:
+        answering.join()
+        server.server_close()
+    assert "new certificate" in failed.value.cure

@@ -72,13 +72,13 @@ class Reader:
             "IMAGO_BOOTSTRAP": f"127.0.0.1:{self.base}",
             "IMAGO_METAQ": f"127.0.0.1:{self.base + 11}",
             "IMAGO_ADMIN": f"http://127.0.0.1:{self.base + 14}",
-            "IMAGO__STORE__SEGMENT_BYTES_MAX": str(SEGMENT_BYTES),
         }
 
     def up(self, command: str) -> None:
         self.stop()
         self._starts += 1
         words = [str(PROGRAMS / "imago"), *shlex.split(command)[1:], "--port-base", str(self.base)]
+        words += ["--set", f"store.segment_bytes_max={SEGMENT_BYTES}"]
         server = ServerProcess.start(f"up-{self._starts}", words, self.folder)
         self._server = server
 

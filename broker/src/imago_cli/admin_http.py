@@ -85,6 +85,11 @@ def ask(
 def _cure(admin: str, reason: object, *, found: bool) -> str:
     """Return what helps where nobody answers, by what failed and where the address is from."""
     if isinstance(reason, ssl.SSLCertVerificationError):
+        if "expired" in reason.verify_message:
+            return (
+                "have a new certificate issued: brokers take it without a restart; until then"
+                " http:// answers on the broker's own machine"
+            )
         return "IMAGO_TLS_CA names whom to trust; the certificate has to name the host of --admin"
     if isinstance(reason, ssl.SSLError) and not found:
         return "a broker without a certificate (tls.certificate_file) answers http:// only"

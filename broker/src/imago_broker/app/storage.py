@@ -62,7 +62,8 @@ def open_store(
         ) from error
     except DiskFullError as error:
         raise FatalError(
-            f"{folder}: no room for a log: free space on its disk, or set another broker.data_dir",
+            f"{folder}: no room for a log, whose files take {config.store.segment_bytes_max} bytes"
+            " each: free space on its disk, or set another broker.data_dir",
             exit_code=ExitCode.IO,
         ) from error
     except LogIOError as error:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from imago_broker.config import BrokerConfig, ConfigError
-from imago_broker.config.loading import parse_tree, with_overrides
+from imago_broker.config.loading import ENVIRONMENT_PREFIX, parse_tree, with_overrides
 from imago_broker.config.metaq_ini import convert
 from imago_broker.config.sources import from_tree_with_ini, read_ini
 from imago_broker.core.metaq_filters import check_config
@@ -127,6 +127,8 @@ def base_settings(
 ) -> dict[str, Any]:
     """Return what all brokers have in common: the files, then the command line."""
     refuse_owned_keys(assignments)
+    if ignored := sorted(name for name in os.environ if name.startswith(ENVIRONMENT_PREFIX)):
+        say(f"note: {', '.join(ignored)}: imago up takes settings from --set and --config alone")
     tree: dict[str, Any] = local_base()
     try:
         if config is not None:
@@ -386,8 +388,8 @@ def local_address(bind: str) -> str:
 
 
 def child_environment(ours: Mapping[str, str]) -> dict[str, str]:
-    """Return our environment without settings of brokers: they are in the files already."""
-    return {name: value for name, value in ours.items() if not name.startswith("IMAGO__")}
+    """Return our environment without settings of brokers: files and command line alone count."""
+    return {key: value for key, value in ours.items() if not key.startswith(ENVIRONMENT_PREFIX)}
 
 
 def _checked(tree: Mapping[str, Any]) -> BrokerConfig:
