@@ -184,6 +184,8 @@ class AssignedQueues:
         try:
             await self._driver.run(pulling.commit(self._state, self._config.group, queue, offset))
         except ClientError as error:
-            log.warning("commit_failed queue=%s offset=%d error=%s", queue, offset, error)
+            if times := self._state.warnings.due("commit", queue, str(error)):
+                said = "commit_failed queue=%s offset=%d times=%d error=%s"
+                log.warning(said, queue, offset, times, error)
             return False
         return True

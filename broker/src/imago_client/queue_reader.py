@@ -111,7 +111,9 @@ class QueueFetcher:
                 pulled = await self._pull()
                 records = deque(pulled.records())
             except (ClientError, ProtocolError) as error:
-                log.warning("pull_failed queue=%s error=%s", self.queue, error)
+                if times := self._shared.state.warnings.due("pull", self.queue, str(error)):
+                    said = "pull_failed queue=%s times=%d error=%s"
+                    log.warning(said, self.queue, times, error)
                 self._read_from = MASTER_ID
                 await asyncio.sleep(config.error_pause_s)
                 continue

@@ -181,4 +181,4 @@ def verify_record(data: Buffer, at: int, end: int) -> None:
     covered = end - CRC32_SIZE
     stored = bytes(data[end - 11 : end - 1])
     if crc_digits(crc31(memoryview(data)[at:covered])) != stored:
-        raise RecordError(f"checksum {stored[::-1]!r} does not match")
+        raise RecordError(f"checksum {stored[::-1].decode('ascii', 'replace')} does not match")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from imago_client.core.gate import Gate
 from imago_client.core.unique_ids import UniqueKeys
+from imago_client.core.warning_pace import WarningPace
 
 if TYPE_CHECKING:
     import random
@@ -57,6 +58,7 @@ class ClientState:
         self._routes: dict[str, tuple[float, TopicRoute]] = {}
         self.lookups: dict[str, RouteLookup] = {}
         """By topic; one leaves it when it has ended."""
+        self.warnings = WarningPace(clock_s)
 
     @contextmanager
     def impatient(self) -> Iterator[None]:

@@ -13,8 +13,8 @@ PER_FILE_MAX = 50
 """Findings reported per file; of a file that is wrong throughout one more says so."""
 
 RESTORE = (
-    "restore the file from a backup or another copy of the shard; nothing is cut or repaired by "
-    "itself, the other records stay readable"
+    "start the broker: where its shard has other members, they send what is damaged; else restore "
+    "the file from a backup. The other records stay readable"
 )
 REBUILD = (
     "remove config/views in the data folder: the next start builds queues, positions and key "
