@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,12 +13,16 @@ from imago_broker.model.users import User
 from imago_broker.service.access import Actor
 from imago_broker.service.messages import PutStatus
 from imago_testing.clusters.shard_pair import eventually, running_pair
+from imago_testing.peers.admin import TOKEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from imago_testing.peers.admin import Admin
+
 BY = Actor("the tests", "nowhere")
+ROUNDS = 12
 RULES = [{"resource": {"type": "Topic", "name": "orders"}, "operations": ["publish"]}]
 
 
@@ -79,6 +84,57 @@ async def test_a_token_that_a_former_leader_has_made_is_told_to_nobody(
         monkeypatch.setattr(acknowledgements, "when_replicated", refused)
         status, error = await pair.one.call("POST", "/admin/v1/users/ann/tokens", {})
         assert (status, error["error"]) == (503, "not_settled")
+
+
+async def test_of_changes_through_two_shards_at_once_none_is_lost_that_was_confirmed(
+    tmp_path: Path,
+) -> None:
+    """A revoked token counts nowhere, one that was told everywhere."""
+    async with running_pair(tmp_path, closed=True) as pair:
+        root = {"Authorization": f"Bearer {TOKEN}"}
+        ann = "/admin/v1/users/ann"
+        assert (await pair.one.call("PUT", ann, {"super": True}, **root))[0] == 200
+        _, old = await pair.one.call("POST", f"{ann}/tokens", {}, **root)
+        for _ in range(ROUNDS):
+            revoked, made = await asyncio.gather(
+                pair.two.call("DELETE", f"{ann}/tokens/{old['number']}", **root),
+                pair.one.call("POST", f"{ann}/tokens", {}, **root),
+            )
+            for one in (pair.one, pair.two):
+                status = await _asked_with(one, old)
+                assert revoked[0] != 200 or status == 401
+                assert made[0] != 200 or await _asked_with(one, made[1]) == 200
+            if made[0] != 200:
+                assert made[1]["error"] == "changed_meanwhile"
+                made = await pair.one.call("POST", f"{ann}/tokens", {}, **root)
+            old = made[1]
+
+
+@pytest.mark.parametrize(
+    "body", [{"enabled": False}, {"password": "another-one"}, {"rules": RULES}]
+)
+async def test_of_changes_of_one_user_at_once_the_lost_one_is_not_confirmed(
+    tmp_path: Path, body: dict[str, Any]
+) -> None:
+    async with running_pair(tmp_path) as pair:
+        one = pair.one.broker.core.access
+        for _ in range(ROUNDS):
+            await pair.one.call("PUT", "/admin/v1/users/ann", {"enabled": True, "rules": []})
+            answers = await asyncio.gather(
+                pair.two.call("PUT", "/admin/v1/users/ann", body),
+                pair.one.call("PUT", "/admin/v1/users/ann", {"super": True}),
+            )
+            status, said = answers[0]
+            assert status == 200 or said["error"] == "changed_meanwhile"
+            if status == 200:
+                assert one.users["ann"].enabled == body.get("enabled", True)
+                assert "rules" not in body or one.rules.get("ann")
+                assert one.users["ann"].secret == body.get("password", one.users["ann"].secret)
+
+
+async def _asked_with(admin: Admin, made: dict[str, Any]) -> int:
+    bearer = {"Authorization": f"Bearer {made['token']}"}
+    return (await admin.call("GET", "/admin/v1/status", **bearer))[0]
 
 
 def test_records_are_sent_in_parts() -> None:

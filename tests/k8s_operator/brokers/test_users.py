@@ -165,6 +165,7 @@ async def test_a_token_is_made_though_a_shard_has_no_admin_interface(tmp_path: P
         (503, "no_master", 1),
         (503, "users_awaited", 1),
         (503, "not_replicated", 1),
+        (503, "changed_meanwhile", 1),
         (503, "registry_unavailable", 1),
         (401, "unauthorized", 1),
         (502, "master_unreachable", 0),

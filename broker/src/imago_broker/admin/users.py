@@ -40,6 +40,8 @@ TOKEN_SECONDS_MAX = 10 * 365 * 86_400
 FORMER_SECONDS_MAX = 7 * 86_400
 """How long a password that was replaced may count."""
 SALT_BYTES = 16
+REVOKED_TIMES = 3
+"""How often a token is taken back that another shard has, which has changed its user meanwhile."""
 _EVERYBODY = User(name="(white list)", is_super=True)
 """Who is not checked may do everything: such lists are left to super users."""
 
@@ -62,7 +64,7 @@ async def put(services: AdminServices, request: web.Request) -> web.Response:
     """PUT /admin/v1/users/{user}: make one, or change what the body names."""
     name, body = request.match_info["user"], await json_body(request)
     refuse_unknown(body, (*KEYS, *OF_ALL))
-    access, by = services.access, actor_of(request)
+    access, by, wanted = services.access, actor_of(request), None
     try:
         rules = rules_from_json(body["rules"]) if "rules" in body else access.rules.get(name, ())
         subject = subject_of_user(name)
@@ -75,13 +77,19 @@ async def put(services: AdminServices, request: web.Request) -> web.Response:
             user = _changed(access.users.get(name) or User(name=name), body, now_ms)
             _require_super(services, request, access.users.get(name), user)
             access.put_account(user, rules, by)
+            wanted = _named(user, body)
         if quotas is not None:
             access.set_quotas(subject, quotas, by)
     except (ValueError, RequestError) as error:
         raise bad_request(
             f"User {name!a:.80}: {error}.", "Correct that; nothing was changed."
         ) from error
-    return await everywhere(services, request, {"user": _shown(services, name)})
+    answer = await everywhere(services, request, {"user": _shown(services, name)})
+    now = access.users.get(name)
+    kept = wanted is None or (now is not None and _named(now, body) == wanted)
+    if not kept or ("rules" in body and access.rules.get(name, ()) != rules):
+        raise _changed_meanwhile(name)
+    return answer
 
 
 async def delete(services: AdminServices, request: web.Request) -> web.Response:
@@ -92,7 +100,10 @@ async def delete(services: AdminServices, request: web.Request) -> web.Response:
         access.set_rules(name, (), actor_of(request))
     elif not access.delete_user(name, actor_of(request)):
         raise not_found("user", name, access.users)
-    return await everywhere(services, request, {"deleted": name})
+    answer = await everywhere(services, request, {"deleted": name})
+    if name in access.users:
+        raise _changed_meanwhile(name)
+    return answer
 
 
 async def make_token(services: AdminServices, request: web.Request) -> web.Response:
@@ -111,14 +122,7 @@ async def make_token(services: AdminServices, request: web.Request) -> web.Respo
     if before is None:
         raise not_found("user", name, services.access.users)
     _require_super(services, request, before)
-    user, now_ms = before, services.clock.epoch_ms()
-    expires_ms = _end_ms(body, "expiresSeconds", now_ms)
-    note, former = _line(body, "note"), _line(body, "former")
-    if "former" in body:
-        until_ms = _end_ms(body, "formerSeconds", now_ms)
-        user = user.with_former_token(former, note, until_ms=until_ms)
-    kept = tuple(token for token in user.tokens if not token.has_ended(now_ms))
-    user, token = new_token(replace(user, tokens=kept), expires_ms=expires_ms, note=note)
+    user, token = _with_token(before, body, services.clock.epoch_ms())
     try:
         services.access.put_user(user, actor_of(request))
     except RequestError as error:
@@ -130,7 +134,22 @@ async def make_token(services: AdminServices, request: web.Request) -> web.Respo
         _take_back(services.access, before, user, actor_of(request))
         raise _no_token(problem)
     told = {"number": made.number, "expires": made.expires_ms, "token": token}
-    return json_response({**told, "shards": await request.app[SPREADER].spread()})
+    shards = await request.app[SPREADER].spread()
+    now = services.access.users.get(name)
+    if now is None or now.token(made.number) is None:
+        raise _changed_meanwhile(name)
+    return json_response({**told, "shards": shards})
+
+
+def _with_token(user: User, body: Mapping[str, object], now_ms: int) -> tuple[User, str]:
+    """Return the user with one more token, and that."""
+    expires_ms = _end_ms(body, "expiresSeconds", now_ms)
+    note, former = _line(body, "note"), _line(body, "former")
+    if "former" in body:
+        until_ms = _end_ms(body, "formerSeconds", now_ms)
+        user = user.with_former_token(former, note, until_ms=until_ms)
+    kept = tuple(token for token in user.tokens if not token.has_ended(now_ms))
+    return new_token(replace(user, tokens=kept), expires_ms=expires_ms, note=note)
 
 
 def _take_back(access: AccessService, before: User, made: User, by: Actor) -> None:
@@ -177,9 +196,14 @@ async def delete_token(services: AdminServices, request: web.Request) -> web.Res
             f"List them: GET /admin/v1/users/{name:.80}.",
         )
     _require_super(services, request, user)
-    left = tuple(token for token in user.tokens if token.number != number)
-    services.access.put_user(replace(user, tokens=left), actor_of(request))
-    return await everywhere(services, request, {"deleted": number})
+    for _ in range(REVOKED_TIMES):
+        left = tuple(token for token in user.tokens if token.number != number)
+        services.access.put_user(replace(user, tokens=left), actor_of(request))
+        answer = await everywhere(services, request, {"deleted": number})
+        user = services.access.users.get(name)
+        if user is None or user.token(number) is None:
+            return answer
+    raise _changed_meanwhile(name)
 
 
 async def settings(services: AdminServices, _: web.Request) -> web.Response:
@@ -240,8 +264,29 @@ async def everywhere(
     return json_response({**answer, "shards": shards})
 
 
+def _changed_meanwhile(name: str) -> AdminError:
+    """The answer where another shard's change of a user was made without ours, and is newer."""
+    return AdminError(
+        503,
+        "changed_meanwhile",
+        f"User {name:.80} was changed through another shard at the same time; that change holds.",
+        "Repeat the call.",
+    )
+
+
 def _not_settled(problem: str) -> AdminError:
     return AdminError(503, "not_settled", f"Changed here, but {problem}.", "Repeat the call.")
+
+
+def _named(user: User, body: Mapping[str, Any]) -> tuple[object, ...]:
+    """Return what of a user is as a body has asked."""
+    secrets = (user.secret, user.hashed) if "password" in body else ()
+    values = {
+        "super": user.is_super,
+        "enabled": user.enabled,
+        "whiteAddresses": user.white_addresses,
+    }
+    return (*secrets, *(value for key, value in values.items() if key in body))
 
 
 def _shown(services: AdminServices, name: str) -> dict[str, Any]:

@@ -32,7 +32,15 @@ RETRY_S: Final = 2.0
 CONTEXTS_MAX: Final = 256
 """As many clusters keep what their brokers are checked with."""
 UNCONNECTED: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
-UNDONE: Final = frozenset({"no_master", "not_replicated", "registry_unavailable", "users_awaited"})
+UNDONE: Final = frozenset(
+    {
+        "changed_meanwhile",
+        "no_master",
+        "not_replicated",
+        "registry_unavailable",
+        "users_awaited",
+    }
+)
 """Codes of brokers that refuse before they do anything, or have taken it back."""
 
 
