@@ -101,6 +101,11 @@ async def no_foreign_pages(
 
 async def json_body(request: web.Request) -> dict[str, object]:
     """Return the request's JSON object; an empty body is an empty object."""
+    encoding = request.headers.get("Content-Encoding", "identity")
+    if encoding.lower() != "identity":
+        raise AdminError(
+            415, "encoded", f"The body is encoded: {encoding!a:.40}.", "Send it as it is."
+        )
     raw = await request.read()
     try:
         body = orjson.loads(raw) if raw else {}

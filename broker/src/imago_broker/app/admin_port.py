@@ -96,6 +96,8 @@ class AdminPort:
             handle_signals=False,
             keepalive_timeout=KEEPALIVE_SECONDS,
             logger=_http_log,
+            # Before anybody is asked who he is, a kilobyte would become a megabyte.
+            auto_decompress=False,
         )
         await runner.setup()
         server = runner.server
