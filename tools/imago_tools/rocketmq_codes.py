@@ -86,9 +86,11 @@ def served(server: str) -> dict[int, Served]:
 
 
 def test_of(code: RequestCode) -> str | None:
-    """Return the first test module that asks for a code, by its name or number."""
+    """Return the test module that asks for a code most often, by its name or number."""
     asked = re.compile(rf"\b{code.name}\b|\.(?:call|send|pull)\(\s*{int(code)}\b")
-    return next((name for name, text in _tests() if asked.search(text)), None)
+    found = {name: len(asked.findall(text)) for name, text in _tests()}
+    most = max(found, key=lambda name: found[name])  # of several the first
+    return most if found[most] else None
 
 
 @cache
