@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import TYPE_CHECKING
 
 import pytest
 
+from imago_client import Client, ClientConfig, ConsumerConfig, Message, ProducerConfig
+from imago_client.config import parse_addresses
 from imago_testing.interop.drivers import PARTS, ROCKETMQ4, ROCKETMQ5
 from imago_testing.interop.rocketmq import Outgoing
 from imago_testing.java.driver import DriverError, JavaDriver, java_command
 from imago_testing.processes.servers import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from imago_client import ReceivedMessage
     from imago_testing.interop.rocketmq import RocketmqClient
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300), pytest.mark.shows("query")]
@@ -65,4 +69,26 @@ def test_mqadmin_shows_who_sent_and_who_consumed_a_message(
         [sent] = producer.send(topic, [Outgoing(body=b"traced", keys="key", tags="T")])
         assert [each.body for each in consumer.take(1)] == [b"traced"]
         shown = traced(mqadmin, sent.id)
+    assert shown == {"Pub": [producers, "success"], "Sub": [consumers, "success"]}
+
+
+@pytest.mark.both_clients
+async def test_mqadmin_shows_what_our_own_client_traces(
+    rocketmq: RocketmqClient, topic: str, unique: Callable[[str], str], mqadmin: Callable[..., str]
+) -> None:
+    producers, consumers = unique("p"), unique("c")
+    config = ClientConfig(bootstrap=parse_addresses(rocketmq.namesrv), trace=True)
+    handled = asyncio.Event()
+
+    async def handle(_: Sequence[ReceivedMessage]) -> None:
+        handled.set()
+
+    async with Client(config) as client:
+        group = ConsumerConfig(group=consumers, start_from="earliest")
+        async with client.push_consumer(group, [topic], handle):
+            producer = client.producer(ProducerConfig(group=producers))
+            sent = await producer.send(Message(topic, b"traced", keys=("key",), tags="T"))
+            async with asyncio.timeout(60):
+                await handled.wait()
+    shown = await asyncio.to_thread(traced, mqadmin, sent.message_id)
     assert shown == {"Pub": [producers, "success"], "Sub": [consumers, "success"]}

@@ -22,6 +22,7 @@ from imago_client.pull_consumer import PullConsumer
 from imago_client.push_consumer import PushConsumer
 from imago_client.requests import Requester
 from imago_client.server_requests import answer_request
+from imago_client.tracing import Tracer
 from imago_client.transactions import TransactionProducer
 from imago_wire.remoting.codes import RequestCode
 
@@ -46,6 +47,7 @@ class Client:
         self.config = ClientConfig.of(bootstrap)
         self._state = new_state(self.config)
         self._driver = Driver(self.config, self._on_request)
+        self._tracer = Tracer(self._state, self._driver) if self.config.trace else None
         self._consumers: dict[str, PushConsumer] = {}
         self._transacting: dict[str, TransactionProducer] = {}
         self._requesters: set[Requester] = set()
@@ -59,7 +61,7 @@ class Client:
         settings = config or ProducerConfig()
         if idempotent:
             settings = replace(settings, idempotent=True)
-        return Producer(self._state, self._driver, settings)
+        return Producer(self._state, self._driver, settings, self._tracer)
 
     def transaction_producer(
         self,
@@ -77,7 +79,7 @@ class Client:
         check_handler(checker, "checker")
         settings = replace(config or ProducerConfig(), group=group)
         producer = TransactionProducer(
-            self._state, self._driver, settings, checker, self._forget_transactions
+            self._state, self._driver, settings, checker, self._forget_transactions, self._tracer
         )
         self._transacting[group] = producer
         return producer
@@ -116,7 +118,14 @@ class Client:
         if settings.group in self._consumers:
             raise UsageError(f"group {settings.group!r}: this client is a member already")
         consumer = PushConsumer(
-            self._state, self._driver, settings, wanted, handler, self._remember, self._forget
+            self._state,
+            self._driver,
+            settings,
+            wanted,
+            handler,
+            self._remember,
+            self._forget,
+            self._tracer,
         )
         self._consumers[settings.group] = consumer
         return consumer
@@ -129,6 +138,8 @@ class Client:
             await producer.close()
         for requester in list(self._requesters):
             await requester.close()
+        if self._tracer is not None:
+            await self._tracer.close()
         await self._driver.close()
 
     async def __aenter__(self) -> Self:

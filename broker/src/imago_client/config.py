@@ -87,6 +87,11 @@ class ClientConfig:
     password: str | None = field(default=None, repr=False)
     password_file: str | None = None
     """File with the password alone; it is read again when it changes."""
+    trace: bool = False
+    """Tell what is sent, and what push consumers handle, for `mqadmin queryMsgTraceById`; asyncio
+    alone."""
+    trace_topic: str = "RMQ_SYS_TRACE_TOPIC"
+    """Where traces go."""
     idle_s_max: float = 100.0
     """The blocking client drops a connection idle for so long: servers close at 120 s."""
 
@@ -94,6 +99,7 @@ class ClientConfig:
         check_addresses(self.bootstrap, "bootstrap")
         check_tls(self)
         check_user(self)
+        check_name("trace_topic", self.trace_topic)
         _positive(
             self,
             "connect_timeout_s",

@@ -142,6 +142,8 @@ class SendResult:
     """The broker's id: address and log offset in hexadecimal (of a batch: joined with commas)."""
     recall_handle: str | None = None
     """For `recall`, until it is due; of a message that waits for a time of its own."""
+    trace_region: str | None = None
+    """What a trace of the message names as its region; None: the broker wants no traces."""
 
 
 class QueueEnd(NamedTuple):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from imago_client.message_queue import MessageQueue
     from imago_client.messages import Message, SendResult
     from imago_client.received import ReceivedMessage
+    from imago_client.tracing import Tracer
 
 
 class Producer:
@@ -35,8 +36,15 @@ class Producer:
     idempotent: then every try goes to the same queue, which stores the message once.
     """
 
-    def __init__(self, state: ClientState, driver: Driver, config: ProducerConfig) -> None:
+    def __init__(
+        self,
+        state: ClientState,
+        driver: Driver,
+        config: ProducerConfig,
+        tracer: Tracer | None = None,
+    ) -> None:
         self._state, self._driver, self._config = state, driver, config
+        self._tracer = tracer
         self._rotations = sending.Rotations(state.rng.getrandbits(16))
         self._lanes = ProducerLanes(config, state.rng)
 
@@ -98,8 +106,12 @@ class Producer:
         )
 
     async def _send(self, outgoing: Outgoing, queue: MessageQueue | None) -> SendResult:
+        began_s = self._state.clock_s()
         async with self._driver.admission.room(len(outgoing.body)):
-            return await self._driver.run(self._sending(outgoing, queue))
+            result = await self._driver.run(self._sending(outgoing, queue))
+        if self._tracer is not None:
+            self._tracer.note_sent(self._config.group, outgoing, result, began_s)
+        return result
 
     def _sending(self, outgoing: Outgoing, queue: MessageQueue | None) -> Operation[SendResult]:
         parts = (self._state, self._config, self._rotations)

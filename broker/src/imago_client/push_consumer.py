@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from imago_client.message_queue import MessageQueue
     from imago_client.received import ReceivedMessage
     from imago_client.supervision import SupervisedTask
+    from imago_client.tracing import Tracer
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +49,7 @@ class PushConsumer:
         handler: Callable[[Sequence[ReceivedMessage]], Awaitable[None]],
         on_start: Callable[[PushConsumer], None],
         on_stop: Callable[[PushConsumer], None],
+        tracer: Tracer | None = None,
     ) -> None:
         check_handler(handler)
         self.state, self.config, self.handler = state, config, handler
@@ -60,6 +62,7 @@ class PushConsumer:
             slots=asyncio.Semaphore(config.concurrency),
             tasks=self.tasks,
             inflation=Inflation(config.inflated_bytes_max),
+            tracer=tracer,
         )
         self._subscriptions = group_subscriptions(topics, config.group, state.clock_ms())
         self._on_start, self._on_stop = on_start, on_stop

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from imago_client.message_queue import MessageQueue
     from imago_client.received import Pulled, ReceivedMessage
     from imago_client.supervision import Supervisor
+    from imago_client.tracing import Tracer
     from imago_wire.record import StoredMessage
 
 log = logging.getLogger(__name__)
@@ -58,6 +59,7 @@ class Shared:
     slots: asyncio.Semaphore
     tasks: Supervisor
     inflation: Inflation
+    tracer: Tracer | None = None
     handling: set[asyncio.Task[object] | None] = field(default_factory=set)
     """The tasks that run a handler now."""
 
@@ -249,6 +251,14 @@ class QueueFetcher:
 
     async def _call_handler(self, batch: list[ReceivedMessage]) -> int | None:
         """Return None after success, else the delay level at which to try again."""
+        if self._shared.tracer is None:
+            return await self._run_handler(batch)
+        ended = self._shared.tracer.handling(self._shared.config.group, batch)
+        delay_level = await self._run_handler(batch)
+        ended(delay_level is None)
+        return delay_level
+
+    async def _run_handler(self, batch: list[ReceivedMessage]) -> int | None:
         task = asyncio.current_task()
         self._shared.handling.add(task)
         try:

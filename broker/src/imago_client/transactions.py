@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from imago_client.message_queue import MessageQueue
     from imago_client.messages import Message, SendResult
     from imago_client.received import ReceivedMessage
+    from imago_client.tracing import Tracer
     from imago_wire.remoting.command import RemotingCommand
 
     Checker = Callable[[ReceivedMessage], Awaitable[Decision]]
@@ -63,8 +64,10 @@ class TransactionProducer:
         config: ProducerConfig,
         checker: Checker,
         forget: Callable[[TransactionProducer], None],
+        tracer: Tracer | None = None,
     ) -> None:
         self._state, self._driver, self.config = state, driver, config
+        self._tracer = tracer
         self._checker, self._forget = checker, forget
         self._rotations = sending.Rotations(state.rng.getrandbits(16))
         self._topics: set[str] = set()
@@ -80,8 +83,11 @@ class TransactionProducer:
         """
         outgoing = transacting.prepare_half(self._state, self.config, message)
         operation = sending.send(self._state, self.config, self._rotations, outgoing, queue)
+        began_s = self._state.clock_s()
         async with self._driver.admission.room(len(outgoing.body)):
             sent = await self._driver.run(operation)
+        if self._tracer is not None:
+            self._tracer.note_sent(self.config.group, outgoing, sent, began_s)
         if message.topic not in self._topics:
             await self._join(message.topic)  # now at the latest the topic has brokers
         return OpenTransaction(self, sent)

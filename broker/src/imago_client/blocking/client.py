@@ -39,6 +39,8 @@ class Client:
 
     def __init__(self, bootstrap: str | ClientConfig) -> None:
         self.config = ClientConfig.of(bootstrap)
+        if self.config.trace:
+            raise UsageError("trace: only the asyncio client traces, imago_client.Client")
         self._state = new_state(self.config)
         self._driver = BlockingDriver(self.config, self._on_request)
         self._consumers: dict[str, GroupConsumer] = {}

@@ -255,7 +255,13 @@ def _result(
         raise AnswerError(address, str(error)) from None
     queue = MessageQueue(outgoing.topic, target.shard, header.queue_id)
     return SendResult(
-        status, queue, header.queue_offset, outgoing.message_id, header.msg_id, header.recall_handle
+        status=status,
+        queue=queue,
+        offset=header.queue_offset,
+        message_id=outgoing.message_id,
+        stored_id=header.msg_id,
+        recall_handle=header.recall_handle,
+        trace_region=header.msg_region if header.trace_on else None,
     )
 
 
