@@ -52,8 +52,8 @@ run: setup ## the demo: both protocols and Spark agree on real data
 test test-all test-fast interop interop-others .venv/.compiled-tests: export PYTHONDONTWRITEBYTECODE :=
 test test-all test-fast interop interop-others .venv/.compiled-tests: export PYTHONPYCACHEPREFIX := $(CURDIR)/.venv/pycache
 PURE := not processes and not interop and not others and not spark and not zookeeper and not apiserver
-# Tests that start processes mostly wait for them: two workers a core, within reason.
-WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n > 6 ? 12 : 2 * n)))
+# Tests that start processes mostly wait for them: three workers a core, within reason.
+WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n > 4 ? 12 : 3 * n)))
 SHARED := $(PYTEST) -n $(WORKERS) --dist loadgroup --no-loadscope-reorder
 NO_KUBERNETES := not others and not apiserver
 # What reads, copies and walks in pieces, once more with pieces of a few hundred bytes.

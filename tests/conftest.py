@@ -66,15 +66,20 @@ def pytest_collection_modifyitems(config: Config, items: list[pytest.Item]) -> N
         items[:] = arranged(items)
 
 
+gc.disable()
 GC_THRESHOLDS = (5_000, 20, 20)
 """Modules and tests of the whole tree are millions of objects, which seldom need a look."""
 
 
 def pytest_collection_finish() -> None:
-    """Take what was collected out of every later garbage collection: a tenth of all work."""
+    """Take what was collected out of every later garbage collection: a tenth of all work.
+
+    While modules are loaded there is no garbage to speak of, so nobody looks for any.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
+    gc.enable()
 
 
 _folders = FixtureFolders()
