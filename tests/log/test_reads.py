@@ -52,6 +52,23 @@ def test_queue_without_messages(store: MessageStore) -> None:
     assert status(store, 7) == (ReadStatus.NO_MESSAGE_IN_QUEUE, 0)
 
 
+def test_queues_of_a_topic_are_those_made_now_and_those_on_disk(clock: FakeClock) -> None:
+    vfs = MemoryVfs()
+    opened = open_store(vfs, clock)
+    for topic in ("T", "T2"):
+        opened.create_topic(topic, {})
+        Model().send(opened, [(topic, 10, 100), (topic, 9, 100)])
+    opened.close()
+    again = open_store(vfs, clock)
+    assert again.queues("T") == [9, 10]
+    again.tail("T", 2)
+    assert again.queues("T") == [2, 9, 10]
+    assert again.queues("unknown") == []
+    again.delete_topic("T")
+    assert again.queues("T") == []
+    again.close()
+
+
 def test_offsets_around_the_end(store: MessageStore) -> None:
     fill(store, 3)
     assert status(store, 3) == (ReadStatus.OFFSET_OVERFLOW_ONE, 3)

@@ -156,6 +156,10 @@ class MessageStore:
 
     # Reading
 
+    def queues(self, topic: str) -> list[int]:
+        """Return the numbers of a topic's queues, of those on disk and of those made since."""
+        return self._directory.numbers(topic)
+
     def queue_range(self, topic: str, queue_id: int) -> tuple[int, int]:
         """Return the smallest stored and the visible end queue offset; (0, 0) when unknown."""
         return self._reader.queue_range(topic, queue_id)
@@ -351,10 +355,7 @@ class MessageStore:
         self._realigner.install_metadata(data)
 
     def read_log(self, offset: int, bytes_max: int) -> bytes | memoryview:
-        """Return log bytes from an offset on, up to the end of its file, its epoch or the log.
-
-        The next offset is always `offset` + size: see `LogByteReader.read`.
-        """
+        """Return log bytes from an offset on: see `LogByteReader.read`."""
         return self._log_bytes.read(offset, bytes_max)
 
     def keep_from(self, offset: int | None) -> None:
@@ -376,10 +377,7 @@ class MessageStore:
     # Damage and housekeeping
 
     def heal(self, offset: int, data: bytes) -> int:
-        """Put a damaged range back into service with what was lost: log bytes of another copy.
-
-        Returns how many bytes were put back: see `Healer.heal`.
-        """
+        """Put log bytes of another copy into a damaged range; return how many: see `Healer`."""
         return self.components.healer.heal(offset, data)
 
     def verify(self, start: int, end: int) -> bool:

@@ -59,6 +59,16 @@ class QueueDirectory:
         except KeyError:
             return None
 
+    def numbers(self, topic: str) -> list[int]:
+        """Return the numbers of a topic's queues that exist."""
+        try:
+            self._metadata.topic(topic)
+        except KeyError:
+            return []
+        name = topic.encode()
+        made = {queue.tail.queue_id for queue in self._queues if queue.tail.topic == name}
+        return sorted(made.union(self._folders.numbers(topic)))
+
     def names(self, view: RecordView) -> bool:
         """Whether the unit of its queue names a record."""
         queue = self.find(view.topic.decode("utf-8", "replace"), view.queue_id)

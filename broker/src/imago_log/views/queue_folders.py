@@ -51,6 +51,12 @@ class QueueFolders:
                 if name.isdecimal()
             ]
 
+    def numbers(self, topic: str) -> list[int]:
+        """Return the numbers of a topic's queues that have a folder."""
+        folder = self._folder.queues / topic
+        with fatal("list", folder):
+            return [int(name) for name in self._pool.vfs.names(folder) if name.isdecimal()]
+
     def materialised_on_disk(self) -> list[tuple[str, int]]:
         """Return topic and number of every partition that has a folder of MetaQ's files."""
         with fatal("list", self._folder.metaq):

@@ -44,7 +44,8 @@ class TimerQueues:
 
     def used(self) -> list[int]:
         """Return the queues in which the log has, or had, a timer."""
-        return [q for q in range(BUCKETS) if self._store.queue_range(TIMER_TOPIC, q) != (0, 0)]
+        buckets = (q for q in self._store.queues(TIMER_TOPIC) if q < BUCKETS)
+        return [q for q in buckets if self._store.queue_range(TIMER_TOPIC, q) != (0, 0)]
 
     def note(self, changes: Sequence[tuple[str, str, int]]) -> bool:
         """Note in the metadata what is done; false: the log takes nothing now."""
