@@ -11,6 +11,7 @@ import pytest
 
 from imago_broker.app import Broker
 from imago_broker.app.told_settings import FILE, ToldSettings
+from imago_broker.ports import CoordinatorUnavailableError
 from imago_broker.processors.rocketmq.original_settings import with_told
 from imago_log.errors import NoSpaceError
 from imago_testing.peers.remoting import RemotingPeer
@@ -78,6 +79,41 @@ async def test_what_is_told_is_in_force_in_every_part_at_once(
     assert broker.groups.get("consumers") is None
     await tell(peer, b"autoCreateTopicEnable=true\n")
     assert (await peer.put("New", b"x")).code == ResponseCode.SUCCESS
+
+
+async def test_permission_is_the_shards_in_the_routes_of_producers(
+    peer: RemotingPeer, broker: Broker
+) -> None:
+    async def perm() -> tuple[str, frozenset[str]]:
+        return (await shown(peer))["brokerPermission"], broker.coordinator.view().wiped
+
+    name = broker.config.broker_name
+    assert await perm() == ("6", frozenset())
+    await tell(peer, b"brokerPermission=4\nmaxMessageSize=1000\n")
+    assert await perm() == ("4", frozenset({name}))
+    assert broker.config.rocketmq.message_bytes_max == 1000
+    # As of the originals: who has an old route still sends.
+    assert (await peer.put("T", b"x")).code == ResponseCode.SUCCESS
+    for wrong in (b"brokerPermission=2\nmaxMessageSize=2000\n", b"brokerPermission=x\n"):
+        refused = await peer.call(Code.UPDATE_BROKER_CONFIG, {}, wrong)
+        assert refused.code == ResponseCode.SYSTEM_ERROR
+        assert "brokerPermission" in (refused.remark or "")
+    assert broker.config.rocketmq.message_bytes_max == 1000
+    await tell(peer, b"brokerPermission=6\n")
+    assert await perm() == ("6", frozenset())
+
+
+async def test_permission_that_the_registry_cannot_keep_is_not_changed(
+    peer: RemotingPeer, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: object) -> None:
+        raise CoordinatorUnavailableError("the registry is away")
+
+    monkeypatch.setattr(type(broker.coordinator.marks), "set_write_wiped", away)
+    answer = await peer.call(Code.UPDATE_BROKER_CONFIG, {}, b"brokerPermission=4\n")
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert "the registry is away" in (answer.remark or "")
+    assert (await shown(peer))["brokerPermission"] == "6"
 
 
 async def test_nothing_changes_where_it_cannot_be_kept(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_broker.processors.rocketmq.exchange import OK, Exchange, Reply, RequestError
+from imago_broker.processors.rocketmq.original_settings import PERMISSION
+from imago_broker.processors.rocketmq.shard_permission import is_writable
 from imago_broker.service.usage import Usage
 from imago_wire.record import decode_record
 from imago_wire.remoting.bodies.route import KvTable
@@ -26,6 +28,7 @@ from imago_wire.tags import tag_code
 if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.original_settings import BrokerSettings
     from imago_broker.processors.rocketmq.runtime_info import RuntimeFigures
+    from imago_broker.processors.rocketmq.shard_permission import ShardPermission
     from imago_broker.service.topics import TopicService
     from imago_broker.service.usage import UsageFigures
     from imago_broker.service.versions import TableVersion
@@ -45,6 +48,7 @@ class BrokerAdmin:
         topics: TopicService,
         topic_version: TableVersion,
         settings: BrokerSettings,
+        permission: ShardPermission,
         figures: RuntimeFigures,
         usage: UsageFigures,
     ) -> None:
@@ -52,6 +56,7 @@ class BrokerAdmin:
         self._topics = topics
         self._topic_version = topic_version
         self._settings = settings
+        self._permission = permission
         self._figures = figures
         self._usage = usage
 
@@ -61,13 +66,18 @@ class BrokerAdmin:
         header = GetBrokerConfigResponseHeader(version=version.encode().decode())
         return Reply(ext=header.to_ext(), body=encode_properties_text(self._settings.entries()))
 
-    def update_config(self, exchange: Exchange) -> Reply:
+    def update_config(self, exchange: Exchange) -> Reply | None:
         """UPDATE_BROKER_CONFIG: all of it, or nothing where one name or value is wrong."""
         entries = decode_properties_text(exchange.command.body)
         if not entries:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "string2Properties error")
+        permission = entries.pop(PERMISSION, None)
+        writable = None if permission is None else is_writable(permission)
         self._settings.change(entries)
-        return OK
+        if writable is None:
+            return OK
+        self._permission.change(exchange, writable)
+        return None
 
     def runtime_info(self, _: Exchange) -> Reply:
         """GET_BROKER_RUNTIME_INFO."""

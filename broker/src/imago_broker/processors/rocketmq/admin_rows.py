@@ -15,6 +15,7 @@ from imago_broker.processors.rocketmq.original_settings import BrokerSettings
 from imago_broker.processors.rocketmq.relays import RelayProcessor
 from imago_broker.processors.rocketmq.rows import Row
 from imago_broker.processors.rocketmq.runtime_info import RuntimeFigures
+from imago_broker.processors.rocketmq.shard_permission import ShardPermission
 from imago_broker.service.serving_rules import Asks
 from imago_wire.remoting.codes import RequestCode as Code
 
@@ -73,6 +74,9 @@ def admin_rows(parts: RocketmqAssembly) -> list[Row]:
         topics=parts.broker.topics,
         topic_version=parts.names.topic_version,
         settings=settings,
+        permission=ShardPermission(
+            parts.broker.marks, parts.identity.broker_name, parts.broker.loop
+        ),
         figures=_runtime_figures(parts),
         usage=parts.delivery.usage,
     )

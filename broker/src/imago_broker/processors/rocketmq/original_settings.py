@@ -96,6 +96,10 @@ FIXED = frozenset(
 )
 """Names that say what this broker is: its black list."""
 
+PERMISSION = "brokerPermission"
+"""The shard's: whether producers find it by the routes. Kept in the registry, not here."""
+READ_ONLY, READ_WRITE = "4", "6"
+
 _READERS: dict[str, Callable[[str], object]] = {"whole": int, "number": float, "truth": _truth}
 
 
@@ -162,6 +166,7 @@ class BrokerSettings:
     def _in_force(self) -> dict[str, str]:
         identity, settings = self._identity, self._settings.current
         serving_rules, own = self._serving_rules, self._registry.registered
+        wiped = identity.broker_name in self._registry.view().wiped
         replica_id = own.replica + 1 if own is not None and not serving_rules.leads else MASTER_ID
         return {
             "brokerClusterName": identity.cluster,
@@ -169,6 +174,7 @@ class BrokerSettings:
             "brokerId": str(replica_id),
             "brokerIP1": identity.host,
             "listenPort": str(identity.port),
+            PERMISSION: READ_ONLY if wiped else READ_WRITE,
             "brokerRole": "ASYNC_MASTER" if serving_rules.leads else "SLAVE",
             "slaveReadEnable": _word(serving_rules.slave_reads),
             "maxMessageSize": str(settings.message_bytes_max),
@@ -190,7 +196,6 @@ class BrokerSettings:
         """Return what is so here unless somebody told another value, which has no effect."""
         settings = self._settings.current
         facts = {
-            "brokerPermission": "6",
             "defaultTopicQueueNums": str(settings.default_queues),
             "regionId": settings.region,
             "traceOn": _word(settings.trace_on),
