@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import random
 import signal
+import time
 from contextlib import ExitStack, contextmanager
+from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,7 +19,7 @@ from imago_testing.interop import streams
 from imago_testing.interop.drivers import METAQ, ROCKETMQ4, ROCKETMQ5, running_drivers
 from imago_testing.interop.members import Members
 from imago_testing.interop.metaq import MetaqClient
-from imago_testing.interop.rocketmq import RocketmqClient
+from imago_testing.interop.rocketmq import Outgoing, RocketmqClient
 from imago_testing.interop.streams import (
     ACKS_SECONDS_MAX,
     NO_CONNECTION,
@@ -26,10 +29,13 @@ from imago_testing.interop.streams import (
     until_acknowledged,
 )
 from imago_testing.interop.targets import METAQ_TOPICS, imago_up
+from imago_testing.java.driver import DriverError
+from imago_testing.processes.servers import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from imago_testing.interop.rocketmq import Producer, Received, Sent
     from imago_testing.java.driver import JavaDriver
 
 pytestmark = [pytest.mark.processes, pytest.mark.interop, pytest.mark.timeout(300)]
@@ -48,7 +54,11 @@ SETTINGS = {
     "acknowledgement.level": "replicated",
     "zookeeper.session_timeout_ms": 2000,
     "replication.handover_linger_ms": LINGER_MS,
+    "rocketmq.transaction_timeout_ms": 1000,
+    "rocketmq.transaction_check_interval_ms": 1000,
 }
+AHEAD_MS = 60_000
+"""How far ahead timers are: both shards have new masters long before."""
 
 
 class Cluster:
@@ -250,3 +260,67 @@ def test_a_rolling_restart_is_not_noticed(cluster: Cluster) -> None:
         own_doing = (OWN_TIMEOUT, NO_CONNECTION) if stream.name == "metaq-async" else ()
         others = [text for text in stream.errors.values() if not text.endswith(own_doing)]
         assert others == [], stream.name
+
+
+@pytest.mark.full
+def test_what_waits_ends_as_its_producers_say_to_the_next_masters(cluster: Cluster) -> None:
+    """Timers taken back by handles of the old masters; transactions that nobody had decided."""
+    topic = next(cluster.topics)
+    got: list[Received] = []
+    with ExitStack() as stack:
+        client = cluster.rocketmq[5]
+        producer = stack.enter_context(client.producer(f"timers-{topic}"))
+        streams.until_routed(producer.queues, topic, SHARDS)
+        deliver_ms = int(time.time() * 1000) + AHEAD_MS
+        timers = producer.send(
+            topic, [Outgoing(body=b"timer %d" % n, deliver_ms=deliver_ms) for n in range(12)]
+        )
+        assert {each.queue.broker for each in timers} == set(cluster.members.shards)
+        take_back(producer, topic, timers[:4])
+        deciders = [
+            stack.enter_context(each.transactions(f"transactions-{version}-{topic}"))
+            for version, each in cluster.rocketmq.items()
+        ]
+        for index, decider in enumerate(deciders):
+            halves = [(b"half %d-%d" % (index, n), f"{index}-{n}") for n in range(6)]
+            decider.send(topic, [Outgoing(body=body, keys=key) for body, key in halves], "UNKNOW")
+        consumer = stack.enter_context(client.push(topic, f"what-waits-{topic}"))
+        kill_masters(cluster.members)
+        for index, number in product(range(len(deciders)), range(6)):
+            ends = "ROLLBACK_MESSAGE" if number % 2 else "COMMIT_MESSAGE"
+            deciders[index].decide(f"{index}-{number}", ends)
+        cluster.members.settled(QUORUM)
+        take_back(producer, topic, timers[2:8])
+        committed = {b"half %d-%d" % (index, n) for index in range(2) for n in (0, 2, 4)}
+        wanted = committed | {b"timer %d" % n for n in range(8, 12)}
+
+        def all_came() -> bool:
+            got.extend(consumer.take(1, seconds_max=1))
+            return wanted <= {each.body for each in got}
+
+        wait_until(all_came, seconds_max=90, what="what was committed or not taken back")
+    with client.pull() as puller:
+        stored = [each.body for each in puller.stored(topic)]
+    assert sorted(stored) == sorted(wanted)
+    assert {each.body for each in got} == wanted
+
+
+def kill_masters(members: Members) -> None:
+    for shard in members.shards:
+        master = members.master(shard)
+        assert master is not None
+        master.signal(signal.SIGKILL)
+
+
+def take_back(producer: Producer, topic: str, timers: Sequence[Sent]) -> None:
+    """Recall messages, each until a master takes that."""
+
+    def taken_back(sent: Sent) -> bool:
+        assert sent.recall_handle is not None
+        try:
+            return producer.recall(topic, sent.recall_handle) == sent.id
+        except DriverError:
+            return False  # its client has no connection to the new master yet
+
+    for sent in timers:
+        wait_until(partial(taken_back, sent), seconds_max=50, what="a recall", poll=0.2)
