@@ -39,3 +39,9 @@ def test_members_that_are_not_in_sync_say_why(monkeypatch: pytest.MonkeyPatch) -
         "replica 1 (b1): its disk is full, 99% are used",
         "replica 3 (b3): no admin interface answers at http://b3",
     ]
+
+
+def test_without_a_registry_it_says_that_masters_refuse_messages() -> None:
+    shown = {"shards": [], "zooKeeperConnected": False, "refused": {}}
+    (line,) = cluster.remarks(shown)
+    assert "what it shows may be old, and masters refuse messages" in line

@@ -109,6 +109,23 @@ async def test_another_password_is_made_up_where_clients_read_it(shell: Shell) -
     assert users["ann"].secret == "perhaps in force"
 
 
+async def test_a_password_that_a_broker_may_have_all_the_same_is_kept(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await shell.run("user", "create", "ann")
+    path = shell.folder / "ann.password"
+    before = path.read_text()
+
+    async def spread(_: AccessSpreader) -> dict[str, str]:
+        return {"shard-0": "ok", "shard-1": "it has no master now"}
+
+    with monkeypatch.context() as patch:
+        patch.setattr(AccessSpreader, "spread", spread)
+        said = await shell.run("user", "password", "ann", code=1)
+    assert "--from-file ann.password.new && mv ann.password.new ann.password" in said
+    assert path.read_text() == before != (shell.folder / "ann.password.new").read_text()
+
+
 async def test_a_secret_that_no_file_takes_is_never_made(shell: Shell) -> None:
     (shell.folder / "ann.password").write_text("of before")
     said = await shell.run("user", "create", "ann", code=2)

@@ -130,6 +130,9 @@ def remarks(cluster: Mapping[str, Any]) -> Iterator[str]:
         if missing := missing_members(cluster, shard):
             yield f"{shard['name']}: {missing}"
     if not cluster["zooKeeperConnected"]:
-        yield "this broker does not reach ZooKeeper: what it shows may be old"
+        yield (
+            "this broker does not reach ZooKeeper: what it shows may be old, and masters refuse"
+            " messages until they reach it again"
+        )
     for path, reason in cluster["refused"].items():
         yield f"{path} cannot be understood ({reason}); its last good content counts"

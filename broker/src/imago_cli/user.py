@@ -171,8 +171,10 @@ def password(
         _put(admin, name, wanted | {"password": secret})
     except CommandError as error:
         # A broker may have it all the same: nobody could log in if it was forgotten here.
-        again = f"imago user password {name} --from-file {made}"
-        raise CommandError(str(error), cure=f"repeat it with what was made up: {again}") from error
+        again = f"imago user password {name} --from-file {made} && mv {made} {path}"
+        raise CommandError(
+            error.message, cure=f"repeat it with what was made up: {again}"
+        ) from error
     made.replace(path)
     say(f"user {name}: has another password, in {path}")
 
