@@ -326,6 +326,27 @@ def test_slave_outside_of_the_shard_is_told_each_message(world: DelayWorld) -> N
     assert slave.told == [name.encode() for name in world.parked]
 
 
+def test_messages_wait_while_another_masters_are_copied_and_come_afterwards(
+    world: DelayWorld,
+) -> None:
+    messages = world.broker.messages
+    world.park(1, 1, 1)
+    messages.copied_from = "meta://there"
+    told: list[PutStatus] = []
+    for _ in range(15):
+        world.clock.advance(100)
+        tail = world.broker.store.tail("T", 0)
+        entry = make_entry(tail, b"copied", born_ms=1, born_host=bytes(8))
+        messages.put_copies([entry], None, lambda _, status, __: told.append(status), None)
+        world.broker.loop.run()
+    assert told == [PutStatus.OK] * 15, "each is answered, whatever else is refused in its turn"
+    assert world.broker.bodies("T") == ["copied"] * 15
+    messages.copied_from = ""
+    world.clock.advance(2000)
+    world.broker.loop.run()
+    assert world.broker.bodies("T")[15:] == list(world.parked)
+
+
 @pytest.mark.parametrize("lost", range(4))
 def test_what_was_delivered_is_known_without_a_record_that_names_it(
     world: DelayWorld, monkeypatch: pytest.MonkeyPatch, lost: int

@@ -207,15 +207,16 @@ class MessageService:
         jobs, self._jobs = self._jobs, []
         self.newest = None
         self.turn += 1
+        # Whoever is refused below hears it at once, and may put more: that is the next turn's.
+        sequenced, self.sequenced = self.sequenced, False
+        self._whole_now, self._whole = self._whole, []
+        self._runs_now, self._runs = self._runs, ()
         if self.copied_from:
             copies, self._copies = self._copies, []
             own = {id(entries) for entries in copies}
             jobs = self._without(jobs, lambda job: id(job[0]) not in own, PutStatus.NOT_WRITABLE)
         if self._gate is not None and self._gate.short:
             jobs = self._without_replicated(jobs)
-        sequenced, self.sequenced = self.sequenced, False
-        self._whole_now, self._whole = self._whole, []
-        self._runs_now, self._runs = self._runs, ()
         status = self._admission() or (self._append(jobs, sequenced) if jobs else None)
         if status is not None:
             self.failed += self._grown(jobs)[0]
