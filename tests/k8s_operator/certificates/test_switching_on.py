@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from imago_operator import names
+from imago_operator.manifests.brokers import pod_template
+from imago_operator.plan.staging import staged
+from imago_operator.spec.tls import Strictness
+from imago_operator.state import STATEFUL_SET, Observed, OwnedObject
 from imago_testing.operated.cluster import OperatedCluster
-from imago_testing.operated.resources import resource
+from imago_testing.operated.resources import resource, wanted
+
+if TYPE_CHECKING:
+    from imago_operator.desired import Desired
 
 STRICT = {"clients": "Enforcing", "members": "Enforcing"}
 
@@ -63,6 +70,27 @@ def test_both_orders_at_once_cut_no_member_off() -> None:
     assert out_of_sync(cluster) == 0
     assert cluster.condition("Ready") == ("True", "AllShardsServing")
     assert not cluster.errors
+
+
+def test_members_that_are_away_come_back_as_their_template_says() -> None:
+    """With nobody there it is of those that the StatefulSet makes before it is applied anew."""
+    strict = wanted({"spec.tls": STRICT})
+
+    def asked(before: Desired) -> Strictness:
+        made = OwnedObject(
+            kind=STATEFUL_SET,
+            name=names.stateful_set("demo", 0),
+            uid="set",
+            shard=0,
+            replicas=2,
+            live={"spec": {"template": pod_template(before, 0)}},
+        )
+        found = staged(strict, Observed(synced=True, children=(made,))).spec.tls
+        assert found is not None
+        return found.members
+
+    assert asked(wanted()) is Strictness.PERMISSIVE
+    assert asked(wanted({"spec.tls": {}})) is Strictness.ENFORCING
 
 
 def test_a_new_cluster_is_strict_from_its_first_pod() -> None:

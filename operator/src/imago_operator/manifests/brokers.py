@@ -32,6 +32,8 @@ from imago_operator.spec.brokers import AntiAffinity, StorageType
 from imago_operator.spec.zookeeper import RegistryAccess
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from imago_operator.desired import Desired
 
 HANDOVER: Final = """\
@@ -202,6 +204,11 @@ def _registry_secrets(desired: Desired) -> list[tuple[str, str, str]]:
         user = names.registry_user(desired.name)
         found.append(("zookeeper-user", ZOOKEEPER_USER_FOLDER, user))
     return found
+
+
+def has_certificate(pod: Mapping[str, Any]) -> bool:
+    """Whether a pod, or what is made of a template, has the files of its shard's certificate."""
+    return any(volume.get("name") == TLS for volume in pod.get("spec", {}).get("volumes") or ())
 
 
 def _account() -> Manifest:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from imago_operator import names
 from imago_operator.desired import registry_access as said_access
 from imago_operator.desired import with_registry_access, with_spec
+from imago_operator.manifests.brokers import has_certificate
 from imago_operator.manifests.environment import registry_access_of
 from imago_operator.spec.tls import Strictness
 from imago_operator.spec.zookeeper import RegistryAccess
@@ -35,7 +36,7 @@ def staged(desired: Desired, observed: Observed) -> Desired:
     found = desired
     tls = desired.spec.tls
     if tls is not None and tls.members is Strictness.ENFORCING:
-        found = _permissive(desired) if any(map(_cannot_comply, observed.pods)) else desired
+        found = _permissive(desired) if _some_cannot_comply(observed) else desired
     access = registry_access(desired, observed)
     if access is found.registry_access:
         return found
@@ -74,6 +75,12 @@ def has_absent_user(desired: Desired, observed: Observed, *, running: bool = Fal
         if not there.issuperset(range(max(desired.replicas, found.replicas or 0))):
             return True
     return False
+
+
+def _some_cannot_comply(observed: Observed) -> bool:
+    """Whether a member is there, or may come back, that has no certificate."""
+    templates = [found.template for found in observed.sets().values()]
+    return any(map(_cannot_comply, observed.pods)) or not all(map(has_certificate, templates))
 
 
 def _cannot_comply(pod: Pod) -> bool:
