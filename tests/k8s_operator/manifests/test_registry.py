@@ -52,6 +52,15 @@ def test_a_pod_without_the_secrets_begins_again_as_before() -> None:
     assert (told.user, told.password_file, told.tls_ca_file) == ("", "", "")
 
 
+def test_a_pod_goes_on_at_the_port_that_its_files_are_for() -> None:
+    """The servers have moved to a port with TLS in the file that all share."""
+    plain = wanted({"spec.zookeeper": {"external": {"servers": ["zk-0.zk:2181"]}}})
+    moved = wanted(external(tls={"secretName": "zk-tls"}))
+    assert as_brokers_read(moved).zookeeper.connect == "zk-0.zk:2281/mq"
+    told = as_brokers_read(moved, pod_template(plain, 0)).zookeeper
+    assert (told.connect, told.tls_ca_file) == ("zk-0.zk:2181", "")
+
+
 def test_each_pod_has_the_files_of_both_secrets_and_its_name_from_one() -> None:
     spec = pod_template(wanted(external(**CLOSED)), 0)["spec"]
     volumes = {one["name"]: one.get("secret") for one in spec["volumes"]}

@@ -45,6 +45,10 @@ def environment(desired: Desired, shard: int) -> list[Manifest]:
     if external is not None and external.auth is not None:
         named = {"secretKeyRef": {"name": external.auth.secret_name, "key": "username"}}
         found.append({"name": "IMAGO__ZOOKEEPER__USER", "valueFrom": named})
+    if external is not None:
+        # A pod whose files are for one port is not to use another: the file that all share is
+        # changed under it.
+        found.append({"name": f"{REGISTRY}CONNECT", "value": desired.zookeeper_connect})
     found += [_setting(name, said) for name, said in sorted(desired.of_pods.items())]
     if desired.registry_access is not RegistryAccess.NONE:
         found += registry_environment(desired.registry_access)
