@@ -363,3 +363,11 @@ def test_cluster_json_is_replaced_whole(tmp_path: Path) -> None:
     up_state.remember(plan(data=tmp_path, shards=2))
     assert json.loads((tmp_path / "cluster.json").read_text())["shards"] == 2
     assert [path.name for path in tmp_path.iterdir()] == ["cluster.json"]
+
+
+def test_settings_of_the_environment_are_named_since_they_do_not_count(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("IMAGO__METAQ__PORT", "1")
+    assert "metaq" not in base_settings([], None)
+    assert "IMAGO__METAQ__PORT: imago up takes settings from --set" in capsys.readouterr().err
