@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import sys
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
 
     from imago_log.store import MessageStore
+    from imago_wire.hot import EntryRun
 
 LEADER = Acknowledgement.LEADER
 FSYNC = Acknowledgement.LEADER_FSYNC
@@ -332,3 +335,20 @@ async def test_put_that_the_store_refuses_does_not_take_the_others_with_it(bench
     bench.put(2)
     await turn()
     assert bench.answered == [(1, PutStatus.OK), ("gone", PutStatus.BUSY), (2, PutStatus.OK)]
+
+
+@pytest.mark.parametrize("full", [False, True])
+async def test_nothing_of_a_turn_is_kept_once_it_is_over(bench: Bench, full: bool) -> None:
+    whole, runs = [bench.entry()], [bench.entry()]
+    before = sys.getrefcount(whole), sys.getrefcount(runs)
+    bench.put("another")
+    bench.service.put_whole(whole, LEADER, bench.done, "whole")
+    bench.service.put_runs(cast("list[Entry | EntryRun]", runs), bench.done, "runs")
+    if full:
+        bench.store.fail_with = DiskFullError(used_ratio=0.95, limit_ratio=0.9)
+    await turn()
+    gc.collect()  # an error and its frames hold each other
+    status = PutStatus.DISK_FULL if full else PutStatus.OK
+    assert bench.answered == [(of, status) for of in ("another", "whole", "runs")]
+    assert (sys.getrefcount(whole), sys.getrefcount(runs)) == before
+    assert bench.store.whole == ([] if full else [(100, 200)])

@@ -204,13 +204,21 @@ class MessageService:
         """Append now what this turn has gathered: a topic is about to change."""
         if not self._jobs:
             return
+        of_before = self._whole_now, self._runs_now
+        self._whole_now, self._whole = self._whole, []
+        self._runs_now, self._runs = self._runs, ()
+        try:
+            self._flush()
+        finally:
+            # What was read for runs is large: it goes now, not with the next put.
+            self._whole_now, self._runs_now = of_before
+
+    def _flush(self) -> None:
         jobs, self._jobs = self._jobs, []
         self.newest = None
         self.turn += 1
         # Whoever is refused below hears it at once, and may put more: that is the next turn's.
         sequenced, self.sequenced = self.sequenced, False
-        self._whole_now, self._whole = self._whole, []
-        self._runs_now, self._runs = self._runs, ()
         if self.copied_from:
             copies, self._copies = self._copies, []
             own = {id(entries) for entries in copies}

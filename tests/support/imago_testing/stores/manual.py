@@ -28,6 +28,8 @@ class ManualStore:
         self.on_durable: Signal[int] = Signal()
         self.appended: list[list[Entry]] = []
         """The entries of each append."""
+        self.whole: list[tuple[int, int]] = []
+        """What readers see at once, by log offsets."""
         self.syncs_requested = 0
         self.record_bytes_max = 1 << 20
         """Of a body here."""
@@ -62,6 +64,9 @@ class ManualStore:
             tail.next_position += 20 + len(entry[1])
             self.log_end += 100
         return placed
+
+    def keep_whole(self, start: int, end: int) -> None:
+        self.whole.append((start, end))
 
     def request_sync(self, *, urgent: bool = True) -> None:
         assert urgent, "those who wait for it ask"
