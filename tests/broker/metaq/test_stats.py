@@ -282,3 +282,14 @@ async def test_many_topics_are_shown_in_pieces(
     ]
     assert second.split(b"\r\n")[0].endswith(b" 8")
     assert len(set(at)) >= 4, "in one turn of the loop"
+
+
+async def test_puts_behind_long_statistics_wait_for_them(
+    broker: Broker, peer: MetaqPeer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stats, "PIECE", 4)
+    for number in range(20):
+        broker.topics.create_or_update(TopicConfig(name=f"many-{number}"))
+    peer.writer.write(b"stats topics 7\r\nput test 0 5 0 0 8\r\nhelloversion 9\r\n")
+    heads = [frame.split(b"\r\n")[0].split() for frame in await peer.frames(3)]
+    assert [head[3] for head in heads] == [b"7", b"8", b"9"]

@@ -94,7 +94,8 @@ class MetaqProcessors:
         """Work on scanned commands from `at` on; return the index of the first one left.
 
         One is left where the peer has so many answers waiting that it must read first, where a
-        put waits for clients to be told of its topic, and a transaction for the log to be read.
+        put waits for clients to be told of its topic, a transaction for the log to be read, and
+        all that is asked behind long statistics for those.
         """
         count = len(items)
         while not peer.finishing:
@@ -115,7 +116,7 @@ class MetaqProcessors:
                 assert item.kind == BAD, "all puts were taken just now"
                 self._counters.malformed += 1
                 peer.finish()
-            if at == count or peer.is_full():
+            if at == count or _has_to_wait(peer):
                 return at
         return count
 
@@ -194,6 +195,11 @@ def _syncs(parts: MetaqAssembly, patterns: TopicPatterns) -> SyncProcessor | Non
         counters=parts.counters,
         patterns=patterns,
     )
+
+
+def _has_to_wait(peer: Peer) -> bool:
+    """Whether what the connection asks next waits, for an answer or for others to be read."""
+    return peer.held or peer.is_full()
 
 
 def _no_handler(peer: Peer, java_class: str, opaque: int) -> None:
