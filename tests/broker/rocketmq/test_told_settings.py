@@ -98,22 +98,45 @@ async def test_permission_is_the_shards_in_the_routes_of_producers(
         refused = await peer.call(Code.UPDATE_BROKER_CONFIG, {}, wrong)
         assert refused.code == ResponseCode.SYSTEM_ERROR
         assert "brokerPermission" in (refused.remark or "")
+    for wrong in (b"brokerPermission=6\nmaxMessageSize=-1\n", b"brokerPermission=6\nno=1\n"):
+        refused = await peer.call(Code.UPDATE_BROKER_CONFIG, {}, wrong)
+        assert refused.code == ResponseCode.SYSTEM_ERROR
+        assert await perm() == ("4", frozenset({name}))
     assert broker.config.rocketmq.message_bytes_max == 1000
     await tell(peer, b"brokerPermission=6\n")
     assert await perm() == ("6", frozenset())
 
 
-async def test_permission_that_the_registry_cannot_keep_is_not_changed(
-    peer: RemotingPeer, broker: Broker, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("error", [CoordinatorUnavailableError, RuntimeError])
+async def test_nothing_changes_where_the_registry_cannot_keep_the_permission(
+    peer: RemotingPeer, broker: Broker, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
 ) -> None:
     async def away(*_: object) -> None:
-        raise CoordinatorUnavailableError("the registry is away")
+        raise error("the registry is away")
 
+    before = await shown(peer)
     monkeypatch.setattr(type(broker.coordinator.marks), "set_write_wiped", away)
-    answer = await peer.call(Code.UPDATE_BROKER_CONFIG, {}, b"brokerPermission=4\n")
+    answer = await peer.call(Code.UPDATE_BROKER_CONFIG, {}, b"brokerPermission=4\n" + TOLD)
     assert answer.code == ResponseCode.SYSTEM_ERROR
     assert "the registry is away" in (answer.remark or "")
-    assert (await shown(peer))["brokerPermission"] == "6"
+    assert await shown(peer) == before
+
+
+@pytest.mark.parametrize("permission", ["4", "6"])
+async def test_permission_stays_where_the_other_settings_cannot_be_kept(
+    peer: RemotingPeer, broker: Broker, monkeypatch: pytest.MonkeyPatch, permission: str
+) -> None:
+    def full(_: ToldSettings, __: object) -> None:
+        raise NoSpaceError.of("replace", Path(FILE), OSError(errno.ENOSPC, "full"))
+
+    before = await shown(peer)
+    monkeypatch.setattr(ToldSettings, "write", full)
+    text = f"brokerPermission={permission}\n".encode() + TOLD
+    answer = await peer.call(Code.UPDATE_BROKER_CONFIG, {}, text)
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert "nothing was changed" in (answer.remark or "")
+    assert await shown(peer) == before
+    assert not broker.coordinator.view().wiped
 
 
 async def test_nothing_changes_where_it_cannot_be_kept(

@@ -73,10 +73,11 @@ class BrokerAdmin:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "string2Properties error")
         permission = entries.pop(PERMISSION, None)
         writable = None if permission is None else is_writable(permission)
-        self._settings.change(entries)
         if writable is None:
+            self._settings.change(entries)
             return OK
-        self._permission.change(exchange, writable)
+        self._settings.check(entries)
+        self._permission.change(exchange, writable, lambda: self._settings.change(entries))
         return None
 
     def runtime_info(self, _: Exchange) -> Reply:

@@ -75,7 +75,10 @@ def admin_rows(parts: RocketmqAssembly) -> list[Row]:
         topic_version=parts.names.topic_version,
         settings=settings,
         permission=ShardPermission(
-            parts.broker.marks, parts.identity.broker_name, parts.broker.loop
+            parts.broker.marks,
+            parts.broker.registry,
+            parts.identity.broker_name,
+            parts.broker.loop,
         ),
         figures=_runtime_figures(parts),
         usage=parts.delivery.usage,

@@ -137,17 +137,14 @@ class BrokerSettings:
         defaults = {name: setting.default for name, setting in original_settings().items()}
         return defaults | self._entries | self._in_force()
 
+    def check(self, entries: Mapping[str, str]) -> None:
+        """Refuse all of it where one name or value is wrong; change nothing."""
+        self._changed(entries)
+
     def change(self, entries: Mapping[str, str]) -> None:
         """Take all of it, or nothing where one name or value is wrong."""
-        before = settings = self._settings.current
-        told = dict(self._entries)
-        for key, text in entries.items():
-            value = text.strip()
-            if key in HONOURED:
-                settings = _honoured(settings, key, value)
-                told[key] = value
-            else:
-                told[key] = _checked(key, value)
+        before = self._settings.current
+        settings, told = self._changed(entries)
         self._settings.change(settings)
         if told == self._entries:
             return
@@ -162,6 +159,18 @@ class BrokerSettings:
             if key not in HONOURED:
                 log.warning("setting_without_effect name=%s value=%.200r", key, value)
         self._entries = told
+
+    def _changed(self, entries: Mapping[str, str]) -> tuple[RocketmqSection, dict[str, str]]:
+        """Return what would be in force, and what was told, with these."""
+        settings, told = self._settings.current, dict(self._entries)
+        for key, text in entries.items():
+            value = text.strip()
+            if key in HONOURED:
+                settings = _honoured(settings, key, value)
+                told[key] = value
+            else:
+                told[key] = _checked(key, value)
+        return settings, told
 
     def _in_force(self) -> dict[str, str]:
         identity, settings = self._identity, self._settings.current
