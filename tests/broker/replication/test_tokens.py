@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 
-from imago_broker.service.access import Actor
+from imago_broker.model.users import User
+from imago_broker.service.access import AccessService, Actor
 from imago_broker.service.put_status import PutStatus
 from imago_testing.clusters.shard_brokers import ShardBrokers, until
 from imago_testing.peers.admin import Admin
@@ -81,11 +82,22 @@ async def test_none_is_made_while_too_few_members_are_in_sync(shard: ShardBroker
         assert (await admin.call("POST", TOKENS, {}, **ROOT))[0] == 200
 
 
-@pytest.mark.parametrize("meanwhile", ["nothing", "another change", "deleted"])
+def change(access: AccessService, how: str) -> None:
+    """Change ann in the middle of somebody else's call."""
+    by = Actor("another", "nowhere")
+    if how == "another change":
+        access.put_user(replace(access.users["ann"], enabled=False), by)
+    elif how != "nothing":
+        access.delete_user("ann", by)
+    if how == "made anew":
+        access.put_user(User(name="ann"), by)
+
+
+@pytest.mark.parametrize("meanwhile", ["nothing", "another change", "deleted", "made anew"])
 async def test_one_that_is_short_once_it_is_made_is_taken_back(
     shard: ShardBrokers, monkeypatch: pytest.MonkeyPatch, meanwhile: str
 ) -> None:
-    """With what its making has changed of the token before, which its user goes on with."""
+    """With what its making has changed of the tokens before, which their user goes on with."""
     access = shard.brokers[0].core.access
     acknowledgements = shard.brokers[0].core.messages.acknowledgements
     asked = list[int]()
@@ -93,28 +105,24 @@ async def test_one_that_is_short_once_it_is_made_is_taken_back(
     def short_then(done: Callable[..., None], waiting: Any) -> None:
         asked.append(len(tokens_of(shard, 0)))
         if len(asked) == 2:
-            if meanwhile == "another change":
-                by = Actor("another", "nowhere")
-                access.put_user(replace(access.users["ann"], enabled=False), by)
-            elif meanwhile == "deleted":
-                access.delete_user("ann", Actor("another", "nowhere"))
+            change(access, meanwhile)
         done(waiting, PutStatus.OK if len(asked) == 1 else PutStatus.SLAVE_UNAVAILABLE, ())
 
     async with admin_of(shard, 0) as admin:
         await admin.call("PUT", ANN, {"super": True}, **ROOT)
         note = {"note": "ours", "expiresSeconds": 3600}
         _, first = await admin.call("POST", TOKENS, note, **ROOT)
+        await admin.call("POST", TOKENS, note, **ROOT)
         before = tokens_of(shard, 0)
         monkeypatch.setattr(acknowledgements, "when_replicated", short_then)
         follows = {**note, "former": first["number"], "formerSeconds": 1}
         status, error = await admin.call("POST", TOKENS, follows, **ROOT)
     assert (status, error["error"]) == (503, "not_replicated")
-    assert asked == [1, 2], "before it is made, and once it is"
+    assert asked == [2, 2], "before it is made, and once it is"
     if meanwhile == "deleted":
         assert "ann" not in access.users
-        return
-    left = tokens_of(shard, 0)
-    assert [token.number for token in left] == [first["number"]]
-    if meanwhile == "nothing":
-        assert left == before, "it ends when it did"
-    assert access.users["ann"].enabled == (meanwhile == "nothing")
+    elif meanwhile == "made anew":
+        assert access.users["ann"].tokens == ()
+    else:
+        assert tokens_of(shard, 0) == before, "they end when they did"
+        assert access.users["ann"].enabled == (meanwhile == "nothing")

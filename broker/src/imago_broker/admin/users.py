@@ -18,6 +18,7 @@ from imago_broker.errors import RequestError
 from imago_broker.model.quotas import SubjectKind, quotas_from_json, subject_of_user
 from imago_broker.model.users import (
     ANONYMOUS,
+    TOKENS_MAX,
     User,
     hash_of,
     new_token,
@@ -155,9 +156,16 @@ def _with_token(user: User, body: Mapping[str, object], now_ms: int) -> tuple[Us
 def _take_back(access: AccessService, before: User, made: User, by: Actor) -> None:
     """Have what was made of a user be as before, and what others changed since stay."""
     now, number = access.users.get(made.name), made.tokens[-1].number
-    if now is not None:
-        left = tuple(token for token in now.tokens if token.number != number)
-        access.put_user(before if now == made else replace(now, tokens=left), by)
+    if now == made:
+        access.put_user(before, by)
+    elif now is not None and now.token(number) is not None:
+        kept = [
+            before.token(each.number) or each if made.token(each.number) == each else each
+            for each in now.tokens
+            if each.number != number
+        ]
+        ended = [each for each in before.tokens if made.token(each.number) is None]
+        access.put_user(replace(now, tokens=(*kept, *ended)[:TOKENS_MAX]), by)
 
 
 def _no_token(problem: str) -> AdminError:
