@@ -14,7 +14,9 @@ import pytest
 from imago_broker.admin.access_spreading import AccessSpreader
 from imago_broker.app import Broker
 from imago_broker.config import load
+from imago_broker.errors import RequestError
 from imago_broker.model.access import AccessKind, Operation
+from imago_broker.service.access import AccessService
 from imago_broker.service.messages import PutStatus
 from imago_cli.up.access import use_token, with_token
 from imago_testing.peers.admin import broker_config
@@ -119,11 +121,34 @@ async def test_a_password_that_a_broker_may_have_all_the_same_is_kept(
     async def spread(_: AccessSpreader) -> dict[str, str]:
         return {"shard-0": "ok", "shard-1": "it has no master now"}
 
+    admin = f"http://127.0.0.1:{shell.broker.ports.admin_port}"
+    words = ("user", "password", "ann", "--former", "60", "--admin", admin)
     with monkeypatch.context() as patch:
         patch.setattr(AccessSpreader, "spread", spread)
-        said = await shell.run("user", "password", "ann", code=1)
-    assert "--from-file ann.password.new && mv ann.password.new ann.password" in said
+        said = await shell.run(*words, code=1, IMAGO_ADMIN="http://127.0.0.1:1")
+    again = f"--from-file ann.password.new --former 60 --admin {admin}"
+    assert f"{again} && mv ann.password.new ann.password" in " ".join(said.split())
     assert path.read_text() == before != (shell.folder / "ann.password.new").read_text()
+
+
+async def test_a_password_that_a_broker_refuses_is_not_kept(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await shell.run("user", "create", "ann")
+    path = shell.folder / "ann.password"
+    before = path.read_text()
+
+    def refuses(*_: object) -> None:
+        raise RequestError("the user cannot have it")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(AccessService, "put_account", refuses)
+        said = await shell.run("user", "password", "ann", code=1)
+    assert "the user cannot have it" in said
+    assert "--from-file" not in said
+    assert path.read_text() == before
+    assert not (shell.folder / "ann.password.new").exists()
+    await shell.run("user", "password", "ann")
 
 
 async def test_a_secret_that_no_file_takes_is_never_made(shell: Shell) -> None:

@@ -32,11 +32,11 @@ Admin = Annotated[
 
 
 class CallRefusedError(CommandError):
-    """A broker refuses; its reason in one word beside its own words."""
+    """A broker refuses; its reason in one word, and the answer's status, beside its own words."""
 
-    def __init__(self, reason: str, message: str, *, cure: str) -> None:
+    def __init__(self, reason: str, message: str, *, cure: str, status: int) -> None:
         super().__init__(message, cure=cure)
-        self.reason = reason
+        self.reason, self.status = reason, status
 
 
 def ask(
@@ -162,7 +162,8 @@ def _token() -> str:
 def _refusal(error: urllib.error.HTTPError, address: str) -> CommandError:
     try:
         said = _object(error.read(_ANSWER_BYTES_MAX), address)
-        return CallRefusedError(str(said["error"]), str(said["message"]), cure=str(said["cure"]))
+        reason, message, cure = (str(said[key]) for key in ("error", "message", "cure"))
+        return CallRefusedError(reason, message, cure=cure, status=error.code)
     except (CommandError, KeyError, OSError):
         return CommandError(f"{address} answers {error.code} {error.reason}")
 

@@ -10,16 +10,17 @@ from urllib.parse import quote
 
 import typer
 
-from imago_cli.admin_http import DEFAULT_ADMIN, Admin, ask
+from imago_cli.admin_http import DEFAULT_ADMIN, Admin, CallRefusedError, ask
 from imago_cli.connect import AsJson, Yes, confirm
 from imago_cli.exits import CommandError, CommandUsageError
 from imago_cli.limits import LIMITS_HELP, changed_limits, limits_text, usage_text
 from imago_cli.output import print_json, print_line, print_table, say
 from imago_cli.secret_files import new_file, read_secret
+from imago_cli.user_files import read_users
 
 USERS, QUOTAS = "/admin/v1/users", "/admin/v1/quotas"
-PLAIN_ACL = ("accounts", "globalWhiteRemoteAddresses")
-"""What RocketMQ 4.9's `plain_acl.yml` has at its top."""
+SERVER_ERROR = 500
+"""The status from which on a call may have been done in part; below, it was refused."""
 
 Name = Annotated[str, typer.Argument(help="The user; `anonymous`: who shows no credentials.")]
 PasswordFile = Annotated[
@@ -170,8 +171,12 @@ def password(
     try:
         _put(admin, name, wanted | {"password": secret})
     except CommandError as error:
+        if isinstance(error, CallRefusedError) and error.status < SERVER_ERROR:
+            made.unlink()
+            raise
         # A broker may have it all the same: nobody could log in if it was forgotten here.
-        again = f"imago user password {name} --from-file {made} && mv {made} {path}"
+        options = f"--from-file {made}" + (f" --former {former}" if former else "")
+        again = f"imago user password {name} {options} --admin {admin} && mv {made} {path}"
         raise CommandError(
             error.message, cure=f"repeat it with what was made up: {again}"
         ) from error
@@ -287,9 +292,7 @@ def import_file(
 
     Users of `export` that sign are made without a password: give them one.
     """
-    told = _yaml(file)
-    if any(key in told for key in PLAIN_ACL):
-        told = _of_plain_acl(told)
+    told = read_users(file)
     for one in told.get("users", ()):
         name = one.pop("name")
         _put(admin, name, {key: one[key] for key in _PUT if key in one})
@@ -359,61 +362,3 @@ def resource_text(resource: dict[str, str]) -> str:
     name = resource.get("name", "")
     kind = resource["type"].lower()
     return f"{kind}:{name}{star}" if name or star else kind
-
-
-def _of_plain_acl(told: dict[str, Any]) -> dict[str, Any]:
-    from imago_broker.model.plain_acl import Account, account_rules, account_user
-    from imago_broker.model.users import rules_to_json
-
-    users = []
-    for one in told.get("accounts") or ():
-        account = Account(
-            access_key=str(one.get("accessKey", "")),
-            secret_key=str(one["secretKey"]) if "secretKey" in one else None,
-            white_addresses=str(one.get("whiteRemoteAddress") or ""),
-            admin=bool(one.get("admin", False)),
-            default_topic=str(one.get("defaultTopicPerm") or "DENY"),
-            default_group=str(one.get("defaultGroupPerm") or "DENY"),
-            topics=list(map(str, one.get("topicPerms") or ())),
-            groups=list(map(str, one.get("groupPerms") or ())),
-        )
-        try:
-            user, rules = account_user(account, None), account_rules(account, ())
-        except ValueError as error:
-            raise CommandUsageError(f"account {account.access_key!r:.40}: {error}") from error
-        users.append(
-            {
-                "name": user.name,
-                "password": user.secret,
-                "signs": True,
-                "super": user.is_super,
-                "whiteAddresses": user.white_addresses,
-                "rules": rules_to_json(rules),
-            }
-        )
-    return {"users": users, "whiteAddresses": told.get("globalWhiteRemoteAddresses") or []}
-
-
-def _yaml(file: Path) -> dict[str, Any]:
-    text = file.read_text(encoding="utf-8")
-    try:
-        told = json.loads(text)
-    except ValueError:
-        told = _real_yaml(file, text)
-    if not isinstance(told, dict):
-        raise CommandUsageError(f"{file}: holds no users")
-    return told
-
-
-def _real_yaml(file: Path, text: str) -> object:
-    try:
-        import yaml
-    except ModuleNotFoundError:
-        raise CommandUsageError(
-            f"{file}: is no JSON, and YAML needs a library that is not here",
-            cure="pip install PyYAML",
-        ) from None
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise CommandUsageError(f"{file}: is neither JSON nor YAML: {error}") from error
