@@ -132,15 +132,17 @@ class Client:
 
     async def close(self) -> None:
         """Stop the consumers, then close every connection."""
-        for consumer in list(self._consumers.values()):
-            await consumer.stop()
-        for producer in list(self._transacting.values()):
-            await producer.close()
-        for requester in list(self._requesters):
-            await requester.close()
-        if self._tracer is not None:
-            await self._tracer.close()
-        await self._driver.close()
+        try:
+            for consumer in list(self._consumers.values()):
+                await consumer.stop()
+            for producer in list(self._transacting.values()):
+                await producer.close()
+            for requester in list(self._requesters):
+                await requester.close()
+            if self._tracer is not None:
+                await self._tracer.close()
+        finally:
+            await self._driver.close()
 
     async def __aenter__(self) -> Self:
         return self

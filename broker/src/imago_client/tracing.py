@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from imago_client.config import ProducerConfig
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from imago_client.core.state import ClientState
     from imago_client.core.tracing import Trace
     from imago_client.driver import Driver
-    from imago_client.messages import Message, SendResult
+    from imago_client.messages import SendResult
     from imago_client.received import ReceivedMessage
 
 log = logging.getLogger(__name__)
@@ -31,7 +32,10 @@ PAUSE_S: Final = 0.5
 
 
 class Tracer:
-    """One for a client with `ClientConfig.trace`. A trace that cannot be sent is dropped."""
+    """One for a client with `ClientConfig.trace`. A trace that cannot be sent is dropped.
+
+    What the trace topic itself holds is not traced: a consumer of it would never come to an end.
+    """
 
     def __init__(self, state: ClientState, driver: Driver) -> None:
         self._state, self._driver = state, driver
@@ -40,12 +44,15 @@ class Tracer:
         self._rotations = sending.Rotations(state.rng.getrandbits(16))
         self._waiting: list[Trace] = []
         self._sending: asyncio.Task[None] | None = None
+        self._closing = asyncio.Event()
         self.dropped = 0
         """Records that found no room, or that no broker took."""
 
     def note(self, traces: Iterable[Trace]) -> None:
         """Have this told soon."""
         for trace in traces:
+            if trace.topic == self._topic:
+                continue
             if len(self._waiting) < WAITING_MAX:
                 self._waiting.append(trace)
             else:
@@ -73,27 +80,32 @@ class Tracer:
         return round((self._state.clock_s() - began_s) * 1000)
 
     async def close(self) -> None:
-        """Send what waits."""
+        """Send what waits, after what is being sent."""
+        self._closing.set()
         if self._sending is not None:
-            self._sending.cancel()
-            await asyncio.wait([self._sending])
+            try:
+                await asyncio.wait([self._sending])
+            finally:
+                self._sending.cancel()
         await self._send_all()
 
     async def _send_soon(self) -> None:
         while self._waiting:
-            await asyncio.sleep(PAUSE_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PAUSE_S):
+                    await self._closing.wait()
             await self._send_all()
 
     async def _send_all(self) -> None:
         told, self._waiting = self._waiting, []
-        for message in tracing.messages(told, self._topic):
-            await self._send(message)
+        for part in tracing.parts(told):
+            await self._send(part)
 
-    async def _send(self, message: Message) -> None:
-        outgoing = prepare(self._state, self._config, message)
-        operation = sending.send(self._state, self._config, self._rotations, outgoing)
+    async def _send(self, part: Sequence[Trace]) -> None:
         try:
+            outgoing = prepare(self._state, self._config, tracing.message(part, self._topic))
+            operation = sending.send(self._state, self._config, self._rotations, outgoing)
             await self._driver.run(operation)
         except (ClientError, ProtocolError) as error:
-            self.dropped += 1
+            self.dropped += len(part)
             log.warning("trace_not_sent topic=%s error=%s", self._topic, error)

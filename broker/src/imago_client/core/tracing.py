@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 GROUP: Final = "_INNER_TRACE_PRODUCER"
 RECORDS_MAX: Final = 100
 """In one message, whose keys are those of all of them."""
+KEYS_BYTES_MAX: Final = 16 << 10
+"""Of one message; properties have room for twice that."""
+RECORDS_BYTES_MAX: Final = 128 << 10
+"""Of one message, as in the Java client; a single record may be larger."""
 NORMAL, HALF, DELAYED = 0, 1, 3
 SUCCESS, FAILED = 0, 4
 """How a handler ended."""
@@ -125,16 +129,39 @@ def after(
     ]
 
 
-def messages(traces: Iterable[Trace], trace_topic: str) -> Iterator[Message]:
-    """Yield the messages that tell this: one topic's records, and their keys, in each."""
+def parts(traces: Iterable[Trace]) -> Iterator[list[Trace]]:
+    """Yield what is told in one message each: records of one topic."""
     by_topic = sorted(traces, key=lambda trace: trace.topic)
     for _, of_topic in groupby(by_topic, key=lambda trace: trace.topic):
-        told = list(of_topic)
-        for start in range(0, len(told), RECORDS_MAX):
-            part = told[start : start + RECORDS_MAX]
-            keys = dict.fromkeys(key for trace in part for key in trace.keys)
-            body = encode_trace(trace.record for trace in part)
-            yield Message(trace_topic, body, keys=tuple(keys))
+        part: list[Trace] = []
+        body_bytes = keys_bytes = 0
+        for trace in of_topic:
+            of_body, of_keys = len(encode_trace([trace.record])), _size(trace.keys)
+            large = (
+                body_bytes + of_body > RECORDS_BYTES_MAX or keys_bytes + of_keys > KEYS_BYTES_MAX
+            )
+            if part and (large or len(part) == RECORDS_MAX):
+                yield part
+                part, body_bytes, keys_bytes = [], 0, 0
+            part.append(trace)
+            body_bytes, keys_bytes = body_bytes + of_body, keys_bytes + of_keys
+        if part:
+            yield part
+
+
+def message(part: Sequence[Trace], trace_topic: str) -> Message:
+    """Return the message that tells this: its keys are those of all records, if there is room."""
+    keys: dict[str, None] = {}
+    size = 0
+    for key in dict.fromkeys(key for trace in part for key in trace.keys):
+        if size + _size([key]) <= KEYS_BYTES_MAX:
+            keys[key] = None
+            size += _size([key])
+    return Message(trace_topic, encode_trace(trace.record for trace in part), keys=tuple(keys))
+
+
+def _size(keys: Iterable[str]) -> int:
+    return sum(len(key.encode()) + 1 for key in keys)
 
 
 def _address(stored_id: str) -> str:
@@ -159,4 +186,4 @@ def _trace(
     topic: str, message_id: str, keys: str, kind: str, fields: dict[str, str | int]
 ) -> Trace:
     record = TraceRecord(kind, {name: str(value) for name, value in fields.items()})
-    return Trace(topic, (message_id, *keys.split()), record)
+    return Trace(topic, (*message_id.split(), *keys.split()), record)
