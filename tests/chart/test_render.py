@@ -62,6 +62,7 @@ OTHERS: dict[str, Any] = {
     "replicas": 3,
     "metrics.serviceMonitor.interval": "7s",
     "metrics.podMonitor.interval": "7s",
+    "metrics.prometheusRule.certificateHours": 6,
 }
 """Another value of each leaf whose kind does not give one away."""
 CLUSTER_SCOPED = {
@@ -172,6 +173,17 @@ def test_a_monitor_of_a_service_that_is_not_there_is_refused() -> None:
     values = {"metrics": {"serviceMonitor": {"enabled": True}, "service": {"enabled": False}}}
     with pytest.raises(RefusedError, match=r"needs metrics\.service\.enabled"):
         template(values)
+
+
+def test_short_certificates_call_when_they_were_to_be_renewed_long_ago() -> None:
+    def limit(**values: int) -> str:
+        rule = {"metrics": {"prometheusRule": {"enabled": True, **values}}}
+        [made] = [one for one in objects(template(rule)) if one["kind"] == "PrometheusRule"]
+        alerts = {one["alert"]: one for of in made["spec"]["groups"] for one in of["rules"]}
+        return str(alerts["ImagoCertificateEnds"]["expr"]).rpartition("< ")[2]
+
+    assert limit() == "72 * 3600"
+    assert limit(certificateHours=6) == "6 * 3600"
 
 
 def test_a_confined_operator_has_nothing_in_the_clusters_scope() -> None:
