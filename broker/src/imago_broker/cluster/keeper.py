@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+LOOK_AGAIN_MS = 2000
+"""After it a member looks whether its number as MetaQ slave, which a stranger had, is free."""
+
 RECORD = "record"
 """Key of the broker's own record among what is wanted and what failed."""
 
@@ -70,7 +73,10 @@ class Keeper:
         """The record as MetaQ's clients were told of it."""
         self._state: ShardState | None = None
         self._giving = 0
+        self._now_ms = now_ms
         self._succession = Succession(config.relay_ms, now_ms)
+        self._look_again_at = 0
+        """When to ask again for what a stranger has in MetaQ's tree, while one has."""
         self._held_back = False
         """Whether the last pass kept from consumers what it should tell them later."""
         self.is_fenced = False
@@ -141,7 +147,13 @@ class Keeper:
     def due_ms(self) -> int | None:
         """In how many milliseconds a pass is wanted though nothing happens; None: it is not."""
         due_ms = self._succession.due_ms
-        return 0 if due_ms is None and self._held_back else due_ms
+        if due_ms is None and self._held_back:
+            return 0
+        if self._wanted is None or self.is_fenced or not self._is_unseen():
+            return due_ms
+        again_ms = self._look_again_at - self._now_ms()
+        again_ms = again_ms if again_ms > 0 else LOOK_AGAIN_MS
+        return again_ms if due_ms is None else min(due_ms, again_ms)
 
     async def leave(self) -> None:
         """Take the broker's addresses away; the end of the session takes all other nodes."""
@@ -230,6 +242,8 @@ class Keeper:
         if self._publication is not None:
             self._publication.held = self._giving > 0
         told = self._checksum == self._checksum_announced and self._announced == record
+        if self._is_unseen() and self._now_ms() >= self._look_again_at:
+            told = False
         if told or self._kept_quiet(record):
             return
         if self._changes_role(record):
@@ -259,12 +273,20 @@ class Keeper:
                 self._tree,
                 session_id=self._session_id,
             )
+        was_unseen = self._is_unseen()
         await self._publication.announce(
             record,
             checksum=checksum,
             shard_urls=lambda: self._membership.shard_urls(record.shard),
             wait_seconds=self._config.stranger_wait_seconds,
         )
+        if self._publication.unseen:
+            self._look_again_at = self._now_ms() + LOOK_AGAIN_MS
+        elif was_unseen:
+            self.topics.put_back(unoffered=self.topics.offers)
+
+    def _is_unseen(self) -> bool:
+        return self._publication is not None and self._publication.unseen
 
     def hold(self) -> None:
         """Write nothing for MetaQ's clients from now on: we are giving the leadership away.

@@ -14,6 +14,7 @@ from imago_broker.ports import CoordinatorConflictError, CoordinatorError, Regis
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from collections.abc import Set as AbstractSet
 
     from imago_broker.cluster.tree import NodeTree
     from imago_broker.model.cluster import BrokerRecord, TopicPlacement
@@ -30,6 +31,8 @@ class Membership:
         self._tree = tree
         self._claimed: str | None = None
         """Our live node from the moment on in which it may stand."""
+        self._urls_before: set[str] = set()
+        """Where our data folder was reachable before: nodes of that life may still stand."""
 
     async def register(self, wanted: BrokerRecord, *, wait_seconds: float) -> BrokerRecord:
         """Give the data folder its replica number and make the live node ours.
@@ -45,7 +48,7 @@ class Membership:
         node = await edits.claim(self._tree, path, znodes.encode_broker(record))
         return replace(record, incarnation=node.created)
 
-    async def shard_urls(self, shard: int) -> frozenset[str]:
+    async def shard_urls(self, shard: int) -> AbstractSet[str]:
         """Where MetaQ clients could reach the shard's members when they were seen last."""
         path = self._paths.shard(shard)
         node = await self._tree.get(path)
@@ -53,7 +56,7 @@ class Membership:
             members = decode_shard(path, node.data).members if node else {}
         except GarbageError:
             members = {}
-        return frozenset(member.metaq_url for member in members.values())
+        return self._urls_before.union(member.metaq_url for member in members.values())
 
     async def unregister(self) -> set[str]:
         """Delete the live node, if there may be one; member number and placement stay on record.
@@ -110,6 +113,8 @@ class Membership:
 
         def edit(data: bytes | None) -> bytes:
             before = decode_shard(path, data) if data is not None else ShardRecord(0, {})
+            if known := before.members.get(wanted.uuid):
+                self._urls_before.add(known.metaq_url)
             after = before.with_member(wanted.uuid, wanted.metaq_url, wanted=wanted.replica)
             joined.append(after)
             return encode_shard(after)

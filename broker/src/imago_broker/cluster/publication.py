@@ -25,6 +25,7 @@ from imago_broker.ports import CoordinatorConflictError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from imago_broker.cluster.metaq_tree import MetaqPaths
     from imago_broker.cluster.tree import NodeTree, Operation
@@ -53,8 +54,9 @@ class Publication:
         self._guess_stale = False
         self._ready = False
         self._leads = False
-        self._unseen = False
-        """Whether clients are not told of us: our number as slave is a stranger's."""
+        self._number_holder = ""
+        """The stranger who has our number as slave: while there is one, clients are not told of us
+        (`announce` asks again)."""
         self.held = False
         """Whether nothing may be written for now: the shard's leadership is changing hands, and
         what stands may be the new master's already."""
@@ -82,7 +84,7 @@ class Publication:
         record: BrokerRecord,
         *,
         checksum: int,
-        shard_urls: Callable[[], Awaitable[frozenset[str]]],
+        shard_urls: Callable[[], Awaitable[AbstractSet[str]]],
         wait_seconds: float,
     ) -> None:
         """Write the broker's own nodes: its address first, so that topics can be followed.
@@ -103,8 +105,11 @@ class Publication:
             self._leave_to_successor()
         for path in self._broker_nodes.keys() - wanted.keys():
             await edits.drop(self._tree, path)
-        self._unseen = await self._number_is_taken(wanted, shard_urls)
-        if self._unseen:
+        holder = await self._holder_of_number(wanted, shard_urls)
+        if holder and holder != self._number_holder:
+            logger.warning("metaq_slave_number_taken node=%s by=%.200s", next(iter(wanted)), holder)
+        self._number_holder = holder
+        if holder:
             wanted = {}
         # Known before they are written: an answer that is lost must not make them forgotten.
         self._broker_nodes |= wanted
@@ -112,7 +117,12 @@ class Publication:
             self._check_session()
             await edits.claim(self._tree, path, data)
         self._broker_nodes = wanted
-        self._announced = (record, checksum)
+        self._announced = None if holder else (record, checksum)
+
+    @property
+    def unseen(self) -> bool:
+        """Whether clients are not told of us, until somebody else's session has ended."""
+        return bool(self._number_holder)
 
     def _leave_to_successor(self) -> None:
         """Forget what was written as master. The next master replaces all of it, at any moment
@@ -149,7 +159,7 @@ class Publication:
             await self._write(wanted)
 
     def _offered(self, record: BrokerRecord, topic: TopicPlacement | None) -> dict[str, bytes]:
-        known = [] if topic is None or self._unseen else [topic]
+        known = [] if topic is None or self.unseen else [topic]
         return metaq_tree.topic_nodes(self._paths, record, known)
 
     def _for_producers(self, name: str, wanted: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -169,6 +179,7 @@ class Publication:
     async def retire(self) -> None:
         """Delete the broker's address, and what clients before 1.4.0 read instead of it."""
         self._announced = None
+        self._number_holder = ""
         for path in list(self._broker_nodes):
             await edits.drop(self._tree, path)
         if url := self._broker_nodes.get(self._paths.master):
@@ -185,7 +196,7 @@ class Publication:
         self._ready = True
 
     async def _claim_master(
-        self, shard_urls: Callable[[], Awaitable[frozenset[str]]], wait_seconds: float
+        self, shard_urls: Callable[[], Awaitable[AbstractSet[str]]], wait_seconds: float
     ) -> None:
         """Wait while somebody who is none of our shard holds the broker id."""
         loop = asyncio.get_running_loop()
@@ -204,19 +215,18 @@ class Publication:
                 )
             await asyncio.sleep(POLL_SECONDS)
 
-    async def _number_is_taken(
-        self, wanted: Iterable[str], shard_urls: Callable[[], Awaitable[frozenset[str]]]
-    ) -> bool:
-        """Whether an original slave stands where we should as slave: clients find it alone."""
+    async def _holder_of_number(
+        self, wanted: Iterable[str], shard_urls: Callable[[], Awaitable[AbstractSet[str]]]
+    ) -> str:
+        """Return which original slave stands where we should as slave: clients find it alone."""
         for path in wanted:
             node = None if path.startswith(self._paths.master) else await self._tree.get(path)
             if node is None or node.owner == self._tree.session_id:
                 continue
             holder = node.data.decode("utf-8", "replace")
             if holder not in await shard_urls():
-                logger.warning("metaq_slave_number_taken node=%s by=%.200s", path, holder)
-                return True
-        return False
+                return holder or "?"
+        return ""
 
     async def _clear_legacy(self, url: bytes) -> None:
         node = await self._tree.get(self._paths.broker)
