@@ -86,7 +86,10 @@ class RocketmqSection:
     message_bytes_max: int = setting(
         4 << 20, "Largest message body.", low=1, high=16 << 20, dynamic=True
     )
-    region: str = setting("DefaultRegion", "MSG_REGION of every send answer and message.")
+    region: str = setting(
+        "DefaultRegion",
+        "MSG_REGION of every send answer, and with `trace_on` of each message outside batches.",
+    )
     trace_on: bool = setting(
         True, "TRACE_ON of every send answer, of every message too where it is false."
     )
