@@ -33,6 +33,17 @@ def test_a_warning_comes_back_after_a_minute_with_its_count(
     assert [pace.due("pull", 1), pace.due("pull", 2)] == [0, 1]
 
 
+def test_what_was_said_longest_ago_is_forgotten_though_it_comes_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(warning_pace, "SUBJECTS_MAX", 2)
+    now_s = 0.0
+    pace = WarningPace(lambda: now_s)
+    assert [pace.due("pull", 1), pace.due("pull", 2), pace.due("pull", 1)] == [1, 1, 0]
+    assert pace.due("pull", 3) == 1, "1 is forgotten"
+    assert [pace.due("pull", 2), pace.due("pull", 1)] == [0, 1]
+
+
 async def test_consumers_of_a_topic_that_is_gone_fill_no_log(
     client: Client, broker: Broker, bootstrap: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -184,7 +184,7 @@ class AssignedQueues:
         try:
             await self._driver.run(pulling.commit(self._state, self._config.group, queue, offset))
         except ClientError as error:
-            if times := self._state.warnings.due("commit", queue, str(error)):
+            if times := self._state.warnings.due("commit", queue, type(error)):
                 said = "commit_failed queue=%s offset=%d times=%d error=%s"
                 log.warning(said, queue, offset, times, error)
             return False

@@ -113,7 +113,7 @@ class QueueFetcher:
                 pulled = await self._pull()
                 records = deque(pulled.records())
             except (ClientError, ProtocolError) as error:
-                if times := self._shared.state.warnings.due("pull", self.queue, str(error)):
+                if times := self._shared.state.warnings.due("pull", self.queue, type(error)):
                     said = "pull_failed queue=%s times=%d error=%s"
                     log.warning(said, self.queue, times, error)
                 self._read_from = MASTER_ID

@@ -211,7 +211,7 @@ class GroupConsumer:
             try:
                 found += self._pull(queue)
             except ClientError as error:
-                if times := self._state.warnings.due("pull", queue, str(error)):
+                if times := self._state.warnings.due("pull", queue, type(error)):
                     log.warning("pull_failed queue=%s times=%d error=%s", queue, times, error)
                 self._read_from.pop(queue, None)
                 self._rest(queue)
@@ -276,7 +276,7 @@ class GroupConsumer:
         try:
             self._driver.run(pulling.commit(self._state, self.config.group, queue, offset))
         except ClientError as error:
-            if times := self._state.warnings.due("commit", queue, str(error)):
+            if times := self._state.warnings.due("commit", queue, type(error)):
                 said = "commit_failed queue=%s offset=%d times=%d error=%s"
                 log.warning(said, queue, offset, times, error)
             self._rest(queue)

@@ -23,10 +23,11 @@ class WarningPace:
     def due(self, *subject: object) -> int:
         """Return for how many times a warning counts that is to be given now; 0: give none."""
         now_s = self._clock_s()
-        said_s, unsaid = self._said.pop(subject, (float("-inf"), 0))
+        said_s, unsaid = self._said.get(subject, (float("-inf"), 0))
         if now_s - said_s < AGAIN_S:
             self._said[subject] = (said_s, unsaid + 1)
             return 0
+        self._said.pop(subject, None)
         if len(self._said) >= SUBJECTS_MAX:
             del self._said[next(iter(self._said))]
         self._said[subject] = (now_s, 0)
