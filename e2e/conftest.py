@@ -30,6 +30,7 @@ ORDER = (
     "tls_switched",
     "client_certificates",
     "registry_closed",
+    "registry_encrypted",
     "topic",
     "pipeline",
     "configuration",

@@ -180,10 +180,10 @@ class CertificateWork(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Certify:
-    """Write the Secret of an authority, or of a shard's members."""
+    """Write the Secret of an authority, of a shard's members, or of ZooKeeper's servers."""
 
     work: CertificateWork
-    shard: int | None = None
+    holder: int | str | None = None
     clients: bool = False
     """Whether it is the authority that signs for clients."""
 

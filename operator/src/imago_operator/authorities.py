@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from imago_operator import names
+from imago_operator.certificates.plan import holders
 from imago_operator.certificates.state import (
     CERTIFICATE,
     AuthorityPhase,
@@ -16,9 +17,10 @@ from imago_operator.certificates.state import (
     certificate_of,
     clients_of,
     pem_parts,
+    secret_of_holder,
 )
 from imago_operator.contents.belonging import cluster_of
-from imago_operator.desired import clients_ca_secret
+from imago_operator.desired import clients_ca_secret, signing
 from imago_operator.secret_data import decoded
 from imago_operator.spec.kinds import USER
 from imago_operator.spec.tls import ClientsAuthorityMode
@@ -38,13 +40,14 @@ async def certificates(
 ) -> SeenCertificates | None:
     """Return authorities and certificates; None where there are to be none.
 
-    `namespaces`: those that the operator works in.
+    `namespaces`: those that the operator works in. BlockedError: it may not read them.
     """
-    tls, get, namespace = desired.spec.tls, kube.get, desired.namespace
+    tls, get, namespace = signing(desired), kube.get, desired.namespace
     if tls is None:
         return None
+    read = holders(desired, shards)
     authority = tls.ca.secret_name or names.authority(desired.name)
-    wanted = [authority, *(names.certificate(desired.name, n) for n in shards)]
+    wanted = [authority, *(secret_of_holder(desired.name, holder) for holder in read)]
     asked = clients_ca_secret(desired)
     if asked:
         wanted.append(asked)
@@ -52,10 +55,10 @@ async def certificates(
     if any(one is not None and "type" not in one for one in found):
         return None  # who looks may know that they are there, and not what is in them
     of_clients = found.pop() if asked else None
-    members = {n: certificate_of(one) for n, one in zip(shards, found[1:], strict=True)}
+    members = {n: certificate_of(one) for n, one in zip(read, found[1:], strict=True)}
     return SeenCertificates(
         authority=authority_of(found[0]),
-        read=frozenset(shards),
+        read=frozenset(read),
         members={n: one for n, one in members.items() if one is not None},
         clients=await _clients(kube, desired, of_clients, namespaces) if asked else None,
     )

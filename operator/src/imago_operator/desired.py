@@ -16,7 +16,8 @@ from imago_operator.spec.cluster import AuthorizationType
 from imago_operator.spec.common import AcknowledgementLevel
 from imago_operator.spec.fields import chosen
 from imago_operator.spec.kinds import CLUSTER
-from imago_operator.spec.zookeeper import RegistryAccess
+from imago_operator.spec.tls import Tls
+from imago_operator.spec.zookeeper import RegistryAccess, RegistryTls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from imago_operator.spec.fields import IntOrText
 
 ZOOKEEPER_PORT: Final = 2181
+ZOOKEEPER_TLS_PORT: Final = 2281
 REGISTRY_USER: Final = "imago"
 """The brokers' user in a managed ZooKeeper."""
 HASH_SIZE: Final = 16
@@ -95,6 +97,12 @@ class Desired:
     zookeeper_connect: str
     registry_access: RegistryAccess
     """Who may change the brokers' nodes in a managed ZooKeeper, for now."""
+    registry_tls: RegistryTls
+    """Which client ports the servers of a managed ZooKeeper have, for now."""
+    registry_over_tls: bool
+    """Whether brokers use the one with TLS, for now."""
+    servers_step: str
+    """What is ordered of those servers on the way to what the spec says; empty: that itself."""
     settings: Mapping[str, Scalar]
     """Content of the brokers' file: nothing that is only a default, for a broker of another
     version may not know it."""
@@ -197,6 +205,9 @@ def _desired(resource: OwnerResource, spec: ClusterSpec, operator: OperatorInfo)
         min_in_sync=least,
         zookeeper_connect=connect,
         registry_access=registry_access(spec, version),
+        registry_tls=registry_tls(spec, version),
+        registry_over_tls=registry_tls(spec, version) is not RegistryTls.NONE,
+        servers_step="",
         settings=settings,
         of_pods=of_pods,
         static=static,
@@ -220,13 +231,55 @@ def registry_access(spec: ClusterSpec, version: str) -> RegistryAccess:
     return managed.authentication
 
 
-def with_registry_access(desired: Desired, access: RegistryAccess, *, ordered: bool) -> Desired:
-    """Return the cluster on its way to the rights in ZooKeeper that its spec says.
+def registry_tls(spec: ClusterSpec, version: str) -> RegistryTls:
+    """Return what a spec says of TLS to a managed ZooKeeper, for brokers of a version."""
+    managed = spec.zookeeper.managed
+    if managed is None or not versions.has_registry_user(version):
+        return RegistryTls.NONE
+    return managed.tls
 
-    Where somebody has ordered them, each step towards them is his; else the operator brings them.
+
+def signing(desired: Desired) -> Tls | None:
+    """Return how certificates of the cluster are signed; None: it is to have none."""
+    if desired.spec.tls is None and registry_tls(desired.spec, desired.version) is RegistryTls.NONE:
+        return None
+    return desired.spec.tls or Tls()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistrySteps:
+    """How brokers and the servers of a managed ZooKeeper meet, for now."""
+
+    access: RegistryAccess
+    tls: RegistryTls
+    over_tls: bool
+
+    @classmethod
+    def said(cls, desired: Desired) -> RegistrySteps:
+        """Return what the spec says."""
+        tls = registry_tls(desired.spec, desired.version)
+        access = registry_access(desired.spec, desired.version)
+        return cls(access=access, tls=tls, over_tls=tls is not RegistryTls.NONE)
+
+
+def with_registry_steps(
+    desired: Desired, steps: RegistrySteps, *, ordered: bool, ordered_servers: bool
+) -> Desired:
+    """Return the cluster on its way to what its spec says of ZooKeeper.
+
+    Where somebody has ordered it, each step towards it is his; else the operator brings it.
     """
-    said = fingerprint([desired.spec_hash, access.value]) if ordered else desired.spec_hash
-    return replace(desired, registry_access=access, spec_hash=said)
+    said, spec_hash = RegistrySteps.said(desired), desired.spec_hash
+    if ordered and (steps.access, steps.over_tls) != (said.access, said.over_tls):
+        spec_hash = fingerprint([spec_hash, steps.access.value, steps.over_tls])
+    return replace(
+        desired,
+        registry_access=steps.access,
+        registry_tls=steps.tls,
+        registry_over_tls=steps.over_tls,
+        servers_step=steps.tls.value if ordered_servers and steps.tls is not said.tls else "",
+        spec_hash=spec_hash,
+    )
 
 
 def said_of_pods(resource: OwnerResource, spec: ClusterSpec) -> dict[str, Any]:
@@ -261,6 +314,8 @@ def said_of_pods(resource: OwnerResource, spec: ClusterSpec) -> dict[str, Any]:
     managed = spec.zookeeper.managed
     if managed is not None and managed.authentication is not RegistryAccess.ENFORCING:
         found["registryAccess"] = managed.authentication.value
+    if managed is not None and managed.tls is RegistryTls.NONE:
+        found["registryTls"] = managed.tls.value
     external = said.get("zookeeper", {}).get("external", {})
     if secured := {name: external[name] for name in ("tls", "auth") if name in external}:
         found["zookeeper"] = secured
@@ -268,8 +323,10 @@ def said_of_pods(resource: OwnerResource, spec: ClusterSpec) -> dict[str, Any]:
 
 
 def zookeeper_for_clients(resource: OwnerResource, spec: ClusterSpec) -> str:
-    """Return what MetaQ's clients write as their ZooKeeper."""
-    external = spec.zookeeper.external
+    """Return what MetaQ's clients write as their ZooKeeper; empty: it has no plain port."""
+    managed, external = spec.zookeeper.managed, spec.zookeeper.external
+    if managed is not None and managed.tls is RegistryTls.ENFORCING:
+        return ""
     if external is not None and external.client_servers:
         return ",".join(external.client_servers) + external.chroot
     return zookeeper_connect(resource, spec)

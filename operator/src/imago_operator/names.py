@@ -102,6 +102,11 @@ def certificate(cluster: str, shard: int) -> str:
     return f"{cluster}-s{shard}-tls"
 
 
+def zookeeper_certificate(cluster: str) -> str:
+    """Name of the Secret with the certificate of a managed ZooKeeper's servers."""
+    return f"{cluster}-zookeeper-tls"
+
+
 def service_account(cluster: str) -> str:
     return f"{cluster}-brokers"
 

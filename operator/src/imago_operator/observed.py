@@ -17,7 +17,8 @@ from imago_operator.contents.belonging import cluster_of
 from imago_operator.drifts import Drifts
 from imago_operator.errors import BlockedError
 from imago_operator.manifests.certmanager import CERTIFICATE, is_asked
-from imago_operator.manifests.environment import registry_access_of
+from imago_operator.manifests.environment import is_over_tls, registry_access_of
+from imago_operator.manifests.zookeeper import tls_of_servers
 from imago_operator.plan.drift import managed_of
 from imago_operator.plan.objects import REBALANCE
 from imago_operator.revisions import Revisions
@@ -26,7 +27,7 @@ from imago_operator.spec.cluster import UpdateMode
 from imago_operator.spec.cluster_status import ClusterStatus
 from imago_operator.spec.kinds import CLUSTER
 from imago_operator.spec.schema import with_defaults
-from imago_operator.spec.zookeeper import RegistryAccess
+from imago_operator.spec.zookeeper import RegistryAccess, RegistryTls
 from imago_operator.state import (
     NO_IMAGE,
     STATEFUL_SET,
@@ -105,6 +106,7 @@ class Observer:
         edited = await self._revisions.edited(children, objects)
         claims = found["PersistentVolumeClaim"]
         window = _window(desired, self._context)
+        certificates, refused = await self._certificates(desired, children)
         observed = Observed(
             synced=True,
             children=children,
@@ -123,19 +125,32 @@ class Observer:
             registry_user_refused=registry_user is None and asks_for_user(desired),
             window_open=window[0],
             window_problem=window[1],
-            certificates=await self._certificates(desired, children),
+            certificates=certificates,
+            registry_tls_refused=refused,
             status=status_of_manifest(manifest),
         )
         return ClusterSeen(observed=observed, reached=reached, addresses=urls)
 
     async def _certificates(
         self, desired: Desired, children: Iterable[OwnedObject]
-    ) -> SeenCertificates | None:
-        """Return the authority and the members' certificates; None where there are to be none."""
+    ) -> tuple[SeenCertificates | None, bool]:
+        """Return authority and certificates, and whether those of ZooKeeper must not be read.
+
+        None: there are to be none. An operator that is confined to Secrets by name goes on
+        without those of ZooKeeper.
+        """
         sets = {c.shard for c in children if c.kind == STATEFUL_SET and c.shard is not None}
         shards = sorted({*sets, *range(desired.spec.brokers.shards)})
         kube, namespaces = self._context.kube, self._context.namespaces
-        return await certificates(kube, desired, shards, namespaces)
+        try:
+            return await certificates(kube, desired, shards, namespaces), False
+        except BlockedError:
+            if desired.registry_tls is RegistryTls.NONE:
+                raise
+        if desired.spec.tls is None:
+            return None, True
+        without = replace(desired, registry_tls=RegistryTls.NONE)
+        return await certificates(kube, without, shards, namespaces), True
 
     async def _registry_user(self, desired: Desired) -> bool | None:
         """Return whether there is a Secret of the brokers' user; None: nobody asks, or may not.
@@ -322,6 +337,8 @@ def pod_of(item: Manifest, desired: Desired, probe: Probe | None) -> Pod:
         broker=probe,
         certified=bool(certificate_secret(item)),
         registry_access=registry_access_of(item),
+        registry_over_tls=is_over_tls(item),
+        registry_tls=tls_of_servers(item),
     )
 
 

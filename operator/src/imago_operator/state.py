@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator.spec.cluster_status import ClusterStatus
-from imago_operator.spec.zookeeper import RegistryAccess
+from imago_operator.spec.zookeeper import RegistryAccess, RegistryTls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -119,6 +119,10 @@ class Pod:
     """Whether it has the files of its shard's certificate: its broker serves TLS."""
     registry_access: RegistryAccess = RegistryAccess.NONE
     """Who may change the nodes of its broker in a managed ZooKeeper, as that was told."""
+    registry_over_tls: bool = False
+    """Whether its broker reaches ZooKeeper over TLS, as that was told."""
+    registry_tls: RegistryTls = RegistryTls.NONE
+    """Of a server of ZooKeeper: which ports it has for clients, as it was told."""
     broker: Probe | None = None
     """None: no answer."""
 
@@ -257,6 +261,8 @@ class Observed:
     """Whether there is a Secret of the brokers' user in a managed ZooKeeper; None: not known."""
     registry_user_refused: bool = False
     """Whether the operator may not read that Secret."""
+    registry_tls_refused: bool = False
+    """Whether the operator may not read the Secrets of a managed ZooKeeper's certificate."""
     window_open: bool = True
     """Whether now lies in a window of the update policy; True where there are none."""
     window_problem: str = ""

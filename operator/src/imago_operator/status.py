@@ -20,7 +20,7 @@ from imago_operator.actions import (
     destructive,
 )
 from imago_operator.certificates.plan import CONDITION as CERTIFICATES
-from imago_operator.desired import Desired, UnreadableSpec, zookeeper_for_clients
+from imago_operator.desired import Desired, UnreadableSpec, signing, zookeeper_for_clients
 from imago_operator.plan.look import ClusterLook
 from imago_operator.plan.rows import PlanRow, ReconcilePlan
 from imago_operator.reasons import find
@@ -136,7 +136,7 @@ def _seen(look: ClusterLook, status: ClusterStatus) -> ClusterStatus:
             in_sync_replicas=sum(map(len, in_sync)) if registry and registry.connected else None,
         ),
         selector=f"{names.CLUSTER_LABEL}={desired.name},{names.ROLE_LABEL}=master",
-        zookeeper=zookeeper_for_clients(desired.resource, desired.spec),
+        zookeeper=zookeeper_for_clients(desired.resource, desired.spec) or None,
         bootstrap=f"{names.bootstrap(desired.name)}.{desired.namespace}.svc:9876",
         shards=tuple(_shard(look, n) for n in sorted({*look.running, *look.stopped})),
         storage=tuple(_claims(look)),
@@ -314,7 +314,7 @@ def _conditions(
 
 def _has_no_certificates(desired: Desired | UnreadableSpec) -> bool:
     """Whether nobody looks after certificates: what was said of them may no longer be so."""
-    return isinstance(desired, Desired) and desired.spec.tls is None
+    return isinstance(desired, Desired) and signing(desired) is None
 
 
 def condition_of(

@@ -13,7 +13,9 @@ NUMBERS: Final = re.compile(r"([0-9]+)\.([0-9]+)\.([0-9]+)")
 LINES: Final = 2
 """Minor lines that are run: the operator's own, and those before it."""
 REGISTRY_USER_SINCE: Final = (0, 2, 0)
-"""From this version on brokers can be a user of ZooKeeper; earlier ones refuse its settings."""
+"""From this version on brokers can be a user of ZooKeeper, and reach it over TLS.
+
+Earlier ones refuse the settings."""
 
 
 def numbers(version: str) -> tuple[int, int, int]:
@@ -37,7 +39,7 @@ def refusal(version: str, operator: str) -> str | None:
 
 
 def has_registry_user(version: str) -> bool:
-    """Whether brokers of a version can be a user of ZooKeeper."""
+    """Whether brokers of a version can be a user of ZooKeeper, and reach it over TLS."""
     return numbers(version) >= REGISTRY_USER_SINCE
 
 

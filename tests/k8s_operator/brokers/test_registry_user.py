@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imago_broker.app import Broker
-from imago_broker.config.loading import from_tree, parse_tree
 from imago_operator import names
 from imago_operator.brokers.admin import AdminClient
 from imago_operator.brokers.http import BrokerHttp
-from imago_operator.manifests.brokers import pod_template
-from imago_operator.manifests.config import registry_user_secret, toml
+from imago_operator.manifests.config import registry_user_secret
 from imago_operator.secret_data import decoded
-from imago_testing.clusters.brokers import loopback_tree
-from imago_testing.operated.resources import told_of, wanted
+from imago_testing.operated.played_pod import Secrets, in_pod
+from imago_testing.operated.resources import wanted
 from imago_testing.peers.admin import TOKEN
 from imago_testing.processes.guarded_zookeeper import GuardedZooKeeper
 from imago_testing.processes.registry_rights import ROOTS, nodes_below, taken, wrong_rights
@@ -32,8 +30,6 @@ if TYPE_CHECKING:
     from imago_operator.desired import Desired
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.timeout(300)]
-TOKENS = "/etc/imago/token"
-Secrets = dict[str, dict[str, str]]
 
 
 @pytest.fixture
@@ -63,42 +59,11 @@ def external(guarded: GuardedZooKeeper) -> tuple[Desired, Secrets]:
 
 
 def managed(_: GuardedZooKeeper) -> tuple[Desired, Secrets]:
-    """Return a cluster that says nothing of it, and the Secret that the operator makes."""
-    desired = wanted({"spec.brokers.replicasPerShard": 1})
+    """Return a cluster that says nothing of users, and the Secret that the operator makes."""
+    plain = {"managed": {"tls": "None"}}
+    desired = wanted({"spec.brokers.replicasPerShard": 1, "spec.zookeeper": plain})
     name = names.registry_user("demo")
     return desired, {name: decoded(registry_user_secret(desired, name, "made up"))}
-
-
-def in_pod(desired: Desired, secrets: Secrets, folder: Path, **changes: str) -> BrokerConfig:
-    """Return what a broker reads in a pod of the cluster, whose folders are below this one."""
-    pod = pod_template(desired, 0)
-    [container] = pod["spec"]["containers"]
-    volumes = {
-        one["name"]: one.get("secret", {}).get("secretName") for one in pod["spec"]["volumes"]
-    }
-    told = told_of(pod)
-    for mount in container["volumeMounts"]:
-        for file, text in secrets.get(volumes.get(mount["name"]) or "", {}).items():
-            place = folder / mount["mountPath"].lstrip("/")
-            place.mkdir(parents=True, exist_ok=True)
-            (place / file).write_text(text)
-    for one in container["env"]:
-        if reference := one.get("valueFrom", {}).get("secretKeyRef"):
-            told[one["name"]] = secrets[reference["name"]][reference["key"]]
-    told = {name: _below(folder, said) for name, said in told.items()}
-    (folder / TOKENS.lstrip("/")).mkdir(parents=True)
-    (folder / TOKENS.lstrip("/") / "token").write_text(TOKEN)
-    tree = parse_tree(toml(desired.settings), told)
-    for section, here in loopback_tree(folder / "data").items():
-        tree[section] = tree.get(section, {}) | here
-    tree["admin"]["token_file"] = _below(folder, tree["admin"]["token_file"])
-    tree["zookeeper"] |= changes
-    return from_tree(tree)
-
-
-def _below(folder: Path, said: str) -> str:
-    """Return a path of the pod as the test has it."""
-    return f"{folder}{said}" if said.startswith("/etc/imago/") else said
 
 
 async def check(guarded: GuardedZooKeeper, config: BrokerConfig, user: Mapping[str, str]) -> None:

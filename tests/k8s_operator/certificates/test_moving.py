@@ -24,6 +24,7 @@ from imago_operator.issuing.writing import secret_of
 from imago_operator.secret_data import decoded
 from imago_testing.clusters.shard_brokers import ShardBrokers, until
 from imago_testing.operated.resources import OPERATOR, resource
+from imago_testing.processes.mounted_secret import MountedSecret
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Mapping
@@ -73,32 +74,15 @@ class Secrets:
         return decoded(self._kept[names.certificate(CLUSTER, 0)])
 
 
-class Mounted:
-    """A Secret in a pod's folder: files are links through one link, which is turned at once."""
-
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir()
-        self._folder, self._turns = folder, 0
-
-    def write(self, files: Mapping[str, str]) -> None:
-        self._turns += 1
-        made = self._folder / f"..{self._turns}"
-        made.mkdir()
-        for name, text in files.items():
-            (made / name).write_text(text)
-        turned = self._folder / "..data_tmp"
-        turned.symlink_to(made.name)
-        turned.replace(self._folder / "..data")
-        for name in files:
-            if not (self._folder / name).is_symlink():
-                (self._folder / name).symlink_to(f"..data/{name}")
+class Mounted(MountedSecret):
+    """The certificate of a pod's broker."""
 
     def settings(self, replication: str) -> tuple[str, ...]:
         """Return what a broker in this pod is told."""
         return (
-            f"tls.certificate_file={self._folder}/tls.crt",
-            f"tls.key_file={self._folder}/tls.key",
-            f"tls.ca_file={self._folder}/ca.crt",
+            f"tls.certificate_file={self.folder}/tls.crt",
+            f"tls.key_file={self.folder}/tls.key",
+            f"tls.ca_file={self.folder}/ca.crt",
             f"tls.replication={replication}",
         )
 

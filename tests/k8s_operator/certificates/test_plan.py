@@ -13,7 +13,9 @@ from imago_operator.actions import CertificateWork, Certify, destructive
 from imago_operator.certificates.plan import alternative_names, plan
 from imago_operator.certificates.state import (
     TRUSTED,
+    ZOOKEEPER,
     AuthorityPhase,
+    Holder,
     SeenAuthority,
     SeenCertificate,
     SeenCertificates,
@@ -40,7 +42,7 @@ class Secrets:
         self.since = START
         self.until = START
         self.renewed = ""
-        self.members: dict[int, tuple[int, tuple[int, ...], datetime, datetime]] = {}
+        self.members: dict[Holder, tuple[int, tuple[int, ...], datetime, datetime]] = {}
         """By shard: signer, trusted, end, when it was written."""
 
     def seen(self) -> SeenCertificates:
@@ -56,7 +58,7 @@ class Secrets:
                 not_after=self.until,
                 renewed=self.renewed,
             )
-        members = {
+        members: dict[Holder, SeenCertificate] = {
             shard: SeenCertificate(
                 data={},
                 signer=str(signer),
@@ -78,13 +80,13 @@ class Secrets:
 
     def _do(self, action: Certify) -> None:
         ordered = self.desired.resource.annotations.get("imago.dev/force-renew", "")
-        if action.shard is not None:
+        if action.holder is not None:
             assert self.authority is not None
             signer, trusted, _ = self.authority
             until = self.now + 90 * DAY
             if action.work is CertificateWork.TRUST:
-                signer, _, until, _ = self.members[action.shard]
-            self.members[action.shard] = signer, trusted, until, self.now
+                signer, _, until, _ = self.members[action.holder]
+            self.members[action.holder] = signer, trusted, until, self.now
             return
         if action.work is CertificateWork.DROP_AUTHORITY:
             assert self.authority is not None
@@ -135,7 +137,17 @@ def cluster(annotations: dict[str, str] | None = None, **tls: Any) -> Desired:
 
 
 def test_without_tls_nothing_is_made() -> None:
-    assert plan(wanted(), SHARDS, SeenCertificates(), START).actions == ()
+    without = wanted({"spec.zookeeper": {"managed": {"tls": "None"}}})
+    assert plan(without, SHARDS, SeenCertificates(), START).actions == ()
+
+
+def test_without_tls_of_members_zookeeper_alone_has_a_certificate() -> None:
+    seen = SeenCertificates(read=frozenset((*SHARDS, ZOOKEEPER)))
+    assert plan(wanted(), SHARDS, seen, START).actions == (Certify(CertificateWork.NEW_AUTHORITY),)
+    signer = SeenAuthority(data={}, signer="1", trusted="1", not_after=START + 365 * DAY)
+    seen = replace(seen, authority=signer)
+    found = plan(wanted(), SHARDS, seen, START).actions
+    assert found == (Certify(CertificateWork.ISSUE, ZOOKEEPER),)
 
 
 def test_an_authority_and_then_all_members_at_once() -> None:
@@ -191,6 +203,35 @@ def test_nothing_is_replaced_as_soon_as_it_is_made() -> None:
     assert plan(desired, [0], seen, START).actions == ()
     later = plan(desired, [0], seen, START + timedelta(hours=1)).actions
     assert later == (Certify(CertificateWork.ISSUE, 0),)
+
+
+def test_who_signed_what_is_shown_is_trusted_while_another_takes_over_at_once() -> None:
+    """Somebody names an authority of his own: servers show what the operator's has signed."""
+    ours, theirs = (f"-----BEGIN-----{name}\n-----END CERTIFICATE-----\n" for name in ("a", "b"))
+    authority = SeenAuthority(data={TRUSTED: theirs}, signer="b", trusted=fingerprint(theirs))
+    desired = wanted({"spec.tls": {"ca": {"mode": "UserProvided", "secretName": "theirs"}}})
+
+    def step(trusted: str, signer: str, now: datetime) -> tuple[Certify, ...]:
+        servers = SeenCertificate(
+            data={TRUSTED: trusted},
+            signer=signer,
+            trusted=fingerprint(trusted),
+            names=fingerprint(list(alternative_names(desired, ZOOKEEPER))),
+            since=START,
+            not_after=START + 90 * DAY,
+        )
+        seen = SeenCertificates(
+            authority=authority, read=frozenset({ZOOKEEPER}), members={ZOOKEEPER: servers}
+        )
+        return plan(desired, (), seen, now).actions
+
+    later = START + timedelta(minutes=10)
+    assert step(ours, "a", START) == (Certify(CertificateWork.TRUST, ZOOKEEPER),)
+    assert step(theirs + ours, "a", START) == ()
+    assert step(theirs + ours, "a", later) == (Certify(CertificateWork.ISSUE, ZOOKEEPER),)
+    assert step(theirs + ours, "b", START) == ()
+    assert step(theirs + ours, "b", later) == (Certify(CertificateWork.TRUST, ZOOKEEPER),)
+    assert step(theirs, "b", later) == ()
 
 
 def test_an_authority_that_ends_is_replaced_before() -> None:

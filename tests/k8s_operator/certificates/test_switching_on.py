@@ -129,7 +129,7 @@ def test_no_member_goes_before_its_certificate_is_there(tls: dict[str, Any]) -> 
 
 
 def test_nothing_is_said_of_certificates_that_nobody_looks_after() -> None:
-    cluster = operated(tls={})
+    cluster = operated(tls={}, zookeeper={"managed": {"tls": "None"}})
     cluster.run()
     assert cluster.condition("CertificatesValid") == ("True", "Issued")
     cluster.edit(tls=None)

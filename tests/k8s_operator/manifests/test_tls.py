@@ -190,7 +190,13 @@ def test_cert_manager_is_asked_for_each_shard() -> None:
     issuer = {"mode": "CertManager", "issuerRef": {"name": "issuer", "kind": "ClusterIssuer"}}
     cluster = wanted({"spec.tls": {"ca": issuer, "validity": "720h", "renewBefore": "48h"}})
     found = [m for m in render(cluster, [0, 1]) if m["kind"] == "Certificate"]
-    assert [m["spec"]["secretName"] for m in found] == ["demo-s0-tls", "demo-s1-tls"]
+    assert [m["spec"]["secretName"] for m in found] == [
+        "demo-s0-tls",
+        "demo-s1-tls",
+        "demo-zookeeper-tls",
+    ]
+    assert found[2]["spec"]["privateKey"]["encoding"] == "PKCS8", "what ZooKeeper reads"
+    assert not found[2]["spec"].get("uris"), "its servers are no members"
     spec = found[1]["spec"]
     assert spec["uris"] == [member_uri("demo", 1)]
     assert spec["issuerRef"] == {

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from imago_operator import names
-from imago_operator.desired import OperatorInfo, desired_of, with_registry_access
+from imago_operator.desired import (
+    OperatorInfo,
+    RegistrySteps,
+    desired_of,
+    with_registry_steps,
+)
 from imago_operator.manifests.brokers import pod_template, template_notes
 from imago_operator.manifests.config import registry_user_secret, toml
 from imago_operator.manifests.environment import registry_access_of
@@ -97,7 +103,8 @@ class TestWhatHolds:
 
 
 def access(desired: Desired, said: RegistryAccess, *, ordered: bool = True) -> Desired:
-    return with_registry_access(desired, said, ordered=ordered)
+    steps = replace(RegistrySteps.said(desired), access=said)
+    return with_registry_steps(desired, steps, ordered=ordered, ordered_servers=False)
 
 
 class TestPods:

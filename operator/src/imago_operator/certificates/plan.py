@@ -14,16 +14,24 @@ from typing import TYPE_CHECKING, Final
 
 from imago_operator import names
 from imago_operator.actions import CertificateWork, Certify
-from imago_operator.certificates.state import AuthorityPhase, SeenAuthority, SeenCertificates
-from imago_operator.desired import fingerprint
+from imago_operator.certificates.state import (
+    TRUSTED,
+    ZOOKEEPER,
+    AuthorityPhase,
+    SeenAuthority,
+    SeenCertificates,
+    pem_parts,
+)
+from imago_operator.desired import fingerprint, signing
 from imago_operator.spec.tls import AuthorityMode
+from imago_operator.spec.zookeeper import RegistryTls
 from imago_operator.state import ConditionFinding, written
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
 
-    from imago_operator.certificates.state import SeenCertificate
+    from imago_operator.certificates.state import Holder, SeenCertificate
     from imago_operator.desired import Desired
     from imago_operator.spec.tls import Authority, ClientsAuthority, Tls
 
@@ -42,16 +50,22 @@ class CertificatesPlan:
     findings: tuple[ConditionFinding, ...] = ()
 
 
+def holders(desired: Desired, shards: Iterable[int]) -> list[Holder]:
+    """Return who is to have a certificate, of a cluster that has these shards."""
+    found: list[Holder] = [] if desired.spec.tls is None else list(shards)
+    return found if desired.registry_tls is RegistryTls.NONE else [*found, ZOOKEEPER]
+
+
 def plan(
-    desired: Desired, shards: Sequence[int], seen: SeenCertificates | None, now: datetime
+    desired: Desired, shards: Iterable[int], seen: SeenCertificates | None, now: datetime
 ) -> CertificatesPlan:
     """Return what is to be done for these shards; `seen`: None: Secrets were not read."""
-    tls = desired.spec.tls
+    tls = signing(desired)
     if tls is None or seen is None:
         return CertificatesPlan()
-    shards = [shard for shard in shards if shard in seen.read]
+    wanted = [holder for holder in holders(desired, shards) if holder in seen.read]
     if tls.ca.mode is AuthorityMode.CERT_MANAGER:
-        missing = [n for n in shards if n not in seen.members]
+        missing = [n for n in wanted if n not in seen.members]
         return CertificatesPlan(findings=(_said(missing, "cert-manager has not written"),))
     if seen.authority is None and tls.ca.mode is AuthorityMode.USER_PROVIDED:
         text = f"Secret {tls.ca.secret_name} has no tls.crt and tls.key of an authority."
@@ -61,14 +75,14 @@ def plan(
         return CertificatesPlan(findings=(finding,))
     if seen.authority is None:
         return CertificatesPlan(
-            (Certify(CertificateWork.NEW_AUTHORITY),), (_said(shards, "not made yet:"),)
+            (Certify(CertificateWork.NEW_AUTHORITY),), (_said(wanted, "not made yet:"),)
         )
-    members = tuple(_members(desired, tls, shards, seen, seen.authority, now))
+    members = tuple(_members(desired, tls, wanted, seen, seen.authority, now))
     if members or tls.ca.mode is AuthorityMode.USER_PROVIDED:
-        missing = [n for n in shards if n not in seen.members]
+        missing = [n for n in wanted if n not in seen.members]
         return CertificatesPlan(members, (_said(missing, "not made yet:"),))
     ordered = desired.resource.annotations.get(names.FORCE_RENEW, "")
-    moments = [seen.members[n].since for n in shards]
+    moments = [seen.members[n].since for n in wanted]
     work = next_step(tls.ca, seen.authority, moments, ordered, now)
     return CertificatesPlan((Certify(work),) if work else (), (_valid(seen.authority),))
 
@@ -76,7 +90,7 @@ def plan(
 def _members(
     desired: Desired,
     tls: Tls,
-    shards: Sequence[int],
+    wanted: Sequence[Holder],
     seen: SeenCertificates,
     authority: SeenAuthority,
     now: datetime,
@@ -84,26 +98,48 @@ def _members(
     """Yield what members lack: all that have nothing, whom to trust, then a new certificate.
 
     One of another authority is given only when every Secret has said for a while that it is to be
-    trusted, to one shard after the other.
+    trusted, to one after the other.
     """
-    have = {shard: seen.members[shard] for shard in shards if shard in seen.members}
-    yield from (Certify(CertificateWork.ISSUE, shard) for shard in shards if shard not in have)
-    distrusting = [n for n, found in have.items() if found.trusted != authority.trusted]
-    yield from (Certify(CertificateWork.TRUST, shard) for shard in distrusting)
-    of_former = [found for found in have.values() if found.signer != authority.signer]
+    have = {holder: seen.members[holder] for holder in wanted if holder in seen.members}
+    yield from (Certify(CertificateWork.ISSUE, holder) for holder in wanted if holder not in have)
     overlap = timedelta(seconds=tls.ca.overlap.seconds)
+    distrusting = []
+    for holder, found in have.items():
+        kept = formerly_trusted(found, authority, overlap, now)
+        whole = fingerprint(authority.data[TRUSTED] + kept) if kept else authority.trusted
+        if found.trusted != whole:
+            distrusting.append(holder)
+    yield from (Certify(CertificateWork.TRUST, holder) for holder in distrusting)
+    of_former = [found for found in have.values() if found.signer != authority.signer]
     known = all(found.since is None or now - found.since >= overlap for found in of_former)
-    for shard, found in have.items():
-        if shard in distrusting:
+    for holder, found in have.items():
+        if holder in distrusting:
             continue
         former = found.signer != authority.signer
-        if (former and known) or (not former and _is_old(desired, tls, shard, found, now)):
-            yield Certify(CertificateWork.ISSUE, shard)
+        if (former and known) or (not former and _is_old(desired, tls, holder, found, now)):
+            yield Certify(CertificateWork.ISSUE, holder)
             return
 
 
-def _is_old(desired: Desired, tls: Tls, shard: int, found: SeenCertificate, now: datetime) -> bool:
-    named = found.names != fingerprint(list(alternative_names(desired, shard)))
+def formerly_trusted(
+    found: SeenCertificate, authority: SeenAuthority, overlap: timedelta, now: datetime
+) -> str:
+    """Return whom a Secret says to trust besides those that the authority names, as PEM.
+
+    Who signed what is shown still, where another authority was put in its place at once; and who
+    did before, until nobody needs that any more.
+    """
+    known = pem_parts(authority.data.get(TRUSTED, ""))
+    former = [part for part in pem_parts(found.data.get(TRUSTED, "")) if part not in known]
+    shown = found.signer != authority.signer
+    follows = found.since is not None and now - found.since < overlap
+    return "".join(former) if shown or follows else ""
+
+
+def _is_old(
+    desired: Desired, tls: Tls, holder: Holder, found: SeenCertificate, now: datetime
+) -> bool:
+    named = found.names != fingerprint(list(alternative_names(desired, holder)))
     return named or _is_due(found.not_after, tls, now)
 
 
@@ -138,8 +174,8 @@ def next_step(
     return CertificateWork.SWITCH_AUTHORITY if trusting else CertificateWork.DROP_AUTHORITY
 
 
-def _said(missing: Sequence[int], why: str) -> ConditionFinding:
-    listed = ", ".join(f"shard-{n}" for n in missing)
+def _said(missing: Sequence[Holder], why: str) -> ConditionFinding:
+    listed = ", ".join(f"shard-{n}" if isinstance(n, int) else n for n in missing)
     return ConditionFinding(
         type=CONDITION,
         holds=not missing,
@@ -158,18 +194,29 @@ def _valid(authority: SeenAuthority) -> ConditionFinding:
     return ConditionFinding(type=CONDITION, holds=True, reason=reason, message=text)
 
 
-def alternative_names(desired: Desired, shard: int) -> Iterator[str]:
-    """Yield what the certificate of a shard's members names, as openssl writes it.
+def alternative_names(desired: Desired, holder: Holder) -> Iterator[str]:
+    """Yield what somebody's certificate names, as openssl writes it."""
+    named = _of_members(desired, holder) if isinstance(holder, int) else _of_servers(desired)
+    yield from named
+    yield "DNS:localhost"
+    yield "IP:127.0.0.1"
 
-    The shard's identity, by which members know each other, and every name that clients have.
-    """
+
+def _of_servers(desired: Desired) -> Iterator[str]:
+    """Yield ZooKeeper's name for brokers. No shard's identity: its servers are no members."""
+    yield f"DNS:{names.zookeeper(desired.name)}.{desired.namespace}.svc"
+    yield f"DNS:{names.zookeeper(desired.name)}.{desired.namespace}.svc.cluster.local"
+    yield f"DNS:*.{names.zookeeper_nodes(desired.name)}.{desired.namespace}.svc"
+    yield f"DNS:*.{names.zookeeper_nodes(desired.name)}.{desired.namespace}.svc.cluster.local"
+
+
+def _of_members(desired: Desired, shard: int) -> Iterator[str]:
+    """Yield the shard's identity, by which members know each other, and names that clients have."""
     yield f"URI:imago://{desired.name}/shard-{shard}"
     services = (names.bootstrap(desired.name), names.admin(desired.name))
     for service in (f"*.{names.headless(desired.name)}", *services):
         yield f"DNS:{service}.{desired.namespace}.svc"
         yield f"DNS:{service}.{desired.namespace}.svc.cluster.local"
-    yield "DNS:localhost"
-    yield "IP:127.0.0.1"
     for listener in desired.spec.listeners:
         template = listener.advertised_host_template
         for ordinal in range(desired.replicas) if template else ():

@@ -31,6 +31,12 @@ NAMES: Final = f"{names.GROUP}/names-hash"
 _PEM_END: Final = "-----END CERTIFICATE-----"
 
 
+ZOOKEEPER: Final = "zookeeper"
+"""The servers of a managed ZooKeeper, among those that have certificates."""
+Holder = int | str
+"""Who has a certificate: the members of a shard, by its number, or ZooKeeper's servers."""
+
+
 class AuthorityPhase(StrEnum):
     """Where the replacement of an authority stands."""
 
@@ -62,7 +68,7 @@ class SeenAuthority:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenCertificate:
-    """The certificate of a shard's members, as its Secret has it."""
+    """The certificate of a shard's members, or of ZooKeeper's servers, as its Secret has it."""
 
     data: Mapping[str, str] = field(repr=False)
     signer: str
@@ -107,9 +113,9 @@ class SeenCertificates:
     """All of a cluster."""
 
     authority: SeenAuthority | None = None
-    read: frozenset[int] = frozenset()
-    """Shards whose Secrets were looked for; of others nothing is known."""
-    members: Mapping[int, SeenCertificate] = field(default_factory=dict)
+    read: frozenset[Holder] = frozenset()
+    """Whose Secrets were looked for; of others nothing is known."""
+    members: Mapping[Holder, SeenCertificate] = field(default_factory=dict)
     clients: SeenClients | None = None
     """None: nobody signs for clients."""
 
@@ -125,6 +131,13 @@ def clients_of(
         holders=holders,
         former=former,
     )
+
+
+def secret_of_holder(cluster: str, holder: Holder) -> str:
+    """Return the name of the Secret with somebody's certificate."""
+    if isinstance(holder, int):
+        return names.certificate(cluster, holder)
+    return names.zookeeper_certificate(cluster)
 
 
 def pem_parts(text: str) -> list[str]:

@@ -44,7 +44,8 @@ def entries_of(cluster: Manifest, trusted: str = "") -> dict[str, str]:
         spec = CLUSTER.read(cluster)
     except InvalidError:
         return found
-    return found | {"zookeeper": zookeeper_for_clients(resource_of(cluster), spec)}
+    zookeeper = zookeeper_for_clients(resource_of(cluster), spec)
+    return found | ({"zookeeper": zookeeper} if zookeeper else {})
 
 
 def has_certificates(cluster: Manifest) -> bool:

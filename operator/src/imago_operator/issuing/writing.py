@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator import names
 from imago_operator.actions import CertificateWork, Certify
-from imago_operator.certificates.plan import alternative_names
+from imago_operator.certificates.plan import alternative_names, formerly_trusted
 from imago_operator.certificates.state import (
     CERTIFICATE,
     KEY,
@@ -23,8 +23,9 @@ from imago_operator.certificates.state import (
     TRUSTED,
     AuthorityPhase,
     pem_parts,
+    secret_of_holder,
 )
-from imago_operator.desired import fingerprint
+from imago_operator.desired import fingerprint, signing
 from imago_operator.issuing import openssl
 from imago_operator.manifests.common import child
 from imago_operator.secret_data import coded
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
-    from imago_operator.certificates.state import SeenAuthority, SeenCertificates
+    from imago_operator.certificates.state import Holder, SeenAuthority, SeenCertificates
     from imago_operator.desired import Desired
     from imago_operator.spec.values import Duration
 
@@ -47,9 +48,9 @@ async def secret_of(
     desired: Desired, work: Certify, seen: SeenCertificates, now: datetime
 ) -> Mapping[str, Any]:
     """Return the Secret that a piece of work asks for."""
-    if work.shard is not None:
-        return await _of_members(desired, work, seen, now)
-    tls, said = desired.spec.tls, desired.resource.annotations
+    if work.holder is not None:
+        return await _of_holder(desired, work, work.holder, seen, now)
+    tls, said = signing(desired), desired.resource.annotations
     assert tls is not None, "it was planned"
     if work.clients:
         assert tls.clients_ca is not None, "it was planned"
@@ -129,30 +130,33 @@ def _trusted_by(seen: SeenCertificates) -> str:
     return "".join(found)
 
 
-async def _of_members(
-    desired: Desired, work: Certify, seen: SeenCertificates, now: datetime
+async def _of_holder(
+    desired: Desired, work: Certify, holder: Holder, seen: SeenCertificates, now: datetime
 ) -> Mapping[str, Any]:
-    tls, authority, shard = desired.spec.tls, seen.authority, work.shard
+    tls, authority = signing(desired), seen.authority
     assert tls is not None, "it was planned"
     assert authority is not None
-    assert shard is not None
-    alternatives = list(alternative_names(desired, shard))
-    before = seen.members.get(shard)
+    alternatives = list(alternative_names(desired, holder))
+    before = seen.members.get(holder)
+    trusted = authority.data[TRUSTED]
+    if before is not None:
+        overlap = timedelta(seconds=tls.ca.overlap.seconds)
+        trusted += formerly_trusted(before, authority, overlap, now)
     if work.work is CertificateWork.TRUST and before is not None and before.not_after is not None:
-        data = dict(before.data) | {TRUSTED: authority.data[TRUSTED]}
+        data = dict(before.data) | {TRUSTED: trusted}
         noted = {SINCE: written(now), SIGNER: before.signer, NAMES: before.names}
-        return _members(desired, shard, data, noted | {NOT_AFTER: written(before.not_after)})
+        return _holder(desired, holder, data, noted | {NOT_AFTER: written(before.not_after)})
     noted = {SINCE: written(now), SIGNER: authority.signer, NAMES: fingerprint(alternatives)}
     days = whole_days(tls.validity)
     signer = openssl.IssuedPair(authority.data[CERTIFICATE], authority.data[KEY])
-    name = f"{desired.name}-s{shard}"
+    name = f"{desired.name}-s{holder}" if isinstance(holder, int) else names.zookeeper(desired.name)
     made = await openssl.certificate(name, ",".join(alternatives), days, signer)
     data = {
         CERTIFICATE: made.certificate + authority.data[CERTIFICATE],
         KEY: made.key,
-        TRUSTED: authority.data[TRUSTED],
+        TRUSTED: trusted,
     }
-    return _members(desired, shard, data, noted | _ends(now, days))
+    return _holder(desired, holder, data, noted | _ends(now, days))
 
 
 def _authority(
@@ -162,14 +166,14 @@ def _authority(
     return child(desired, "v1", "Secret", name, names.BROKER, content, annotations=notes)
 
 
-def _members(
-    desired: Desired, shard: int, data: Mapping[str, str], noted: Mapping[str, str]
+def _holder(
+    desired: Desired, holder: Holder, data: Mapping[str, str], noted: Mapping[str, str]
 ) -> Mapping[str, Any]:
     content = {"type": "kubernetes.io/tls", "data": coded(data)}
-    name = names.certificate(desired.name, shard)
-    return child(
-        desired, "v1", "Secret", name, names.BROKER, content, shard=shard, annotations=noted
-    )
+    name = secret_of_holder(desired.name, holder)
+    shard = holder if isinstance(holder, int) else None
+    component = names.ZOOKEEPER if shard is None else names.BROKER
+    return child(desired, "v1", "Secret", name, component, content, shard=shard, annotations=noted)
 
 
 def whole_days(span: Duration) -> int:

@@ -200,6 +200,10 @@ def _registry_secrets(desired: Desired) -> list[tuple[str, str, str]]:
         found.append(("zookeeper-tls", ZOOKEEPER_TLS_FOLDER, external.tls.secret_name))
     if external is not None and external.auth is not None:
         found.append(("zookeeper-user", ZOOKEEPER_USER_FOLDER, external.auth.secret_name))
+    if desired.registry_over_tls:
+        found.append(
+            ("zookeeper-tls", ZOOKEEPER_TLS_FOLDER, names.zookeeper_certificate(desired.name))
+        )
     if desired.registry_access is not RegistryAccess.NONE:
         user = names.registry_user(desired.name)
         found.append(("zookeeper-user", ZOOKEEPER_USER_FOLDER, user))
@@ -242,7 +246,11 @@ def _volumes(desired: Desired, shard: int) -> list[Manifest]:
     if desired.spec.authorization.token_review:
         found.append(_account())
     for name, _, secret in _registry_secrets(desired):
-        found.append({"name": name, "secret": {"secretName": secret, "defaultMode": 0o440}})
+        content = {"secretName": secret, "defaultMode": 0o440}
+        if secret == names.zookeeper_certificate(desired.name):
+            # Its key is for the servers alone.
+            content["items"] = [{"key": "ca.crt", "path": "ca.crt"}]
+        found.append({"name": name, "secret": content})
     if desired.spec.brokers.storage.type is StorageType.EPHEMERAL:
         size = desired.spec.brokers.storage.size
         limit = {"sizeLimit": size.text} if size else {}

@@ -1,11 +1,12 @@
-"""What cert-manager is asked for: a certificate for the members of each shard."""
+"""What cert-manager is asked for: certificates of the members of each shard, and of ZooKeeper."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from imago_operator import names
-from imago_operator.certificates.plan import alternative_names
+from imago_operator.certificates.plan import alternative_names, holders
+from imago_operator.certificates.state import secret_of_holder
 from imago_operator.manifests.common import Manifest, child
 from imago_operator.spec.fields import to_json
 from imago_operator.spec.tls import AuthorityMode
@@ -13,6 +14,7 @@ from imago_operator.spec.tls import AuthorityMode
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from imago_operator.certificates.state import Holder
     from imago_operator.desired import Desired
 
 API_VERSION: Final = "cert-manager.io/v1"
@@ -27,17 +29,23 @@ def is_asked(desired: Desired) -> bool:
 
 
 def certificates(desired: Desired, shards: Iterable[int]) -> list[Manifest]:
-    """Return a Certificate for each shard; none where somebody else signs."""
-    return [_certificate(desired, shard) for shard in shards] if is_asked(desired) else []
+    """Return a Certificate for each shard, and ZooKeeper's; none where somebody else signs."""
+    if not is_asked(desired):
+        return []
+    return [_certificate(desired, holder) for holder in holders(desired, shards)]
 
 
-def _certificate(desired: Desired, shard: int) -> Manifest:
+def _certificate(desired: Desired, holder: Holder) -> Manifest:
     tls = desired.spec.tls
     assert tls is not None, "it was asked for"
     assert tls.ca.issuer_ref is not None, "the rules of the spec"
+    shard = holder if isinstance(holder, int) else None
+    named = names.zookeeper(desired.name)
+    if shard is not None:
+        named = names.stateful_set(desired.name, shard)
     spec: Manifest = {
-        "secretName": names.certificate(desired.name, shard),
-        "commonName": names.stateful_set(desired.name, shard),
+        "secretName": secret_of_holder(desired.name, holder),
+        "commonName": named,
         "issuerRef": to_json(tls.ca.issuer_ref),
         "duration": tls.validity.text,
         "renewBefore": tls.renew_before.text,
@@ -45,10 +53,10 @@ def _certificate(desired: Desired, shard: int) -> Manifest:
         # Members are both sides of a connection.
         "usages": ["digital signature", "server auth", "client auth"],
     }
-    for name in alternative_names(desired, shard):
+    if shard is None:
+        spec["privateKey"]["encoding"] = "PKCS8"  # what its servers read
+    for name in alternative_names(desired, holder):
         kind, _, value = name.partition(":")
         spec.setdefault(FIELDS[kind], []).append(value)
-    named = names.stateful_set(desired.name, shard)
-    return child(
-        desired, API_VERSION, CERTIFICATE, named, names.BROKER, {"spec": spec}, shard=shard
-    )
+    component = names.ZOOKEEPER if shard is None else names.BROKER
+    return child(desired, API_VERSION, CERTIFICATE, named, component, {"spec": spec}, shard=shard)

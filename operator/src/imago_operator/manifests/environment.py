@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator import names
-from imago_operator.desired import REGISTRY_USER
+from imago_operator.desired import REGISTRY_USER, ZOOKEEPER_TLS_PORT
 from imago_operator.manifests.services import node_port
-from imago_operator.podfiles import ZOOKEEPER_USER_FOLDER
+from imago_operator.podfiles import ZOOKEEPER_TLS_FOLDER, ZOOKEEPER_USER_FOLDER
 from imago_operator.spec.zookeeper import RegistryAccess
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from imago_operator.spec.cluster import ExternalListener
 
 REGISTRY: Final = "IMAGO__ZOOKEEPER__"
+REGISTRY_CA: Final = f"{ZOOKEEPER_TLS_FOLDER}/ca.crt"
 POD_INFO: Final = {
     "POD_NAME": "metadata.name",
     "POD_NAMESPACE": "metadata.namespace",
@@ -50,6 +51,8 @@ def environment(desired: Desired, shard: int) -> list[Manifest]:
         # changed under it.
         found.append({"name": f"{REGISTRY}CONNECT", "value": desired.zookeeper_connect})
     found += [_setting(name, said) for name, said in sorted(desired.of_pods.items())]
+    if desired.registry_over_tls:
+        found += registry_tls_environment(desired.name, desired.namespace)
     if desired.registry_access is not RegistryAccess.NONE:
         found += registry_environment(desired.registry_access)
     for listener in desired.spec.listeners:
@@ -84,19 +87,36 @@ def registry_environment(access: RegistryAccess) -> list[Manifest]:
     return [{"name": f"{REGISTRY}{key}", "value": value} for key, value in said.items()]
 
 
+def registry_tls_environment(cluster: str, namespace: str) -> list[Manifest]:
+    """Return how a broker reaches a managed ZooKeeper over TLS."""
+    address = f"{names.zookeeper(cluster)}.{namespace}.svc:{ZOOKEEPER_TLS_PORT}"
+    said = {"CONNECT": address, "TLS_CA_FILE": REGISTRY_CA}
+    return [{"name": f"{REGISTRY}{key}", "value": value} for key, value in said.items()]
+
+
+def is_over_tls(pod: Mapping[str, Any]) -> bool:
+    """Whether the broker in a pod is told to reach ZooKeeper over TLS."""
+    return _told(pod).get(f"{REGISTRY}TLS_CA_FILE") == REGISTRY_CA
+
+
 def registry_access_of(pod: Mapping[str, Any]) -> RegistryAccess:
     """Return who may change the nodes of the broker in a pod, as that is told."""
+    told = _told(pod)
+    if told.get(f"{REGISTRY}USER") != REGISTRY_USER:
+        return RegistryAccess.NONE
+    closed = told.get(f"{REGISTRY}PROTECT") == "true"
+    return RegistryAccess.ENFORCING if closed else RegistryAccess.PERMISSIVE
+
+
+def _told(pod: Mapping[str, Any]) -> dict[str, str | None]:
+    """Return what the broker in a pod is told of its environment."""
     containers = pod.get("spec", {}).get("containers") or ()
-    told = {
+    return {
         one["name"]: one.get("value")
         for container in containers
         if container.get("name") == names.BROKER
         for one in container.get("env") or ()
     }
-    if told.get(f"{REGISTRY}USER") != REGISTRY_USER:
-        return RegistryAccess.NONE
-    closed = told.get(f"{REGISTRY}PROTECT") == "true"
-    return RegistryAccess.ENFORCING if closed else RegistryAccess.PERMISSIVE
 
 
 def _advertised(listener: ExternalListener, shard: int) -> list[Manifest]:

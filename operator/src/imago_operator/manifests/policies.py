@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from imago_operator import names
+from imago_operator.manifests import zookeeper
 from imago_operator.manifests.common import Manifest, child, selector
 from imago_operator.manifests.services import ADMIN, REPLICATION, client_ports, ports_of
 
 if TYPE_CHECKING:
     from imago_operator.desired import Desired
-
-ZOOKEEPER_CLIENT: Final = 2181
-ZOOKEEPER_PEERS: Final = (2888, 3888)
 
 
 def disruption_budget(desired: Desired, shard: int) -> Manifest:
@@ -65,13 +63,19 @@ def broker_policy(desired: Desired) -> Manifest:
 
 
 def zookeeper_policy(desired: Desired) -> Manifest:
-    """Return who may reach ZooKeeper: whoever is named, or anybody, as clients of MetaQ need it."""
+    """Return who may reach ZooKeeper: whoever is named, or anybody, as clients of MetaQ need it.
+
+    The port with TLS is for brokers alone.
+    """
     peers = {"podSelector": {"matchLabels": selector(desired, names.ZOOKEEPER)}}
+    brokers = {"podSelector": {"matchLabels": selector(desired, names.BROKER)}}
     managed, clients = desired.spec.zookeeper.managed, []
     if managed is not None and managed.allowed_peers is not None:
-        brokers = {"podSelector": {"matchLabels": selector(desired, names.BROKER)}}
         clients = [brokers, *map(dict, managed.allowed_peers)]
-    rules = [_from(clients, [ZOOKEEPER_CLIENT]), _from([peers], list(ZOOKEEPER_PEERS))]
+    who = {"client": clients, "client-tls": [brokers]}
+    ports = zookeeper.client_ports(desired)
+    rules = [_from(who[name], [port]) for name, port in ports.items()]
+    rules.append(_from([peers], list(zookeeper.PEERS.values())))
     return _policy(desired, names.zookeeper(desired.name), names.ZOOKEEPER, rules)
 
 

@@ -8,6 +8,7 @@ from imago_operator import names
 from imago_operator.desired import ZOOKEEPER_PORT
 from imago_operator.manifests.common import Manifest, child, selector
 from imago_operator.podfiles import METAQ_TLS_PORT
+from imago_operator.spec.zookeeper import RegistryTls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -74,7 +75,8 @@ def node_port(first: int, shard: int, protocol: str) -> int:
 def _finding(desired: Desired, listener: ExternalListener) -> list[Manifest]:
     """Return the Services that clients ask first: the name service, and a managed ZooKeeper."""
     ways = [(names.bootstrap(desired.name), names.BROKER, _port("namesrv"), 9)]
-    if desired.spec.zookeeper.managed is not None:
+    managed = desired.spec.zookeeper.managed is not None
+    if managed and desired.registry_tls is not RegistryTls.ENFORCING:
         client = {"name": "client", "port": ZOOKEEPER_PORT, "targetPort": "client"}
         ways.append((names.zookeeper(desired.name), names.ZOOKEEPER, client, 8))
     found = []

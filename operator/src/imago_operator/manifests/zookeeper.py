@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator import names
-from imago_operator.desired import ZOOKEEPER_PORT, fingerprint
+from imago_operator.desired import ZOOKEEPER_PORT, ZOOKEEPER_TLS_PORT, fingerprint
 from imago_operator.manifests.common import (
     CONTAINER_SECURITY,
     POD_SECURITY,
@@ -17,31 +17,37 @@ from imago_operator.manifests.common import (
     resources,
     selector,
 )
+from imago_operator.manifests.zookeeper_start import (
+    CONFIG,
+    FOLDER,
+    LIVES,
+    SERVES,
+    STORES,
+    TLS_FOLDER,
+    start,
+)
 from imago_operator.spec.brokers import StorageType
 from imago_operator.spec.common import Retention
 from imago_operator.spec.fields import chosen
+from imago_operator.spec.zookeeper import RegistryTls
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from imago_operator.desired import Desired
     from imago_operator.spec.cluster import ManagedZooKeeper
 
-CONFIG: Final = "zoo.cfg"
-FOLDER: Final = "/etc/imago-zookeeper"
 TICK_MS: Final = 1000
 """Brokers ask for sessions from 2 s on, and the server grants at least two ticks."""
-START: Final = (
-    "echo $((${HOSTNAME##*-} + 1)) > /data/myid"
-    f" && exec zkServer.sh start-foreground {FOLDER}/{CONFIG}"
-)
-SERVES: Final = (
-    f"exec 3<>/dev/tcp/127.0.0.1/{ZOOKEEPER_PORT} && echo srvr >&3 && grep -q ^Mode: <&3"
-)
-"""A server without a quorum answers, but has no mode."""
 LINGER_S: Final = 5
 """A server that is to stop goes on for a while: masters that are evicted with it hand over first,
 which needs the registry, and it may be the one that leads ZooKeeper."""
 HOSTNAME: Final = "kubernetes.io/hostname"
-PORTS: Final = {"client": ZOOKEEPER_PORT, "peers": 2888, "election": 3888}
+CLIENT: Final = {"client": ZOOKEEPER_PORT}
+CLIENT_TLS: Final = {"client-tls": ZOOKEEPER_TLS_PORT}
+PEERS: Final = {"peers": 2888, "election": 3888}
+TLS: Final = "ZOO_TLS"
+"""Variable that says which ports a server has for clients."""
 
 
 def managed_zookeeper(desired: Desired) -> list[Manifest]:
@@ -154,6 +160,15 @@ def zookeeper_notes(desired: Desired) -> dict[str, str]:
 
 def zookeeper_template(desired: Desired, managed: ManagedZooKeeper) -> Manifest:
     template = managed.template
+    volumes: list[Manifest] = [
+        {"name": "config", "configMap": {"name": f"{names.zookeeper(desired.name)}-config"}},
+        {"name": "logs", "emptyDir": {"sizeLimit": "64Mi"}},
+        {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
+    ]
+    if desired.registry_tls is not RegistryTls.NONE:
+        secret = {"secretName": names.zookeeper_certificate(desired.name), "defaultMode": 0o440}
+        memory = {"medium": "Memory", "sizeLimit": "1Mi"}
+        volumes += [{"name": "tls", "secret": secret}, {"name": "stores", "emptyDir": memory}]
     spec: Manifest = {
         "serviceAccountName": names.zookeeper(desired.name),
         "automountServiceAccountToken": False,
@@ -168,14 +183,10 @@ def zookeeper_template(desired: Desired, managed: ManagedZooKeeper) -> Manifest:
         "tolerations": list(template.tolerations),
         "priorityClassName": template.priority_class_name,
         "containers": [_container(desired, managed)],
-        "volumes": [
-            {"name": "config", "configMap": {"name": f"{names.zookeeper(desired.name)}-config"}},
-            {"name": "logs", "emptyDir": {"sizeLimit": "64Mi"}},
-            {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
-        ],
+        "volumes": volumes,
     }
     spec = {key: value for key, value in spec.items() if value not in (None, [], {})}
-    noted = {names.SPEC_HASH: fingerprint(_said(desired, managed))}
+    noted = {names.SPEC_HASH: said_hash(desired)}
     noted[names.TEMPLATE_HASH] = fingerprint([spec, noted])
     metadata = {
         "labels": {**template.metadata.labels, **labels(desired, names.ZOOKEEPER)},
@@ -184,10 +195,34 @@ def zookeeper_template(desired: Desired, managed: ManagedZooKeeper) -> Manifest:
     return {"metadata": metadata, "spec": spec}
 
 
+def said_hash(desired: Desired) -> str:
+    """Return what stands for all that the user said of servers; empty: nothing of them."""
+    managed = desired.spec.zookeeper.managed
+    return "" if managed is None else fingerprint(_said(desired, managed))
+
+
+def tls_of_servers(pod: Mapping[str, Any]) -> RegistryTls:
+    """Return which ports the server in a pod has for clients, as that is told."""
+    containers = pod.get("spec", {}).get("containers") or ()
+    mine = (one for one in containers if one.get("name") == names.ZOOKEEPER)
+    told = {one["name"]: one.get("value") for each in mine for one in each.get("env") or ()}
+    return next((each for each in RegistryTls if each == told.get(TLS)), RegistryTls.NONE)
+
+
+def client_ports(desired: Desired) -> dict[str, int]:
+    """Return the ports that servers have for clients, for now, by name."""
+    plain = {} if desired.registry_tls is RegistryTls.ENFORCING else CLIENT
+    return plain if desired.registry_tls is RegistryTls.NONE else plain | CLIENT_TLS
+
+
 def _said(desired: Desired, managed: ManagedZooKeeper) -> Manifest:
     """Return what the user said that servers depend on; defaults of this version are not in it."""
     said = chosen(managed)
-    of_pods = {name: said[name] for name in ("image", "resources", "template") if name in said}
+    of_pods: Manifest = {
+        name: said[name] for name in ("image", "resources", "template", "tls") if name in said
+    }
+    if desired.servers_step:
+        of_pods["step"] = desired.servers_step
     of_cluster = chosen(desired.spec)
     shared = {
         name: of_cluster[name]
@@ -202,9 +237,16 @@ def _container(desired: Desired, managed: ManagedZooKeeper) -> Manifest:
         "name": "zookeeper",
         "image": managed.image or desired.operator.zookeeper_image,
         "imagePullPolicy": desired.spec.image_pull_policy.value,
-        "command": ["bash", "-c", START],
-        "env": [{"name": "ZOO_LOG_DIR", "value": "/logs"}, *managed.template.container.env],
-        "ports": [{"name": name, "containerPort": port} for name, port in PORTS.items()],
+        "command": ["bash", "-c", start(desired.registry_tls)],
+        "env": [
+            {"name": "ZOO_LOG_DIR", "value": "/logs"},
+            *_told(desired),
+            *managed.template.container.env,
+        ],
+        "ports": [
+            {"name": name, "containerPort": port}
+            for name, port in (client_ports(desired) | PEERS).items()
+        ],
         "resources": resources(managed.resources),
         "securityContext": merged(CONTAINER_SECURITY, managed.template.container.security_context),
         "volumeMounts": [
@@ -212,9 +254,10 @@ def _container(desired: Desired, managed: ManagedZooKeeper) -> Manifest:
             {"name": "config", "mountPath": FOLDER, "readOnly": True},
             {"name": "logs", "mountPath": "/logs"},
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108  the pod's own
+            *_mounts(desired),
         ],
         "livenessProbe": {
-            "tcpSocket": {"port": "client"},
+            **_lives(desired),
             "initialDelaySeconds": 30,
             "periodSeconds": 10,
             "failureThreshold": 6,
@@ -227,6 +270,28 @@ def _container(desired: Desired, managed: ManagedZooKeeper) -> Manifest:
         "lifecycle": {"preStop": {"exec": {"command": ["sleep", str(LINGER_S)]}}},
     }
     return {key: value for key, value in container.items() if value != {}}
+
+
+def _told(desired: Desired) -> list[Manifest]:
+    said = desired.registry_tls
+    return [] if said is RegistryTls.NONE else [{"name": TLS, "value": said.value}]
+
+
+def _mounts(desired: Desired) -> list[Manifest]:
+    """Return where the server's certificate is, and where it is as the server wants it."""
+    if desired.registry_tls is RegistryTls.NONE:
+        return []
+    return [
+        {"name": "tls", "mountPath": TLS_FOLDER, "readOnly": True},
+        {"name": "stores", "mountPath": STORES},
+    ]
+
+
+def _lives(desired: Desired) -> Manifest:
+    """Return how the kubelet sees that the server is there: its port, or from inside of the pod."""
+    if desired.registry_tls is RegistryTls.ENFORCING:
+        return {"exec": {"command": ["bash", "-c", LIVES]}, "timeoutSeconds": 5}
+    return {"tcpSocket": {"port": "client"}}
 
 
 def _config_map(desired: Desired, managed: ManagedZooKeeper) -> Manifest:
@@ -242,16 +307,17 @@ def _config_map(desired: Desired, managed: ManagedZooKeeper) -> Manifest:
 
 def _services(desired: Desired) -> list[Manifest]:
     find = selector(desired, names.ZOOKEEPER)
+    ports = client_ports(desired)
     client: Manifest = {
         "selector": find,
-        "ports": [{"name": "client", "port": ZOOKEEPER_PORT, "targetPort": "client"}],
+        "ports": [{"name": n, "port": p, "targetPort": n} for n, p in ports.items()],
     }
     nodes: Manifest = {
         "clusterIP": "None",
         # Servers look for each other before any of them is ready.
         "publishNotReadyAddresses": True,
         "selector": find,
-        "ports": [{"name": n, "port": p, "targetPort": n} for n, p in PORTS.items()],
+        "ports": [{"name": n, "port": p, "targetPort": n} for n, p in (ports | PEERS).items()],
     }
     pairs = [(names.zookeeper(desired.name), client), (names.zookeeper_nodes(desired.name), nodes)]
     return [

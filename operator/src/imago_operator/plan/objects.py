@@ -16,7 +16,7 @@ from imago_operator.actions import (
     Uncordon,
 )
 from imago_operator.certificates.clients import plan as clients_plan
-from imago_operator.certificates.plan import ISSUED
+from imago_operator.certificates.plan import CONDITION, ISSUED, CertificatesPlan
 from imago_operator.certificates.plan import plan as certificates_plan
 from imago_operator.manifests.brokers import stateful_set
 from imago_operator.manifests.common import applied_hash, child
@@ -73,6 +73,10 @@ def certificates(look: ClusterLook) -> PlanStep:
     shards = sorted({*look.targets, *(n for n in look.victims if _is_needed(look, n))})
     seen = look.observed.certificates
     found = certificates_plan(look.desired, shards, seen, look.now)
+    if look.observed.registry_tls_refused:
+        text = f"The operator may not read Secret {names.zookeeper_certificate(look.desired.name)}."
+        said = ConditionFinding(type=CONDITION, holds=False, reason="SecretRefused", message=text)
+        found = CertificatesPlan(found.actions, (said,))
     clients = clients_plan(look.desired, seen, look.now)
     # One condition: what clients wait for is said where members have what they need.
     content = all(finding.reason == ISSUED for finding in found.findings)

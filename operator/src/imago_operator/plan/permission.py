@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING, Final
 
 from imago_operator import names
+from imago_operator.desired import RegistrySteps
 from imago_operator.plan.rows import PlanRow, PlanStep
-from imago_operator.plan.staging import with_access
+from imago_operator.plan.staging import with_steps
 from imago_operator.spec.cluster import OnOperatorUpgrade, UpdateMode
 from imago_operator.spec.cluster_status import PendingApproval
-from imago_operator.spec.zookeeper import RegistryAccess
+from imago_operator.spec.zookeeper import RegistryAccess, RegistryTls
 from imago_operator.state import ConditionFinding
 from imago_operator.wording import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from imago_operator.plan.look import ClusterLook
     from imago_operator.state import Pod
@@ -38,10 +40,19 @@ def approval_id(look: ClusterLook) -> str:
 def is_approved(look: ClusterLook) -> bool:
     """Whether a person has approved these templates, or the step before that leads to them."""
     approved = look.desired.resource.approved
-    if not approved or look.desired.registry_access is not RegistryAccess.ENFORCING:
-        return approved == approval_id(look)
-    first = with_access(look.desired, RegistryAccess.PERMISSIVE, ordered=False)
-    return approved in (approval_id(look), approval_id(replace(look, desired=first)))
+    if not approved or approved == approval_id(look):
+        return bool(approved)
+    return any(approved == approval_id(each) for each in _steps_before(look))
+
+
+def _steps_before(look: ClusterLook) -> Iterator[ClusterLook]:
+    """Yield the looks at which the operator's own steps may have begun that led here."""
+    for access, tls, over_tls in product(RegistryAccess, RegistryTls, (False, True)):
+        if look.desired.spec.zookeeper.managed is None:
+            return
+        steps = RegistrySteps(access=access, tls=tls, over_tls=over_tls)
+        before = with_steps(look.desired, steps, ordered=False, ordered_servers=False)
+        yield replace(look, desired=before)
 
 
 def obstacle(look: ClusterLook, pod: Pod) -> str:

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Final
 
 from imago_operator import names
 from imago_operator.actions import DeletePod, Handover
+from imago_operator.certificates.state import ZOOKEEPER
 from imago_operator.desired import clients_ca_secret
 from imago_operator.plan import membership
 from imago_operator.plan.permission import cause, held, obstacle, revision
 from imago_operator.plan.rows import PlanRow, PlanStep
 from imago_operator.spec.cluster_status import Rollout
+from imago_operator.spec.zookeeper import RegistryTls
 from imago_operator.state import ConditionFinding, PlanWait, written
 from imago_operator.wording import counted
 
@@ -105,6 +107,9 @@ def _zookeeper(look: ClusterLook, due: list[Pod]) -> tuple[list[Action], str] | 
     servers = look.observed.pods_of(None)
     down = [pod for pod in servers if not pod.serving]
     mine = [pod for pod in due if pod.shard is None]
+    needs = look.desired.registry_tls is not RegistryTls.NONE
+    if mine and (missing := _registry_certificate_missing(look, needed=needs)):
+        return [], missing
     for pod in [pod for pod in mine if not pod.serving]:
         # Of several that are not ready one may be about to be: without it there is no majority.
         alone = len(down) == 1 and len(servers) >= managed.replicas
@@ -152,15 +157,25 @@ def _certificate_missing(look: ClusterLook, number: int) -> str:
     An issuer may be misspelt: members that run are not given up for ones that cannot.
     """
     seen = look.observed.certificates
-    if look.desired.spec.tls is None or seen is None:
+    if seen is None:
         return ""
+    if look.desired.spec.tls is None:
+        return _registry_certificate_missing(look, needed=look.desired.registry_over_tls)
     if (name := clients_ca_secret(look.desired)) and (
         seen.clients is None or not seen.clients.trusted
     ):
         return f"Secret {name}"
-    if number in seen.members or number not in seen.read:
+    if number not in seen.members and number in seen.read:
+        return f"Secret {names.certificate(look.desired.name, number)}"
+    return _registry_certificate_missing(look, needed=look.desired.registry_over_tls)
+
+
+def _registry_certificate_missing(look: ClusterLook, *, needed: bool) -> str:
+    """Return the same of ZooKeeper's; `needed`: whether the pods in question have its files."""
+    seen = look.observed.certificates
+    if not needed or seen is None or ZOOKEEPER in seen.members or ZOOKEEPER not in seen.read:
         return ""
-    return f"Secret {names.certificate(look.desired.name, number)}"
+    return f"Secret {names.zookeeper_certificate(look.desired.name)}"
 
 
 def _too_many(look: ClusterLook, shards: set[int]) -> bool:

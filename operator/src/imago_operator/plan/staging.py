@@ -9,7 +9,11 @@ locks out those that do not have it. All have it first; then nodes are closed. O
 open them first. A pod may be away when the operator looks: the template of its StatefulSet counts,
 for it says what the pod comes back as, and what it may have been. Where nobody has ordered it, and
 a new operator brings it to pods whose spec nobody changed, its steps are the operator's own:
-whoever approves the first has approved both.
+whoever approves the first has approved all.
+
+And with TLS to that ZooKeeper: first every server has both client ports, then every broker uses the
+one with TLS, then servers give the plain one up. On the way back every server has both again
+before a broker takes the plain one.
 """
 
 from __future__ import annotations
@@ -19,12 +23,15 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from imago_operator import names
+from imago_operator.desired import RegistrySteps, with_registry_steps, with_spec
 from imago_operator.desired import registry_access as said_access
-from imago_operator.desired import with_registry_access, with_spec
+from imago_operator.desired import registry_tls as said_tls
 from imago_operator.manifests.brokers import has_certificate
-from imago_operator.manifests.environment import registry_access_of
+from imago_operator.manifests.environment import is_over_tls, registry_access_of
+from imago_operator.manifests.zookeeper import said_hash, tls_of_servers
 from imago_operator.spec.tls import Strictness
-from imago_operator.spec.zookeeper import RegistryAccess
+from imago_operator.spec.zookeeper import RegistryAccess, RegistryTls
+from imago_operator.state import STATEFUL_SET
 
 if TYPE_CHECKING:
     from imago_operator.desired import Desired
@@ -37,10 +44,17 @@ def staged(desired: Desired, observed: Observed) -> Desired:
     tls = desired.spec.tls
     if tls is not None and tls.members is Strictness.ENFORCING:
         found = _permissive(desired) if _some_cannot_comply(observed) else desired
+    servers, over_tls = registry_tls(desired, observed)
     access = registry_access(desired, observed)
-    if access is found.registry_access:
+    steps = RegistrySteps(access=access, tls=servers, over_tls=over_tls)
+    if steps == RegistrySteps.said(found):
         return found
-    return with_access(found, access, ordered=_is_ordered(found, observed))
+    return with_steps(
+        found,
+        steps,
+        ordered=_is_ordered(found, observed),
+        ordered_servers=_is_ordered_of_servers(found, observed),
+    )
 
 
 def registry_access(desired: Desired, observed: Observed) -> RegistryAccess:
@@ -60,6 +74,29 @@ def registry_access(desired: Desired, observed: Observed) -> RegistryAccess:
     if wanted is RegistryAccess.ENFORCING and RegistryAccess.NONE in known and not begun:
         return RegistryAccess.PERMISSIVE
     return wanted
+
+
+def registry_tls(desired: Desired, observed: Observed) -> tuple[RegistryTls, bool]:
+    """Return which client ports ZooKeeper's servers have, and whether brokers use that with TLS.
+
+    For now: a broker never has a port alone that some server lacks, be they there or away.
+    """
+    wanted = said_tls(desired.spec, desired.version)
+    servers = {pod.registry_tls for pod in observed.pods if pod.shard is None}
+    children = [c for c in observed.children if c.name == names.zookeeper(desired.name)]
+    servers |= {tls_of_servers(c.template) for c in children if c.kind == STATEFUL_SET}
+    brokers = {pod.registry_over_tls for pod in observed.pods if pod.shard is not None}
+    brokers |= {is_over_tls(found.template) for found in observed.sets().values()}
+    if observed.registry_tls_refused and servers <= {RegistryTls.NONE}:
+        wanted = RegistryTls.NONE
+    over_tls = RegistryTls.ENFORCING in servers
+    if not over_tls and wanted is not RegistryTls.NONE:
+        over_tls = RegistryTls.NONE not in servers
+    if wanted is RegistryTls.NONE and (over_tls or True in brokers):
+        return RegistryTls.PERMISSIVE, over_tls
+    if wanted is RegistryTls.ENFORCING and not (over_tls and False not in brokers):
+        return RegistryTls.PERMISSIVE, over_tls
+    return wanted, over_tls
 
 
 def has_absent_user(desired: Desired, observed: Observed, *, running: bool = False) -> bool:
@@ -96,10 +133,22 @@ def _is_ordered(desired: Desired, observed: Observed) -> bool:
     return any(each.get(names.SPEC_HASH) != desired.spec_hash for each in notes)
 
 
-@lru_cache(maxsize=64)
-def with_access(desired: Desired, access: RegistryAccess, *, ordered: bool) -> Desired:
+def _is_ordered_of_servers(desired: Desired, observed: Observed) -> bool:
+    """Whether the same was changed of what is said of ZooKeeper's servers."""
+    said = said_hash(replace(desired, servers_step=""))
+    notes = [pod.annotations for pod in observed.pods if pod.shard is None]
+    children = [c for c in observed.children if c.name == names.zookeeper(desired.name)]
+    templates = (c.template.get("metadata", {}) for c in children if c.kind == STATEFUL_SET)
+    notes += [each.get("annotations", {}) for each in templates]
+    return any(each.get(names.SPEC_HASH) != said for each in notes)
+
+
+@lru_cache(maxsize=128)
+def with_steps(
+    desired: Desired, steps: RegistrySteps, *, ordered: bool, ordered_servers: bool
+) -> Desired:
     """Return the same value for the same cluster, for what is kept by it."""
-    return with_registry_access(desired, access, ordered=ordered)
+    return with_registry_steps(desired, steps, ordered=ordered, ordered_servers=ordered_servers)
 
 
 @lru_cache(maxsize=64)

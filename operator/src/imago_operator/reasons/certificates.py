@@ -10,10 +10,10 @@ from imago_operator.reasons.model import BY_ITSELF, Reason
 _of = partial(Reason, "ImagoCluster", "CertificatesValid")
 
 CERTIFICATES: Final = (
-    _of("Issued", "Members have certificates."),
+    _of("Issued", "Members and ZooKeeper have certificates."),
     _of(
         "Issuing",
-        "Members have no certificate yet; their pods wait for it.",
+        "Members, or ZooKeeper, have no certificate yet; their pods wait for it.",
         "Nothing, with the operator's own authority. With cert-manager: `kubectl describe"
         " certificate` of those named.",
     ),
@@ -27,6 +27,13 @@ CERTIFICATES: Final = (
         "AuthorityMissing",
         "The Secret of `spec.tls.ca.secretName` has no authority. Members keep what they have.",
         "Write `tls.crt`, `tls.key` and `ca.crt` into it.",
+    ),
+    _of(
+        "SecretRefused",
+        "The operator may not read the Secrets of ZooKeeper's certificate: `CLUSTER-zookeeper-tls`,"
+        " or `CLUSTER-ca`. Brokers reach ZooKeeper without TLS, unless they had it before.",
+        "Name both in the chart's `rbac.secrets`, or say that no TLS is meant:"
+        " `spec.zookeeper.managed.tls: None`.",
     ),
     _of(
         "ReplacingClientsAuthority",

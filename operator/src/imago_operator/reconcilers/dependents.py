@@ -74,14 +74,14 @@ class Dependents:
 
 def mark_of(cluster: Manifest, seen: SeenCertificates | None) -> str:
     """Return a fingerprint of all that a look at a user takes from its cluster."""
-    members = seen.members if seen is not None else {}
+    shards = [n for n in seen.members if isinstance(n, int)] if seen is not None else []
     clients = seen.clients if seen is not None else None
     authority = clients.authority if clients is not None else None
     said: list[Any] = [
         entries_of(cluster),
         checks_rights(cluster),
         sorted(super_users(cluster)),
-        [member.trusted for _, member in sorted(members.items())],
+        [seen.members[n].trusted for n in sorted(shards)] if seen is not None else [],
         [clients.trusted if clients else "", authority.signer if authority else ""],
     ]
     return fingerprint(said)

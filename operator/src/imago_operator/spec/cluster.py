@@ -17,7 +17,7 @@ from imago_operator.spec.common import (
 from imago_operator.spec.fields import Json, described
 from imago_operator.spec.tls import Tls
 from imago_operator.spec.values import Duration, Quantity
-from imago_operator.spec.zookeeper import ExternalZooKeeper, RegistryAccess
+from imago_operator.spec.zookeeper import ExternalZooKeeper, RegistryAccess, RegistryTls
 
 
 class PullPolicy(StrEnum):
@@ -130,7 +130,8 @@ class ManagedZooKeeper:
 
     replicas: int = described("Number of servers: 1, 3 or 5. Immutable.", default=3, low=1, high=5)
     image: str | None = described(
-        "Image with zkServer.sh and bash on its path; unless given, ZooKeeper's official image.",
+        "Image of ZooKeeper 3.9 with zkServer.sh and bash on its path; unless given, the official"
+        " one.",
         default=None,
         size_max=512,
     )
@@ -144,9 +145,17 @@ class ManagedZooKeeper:
         " change nodes. None: no user. A running cluster is moved step by step, both ways.",
         default=RegistryAccess.ENFORCING,
     )
+    tls: RegistryTls = described(
+        "Who is served with TLS. Permissive: brokers reach it over TLS alone, and the plain port"
+        " stays for MetaQ's clients, which know no other. Enforcing: there is no plain port. None:"
+        " nobody. The cluster's authority signs (spec.tls.ca; without spec.tls one that the"
+        " operator makes). A running cluster is moved step by step, both ways.",
+        default=RegistryTls.PERMISSIVE,
+    )
     allowed_peers: tuple[Json, ...] | None = described(
-        "Peers that may reach its client port besides the cluster's brokers, as in a NetworkPolicy;"
-        " an empty list: nobody. Unless given, everybody: MetaQ's clients find brokers there.",
+        "Peers that may reach its plain client port besides the cluster's brokers, as in a"
+        " NetworkPolicy; an empty list: nobody. Unless given, everybody: MetaQ's clients find"
+        " brokers there.",
         default=None,
         size_max=32,
         plain_list=True,

@@ -21,6 +21,17 @@ class RegistryAccess(StrEnum):
     ENFORCING = "Enforcing"
 
 
+class RegistryTls(StrEnum):
+    """Which ports the servers of a managed ZooKeeper have for clients."""
+
+    NONE = "None"
+    """The plain one."""
+    PERMISSIVE = "Permissive"
+    """Both."""
+    ENFORCING = "Enforcing"
+    """The one with TLS."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZooKeeperTls:
     """TLS between brokers and an external ZooKeeper."""

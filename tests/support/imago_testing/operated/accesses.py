@@ -1,11 +1,11 @@
-"""Walks of small clusters from one access to ZooKeeper to another: nobody is ever shut out."""
+"""Walks of small clusters from one way to ZooKeeper to another: nobody is ever shut out."""
 
 from __future__ import annotations
 
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from imago_operator.spec.zookeeper import RegistryAccess
+from imago_operator.spec.zookeeper import RegistryAccess, RegistryTls
 from imago_testing.operated.cluster import OperatedCluster
 from imago_testing.operated.faults import heal
 from imago_testing.operated.resources import resource, wanted
@@ -37,9 +37,13 @@ def uids(cluster: OperatedCluster) -> dict[str, str]:
 
 
 @cache
-def accessing(shards: int, replicas: int, access: RegistryAccess) -> Desired:
+def accessing(
+    shards: int, replicas: int, access: RegistryAccess, tls: RegistryTls = RegistryTls.NONE
+) -> Desired:
     sizes = {"spec.brokers.shards": shards, "spec.brokers.replicasPerShard": replicas}
-    return wanted(sizes | managed(access) | {"spec.updatePolicy": {"onOperatorUpgrade": "Roll"}})
+    zookeeper = {"managed": {"authentication": access.value, "tls": tls.value}}
+    policy = {"onOperatorUpgrade": "Roll"}
+    return wanted(sizes | {"spec.zookeeper": zookeeper, "spec.updatePolicy": policy})
 
 
 def check_access_walk(rng: random.Random, steps: int = 25) -> None:
@@ -48,7 +52,7 @@ def check_access_walk(rng: random.Random, steps: int = 25) -> None:
     Pods are away for a while, all at once too, and so is the Secret, or the right to read it.
     """
     sizes = rng.choice(((1, 1), (1, 1), (1, 2), (2, 1)))
-    world = ClusterWorld(accessing(*sizes, rng.choice(list(RegistryAccess))))
+    world = ClusterWorld(accessing(*sizes, *_said(rng)))
     world.absence = rng.choice((0, 1, 3))
     if rng.random() < 0.8:
         world.settle()
@@ -63,18 +67,24 @@ def check_access_walk(rng: random.Random, steps: int = 25) -> None:
     heal(world)
     world.secret_refused = False
     world.registry_user |= made
-    access = rng.choice(list(RegistryAccess))
-    world.desired = accessing(*sizes, access)
+    access, tls = _said(rng)
+    world.desired = accessing(*sizes, access, tls)
     world.settle()
     there = {pod.registry_access for pod in world.pods.values() if pod.shard is not None}
     assert there == {access}, f"{there} are not {access}"
+    servers = {pod.registry_tls for pod in world.pods.values() if pod.shard is None}
+    assert servers == {tls}, f"{servers} are not {tls}"
+
+
+def _said(rng: random.Random) -> tuple[RegistryAccess, RegistryTls]:
+    return rng.choice(list(RegistryAccess)), rng.choice(list(RegistryTls))
 
 
 def _event(rng: random.Random, world: ClusterWorld, sizes: tuple[int, int]) -> None:
     brokers = [pod.name for pod in world.pods.values() if pod.shard is not None]
     match rng.randrange(8):
         case 0 | 1:
-            world.desired = accessing(*sizes, rng.choice(list(RegistryAccess)))
+            world.desired = accessing(*sizes, *_said(rng))
         case 2 | 3:
             world.kill(rng.choice(brokers) if brokers else "")
         case 4:

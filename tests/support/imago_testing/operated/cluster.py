@@ -343,8 +343,8 @@ class OperatedCluster:
         if pod.certified and pod.shard is not None:
             secret = {"secretName": names.certificate(self.key.name, pod.shard)}
             spec["volumes"] = [{"name": TLS, "secret": secret}]
-        if pod.shard is not None:
-            spec["containers"] = [{"name": names.BROKER, "env": told_of_registry(pod)}]
+        component = names.ZOOKEEPER if pod.shard is None else names.BROKER
+        spec["containers"] = [{"name": component, "env": told_of_registry(pod)}]
         return {"kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
 
     def _claim(self, claim: Claim) -> Manifest:

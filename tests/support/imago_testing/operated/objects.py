@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from imago_operator import names
 from imago_operator.kube.resources import RESOURCES
-from imago_operator.manifests.environment import registry_environment
-from imago_operator.spec.zookeeper import RegistryAccess
+from imago_operator.manifests.environment import registry_environment, registry_tls_environment
+from imago_operator.manifests.zookeeper import TLS as ZOO_TLS
+from imago_operator.spec.zookeeper import RegistryAccess, RegistryTls
 from imago_testing.operated.resources import OPERATOR, UID
 
 if TYPE_CHECKING:
@@ -95,10 +96,14 @@ def pod_object(pod: Pod, uids: dict[str, str]) -> dict[str, Any]:
 
 
 def told_of_registry(pod: Pod) -> list[dict[str, Any]]:
-    """Return who a pod's broker is to ZooKeeper, as its environment says."""
-    if pod.registry_access is RegistryAccess.NONE:
-        return []
-    return registry_environment(pod.registry_access)
+    """Return how a broker meets ZooKeeper, or a server its clients, as its environment says."""
+    if pod.shard is None:
+        said = pod.registry_tls
+        return [] if said is RegistryTls.NONE else [{"name": ZOO_TLS, "value": said.value}]
+    told = registry_tls_environment("demo", "mq") if pod.registry_over_tls else []
+    if pod.registry_access is not RegistryAccess.NONE:
+        told += registry_environment(pod.registry_access)
+    return told
 
 
 def claim_object(claim: Claim) -> dict[str, Any]:

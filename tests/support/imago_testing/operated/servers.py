@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import TYPE_CHECKING
 
 from imago_operator import names
+from imago_operator.spec.zookeeper import RegistryTls
 from imago_operator.state import STATEFUL_SET
 from imago_testing.operated.things import RACKS, Things
 
@@ -52,6 +54,14 @@ class Servers(Things):
         if self._takes_part(pod):
             self.missed[pod.name] = pod.uid
         assert len(self.missed) <= 1, f"several servers of ZooKeeper: {sorted(self.missed)}"
+
+    def check_ports(self) -> None:
+        """Raise AssertionError if a broker has no port at one of ZooKeeper's servers."""
+        brokers = [pod for pod in self.pods.values() if pod.shard is not None]
+        for broker, server in product(brokers, self._servers()):
+            lacked = RegistryTls.NONE if broker.registry_over_tls else RegistryTls.ENFORCING
+            said = f"{server.name}, {server.registry_tls}, has no port for {broker.name}"
+            assert server.registry_tls is not lacked, said
 
     def _forgive_servers(self) -> None:
         for name, uid in list(self.missed.items()):

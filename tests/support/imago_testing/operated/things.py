@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from imago_operator.manifests.environment import is_over_tls, registry_access_of
+from imago_operator.manifests.zookeeper import tls_of_servers
 from imago_operator.spec.cluster_status import ClusterStatus
 from imago_operator.spec.zookeeper import RegistryAccess
 from imago_operator.state import (
@@ -40,6 +42,15 @@ class Disk:
 
     uuid: str
     log: int = 0
+
+
+def meeting(template: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how pods of a template meet at ZooKeeper, as fields of them."""
+    return {
+        "registry_access": registry_access_of(template),
+        "registry_over_tls": is_over_tls(template),
+        "registry_tls": tls_of_servers(template),
+    }
 
 
 @dataclass

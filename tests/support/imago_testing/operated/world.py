@@ -12,7 +12,6 @@ from imago_operator import names
 from imago_operator.brokerkeys import KEYS
 from imago_operator.desired import Desired
 from imago_operator.manifests.brokers import TLS
-from imago_operator.manifests.environment import registry_access_of
 from imago_operator.plan import ReconcilePlan, plan
 from imago_operator.plan.staging import staged
 from imago_operator.spec.values import Quantity
@@ -31,7 +30,7 @@ from imago_operator.status import status_of
 from imago_testing.operated.resources import told_of
 from imago_testing.operated.rules import violations
 from imago_testing.operated.servers import HOMELESS, Servers
-from imago_testing.operated.things import Disk
+from imago_testing.operated.things import Disk, meeting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -224,6 +223,7 @@ class ClusterWorld(Servers):
         self.unread = max(0, self.unread - 1) if self._draining() else self.unread
         self._forgive()
         self._forgive_servers()
+        self.check_ports()
 
     def _after(self, what: str, pod: str, turns: int) -> bool:
         """Whether something has been under way for that many turns."""
@@ -323,7 +323,7 @@ class ClusterWorld(Servers):
                 waiting="ImagePullBackOff" if bad else None,
                 missing_image=image if bad else "",
                 certified=any(v["name"] == TLS for v in template["spec"].get("volumes", ())),
-                registry_access=registry_access_of(template),
+                **meeting(template),
             )
             self.replication[self.pods[name].uid] = replication_of(template)
         claim = f"data-{name}"

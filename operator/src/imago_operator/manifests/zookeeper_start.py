@@ -1,0 +1,72 @@
+"""How a server of a managed ZooKeeper begins: its configuration, and its certificate.
+
+What concerns TLS is in the pod, not in the file that all servers share: that one changes under pods
+that run, and a server that begins again there would look for a certificate that its pod lacks.
+
+A server reads its certificate again when a file changes that it knows by name. A Secret's files
+change otherwise: by a link to the folder that they are in. So they are copied, with their key
+before them in one file, as the server wants them. It asks nobody for a certificate: whom it trusts
+it would keep until it is started again.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from imago_operator.desired import ZOOKEEPER_PORT, ZOOKEEPER_TLS_PORT
+from imago_operator.spec.zookeeper import RegistryTls
+
+CONFIG: Final = "zoo.cfg"
+FOLDER: Final = "/etc/imago-zookeeper"
+TLS_FOLDER: Final = "/etc/imago-zookeeper-tls"
+STORES: Final = "/stores"
+"""In memory."""
+FOLLOWS_S: Final = 5
+"""How soon a server has a certificate that the kubelet has written."""
+NUMBER: Final = "echo $((${HOSTNAME##*-} + 1)) > /data/myid"
+SERVE: Final = "exec zkServer.sh start-foreground"
+SECURE: Final = (
+    f"secureClientPort={ZOOKEEPER_TLS_PORT}",
+    "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
+    f"ssl.keyStore.location={STORES}/server-store.pem",
+    "ssl.clientAuth=none",
+    "client.certReload=true",
+)
+"""More lines of the configuration."""
+WITHIN: Final = "clientPortAddress=127.0.0.1"
+"""Where the plain port is for the pod's own probes alone."""
+TAKE: Final = f"""\
+take() {{
+  now=$(readlink -f {TLS_FOLDER}/..data)
+  [ "$now" = "$last" ] ||
+    {{ cat "$now/tls.key" "$now/tls.crt" > {STORES}/next-store.pem &&
+      mv {STORES}/next-store.pem {STORES}/server-store.pem && last=$now; }}
+}}"""
+
+
+def start(tls: RegistryTls) -> str:
+    """Return what the shell of a server's container runs."""
+    if tls is RegistryTls.NONE:
+        return f"{NUMBER} && {SERVE} {FOLDER}/{CONFIG}"
+    lines = SECURE if tls is RegistryTls.PERMISSIVE else (*SECURE, WITHIN)
+    return "\n".join(
+        (
+            "set -e",
+            "umask 077",
+            NUMBER,
+            TAKE,
+            "last= server=$BASHPID",
+            "take",
+            f"cp {FOLDER}/{CONFIG} {STORES}/{CONFIG}",
+            f"printf '%s\\n' {' '.join(lines)} >> {STORES}/{CONFIG}",
+            f"(while sleep {FOLLOWS_S} && kill -0 $server 2> /dev/null; do take || true; done) &",
+            f"{SERVE} {STORES}/{CONFIG}",
+        )
+    )
+
+
+SERVES: Final = (
+    f"exec 3<>/dev/tcp/127.0.0.1/{ZOOKEEPER_PORT} && echo srvr >&3 && grep -q ^Mode: <&3"
+)
+"""A server without a quorum answers, but has no mode."""
+LIVES: Final = f"exec 3<>/dev/tcp/127.0.0.1/{ZOOKEEPER_PORT}"

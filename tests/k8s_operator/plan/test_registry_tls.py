@@ -1,0 +1,356 @@
+"""TLS to a managed ZooKeeper: from the first pod, or brought there step by step."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import cache
+from itertools import product
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from imago_operator import names
+from imago_operator.desired import OperatorInfo, desired_of
+from imago_operator.manifests.brokers import pod_template, template_notes
+from imago_operator.manifests.render import render
+from imago_operator.manifests.zookeeper import zookeeper_notes, zookeeper_template
+from imago_operator.plan.staging import registry_tls, staged
+from imago_operator.spec.zookeeper import RegistryTls
+from imago_operator.state import STATEFUL_SET, Observed, OwnedObject, Pod
+from imago_testing.kubernetes.fake_api_server import Refused
+from imago_testing.operated.cluster import OperatedCluster
+from imago_testing.operated.resources import as_brokers_read, resource, wanted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from imago_operator.desired import Desired
+    from imago_testing.kubernetes.fake_api_server import Call
+
+NONE, PERMISSIVE, ENFORCING = RegistryTls
+BEFORE, NOW = OperatorInfo(version="0.1.0"), OperatorInfo(version="0.2.0")
+"""Operators that know of no such TLS, and that bring it to every cluster that says nothing."""
+Steps = tuple[RegistryTls, bool]
+CLUSTERS: dict[RegistryTls, Desired] = {}
+
+
+def managed(tls: RegistryTls) -> dict[str, Any]:
+    return {"spec.zookeeper": {"managed": {"tls": tls.value}}}
+
+
+def cluster_of(tls: RegistryTls) -> Desired:
+    return CLUSTERS.setdefault(tls, wanted(managed(tls)))
+
+
+def server(number: int, tls: RegistryTls) -> Pod:
+    name = f"{names.zookeeper('demo')}-{number}"
+    return Pod(name=name, uid=name, shard=None, ordinal=number, registry_tls=tls)
+
+
+def broker(number: int, over_tls: bool) -> Pod:
+    name = names.pod("demo", 0, number)
+    return Pod(name=name, uid=name, shard=0, ordinal=number, registry_over_tls=over_tls)
+
+
+def template(name: str, shard: int | None, made: dict[str, Any]) -> OwnedObject:
+    live = {"spec": {"template": made}}
+    return OwnedObject(kind=STATEFUL_SET, name=name, uid=name, shard=shard, replicas=2, live=live)
+
+
+def of_servers(tls: RegistryTls) -> OwnedObject:
+    said = cluster_of(tls).spec.zookeeper.managed
+    assert said is not None
+    made = zookeeper_template(cluster_of(tls), said)
+    return template(names.zookeeper("demo"), None, made)
+
+
+SERVERS = {tls: of_servers(tls) for tls in RegistryTls}
+BROKERS = {
+    over: template(names.stateful_set("demo", 0), 0, pod_template(cluster_of(tls), 0))
+    for over, tls in ((False, NONE), (True, ENFORCING))
+}
+
+
+class Standing(NamedTuple):
+    """What there is: pods that are away are None, as are templates that nobody has applied."""
+
+    wanted: RegistryTls
+    servers: tuple[RegistryTls | None, ...]
+    brokers: tuple[bool | None, ...]
+    of_servers: RegistryTls | None
+    of_brokers: bool | None
+    planned: Steps | None = None
+    """What the operator has seen to do, and not done yet."""
+
+    def seen(self) -> Observed:
+        pods = [server(n, tls) for n, tls in enumerate(self.servers) if tls is not None]
+        pods += [broker(n, over) for n, over in enumerate(self.brokers) if over is not None]
+        children = [SERVERS[self.of_servers]] if self.of_servers is not None else []
+        children += [BROKERS[self.of_brokers]] if self.of_brokers is not None else []
+        return Observed(synced=True, pods=tuple(pods), children=tuple(children))
+
+    def steps(self) -> Steps:
+        return _steps(self._replace(planned=None))
+
+    def following(self) -> Iterator[Standing]:
+        """Yield what may come next, one thing at a time."""
+        yield from (self._replace(wanted=said) for said in RegistryTls)
+        yield self._replace(planned=self.steps())
+        if self.planned is not None:
+            # In any order, and the operator may end between them.
+            yield self._replace(of_servers=self.planned[0])
+            yield self._replace(of_brokers=self.planned[1])
+            yield self._replace(planned=None)
+        for n, there in enumerate(self.servers):
+            made = None if there is not None else self.of_servers
+            yield self._replace(servers=_with(self.servers, n, made))
+        for n, up in enumerate(self.brokers):
+            begun = None if up is not None else self.of_brokers
+            yield self._replace(brokers=_with(self.brokers, n, begun))
+
+    def meet(self) -> bool:
+        """Whether each broker has a port at each server."""
+        return not any(
+            tls is (NONE if over else ENFORCING)
+            for tls, over in product(self.servers, self.brokers)
+            if over is not None
+        )
+
+
+@cache
+def _steps(now: Standing) -> Steps:
+    return registry_tls(cluster_of(now.wanted), now.seen())
+
+
+def _with(values: tuple[Any, ...], number: int, value: Any) -> tuple[Any, ...]:
+    return (*values[:number], value, *values[number + 1 :])
+
+
+def reached(starts: Sequence[Standing]) -> Iterator[Standing]:
+    """Yield all that may come, however things happen to follow each other."""
+    found, todo = set(starts), list(starts)
+    while todo:
+        now = todo.pop()
+        yield now
+        new = set(now.following()) - found
+        found |= new
+        todo += new
+
+
+class TestWhatHolds:
+    """What holds for now, given what there is."""
+
+    def test_in_no_order_of_things_a_broker_lacks_a_port(self) -> None:
+        """Pods that go and come, an operator that ends between two calls, and minds that change."""
+        begun = [Standing(said, (None, None), (None, None), None, None) for said in RegistryTls]
+        found = list(reached(begun))
+        assert len(found) > 2000
+        assert [each for each in found if not each.meet()] == []
+
+    def test_a_walk_would_show_a_step_too_early(self) -> None:
+        """What closes the plain port before all brokers use the other: the model is not blind."""
+        early = Standing(ENFORCING, (NONE, NONE), (False, False), NONE, False, (ENFORCING, True))
+        assert not all(each.meet() for each in reached([early]))
+
+    @pytest.mark.parametrize(("before", "after"), list(product(RegistryTls, RegistryTls)))
+    def test_every_way_has_an_end(self, before: RegistryTls, after: RegistryTls) -> None:
+        over = before is not NONE
+        now = Standing(after, (before,) * 2, (over,) * 2, before, over)
+        for _ in range(12):
+            tls, over = now.steps()
+            now = now._replace(of_servers=tls, of_brokers=over)
+            assert now.meet()
+            now = now._replace(servers=(tls,) * 2)
+            assert now.meet()
+            now = now._replace(brokers=(over,) * 2)
+            assert now.meet()
+        assert (set(now.servers), set(now.brokers)) == ({after}, {after is not NONE})
+
+    def test_a_new_cluster_is_at_its_end_at_once(self) -> None:
+        for said in RegistryTls:
+            assert registry_tls(cluster_of(said), Observed(synced=True)) == (said, said is not NONE)
+            assert staged(cluster_of(said), Observed(synced=True)) is cluster_of(said)
+
+    def test_an_external_one_has_tls_of_its_own(self) -> None:
+        external = wanted({"spec.zookeeper": {"external": {"servers": ["zk:2181"]}}})
+        assert registry_tls(external, Observed(synced=True)) == (NONE, False)
+
+
+class TestPods:
+    """What pods are told, and nobody else is."""
+
+    def test_a_broker_reads_it_of_its_own_pod(self) -> None:
+        found = as_brokers_read(cluster_of(PERMISSIVE)).zookeeper
+        assert found.connect == "demo-zookeeper.mq.svc:2281"
+        assert found.tls_ca_file == "/etc/imago/zookeeper-tls/ca.crt"
+        volumes = pod_template(cluster_of(PERMISSIVE), 0)["spec"]["volumes"]
+        [secret] = [one["secret"] for one in volumes if one["name"] == "zookeeper-tls"]
+        assert secret["secretName"] == "demo-zookeeper-tls"
+        assert [item["key"] for item in secret["items"]] == ["ca.crt"]
+
+    def test_a_pod_made_before_goes_on_by_the_plain_port(self) -> None:
+        before = pod_template(cluster_of(NONE), 0)
+        found = as_brokers_read(cluster_of(PERMISSIVE), before).zookeeper
+        assert (found.connect, found.tls_ca_file) == ("demo-zookeeper.mq.svc:2181", "")
+
+    def test_closing_the_plain_port_restarts_servers_alone(self) -> None:
+        one, other = cluster_of(PERMISSIVE), cluster_of(ENFORCING)
+        assert template_notes(one, 0) == template_notes(other, 0)
+        assert zookeeper_notes(one) != zookeeper_notes(other)
+
+    def test_without_a_word_of_it_there_is_tls(self) -> None:
+        assert zookeeper_notes(wanted()) == zookeeper_notes(cluster_of(PERMISSIVE))
+
+    def test_an_external_one_is_named_in_each_pod(self) -> None:
+        """Else a container that begins again in an old pod speaks no TLS to a port with TLS."""
+        plain = wanted({"spec.zookeeper": {"external": {"servers": ["zk:2181"]}}})
+        secured = {"servers": ["zk:2281"], "tls": {"secretName": "zk-tls"}}
+        moved = wanted({"spec.zookeeper": {"external": secured}})
+        assert as_brokers_read(moved).zookeeper.connect == "zk:2281"
+        told = as_brokers_read(moved, pod_template(plain, 0)).zookeeper
+        assert (told.connect, told.tls_ca_file) == ("zk:2181", "")
+
+
+def ports(tls: RegistryTls, kind: str, name: str) -> list[int]:
+    objects = {(m["kind"], m["metadata"]["name"]): m for m in render(cluster_of(tls), [0])}
+    return [one["port"] for one in objects[kind, name]["spec"]["ports"]]
+
+
+def test_services_and_policies_follow_the_ports() -> None:
+    said = {tls: ports(tls, "Service", "demo-zookeeper") for tls in RegistryTls}
+    assert said == {NONE: [2181], PERMISSIVE: [2181, 2281], ENFORCING: [2281]}
+    for tls in RegistryTls:
+        [policy] = [
+            m
+            for m in render(cluster_of(tls), [0])
+            if (m["kind"], m["metadata"]["name"]) == ("NetworkPolicy", "demo-zookeeper")
+        ]
+        rules = policy["spec"]["ingress"]
+        found = {one["port"]: rule.get("from") for rule in rules for one in rule["ports"]}
+        assert set(found) - {2888, 3888} == set(said[tls])
+        if tls is not NONE:
+            [only] = found[2281]
+            assert only["podSelector"]["matchLabels"]["imago.dev/component"] == "broker"
+
+
+def operated(tls: RegistryTls, **spec: Any) -> OperatedCluster:
+    changes = {f"spec.{name}": said for name, said in spec.items()}
+    return OperatedCluster(resource(managed(tls) | changes))
+
+
+def ways(cluster: OperatedCluster) -> tuple[set[RegistryTls], set[bool]]:
+    pods = cluster.world.pods.values()
+    servers = {pod.registry_tls for pod in pods if pod.shard is None}
+    return servers, {pod.registry_over_tls for pod in pods if pod.shard is not None}
+
+
+def uids(cluster: OperatedCluster) -> dict[str, str]:
+    return {pod.name: pod.uid for pod in cluster.world.pods.values()}
+
+
+def test_a_new_cluster_has_tls_from_its_first_pod() -> None:
+    cluster = OperatedCluster(resource({}))
+    cluster.run()
+    assert ways(cluster) == ({PERMISSIVE}, {True})
+    assert cluster.condition("CertificatesValid") == ("True", "Issued")
+    before = uids(cluster)
+    cluster.run()
+    assert uids(cluster) == before
+
+
+@pytest.mark.parametrize(("before", "after"), [(NONE, ENFORCING), (ENFORCING, NONE)])
+def test_a_running_cluster_is_moved_step_by_step(before: RegistryTls, after: RegistryTls) -> None:
+    cluster = operated(before)
+    cluster.run()
+    assert ways(cluster) == ({before}, {before is not NONE})
+    first = uids(cluster)
+    cluster.edit(zookeeper={"managed": {"tls": after.value}})
+    cluster.run()
+    assert ways(cluster) == ({after}, {after is not NONE})
+    assert cluster.condition("Ready") == ("True", "AllShardsServing")
+    assert not cluster.errors
+    assert set(uids(cluster).values()).isdisjoint(first.values())
+
+
+@pytest.mark.parametrize("dies_after", range(1, 30, 4))
+def test_an_operator_that_dies_on_the_way_cuts_nobody_off(dies_after: int) -> None:
+    cluster = operated(NONE)
+    cluster.run()
+    cluster.edit(zookeeper={"managed": {"tls": "Enforcing"}})
+
+    async def some() -> None:
+        for _ in range(dies_after):
+            await cluster.look()
+
+    asyncio.run(some())
+    cluster.start()
+    cluster.run()
+    assert ways(cluster) == ({ENFORCING}, {True})
+
+
+def test_a_new_operator_brings_it_with_one_approval() -> None:
+    cluster = OperatedCluster(resource({}), operator=BEFORE)
+    cluster.run()
+    assert ways(cluster) == ({NONE}, {False})
+    cluster.operator = NOW
+    cluster.world.desired = desired_of(cluster.cluster, NOW)
+    cluster.start()
+    before = uids(cluster)
+    cluster.run()
+    assert uids(cluster) == before
+    assert cluster.condition("UpdatePending") == ("True", "OperatorTemplateChanged")
+    [approval] = cluster.cluster["status"]["pendingApprovals"]
+    cluster.annotate(approve=approval["id"])
+    cluster.run()
+    assert ways(cluster) == ({PERMISSIVE}, {True})
+    assert cluster.condition("UpdatePending") is None
+
+
+def refusing(cluster: OperatedCluster, *secrets: str) -> None:
+    def confined(call: Call) -> None:
+        if call.plural == "secrets" and call.name in secrets:
+            raise Refused(403, "Forbidden", f"secrets {call.name} is forbidden")
+
+    cluster.kubernetes.before = confined
+
+
+@pytest.mark.parametrize("tls", [None, {}])
+def test_an_operator_confined_to_other_secrets_does_all_else(tls: dict[str, Any] | None) -> None:
+    cluster = OperatedCluster(resource({"spec.tls": tls} if tls is not None else {}))
+    refusing(cluster, names.zookeeper_certificate("demo"))
+    cluster.run()
+    assert ways(cluster) == ({NONE}, {False})
+    assert cluster.condition("CertificatesValid") == ("False", "SecretRefused")
+    assert cluster.condition("Ready") == ("True", "AllShardsServing")
+
+
+def test_a_right_that_was_taken_away_takes_no_tls_away() -> None:
+    cluster = OperatedCluster(resource({}))
+    cluster.run()
+    before = uids(cluster)
+    refusing(cluster, names.authority("demo"), names.zookeeper_certificate("demo"))
+    cluster.run()
+    assert uids(cluster) == before
+    assert cluster.condition("CertificatesValid") == ("False", "SecretRefused")
+
+
+def test_no_server_goes_before_its_certificate_is_there() -> None:
+    cluster = operated(NONE)
+    cluster.run()
+    before = uids(cluster)
+    said = {"ca": {"mode": "UserProvided", "secretName": "forgotten"}}
+    cluster.edit(tls=said, zookeeper={"managed": {"tls": "Permissive"}})
+
+    async def later() -> None:
+        for _ in range(40):
+            await cluster.look()
+
+    asyncio.run(later())
+    assert uids(cluster) == before
+    assert "demo-zookeeper-tls" in str(cluster.cluster["status"]["progress"])
+
+
+def test_who_says_that_there_is_no_plain_port_names_none() -> None:
+    cluster = operated(ENFORCING)
+    cluster.run()
+    assert not cluster.cluster["status"].get("zookeeper")
