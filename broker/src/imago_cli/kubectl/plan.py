@@ -21,7 +21,7 @@ from imago_cli.kubectl.options import (
 )
 from imago_cli.kubectl.tool import CLUSTERS, Kubectl, KubectlError
 from imago_cli.output import print_json, print_line, print_table
-from imago_operator.actions import Apply, Stop
+from imago_operator.actions import Apply, Certify, Stop
 from imago_operator.plan import plan as planned
 from imago_operator.plan.rows import PlanRow
 from imago_operator.plan.staging import staged
@@ -135,6 +135,9 @@ def _action(action: Action) -> dict[str, str]:
         manifest: Any = action.manifest
         why = action.why if isinstance(action, Apply) else "no pods"
         return said | {"about": f"{manifest['kind']} {manifest['metadata']['name']}", "why": why}
+    if isinstance(action, Certify):
+        about = f"shard-{action.holder}" if isinstance(action.holder, int) else action.holder
+        return said | {"about": about or "authority", "why": action.work.value}
     fields = asdict(action)
     about = fields.pop("name", None) or fields.pop("pod", None)
     if about is None:

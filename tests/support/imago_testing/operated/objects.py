@@ -33,6 +33,9 @@ def objects_of(world: ClusterWorld) -> Objects:
     if world.registry_user:
         user = {"name": names.registry_user("demo"), "uid": "registry-user"}
         found["secrets"] = [*found.get("secrets", []), {"metadata": user}]
+    signed = (names.authority("demo"), names.zookeeper_certificate("demo"))
+    secrets = [{"metadata": {"name": each, "uid": each}} for each in signed]
+    found["secrets"] = [*found.get("secrets", []), *secrets]
     uids = {child.name: child.uid for child in world.children.values()}
     found["pods"] = [pod_object(pod, uids) for pod in world.pods.values()]
     found["persistentvolumeclaims"] = [claim_object(claim) for claim in world.claims.values()]
