@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 TICK_MS: Final = 1000
 """Brokers ask for sessions from 2 s on, and the server grants at least two ticks."""
-NOTIFY_MS_MAX: Final = 1000
+REPEATS_VOTE_MS: Final = 1000
 """How long a server waits at most before it repeats its vote. By default the wait doubles up to a
 minute: one vote lost while servers go and come, and an election has taken 25 s."""
 LINGER_S: Final = 5
@@ -85,7 +85,7 @@ def config_text(desired: Desired, managed: ManagedZooKeeper) -> str:
         "reconfigEnabled=false",
         # Addresses of pods change; what is looked up must be looked up again.
         "quorumListenOnAllIPs=true",
-        f"fastleader.maxNotificationInterval={NOTIFY_MS_MAX}",
+        f"fastleader.maxNotificationInterval={REPEATS_VOTE_MS}",
     ]
     name, nodes = names.zookeeper(desired.name), names.zookeeper_nodes(desired.name)
     if managed.replicas > 1:
