@@ -5,19 +5,29 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
+from itertools import count
 from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from imago_broker.core.acknowledgement import Acknowledgement
+from imago_broker.core.client_hello import FIRST_BYTES_MAX
 from imago_broker.errors import FatalError
 from imago_broker.replication import secure_link
+from imago_broker.replication.leader_session import GREETING_MS
 from imago_broker.replication.member_tls import member_uri
 from imago_broker.replication.secure_link import SecureLink
 from imago_broker.replication.silent import Silent
 from imago_broker.server.handshake_turns import BUDGET_SECONDS
 from imago_broker.service.messages import PutStatus
 from imago_testing.clusters.shard_brokers import ShardBrokers, until
+from imago_testing.peers.tls_hellos import (
+    ASKS_AGAIN,
+    client,
+    first_and_second,
+    in_records,
+    of_version,
+)
 from imago_testing.processes.capture import Capture
 from imago_testing.processes.certificates import LOOPBACK, Authority, Pair
 from imago_wire.replication.decoder import FrameDecoder
@@ -235,7 +245,7 @@ async def test_handshakes_of_the_replication_port_are_counted(
     ports, answers = shard.brokers[0].ports, list[int]()
     assert ports.certificates is not None
     context = ports.certificates.contexts.members
-    context.set_ecdh_curve("secp521r1")  # which nobody offers at first
+    context.set_ecdh_curve(ASKS_AGAIN)  # which nobody offers at first
     context.sni_callback = lambda *_: answers.append(1)
     monkeypatch.setattr(time, "thread_time", lambda: float(len(answers)))
     stands_s = ports.turns._counted_s
@@ -247,6 +257,49 @@ async def test_handshakes_of_the_replication_port_are_counted(
     assert await called
     assert len(answers) == 2
     assert BUDGET_SECONDS - ports.turns._budget_s == pytest.approx(1.0, rel=0.01)
+
+
+@pytest.mark.parametrize("how", ["of TLS 1.1", "as usual", "in two records"])
+async def test_no_second_message_of_a_caller_is_answered_without_a_turn(
+    shard: ShardBrokers, how: str
+) -> None:
+    await shard.start(0)
+    ports, answers = shard.brokers[0].ports, list[int]()
+    assert ports.certificates is not None
+    context = ports.certificates.contexts.members
+    context.set_ecdh_curve(ASKS_AGAIN)
+    first, second = first_and_second(context)
+    context.sni_callback = lambda *_: answers.append(1)
+    stands_s, ports.turns._cost_s = ports.turns._counted_s, 1.0
+    ports.turns._clock = lambda: stands_s
+    _, writer = await asyncio.open_connection("127.0.0.1", ports.replication.port)
+    changed = {"of TLS 1.1": of_version(second, 0x0302), "in two records": in_records(second, 1)}
+    writer.write(first + changed.get(how, second))  # at once: nobody has to wait for the answer
+    await until(lambda: ports.turns.waiting == 1)
+    assert len(answers) == 1
+    leading = shard.shell(0).executor.leading
+    assert leading is not None
+    (session,) = leading.sessions
+    session.check_time(session._began_ms + 10 * GREETING_MS)
+    assert leading.sessions == {session}, "its time begins with its turn"
+    clock = count(stands_s, 60.0)
+    ports.turns._clock = lambda: next(clock)
+    await until(lambda: len(answers) == 2)
+    session.check_time(session._began_ms + GREETING_MS)
+    assert not leading.sessions
+    writer.close()
+
+
+async def test_a_caller_who_says_too_much_before_its_turn_is_refused(shard: ShardBrokers) -> None:
+    """What is read is kept while it waits, of some hundred callers."""
+    await shard.start(0)
+    ports = shard.brokers[0].ports
+    _, _, said = client()
+    _, writer = await asyncio.open_connection("127.0.0.1", ports.replication.port)
+    writer.write(said.read() + b"\x17\x03\x03\x40\x00" + bytes(FIRST_BYTES_MAX))
+    await until(lambda: ports.replication.refused.count["tls"] == 1)
+    assert "too long" in ports.replication.refused.details[-1]
+    writer.close()
 
 
 class Called:

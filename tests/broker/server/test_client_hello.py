@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ssl
 import time
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_broker.core.client_hello import ClientHello, SecondHello
+from imago_broker.core import client_hello
+from imago_broker.core.client_hello import FIRST_BYTES_MAX, ClientHello, SecondHello
 from imago_broker.server import tls_entry
 from imago_broker.server.handshake_turns import (
     BESIDES_SECONDS,
@@ -21,6 +21,15 @@ from imago_broker.server.handshake_turns import (
 )
 from imago_testing.clusters.brokers import running_broker
 from imago_testing.clusters.shard_pair import eventually
+from imago_testing.peers.tls_hellos import (
+    ASKS_AGAIN,
+    RECORD_HEAD,
+    client,
+    first_and_second,
+    in_records,
+    of_version,
+    padded,
+)
 from imago_testing.processes.certificates import Authority
 
 if TYPE_CHECKING:
@@ -28,27 +37,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from imago_broker.app import Broker
-
-HEAD = 5
-
-
-def client() -> tuple[ssl.SSLObject, ssl.MemoryBIO, ssl.MemoryBIO]:
-    """Return one side of TLS, what it reads and what it writes, with its first message."""
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    side = context.wrap_bio(incoming, outgoing)
-    with contextlib.suppress(ssl.SSLWantReadError):
-        side.do_handshake()
-    return side, incoming, outgoing
-
-
-def in_records(hello: bytes, *sizes: int) -> bytes:
-    """Return a message in records of these sizes, and a last one with the rest."""
-    message = hello[HEAD:]
-    ends = [sum(sizes[:n]) for n in range(len(sizes) + 1)] + [len(message)]
-    parts = [message[begin:end] for begin, end in pairwise(ends)]
-    return b"".join(hello[:3] + len(part).to_bytes(2) + part for part in parts)
 
 
 @pytest.mark.parametrize("sizes", [(), (1,), (3, 1), (4,), (1,) * 50])
@@ -65,8 +53,8 @@ def test_other_records_between_do_not_make_it_whole() -> None:
     hello = in_records(client()[2].read(), 40)
     warning = b"\x15\x03\x03\x00\x02\x01\x00"
     found = ClientHello()
-    assert not found.add(hello[: HEAD + 40] + warning)
-    assert found.add(hello[HEAD + 40 :])
+    assert not found.add(hello[: RECORD_HEAD + 40] + warning)
+    assert found.add(hello[RECORD_HEAD + 40 :])
 
 
 def test_what_begins_no_handshake_is_left_to_tls() -> None:
@@ -132,7 +120,7 @@ async def test_a_message_in_parts_costs_no_less(
         "first byte": [1],
         "last byte": [len(hello) - 1],
         "many parts": range(1, len(hello), 60),
-        "records": [HEAD + 1, 2 * HEAD + 101],
+        "records": [RECORD_HEAD + 1, 2 * RECORD_HEAD + 101],
         "not": [],
     }[cut]
     listener = broker.ports.rocketmq
@@ -159,7 +147,7 @@ async def test_a_second_message_has_a_turn_of_its_own(
 ) -> None:
     """The client has offered no key of a curve that is allowed, and is asked for another."""
     spent = Spent(broker, monkeypatch)
-    spent.context.set_ecdh_curve("secp521r1")
+    spent.context.set_ecdh_curve(ASKS_AGAIN)
     side, incoming, outgoing = client()
     reader, writer = await asyncio.open_connection("127.0.0.1", broker.rocketmq_port)
     writer.write(outgoing.read())
@@ -191,7 +179,7 @@ async def test_who_leaves_before_its_second_turn_takes_none(
 ) -> None:
     monkeypatch.setattr(tls_entry, "HANDSHAKE_SECONDS_MAX", 1)
     spent = Spent(broker, monkeypatch)
-    spent.context.set_ecdh_curve("secp521r1")
+    spent.context.set_ecdh_curve(ASKS_AGAIN)
     side, incoming, outgoing = client()
     reader, writer = await asyncio.open_connection("127.0.0.1", broker.rocketmq_port)
     writer.write(outgoing.read())
@@ -207,44 +195,111 @@ async def test_who_leaves_before_its_second_turn_takes_none(
     writer.close()
 
 
-def test_a_second_message_is_found_behind_what_tls_leaves_out() -> None:
-    second = _second_of(client()[2].read())
-    before = b"\x14\x03\x03\x00\x01\x01" + b"\x17\x03\x03\x01\x00" + bytes(range(256))
-    for step in (1, 3, 7, 1 << 20):
-        said, found, given = before + in_records(second, 1, 50), SecondHello(), b""
-        for begin in range(0, len(said), step):
-            assert not found.whole
-            given += found.add(said[begin : begin + step])
-        assert given == before
-        assert found.whole
-        assert found.kept is not None
-        assert found.kept.is_second
-        assert before + bytes(found.kept.data) == said
-
-
 @pytest.mark.parametrize(
-    "message",
+    ("how", "answers"),
     [
-        b"\x10\x00\x00\x21\x20" + bytes(32),
-        b"\x01\x23\x45\x67" + bytes(36),
-        b"\x01\x00\x00\x10\x03\x04" + bytes(34),
+        ("as usual", 2),
+        ("of TLS 1.1", 2),
+        ("of TLS 1.3", 2),
+        ("long", 2),
+        ("in a long record", 1),
+        ("in two records", 2),
+        ("in its bytes", 1),
+        ("with the first", 2),
+        ("in the first's record", 0),
     ],
-    ids=["a key", "encrypted", "encrypted, of a likely length"],
 )
-def test_other_messages_are_not_taken_for_it(message: bytes) -> None:
+async def test_no_second_message_is_answered_without_a_turn(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, how: str, answers: int
+) -> None:
+    """Whatever it says that OpenSSL takes, however it is cut, and whenever it comes."""
+    spent = Spent(broker, monkeypatch)
+    spent.context.set_ecdh_curve(ASKS_AGAIN)
+    first, second = first_and_second(spent.context)
+    spent.answers = 0
+    second = {
+        "of TLS 1.1": lambda: of_version(second, 0x0302),
+        "of TLS 1.3": lambda: of_version(second, 0x0304),
+        "long": lambda: in_records(padded(second, 20_000), 9000, 9000),
+        "in a long record": lambda: in_records(padded(second, 20_000), 16_384),
+        "in two records": lambda: in_records(second, 1),
+        "in its bytes": lambda: in_records(second, *(1,) * 50),
+    }.get(how, lambda: second)()
+    reader, writer = await asyncio.open_connection("127.0.0.1", broker.rocketmq_port)
+    if how == "with the first":
+        writer.write(first + second)
+    elif how == "in the first's record":
+        message = first[RECORD_HEAD:] + second[RECORD_HEAD:]
+        writer.write(first[:3] + len(message).to_bytes(2) + message)
+    else:
+        writer.write(first)
+        await reader.read(1 << 16)
+        writer.write(second)
+    if answers == 2 or how == "in its bytes":
+        await eventually(lambda: spent.turns.waiting == 1)
+        assert spent.answers == 1
+        clock = count(spent.turns._counted_s, 60.0)
+        spent.turns._clock = lambda: next(clock)
+    if answers < 2:
+        await eventually(lambda: broker.ports.rocketmq.connections == 0)
+    await eventually(lambda: spent.answers == answers)
+    writer.close()
+
+
+@pytest.mark.parametrize("step", [1, 3, 7, 1 << 20])
+def test_a_second_message_is_found_behind_what_tls_leaves_out(step: int) -> None:
+    before = b"\x14\x03\x03\x00\x01\x01" + b"\x17\x03\x03\x01\x00" + bytes(range(256))
+    one = in_records(client()[2].read(), 1, 50)
+    cut, behind = (RECORD_HEAD + 1, 2 * RECORD_HEAD + 51), b"\x17\x03\x03\x00\x01!"
+    said, found, given = before + one + behind, SecondHello(), b""
+    for begin in range(0, len(said), step):
+        given += found.add(said[begin : begin + step])
+    assert given == before
+    assert found.is_due
+    parts = [found.after_turn() for _ in range(4)]
+    assert parts == [one[: cut[0]], one[cut[0] : cut[1]], one[cut[1] :] + behind, b""]
+    assert not found.problem
+
+
+@pytest.mark.parametrize("step", [1, 7, 1 << 20])
+def test_nothing_waits_behind_another_message(step: int) -> None:
+    """That of a client of TLS 1.2, which has been answered."""
+    key = b"\x16\x03\x03\x00\x21\x10" + bytes(32)
+    said = key + b"\x16\x03\x03\x00\x02\x01\x00" + bytes(9)
+    found, given = SecondHello(), b""
+    for begin in range(0, len(said), step):
+        given += found.add(said[begin : begin + step])
+        assert not found.is_due
+    assert given == said
+
+
+def test_what_is_encrypted_waits_for_one_turn_at_most() -> None:
+    """The end of a resumed handshake of TLS 1.2, one in 256 of which begins so."""
+    said = b"\x14\x03\x03\x00\x01\x01" + b"\x16\x03\x03\x00\x20\x01\xff" + bytes(30)
     found = SecondHello()
-    record = b"\x16\x03\x03" + len(message).to_bytes(2) + message
-    assert found.add(record) == b""
-    assert found.kept is not None
-    assert not found.kept.is_second
-    assert found.whole
-    assert bytes(found.kept.data) == record
+    assert found.add(said) == said[:6]
+    assert found.is_due
+    served = b"\x17\x03\x03\x00\x03abc"
+    assert found.after_turn() == said[6:]
+    assert found.add(served) == served
 
 
-def _second_of(hello: bytes) -> bytes:
-    """Return a first message as it is said again."""
-    assert hello[HEAD + 4 : HEAD + 6] == b"\x03\x03"
-    return hello
+def test_what_is_kept_is_limited() -> None:
+    found = SecondHello()
+    found.add(b"\x16\x03\x03\xff\xff\x01" + bytes(FIRST_BYTES_MAX - 6))
+    assert not found.problem
+    found.add(b"!")
+    assert "too long" in found.problem
+
+
+def test_so_many_records_have_turns_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_hello, "SECOND_RECORDS_MAX", 2)
+    one, found = b"\x16\x03\x03\x00\x01\x01", SecondHello()
+    found.add(one * 2)
+    assert found.after_turn() + found.after_turn() == one * 2
+    assert not found.problem
+    found.add(one)
+    assert "too long" in found.problem
 
 
 async def _finish(

@@ -326,12 +326,16 @@ async def _storm_by(address: str, port: int, trusting: ssl.SSLContext, *, ends: 
     writer.close()
 
 
-async def test_who_comes_again_with_a_ticket_needs_no_signature(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_who_comes_again_with_a_ticket_needs_no_signature(
+    tmp_path: Path, version: ssl.TLSVersion
+) -> None:
     """An honest client that reconnects costs a fraction of what a new one does."""
     pair = Authority(tmp_path / "authority").issue("server")
     settings = (f"tls.certificate_file={pair.certificate}", f"tls.key_file={pair.key}")
     trusting = ssl.create_default_context()
     trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+    trusting.maximum_version = version
     async with running_broker(tmp_path / "data", *settings, "tls.metaq_port=0") as broker:
         address = ("127.0.0.1", broker.ports.metaq_tls.port)
 

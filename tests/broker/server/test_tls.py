@@ -293,7 +293,7 @@ async def test_first_words_larger_than_any_handshake_begins_with_are_not_kept(
     assert listener.door is not None
     assert listener.door.failures.count == 1
     assert not await is_refused(listener.port, trusting(authority))
-    monkeypatch.setattr(tls_entry, "FIRST_BYTES_MAX", 16)
+    monkeypatch.setattr(client_hello, "FIRST_BYTES_MAX", 16)
     assert await is_refused(listener.port, trusting(authority))
 
 

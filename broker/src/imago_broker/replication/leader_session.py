@@ -2,7 +2,7 @@
 
 greeting → (HELLO) → comparing → (FETCH) → copying. Whoever stays in the first for
 GREETING_MS, is not done with both after HANDSHAKE_MS, or says what may not be said there, is
-refused and closed.
+refused and closed. While its TLS handshake waits for a turn its time does not pass.
 """
 
 from __future__ import annotations
@@ -133,6 +133,8 @@ class LeaderSession:
     def check_time(self, now_ms: int) -> None:
         """Refuse a caller that does not come to the point."""
         self._now_ms = now_ms
+        if self.link.waits:
+            self._began_ms = now_ms
         limits_ms = {SessionStage.GREETING: GREETING_MS, SessionStage.COMPARING: HANDSHAKE_MS}
         limit_ms = limits_ms.get(self.stage)
         if limit_ms is not None and now_ms >= self._began_ms + limit_ms:

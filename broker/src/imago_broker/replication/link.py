@@ -64,6 +64,11 @@ class Link:
         self._queue: deque[memoryview | FileSlice] = deque()
         self._blocked = False
 
+    @property
+    def waits(self) -> bool:
+        """Whether this side lets the other one wait before it can say anything."""
+        return False
+
     def start(self, owner: LinkOwner) -> None:
         """Read from now on, for this owner."""
         self._owner = owner

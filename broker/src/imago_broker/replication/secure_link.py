@@ -12,7 +12,6 @@ import time
 from typing import TYPE_CHECKING, Final, Protocol
 
 from imago_broker.core.client_hello import (
-    FIRST_BYTES_MAX,
     HANDSHAKE_RECORD,
     ClientHello,
     SecondHello,
@@ -64,37 +63,43 @@ class _Waiting:
         self.turns, self.member, self.on_turn = turns, member, on_turn
         self.cost = turns.cost()
         self.first: ClientHello | None = ClientHello()
-        self.second: SecondHello | None = None
+        self.whole = False
+        """The first one."""
+        self.second = SecondHello()
         self.task: asyncio.Task[None] | None = None
 
-    def add(self, data: bytes) -> tuple[bytes, bytes]:
-        """Return what TLS may have at once, and what it may have once there is a turn for it.
-
-        ValueError: it is too long.
-        """
-        kept, known, whole = self.first, b"", False
-        if kept is not None:
-            if not kept.data and data[0] != HANDSHAKE_RECORD:
-                self.first = None  # it speaks no TLS, which says so
-                return data, b""
-            whole = kept.add(data)
-        elif self.second is not None:
-            known = self.second.add(data)
-            kept, whole = self.second.kept, self.second.whole
-        else:
-            return data, b""
-        if kept is None:
-            return known, b""
-        if not whole:
-            if len(kept.data) > FIRST_BYTES_MAX:
-                raise ValueError("its first words are too long for a handshake")
-            return known, b""
-        said = bytes(kept.data)
+    def add(self, data: bytes) -> bytes:
+        """Take what was read; return what TLS may have at once. ValueError: TLS may not have it."""
         if self.first is None:
-            self.second = None
-            return (known, said) if kept.is_second else (known + said, b"")
-        self.first, self.second = None, SecondHello()
-        return b"", said
+            known = self.second.add(data)
+            self._check(self.second.problem)
+            return known
+        if not self.first.data and data[0] != HANDSHAKE_RECORD:
+            self.first = None  # it speaks no TLS, which says so
+            return self.second.add(data) + self.second.rest()
+        self.whole = self.first.add(data)
+        self._check(self.first.problem)
+        return b""
+
+    @property
+    def is_due(self) -> bool:
+        """Whether there is something that TLS may have after a turn."""
+        return self.whole if self.first is not None else self.second.is_due
+
+    def after_turn(self) -> bytes:
+        """Return what had its turn, and what TLS may have behind it. ValueError: as above."""
+        if self.first is None:
+            said = self.second.after_turn()
+        else:
+            said = self.first.message + self.second.add(self.first.behind)
+            self.first = None
+        self._check(self.second.problem)
+        return said
+
+    @staticmethod
+    def _check(problem: str) -> None:
+        if problem:
+            raise ValueError(problem)
 
 
 class SecureLink(Link):
@@ -137,6 +142,11 @@ class SecureLink(Link):
         """
         self._waiting = _Waiting(turns, member=member, on_turn=on_turn)
 
+    @property
+    def waits(self) -> bool:
+        """Whether a caller's handshake waits for its turn."""
+        return self._waiting is not None and self._waiting.task is not None
+
     def start(self, owner: LinkOwner) -> None:
         """Read from now on, for this owner; who has called begins the handshake."""
         super().start(owner)
@@ -155,32 +165,41 @@ class SecureLink(Link):
             return
         self.unanswered = self.unanswered and data[0] not in TLS_RECORDS
         if self._waiting is not None:
-            data = self._known(self._waiting, data)
+            data = self._known(self._waiting, data, owner)
         if data:
             self._take(data, owner)
 
-    def _known(self, waiting: _Waiting, data: bytes) -> bytes:
+    def _known(self, waiting: _Waiting, data: bytes, owner: LinkOwner) -> bytes:
         """Return what TLS may have at once; what may cost much waits for its turn."""
         try:
-            known, later = waiting.add(data)
+            known = waiting.add(data)
         except ValueError as error:
             self._refuse(str(error))
             return b""
-        if later:
+        if waiting.is_due:
             self._loop.remove_reader(self._sock.fileno())
-            waiting.task = self._loop.create_task(self._have_turn(waiting, later))
+            waiting.task = self._loop.create_task(self._have_turns(waiting, owner))
         return known
 
-    async def _have_turn(self, waiting: _Waiting, data: bytes) -> None:
-        waiting.on_turn(True)
-        await waiting.turns.wait(self.peer, member=waiting.member)
-        waiting.task, owner = None, self._owner
-        if self.closed or owner is None:
-            return
-        waiting.on_turn(False)
-        waiting.cost.again()
-        self._loop.add_reader(self._sock.fileno(), self._readable, owner)
-        self._take(data, owner)
+    async def _have_turns(self, waiting: _Waiting, owner: LinkOwner) -> None:
+        while waiting.is_due and not self.closed:
+            waiting.on_turn(True)
+            await waiting.turns.wait(self.peer, member=waiting.member)
+            if not self.closed:
+                waiting.on_turn(False)
+                waiting.cost.again()
+                self._take_after_turn(waiting, owner)
+        waiting.task = None
+        if not self.closed:
+            self._loop.add_reader(self._sock.fileno(), self._readable, owner)
+
+    def _take_after_turn(self, waiting: _Waiting, owner: LinkOwner) -> None:
+        try:
+            said = waiting.after_turn()
+        except ValueError as error:
+            self._refuse(str(error))
+        else:
+            self._take(said, owner)
 
     def _close(self) -> None:
         if self._waiting is not None and self._waiting.task is not None:
@@ -209,6 +228,8 @@ class SecureLink(Link):
         if problem := self._tls.problem(self._session.getpeercert()):
             self._refuse(problem)
             return False
+        if self._waiting is not None:
+            self._arrived.write(self._waiting.second.rest())
         self._open, self._waiting = True, None
         self.flush()
         return not self.closed

@@ -10,6 +10,7 @@ from imago_broker.core.client_hello import FIRST_BYTES_MAX, SecondHello
 from imago_broker.server.handshake_turns import HandshakeCost
 
 if TYPE_CHECKING:
+    from imago_broker.core.client_hello import ClientHello
     from imago_broker.server.handshake_turns import HandshakeTurns
 
 
@@ -24,30 +25,30 @@ class HandshakeSteps(asyncio.BufferedProtocol):
         self._tls: Any = transport.get_protocol()
         self._cost = HandshakeCost(turns)
         self._buffer = bytearray(FIRST_BYTES_MAX)
-        self._second: SecondHello | None = None
-        """None: the peer says no other first message any more."""
+        self._second = SecondHello()
         self._task: asyncio.Task[None] | None = None
+        """Waits for a turn."""
 
-    def begin(self, hello: bytes) -> None:
+    def begin(self, hello: ClientHello) -> None:
         """Answer the first message, whose turn it is, and count what follows."""
         self._transport.set_protocol(self)
-        self._second = SecondHello()
-        self._step(hello)
+        self._step(hello.message)
+        if hello.behind and not self._transport.is_closing():
+            self._look(hello.behind)
 
     def leave(self) -> None:
         """What comes from now on is served, and costs nothing more."""
+        if self._task is not None:
+            self._task.cancel()
+            self._go_on()
         self._transport.set_protocol(self._tls)
+        feed(self._tls, self._second.rest())
 
-    def get_buffer(self, sizehint: int) -> Any:
-        return self._tls.get_buffer(sizehint) if self._second is None else self._buffer
+    def get_buffer(self, _sizehint: int) -> bytearray:
+        return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        if self._second is not None:
-            self._look(self._second, bytes(self._buffer[:nbytes]))
-            return
-        began_s = time.thread_time()
-        self._tls.buffer_updated(nbytes)
-        self._cost.took(time.thread_time() - began_s)
+        self._look(bytes(self._buffer[:nbytes]))
 
     def eof_received(self) -> bool | None:
         found: bool | None = self._tls.eof_received()
@@ -56,7 +57,8 @@ class HandshakeSteps(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._task is not None:
             self._task.cancel()
-        self._tls.connection_lost(exc)
+        # Without a reason uvloop takes the handshake for done.
+        self._tls.connection_lost(exc or ConnectionAbortedError("closed in the handshake"))
 
     def pause_writing(self) -> None:
         self._tls.pause_writing()
@@ -64,30 +66,34 @@ class HandshakeSteps(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self._tls.resume_writing()
 
-    def _look(self, second: SecondHello, data: bytes) -> None:
-        if known := second.add(data):
+    def _look(self, data: bytes) -> None:
+        if known := self._second.add(data):
             self._step(known)
-        kept = second.kept
-        if kept is None:
+        if self._transport.is_closing():
             return
-        if not second.whole:
-            if len(kept.data) > FIRST_BYTES_MAX:
-                self.problem = "its second message is too long for a handshake"
-                self._transport.abort()
-            return
-        self._second = None
-        if kept.is_second:
-            self._task = asyncio.get_running_loop().create_task(self._again(bytes(kept.data)))
-        else:
-            self._step(bytes(kept.data))
+        if self._second.problem:
+            self._refuse()
+        elif self._second.is_due and self._task is None:
+            self._transport.pause_reading()
+            self._task = asyncio.get_running_loop().create_task(self._again())
 
-    async def _again(self, hello: bytes) -> None:
-        self._transport.pause_reading()
-        await self._turns.wait(self._address)
-        self._cost.again()
-        self._step(hello)
+    async def _again(self) -> None:
+        while self._second.is_due and not self._transport.is_closing():
+            await self._turns.wait(self._address)
+            self._cost.again()
+            self._step(self._second.after_turn())
+            if self._second.problem:
+                self._refuse()
+        self._task = None
+        self._go_on()
+
+    def _go_on(self) -> None:
         if not self._transport.is_closing():
             self._transport.resume_reading()
+
+    def _refuse(self) -> None:
+        self.problem = self._second.problem
+        self._transport.abort()
 
     def _step(self, data: bytes) -> None:
         began_s = time.thread_time()

@@ -14,7 +14,7 @@ import ssl
 import time
 from typing import TYPE_CHECKING, Final, Protocol
 
-from imago_broker.core.client_hello import FIRST_BYTES_MAX, HANDSHAKE_RECORD, ClientHello
+from imago_broker.core.client_hello import HANDSHAKE_RECORD, ClientHello
 from imago_broker.server.handshake_steps import HandshakeSteps
 from imago_broker.server.refusals import Refusals
 from imago_broker.server.session import Session
@@ -136,14 +136,14 @@ class TlsEntry(Session):
     def _take(self, hello: ClientHello, data: bytes) -> None:
         """Begin the handshake once its first message is whole: cut in parts it costs as much."""
         whole = hello.add(data)
-        if len(hello.data) > FIRST_BYTES_MAX:
-            self._door.failed(self.address, "its first words are too long for a handshake")
+        if hello.problem:
+            self._door.failed(self.address, hello.problem)
             self.transport.close()
         elif whole:
             self._hello = None
-            self._task = asyncio.get_running_loop().create_task(self._secure(bytes(hello.data)))
+            self._task = asyncio.get_running_loop().create_task(self._secure(hello))
 
-    async def _secure(self, first: bytes) -> None:
+    async def _secure(self, hello: ClientHello) -> None:
         loop = asyncio.get_running_loop()
         self.transport.pause_reading()
         self._waits = True
@@ -165,7 +165,7 @@ class TlsEntry(Session):
         steps = HandshakeSteps(self.transport, self._door.turns, self.address)
         try:
             if not begun.done():
-                steps.begin(first)
+                steps.begin(hello)
             secured = await begun
         except (OSError, RuntimeError) as error:
             if not self._timed_out:
