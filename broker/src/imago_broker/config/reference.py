@@ -21,6 +21,8 @@ milliseconds, seconds or bytes may have a unit: `store.retention_ms=7d`,
 `store.segment_bytes_max=64MiB`. *Dynamic* keys may change while the broker runs: over
 the admin interface, or in the file followed by SIGHUP; all others need a restart.
 
+`imago up` takes settings from `--config FILE` and `--set` alone, not from the environment.
+
 Topics to be made at the start, where they are missing, are tables of their own:
 
 ```toml
