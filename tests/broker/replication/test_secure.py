@@ -290,8 +290,9 @@ async def test_no_second_message_of_a_caller_is_answered_without_a_turn(
     writer.close()
 
 
+@pytest.mark.shipped_limits
 async def test_a_caller_who_says_too_much_before_its_turn_is_refused(shard: ShardBrokers) -> None:
-    """What is read is kept while it waits, of some hundred callers."""
+    """What is read at once is kept while it waits, of some hundred callers."""
     await shard.start(0)
     ports = shard.brokers[0].ports
     _, _, said = client()
