@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -123,17 +123,19 @@ def test_an_authority_is_replaced_on_a_server_that_keeps_account_of_fields(
         Certify(CertificateWork.DROP_AUTHORITY),
         Certify(CertificateWork.TRUST, 0),
     )
+    begun = datetime.now(UTC)
 
     async def inside() -> None:
         async with ApiServer(from_file(api.kubeconfig())) as session:
             kube = Kubernetes(session)
-            for step in steps:
+            for number, step in enumerate(steps):
+                now = begun + number * timedelta(days=1)  # for longer than authorities overlap
                 authority = await kube.get("Secret", namespace, "certified-ca")
                 member = certificate_of(await kube.get("Secret", namespace, "certified-s0-tls"))
                 seen = SeenCertificates(
                     authority=authority_of(authority), members={0: member} if member else {}
                 )
-                await kube.apply(await secret_of(desired, step, seen, datetime.now(UTC)))
+                await kube.apply(await secret_of(desired, step, seen, now))
 
     asyncio.run(inside())
     authority, member = secret(api, "certified-ca"), secret(api, "certified-s0-tls")
