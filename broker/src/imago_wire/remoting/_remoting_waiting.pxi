@@ -211,9 +211,9 @@ cdef bytes _recall_handle(bytes topic, bytes broker_name, long long due_ms, Span
         at += 3
         out += 4
     if size % 3:
-        out[-1] = 61
+        (out - 1)[0] = 61
     if size % 3 == 1:
-        out[-2] = 61
+        (out - 2)[0] = 61
     return PyBytes_FromStringAndSize(coded, out - coded)
 
 
