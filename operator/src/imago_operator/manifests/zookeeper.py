@@ -41,7 +41,7 @@ TICK_MS: Final = 1000
 """Brokers ask for sessions from 2 s on, and the server grants at least two ticks."""
 REPEATS_VOTE_MS: Final = 1000
 """How long a server waits at most before it repeats its vote. By default the wait doubles up to a
-minute: one vote lost while servers go and come, and an election has taken 25 s."""
+minute."""
 LINGER_S: Final = 5
 """A server that is to stop goes on for a while: masters that are evicted with it hand over first,
 which needs the registry, and it may be the one that leads ZooKeeper."""
