@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import urllib.error
 import urllib.request
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,9 +16,10 @@ from imago_testing.interop.rocketmq import Outgoing, RocketmqClient
 from imago_testing.interop.static_topics import wait_for_owners
 from imago_testing.interop.targets import imago_up
 from imago_testing.java.driver import SMALL, DriverError, JavaDriver, java_command
+from imago_testing.processes.certificates import Authority
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 pytestmark = [
     pytest.mark.interop,
@@ -61,6 +63,29 @@ class Cluster:
         with urllib.request.urlopen(request, timeout=50) as answer:
             assert answer.status == 200
 
+    def has_topic(self, name: str) -> bool:
+        return self._asked(f"topics/{name}") == 200
+
+    def has_user(self, name: str) -> bool:
+        return self._asked(f"users/{name}") == 200
+
+    def delete_user(self, name: str) -> None:
+        assert self._asked(f"users/{name}", "DELETE") in {200, 204}
+
+    def _asked(self, path: str, method: str = "GET") -> int:
+        request = urllib.request.Request(
+            f"{self._admin}/admin/v1/{path}",
+            method=method,
+            headers={"Authorization": f"Bearer {self._token}"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=50) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            if error.code != 404:
+                raise
+            return error.code
+
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
@@ -71,11 +96,16 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @contextmanager
 def driver(
-    name: str, home: Path, user: str, password: str | None, main: str = ""
+    name: str,
+    home: Path,
+    user: str = "",
+    password: str | None = None,
+    main: str = "",
+    more: Sequence[str] = (),
 ) -> Iterator[JavaDriver]:
     """Run a client, or with its `main` another program, with these credentials."""
     module, usual = PARTS[name]
-    flags = list(SMALL)
+    flags = [*SMALL, *more]
     if password is not None:  # in a file of options: everybody sees the command line
         home.mkdir(parents=True, exist_ok=True)
         options = home / "options.password"
@@ -169,3 +199,72 @@ def test_a_user_with_rights_uses_a_static_topic_that_was_moved(
     # What shard-0 kept is read through shard-1, which asks for it in the name of the cluster.
     assert consumed(groups[1], 40) == list(range(40))
     client.settle()
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def secured(authority: Authority, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster with access control that serves RocketMQ's clients and tools over TLS alone."""
+    server = authority.issue("server")
+    settings = {
+        "acl.enabled": "true",
+        "tls.certificate_file": server.certificate,
+        "tls.key_file": server.key,
+        "tls.ca_file": authority.file,
+        "tls.mode": "enforcing",
+    }
+    options = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+    with imago_up(tmp_path_factory.mktemp("up"), shards=1, options=options) as ready:
+        yield Cluster(ready, Path(str(ready["data"])))
+
+
+ABOUT_USERS = {
+    4: ("updateAclConfig", "-c", "imago", "-a", "account", "-s", "secret-of-account"),
+    5: ("createUser", "-c", "imago", "-u", "account", "-p", "secret-of-account"),
+}
+
+
+@VERSIONS
+def test_mqadmin_does_over_tls_what_its_user_may(
+    version: int, name: str, secured: Cluster, authority: Authority, tmp_path: Path
+) -> None:
+    topic = f"secured-tools-{version}"
+    changes = (
+        ("updateTopic", "-c", "imago", "-t", topic, "-r", "1", "-w", "1"),
+        ("updateSubGroup", "-c", "imago", "-g", f"{topic}-readers"),
+        ABOUT_USERS[version],
+    )
+    secured.put_user("root", is_super=True)
+    secured.put_user("ann", ("Topic", "another", "publish"))
+    trusting = (
+        "-Dtls.test.mode.enable=false",
+        "-Dtls.client.authServer=true",
+        f"-Dtls.client.trustCertPath={authority.file}",
+    )
+    with driver(name, tmp_path / "tools", main=TOOLS, more=trusting) as tools:
+        tools.wait_ready()
+
+        def done_by(user: str, password: str = PASSWORD, *, tls: bool = True) -> list[str]:
+            tools.call("become", user=user, password=password, tls=tls)
+            return [
+                str(tools.call("run", namesrv=secured.namesrv, line=list(line)))
+                for line in changes[: None if tls else 1]  # who is cut off is waited for
+            ]
+
+        for refused, words in (
+            (done_by("root", tls=False), "remoting.exception.Remoting"),
+            (done_by("root", "wrong-password"), "signature"),
+            (done_by("ann"), "permission"),
+        ):
+            assert all(words in printed for printed in refused), refused
+        assert not secured.has_topic(topic)
+        assert not secured.has_user("account")
+        allowed = done_by("root")
+        assert not any("Exception" in printed for printed in allowed), allowed
+        assert secured.has_topic(topic)
+        assert secured.has_user("account")
+        secured.delete_user("account")  # the other version makes it, too

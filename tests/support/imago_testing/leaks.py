@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 
 SIZE_MIN: Final = 8
 """Shorter words stand in other texts by chance."""
-_HOLDERS: Final = re.compile(r".*\.password|.*-password|(.*-)?token|.*\.key|.*-store\.pem")
-"""Names of files that hold a secret each; ZooKeeper's has a certificate, too."""
+_HOLDERS: Final = re.compile(
+    r".*\.password|.*-password|(.*-)?token|.*\.key|.*-store\.pem|tools\.yml"
+)
+"""Names of files that hold a secret each; ZooKeeper's has a certificate, too, mqadmin's a name."""
 _KEY: Final = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----(.*?)-----END", re.DOTALL)
 _KEY_LINE: Final = re.compile(rb"^[A-Za-z0-9+/]{40,}={0,2}$", re.MULTILINE)
 _KEPT: Final = re.compile(rb'"(?:secret":|former":\[)"([^"\\]{8,})"')

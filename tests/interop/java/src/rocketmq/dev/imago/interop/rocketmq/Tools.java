@@ -11,6 +11,7 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import org.apache.rocketmq.common.MixAll;
+import org.apache.rocketmq.remoting.netty.TlsSystemConfig;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
 import org.apache.rocketmq.tools.command.SubCommand;
 
@@ -24,7 +25,24 @@ public final class Tools {
 
     public static void main(String[] arguments) throws Exception {
         prepare();
-        new Driver().on("run", Tools::run).on("names", none -> names()).serve();
+        new Driver()
+                .on("run", Tools::run)
+                .on("become", Tools::become)
+                .on("names", none -> names())
+                .serve();
+    }
+
+    /** Has the commands that follow be those of a user, over TLS or without it. */
+    private static synchronized String become(Arguments given) throws IOException {
+        String user = given.text("user");
+        String password = given.text("password");
+        System.setProperty("interop.user", user);
+        System.setProperty("interop.password", password);
+        // 4.9 takes credentials from this file alone.
+        String keys = "accessKey: %s%nsecretKey: %s%n".formatted(user, password);
+        Files.writeString(conf().resolve("tools.yml"), keys);
+        TlsSystemConfig.tlsEnable = given.flag("tls");
+        return user;
     }
 
     /** Runs a command as mqadmin does and returns what it prints, on either output. */
@@ -68,9 +86,11 @@ public final class Tools {
 
     /** 4.9 does nothing, and says nothing, unless its home folder has settings for its log. */
     private static void prepare() throws IOException {
-        Path home = Path.of(System.getProperty("user.home"));
-        Path conf = Files.createDirectories(home.resolve("conf"));
-        Files.writeString(conf.resolve("logback_tools.xml"), "<configuration/>");
-        System.setProperty(MixAll.ROCKETMQ_HOME_PROPERTY, home.toString());
+        Files.writeString(conf().resolve("logback_tools.xml"), "<configuration/>");
+        System.setProperty(MixAll.ROCKETMQ_HOME_PROPERTY, System.getProperty("user.home"));
+    }
+
+    private static Path conf() throws IOException {
+        return Files.createDirectories(Path.of(System.getProperty("user.home"), "conf"));
     }
 }
