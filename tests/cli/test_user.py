@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ from imago_broker.errors import RequestError
 from imago_broker.model.access import AccessKind, Operation
 from imago_broker.service.access import AccessService
 from imago_broker.service.messages import PutStatus
+from imago_cli.exits import Exit
 from imago_cli.up.access import use_token, with_token
 from imago_testing.peers.admin import broker_config
 
@@ -35,6 +37,13 @@ class Shell:
 
     async def run(self, *words: str, code: int = 0, **more: str) -> str:
         """Return what the command prints on both streams; `more`: of its environment."""
+        process = await self.start(*words, **more)
+        out, _ = await process.communicate()
+        assert process.returncode == code, out.decode()
+        return out.decode()
+
+    async def start(self, *words: str, **more: str) -> asyncio.subprocess.Process:
+        """Start the command; its output is in one pipe."""
         ports = self.broker.ports
         settings = {
             "IMAGO_ADMIN": f"http://127.0.0.1:{ports.admin_port}",
@@ -42,16 +51,13 @@ class Shell:
             "IMAGO_BOOTSTRAP": f"127.0.0.1:{ports.namesrv_port}",
             "COLUMNS": "200",
         }
-        process = await asyncio.create_subprocess_exec(
+        return await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "imago_cli", *words),
             cwd=self.folder,
             env=os.environ | settings | more,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
         )
-        out, _ = await process.communicate()
-        assert process.returncode == code, out.decode()
-        return out.decode()
 
 
 @pytest.fixture
@@ -107,6 +113,7 @@ async def test_another_password_is_made_up_where_clients_read_it(shell: Shell) -
     (shell.folder / "ann.password.new").write_text("perhaps in force")
     said = await shell.run("user", "password", "ann", code=2)
     assert "ann.password.new is there already" in said
+    assert "--from-file ann.password.new && mv ann.password.new ann.password" in said
     await shell.run("user", "password", "ann", "--from-file", "ann.password.new")
     assert users["ann"].secret == "perhaps in force"
 
@@ -126,9 +133,57 @@ async def test_a_password_that_a_broker_may_have_all_the_same_is_kept(
     with monkeypatch.context() as patch:
         patch.setattr(AccessSpreader, "spread", spread)
         said = await shell.run(*words, code=1, IMAGO_ADMIN="http://127.0.0.1:1")
-    again = f"--from-file ann.password.new --former 60 --admin {admin}"
+    again = f"ann --former 60 --admin {admin} --from-file ann.password.new"
     assert f"{again} && mv ann.password.new ann.password" in " ".join(said.split())
     assert path.read_text() == before != (shell.folder / "ann.password.new").read_text()
+
+
+async def test_the_first_password_is_kept_where_its_answer_is_lost(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def spread(_: AccessSpreader) -> dict[str, str]:
+        return {"shard-0": "ok", "shard-1": "it has no master now"}
+
+    with monkeypatch.context() as patch:
+        patch.setattr(AccessSpreader, "spread", spread)
+        said = await shell.run("user", "create", "ann", "--super", "--no-signs", code=1)
+    admin = f"--admin http://127.0.0.1:{shell.broker.ports.admin_port}"
+    again = f"imago user create ann --super --no-signs {admin} --from-file ann.password.new"
+    assert f"{again} && mv ann.password.new ann.password" in " ".join(said.split())
+    kept = shell.folder / "ann.password.new"
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert not (shell.folder / "ann.password").exists()
+    said = await shell.run(*again.split()[1:], code=2)
+    assert "imago user password ann --from-file ann.password.new" in said, "the broker has it"
+    users = shell.broker.core.access.users
+    await shell.run("user", "password", "ann", "--from-file", "ann.password.new")
+    assert users["ann"].has_password(kept.read_text().strip())
+
+
+@pytest.mark.parametrize("command", ["create", "password"])
+async def test_a_password_outlives_an_interruption_before_the_answer(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    if command == "password":
+        await shell.run("user", "create", "ann")
+    taken = asyncio.Event()
+
+    async def spread(_: AccessSpreader) -> dict[str, str]:
+        taken.set()
+        await asyncio.Event().wait()
+        return {}
+
+    monkeypatch.setattr(AccessSpreader, "spread", spread)
+    process = await shell.start("user", command, "ann")
+    await taken.wait()
+    process.send_signal(signal.SIGINT)
+    out, _ = await process.communicate()
+    assert process.returncode == Exit.INTERRUPTED
+    admin = f"--admin http://127.0.0.1:{shell.broker.ports.admin_port}"
+    again = f"imago user {command} ann {admin} --from-file ann.password.new"
+    assert f"{again} && mv ann.password.new ann.password" in " ".join(out.decode().split())
+    kept = (shell.folder / "ann.password.new").read_text().strip()
+    assert shell.broker.core.access.users["ann"].secret == kept
 
 
 async def test_a_password_that_a_broker_refuses_is_not_kept(

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
+import secrets
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from imago_cli.exits import CommandUsageError
+from imago_cli.admin_http import CallRefusedError
+from imago_cli.exits import CommandError, CommandUsageError, Exit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
+
+SERVER_ERROR = 500
+"""The status from which on a call may have been done in part; below, it was refused."""
 
 
 def read_secret(path: Path) -> str:
@@ -19,6 +24,37 @@ def read_secret(path: Path) -> str:
     if not secret:
         raise CommandUsageError(f"{path}: is empty", cure="write the password into it")
     return secret
+
+
+@contextmanager
+def made_up_password(path: Path, again: str, *, is_first: bool) -> Iterator[str]:
+    """Yield a new password for the block to give to a broker; it is in `path` once it has it.
+
+    Until then it is in PATH.new. That goes where the broker refuses; where nobody knows whether
+    the broker has it, it stays, and the CommandError names the cure: `again` from that
+    file. `is_first`: CommandUsageError where there is a file `path` already.
+    """
+    made = Path(f"{path}.new")
+    cure = f"{again} --from-file {made} && mv {made} {path}"
+    if made.exists():
+        raise CommandUsageError(f"{made} is there already: a broker may have it", cure=cure)
+    if is_first and path.exists():
+        raise CommandUsageError(f"{path} is there already", cure="move it away")
+    with new_file(made) as file:
+        password = secrets.token_urlsafe(24)
+        file.write(f"{password}\n")
+    cure = f"repeat it with what was made up: {cure}"
+    try:
+        yield password
+    except CommandError as error:
+        if isinstance(error, CallRefusedError) and error.status < SERVER_ERROR:
+            made.unlink()
+            raise
+        raise CommandError(error.message, cure=cure) from error
+    except KeyboardInterrupt as error:
+        said = "interrupted before the broker has answered"
+        raise CommandError(said, cure=cure, code=Exit.INTERRUPTED) from error
+    made.replace(path)
 
 
 @contextmanager

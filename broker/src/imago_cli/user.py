@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import json
-import secrets
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
 
-from imago_cli.admin_http import DEFAULT_ADMIN, Admin, CallRefusedError, ask
+from imago_cli.admin_http import DEFAULT_ADMIN, Admin, ask
 from imago_cli.connect import AsJson, Yes, confirm
 from imago_cli.exits import CommandError, CommandUsageError
 from imago_cli.limits import LIMITS_HELP, changed_limits, limits_text, usage_text
 from imago_cli.output import print_json, print_line, print_table, say
-from imago_cli.secret_files import new_file, read_secret
+from imago_cli.secret_files import made_up_password, new_file, read_secret
 from imago_cli.user_files import read_users
 
 USERS, QUOTAS = "/admin/v1/users", "/admin/v1/quotas"
-SERVER_ERROR = 500
-"""The status from which on a call may have been done in part; below, it was refused."""
 
 Name = Annotated[str, typer.Argument(help="The user; `anonymous`: who shows no credentials.")]
 PasswordFile = Annotated[
@@ -126,8 +123,9 @@ def create(
 ) -> None:
     """Make a user. A password that is made up is written to NAME.password, for you alone."""
     if any(one["name"] == name for one in _all(admin)):
+        given = f" --from-file {from_file}" if from_file else ""
         raise CommandUsageError(
-            f"there is a user {name} already", cure=f"imago user password {name}"
+            f"there is a user {name} already", cure=f"imago user password {name}{given}"
         )
     wanted = {"signs": signs, "super": is_super}
     if from_file is not None:
@@ -135,11 +133,10 @@ def create(
         say(f"user {name}: made")
         return
     path = Path(f"{name}.password")
-    with new_file(path) as file:
-        secret = secrets.token_urlsafe(24)
-        file.write(f"{secret}\n")
-        file.flush()
-        _put(admin, name, wanted | {"password": secret})
+    options = (" --super" if is_super else "") + ("" if signs else " --no-signs")
+    again = f"imago user create {name}{options} --admin {admin}"
+    with made_up_password(path, again, is_first=True) as made_up:
+        _put(admin, name, wanted | {"password": made_up})
     say(f"user {name}: made; its password is in {path}")
 
 
@@ -164,23 +161,11 @@ def password(
         _put(admin, name, wanted | {"password": read_secret(from_file)})
         say(f"user {name}: has another password")
         return
-    path, made = Path(f"{name}.password"), Path(f"{name}.password.new")
-    with new_file(made) as file:
-        secret = secrets.token_urlsafe(24)
-        file.write(f"{secret}\n")
-    try:
-        _put(admin, name, wanted | {"password": secret})
-    except CommandError as error:
-        if isinstance(error, CallRefusedError) and error.status < SERVER_ERROR:
-            made.unlink()
-            raise
-        # A broker may have it all the same: nobody could log in if it was forgotten here.
-        options = f"--from-file {made}" + (f" --former {former}" if former else "")
-        again = f"imago user password {name} {options} --admin {admin} && mv {made} {path}"
-        raise CommandError(
-            error.message, cure=f"repeat it with what was made up: {again}"
-        ) from error
-    made.replace(path)
+    path = Path(f"{name}.password")
+    options = f" --former {former}" if former else ""
+    again = f"imago user password {name}{options} --admin {admin}"
+    with made_up_password(path, again, is_first=False) as made_up:
+        _put(admin, name, wanted | {"password": made_up})
     say(f"user {name}: has another password, in {path}")
 
 
