@@ -7,14 +7,13 @@ import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from kazoo.client import KazooClient
-
 from imago_broker.cluster.coordinator import TreeCoordinator
 from imago_broker.cluster.memory import MemoryEnsemble, MemoryTree
 from imago_broker.cluster.settings import CoordinatorConfig
 from imago_broker.cluster.tree import Create, Delete, NodeError, NodeTree, Operation, SetData
 from imago_broker.cluster.zookeeper import ZooKeeperTree
 from imago_broker.model.cluster import BrokerRecord, ForeignBroker, ShardQueues, TopicPlacement
+from imago_testing.processes.zookeeper import end_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,12 +108,8 @@ class ZooKeeperBackend:
         )
 
     async def expire(self, tree: NodeTree) -> None:
-        # Whoever knows a session's id and password may close it.
         assert isinstance(tree, ZooKeeperTree)
-        thief = KazooClient(hosts=self._server.address, client_id=tree._client.client_id)
-        await asyncio.to_thread(thief.start)
-        await asyncio.to_thread(thief.stop)
-        thief.close()
+        await asyncio.to_thread(end_session, self._server.address, tree._client)
 
     async def cut(self, tree: NodeTree) -> None:
         del tree

@@ -8,6 +8,8 @@ import signal
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from kazoo.client import KazooClient
+
 from imago_cli.java import find_java
 from imago_cli.zookeeper_server import ZooKeeperServer
 from imago_testing.processes.ports import free_port_block
@@ -97,3 +99,23 @@ def running_zookeeper(
         yield server
     finally:
         server.stop()
+
+
+def end_session(address: str, client: KazooClient) -> None:
+    """Have the server end a client's session, as when the machine slept, and the client hear of it.
+
+    Whoever knows a session's id and password may take it over and close it. A client that returns
+    in between takes it back, so this goes on until the client knows that its session is gone.
+    """
+    session = client.client_id
+
+    def ended() -> bool:
+        thief = KazooClient(hosts=address, client_id=session)
+        try:
+            thief.start()
+            thief.stop()
+        finally:
+            thief.close()
+        return bool(client.client_id != session)
+
+    wait_until(ended, what="the session has ended")
