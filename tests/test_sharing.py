@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from imago_testing.process_state import left_behind, process_state
-from imago_testing.sharing import APART, LONGEST, SHARED, arranged, group_of
+from imago_testing.sharing import APART, LONGEST, SHARED, Sharing, arranged, group_of
 
 ROOT = Path(__file__).parents[1]
 RAN = """
@@ -31,6 +31,23 @@ class Item(pytest.Item):
 
     def runtest(self) -> None:
         raise AssertionError("never run")
+
+
+class Worker:
+    """A worker as the scheduler sees it."""
+
+    shutting_down = False
+
+    def __init__(self) -> None:
+        self.gateway = self
+        self.id = str(id(self))
+        self.sent: list[int] = []
+
+    def send_runtest_some(self, indices: list[int]) -> None:
+        self.sent += indices
+
+    def shutdown(self) -> None:
+        self.shutting_down = True
 
 
 def item(session: pytest.Session, nodeid: str, *marks: str) -> pytest.Item:
@@ -54,14 +71,16 @@ def test_what_shares_nothing_of_the_java_clients_is_no_part_of_their_group() -> 
     assert group_of(some) != group_of(others)
 
 
-def test_pure_tests_begin_by_turns_with_what_waits(request: pytest.FixtureRequest) -> None:
+def test_what_waits_comes_before_what_computes_with_the_longest_at_both_ends(
+    request: pytest.FixtureRequest,
+) -> None:
     of = request.session
     found = arranged([
         item(of, "tests/chaos/test_cluster.py::test_1[a]", "processes"),
+        item(of, "tests/simulation/test_c.py::test_1", "simulation"),
         item(of, "tests/wire/test_a.py::test_1"),
         item(of, "tests/wire/test_z.py::test_1"),
         item(of, "tests/client/test_b.py::test_pure"),
-        item(of, "tests/simulation/test_c.py::test_1", "simulation"),
         item(of, "tests/client/test_b.py::test_1", "processes"),
         item(of, "tests/client/test_d.py::test_1", "zookeeper"),
         item(of, "tests/cli/test_up.py::test_1", "processes"),
@@ -75,11 +94,33 @@ def test_pure_tests_begin_by_turns_with_what_waits(request: pytest.FixtureReques
         "tests/cli/test_up.py::test_1",
         "tests/client/test_b.py::test_pure",
         "tests/client/test_b.py::test_1",
-        "tests/simulation/test_c.py::test_1",
         "tests/client/test_d.py::test_1",
         "tests/wire/test_a.py::test_1",
         "tests/wire/test_z.py::test_1",
+        "tests/simulation/test_c.py::test_1",
     ]
+
+
+def test_every_third_worker_begins_at_the_end(
+    pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pytestconfig.option, "tx", ["3*popen"])
+    made = Sharing(pytestconfig)
+    nodes = [Worker() for _ in range(3)]
+    for node in nodes:
+        made.add_node(node)
+    modules = ["tests/a.py", "tests/b.py", "tests/c.py", "tests/d.py", "tests/e.py"]
+    tests = [f"{module}::test_{number}" for module in modules for number in range(3)]
+    for node in nodes:
+        made.add_node_collection(node, tests)
+    made.schedule()
+    assert [list(each) for each in made.assigned_work.values()] == [
+        ["tests/a.py"], ["tests/b.py"], ["tests/e.py"],
+    ]  # fmt: skip
+    made.mark_test_complete(nodes[2], tests.index("tests/e.py::test_0"))
+    assert list(made.assigned_work[nodes[2]]) == ["tests/e.py", "tests/d.py"]
+    made.mark_test_complete(nodes[0], 0)
+    assert list(made.assigned_work[nodes[0]]) == ["tests/a.py", "tests/c.py"]
 
 
 def test_groups_that_begin_first_exist() -> None:

@@ -3,9 +3,9 @@
 Tests of one module share processes and what else is made once for a module, so a module runs on one
 worker from its first test to its last. The tests of the original Java clients share three JVMs and
 a cluster, those that make clusters of their own share three others, those of Spark a session: each
-is a group. What takes longest begins first, so that no worker is left with it at the end. Then
-groups that mostly wait for processes begin by turns with the pure tests, which only compute and
-fill the time in which the others wait.
+is a group. Two workers of three begin with the groups that mostly wait for processes, the longest
+first, so that no worker is left with one at the end. The third begins at the other end, with tests
+that only compute, and so uses the time in which the others wait. They meet in the middle.
 
 `pytest -n 4 --dist loadgroup` goes by it. Groups come from the tests' names and not from markers of
 pytest-xdist: it writes those into a field that pytest 9.2 no longer reads, and then shares nothing.
@@ -13,7 +13,6 @@ pytest-xdist: it writes those into a field that pytest 9.2 no longer reads, and 
 
 from __future__ import annotations
 
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
 from xdist.scheduler import LoadScopeScheduling
@@ -46,18 +45,24 @@ APART: Final = frozenset({"tests/chaos/test_cluster.py"})
 """Modules whose tests share nothing and take a minute each: each test is a group."""
 LONGEST: Final = (
     "java",
-    "java with clusters of its own",
     "spark",
+    "java with clusters of its own",
     "tests/chaos/test_cluster.py",
+    "tests/chaos/test_originals.py",
+    "tests/client/test_moving_from_rocketmq.py",
+    "tests/broker/replication/test_pop_failover.py",
+    "tests/cli/test_tutorial.py",
+    "tests/cli/test_up_replicas.py",
     "tests/cli/test_up.py",
     "tests/client/test_originals.py",
-    "tests/cli/test_up_signals.py",
-    "tests/chaos/test_originals.py",
-    "tests/cli/test_tutorial.py",
+    "tests/contracts/test_zookeeper_access.py",
+    "tests/badinput/test_input_budget.py",
+    "tests/badinput/test_slow_peers.py",
     "java with users",
     "java with TLS",
+    "tests/cli/test_up_signals.py",
 )
-"""Groups that take minutes, and modules whose tests do, the longest first."""
+"""Groups that take minutes, and modules that take half a minute or more, the longest first."""
 WAITING: Final = frozenset({"interop", "spark", "processes", "zookeeper", "apiserver"})
 """Markers of tests that start processes."""
 COMPUTING: Final = "simulation"
@@ -65,10 +70,20 @@ COMPUTING: Final = "simulation"
 
 
 class Sharing(LoadScopeScheduling):  # type: ignore[misc]  # without types
-    """Hands out whole groups, in the order of the collected tests."""
+    """Hands out whole groups, from both ends of the order of the collected tests."""
 
     def _split_scope(self, nodeid: str) -> str:
         return group_of(nodeid)
+
+    def _assign_work_unit(self, node: object) -> None:
+        if computes(list(self.assigned_work).index(node), len(self.assigned_work)):
+            self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
+        super()._assign_work_unit(node)
+
+
+def computes(worker: int, workers: int) -> bool:
+    """Whether a worker, by its number, begins with what computes: every third."""
+    return worker >= workers - workers // 3
 
 
 def group_of(nodeid: str) -> str:
@@ -80,7 +95,7 @@ def group_of(nodeid: str) -> str:
 
 
 def arranged(items: Iterable[pytest.Item]) -> list[pytest.Item]:
-    """Return the tests in the order in which their groups begin."""
+    """Return the tests by groups: what waits, then what computes, the longest at both ends."""
     groups: dict[str, list[pytest.Item]] = {}
     for item in items:
         groups.setdefault(group_of(item.nodeid), []).append(item)
@@ -88,9 +103,8 @@ def arranged(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     marks = {group: _marks(groups[group]) for group in groups if group not in longest}
     waiting = [group for group in marks if marks[group] & WAITING]
     others = [group for group in marks if not marks[group] & WAITING]
-    computing = sorted(others, key=lambda group: COMPUTING not in marks[group])
-    by_turns = [group for pair in zip_longest(waiting, computing) for group in pair if group]
-    return [item for group in (*longest, *by_turns) for item in groups[group]]
+    others.sort(key=lambda group: COMPUTING in marks[group])
+    return [item for group in (*longest, *waiting, *others) for item in groups[group]]
 
 
 def _module(group: str) -> str:
