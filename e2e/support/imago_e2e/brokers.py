@@ -69,6 +69,14 @@ class Brokers:
                 return str(server["metadata"]["name"])
         raise KubeError(f"no server leads the ZooKeeper of {self.name}")
 
+    def leases_lost(self) -> dict[str, int]:
+        """How often each broker that runs has been without ZooKeeper for longer than its lease."""
+        words = ("logs", "-n", self.namespace, "--tail=-1")
+        return {
+            name: self.kube.run(*words, name).count("registry_session state=lost")
+            for name in self.names()
+        }
+
     def claims(self) -> set[str]:
         """Return the names of the namespace's claims."""
         found = self.kube.get("pvc", "-n", self.namespace)["items"]

@@ -217,6 +217,21 @@ class TestRestarts:
         going = changed(late, "demo-zookeeper-2", deleting=True)
         assert taken(plan(desired, going, START)) == []
 
+    def test_a_server_of_zookeeper_that_is_back_is_found_before_the_next_goes(self) -> None:
+        memory = {"spec.zookeeper.managed.resources": {"requests": {"memory": "1Gi"}}}
+        desired, seen = self.applied(memory)
+        for number in range(3):
+            seen = changed(seen, f"demo-zookeeper-{number}", turned=START - timedelta(hours=1))
+        back = changed(seen, "demo-zookeeper-1", turned=START - timedelta(seconds=34))
+        found = plan(desired, back, START)
+        assert taken(found) == []
+        assert found.wait is not None
+        assert found.wait.message == "demo-zookeeper-1 to be found by the others"
+        assert taken(plan(desired, back, START + timedelta(seconds=1))) == ["demo-zookeeper-2"]
+        # Whose clock is ahead of ours is not waited for.
+        ahead = changed(seen, "demo-zookeeper-1", turned=START + timedelta(seconds=90))
+        assert taken(plan(desired, ahead, START)) == ["demo-zookeeper-2"]
+
     def test_a_master_alone_hands_nothing_over(self) -> None:
         world = ClusterWorld(wanted({"spec.brokers.replicasPerShard": 1}))
         world.settle()

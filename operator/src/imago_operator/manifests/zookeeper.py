@@ -18,12 +18,14 @@ from imago_operator.manifests.common import (
     selector,
 )
 from imago_operator.manifests.zookeeper_start import (
+    ADDRESS,
     CONFIG,
     FOLDER,
     LIVES,
     SERVES,
     STORES,
     TLS_FOLDER,
+    is_ready,
     start,
 )
 from imago_operator.spec.brokers import StorageType
@@ -87,12 +89,9 @@ def config_text(desired: Desired, managed: ManagedZooKeeper) -> str:
         "quorumListenOnAllIPs=true",
         f"fastleader.maxNotificationInterval={REPEATS_VOTE_MS}",
     ]
-    name, nodes = names.zookeeper(desired.name), names.zookeeper_nodes(desired.name)
+    name, domain = names.zookeeper(desired.name), _domain(desired)
     if managed.replicas > 1:
-        lines += [
-            f"server.{n + 1}={name}-{n}.{nodes}.{desired.namespace}.svc:2888:3888"
-            for n in range(managed.replicas)
-        ]
+        lines += [f"server.{n + 1}={name}-{n}.{domain}:2888:3888" for n in range(managed.replicas)]
     else:
         lines[lines.index("standaloneEnabled=false")] = "standaloneEnabled=true"
     return "\n".join(lines) + "\n"
@@ -237,6 +236,7 @@ def _said(desired: Desired, managed: ManagedZooKeeper) -> Manifest:
 
 
 def _container(desired: Desired, managed: ManagedZooKeeper) -> Manifest:
+    ready = SERVES if managed.replicas == 1 else is_ready(_domain(desired))
     container: Manifest = {
         "name": "zookeeper",
         "image": managed.image or desired.operator.zookeeper_image,
@@ -244,6 +244,7 @@ def _container(desired: Desired, managed: ManagedZooKeeper) -> Manifest:
         "command": ["bash", "-c", start(desired.registry_tls)],
         "env": [
             {"name": "ZOO_LOG_DIR", "value": "/logs"},
+            {"name": ADDRESS, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
             *_told(desired),
             *managed.template.container.env,
         ],
@@ -267,13 +268,18 @@ def _container(desired: Desired, managed: ManagedZooKeeper) -> Manifest:
             "failureThreshold": 6,
         },
         "readinessProbe": {
-            "exec": {"command": ["bash", "-c", SERVES]},
+            "exec": {"command": ["bash", "-c", ready]},
             "periodSeconds": 5,
             "timeoutSeconds": 5,
         },
         "lifecycle": {"preStop": {"exec": {"command": ["sleep", str(LINGER_S)]}}},
     }
     return {key: value for key, value in container.items() if value != {}}
+
+
+def _domain(desired: Desired) -> str:
+    """Return in which each server has a name that the others know."""
+    return f"{names.zookeeper_nodes(desired.name)}.{desired.namespace}.svc"
 
 
 def _told(desired: Desired) -> list[Manifest]:

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 UNAVOIDABLE_ALONE: Final = frozenset({"noMasterAfter", "belowMinInSync", "singleReplica"})
 UNAVOIDABLE_FEW: Final = frozenset({"belowMinInSync"})
+FOUND_S: Final = 35.0
+"""For how long after a server of ZooKeeper came back others may look for it at its former address:
+DNS servers keep an answer for 30 s at most, and so does Java in servers that run since before."""
 
 
 def rollout(look: ClusterLook) -> PlanStep | None:
@@ -117,9 +120,18 @@ def _zookeeper(look: ClusterLook, due: list[Pod]) -> tuple[list[Action], str] | 
             return [_delete(look, pod)], ""
     if down or len(servers) < managed.replicas:
         return [], f"{counted(len(down), 'server') if down else 'missing servers'} of ZooKeeper"
+    if mine and (back := [pod for pod in servers if _is_just_back(look, pod)]):
+        return [], f"{back[0].name} to be found by the others"
     if mine:
         return [_delete(look, mine[-1])], ""
     return None
+
+
+def _is_just_back(look: ClusterLook, pod: Pod) -> bool:
+    """Whether a server of several may be elected while the others do not find it yet."""
+    if pod.turned is None or len(look.observed.pods_of(None)) == 1:
+        return False
+    return 0 <= (look.now - pod.turned).total_seconds() < FOUND_S
 
 
 def _brokers(look: ClusterLook, due: list[Pod]) -> tuple[list[Action], str]:

@@ -31,6 +31,7 @@ class ManagedZooKeeper:
         self._folder, self.mounted = folder, mounted
         block = free_port_block(len(PORTS))
         self._places = {
+            "/tmp/": f"{folder}/tmp/",
             "/etc/imago-zookeeper-tls": str(mounted.folder),
             "/etc/imago-zookeeper/": f"{folder}/etc/",
             "/data": f"{folder}/data",
@@ -38,7 +39,7 @@ class ManagedZooKeeper:
             **{str(port): str(block + n) for n, port in enumerate(PORTS)},
         }
         self.plain, self.secure = block, block + 1
-        for name in ("etc", "data", "stores", "bin"):
+        for name in ("etc", "data", "stores", "bin", "tmp"):
             (folder / name).mkdir(parents=True)
         (folder / "etc" / "zoo.cfg").write_text(self._here(config))
         [container] = template["spec"]["containers"]
