@@ -103,6 +103,7 @@ def explore(
     steps = Steps(bounds, rules)
     first = canonical(beginning(bounds))
     seen = {hash(first)}
+    met: set[int] = set()
     came: dict[int, tuple[int, str]] = {}
     level, depth = [first], 0
     while level:
@@ -110,7 +111,7 @@ def explore(
         for at, world in enumerate(level):
             if over() or len(seen) > states_max:
                 return Explored(len(seen), depth, whole=False, edge=(*level[at:], *following))
-            following += fresh(steps, world, seen, came)
+            following += fresh(steps, world, seen, met, came)
         depth += 1
         level = following
         if progress is not None:
@@ -119,12 +120,22 @@ def explore(
 
 
 def fresh(
-    steps: Steps, world: ModelState, seen: set[int], came: dict[int, tuple[int, str]]
+    steps: Steps,
+    world: ModelState,
+    seen: set[int],
+    met: set[int],
+    came: dict[int, tuple[int, str]],
 ) -> Iterator[ModelState]:
-    """The worlds one step further that were not seen yet, each looked at."""
+    """The worlds one step further that were not seen yet, each looked at.
+
+    `met`: the same as `seen` of worlds under the names that steps gave them, to rename fewer.
+    """
     parent, name = hash(world), ""
     try:
         for name, after in steps.after(world):
+            if (mark := hash(after)) in met:
+                continue
+            met.add(mark)
             same = canonical(after)
             mark = hash(same)
             if mark not in seen:
@@ -147,7 +158,7 @@ def walk(
         world, walks = rng.choice(edge), walks + 1
         came: dict[int, tuple[int, str]] = {}
         for _ in range(WALK_STEPS_MAX):
-            following = list(fresh(steps, world, set(), came))
+            following = list(fresh(steps, world, set(), set(), came))
             taken += len(following)
             if not following:
                 break
