@@ -17,6 +17,7 @@ from imago_broker.server.handshake_turns import HandshakeTurns
 from imago_testing.clusters.brokers import running_broker
 from imago_testing.clusters.shard_pair import eventually
 from imago_testing.peers.remoting import RemotingPeer, send_ext
+from imago_testing.peers.tls_hellos import client
 from imago_testing.processes.certificates import Authority
 from imago_wire.remoting.codes import RequestCode
 
@@ -45,6 +46,7 @@ async def test_so_many_a_second_and_each_address_in_its_turn(
 ) -> None:
     monkeypatch.setattr(handshake_turns, "TURN_SECONDS", 0)
     monkeypatch.setattr(handshake_turns, "SAVED_SECONDS", 2.0)
+    monkeypatch.setattr(handshake_turns, "BUDGET_SECONDS", 1.0)
     clock, begun = Seconds(), list[str]()
     turns = HandshakeTurns(1, clock)
 
@@ -97,6 +99,7 @@ async def test_no_turn_of_the_loop_has_more_than_ten(monkeypatch: pytest.MonkeyP
 async def test_handshakes_have_a_quarter_of_the_processor_whatever_one_costs(
     monkeypatch: pytest.MonkeyPatch, cost_s: float
 ) -> None:
+    step_s = handshake_turns.TURN_SECONDS
     monkeypatch.setattr(handshake_turns, "TURN_SECONDS", 0)
     clock, begun, in_turn = Seconds(), list[int](), Counter[float]()
     turns = HandshakeTurns(TlsSection().handshakes_per_second_max, clock)
@@ -108,15 +111,14 @@ async def test_handshakes_have_a_quarter_of_the_processor_whatever_one_costs(
         turns.took(cost_s - handshake_turns.BESIDES_SECONDS)
 
     tasks = [asyncio.create_task(shake(number)) for number in range(1500)]
-    for _ in range(300):  # three seconds
+    while clock.now < 3.0:
         await until_idle()
-        clock.now += 0.01
+        clock.now += step_s
     learned, seconds = handshake_turns.MEASURED * 8, clock.now
     assert len(begun) * cost_s <= 0.25 * seconds + learned * cost_s
     assert len(begun) >= min(0.8 * 0.25 * seconds / cost_s, 0.8 * 500 * seconds, learned)
     later = [count for moment, count in in_turn.items() if moment > seconds / 2]
-    at_once = max(1, round(handshake_turns.BUDGET_SECONDS / cost_s))
-    assert max(later) <= min(10, at_once)
+    assert max(later) <= max(1, round(handshake_turns.BUDGET_SECONDS / cost_s))
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -125,6 +127,7 @@ async def test_handshakes_have_a_quarter_of_the_processor_whatever_one_costs(
 async def test_who_mixes_cheap_and_dear_handshakes_gets_no_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    step_s = handshake_turns.TURN_SECONDS
     monkeypatch.setattr(handshake_turns, "TURN_SECONDS", 0)
     clock, spent = Seconds(), [0.0]
     turns = HandshakeTurns(TlsSection().handshakes_per_second_max, clock)
@@ -136,9 +139,9 @@ async def test_who_mixes_cheap_and_dear_handshakes_gets_no_more(
         turns.took(cost_s)
 
     tasks = [asyncio.create_task(shake(number)) for number in range(2000)]
-    for _ in range(300):
+    while clock.now < 3.0:
         await until_idle()
-        clock.now += 0.01
+        clock.now += step_s
     assert spent[0] <= 0.25 * clock.now + 10 * 0.0068
     for task in tasks:
         task.cancel()
@@ -317,11 +320,8 @@ async def _storm_by(address: str, port: int, trusting: ssl.SSLContext, *, ends: 
             "127.0.0.1", port, ssl=trusting, local_addr=local, ssl_handshake_timeout=600
         )
     else:
-        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        with contextlib.suppress(ssl.SSLWantReadError):
-            trusting.wrap_bio(incoming, outgoing).do_handshake()
         reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=local)
-        writer.write(outgoing.read())
+        writer.write(client()[2].read())
         await reader.read(1)
     writer.close()
 

@@ -34,7 +34,7 @@ class ClientHello:
     def add(self, data: bytes) -> bool:
         """Take what was read; whether TLS can answer now: it is whole, or no such message."""
         self.data += data
-        while len(self.data) >= self._record + _RECORD_HEAD:
+        while not self._is_whole and len(self.data) >= self._record + _RECORD_HEAD:
             begin = self._record + _RECORD_HEAD
             end = begin + int.from_bytes(self.data[begin - 2 : begin])
             if len(self.data) < end:
@@ -44,9 +44,7 @@ class ClientHello:
                 self._head += self.data[begin : min(end, begin + lacks)]
                 self._size += end - begin
             self._record = end
-            if self._is_whole:
-                return True
-        return False
+        return self._is_whole
 
     @property
     def message(self) -> bytes:

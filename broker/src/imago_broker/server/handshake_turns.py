@@ -19,15 +19,15 @@ from imago_broker.server.places import source_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-TURN_SECONDS: Final = 0.01
-"""Between two looks at those that wait."""
+TURN_SECONDS: Final = 0.002
+"""Between two looks at those that wait: seldom ones would let many begin at once."""
 SAVED_SECONDS: Final = 0.02
-"""Of an idle time so much may be used up at once: with the usual rate ten handshakes, which are
-some milliseconds in which nobody is served."""
+"""Of an idle time so many may begin at once: with the usual rate ten."""
 SHARE: Final = 0.25
 """Of the processor's time, for handshakes."""
-BUDGET_SECONDS: Final = SHARE * TURN_SECONDS
-"""Of that so much may be used up at once, whatever was saved; a longer handshake is alone."""
+BUDGET_SECONDS: Final = 0.001
+"""Of that so much may be used up at once, whatever was saved, since nobody is served meanwhile: two
+handshakes; a longer one is alone."""
 COST_SECONDS: Final = 0.001
 """What a handshake takes, until one was measured."""
 BESIDES_SECONDS: Final = 0.0002
@@ -59,7 +59,8 @@ class HandshakeTurns:
     @property
     def waiting(self) -> int:
         """How many wait now."""
-        return sum(len(turns) for line in self._lines for turns in line.values())
+        turns = (turn for line in self._lines for queue in line.values() for turn in queue)
+        return sum(not turn.done() for turn in turns)
 
     def cost(self) -> HandshakeCost:
         """Return what counts the steps of a handshake."""

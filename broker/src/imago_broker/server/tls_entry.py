@@ -94,7 +94,7 @@ class TlsEntry(Session):
         self._since_ms = time.monotonic_ns() // 1_000_000
         self._task: asyncio.Task[None] | None = None
         self._hello: ClientHello | None = None
-        """What was read of a handshake that has not begun."""
+        """What was read of a handshake that has not begun; while that waits, too."""
         self._early = b""
         """What came with the end of the handshake."""
         self._left = False
@@ -103,10 +103,10 @@ class TlsEntry(Session):
         """For its turn to have a handshake."""
 
     def data_received(self, data: bytes) -> None:
-        if self._task is not None:
-            self._early += data
-        elif self._hello is not None:
+        if self._hello is not None:
             self._take(self._hello, data)
+        elif self._task is not None:
+            self._early += data
         elif data[0] == HANDSHAKE_RECORD:
             self._hello = ClientHello()
             self._take(self._hello, data)
@@ -134,21 +134,24 @@ class TlsEntry(Session):
             self.transport.abort()
 
     def _take(self, hello: ClientHello, data: bytes) -> None:
-        """Begin the handshake once its first message is whole: cut in parts it costs as much."""
+        """Begin the handshake once its first message is whole: cut in parts it costs as much.
+
+        Who waits is read on: one that leaves has no turn.
+        """
         whole = hello.add(data)
         if hello.problem:
             self._door.failed(self.address, hello.problem)
             self.transport.close()
-        elif whole:
-            self._hello = None
+        elif whole and self._task is None:
+            self._waits = True
             self._task = asyncio.get_running_loop().create_task(self._secure(hello))
 
     async def _secure(self, hello: ClientHello) -> None:
         loop = asyncio.get_running_loop()
-        self.transport.pause_reading()
-        self._waits = True
         await self._door.turns.wait(self.address)
         self._waits = False
+        self._hello = None
+        self.transport.pause_reading()
         begun = loop.create_task(
             loop.start_tls(
                 self.transport,
@@ -162,17 +165,27 @@ class TlsEntry(Session):
         # in which nothing is read yet.
         await asyncio.sleep(0)
         await asyncio.sleep(0)
+        if self.transport.is_closing():
+            begun.cancel()
+            self.connection_lost(None)
+            return
         steps = HandshakeSteps(self.transport, self._door.turns, self.address)
-        try:
-            if not begun.done():
-                steps.begin(hello)
-            secured = await begun
-        except (OSError, RuntimeError) as error:
+        if not begun.done():
+            steps.begin(hello)
+        # Raised here, an error would hold its task, and that the error, as its trace may: garbage
+        # that is collected late, thousands at once, and holds up the loop.
+        await asyncio.wait((begun,))
+        if error := begun.exception():
+            if not isinstance(error, (OSError, RuntimeError)):
+                raise error
+            error.__traceback__ = None
+            del begun
             if not self._timed_out:
                 self._door.failed(self.address, steps.problem or _reason(error))
             self.transport.abort()
             self.connection_lost(error)
             return
+        secured = begun.result()
         assert secured is not None, "no other loop than ours gives None"
         steps.leave()
         self._door.handshakes += 1
