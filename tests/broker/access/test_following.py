@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_broker.admin import access_following
-from imago_broker.admin.access_following import NO_TOKEN, TRUSTED_MS
+from imago_broker.admin.access_following import NO_TOKEN, STARTING_MS, TRUSTED_MS
 from imago_broker.app.copied_access import follow_access
 from imago_broker.model.access import AccessKind, AccessRule, Operation, Resource
 from imago_broker.model.cluster import ClusterView
@@ -137,6 +137,24 @@ async def test_a_name_service_alone_names_the_cure(broker: Broker, config: Broke
             assert "start a broker of this cluster" in (refused.remark or "")
 
 
+async def test_that_brokers_start_beside_it_is_no_warning(
+    broker: Broker, config: BrokerConfig, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with name_service(broker, config) as names:
+        view, names.seen[0] = names.seen[0], ClusterView(cluster="imago")
+        await names.follower.look()
+        names.clock.advance(STARTING_MS - 1)
+        await names.follower.look()
+        assert "no users are known here yet" in ((await names.put()).remark or "")
+        assert "access_closed" not in caplog.text
+        names.clock.advance(1)
+        await names.follower.look()
+        assert "access_closed" in caplog.text
+        names.seen[0] = view
+        await names.follower.look()
+        assert "User:ann is not found." in ((await names.put()).remark or "")
+
+
 async def test_it_follows_by_itself(
     broker: Broker, config: BrokerConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,6 +180,8 @@ async def test_nobody_is_known_without_the_brokers_token(
         async with name_service(broker, other) as names:
             await names.follower.look()
             assert why in ((await names.put()).remark or "")
+            names.clock.advance(STARTING_MS)
+            await names.follower.look()
             assert why in caplog.text
 
 

@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 LOOK_SECONDS = 1.0
 TRUSTED_MS = 60_000
 """How long users are served that no master has confirmed."""
+STARTING_MS = 15_000
+"""So long after its start it is no news that no master has answered yet: brokers start, too."""
 NOT_ASKED = "no users are known here yet"
 NO_TOKEN = "no users are known here: the name service needs the brokers' admin.token_file"  # noqa: S105
 
@@ -59,6 +61,7 @@ class AccessFollower:
         """`access` reads `records`."""
         self._caller, self._view = caller, view
         self._records, self._access, self._gate = records, access, gate
+        self._began_ms = caller.clock.monotonic_ms()
         self._confirmed_ms: int | None = None
         self._said = ""
         self._task: asyncio.Task[None] | None = None
@@ -85,7 +88,8 @@ class AccessFollower:
             self._confirmed_ms, self._said = now_ms, ""
             self._gate.closed = ""
         elif self._confirmed_ms is None:
-            self._close(f"{NOT_ASKED}: {failed}")
+            told = now_ms - self._began_ms >= STARTING_MS
+            self._close(f"{NOT_ASKED}: {failed}", told=told)
         elif now_ms - self._confirmed_ms >= TRUSTED_MS:
             self._close(f"users are too old here: {failed}")
 
@@ -109,9 +113,9 @@ class AccessFollower:
             return None
         return failed
 
-    def _close(self, why: str) -> None:
+    def _close(self, why: str, *, told: bool = True) -> None:
         self._gate.closed = why
-        if why != self._said:
+        if told and why != self._said:
             self._said = why
             logger.warning("access_closed reason=%s", why)
 
