@@ -63,9 +63,14 @@ async def refuse(_: list[Record]) -> None:
     raise BrokerError("shard-0 has no master now")
 
 
+async def no_others() -> None:
+    """There is one shard."""
+
+
 def create_user(caller: Caller, follower: AccessService, pass_on: PassOn) -> Reply | None:
     identity = RocketmqIdentity(cluster="c", broker_name="shard-0", host="h", port=1)
-    rows = {row.code: row for row in access_rows(follower, identity, Lane("admin", 10), pass_on)}
+    lane = Lane("admin", 10)
+    rows = {row.code: row for row in access_rows(follower, identity, lane, pass_on, no_others)}
     body = json.dumps({"username": "ann", "password": "password"}).encode()
     command = RemotingCommand(code=Code.AUTH_CREATE_USER, ext={"username": "ann"}, body=body)
     elsewhere = rows[Code.AUTH_CREATE_USER].elsewhere
@@ -108,7 +113,8 @@ async def test_what_a_follower_knows_to_be_wrong_is_refused_at_once() -> None:
     follower, caller = service(leads=False), Caller()
     assert create_user(caller, follower, refuse) is None
     identity = RocketmqIdentity(cluster="c", broker_name="shard-0", host="h", port=1)
-    rows = {row.code: row for row in access_rows(follower, identity, Lane("admin", 10), refuse)}
+    table = access_rows(follower, identity, Lane("admin", 10), refuse, no_others)
+    rows = {row.code: row for row in table}
     command = RemotingCommand(code=Code.AUTH_DELETE_USER, ext={"username": "nobody"})
     elsewhere = rows[Code.AUTH_DELETE_USER].elsewhere
     assert elsewhere is not None

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from imago_broker.admin import access_spreading
-from imago_broker.admin.access_spreading import batches
+from imago_broker.admin.access_spreading import AccessSpreader, batches
 from imago_broker.model.users import User
 from imago_broker.service.access import Actor
 from imago_broker.service.messages import PutStatus
 from imago_testing.clusters.shard_pair import eventually, running_pair
 from imago_testing.peers.admin import TOKEN
+from imago_testing.peers.remoting import RemotingPeer
+from imago_wire.remoting.codes import RequestCode as Code
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +26,16 @@ if TYPE_CHECKING:
 
 BY = Actor("the tests", "nowhere")
 ROUNDS = 12
+ANN = {"username": "ann", "password": "password", "userType": "Normal"}
+POLICY = {
+    "subject": "User:ann",
+    "policies": [
+        {
+            "policyType": "Custom",
+            "entries": [{"resource": "Topic:orders", "actions": ["Pub"], "decision": "Allow"}],
+        }
+    ],
+}
 RULES = [{"resource": {"type": "Topic", "name": "orders"}, "operations": ["publish"]}]
 
 
@@ -47,6 +60,66 @@ async def test_users_reach_the_other_shard(
         assert status == 200
         assert "ann" not in one.users
         assert one.rules == {}
+
+
+async def changed(peer: RemotingPeer, code: int, body: object, **ext: str) -> tuple[int, str]:
+    answer = await peer.call(code, ext, json.dumps(body).encode() if body else b"")
+    return answer.code, answer.remark or ""
+
+
+async def test_a_tools_change_is_answered_once_all_shards_have_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_pair(tmp_path) as pair:
+        one, two = (admin.broker.core.access for admin in (pair.one, pair.two))
+        peer, may_go = await RemotingPeer.connect(pair.one.broker.rocketmq_port), asyncio.Event()
+        spread = AccessSpreader.spread
+
+        async def late(spreader: AccessSpreader) -> dict[str, str]:
+            await may_go.wait()
+            return await spread(spreader)
+
+        monkeypatch.setattr(AccessSpreader, "spread", late)
+        body = json.dumps(ANN).encode()
+        made = peer.send(Code.AUTH_CREATE_USER, {"username": "ann"}, body)
+        await eventually(lambda: "ann" in one.users)
+        meanwhile = await peer.call(Code.GET_BROKER_CONFIG)
+        assert (meanwhile.code, peer.unread) == (0, [])
+        may_go.set()
+        assert (await peer.answer(made)).code == 0
+        assert "ann" in two.users
+        await pair.two.broker.ports.admin.stop()
+        code, remark = await changed(peer, Code.AUTH_DELETE_USER, None, username="ann")
+        assert code == 1
+        assert remark.startswith("Done here, but not on every shard yet: shard-1: ")
+        assert remark.endswith("It is tried again by itself.")
+        assert "ann" not in one.users
+        await peer.close()
+
+
+async def test_mqadmin_asks_all_masters_for_the_same_one_after_the_other(tmp_path: Path) -> None:
+    async with running_pair(tmp_path) as pair:
+        one, two = (admin.broker.core.access for admin in (pair.one, pair.two))
+        ports = [each.broker.rocketmq_port for each in (pair.one, pair.two)]
+        peers = [await RemotingPeer.connect(port) for port in ports]
+        account = {"accessKey": "account-bob", "secretKey": "12345678"}
+        for code, body, ext in (
+            (Code.AUTH_CREATE_USER, ANN, {"username": "ann"}),
+            (Code.AUTH_CREATE_ACL, POLICY, {"subject": "User:ann"}),
+            (Code.AUTH_DELETE_ACL, None, {"subject": "User:ann"}),
+            (Code.UPDATE_AND_CREATE_ACL_CONFIG, None, account),
+            (Code.DELETE_ACL_CONFIG, None, {"accessKey": "account-bob"}),
+        ):
+            for peer in peers:
+                assert await changed(peer, int(code), body, **ext) == (0, "")
+                assert two.digest() == one.digest()
+        existed = (16, "The user is existed")
+        create = int(Code.AUTH_CREATE_USER)
+        assert await changed(peers[0], create, ANN, username="ann") == existed
+        different = {**ANN, "password": "another-one"}
+        assert await changed(peers[1], create, different, username="ann") == existed
+        for peer in peers:
+            await peer.close()
 
 
 async def test_a_token_is_told_though_a_shard_does_not_have_it_yet(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from imago_broker.errors import BrokerError
 from imago_broker.model.cluster import shard_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from imago_broker.admin.calls import Caller
     from imago_broker.admin.services import AdminServices
@@ -145,6 +145,12 @@ async def exchange_with(
         if answer.status != 200:
             raise ValueError(text[:200])
         return orjson.loads(text)
+
+
+def not_spread(shards: Mapping[str, str]) -> str:
+    """Return what `spread` says of shards that lack a change; "": all have it."""
+    failed = "; ".join(f"{name}: {said}" for name, said in shards.items() if said != OK)
+    return f"Done here, but not on every shard yet: {failed}." if failed else ""
 
 
 def batches(records: Sequence[Record], bytes_max: int) -> Iterator[list[Record]]:

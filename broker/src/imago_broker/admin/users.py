@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from imago_broker.admin.access_spreading import OK, SPREADER
+from imago_broker.admin.access_spreading import SPREADER, not_spread
 from imago_broker.admin.errors import AdminError, bad_request, not_found, refuse_unknown
 from imago_broker.admin.guard import CHANGING, UNCHANGED, json_body, json_response
 from imago_broker.admin.identity import actor_of, user_of
@@ -260,13 +260,11 @@ async def everywhere(
     if problem := await services.replicated():
         raise _not_settled(problem)
     shards = await request.app[SPREADER].spread()
-    failed = {name: said for name, said in shards.items() if said != OK}
-    if failed:
-        listed = "; ".join(f"{name}: {said}" for name, said in failed.items())
+    if problem := not_spread(shards):
         raise AdminError(
             502,
             "shard_failed",
-            f"Done here, but not on every shard yet: {listed}.",
+            problem,
             "It is tried again by itself; repeat the call to see when all have it.",
         )
     return json_response({**answer, "shards": shards})

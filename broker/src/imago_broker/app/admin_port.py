@@ -122,6 +122,16 @@ class AdminPort:
 
         await self._runner.app[SPREADER].pass_on(records)
 
+    async def spread_users(self) -> None:
+        """Have all other shards take users over, if there is what asks them. BrokerError: one has
+        not."""
+        if self._runner is None:
+            return
+        from imago_broker.admin.access_spreading import SPREADER, not_spread  # noqa: PLC0415  same
+
+        if problem := not_spread(await self._runner.app[SPREADER].spread()):
+            raise BrokerError(f"{problem} It is tried again by itself.")
+
     async def stop(self) -> None:
         """Close the port and its connections."""
         await self._listener.stop(drain_seconds=DRAIN_SECONDS)

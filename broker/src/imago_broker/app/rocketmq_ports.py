@@ -55,6 +55,7 @@ def assemble_rocketmq(
             access=core.access,
             quotas=core.quotas,
             pass_users_on=ports.admin.pass_users_on,
+            spread_users=ports.admin.spread_users,
             marks=registry.marks,
             others=MasterCalls(
                 registry, ways=ports.rocketmq_ways, introductions=ports.introductions

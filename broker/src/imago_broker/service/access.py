@@ -264,6 +264,11 @@ class AccessService:
             self._digest = self.version, hashlib.sha256(orjson.dumps(made)).hexdigest()
         return self._digest[1]
 
+    def came_from_elsewhere(self, kind: str, key: str) -> bool:
+        """Whether a record, or that it is gone, was made by another shard."""
+        known = self._store.meta(kind).get(key)
+        return known is not None and known["made"][1] != self._shard
+
     def merge(self, records: Iterable[Record]) -> int:
         """Take over what is newer of another shard's; return how many. ValueError: no records."""
         newer = []

@@ -1,4 +1,8 @@
-"""The rows of users, rules and accounts: a member that does not lead has the master change them."""
+"""The rows of users, rules and accounts.
+
+A member that does not lead has the master change them. A change is answered once all shards have
+it, as the admin interface answers it.
+"""
 
 from __future__ import annotations
 
@@ -9,30 +13,38 @@ from typing import TYPE_CHECKING
 from imago_broker.errors import BrokerError
 from imago_broker.processors.rocketmq.admin_plain_acl import PlainAclAdmin
 from imago_broker.processors.rocketmq.admin_users import UserAdmin
+from imago_broker.processors.rocketmq.exchange import Reply
 from imago_broker.processors.rocketmq.rows import Row, not_here
 from imago_broker.service.serving_rules import Asks
 from imago_wire.remoting.codes import RequestCode as Code
+from imago_wire.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from imago_broker.processors.rocketmq.exchange import Exchange, Lane, Reply
+    from imago_broker.processors.rocketmq.exchange import Exchange, Lane
     from imago_broker.processors.rocketmq.identity import RocketmqIdentity
     from imago_broker.processors.rocketmq.rows import Handler
     from imago_broker.service.access import AccessService, Record
 
     PassOn = Callable[[list[Record]], Awaitable[None]]
+    Spread = Callable[[], Awaitable[None]]
 
 log = logging.getLogger(__name__)
 
 
 def access_rows(
-    access: AccessService, identity: RocketmqIdentity, lane: Lane, pass_on: PassOn
+    access: AccessService,
+    identity: RocketmqIdentity,
+    lane: Lane,
+    pass_on: PassOn,
+    spread: Spread,
 ) -> list[Row]:
-    """Return the rows. `pass_on` has the master take changes over; BrokerError: it does not."""
+    """Return the rows. `pass_on` has the master take changes over, `spread` all other shards;
+    BrokerError: it does not, or one of them has not."""
     users = UserAdmin(access, cluster=identity.cluster)
     accounts = PlainAclAdmin(access, identity)
-    passing = _PassingOn(access, pass_on)
+    passing, spreading = _PassingOn(access, pass_on), _Spreading(spread)
     changes: dict[Code, Handler] = {
         Code.UPDATE_AND_CREATE_ACL_CONFIG: accounts.update,
         Code.DELETE_ACL_CONFIG: accounts.delete,
@@ -53,11 +65,40 @@ def access_rows(
     }
     return [
         *(
-            Row(code, serve, lane, Asks.CHANGE, replicated=True, elsewhere=passing.serve(serve))
+            Row(
+                code,
+                serve,
+                lane,
+                Asks.CHANGE,
+                replicated=True,
+                settle=spreading.answer,
+                elsewhere=passing.serve(serve),
+            )
             for code, serve in changes.items()
         ),
         *(Row(code, serve, lane) for code, serve in shows.items()),
     ]
+
+
+class _Spreading:
+    """Answers changes that the shard has, once the other shards have them."""
+
+    def __init__(self, spread: Spread) -> None:
+        self._spread = spread
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def answer(self, exchange: Exchange, reply: Reply) -> None:
+        """Answer later; other requests of the connection do not wait for it."""
+        task = asyncio.get_running_loop().create_task(self._settle(exchange, reply))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _settle(self, exchange: Exchange, reply: Reply) -> None:
+        try:
+            await self._spread()
+        except BrokerError as error:
+            reply = Reply(ResponseCode.SYSTEM_ERROR, str(error))
+        exchange.answer(reply)
 
 
 class _PassingOn:

@@ -10,7 +10,7 @@ from imago_broker.model.users import User
 from imago_broker.processors.rocketmq import rules
 from imago_broker.processors.rocketmq.exchange import OK, Exchange, Reply, RequestError
 from imago_broker.processors.rocketmq.policies import acl_info, resource_of, rules_of, with_rules
-from imago_broker.service.access import Actor
+from imago_broker.service.access import RULES_KIND, USER_KIND, Actor
 from imago_wire.remoting import fastjson
 from imago_wire.remoting.bodies.access import AclInfo, UserInfo
 from imago_wire.remoting.codes import ResponseCode
@@ -63,12 +63,17 @@ class UserAdmin:
         self._access, self._cluster = access, cluster
 
     def create(self, exchange: Exchange) -> Reply:
-        """AUTH_CREATE_USER."""
+        """AUTH_CREATE_USER: mqadmin asks all masters, and all have what one was asked for."""
         name = _name(exchange)
         info = UserInfo.decode(exchange.command.body)
         user = _changed(User(name=name), info)
         self._require_super(exchange, user.is_super, "create")
-        if name in self._access.users:
+        if (old := self._access.users.get(name)) is not None:
+            asked = (user.secret, user.is_super, user.enabled)
+            if asked == (old.secret, old.is_super, old.enabled) and self._is_from_elsewhere(
+                USER_KIND, name
+            ):
+                return OK
             raise rules.forbidden("The user is existed")
         if not user.secret:
             raise rules.forbidden("password can not be blank")
@@ -122,6 +127,8 @@ class UserAdmin:
         name = self._subject(header.subject)
         old = self._access.rules.get(name)
         if old is None:
+            if self._is_from_elsewhere(RULES_KIND, name):
+                return OK
             raise rules.forbidden("The acl is not exist.")
         left = []
         if header.resource:
@@ -129,6 +136,9 @@ class UserAdmin:
             left = [rule for rule in old if rule.resource != gone]
         self._access.set_rules(name, left, actor_of(exchange))
         return OK
+
+    def _is_from_elsewhere(self, kind: str, name: str) -> bool:
+        return self._access.came_from_elsewhere(kind, name)
 
     def show_acl(self, exchange: Exchange) -> Reply:
         """AUTH_GET_ACL: an empty body where the user has no rules."""

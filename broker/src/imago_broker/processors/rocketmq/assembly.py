@@ -78,6 +78,8 @@ class BrokerParts:
     quotas: QuotaService
     pass_users_on: Callable[[list[Record]], Awaitable[None]]
     """Has the shard's master take records of users over; BrokerError: it does not."""
+    spread_users: Callable[[], Awaitable[None]]
+    """Has all other shards take users over; BrokerError: one has not."""
     marks: SharedMarks
     others: OtherBrokers
     """Asked for what they have of static topics."""

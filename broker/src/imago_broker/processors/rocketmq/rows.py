@@ -62,6 +62,8 @@ class Row:
     replicated: bool = False
     """Whether the answer waits until every in-sync member has what it tells: changes of metadata
     and a failover must not take back what clients know of them."""
+    settle: Callable[[Exchange, Reply], None] | None = None
+    """Who answers in the end once these have it; else: it is answered then."""
     elsewhere: Handler | None = None
     """Who answers where this member does not serve it; else: it is not available."""
     fast: bool = True
@@ -117,7 +119,7 @@ class Table:
             return
         promised = row.replicated and reply.code == ResponseCode.SUCCESS
         if promised and self.confirm is not None and not exchange.command.is_oneway:
-            self.confirm(_confirmed, (exchange, reply))
+            self.confirm(_confirmed, (exchange, reply, row.settle))
         else:
             exchange.answer(reply)
 
@@ -184,10 +186,17 @@ def not_here(reason: str) -> Reply:
     return Reply(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {reason}")
 
 
-def _confirmed(token: tuple[Exchange, Reply], status: PutStatus, _: Sequence[Any]) -> None:
-    exchange, reply = token
+def _confirmed(
+    token: tuple[Exchange, Reply, Callable[[Exchange, Reply], None] | None],
+    status: PutStatus,
+    _: Sequence[Any],
+) -> None:
+    exchange, reply, settle = token
     if status is not PutStatus.OK:
         reply = not_here(_UNCONFIRMED.get(status, "this broker is the master of the shard no more"))
+    elif settle is not None:
+        settle(exchange, reply)
+        return
     exchange.answer(reply)
 
 

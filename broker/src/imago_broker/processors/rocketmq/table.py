@@ -83,7 +83,11 @@ def build_processors(
         budget=parts.broker.budget,
     )
     users = access_rows(
-        parts.broker.access, parts.identity, parts.lanes.admin, parts.broker.pass_users_on
+        parts.broker.access,
+        parts.identity,
+        parts.lanes.admin,
+        parts.broker.pass_users_on,
+        parts.broker.spread_users,
     )
     rows = [
         *_client_rows(parts, loop, selector, pull),
