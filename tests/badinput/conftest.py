@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import urllib.request
 from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ import pytest
 
 from imago_testing.peers.witness import TOPIC, Witness
 from imago_testing.processes.broker import BrokerProcess, broker_process
+from imago_testing.processes.certificates import Authority
 from imago_testing.processes.servers import wait_until
 
 if TYPE_CHECKING:
@@ -18,33 +20,54 @@ if TYPE_CHECKING:
 
 STALL_SECONDS = 2
 """How long the broker waits for the rest of a command, and for a peer that does not read."""
+FILES = 12_000
+"""That a process may open, for thousands of connections."""
 SLACK_BYTES = 24 << 20
 """What the process may take besides: memory that its allocator keeps."""
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with _fed_broker(tmp_path_factory, STALL_SECONDS) as broker:
+    with _fed_broker(tmp_path_factory, {"limits": _stalls(STALL_SECONDS)}) as broker:
         yield broker
 
 
 @pytest.fixture(scope="module")
 def patient_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """A broker that cuts nobody off whom a busy machine keeps from writing on."""
-    with _fed_broker(tmp_path_factory, 600, {"pull_hold_ms_max": 600_000}) as broker:
+    rocketmq = {"pull_hold_ms_max": 600_000}
+    settings: dict[str, Mapping[str, object]] = {"limits": _stalls(600), "rocketmq": rocketmq}
+    with _fed_broker(tmp_path_factory, settings) as broker:
         yield broker
+
+
+@pytest.fixture
+def secured_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker with TLS, where one address has few places, and with files for thousands of peers;
+    so has this process."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert before[1] == resource.RLIM_INFINITY or before[1] >= FILES
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(before[0], FILES), before[1]))
+    pair = Authority(tmp_path_factory.mktemp("authority") / "files").issue("server")
+    settings: dict[str, Mapping[str, object]] = {
+        "tls": {"certificate_file": str(pair.certificate), "key_file": str(pair.key)},
+        "limits": {"connections_per_address_max": 100},
+    }
+    try:
+        with _fed_broker(tmp_path_factory, settings) as broker:
+            yield broker
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def _stalls(seconds: int) -> Mapping[str, object]:
+    return {"input_stall_seconds": seconds, "output_stall_seconds": seconds}
 
 
 @contextmanager
 def _fed_broker(
-    tmp_path_factory: pytest.TempPathFactory,
-    stall_seconds: int,
-    rocketmq: Mapping[str, object] | None = None,
+    tmp_path_factory: pytest.TempPathFactory, settings: Mapping[str, Mapping[str, object]]
 ) -> Iterator[BrokerProcess]:
-    settings: dict[str, Mapping[str, object]] = {
-        "limits": {"input_stall_seconds": stall_seconds, "output_stall_seconds": stall_seconds},
-        "rocketmq": rocketmq or {},
-    }
     with broker_process(tmp_path_factory.mktemp("broker"), settings) as broker:
         request = urllib.request.Request(
             f"http://127.0.0.1:{broker.admin}/admin/v1/topics/{TOPIC}",
