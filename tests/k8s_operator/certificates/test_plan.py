@@ -137,16 +137,16 @@ def cluster(annotations: dict[str, str] | None = None, **tls: Any) -> Desired:
 
 
 def test_without_tls_nothing_is_made() -> None:
-    assert plan(wanted(), SHARDS, SeenCertificates(), START).actions == ()
+    without = wanted({"spec.zookeeper": {"managed": {"tls": "None"}}})
+    assert plan(without, SHARDS, SeenCertificates(), START).actions == ()
 
 
 def test_without_tls_of_members_zookeeper_alone_has_a_certificate() -> None:
-    desired = wanted({"spec.zookeeper": {"managed": {"tls": "Permissive"}}})
     seen = SeenCertificates(read=frozenset((*SHARDS, ZOOKEEPER)))
-    assert plan(desired, SHARDS, seen, START).actions == (Certify(CertificateWork.NEW_AUTHORITY),)
+    assert plan(wanted(), SHARDS, seen, START).actions == (Certify(CertificateWork.NEW_AUTHORITY),)
     signer = SeenAuthority(data={}, signer="1", trusted="1", not_after=START + 365 * DAY)
     seen = replace(seen, authority=signer)
-    found = plan(desired, SHARDS, seen, START).actions
+    found = plan(wanted(), SHARDS, seen, START).actions
     assert found == (Certify(CertificateWork.ISSUE, ZOOKEEPER),)
 
 
@@ -209,12 +209,7 @@ def test_who_signed_what_is_shown_is_trusted_while_another_takes_over_at_once() 
     """Somebody names an authority of his own: servers show what the operator's has signed."""
     ours, theirs = (f"-----BEGIN-----{name}\n-----END CERTIFICATE-----\n" for name in ("a", "b"))
     authority = SeenAuthority(data={TRUSTED: theirs}, signer="b", trusted=fingerprint(theirs))
-    desired = wanted(
-        {
-            "spec.tls": {"ca": {"mode": "UserProvided", "secretName": "theirs"}},
-            "spec.zookeeper": {"managed": {"tls": "Permissive"}},
-        }
-    )
+    desired = wanted({"spec.tls": {"ca": {"mode": "UserProvided", "secretName": "theirs"}}})
 
     def step(trusted: str, signer: str, now: datetime) -> tuple[Certify, ...]:
         servers = SeenCertificate(

@@ -188,12 +188,7 @@ def test_ports_are_open_where_there_is_somebody_behind() -> None:
 
 def test_cert_manager_is_asked_for_each_shard() -> None:
     issuer = {"mode": "CertManager", "issuerRef": {"name": "issuer", "kind": "ClusterIssuer"}}
-    cluster = wanted(
-        {
-            "spec.tls": {"ca": issuer, "validity": "720h", "renewBefore": "48h"},
-            "spec.zookeeper": {"managed": {"tls": "Permissive"}},
-        }
-    )
+    cluster = wanted({"spec.tls": {"ca": issuer, "validity": "720h", "renewBefore": "48h"}})
     found = [m for m in render(cluster, [0, 1]) if m["kind"] == "Certificate"]
     assert [m["spec"]["secretName"] for m in found] == [
         "demo-s0-tls",

@@ -1,4 +1,4 @@
-"""TLS to a managed ZooKeeper: from the first pod where it is said, or brought there in steps."""
+"""TLS to a managed ZooKeeper: from the first pod, or brought there step by step."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 NONE, PERMISSIVE, ENFORCING = RegistryTls
 BEFORE, NOW = OperatorInfo(version="0.1.0"), OperatorInfo(version="0.2.0")
-"""Operators that know of no such TLS, and that bring it to every cluster that says so."""
+"""Operators that know of no such TLS, and that bring it to every cluster that says nothing."""
 Steps = tuple[RegistryTls, bool]
 CLUSTERS: dict[RegistryTls, Desired] = {}
 
@@ -198,8 +198,8 @@ class TestPods:
         assert template_notes(one, 0) == template_notes(other, 0)
         assert zookeeper_notes(one) != zookeeper_notes(other)
 
-    def test_without_a_word_of_it_there_is_none(self) -> None:
-        assert zookeeper_notes(wanted()) == zookeeper_notes(cluster_of(NONE))
+    def test_without_a_word_of_it_there_is_tls(self) -> None:
+        assert zookeeper_notes(wanted()) == zookeeper_notes(cluster_of(PERMISSIVE))
 
     def test_an_external_one_is_named_in_each_pod(self) -> None:
         """Else a container that begins again in an old pod speaks no TLS to a port with TLS."""
@@ -248,7 +248,7 @@ def uids(cluster: OperatedCluster) -> dict[str, str]:
 
 
 def test_a_new_cluster_has_tls_from_its_first_pod() -> None:
-    cluster = operated(PERMISSIVE)
+    cluster = OperatedCluster(resource({}))
     cluster.run()
     assert ways(cluster) == ({PERMISSIVE}, {True})
     assert cluster.condition("CertificatesValid") == ("True", "Issued")
@@ -288,7 +288,7 @@ def test_an_operator_that_dies_on_the_way_cuts_nobody_off(dies_after: int) -> No
 
 
 def test_a_new_operator_brings_it_with_one_approval() -> None:
-    cluster = OperatedCluster(resource(managed(PERMISSIVE)), operator=BEFORE)
+    cluster = OperatedCluster(resource({}), operator=BEFORE)
     cluster.run()
     assert ways(cluster) == ({NONE}, {False})
     cluster.operator = NOW
@@ -315,8 +315,7 @@ def refusing(cluster: OperatedCluster, *secrets: str) -> None:
 
 @pytest.mark.parametrize("tls", [None, {}])
 def test_an_operator_confined_to_other_secrets_does_all_else(tls: dict[str, Any] | None) -> None:
-    members = {} if tls is None else {"spec.tls": tls}
-    cluster = OperatedCluster(resource(managed(PERMISSIVE) | members))
+    cluster = OperatedCluster(resource({"spec.tls": tls} if tls is not None else {}))
     refusing(cluster, names.zookeeper_certificate("demo"))
     cluster.run()
     assert ways(cluster) == ({NONE}, {False})
@@ -325,7 +324,7 @@ def test_an_operator_confined_to_other_secrets_does_all_else(tls: dict[str, Any]
 
 
 def test_a_right_that_was_taken_away_takes_no_tls_away() -> None:
-    cluster = operated(PERMISSIVE)
+    cluster = OperatedCluster(resource({}))
     cluster.run()
     before = uids(cluster)
     refusing(cluster, names.authority("demo"), names.zookeeper_certificate("demo"))

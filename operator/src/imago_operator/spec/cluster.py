@@ -150,7 +150,7 @@ class ManagedZooKeeper:
         " stays for MetaQ's clients, which know no other. Enforcing: there is no plain port. None:"
         " nobody. The cluster's authority signs (spec.tls.ca; without spec.tls one that the"
         " operator makes). A running cluster is moved step by step, both ways.",
-        default=RegistryTls.NONE,
+        default=RegistryTls.PERMISSIVE,
     )
     allowed_peers: tuple[Json, ...] | None = described(
         "Peers that may reach its plain client port besides the cluster's brokers, as in a"
