@@ -195,7 +195,8 @@ class TestRestarts:
     def test_servers_of_zookeeper_go_one_by_one_and_first(self) -> None:
         memory = {"spec.zookeeper.managed.resources": {"requests": {"memory": "1Gi"}}}
         desired, seen = self.applied(memory)
-        (action,) = of(plan(desired, seen, START), DeletePod)
+        later = START + timedelta(minutes=1)  # they have just begun
+        (action,) = of(plan(desired, seen, later), DeletePod)
         assert (action.name, action.shard) == ("demo-zookeeper-2", None)
         down = changed(
             seen,
@@ -203,7 +204,7 @@ class TestRestarts:
             ready=False,
             annotations=ClusterLook(desired, seen, START).notes(None),
         )
-        assert not of(plan(desired, down, START), DeletePod)
+        assert not of(plan(desired, down, later), DeletePod)
 
     def test_servers_of_zookeeper_that_elect_are_left_to_it(self) -> None:
         memory = {"spec.zookeeper.managed.resources": {"requests": {"memory": "1Gi"}}}
@@ -228,9 +229,18 @@ class TestRestarts:
         assert found.wait is not None
         assert found.wait.message == "demo-zookeeper-1 to be found by the others"
         assert taken(plan(desired, back, START + timedelta(seconds=1))) == ["demo-zookeeper-2"]
-        # Whose clock is ahead of ours is not waited for.
-        ahead = changed(seen, "demo-zookeeper-1", turned=START + timedelta(seconds=90))
-        assert taken(plan(desired, ahead, START)) == ["demo-zookeeper-2"]
+        for seconds, next_one in ((2, []), (90, ["demo-zookeeper-2"])):  # a clock ahead of ours
+            ahead = changed(seen, "demo-zookeeper-1", turned=START + timedelta(seconds=seconds))
+            assert taken(plan(desired, ahead, START)) == next_one
+
+    def test_nor_is_it_late_meanwhile(self) -> None:
+        memory = {"spec.zookeeper.managed.resources": {"requests": {"memory": "1Gi"}}}
+        desired, seen = self.applied({"spec.updatePolicy.readyTimeout": "10s", **memory})
+        back = changed(seen, "demo-zookeeper-1", turned=START - timedelta(seconds=1))
+        waiting = plan(desired, back, START).wait
+        assert waiting is not None
+        assert waiting.deadline_s is not None
+        assert waiting.deadline_s > 35
 
     def test_a_master_alone_hands_nothing_over(self) -> None:
         world = ClusterWorld(wanted({"spec.brokers.replicasPerShard": 1}))

@@ -60,6 +60,8 @@ def rollout(look: ClusterLook) -> PlanStep | None:
     if progress != look.observed.status.rollout:
         memory["rollout"] = progress  # type: ignore[assignment]  # fields of the status
     timeout = look.desired.spec.update_policy.ready_timeout.seconds
+    if any(_is_just_back(look, pod) for pod in look.observed.pods_of(None)):
+        timeout = max(timeout, 2 * FOUND_S)
     wait = (
         PlanWait(key=f"restart {blocked}", message=blocked, deadline_s=timeout) if blocked else None
     )
@@ -131,7 +133,8 @@ def _is_just_back(look: ClusterLook, pod: Pod) -> bool:
     """Whether a server of several may be elected while the others do not find it yet."""
     if pod.turned is None or len(look.observed.pods_of(None)) == 1:
         return False
-    return 0 <= (look.now - pod.turned).total_seconds() < FOUND_S
+    # A node's clock may be ahead of ours.
+    return abs((look.now - pod.turned).total_seconds()) < FOUND_S
 
 
 def _brokers(look: ClusterLook, due: list[Pod]) -> tuple[list[Action], str]:
