@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import sys
 import textwrap
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -87,17 +88,25 @@ def served(server: str) -> dict[int, Served]:
 
 def test_of(code: RequestCode) -> str | None:
     """Return the test module that asks for a code most often, by its name or number."""
-    asked = re.compile(rf"\b{code.name}\b|\.(?:call|send|pull)\(\s*{int(code)}\b")
-    found = {name: len(asked.findall(text)) for name, text in _tests()}
+    found = {name: asked[code.name] + asked[str(int(code))] for name, asked in _asked().items()}
     most = max(found, key=lambda name: found[name])  # of several the first
     return most if found[most] else None
 
 
 @cache
-def _tests() -> tuple[tuple[str, str], ...]:
-    """Return the test modules of the broker, those of RocketMQ's ports first."""
+def _asked() -> dict[str, Counter[str]]:
+    """Return what the broker's test modules call by name and number, RocketMQ's ports first."""
     paths = [path for folder in TESTS for path in sorted((ROOT / folder).rglob("test_*.py"))]
-    return tuple((path.relative_to(ROOT).as_posix(), path.read_text("utf-8")) for path in paths)
+    texts = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in paths}
+    return {
+        name: Counter(
+            [
+                *re.findall(r"\b[A-Z]\w*", text),
+                *re.findall(r"\.(?:call|send|pull)\(\s*(\d+)\b", text),
+            ]
+        )
+        for name, text in texts.items()
+    }
 
 
 def page() -> str:
