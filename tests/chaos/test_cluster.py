@@ -72,7 +72,7 @@ def test_faults_of_many_kinds_break_no_promise(
     command += ["--faults", ",".join(faults), "--json", str(told)]
     command += ["--every", "0", "--calm", "0.3,0.6", "--burst-bytes", str(BURST_BYTES)]
     # How fast this machine is, and what else it does, is no matter of this test.
-    command += ["--rate-min", "0", "--rate-max", "10", "--retention-bytes", str(64 << 20)]
+    command += ["--rate-min", "0", "--rate-max", "4", "--retention-bytes", str(64 << 20)]
     command += more
     environment = _environment()
     done = subprocess.run(

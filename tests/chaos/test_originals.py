@@ -45,7 +45,7 @@ SHARDS, REPLICAS, QUORUM = 2, 3, 2
 KILLS = 12
 LINGER_MS = 3000
 """How long a former master passes requests on; the clients read routes every second."""
-PAUSE_SECONDS = 0.02
+PAUSE_SECONDS = 0.06
 DEPTH = 4
 """Messages that asynchronous producers send at once."""
 BETWEEN = 5

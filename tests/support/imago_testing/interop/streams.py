@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from imago_testing.interop.metaq import Got, MetaqConsumer, MetaqProducer
     from imago_testing.interop.rocketmq import Producer, PushConsumer
 
-PAUSE_SECONDS = 0.005
+PAUSE_SECONDS = 0.015
 _TAKE_SECONDS = 0.5
 ACKS_SECONDS_MAX = 90.0
 """How long an acknowledgement may take: brokers come back meanwhile, on a busy machine."""
