@@ -20,6 +20,7 @@ from imago_operator.state import STATEFUL_SET, Observed, OwnedObject, Pod
 from imago_testing.kubernetes.fake_api_server import Refused
 from imago_testing.operated.cluster import OperatedCluster
 from imago_testing.operated.resources import as_brokers_read, resource, wanted
+from imago_testing.operated.snapshots import with_new_operator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -271,18 +272,31 @@ def test_a_running_cluster_is_moved_step_by_step(before: RegistryTls, after: Reg
     assert set(uids(cluster).values()).isdisjoint(first.values())
 
 
-@pytest.mark.parametrize("dies_after", range(1, 30, 4))
-def test_an_operator_that_dies_on_the_way_cuts_nobody_off(dies_after: int) -> None:
+DEATHS = range(1, 30, 4)
+"""After how many looks an operator dies."""
+
+
+@cache
+def on_the_way() -> dict[int, OperatedCluster]:
+    """Return a cluster that gets TLS, as it is after each of these looks."""
     cluster = operated(NONE)
     cluster.run()
     cluster.edit(zookeeper={"managed": {"tls": "Enforcing"}})
+    found = {}
 
-    async def some() -> None:
-        for _ in range(dies_after):
+    async def look() -> None:
+        for looks in range(1, DEATHS.stop):
             await cluster.look()
+            if looks in DEATHS:
+                found[looks] = with_new_operator(cluster)
 
-    asyncio.run(some())
-    cluster.start()
+    asyncio.run(look())
+    return found
+
+
+@pytest.mark.parametrize("dies_after", DEATHS)
+def test_an_operator_that_dies_on_the_way_cuts_nobody_off(dies_after: int) -> None:
+    cluster = with_new_operator(on_the_way()[dies_after])
     cluster.run()
     assert ways(cluster) == ({ENFORCING}, {True})
 
