@@ -57,12 +57,17 @@ LONGEST: Final = (
     "tests/client/test_originals.py",
     "tests/contracts/test_zookeeper_access.py",
     "tests/badinput/test_input_budget.py",
+    "tests/k8s_operator/brokers/test_contents.py",
     "tests/badinput/test_slow_peers.py",
     "java with users",
     "java with TLS",
     "tests/cli/test_up_signals.py",
+    "tests/chaos/test_kill.py",
+    "tests/cli/test_up_moves.py",
+    "tests/broker/replication/test_timer_failover.py",
+    "tests/broker/app/test_timers_killed.py",
 )
-"""Groups that take minutes, and modules that take half a minute or more, the longest first."""
+"""Groups that take minutes, and modules that take twenty seconds or more, the longest first."""
 WAITING: Final = frozenset({"interop", "spark", "processes", "zookeeper", "apiserver"})
 """Markers of tests that start processes."""
 COMPUTING: Final = "simulation"
