@@ -86,10 +86,9 @@ class Observer:
         kinds: tuple[str, ...] = (*CHILD_KINDS, "Pod", "PersistentVolumeClaim")
         if is_asked(desired):
             kinds = (*kinds, CERTIFICATE)
-        lists, secret, registry_user = await asyncio.gather(
+        lists, secret = await asyncio.gather(
             asyncio.gather(*(self._list(kind, desired) for kind in kinds)),
             self._context.kube.get("Secret", desired.namespace, names.token(desired.name)),
-            self._registry_user(desired),
         )
         found = dict(zip(kinds, lists, strict=True))
         children = tuple(_children(desired, found, secret, self.drifts))
@@ -100,8 +99,10 @@ class Observer:
             [o for o in objects if shard_of(o, desired) is not None],
         )
         urls = addresses(objects)
-        registry, probes = await asyncio.gather(
-            reached.admin.registry(reached.brokers), self._probes(desired, reached, objects, urls)
+        registry_user, registry, probes = await asyncio.gather(
+            self._registry_user(desired, children),
+            reached.admin.registry(reached.brokers),
+            self._probes(desired, reached, objects, urls),
         )
         edited = await self._revisions.edited(children, objects)
         claims = found["PersistentVolumeClaim"]
@@ -152,12 +153,14 @@ class Observer:
         without = replace(desired, registry_tls=RegistryTls.NONE)
         return await certificates(kube, without, shards, namespaces), True
 
-    async def _registry_user(self, desired: Desired) -> bool | None:
+    async def _registry_user(
+        self, desired: Desired, children: Iterable[OwnedObject]
+    ) -> bool | None:
         """Return whether there is a Secret of the brokers' user; None: nobody asks, or may not.
 
         An operator that is confined to Secrets by name goes on without this one.
         """
-        if not asks_for_user(desired):
+        if not (asks_for_user(desired) or any(map(has_user, children))):
             return None
         name = names.registry_user(desired.name)
         with suppress(BlockedError):
@@ -219,6 +222,13 @@ class Observer:
 def asks_for_user(desired: Desired) -> bool:
     """Whether brokers are to be a user of a managed ZooKeeper."""
     return desired.registry_access is not RegistryAccess.NONE
+
+
+def has_user(child: OwnedObject) -> bool:
+    """Whether brokers of a set are such a user, though the cluster is to have none by now."""
+    if child.kind != STATEFUL_SET or child.shard is None:
+        return False
+    return registry_access_of(child.template) is not RegistryAccess.NONE
 
 
 def shards_emptied(item: Manifest, desired: Desired) -> tuple[int, ...]:

@@ -183,6 +183,29 @@ def look(cluster: OperatedCluster, times: int) -> None:
     asyncio.run(inside())
 
 
+@pytest.mark.parametrize("looks", [0, 4])
+def test_the_way_back_waits_for_a_secret_that_is_gone(looks: int) -> None:
+    """Brokers open the nodes as the user that they are: one without its Secret cannot start."""
+    cluster = operated(ENFORCING)
+    cluster.run()
+    cluster.edit(zookeeper={"managed": {"authentication": "None"}})
+    look(cluster, looks)
+    found = cluster.kubernetes.find("Secret", cluster.key.namespace, USER)
+    assert found is not None
+    cluster.kubernetes.drop("Secret", cluster.key.namespace, USER)
+    cluster.world.registry_user = False
+    before = uids(cluster)
+    look(cluster, 60)
+    assert uids(cluster) == before
+    assert cluster.condition("Degraded") == ("True", "RegistryUserLost")
+    assert cluster.kubernetes.find("Secret", cluster.key.namespace, USER) is None
+    cluster.kubernetes.put(found)
+    cluster.world.registry_user = True
+    cluster.run()
+    assert ways(cluster) == {NONE}
+    assert cluster.condition("Ready") == ("True", "AllShardsServing")
+
+
 def test_no_broker_is_to_be_a_user_whose_secret_could_not_be_made() -> None:
     """Its template would say that there was one: a Secret made later would be another's."""
     cluster = operated(ENFORCING)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from imago_operator.manifests.environment import is_over_tls, registry_access_of
 from imago_operator.manifests.zookeeper import tls_of_servers
+from imago_operator.observed import has_user
 from imago_operator.spec.cluster_status import ClusterStatus
 from imago_operator.spec.zookeeper import RegistryAccess
 from imago_operator.state import (
@@ -126,6 +127,7 @@ class Things:
         left = {n: RemainingContent(writable_queues=0, unread_messages=self.unread) for n in closed}
         asked = getattr(self.desired, "registry_access", RegistryAccess.NONE)
         asks = asked is not RegistryAccess.NONE
+        needs = asks or any(map(has_user, self.children.values()))
         return Observed(
             synced=True,
             children=tuple(self.children.values()),
@@ -134,7 +136,7 @@ class Things:
             nodes=dict(self.nodes),
             expandable=dict(self.expandable),
             registry=registry if answers else None,
-            registry_user=self.registry_user if asks and not self.secret_refused else None,
+            registry_user=self.registry_user if needs and not self.secret_refused else None,
             registry_user_refused=asks and self.secret_refused,
             remaining=left if self._draining() else {},
             status=self.status,
