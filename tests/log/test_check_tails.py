@@ -40,6 +40,20 @@ def test_a_torn_tail_after_a_kill_is_a_warning(tmp_path: Path, left: int) -> Non
     assert list(check(tmp_path)) == [], "the start has cut it"
 
 
+def test_the_check_warns_of_noise_that_the_start_cuts(tmp_path: Path) -> None:
+    make_files(tmp_path, clean=False)
+    path, end = newest(tmp_path)
+    content = bytearray(path.read_bytes())
+    content[end : end + 90] = bytes(range(1, 91))
+    path.write_bytes(content)
+    (cut,) = [found for found in check(tmp_path) if found.severity is not Severity.NOTE]
+    assert (cut.severity, cut.file, cut.position) == (Severity.WARNING, path, end)
+    store = open_files(tmp_path)
+    assert not store.damaged_ranges()
+    store.close()
+    assert list(check(tmp_path)) == [], "the start has cut it"
+
+
 def test_what_no_kill_does_to_the_end_is_an_error(tmp_path: Path) -> None:
     make_files(tmp_path, clean=False)
     path, end = newest(tmp_path)

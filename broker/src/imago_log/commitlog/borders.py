@@ -100,6 +100,14 @@ def written_end(log: LogBytes, offset: int, files_end: int) -> int:
     return end
 
 
+def is_left_by_kill(log: LogBytes, end: int, written: int) -> bool:
+    """Whether a start cuts the bytes at the end of the log after a kill, and calls nothing damage.
+
+    `written`: the last byte that is not zero ends there.
+    """
+    return is_torn(log, end, written) or is_noise(log, end, written)
+
+
 def is_torn(log: LogBytes, end: int, written: int) -> bool:
     """Whether the bytes at the end of the log are the front of a write that a kill tore.
 

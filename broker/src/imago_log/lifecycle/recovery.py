@@ -34,9 +34,8 @@ from typing import TYPE_CHECKING
 
 from imago_log.commitlog.borders import (
     claimed_end,
-    is_noise,
+    is_left_by_kill,
     is_record,
-    is_torn,
     known_border,
     segment_end,
     written_end,
@@ -81,7 +80,7 @@ def recover(
             if end >= durable_end:
                 # What was closed in order was synced to its last byte: the rest is not the log's.
                 closed = last_stop is LastStop.CLEAN and end == durable_end
-                torn = is_torn(log, end, written) or is_noise(log, end, written)
+                torn = is_left_by_kill(log, end, written)
                 if unsure or closed or written == end or torn:
                     return end, written > end
                 if segment_end(log, written - 1) - written < BLANK_SIZE:

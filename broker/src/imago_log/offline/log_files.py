@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_log.commitlog.borders import is_record, is_torn, known_border, written_end
+from imago_log.commitlog.borders import is_left_by_kill, is_record, known_border, written_end
 from imago_log.disk.files import OFFSET_DIGITS
 from imago_log.disk.folder import LastStop
 from imago_log.offline.findings import RESTORE, START
@@ -244,7 +244,7 @@ class LogCheck:
         if self._store.clean:
             what = f"{reason}, and no whole record behind it: the log was closed in order"
             self._findings.error(path, position, what, RESTORE)
-        elif self._store.last_stop is LastStop.KILLED and not is_torn(log, end, written):
+        elif self._store.last_stop is LastStop.KILLED and not is_left_by_kill(log, end, written):
             what = f"{reason}: no torn write, for more of it is there, up to log offset {written}"
             self._findings.error(path, position, what, RESTORE)
         else:
