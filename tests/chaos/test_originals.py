@@ -120,12 +120,15 @@ class Load:
                 reader.until_got({body for each in self.streams for body in each.acknowledged})
 
     def _metaq(self, stack: ExitStack) -> None:
+        # Each has connections of its own. Where a producer and a consumer of one session factory
+        # connect to a new master at the same moment, the client closes one connection as one too
+        # many and then waits in vain for it, until its process ends.
         metaq, topic = self._cluster.metaq, self.topic
-        shared, alone = (stack.enter_context(metaq.factory()) for _ in range(2))
-        producer = stack.enter_context(shared.producer([topic]))
+        putting, consuming, calling = (stack.enter_context(metaq.factory()) for _ in range(3))
+        producer = stack.enter_context(putting.producer([topic]))
         self._stream("metaq", streams.metaq_puts(producer, topic))
-        consumer = stack.enter_context(shared.consumer([topic], f"metaq-{topic}"))
-        producer = stack.enter_context(alone.producer([topic]))
+        consumer = stack.enter_context(consuming.consumer([topic], f"metaq-{topic}"))
+        producer = stack.enter_context(calling.producer([topic]))
         self._stream("metaq-async", streams.metaq_callbacks(producer, topic), DEPTH)
         self.readers.append(Reader("metaq consumer", streams.taking(consumer)))
 

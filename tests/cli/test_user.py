@@ -166,11 +166,11 @@ async def test_a_password_outlives_an_interruption_before_the_answer(
 ) -> None:
     if command == "password":
         await shell.run("user", "create", "ann")
-    taken = asyncio.Event()
+    taken, interrupted = asyncio.Event(), asyncio.Event()
 
     async def spread(_: AccessSpreader) -> dict[str, str]:
         taken.set()
-        await asyncio.Event().wait()
+        await interrupted.wait()
         return {}
 
     monkeypatch.setattr(AccessSpreader, "spread", spread)
@@ -178,6 +178,7 @@ async def test_a_password_outlives_an_interruption_before_the_answer(
     await taken.wait()
     process.send_signal(signal.SIGINT)
     out, _ = await process.communicate()
+    interrupted.set()
     assert process.returncode == Exit.INTERRUPTED
     admin = f"--admin http://127.0.0.1:{shell.broker.ports.admin_port}"
     again = f"imago user {command} ann {admin} --from-file ann.password.new"
