@@ -13,6 +13,7 @@ from imago_broker.admin.access_spreading import AccessSpreader, batches
 from imago_broker.model.users import User
 from imago_broker.service.access import Actor
 from imago_broker.service.messages import PutStatus
+from imago_log.errors import DiskFullError
 from imago_testing.clusters.shard_pair import eventually, running_pair
 from imago_testing.peers.admin import TOKEN
 from imago_testing.peers.remoting import RemotingPeer
@@ -65,6 +66,27 @@ async def test_users_reach_the_other_shard(
 async def changed(peer: RemotingPeer, code: int, body: object, **ext: str) -> tuple[int, str]:
     answer = await peer.call(code, ext, json.dumps(body).encode() if body else b"")
     return answer.code, answer.remark or ""
+
+
+async def test_a_store_that_takes_nothing_is_said_so_and_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(access_spreading, "LOOK_SECONDS", 0.05)
+
+    def full(*_: object) -> None:
+        raise DiskFullError(used_ratio=0.97, limit_ratio=0.95)
+
+    async with running_pair(tmp_path) as pair:
+        one, two = (admin.broker.core.access for admin in (pair.one, pair.two))
+        peer = await RemotingPeer.connect(pair.one.broker.rocketmq_port)
+        with monkeypatch.context() as patch:
+            patch.setattr(one, "merge", full)
+            code, remark = await changed(peer, Code.AUTH_CREATE_USER, ANN, username="ann")
+            assert code == 1
+            assert "disk 97.0% used" in remark
+        await eventually(lambda: "ann" in two.users)
+        assert one.digest() == two.digest()
+        await peer.close()
 
 
 async def test_a_tools_change_is_answered_once_all_shards_have_it(

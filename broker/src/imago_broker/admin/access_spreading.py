@@ -18,6 +18,7 @@ from imago_broker.admin.calls import call
 from imago_broker.admin.shards import TIMEOUT, own_headers
 from imago_broker.errors import BrokerError
 from imago_broker.model.cluster import shard_name
+from imago_log.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -117,7 +118,7 @@ class AccessSpreader:
                 await self._send(master, self._access.records())
         except (aiohttp.ClientError, TimeoutError, ValueError, KeyError, TypeError) as error:
             return _reason(error)
-        except BrokerError as error:
+        except (BrokerError, StoreError) as error:
             return str(error)
         return "its users change all the time"
 

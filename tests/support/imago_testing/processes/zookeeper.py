@@ -116,6 +116,6 @@ def end_session(address: str, client: KazooClient) -> None:
             thief.stop()
         finally:
             thief.close()
-        return bool(client.client_id != session)
+        return client.client_id not in {None, session}
 
     wait_until(ended, what="the session has ended")
