@@ -25,11 +25,11 @@ FAULTS = (
     "damage_files",
     "part_leader_from_zookeeper",
     "fill_disk",
+)
+MORE_FAULTS = (
     "wipe_follower",
     "break_sync",
     "isolate_leader",
-)
-MORE_FAULTS = (
     "cut_towards_leader",
     "kill_all_damage_one",
     "pause_leader",

@@ -243,6 +243,7 @@ def kill_some(members: Members, rng: random.Random) -> int:
     return len(victims)
 
 
+@pytest.mark.full
 def test_a_rolling_restart_is_not_noticed(cluster: Cluster) -> None:
     load, handovers = Load(cluster, next(cluster.topics)), 0
     with load.running():

@@ -123,7 +123,7 @@ class Reader:
         assert done.returncode == 0, f"{command[-1]}\n{done.stdout}"
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", [*PAGES[:-1], pytest.param(PAGES[-1], marks=pytest.mark.full)])
 def test_every_block_does_what_the_page_says(tmp_path: Path, name: str) -> None:
     with ExitStack() as stack:
         reader = Reader(tmp_path)
@@ -142,6 +142,7 @@ def test_every_block_does_what_the_page_says(tmp_path: Path, name: str) -> None:
                 assert missing == [], reader.said
 
 
+@pytest.mark.full
 def test_commands_among_the_settings_of_security_do_what_they_say(tmp_path: Path) -> None:
     """Its blocks of `sh` follow each other, in the cluster that the page has started by then."""
     with ExitStack() as stack:
@@ -155,6 +156,7 @@ def test_commands_among_the_settings_of_security_do_what_they_say(tmp_path: Path
         assert "producer-bytes" in reader.said
 
 
+@pytest.mark.full
 def test_members_with_the_certificate_of_the_page_copy_each_other(tmp_path: Path) -> None:
     """What `imago security init` leaves to do for several members."""
     with ExitStack() as stack:

@@ -267,7 +267,7 @@ class TurnsOfTheLoop:
 
 
 @pytest.mark.parametrize("ends", [True, False])
-@pytest.mark.parametrize("addresses", [1, 50])
+@pytest.mark.parametrize("addresses", [pytest.param(1, marks=pytest.mark.full), 50])
 async def test_a_served_request_waits_for_few_handshakes_of_a_storm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, addresses: int, ends: bool
 ) -> None:

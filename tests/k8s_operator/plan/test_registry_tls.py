@@ -21,6 +21,7 @@ from imago_testing.kubernetes.fake_api_server import Refused
 from imago_testing.operated.cluster import OperatedCluster
 from imago_testing.operated.resources import as_brokers_read, resource, wanted
 from imago_testing.operated.snapshots import with_new_operator
+from imago_testing.searching import IS_SHORT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -272,7 +273,7 @@ def test_a_running_cluster_is_moved_step_by_step(before: RegistryTls, after: Reg
     assert set(uids(cluster).values()).isdisjoint(first.values())
 
 
-DEATHS = range(1, 30, 4)
+DEATHS = range(1, 30, 14 if IS_SHORT else 4)
 """After how many looks an operator dies."""
 
 

@@ -160,7 +160,7 @@ KEPT: dict[str, dict[str, str]] = {
         "imago_operator.events": "MESSAGE_MAX NAME_MAX",
         "imago_operator.kube.failures": "TEXT_MAX",
         "imago_operator.pipelines.status": "ERROR_MAX",
-        "imago_operator.plan.drift": "SHOWN_MAX",
+        "imago_operator.plan.drift": "SHOWN_MAX KEYS_MAX",
         "imago_operator.plan.troubles": "LISTED_MAX",
         "imago_operator.reasons.pipeline": "_LIMIT",
         "imago_operator.status": "MESSAGE_MAX MISTAKE_MAX",

@@ -1,4 +1,4 @@
-"""How much a search tries: all of it, or the fifth that `make test` has time for."""
+"""How much a search tries: all of it, or the tenth that `make test` has time for."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import os
 from typing import Final
 
 IS_SHORT: Final = os.environ.get("IMAGO_EXAMPLES") == "few"
-SHARE: Final = 5
+SHARE: Final = 10
 LEAST: Final = 10
 
 
 def examples(count: int) -> int:
     """Return how many examples, seeds or worlds are tried where `count` are when time is no matter.
 
-    With IMAGO_EXAMPLES=few a fifth, at least ten: the first ones, so that no run tries others.
+    With IMAGO_EXAMPLES=few a tenth, at least ten: the first ones, so that no run tries others.
     """
     return max(count // SHARE, min(count, LEAST)) if IS_SHORT else count
