@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator import names
@@ -23,6 +24,8 @@ Fields = Mapping[str, Any]
 Step = str | Mapping[str, Any]
 """A key, or what tells an item of a list from the others."""
 SHOWN_MAX: Final = 80
+KEYS_MAX: Final = 1024
+"""Keys of items that are read once for all looks: ports, containers, volumes."""
 UNTRACKED: Final = (("apiVersion",), ("kind",), ("metadata", "name"), ("metadata", "namespace"))
 
 
@@ -78,21 +81,32 @@ def _lost(
     elif at and fields is not None and not fields:
         return
     elif isinstance(value, Mapping):
-        for key, part in value.items():
-            here = (*at, key)
-            if part is None or part in ({}, [], ()) or here in UNTRACKED:
-                continue  # of what is empty no account is kept
-            yield from _lost(part, None if fields is None else fields.get(f"f:{key}"), here)
+        yield from _lost_entries(value, fields, at)
     elif isinstance(value, (list, tuple)):
         assert fields is not None
         yield from _lost_items(value, fields, at)
+
+
+def _lost_entries(
+    value: Mapping[str, Any], fields: Fields | None, at: tuple[Step, ...]
+) -> Iterator[tuple[Step, ...]]:
+    """Yield the same of an object; of what is empty no account is kept."""
+    for key, part in value.items():
+        if not part and (part is None or isinstance(part, (dict, list, tuple))):
+            continue
+        inner = None if fields is None else fields.get(f"f:{key}")
+        if inner is not None and not inner:
+            continue
+        here = (*at, key)
+        if here not in UNTRACKED:
+            yield from _lost(part, inner, here)
 
 
 def _lost_items(
     items: Sequence[Any], fields: Fields, at: tuple[Step, ...]
 ) -> Iterator[tuple[Step, ...]]:
     """Yield the same of a list whose items have keys; others are whole."""
-    keyed = [(json.loads(key[2:]), part) for key, part in fields.items() if key[:2] == "k:"]
+    keyed = [(_key(key), part) for key, part in fields.items() if key[:2] == "k:"]
     for item in items if keyed else ():
         here = (*at, {name: item[name] for name in keyed[0][0] if name in item})
         part = next((part for key, part in keyed if _is(item, key)), None)
@@ -100,6 +114,13 @@ def _lost_items(
             yield here
         else:
             yield from _lost(item, part, here)
+
+
+@lru_cache(maxsize=KEYS_MAX)
+def _key(written: str) -> Mapping[str, Any]:
+    """Return by what an item of a list is told from the others: `k:{"name":"imago"}`."""
+    found: Mapping[str, Any] = json.loads(written[2:])
+    return found
 
 
 def _is(item: Mapping[str, Any], key: Mapping[str, Any]) -> bool:
@@ -123,7 +144,7 @@ def _whose(child: OwnedObject, path: tuple[Step, ...]) -> str:
 def _part(fields: Fields, step: Step) -> Any:
     if isinstance(step, str):
         return fields.get(f"f:{step}")
-    keyed = ((json.loads(key[2:]), part) for key, part in fields.items() if key[:2] == "k:")
+    keyed = ((_key(key), part) for key, part in fields.items() if key[:2] == "k:")
     return next((part for key, part in keyed if _is(step, key)), None)
 
 
