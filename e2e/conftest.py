@@ -27,6 +27,7 @@ ORDER = (
     "wrong_specs",
     "java",
     "user_from",
+    "user_with_token",
     "tls_switched",
     "client_certificates",
     "registry_closed",
