@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import aiohttp
 import pytest
 
-from imago_broker.admin import login
+from imago_broker.admin import identity, login
 from imago_broker.app import Broker
 from imago_broker.errors import FatalError
 from imago_broker.model.users import User, hash_of
@@ -72,6 +72,38 @@ async def _all(tasks: list[asyncio.Task[tuple[int, str]]]) -> list[asyncio.Task[
     async with asyncio.timeout(50):
         await asyncio.wait(tasks)
     return tasks
+
+
+async def test_who_has_logged_out_is_nobody(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has the cookie; the user's other sessions go on."""
+    monkeypatch.setattr(identity, "ENDED_MAX", 2)
+    password = {"user": "ann", "password": "password"}
+    user = User(name="ann", hashed=hash_of("password", b"salt"), is_super=True)
+    broker.core.access.put_user(user, BY)
+    url = f"http://127.0.0.1:{broker.ports.admin_port}"
+
+    async def asks(session: aiohttp.ClientSession, cookie: str, path: str = "users") -> int:
+        headers = {"Cookie": f"{identity.COOKIE}={cookie}"}
+        async with session.get(f"{url}/admin/v1/{path}", headers=headers) as answer:
+            return answer.status
+
+    async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session:
+        cookies = []
+        for _ in range(2):
+            async with session.post(f"{url}/login", json=password) as answer:
+                cookies.append(answer.cookies[identity.COOKIE].value)
+            await asyncio.sleep(0.002)  # sessions of one millisecond are one
+        assert [await asks(session, each) for each in cookies] == [200, 200]
+        headers = {"Cookie": f"{identity.COOKIE}={cookies[0]}"}
+        async with session.post(f"{url}/logout", headers=headers) as answer:
+            assert answer.status == 200
+        assert [await asks(session, each) for each in cookies] == [401, 200]
+    ended = identity.EndedSessions()
+    for number in range(5):
+        ended.add(str(number))
+    assert [str(number) in ended for number in range(5)] == [False] * 3 + [True] * 2
 
 
 async def test_no_session_without_what_signs_it(broker: Broker, tmp_path: Path) -> None:

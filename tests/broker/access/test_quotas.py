@@ -138,6 +138,30 @@ async def test_requests_a_second_and_reading_have_limits_of_their_own(admin: Adm
         await each.peer.close()
 
 
+async def test_every_way_to_read_or_copy_messages_counts(admin: Admin) -> None:
+    """By a message's place, by its key, and given back, which stores it once more."""
+    ann, other = [await Client.of(admin, "ann") for _ in range(2)]
+    sent = await ann.ask(Code.SEND_MESSAGE_V2, send_ext("T", 0, "KEYS\x01k\x02"), LARGE)
+    offset = int(sent.ext["msgId"][-16:], 16)
+    view = (Code.VIEW_MESSAGE_BY_ID, {"offset": offset})
+    times = {"beginTimestamp": 0, "endTimestamp": 1 << 53}
+    query = (Code.QUERY_MESSAGE, {"topic": "T", "key": "k", "maxNum": 32, **times})
+    back = {"offset": offset, "group": "g", "delayLevel": 1, "originMsgId": "", "originTopic": "T"}
+    for limited, (code, ext) in (
+        ("consumerBytesPerSecond", view),
+        ("consumerBytesPerSecond", query),
+        ("producerBytesPerSecond", (Code.CONSUMER_SEND_MSG_BACK, back)),
+    ):
+        await limit(admin, "user:ann", **{limited: 1000})
+        first = await ann.ask(code, ext)
+        assert (code, first.code) == (code, 0), first.remark
+        assert (await other.ask(code, ext)).code == BUSY
+        await limit(admin, "user:ann")
+        assert (await other.ask(code, ext)).code == 0
+    for each in (ann, other):
+        await each.peer.close()
+
+
 async def test_metaq_clients_are_delayed_and_answered_as_busy(admin: Admin) -> None:
     port = admin.broker.metaq_port
     await limit(admin, "user:anonymous", producerBytesPerSecond=1000)

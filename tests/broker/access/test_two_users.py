@@ -21,7 +21,7 @@ import pytest
 
 from imago_broker.admin.routes import ROUTES
 from imago_broker.model.access import AccessKind, AccessRule, Operation, Resource
-from imago_broker.model.names import TIMER_TOPIC
+from imago_broker.model.names import TIMER_TOPIC, reply_topic
 from imago_broker.model.quotas import Limit, QuotaSubject, SubjectKind
 from imago_broker.model.users import User, new_token
 from imago_broker.processors.rocketmq.rights import BROKER_RIGHTS
@@ -57,6 +57,7 @@ from imago_testing.peers.questions import (
 )
 from imago_testing.peers.remoting import send_ext
 from imago_wire.remoting.codes import RequestCode as Code
+from imago_wire.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -73,6 +74,7 @@ META_KINDS: Final = (
 )
 COMMON_KINDS: Final = {"access-setting"}
 """Records about everybody."""
+REPLIES: Final = reply_topic("imago")
 INTERVAL_MS = 50
 CHECKS = 8
 """Of one half message: enough that another producer of the group would have its turn."""
@@ -96,7 +98,8 @@ async def people(broker: Broker) -> AsyncIterator[dict[str, Person]]:
     access = broker.core.access
     ann, _ = new_token(User(name="ann", secret=THEIR_PASSWORD), expires_ms=0, note=MARKS["note"])
     mine = [AccessRule(Resource(AccessKind.TOPIC, MARKS["resource"]), frozenset(Operation))]
-    access.put_account(ann, [*rules("zQ"), *mine], BY)
+    replying = AccessRule(Resource(AccessKind.TOPIC, REPLIES), frozenset({Operation.PUBLISH}))
+    access.put_account(ann, [*rules("zQ"), *mine, replying], BY)
     access.put_user(User(name=MARKS["user"], secret="password"), BY)
     limits = {Limit.PRODUCER_REQUESTS: 1_000_000}
     access.set_quotas(QuotaSubject(SubjectKind.USER, MARKS["user"]), limits, BY)
@@ -217,10 +220,22 @@ async def test_what_brokers_send_unasked_goes_to_its_owner_alone(
         "CORRELATION_ID": MARKS["key"],
         "REPLY_TO_CLIENT": MARKS["client"],
     }
-    sent = send_ext(THEIRS, 0, properties(**replied), a=MARKS["producer"])
+    sent = send_ext(REPLIES, 0, properties(**replied), a=MARKS["producer"])
     await ann.ask(port, Code.SEND_REPLY_MESSAGE_V2, sent, MARKS["reply"].encode())
     async with asyncio.timeout(REQUEST_SECONDS_MAX):
         await owner.request(Code.PUSH_REPLY_MESSAGE_TO_CLIENT)
+    # Nor while Ann's client is away for a moment, nor does Eve reach it by a topic of her own.
+    await ann.close()
+    taken = {"clientID": MARKS["client"], "producerDataSet": [{"groupName": THEIR_GROUP}]}
+    await eve.ask(port, Code.HEART_BEAT, {}, json.dumps(taken).encode())
+    answer = await ann.ask(port, Code.SEND_REPLY_MESSAGE_V2, sent, MARKS["reply"].encode())
+    assert answer is not None
+    assert "not found" in str(answer.remark)
+    answer = await eve.ask(
+        port, Code.SEND_REPLY_MESSAGE_V2, send_ext(OWN, 0, properties(**replied)), b"forged"
+    )
+    assert answer is not None
+    assert answer.code == ResponseCode.NO_PERMISSION
     await eve.ask(port, Code.GET_MAX_OFFSET, {"topic": OWN, "queueId": 0})
     eve.ear.check("unasked", "")
     assert eve.ear.leaks == []

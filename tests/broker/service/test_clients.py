@@ -6,7 +6,12 @@ from typing import Any
 
 import pytest
 
-from imago_broker.service.clients import ClientRegistry, ConnectedClient, TooManyGroupsError
+from imago_broker.service.clients import (
+    CLIENT_LIFE_MS,
+    ClientRegistry,
+    ConnectedClient,
+    TooManyGroupsError,
+)
 from imago_wire.remoting.bodies.client import (
     ConsumerData,
     HeartbeatData,
@@ -39,6 +44,7 @@ def beat(
     client_id: str,
     *subscriptions: SubscriptionData,
     now_ms: int = 0,
+    user: str | None = None,
 ) -> None:
     consumer = ConsumerData(group_name="G", subscription_data_set=subscriptions)
     data = HeartbeatData(
@@ -46,7 +52,7 @@ def beat(
         consumer_data_set=(consumer,),
         producer_data_set=(ProducerData(group_name="P"),),
     )
-    registry.heartbeat(channel, data, Language.JAVA, 409, now_ms)
+    registry.heartbeat(channel, data, Language.JAVA, 409, now_ms, user)
 
 
 def anybody(_client: ConnectedClient, _topic: str) -> bool:
@@ -127,6 +133,43 @@ def test_a_connection_produces_under_one_name_at_a_time(registry: ClientRegistry
     registry.closed(one)
     assert produces(registry, "fifth") is None
     assert produces(registry, "third") is two
+
+
+def test_name_of_a_users_client_stays_its_own_while_it_may_come_back() -> None:
+    """Else somebody else would get the replies that it has asked for."""
+    registry = ClientRegistry(anybody)
+    first: Any = FakeChannel()
+    again: Any = FakeChannel()
+    other: Any = FakeChannel()
+    beat(registry, first, "client", user="ann")
+    beat(registry, other, "client", user="eve")
+    assert produces(registry, "client") is first
+    first.is_open = False
+    registry.closed(first)
+    beat(registry, other, "client", now_ms=CLIENT_LIFE_MS, user="eve")
+    found = produces(registry, "client")
+    assert found is first
+    assert not found.is_open, "nobody gets what comes meanwhile"
+    beat(registry, again, "client", now_ms=CLIENT_LIFE_MS, user="ann")
+    assert produces(registry, "client") is again
+    again.is_open = False
+    registry.closed(again)
+    registry.sweep(2 * CLIENT_LIFE_MS)
+    assert produces(registry, "client") is again
+    registry.sweep(2 * CLIENT_LIFE_MS + 1)
+    assert produces(registry, "client") is None
+    beat(registry, other, "client", now_ms=2 * CLIENT_LIFE_MS + 1, user="eve")
+    assert produces(registry, "client") is other
+
+
+def test_names_of_clients_that_left_are_not_kept_without_end() -> None:
+    registry = ClientRegistry(anybody, producer_groups_max=3)
+    for number in range(10):
+        channel: Any = FakeChannel()
+        beat(registry, channel, f"client {number}", user="eve")
+        channel.is_open = False
+        registry.closed(channel)
+        assert len(registry._producing) <= 3
 
 
 def test_silent_client_is_forgotten_and_its_connection_closed(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from collections import OrderedDict
 from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Final
 
@@ -25,8 +26,33 @@ if TYPE_CHECKING:
 COOKIE: Final = "imago_session"
 CSRF: Final = "X-Imago-CSRF"
 SESSION_SECONDS: Final = 8 * 3600
+ENDED_MAX: Final = 10_000
+"""Sessions of which a broker remembers that they were logged out, the newest."""
 OPERATOR: Final = "(admin token)"
 _CALLER: Final = web.RequestKey("caller", Actor)
+
+
+class EndedSessions:
+    """Sessions that were logged out here before they ended; in other brokers they end by time."""
+
+    def __init__(self) -> None:
+        self._ended: OrderedDict[bytes, None] = OrderedDict()
+
+    def add(self, cookie: str) -> None:
+        """Have a session count no more."""
+        self._ended[_digest(cookie)] = None
+        if len(self._ended) > ENDED_MAX:
+            self._ended.popitem(last=False)
+
+    def __contains__(self, cookie: str) -> bool:
+        return bool(self._ended) and _digest(cookie) in self._ended
+
+
+ENDED: Final = web.AppKey("ended", EndedSessions)
+
+
+def _digest(cookie: str) -> bytes:
+    return hashlib.sha256(cookie.encode(errors="surrogateescape")).digest()
 
 
 def user_of(request: web.Request) -> str:
@@ -125,7 +151,7 @@ def user_by_session(services: AdminServices, request: web.Request) -> tuple[str,
     right = bool(wanted) and hmac.compare_digest(
         given.encode(errors="surrogateescape"), wanted.encode()
     )
-    return (name, cookie) if right else ("", "")
+    return (name, cookie) if right and cookie not in request.app[ENDED] else ("", "")
 
 
 def session_cookie(request: web.Request) -> str:

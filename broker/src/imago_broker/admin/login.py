@@ -14,11 +14,13 @@ from imago_broker.admin.errors import AdminError
 from imago_broker.admin.guard import audit, json_body, json_response
 from imago_broker.admin.identity import (
     COOKIE,
+    ENDED,
     SESSION_SECONDS,
     csrf_of,
     session_cookie,
     session_of,
     token_of,
+    user_by_session,
     user_of,
 )
 from imago_broker.admin.signing import admin_token
@@ -146,8 +148,12 @@ async def _by_password(
     return user
 
 
-async def log_out(_: AdminServices, __: web.Request) -> web.Response:
-    """POST /logout: forget the cookie."""
+async def log_out(services: AdminServices, request: web.Request) -> web.Response:
+    """POST /logout: the session counts no more on this broker, and its cookie is forgotten."""
+    name, cookie = user_by_session(services, request)
+    if name:
+        request.app[ENDED].add(cookie)
+        audit.info("logout user=%s from %s", name, request.remote)
     answer = json_response({})
     answer.del_cookie(COOKIE, path="/")
     return answer

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from imago_broker.admin.guard import CHANGING, UNCHANGED
+from imago_broker.admin.identity import user_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -21,14 +22,15 @@ KEY_LENGTH_MAX = 256
 SHOWN_ONCE = frozenset({"/admin/v1/users/{user}/tokens"})
 """Paths whose answers have a secret; so they do where the call is passed on to a master."""
 
-_Call = tuple[str, str, str, bytes]
-"""Key, method, path with query, and a digest of the body."""
+_Call = tuple[str, str, str, str, bytes]
+"""Caller, key, method, path with query, and a digest of the body."""
 
 
 def repeatable() -> Middleware:
     """Answer a changing call with a known key as the first time; equal ones at once run once.
 
-    The key stands for this very call: with another path, query or body it is another one. A call
+    The key stands for this very call: by another caller, with another path, query or body it is
+    another one. A call
     that fails is not remembered: it may be repeated. Nor is an answer that is shown once.
     """
     answers: OrderedDict[_Call, tuple[int, bytes]] = OrderedDict()
@@ -42,7 +44,8 @@ def repeatable() -> Middleware:
         if request.method not in CHANGING or not named:
             return await handler(request)
         digest = hashlib.sha256(await request.read()).digest()
-        call = (named[:KEY_LENGTH_MAX], request.method, request.path_qs, digest)
+        key = named[:KEY_LENGTH_MAX]
+        call = (user_of(request), key, request.method, request.path_qs, digest)
         if call in answers or call in running:
             request[UNCHANGED] = True
             return _again(answers[call] if call in answers else await asyncio.shield(running[call]))

@@ -35,6 +35,7 @@ from imago_broker.admin.access import authorize
 from imago_broker.admin.access_spreading import SPREADER, AccessSpreader
 from imago_broker.admin.draining import Drainer
 from imago_broker.admin.guard import audited, errors_as_json, no_foreign_pages
+from imago_broker.admin.identity import ENDED, EndedSessions
 from imago_broker.admin.remaining import PROGRESS
 from imago_broker.admin.repeating import repeatable
 from imago_broker.admin.shards import to_master
@@ -197,6 +198,7 @@ def build_admin(services: AdminServices) -> web.Application:
     )
     app[users.SERVICES] = services
     app[login.LOGINS] = login.LoginQueue()
+    app[ENDED] = EndedSessions()
     for method, path, handler, _ in ROUTES:
         app.router.add_route(method, path, partial(handler, services))
     _keep_at_work(app, Drainer(services), Spreader(services), AccessSpreader(services))

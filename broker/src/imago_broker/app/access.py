@@ -88,12 +88,20 @@ def broker_hooks(
     """Return the check of each request to RocketMQ's ports."""
     if not config.acl.enabled:
         return ()
-    return (AccessHook(access, BROKER_RIGHTS, access.denials, topic_at(store), quotas),)
+    hook = AccessHook(
+        access, BROKER_RIGHTS, access.denials, topic_at(store), quotas, size_at=size_at(store)
+    )
+    return (hook,)
 
 
 def name_hooks(config: BrokerConfig, access: AccessService) -> Sequence[AccessHook]:
     """Return the check of each request to the name service."""
     return (AccessHook(access, NAME_RIGHTS, access.denials),) if config.acl.enabled else ()
+
+
+def size_at(store: MessageStore) -> Callable[[int], int]:
+    """Return what tells the size of the record at a log offset; 0 where there is none."""
+    return lambda offset: len(store.record_at(offset) or b"")
 
 
 def topic_at(store: MessageStore) -> Callable[[int], str]:

@@ -180,6 +180,10 @@ class Rights:
         operations, kind, name = need
         return any(self.allows(each, kind, name, address) for each in operations)
 
+    def rule_on(self, operation: Operation, kind: AccessKind, name: str) -> bool:
+        """Whether any rule is about this: what it does not allow is denied on purpose."""
+        return any(operation in rule.operations for rule in self._about(kind, name))
+
     def _decide(self, asked: tuple[Operation, AccessKind, str], address: str) -> bool:
         operation, kind, name = asked
         depends = allowed = False

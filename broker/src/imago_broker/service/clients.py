@@ -104,7 +104,8 @@ class ClientRegistry:
         self._groups_of: dict[Channel, tuple[set[str], set[str]]] = {}
         """Producer and consumer groups that were joined through each connection."""
         self._producing: dict[str, ConnectedClient] = {}
-        """The newest connection of each client that produces, by its id."""
+        """The newest connection of each client that produces, by its id; of a user's that is gone,
+        too, while it may come back: nobody else takes its name meanwhile."""
         self._produces_as: dict[Channel, str] = {}
         """The id under which each connection is there."""
         self.may_publish = may_publish
@@ -208,6 +209,7 @@ class ClientRegistry:
             logger.info("connection_closed peer=%s reason=member_silent", channel.peer)
             self.closed(channel)
             channel.close()
+        self._forget_gone(now_ms)
 
     def consumers(self, group: str) -> ConsumerGroup | None:
         """Return the live members of a consumer group; None when there are none."""
@@ -268,14 +270,31 @@ class ClientRegistry:
             self._stop_producing(client.channel)
         known = self._producing.get(client.client_id)
         # Replies to one user's client are not another user's who takes its name.
-        if known is None or not known.channel.is_open or known.user == client.user:
+        if known is None or known.user == client.user or self._is_over(known, client.seen_ms):
             self._producing[client.client_id] = client
             self._produces_as[client.channel] = client.client_id
+            if len(self._producing) > self._producer_groups_max:
+                self._forget_gone()
+
+    def _is_over(self, known: ConnectedClient, now_ms: int) -> bool:
+        """Whether a client that produced will not come back under its name."""
+        return not known.channel.is_open and (
+            known.user is None or now_ms - known.seen_ms > self._life_ms
+        )
+
+    def _forget_gone(self, now_ms: int | None = None) -> None:
+        """Let go of the names of clients that are over by now; without a time of all that left."""
+        for client_id, known in list(self._producing.items()):
+            over = not known.channel.is_open if now_ms is None else self._is_over(known, now_ms)
+            if over:
+                del self._producing[client_id]
 
     def _stop_producing(self, channel: Channel) -> None:
         client_id = self._produces_as.pop(channel, "")
         known = self._producing.get(client_id)
-        if known is not None and known.channel is channel:
+        if known is None or known.channel is not channel:
+            return
+        if known.user is None or channel.is_open:  # else it may come back
             del self._producing[client_id]
 
     def _leave_producers(self, name: str, channel: Channel) -> None:

@@ -106,8 +106,9 @@ class Person:
             return None
 
     async def close(self) -> None:
-        for peer in self._peers.values():
-            await peer.close()
+        """End the connections; the next request makes others."""
+        while self._peers:
+            await self._peers.popitem()[1].close()
 
 
 def rules(prefix: str) -> list[AccessRule]:

@@ -53,9 +53,13 @@ _DIRECTIONS: Final[Mapping[int, Direction]] = {
     Code.LITE_PULL_MESSAGE: Direction.CONSUMER,
     Code.POP_MESSAGE: Direction.CONSUMER,
     Code.PEEK_MESSAGE: Direction.CONSUMER,
+    Code.VIEW_MESSAGE_BY_ID: Direction.CONSUMER,
+    Code.QUERY_MESSAGE: Direction.CONSUMER,
+    Code.CONSUMER_SEND_MSG_BACK: Direction.PRODUCER,
 }
-"""Requests whose rate and bytes may be limited."""
+"""Requests whose rate and bytes may be limited: all that take messages, or answer with bodies."""
 TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
+TRACING: Final = (Operation.PUBLISH, AccessKind.TOPIC, TRACE_TOPIC)
 NOT_NAMED: Final = "(of that message)"
 """In place of a topic that is known by a message's place in the log alone."""
 _SHOWN_KINDS: Final = {
@@ -76,8 +80,10 @@ class AccessHook:
         denials: DenialLog,
         topic_at: TopicAt = lambda _: "",
         quotas: QuotaService | None = None,
+        size_at: Callable[[int], int] = lambda _: 0,
     ) -> None:
-        self._quotas = quotas
+        """`size_at`: how large the message at a log offset is."""
+        self._quotas, self._size_at = quotas, size_at
         self._access, self._rights, self._topic_at = access, rights, topic_at
         self._denials = denials
         self.closed = ""
@@ -190,11 +196,18 @@ class AccessHook:
         if direction is None:
             return
         reads = direction is Direction.CONSUMER
-        size = 0 if reads else len(exchange.command.body)
+        size = 0 if reads else self._size_of(exchange.command)
         exchange.accounts = accounts if reads else ()
         pause_ms = quotas.charge(accounts, direction, size)
         if pause_ms:
             channel.throttle(pause_ms)
+
+    def _size_of(self, command: RemotingCommand) -> int:
+        """Return how much a request puts: what it has, or has copied."""
+        offset = command.ext.get("offset", "")
+        if command.code != Code.CONSUMER_SEND_MSG_BACK or not offset.isdecimal():
+            return len(command.body)
+        return self._size_at(int(offset))
 
     def _is_trusted(self, exchange: Exchange, access: AccessService) -> bool:
         """Find whose request it is; True where its user needs no right from this address."""
@@ -270,10 +283,14 @@ def _is_named(need: Need, command: RemotingCommand) -> bool:
 
 def may(access: AccessService, user: str, need: Need, address: str) -> bool:
     """Whether a user who has been recognised may do this from an address."""
-    return access.rights_of(user).meets(need, address) or _is_trace(need, user)
+    rights = access.rights_of(user)
+    if rights.meets(need, address):
+        return True
+    return _is_trace(need, user) and not rights.rule_on(*TRACING)
 
 
 def _is_trace(need: Need, user: str) -> bool:
-    """Whether it is a trace that a client sends of itself: every user may, as at RocketMQ 4."""
+    """Whether it is a trace that a client sends of itself: every user may, as at RocketMQ 4, of
+    whom no rule says otherwise."""
     wanted = (need.operations, need.name) == ((Operation.PUBLISH,), TRACE_TOPIC)
     return wanted and user != ANONYMOUS

@@ -70,8 +70,11 @@ class ReplyProcessor:
         clients: ClientRegistry,
         clock: Clock,
         settings: LiveSettings[RocketmqSection],
+        cluster: str,
     ) -> None:
+        """Whose requests are checked replies to the topic of the `cluster` for that alone."""
         self._messages, self._topics = messages, topics
+        self._reply_topic = names.reply_topic(cluster)
         self._clients, self._clock, self._settings = clients, clock, settings
         self._store, self._store_host = store, store.config.store_host
 
@@ -83,6 +86,9 @@ class ReplyProcessor:
             raise rules.invalid(problem)
         if name in names.CLOSED_TO_SENDERS:
             raise rules.forbidden(f"Sending message to topic[{name}] is forbidden.")
+        if exchange.user is not None and name != self._reply_topic:
+            # A right to any other topic gives nobody a way to another user's client.
+            raise rules.forbidden(f"Sending a reply to topic[{name}] is forbidden.")
         config = self._topics.get(name)
         if config is None:
             raise rules.unknown_topic(name)

@@ -144,6 +144,7 @@ def _client_rows(
         clients=parts.clients.registry,
         clock=parts.broker.clock,
         settings=parts.settings,
+        cluster=parts.identity.cluster,
     )
     recalling = RecallProcessor(
         store=parts.broker.store,
