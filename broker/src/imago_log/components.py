@@ -17,6 +17,7 @@ from imago_log.lifecycle.log_retention import LogRetention
 from imago_log.lifecycle.opening import StoreOpening
 from imago_log.lifecycle.store_state import StoreState
 from imago_log.lifecycle.view_sync import ViewSync
+from imago_log.reading.by_reference import ReferenceReader
 from imago_log.reading.position_reader import PositionReader
 from imago_log.reading.reader import MessageReader
 from imago_log.reading.rereading import Rereader
@@ -334,6 +335,7 @@ def _compose(
             keys,
             s.inspector,
             rereader,
+            ReferenceReader(status, s.records, directory, s.visibility, rereader),
         ),
         position_reader=PositionReader(
             log, damage, s.records, directory, s.visibility, materialiser, rereader

@@ -62,6 +62,8 @@ class ReadResult:
     max_offset: int
     count: int = 0
     body: bytes = b""
+    offsets: tuple[int, ...] = ()
+    """Of the messages of a light queue, whose records name the offset in their own queue."""
 
 
 class MetaqStatus(Enum):

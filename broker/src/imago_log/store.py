@@ -243,7 +243,11 @@ class MessageStore:
 
     def delete_topic(self, name: str) -> None:
         """Forget a topic and its queues. KeyError when unknown."""
-        self._metadata_log.delete_topic(name)
+        self._metadata_log.delete_topics((name,))
+
+    def delete_topics(self, names: Sequence[str]) -> None:
+        """Forget several topics and their queues. KeyError when one is unknown: none is."""
+        self._metadata_log.delete_topics(names)
 
     def topics(self) -> Mapping[str, dict[str, JSON]]:
         """Values by name, as given to `create_topic`; a live read-only view."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from imago_broker.server.session import Session
     from imago_broker.service.access import AccessService
     from imago_broker.service.throttling import QuotaService
+    from imago_broker.service.messages import MessageService
     from imago_log.store import MessageStore
 
 
@@ -83,13 +84,20 @@ _WAITING = names.PARKING_TOPICS | {
 
 
 def broker_hooks(
-    config: BrokerConfig, access: AccessService, store: MessageStore, quotas: QuotaService
+    config: BrokerConfig, access: AccessService, messages: MessageService, quotas: QuotaService
 ) -> Sequence[Hook]:
     """Return the check of each request to RocketMQ's ports."""
     if not config.acl.enabled:
         return ()
+    store = messages.store
     hook = AccessHook(
-        access, BROKER_RIGHTS, access.denials, topic_at(store), quotas, size_at=size_at(store)
+        access,
+        BROKER_RIGHTS,
+        access.denials,
+        topic_at(store),
+        quotas,
+        size_at=size_at(store),
+        light_queues=lambda: messages.light.enabled,
     )
     return (hook,)
 

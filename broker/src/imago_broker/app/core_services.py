@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from imago_broker.service.offsets import KIND as OFFSET_KIND
 from imago_broker.service.offsets import ConsumerOffsets
 from imago_broker.service.throttling import QuotaService
 from imago_broker.service.topics import TopicService
-from imago_log.errors import DiskFullError
+from imago_log.errors import DiskFullError, StoreError
 from imago_log.metadata.changes import TOPIC_KIND
 
 if TYPE_CHECKING:
@@ -26,9 +27,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from imago_broker.config import BrokerConfig
+    from imago_broker.config.sections import RocketmqSection
     from imago_broker.ports import Clock
     from imago_broker.service.gate import ShardGate
     from imago_log.store import MessageStore
+
+logger = logging.getLogger(__name__)
 
 
 class CoreServices:
@@ -61,6 +65,7 @@ class CoreServices:
             default_queues=config.rocketmq.default_queues,
             before_change=self.messages.flush_turn,
             cluster=config.broker.cluster,
+            light=self.messages.light,
         )
         self.declared = DeclaredTopics(store, self.topics, Path(config.broker.data_dir))
         self.groups = GroupService(
@@ -81,6 +86,9 @@ class CoreServices:
         )
         self.lingering = Lingering(self.topics, clock=clock, loop=loop)
         self.topics.on_change.append(self._forget_offsets)
+        self.groups.light = self.messages.light
+        self.messages.light.on_gone.append(self._forget_light)
+        self._apply_light(config.rocketmq)
         store.on_metadata.add(self._refresh)
 
     def apply(self, config: BrokerConfig) -> None:
@@ -92,6 +100,18 @@ class CoreServices:
         self.groups.auto_create_enabled = config.rocketmq.auto_create_group
         self.messages.acknowledgements.timeout_ms = config.acknowledgement.timeout_ms
         self.metaq_settings.current = config.metaq
+        self._apply_light(config.rocketmq)
+
+    def _apply_light(self, section: RocketmqSection) -> None:
+        light = self.messages.light
+        light.enabled, light.queues_max = section.light_queues, section.light_queues_max
+
+    def clean_up(self) -> None:
+        """Let go of light queues that have no message any more; needs to lead."""
+        try:
+            self.messages.light.clean_up(self.messages.flush_turn)
+        except StoreError as error:
+            logger.warning("light_queues_not_cleaned error=%s", error)  # the next one goes on
 
     def lead(self, config: BrokerConfig) -> None:
         """Make what a leader's log has to have and ours lacks, as far as there is room."""
@@ -122,6 +142,10 @@ class CoreServices:
 
     def _level_of(self, topic: bytes) -> Acknowledgement:
         return self.topics.handles.level_of(topic)
+
+    def _forget_light(self, name: str) -> None:
+        if self.topics.may_change:
+            self.offsets.forget_topic(name)
 
     def _forget_offsets(self, name: str, config: object | None) -> None:
         if config is None:

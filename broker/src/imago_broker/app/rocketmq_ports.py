@@ -92,7 +92,7 @@ def serve_rocketmq(
     loop: asyncio.AbstractEventLoop,
 ) -> None:
     """Have two bound listeners speak RocketMQ over the same parts."""
-    hooks = broker_hooks(config, parts.broker.access, parts.broker.store, parts.broker.quotas)
+    hooks = broker_hooks(config, parts.broker.access, parts.broker.messages, parts.broker.quotas)
     processors = build_processors(parts, loop, hooks)
     if hooks:
         # What is held was allowed once: it is asked for again, and checked again.

@@ -111,6 +111,19 @@ class RocketmqSection:
         "Whether consumers may filter by SQL92 over properties; RocketMQ's enablePropertyFilter.",
         dynamic=True,
     )
+    light_queues: bool = setting(
+        False,
+        "Whether a message goes to the light queues, too, that its property INNER_MULTI_DISPATCH "
+        "names; RocketMQ's enableLmq and enableMultiDispatch.",
+        dynamic=True,
+    )
+    light_queues_max: int = setting(
+        20_000,
+        "Most light queues of a shard; RocketMQ's maxLmqConsumeQueueNum.",
+        low=0,
+        high=1_000_000,
+        dynamic=True,
+    )
     delay_levels: str = setting(
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
         "The delay of each level, from level 1 on.",

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any
 from imago_broker.errors import RequestError
 from imago_broker.model import names
 from imago_broker.model.groups import GroupConfig
+from imago_wire.references import is_light
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from imago_broker.service.light_queues import LightQueues
     from imago_log.store import MessageStore
 
 logger = logging.getLogger(__name__)
@@ -30,6 +32,8 @@ class GroupService:
         self.on_closed: list[Callable[[str], None]] = []
         """Called with a group that is deleted, or that may consume no more."""
         self._quota_problem: Callable[[str], str | None] = _no_quota
+        self.light: LightQueues | None = None
+        """While these are switched on, each group with a name of their kind is there."""
 
     def limit_by(self, quota_problem: Callable[[str], str | None]) -> None:
         """Have groups made only where this names no problem."""
@@ -38,7 +42,14 @@ class GroupService:
     def get(self, name: str) -> GroupConfig | None:
         """Return a group's settings; those that our own commands read as have the defaults."""
         known = self._configs.get(name)
-        return GroupConfig(name=name) if known is None and name in names.OWN_GROUPS else known
+        unmade = known is None and (name in names.OWN_GROUPS or self._is_light(name))
+        return GroupConfig(name=name) if unmade else known
+
+    def _is_light(self, name: str) -> bool:
+        light = self.light
+        if light is None or not light.enabled or not is_light(name):
+            return False
+        return names.group_problem(name) is None
 
     def get_or_create(self, name: str) -> GroupConfig | None:
         """Return the settings, made with defaults when allowed; None: unknown, not to be made."""
@@ -52,7 +63,9 @@ class GroupService:
         return created
 
     def update(self, config: GroupConfig) -> None:
-        """Make or change a group."""
+        """Make or change a group; never one of a light queue's name, as RocketMQ."""
+        if config.name not in self._configs and self._is_light(config.name):
+            return
         if config.name not in self._configs and len(self._configs) >= self.groups_max:
             raise RequestError(f"there are {self.groups_max} groups already, which is the limit")
         if config.name not in self._configs and (problem := self._quota_problem(config.name)):

@@ -16,6 +16,9 @@ from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.core.latencies import Latencies
 from imago_broker.service.acknowledgements import Acknowledgements, Answer, Done, tell
 from imago_broker.service.arrivals import Arrivals
+from imago_broker.service.light_puts import count_light, expand, sections
+from imago_broker.service.light_queues import LightQueues
+from imago_broker.service.put_extents import grown
 from imago_broker.service.put_status import APPENDED, PutStatus
 from imago_log.errors import DiskFullError, LogIOError, StoreClosedError, StoreError
 from imago_wire.entries import ENTRY_TAIL, PLACED_PHYSICAL_OFFSET, PLACED_SIZE
@@ -85,6 +88,7 @@ class MessageService:
         """Whether puts are asked to come again soon: leadership is being handed over."""
         self.sequenced = False
         """Whether this turn has messages of idempotent producers, whose numbers the store notes."""
+        self.light = LightQueues(store)
         self._copies: list[list[Entry]] = []
         self._whole, self._whole_now = list[list[Entry]](), list[list[Entry]]()
         """Those of this turn that become visible at once."""
@@ -217,6 +221,10 @@ class MessageService:
         jobs, self._jobs = self._jobs, []
         self.newest = None
         self.turn += 1
+        append: Callable[[list[_Job], bool], PutStatus | None] = self._append
+        if self.light.pending:
+            self.light.pending -= sum([count_light(job[0]) for job in jobs])
+            append = self._append_sections
         # Whoever is refused below hears it at once, and may put more: that is the next turn's.
         sequenced, self.sequenced = self.sequenced, False
         if self.copied_from:
@@ -225,12 +233,15 @@ class MessageService:
             jobs = self._without(jobs, lambda job: id(job[0]) not in own, PutStatus.NOT_WRITABLE)
         if self._gate is not None and self._gate.short:
             jobs = self._without_replicated(jobs)
-        status = self._admission() or (self._append(jobs, sequenced) if jobs else None)
+        status = self._admission() or (append(jobs, sequenced) if jobs else None)
         if status is not None:
-            self.failed += self._grown(jobs)[0]
-            for _, _, done, token in jobs:
-                tell(done, token, status, ())
+            self._tell_refused(jobs, status)
         self.acknowledgements.completed()
+
+    def _tell_refused(self, jobs: list[_Job], status: PutStatus) -> None:
+        self.failed += grown(jobs, self._runs_now)[0]
+        for _, _, done, token in jobs:
+            tell(done, token, status, ())
 
     def _admission(self) -> PutStatus | None:
         if self._refusal is not None:
@@ -243,8 +254,37 @@ class MessageService:
             return PutStatus.BUSY
         return None
 
-    def _append(self, jobs: list[_Job], sequenced: bool) -> PutStatus | None:
-        """Append and answer; or answer nobody and return why, with nothing appended."""
+    def _append_sections(self, jobs: list[_Job], sequenced: bool) -> PutStatus | None:
+        """Append puts for light queues and others apart, in their order; answer everybody."""
+        for light, section in sections(jobs):
+            status = (self._append_light if light else self._append)(section, sequenced)
+            if status is not None:
+                self._tell_refused(section, status)
+        return None
+
+    def _append_light(self, jobs: list[_Job], sequenced: bool) -> PutStatus | None:
+        """Append puts for light queues; readers see a message and its references at once."""
+        try:
+            expanded = expand(jobs, self.store, self._level_of, self._runs_now)
+        except Exception:
+            logger.exception("light_queues_failed puts=%d", len(jobs))
+            return PutStatus.BUSY
+        self._runs_now = (*self._runs_now, *expanded.with_runs)
+        status = self._append(expanded.jobs, sequenced, whole=True)
+        if status in (PutStatus.TOO_LARGE, PutStatus.BUSY) and len(jobs) > 1:
+            # Each has other offsets where one before it is left out.
+            return self._append_each(jobs, sequenced, self._append_light)
+        if status is None:
+            self.appended -= expanded.references
+        return status
+
+    def _append(
+        self, jobs: list[_Job], sequenced: bool, *, whole: bool = False
+    ) -> PutStatus | None:
+        """Append and answer; or answer nobody and return why, with nothing appended.
+
+        `whole`: readers see all of it at once, and what is refused is not tried put by put.
+        """
         entries = jobs[0][0] if len(jobs) == 1 else [entry for job in jobs for entry in job[0]]
         store, began_ns = self.store, perf_counter_ns()
         end = store.log_end
@@ -255,13 +295,13 @@ class MessageService:
             # application, which ends the process.
             return None
         except (StoreError, LimitExceededError) as error:
-            return self._refused(jobs, error, sequenced)
+            return self._refused(jobs, error, sequenced, each=not whole)
         except Exception:
             # A fault of ours. Producers that hear nothing would hold their connections up.
             logger.exception("append_failed entries=%d", len(entries))
             return PutStatus.BUSY
         if self._runs_now:
-            count, tails = self._grown(jobs)
+            count, tails = grown(jobs, self._runs_now)
         else:
             count, tails = len(entries), set(map(_tail_of, entries))
         self.append_times.note(perf_counter_ns() - began_ns, count)
@@ -269,29 +309,18 @@ class MessageService:
         self.appended += count
         self.appends += 1
         # Arrivals first: a long poll may then be answered in the same write as the put.
-        if self._whole_now:
+        if whole:
+            last = placed[-1]
+            store.keep_whole(
+                placed[0][PLACED_PHYSICAL_OFFSET], last[PLACED_PHYSICAL_OFFSET] + last[PLACED_SIZE]
+            )
+        elif self._whole_now:
             self._keep_whole(jobs, placed)
         self._arrivals.grown(tails)
         if self.pair is not None:
             jobs = self.pair.forward(jobs, placed)
         self._appended(jobs, placed)
         return None
-
-    def _grown(self, jobs: list[_Job]) -> tuple[int, set[QueueTail]]:
-        """Return how many messages these are, and their queues."""
-        count = 0
-        tails: set[QueueTail] = set()
-        for entries, *_ in jobs:
-            others = entries
-            for mixed in self._runs_now:
-                if mixed is entries:
-                    runs = [each for each in mixed if isinstance(each, EntryRun)]
-                    others = [each for each in mixed if not isinstance(each, EntryRun)]
-                    count += sum([run.count for run in runs])
-                    tails = tails.union(*[run.tails for run in runs])
-            count += len(others)
-            tails.update(map(_tail_of, others))
-        return count, tails
 
     def _keep_whole(self, jobs: list[_Job], placed: list[Placed]) -> None:
         at = 0
@@ -318,34 +347,36 @@ class MessageService:
         kept = []
         for job in jobs:
             if refused(job):
-                _, _, done, token = job
-                self.failed += self._grown([job])[0]
-                tell(done, token, status, ())
+                self._tell_refused([job], status)
             else:
                 kept.append(job)
         return kept
 
-    def _refused(self, jobs: list[_Job], error: Exception, sequenced: bool) -> PutStatus | None:
+    def _refused(
+        self, jobs: list[_Job], error: Exception, sequenced: bool, *, each: bool
+    ) -> PutStatus | None:
         """Return everybody's status, or find the put that cannot be kept and keep the others."""
         if isinstance(error, DiskFullError):
             return PutStatus.DISK_FULL
         if isinstance(error, StoreClosedError):
             return PutStatus.STOPPING
-        if len(jobs) > 1:
-            return self._append_each(jobs, sequenced)
+        if each and len(jobs) > 1:
+            return self._append_each(jobs, sequenced, self._append)
         if isinstance(error, LimitExceededError):
             return PutStatus.TOO_LARGE
         logger.warning("append_refused entries=%d error=%s", len(jobs[0][0]), error)
         return PutStatus.BUSY
 
-    def _append_each(self, jobs: list[_Job], sequenced: bool) -> PutStatus | None:
+    def _append_each(
+        self,
+        jobs: list[_Job],
+        sequenced: bool,
+        append: Callable[[list[_Job], bool], PutStatus | None],
+    ) -> None:
         for job in jobs:
-            status = self._append([job], sequenced)
+            status = append([job], sequenced)
             if status is not None:
-                _, _, done, token = job
-                self.failed += self._grown([job])[0]
-                tell(done, token, status, ())
-        return None
+                self._tell_refused([job], status)
 
     def _appended(self, jobs: list[_Job], placed: list[Placed]) -> None:
         # Writing may have taken long: whoever is answered at once needs a lease that holds now.

@@ -22,6 +22,7 @@ from imago_broker.model.topics import (
     TopicConfig,
     unread_problem,
 )
+from imago_broker.service.light_queues import LightQueues, is_stored_light
 from imago_broker.service.topic_handles import LEVELS, TopicHandles
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class TopicService:
         default_queues: int,
         before_change: Callable[[], None],
         cluster: str = "",
+        light: LightQueues | None = None,
     ) -> None:
         """`before_change` appends the puts that are gathered, so that none outlives its topic.
 
@@ -71,6 +73,7 @@ class TopicService:
         self._cluster = cluster
         self._cordoned = False
         self._quota_problem: QuotaProblem = _no_quota
+        self.light = light or LightQueues(store)
         self._configs = _stored(store)
         self.handles = TopicHandles(
             self._configs, store, default_level=default_level, before_change=before_change
@@ -122,8 +125,9 @@ class TopicService:
         return name != names.DEFAULT_TOPIC or (self._auto_create_enabled and not self._cordoned)
 
     def get(self, name: str) -> TopicConfig | None:
-        """Return a topic's settings."""
-        return self._configs.get(name)
+        """Return a topic's settings; each light queue has the same, where there are any."""
+        found = self._configs.get(name)
+        return self.light.config(name) if found is None else found
 
     def all(self) -> list[TopicConfig]:
         """Return the settings of all topics, by name."""
@@ -134,6 +138,10 @@ class TopicService:
 
         Queues that hold messages stay readable unless `hide_messages` lets them go.
         """
+        if config.name not in self._configs and self.light.enabled:
+            light = self.light.config(config.name)
+            if light is not None:
+                return light  # as at RocketMQ, which changes none and says so to nobody
         config = self.check(config, hide_messages=hide_messages)
         old = self._configs.get(config.name)
         if old is not None and (messages := self.hidden_by(config)):
@@ -149,6 +157,8 @@ class TopicService:
     def check(self, config: TopicConfig, *, hide_messages: bool = False) -> TopicConfig:
         """Return what would be in force; RequestError where `create_or_update` would refuse."""
         old = self._configs.get(config.name)
+        if old is None and self.light.owns(config.name):
+            raise RequestError(f"topic {config.name} is a light queue, of which no client makes any")
         problem = _attributes_problem(config) or self._quota_problem(config, old)
         if not hide_messages:
             problem = problem or unread_problem(old, config)
@@ -214,6 +224,9 @@ class TopicService:
 
     def delete(self, name: str) -> bool:
         """Delete a topic with its messages; False when there is none."""
+        if name in self.light:
+            self._before_change()
+            return bool(self.light.delete([name]))
         if name not in self._configs:
             return False
         if names.is_system(name):
@@ -234,7 +247,7 @@ class TopicService:
         The template gives the permission, less its inherit bit, and the most queues. A group's
         retry topic needs no template and has one queue.
         """
-        if (known := self._configs.get(name)) is not None:
+        if (known := self.get(name)) is not None:
             return known
         if problem := names.topic_problem(name):
             raise InvalidNameError(problem)
@@ -292,9 +305,10 @@ class TopicService:
 
     def refresh(self, changed: Iterable[str]) -> None:
         """Read these topics again: the leader's log has made, changed or deleted them."""
-        stored = self._store.topics()
+        changed, stored = list(changed), self._store.topics()
+        self.light.refresh(changed, stored)
         for name in changed:
-            if name == names.META_TOPIC:
+            if name == names.META_TOPIC or is_stored_light(stored.get(name)):
                 continue
             config = _read(name, stored[name]) if name in stored else None
             if config == self._configs.get(name):
@@ -330,7 +344,7 @@ def _attributes_problem(config: TopicConfig) -> str | None:
 def _stored(store: MessageStore) -> dict[str, TopicConfig]:
     configs: dict[str, TopicConfig] = {}
     for name, value in store.topics().items():
-        if name == names.META_TOPIC:
+        if name == names.META_TOPIC or is_stored_light(value):
             continue
         config = _read(name, value)
         if config is not None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from imago_log.commitlog.records import LogRecords
     from imago_log.commitlog.watermark import HighWatermark
     from imago_log.reading.by_properties import Wanted
+    from imago_log.reading.by_reference import ReferenceReader
     from imago_log.reading.rereading import Rereader
     from imago_log.repair.inspecting import Inspector
     from imago_log.views.consume_queue import ConsumeQueue
@@ -41,10 +42,11 @@ class MessageReader:
         keys: KeyIndex,
         inspector: Inspector,
         rereader: Rereader,
+        references: ReferenceReader,
     ) -> None:
         self._log, self._damage, self._records, self._watermark = log, damage, records, watermark
         self._directory, self._visibility, self._keys = directory, visibility, keys
-        self._inspector, self._rereader = inspector, rereader
+        self._inspector, self._rereader, self._references = inspector, rereader, references
 
     def queue_range(self, topic: str, queue_id: int) -> tuple[int, int]:
         """Return the smallest stored and the visible end queue offset; (0, 0) when unknown."""
@@ -72,12 +74,16 @@ class MessageReader:
         limits = (messages_max, bytes_max)
         records = self._records
         try:
+            if queue is not None and queue.light:
+                return self._references.read(queue, bounds, offset, limits, tags, wanted)
             return by_offset.read_queue(queue, records, bounds, offset, limits, tags, wanted)
         except UnreadableError as error:
             low, high = bounds
 
             def read() -> ReadResult:
                 again = (0, 0) if queue is None else self._visibility.bounds(queue)
+                if queue is not None and queue.light:
+                    return self._references.read(queue, again, offset, limits, tags, wanted)
                 return by_offset.read_queue(queue, records, again, offset, limits, tags, wanted)
 
             later = ReadResult(ReadStatus.MESSAGE_WAS_REMOVING, offset, low, high)

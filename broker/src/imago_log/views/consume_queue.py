@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from imago_log.views.unit_files import BLANK_SIZE_FIELD, LOST_SIZE_FIELD, UnitFiles
 from imago_log.views.unit_lookup import UnitLookup
 from imago_wire.layout import DEAD_OFFSET, POSITION_UNIT, UNIT
+from imago_wire.references import LIGHT_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +31,7 @@ class ConsumeQueue:
         "_positions",
         "_rewritten",
         "_units",
+        "light",
         "lookup",
         "synced",
         "tail",
@@ -37,6 +39,8 @@ class ConsumeQueue:
 
     def __init__(self, tail: QueueTail, units: UnitFiles, positions: UnitFiles | None) -> None:
         self.tail, self._units, self._positions = tail, units, positions
+        self.light = tail.topic.startswith(LIGHT_PREFIX.encode())
+        """Whether records may be there that refer to messages in other queues."""
         self.synced = units.end
         """Units before it are on the device."""
         self._rewritten: int | None = None

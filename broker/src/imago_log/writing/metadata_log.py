@@ -67,14 +67,16 @@ class MetadataLog:
         if topic.materialised:
             self._directory.materialise_once(topic)
 
-    def delete_topic(self, name: str) -> None:
-        """Forget a topic and its queues. KeyError when unknown."""
-        if name not in self._metadata.topics:
-            raise KeyError(name)
-        self.put([(TOPIC_KIND, name, None)])
+    def delete_topics(self, names: Sequence[str]) -> None:
+        """Forget topics and their queues. KeyError when one is unknown: none is forgotten."""
+        for name in names:
+            if name not in self._metadata.topics:
+                raise KeyError(name)
+        self.put([(TOPIC_KIND, name, None) for name in names])
         # The files go only once the deletion cannot be undone by a power loss.
         self._log.sync()
-        self._directory.drop_topic(name)
+        for name in names:
+            self._directory.drop_topic(name)
 
     def topics(self) -> Mapping[str, dict[str, JSON]]:
         """Values by name, as given to `create_topic`; a live read-only view."""

@@ -81,9 +81,11 @@ class AccessHook:
         topic_at: TopicAt = lambda _: "",
         quotas: QuotaService | None = None,
         size_at: Callable[[int], int] = lambda _: 0,
+        light_queues: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`size_at`: how large the message at a log offset is."""
-        self._quotas, self._size_at = quotas, size_at
+        """`size_at`: how large the message at a log offset is; `light_queues`: whether messages go
+        to the light queues that they name."""
+        self._quotas, self._size_at, self._light_queues = quotas, size_at, light_queues
         self._access, self._rights, self._topic_at = access, rights, topic_at
         self._denials = denials
         self.closed = ""
@@ -108,10 +110,13 @@ class AccessHook:
             return
         if exchange.user == ANONYMOUS and not access.open_to_anonymous:
             raise self._unknown(exchange)  # before its body is looked at: that may be megabytes
-        needs = list(right(Asked(exchange.command, self._topic_at)))
+        needs = list(right(self._asked(exchange.command)))
         self._check(exchange, access, needs)
         if self._quotas is not None:
             self._charge(self._quotas, exchange, needs)
+
+    def _asked(self, command: RemotingCommand) -> Asked:
+        return Asked(command, self._topic_at, self._light_queues())
 
     def refused_by_header(self, exchange: Exchange) -> RefusedRequest | None:
         """Return what refuses a request of which the header has come; None: read it whole.
@@ -146,7 +151,7 @@ class AccessHook:
             return partial(self._unknown, exchange)
         needs: Sequence[Need] = ()
         try:
-            needs = list(right(Asked(header_only(exchange.command), self._topic_at)))
+            needs = list(right(self._asked(header_only(exchange.command))))
         except BodyAskedError:
             user = access.users.get(name)
             if user is not None and not user.is_super and not access.rules.get(name):

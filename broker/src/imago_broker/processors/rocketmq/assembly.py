@@ -388,6 +388,7 @@ def _pop(broker: BrokerParts, memory: MemoryWindow) -> PopServices:
             modes.forget_topic(name)
 
     broker.topics.on_change.append(topic_changed)
+    broker.messages.light.on_gone.append(modes.forget_topic)
     return PopServices(
         service=service,
         reader=PopReader(broker.store, service, first_in_memory=memory.holds_first),

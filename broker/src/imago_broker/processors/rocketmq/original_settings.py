@@ -87,6 +87,9 @@ HONOURED: dict[str, tuple[str, Callable[[str], object]]] = {
     "storeReplyMessageEnable": ("store_replies", _truth),
     "brokerFastFailureEnable": ("fast_failure", _truth),
     "waitTimeMillsInSendQueue": ("send_wait_ms_max", int),
+    "enableLmq": ("light_queues", _truth),
+    "enableMultiDispatch": ("light_queues", _truth),
+    "maxLmqConsumeQueueNum": ("light_queues_max", int),
 }
 """RocketMQ's name of a setting that may change while the broker runs: our name, its reader."""
 
@@ -198,6 +201,9 @@ class BrokerSettings:
             "storeReplyMessageEnable": _word(settings.store_replies),
             "brokerFastFailureEnable": _word(settings.fast_failure),
             "waitTimeMillsInSendQueue": str(settings.send_wait_ms_max),
+            "enableLmq": _word(settings.light_queues),
+            "enableMultiDispatch": _word(settings.light_queues),
+            "maxLmqConsumeQueueNum": str(settings.light_queues_max),
             **self._shown(),
         }
 

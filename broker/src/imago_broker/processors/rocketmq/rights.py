@@ -24,6 +24,7 @@ from imago_broker.model.access import (
 )
 from imago_broker.model.pipelines import NAMESPACE as PIPELINES
 from imago_wire.errors import ProtocolError
+from imago_wire.references import is_light, named_queues
 from imago_wire.remoting.bodies.client import (
     CheckClientRequestBody,
     HeartbeatData,
@@ -67,6 +68,8 @@ class Asked:
 
     command: RemotingCommand
     topic_at: TopicAt
+    light_queues: bool = False
+    """Whether a message goes to the light queues that it names."""
 
     def field(self, name: str) -> str:
         """Return a field of the header; "" where it is not there."""
@@ -148,7 +151,12 @@ def needs_to_consume(asked: tuple[str, str]) -> Sequence[Need]:
 
 
 def _send(asked: Asked) -> Iterable[Need]:
-    return needs_to_send(read_send_header(asked.command.ext).topic)
+    header = read_send_header(asked.command.ext)
+    needs = needs_to_send(header.topic)
+    if not asked.light_queues or header.batch:
+        return needs
+    named = dict.fromkeys(named_queues(header.properties.encode()))
+    return [*needs, *(of_topic(name, PUBLISH) for name in named if is_light(name))]
 
 
 def _consume(asked: Asked) -> Iterable[Need]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
+from imago_broker.errors import RequestError as ServiceError
 from imago_broker.model import names
 from imago_broker.processors.rocketmq import rules
 from imago_broker.processors.rocketmq.exchange import Exchange, Reply, RequestError
@@ -37,6 +38,7 @@ from imago_broker.service.delays.timer_properties import is_timed
 from imago_broker.service.transactions.half_messages import is_half
 from imago_wire import properties as props
 from imago_wire.errors import ProtocolError
+from imago_wire.references import ALLOWED_PROPERTY
 from imago_wire.record import (
     PLACED_PHYSICAL_OFFSET,
     PLACED_QUEUE_OFFSET,
@@ -128,11 +130,22 @@ class SendProcessor:
         with_key = self._with_unique_key(sending.properties)
         sending.properties = with_broker_properties(with_key, self._added)
         sending.half = is_half(sending.sys_flag, sending.properties)
+        self._look_for_light_queues(sending)
         if sending.half:
             sending.due_ms = 0  # it waits from when it is committed
             self._halves.require_room(exchange, sending)
         parts = [BatchEntry(sending.body, sending.properties, sending.flag)]
         self._finish(exchange, sending, parts)
+
+    def _look_for_light_queues(self, sending: Sending) -> None:
+        """Note which light queues have the message, too; refuse it where they cannot."""
+        light = self._messages.light
+        named = light.named_by(sending.topic, sending.properties)
+        if not named:
+            return
+        if problem := light.problem(named, sending.properties, waits=sending.waits):
+            raise RequestError(ResponseCode.MESSAGE_ILLEGAL, f"the message is illegal, {problem}")
+        sending.light = named
 
     def _batch(self, exchange: Exchange, sending: Sending) -> Reply | None:
         if sending.topic.startswith(names.RETRY_PREFIX):
@@ -159,8 +172,7 @@ class SendProcessor:
         """Put the messages, as soon as the shape of compressed ones is known."""
         parts, sending.claimed = take_numbers(parts)
         if sending.claimed is not None:
-            waits = bool(sending.delay_level or sending.due_ms) or sending.half
-            require_direct(sending.topic, waits=waits)
+            require_direct(sending.topic, waits=sending.waits)
         config = self._topics.get(sending.topic)
         if config is None or not config.dual:
             self._put_parts(exchange, sending, parts, [None] * len(parts))
@@ -190,8 +202,13 @@ class SendProcessor:
                 self._entry(exchange, sending, part, shape)
                 for part, shape in zip(parts, shapes, strict=True)
             ]
+            if sending.light and not sending.waits:
+                entries = [self._messages.light.entry(entries[0], sending.light)]
         except ProtocolError:
             exchange.answer(illegal_message(self._settings.current.message_bytes_max))
+            return
+        except ServiceError as error:
+            exchange.answer(Reply(ResponseCode.SYSTEM_ERROR, str(error)))
             return
         level = self._topics.handles.level_of(sending.topic.encode())
         token, claimed = (exchange, sending), sending.claimed
@@ -209,6 +226,8 @@ class SendProcessor:
     def _entry(
         self, exchange: Exchange, sending: Sending, part: BatchEntry, shape: Shape | None
     ) -> Entry:
+        if sending.light and sending.waits:
+            part = part._replace(properties=joined(part.properties, ALLOWED_PROPERTY))
         if sending.half:
             return self._halves.entry(sending, part, shape, exchange.channel.born_host)
         return message_entry(

@@ -32,6 +32,7 @@ from imago_wire.hot import (
     scan_plain_batch,
     take_sends,
 )
+from imago_wire.references import DISPATCH
 from imago_wire.remoting.command import FLAG_RESPONSE, RemotingCommand, SerializeType
 from imago_wire.remoting.messages import MESSAGES_MAX as BATCH_MESSAGES_MAX
 
@@ -57,6 +58,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 _OK = PutStatus.OK
+
+
+def _names_light_queues(data: bytes | bytearray | memoryview) -> bool:
+    """Whether a read may hold a message for light queues, which goes the careful way."""
+    return DISPATCH in (data.tobytes() if isinstance(data, memoryview) else data)
 
 
 class SendPath:
@@ -86,6 +92,7 @@ class SendPath:
         self._messages = messages
         self._put_one = messages.put_one
         self._put = messages.put
+        self._light = messages.light
         self._live = settings
         self._store_host = messages.store.config.store_host
         self._added = broker_properties(identity.cluster, settings.current)
@@ -121,7 +128,7 @@ class SendPath:
         """
         settings, lane, round_ = self._live.current, self._lane, self._round
         usual = self._usual if settings is self._settings else self._take_settings(settings)
-        if not usual:
+        if not usual or (self._light.enabled and _names_light_queues(data)):
             return 0
         if round_.runs and round_.entries is not self._messages.newest:
             round_ = self._next_round(round_.level)
@@ -247,6 +254,7 @@ class SendPath:
             or len(body) > self._live.current.message_bytes_max
             or topic not in self._tails[handle.level]
             or not self._usual
+            or (self._light.enabled and DISPATCH in item.properties)
             or (grants is not None and not may_send(item.raw_header, body, topic, grants))
         ):
             session.serve_send(item)

@@ -64,6 +64,13 @@ class Sending:
     """It begins a transaction."""
     owner: str = ""
     """Of whose share that transaction is."""
+    light: Sequence[str] = ()
+    """What it names, of a message that light queues are to have, too."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether it does not go to its queue at once."""
+        return self.half or bool(self.delay_level or self.due_ms)
 
     @classmethod
     def of(cls, exchange: Exchange) -> Sending:
@@ -98,12 +105,16 @@ def checked_topic(
         raise rules.forbidden(f"Sending message to topic[{name}] is forbidden.")
     if config is None:
         config = _created(topics, on_made, sending)
+    elif config == topics.light.config(name):
+        topics.light.ensure(name)
     if sending.queue_id >= config.queues:
         raise rules.invalid(
             f"request queueId[{sending.queue_id}] is illegal, {config.name} "
             f"readQueueNums={config.read_queues} writeQueueNums={config.write_queues} "
             f"Producer: {peer}"
         )
+    if name in topics.light:
+        return config
     handle = topics.handles.of(name)
     closed = handle is None or not handle.partitions
     if closed and (sending.queue_id < 0 or seal_of(config) is not None):

@@ -62,11 +62,12 @@ def restored_entry(
         # The topic was made anew since, for MetaQ too. Its readers get the body as it is.
         log.warning("delayed_message_left_packed topic=%r", topic)
         sys_flag = 0
-    properties = joined(props.without(parked.properties, (SHAPE,)), more)
+    own, named = topics.light.take_mark(topic, parked.properties)
+    properties = joined(props.without(own, (SHAPE,)), more)
     if len(properties) > CLIENT_PROPERTIES_BYTES_MAX:
         properties = props.without(properties, _OF_THE_WAIT)
     try:
-        return make_entry(
+        entry = make_entry(
             tail,
             parked.body,
             properties,
@@ -77,6 +78,7 @@ def restored_entry(
             reconsume_times=parked.reconsume_times,
             metaq_shape=shape,
         )
+        return topics.light.late_entry(entry, named)
     except ProtocolError as error:
         log.error("delayed_message_dropped topic=%r reason=%s", topic, error)  # noqa: TRY400  the reason is all there is to say
         return None

@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 
     from imago_broker.service.pop.service import Popped, PopService, Queue
     from imago_log.reading.by_properties import Wanted
+    from imago_log.results import ReadResult
     from imago_log.store import MessageStore
 
-_QUEUE_OFFSET_AT = 20
+_QUEUE_ID_AT, _QUEUE_OFFSET_AT = 12, 20
 _MOVES_MAX = 4
 """Reads of one queue in one look: messages before the first stored one, or filtered out."""
 
@@ -157,8 +158,9 @@ class PopReader:
             if look.size >= bytes_max:
                 return
             found = self._store.read(ask.topic, look.queue_id, offset, messages_max=1, bytes_max=1)
-            if found.count and _offset_of(found.body) == offset:
-                look.add(offset, times, _with_count(found.body, times))
+            if found.count and _first_offset(found) == offset:
+                record = _with_count(found.body, times)
+                look.add(offset, times, _placed(record, offset) if found.offsets else record)
             elif offset < found.min_offset or found.next_offset > offset:
                 # Gone with the oldest file, or lost in damage of the log.
                 state.drop(offset)
@@ -186,8 +188,8 @@ class PopReader:
             moved = found.next_offset > look.next_offset
             look.next_offset = max(look.next_offset, found.next_offset)
             if found.count:
-                for offset, record in _split(found.body):
-                    look.add(offset, 0, record)
+                for index, (offset, record) in enumerate(_split(found.body)):
+                    look.add(found.offsets[index] if found.offsets else offset, 0, record)
                 return
             if not moved or look.next_offset >= found.max_offset:
                 return
@@ -221,6 +223,10 @@ def _taken(looks: Sequence[QueueTake], now_ms: int) -> PopTake:
     )
 
 
+def _first_offset(found: ReadResult) -> int:
+    return found.offsets[0] if found.offsets else _offset_of(found.body)
+
+
 def _offset_of(record: bytes) -> int:
     return int.from_bytes(record[_QUEUE_OFFSET_AT : _QUEUE_OFFSET_AT + 8], "big")
 
@@ -233,6 +239,18 @@ def _split(body: bytes) -> Iterable[tuple[int, bytes]]:
         record = bytes(body[at : at + size])
         yield _offset_of(record), record
         at += size
+
+
+def _placed(record: bytes, offset: int) -> bytes:
+    """Return a light queue's record that says where in it the message is.
+
+    Clients look into its properties for that only where it was never handed out before.
+    """
+    at = _QUEUE_OFFSET_AT
+    placed = bytearray(record)
+    placed[_QUEUE_ID_AT : _QUEUE_ID_AT + 4] = bytes(4)
+    placed[at : at + 8] = offset.to_bytes(8, "big")
+    return bytes(placed)
 
 
 def _with_count(record: bytes, times: int) -> bytes:

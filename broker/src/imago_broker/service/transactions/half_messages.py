@@ -22,6 +22,8 @@ from imago_wire.layout import (
 from imago_wire.record import make_entry
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from imago_broker.service.copies import StoredCopy
     from imago_broker.service.delays.levels import DelayService
     from imago_broker.service.topics import TopicService
@@ -115,8 +117,11 @@ def committed_entry(
     now_ms = delay.now_ms()
     due_ms = (asked_ms(properties, now_ms) or 0) if is_timed(properties) and not level else 0
     waits = level or due_ms > now_ms
+    named: Sequence[str] = ()
+    if not waits:
+        properties, named = topics.light.take_mark(topic, properties)
     try:
-        return message_entry(
+        entry = message_entry(
             store,
             delay,
             level=level,
@@ -133,5 +138,6 @@ def committed_entry(
             shape=shape,
             prepared_offset=half.physical_offset,
         )
+        return topics.light.late_entry(entry, named)
     except ProtocolError as error:
         raise NoPlaceError(f"topic {topic}: {error}") from error
