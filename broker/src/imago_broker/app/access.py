@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from imago_broker.server.listener import Listener
     from imago_broker.server.session import Session
     from imago_broker.service.access import AccessService
-    from imago_broker.service.throttling import QuotaService
     from imago_broker.service.messages import MessageService
+    from imago_broker.service.throttling import QuotaService
     from imago_log.store import MessageStore
 
 

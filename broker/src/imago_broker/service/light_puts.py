@@ -79,18 +79,13 @@ def expand(
         made: list[Entry] = []
         own: list[int] = []
         for entry in entries:
-            if isinstance(entry, EntryRun):
-                made.append(entry)
-            else:
-                made += _records(entry, store, ahead)
+            made += _records(entry, store, ahead)
             own.append(len(made) - 1)
         references += len(made) - len(entries)
         if any(entries is each for each in with_runs):
             mixed.append(cast("list[Entry | EntryRun]", made))
-        first = entries[0]
-        if level is None and not isinstance(first, EntryRun):
-            level = level_of(first[ENTRY_TAIL].topic)
-        expanded.append((made, level, _own_places, (done, own, token)))
+        wanted = level or level_of(entries[0][ENTRY_TAIL].topic)  # who puts runs names a level
+        expanded.append((made, wanted, _own_places, (done, own, token)))
     return Expanded(expanded, mixed, references)
 
 
@@ -102,8 +97,15 @@ def _own_places(
     done(inner, status, [placed[at] for at in own] if placed else ())
 
 
-def _records(entry: Entry, store: MessageStore, ahead: dict[QueueTail, int]) -> list[Entry]:
-    """Return what is appended for one entry, and count it in the queues."""
+def _records(
+    entry: Entry | EntryRun, store: MessageStore, ahead: dict[QueueTail, int]
+) -> list[Entry]:
+    """Return what is appended for one entry, and count it in the queues.
+
+    Those of a run are not counted: references may name a lower offset.
+    """
+    if isinstance(entry, EntryRun):
+        return cast("list[Entry]", [entry])
     tail = entry[ENTRY_TAIL]
     if not isinstance(entry, LightEntry):
         ahead[tail] = ahead.get(tail, 0) + 1
@@ -115,11 +117,10 @@ def _records(entry: Entry, store: MessageStore, ahead: dict[QueueTail, int]) -> 
     records: list[Entry] = []
     if message is None:
         logger.error("light_queues_left_out topic=%r reason=properties are too long", tail.topic)
-        message = tuple(entry)  # type: ignore[assignment]  # an entry as it was made
+        message = cast("Entry", tuple(entry))
     else:
         reference = Reference(tail.topic.decode(), tail.queue_id, offset)
         records += [_reference(entry, each, reference) for each in tails.values()]
-    assert message is not None, "one of both"
     records.append(message)
     for record in records:
         ahead[record[ENTRY_TAIL]] = ahead.get(record[ENTRY_TAIL], 0) + 1
@@ -143,8 +144,8 @@ def _message(entry: LightEntry, offsets: list[int | None]) -> Entry | None:
     properties = kept + offsets_property(offsets)
     if len(properties) > CLIENT_PROPERTIES_BYTES_MAX:
         return None
-    fields = (*entry[:ENTRY_PROPERTIES], properties, *entry[ENTRY_PROPERTIES + 1 :])
-    return fields  # type: ignore[return-value]  # of the same kinds as before
+    behind = ENTRY_PROPERTIES + 1
+    return cast("Entry", (*entry[:ENTRY_PROPERTIES], properties, *entry[behind:]))
 
 
 def _reference(entry: Entry, tail: QueueTail, reference: Reference) -> Entry:
@@ -155,6 +156,6 @@ def _reference(entry: Entry, tail: QueueTail, reference: Reference) -> Entry:
         tail,
         b"",
         kept + reference_property(reference),
-        born_ms=entry[_BORN_MS],
+        born_ms=cast("int", entry[_BORN_MS]),
         born_host=entry[ENTRY_BORN_HOST],
     )

@@ -273,7 +273,8 @@ class MessageService:
         status = self._append(expanded.jobs, sequenced, whole=True)
         if status in (PutStatus.TOO_LARGE, PutStatus.BUSY) and len(jobs) > 1:
             # Each has other offsets where one before it is left out.
-            return self._append_each(jobs, sequenced, self._append_light)
+            self._append_each(jobs, sequenced, self._append_light)
+            return None
         if status is None:
             self.appended -= expanded.references
         return status
@@ -361,7 +362,8 @@ class MessageService:
         if isinstance(error, StoreClosedError):
             return PutStatus.STOPPING
         if each and len(jobs) > 1:
-            return self._append_each(jobs, sequenced, self._append)
+            self._append_each(jobs, sequenced, self._append)
+            return None
         if isinstance(error, LimitExceededError):
             return PutStatus.TOO_LARGE
         logger.warning("append_refused entries=%d error=%s", len(jobs[0][0]), error)

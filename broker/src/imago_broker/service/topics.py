@@ -73,7 +73,7 @@ class TopicService:
         self._cluster = cluster
         self._cordoned = False
         self._quota_problem: QuotaProblem = _no_quota
-        self.light = light or LightQueues(store)
+        self.light = LightQueues(store) if light is None else light
         self._configs = _stored(store)
         self.handles = TopicHandles(
             self._configs, store, default_level=default_level, before_change=before_change
@@ -158,7 +158,7 @@ class TopicService:
         """Return what would be in force; RequestError where `create_or_update` would refuse."""
         old = self._configs.get(config.name)
         if old is None and self.light.owns(config.name):
-            raise RequestError(f"topic {config.name} is a light queue, of which no client makes any")
+            raise RequestError(f"topic {config.name} is a light queue: no client makes one")
         problem = _attributes_problem(config) or self._quota_problem(config, old)
         if not hide_messages:
             problem = problem or unread_problem(old, config)

@@ -26,36 +26,46 @@ if TYPE_CHECKING:
     from imago_log.views.consume_queue import ConsumeQueue
     from imago_log.views.directory import QueueDirectory
     from imago_log.views.visibility import Visibility
-    from imago_wire.hot import RecordView
+    from imago_wire.record import RecordView
 
-UNITS_AT_ONCE: Final = 64
 LOOKED_BYTES_MAX: Final = 4 << 20
 """Bytes of messages that one read looks at, unless one message is larger."""
 
 
 class _Nothing(Enum):
-    """Why a reference leads to no message."""
+    """Why there is no message at an offset."""
 
+    UNWANTED = "unwanted"
     GONE = "gone"
     LATER = "later"
     """It may be read later: the reader comes again."""
 
 
-class _Found:
-    """What one read has found so far."""
+class _Turn:
+    """What one read has found, and how far it may go."""
 
-    __slots__ = ("bytes", "messages", "offsets", "size")
+    __slots__ = ("_limits", "_looked", "_size", "_wanted", "end", "lost", "messages", "offsets")
 
-    def __init__(self) -> None:
+    def __init__(self, end: int, limits: tuple[int, int], wanted: Wanted | None) -> None:
+        self.end = end
         self.messages: list[bytes] = []
         self.offsets: list[int] = []
-        self.size = self.bytes = 0
+        self.lost = False
+        self._limits, self._wanted = limits, wanted
+        self._looked = self._size = 0
 
-    def add(self, offset: int, message: bytes) -> None:
-        """Take a message that stands at this offset of the light queue."""
-        self.messages.append(message)
-        self.offsets.append(offset)
-        self.size += len(message)
+    def take(self, offset: int, message: bytes) -> bool:
+        """Take what stands at an offset if it is wanted; False: it has no room any more."""
+        if self._wanted is None or self._wanted.matches(_properties(message)):
+            if self.messages and self._size + len(message) > self._limits[1]:
+                return False
+            self.messages.append(message)
+            self.offsets.append(offset)
+            self._size += len(message)
+        self._looked += len(message)
+        if len(self.messages) >= self._limits[0] or self._looked >= LOOKED_BYTES_MAX:
+            self.end = offset + 1
+        return True
 
 
 class ReferenceReader:
@@ -85,49 +95,48 @@ class ReferenceReader:
         low, high = bounds
         if not low <= offset < high:
             return read_queue(queue, self._records, bounds, offset, limits, tags, wanted)
-        found, lost, damage = _Found(), False, self._records.damage
-        end = min(high, offset + max(FILTERED_UNITS_MAX, limits[0]))
-        while offset < end:
-            unit = queue.unit(offset)
-            place, size, tag = unit
-            if size == LOST_SIZE_FIELD or damage.at(place) is not None:
-                if damage.may_heal(place):
-                    break  # the reader comes again
-                damage.skip(place, 1)
-                lost = True
-            elif tags is None or tag in tags:
-                message = self._message(queue, offset, unit)
-                if message is _Nothing.LATER:
-                    break
-                if message is _Nothing.GONE:
-                    lost = True
-                elif wanted is None or wanted.matches(_properties(message)):
-                    if found.messages and found.size + len(message) > limits[1]:
-                        break
-                    found.add(offset, message)
-                    if len(found.messages) >= limits[0]:
-                        end = offset + 1
-                if not isinstance(message, _Nothing):
-                    found.bytes += len(message)
-                    if found.bytes >= LOOKED_BYTES_MAX:
-                        end = offset + 1
+        turn = _Turn(min(high, offset + max(FILTERED_UNITS_MAX, limits[0])), limits, wanted)
+        while offset < turn.end:
+            message = self._at(queue, offset, tags)
+            if message is _Nothing.GONE:
+                turn.lost = True
+            elif message is _Nothing.LATER or (
+                message is not _Nothing.UNWANTED and not turn.take(offset, message)
+            ):
+                break
             offset += 1
-        if found.messages:
-            body = b"".join(found.messages)
-            count, offsets = len(found.messages), tuple(found.offsets)
+        if turn.messages:
+            body = b"".join(turn.messages)
+            count, offsets = len(turn.messages), tuple(turn.offsets)
             return ReadResult(ReadStatus.FOUND, offset, low, high, count, body, offsets)
-        status = ReadStatus.MESSAGE_WAS_REMOVING if lost else ReadStatus.NO_MATCHED_MESSAGE
+        status = ReadStatus.MESSAGE_WAS_REMOVING if turn.lost else ReadStatus.NO_MATCHED_MESSAGE
         return ReadResult(status, offset, low, high)
 
-    def _message(
-        self, queue: ConsumeQueue, offset: int, unit: tuple[int, int, int]
+    def _at(
+        self, queue: ConsumeQueue, offset: int, tags: frozenset[int] | None
     ) -> bytes | _Nothing:
         """Return the message at an offset of a light queue: what is there, or is referred to."""
+        unit = queue.unit(offset)
+        if (lost := self._lost(unit)) is not None:
+            return lost
+        if tags is not None and unit[2] not in tags:
+            return _Nothing.UNWANTED
         record = self._records.gather(queue.tail, UNIT.pack(*unit), offset, unit[1])
         reference = read_reference(_properties(record))
         if reference is None:
             return record
         return self._referred(queue, offset, view_record(record), reference)
+
+    def _lost(self, unit: tuple[int, int, int]) -> _Nothing | None:
+        """Return why the record of a unit cannot be read, or None."""
+        place, size, _ = unit
+        damage = self._records.damage
+        if size != LOST_SIZE_FIELD and damage.at(place) is None:
+            return None
+        if damage.may_heal(place):
+            return _Nothing.LATER
+        damage.skip(place, 1)
+        return _Nothing.GONE
 
     def _referred(
         self, queue: ConsumeQueue, offset: int, view: RecordView, reference: Reference
@@ -147,20 +156,17 @@ class ReferenceReader:
         try:
             return read()
         except UnreadableError as error:
-            return self._rereader.read(error, target, at, read, _Nothing.LATER)
+            later: bytes | _Nothing = _Nothing.LATER
+            return self._rereader.read(error, target, at, read, later)
 
     def _verified(
         self, queue: ConsumeQueue, offset: int, view: RecordView, target: ConsumeQueue, at: int
     ) -> bytes | _Nothing:
         """Return the message behind a reference if it says that it belongs there."""
-        place, size, tag = target.unit(at)
-        damage = self._records.damage
-        if size == LOST_SIZE_FIELD or damage.at(place) is not None:
-            if damage.may_heal(place):
-                return _Nothing.LATER
-            damage.skip(place, 1)
-            return _Nothing.GONE
-        message = self._records.gather(target.tail, UNIT.pack(place, size, tag), at, size)
+        unit = target.unit(at)
+        if (lost := self._lost(unit)) is not None:
+            return lost
+        message = self._records.gather(target.tail, UNIT.pack(*unit), at, unit[1])
         # One append has one time: what another one wrote there is another message.
         same = view_record(message).store_ms == view.store_ms
         name = queue.tail.topic.decode("utf-8", "replace")
@@ -169,9 +175,7 @@ class ReferenceReader:
         return message
 
 
-def _first_behind(
-    target: ConsumeQueue, bounds: tuple[int, int], place: int, expected: int
-) -> int:
+def _first_behind(target: ConsumeQueue, bounds: tuple[int, int], place: int, expected: int) -> int:
     """Return the offset of the first message behind a log offset; it is likely the expected."""
     low, high = bounds
     if (

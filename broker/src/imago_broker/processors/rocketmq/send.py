@@ -38,12 +38,12 @@ from imago_broker.service.delays.timer_properties import is_timed
 from imago_broker.service.transactions.half_messages import is_half
 from imago_wire import properties as props
 from imago_wire.errors import ProtocolError
-from imago_wire.references import ALLOWED_PROPERTY
 from imago_wire.record import (
     PLACED_PHYSICAL_OFFSET,
     PLACED_QUEUE_OFFSET,
     offset_message_id,
 )
+from imago_wire.references import ALLOWED_PROPERTY
 from imago_wire.remoting.codes import ResponseCode
 from imago_wire.remoting.handles import RecallHandle
 from imago_wire.remoting.messages import BatchEntry, decode_batch
