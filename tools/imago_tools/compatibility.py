@@ -39,6 +39,7 @@ FEATURES: Final = {
     "timer": "delivery at a time of its own, and recall",
     "request": "request and reply",
     "pop": "consume by POP, where brokers deal out the queues",
+    "light": "light message queues (LMQ)",
     "query": "find messages by id and key",
     "admin": "administration and statistics by the client's library",
     "tls": "TLS with a checked certificate",

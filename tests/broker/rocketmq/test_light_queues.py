@@ -37,10 +37,9 @@ def naming(names: str, more: str = "") -> str:
 
 
 async def put(
-    peer: RemotingPeer, body: bytes, names: str = f"{A},{B}", topic: str = "T", **more: object
+    peer: RemotingPeer, body: bytes, names: str = f"{A},{B}", *, queue_id: int = 0, extra: str = ""
 ) -> RemotingCommand:
-    extra = str(more.pop("extra", ""))
-    return await peer.put(topic, body, properties=naming(names, extra), **more)
+    return await peer.put("T", body, queue_id=queue_id, properties=naming(names, extra))
 
 
 def offsets(messages: list[StoredMessage]) -> list[str]:
@@ -174,8 +173,8 @@ async def test_filters_by_tag_and_by_property(peer: RemotingPeer) -> None:
         await put(peer, tag.encode(), A, extra=f"TAGS\x01{tag}\x02n\x01{number}\x02")
     red = await peer.messages(A, subscription="red")
     assert [message.body for message in red] == [b"red", b"red"]
-    sql = {"expressionType": "SQL92", "subscription": "n = 1 OR TAGS = 'none'"}
-    answer = await peer.pull(A, **sql)
+    sql = "n = 1 OR TAGS = 'none'"
+    answer = await peer.pull(A, expressionType="SQL92", subscription=sql)
     assert (bodies(answer), answer.ext["nextBeginOffset"]) == ([b"blue"], "3")
 
 
@@ -201,7 +200,7 @@ async def test_offsets_by_time_and_progress_of_a_group(peer: RemotingPeer) -> No
 
 
 async def test_pop_names_offsets_of_the_light_queue_also_the_second_time(
-    peer: RemotingPeer, broker: Broker
+    peer: RemotingPeer,
 ) -> None:
     await peer.put("T", b"plain", queue_id=1)
     await put(peer, b"x", queue_id=1)
@@ -338,7 +337,7 @@ async def test_most_names_that_may_be_are_served(
     assert refused.code == ResponseCode.MESSAGE_ILLEGAL
 
 
-async def test_no_more_light_queues_than_allowed(peer: RemotingPeer, broker: Broker) -> None:
+async def test_no_more_light_queues_than_allowed(peer: RemotingPeer) -> None:
     changed = await told(peer, "maxLmqConsumeQueueNum=2")
     assert changed.code == ResponseCode.SUCCESS
     assert (await put(peer, b"x")).code == ResponseCode.SUCCESS
@@ -352,7 +351,7 @@ async def test_no_more_light_queues_than_allowed(peer: RemotingPeer, broker: Bro
     assert (await put(peer, b"again")).code == ResponseCode.SUCCESS
 
 
-async def test_switched_off_again_they_are_left_alone(peer: RemotingPeer, broker: Broker) -> None:
+async def test_switched_off_again_they_are_left_alone(peer: RemotingPeer) -> None:
     await put(peer, b"x")
     assert (await told(peer, "enableLmq=false")).code == ResponseCode.SUCCESS
     assert (await peer.pull(A)).code == ResponseCode.TOPIC_NOT_EXIST

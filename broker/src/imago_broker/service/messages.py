@@ -23,7 +23,6 @@ from imago_broker.service.put_status import APPENDED, PutStatus
 from imago_log.errors import DiskFullError, LogIOError, StoreClosedError, StoreError
 from imago_wire.entries import ENTRY_TAIL, PLACED_PHYSICAL_OFFSET, PLACED_SIZE
 from imago_wire.errors import LimitExceededError
-from imago_wire.hot import EntryRun
 from imago_wire.record import Entry, Placed
 
 if TYPE_CHECKING:
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from imago_broker.service.pair import Job as _Job
     from imago_broker.service.pair import Pair
     from imago_log.store import MessageStore
+    from imago_wire.hot import EntryRun
     from imago_wire.record import QueueTail
 
 __all__ = ["APPENDED", "Done", "MessageService", "PutStatus"]
@@ -88,8 +88,7 @@ class MessageService:
         """Whether puts are asked to come again soon: leadership is being handed over."""
         self.sequenced = False
         """Whether this turn has messages of idempotent producers, whose numbers the store notes."""
-        self.light = LightQueues(store)
-        self._copies: list[list[Entry]] = []
+        self.light, self._copies = LightQueues(store), list[list[Entry]]()
         self._whole, self._whole_now = list[list[Entry]](), list[list[Entry]]()
         """Those of this turn that become visible at once."""
         self._loop = loop

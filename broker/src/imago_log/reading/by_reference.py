@@ -8,7 +8,7 @@ light queue, so nobody gets what was never put there.
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from imago_log.errors import UnreadableError
 from imago_log.reading.by_offset import FILTERED_UNITS_MAX, read_queue
@@ -98,11 +98,11 @@ class ReferenceReader:
         turn = _Turn(min(high, offset + max(FILTERED_UNITS_MAX, limits[0])), limits, wanted)
         while offset < turn.end:
             message = self._at(queue, offset, tags)
+            if message is _Nothing.LATER:
+                break
             if message is _Nothing.GONE:
                 turn.lost = True
-            elif message is _Nothing.LATER or (
-                message is not _Nothing.UNWANTED and not turn.take(offset, message)
-            ):
+            elif message is not _Nothing.UNWANTED and not turn.take(offset, message):
                 break
             offset += 1
         if turn.messages:
@@ -156,8 +156,9 @@ class ReferenceReader:
         try:
             return read()
         except UnreadableError as error:
-            later: bytes | _Nothing = _Nothing.LATER
-            return self._rereader.read(error, target, at, read, later)
+            later = cast("bytes | _Nothing", _Nothing.LATER)
+            again: bytes | _Nothing = self._rereader.read(error, target, at, read, later)
+            return again
 
     def _verified(
         self, queue: ConsumeQueue, offset: int, view: RecordView, target: ConsumeQueue, at: int

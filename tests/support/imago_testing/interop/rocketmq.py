@@ -234,6 +234,10 @@ class PullConsumer:
         forms = self.driver.call("pull.queues", consumer=self.name, topic=topic)
         return [Queue.of(form) for form in forms]
 
+    def find_brokers(self, topic: str) -> None:
+        """Know a topic's brokers, also for queues that no route names."""
+        self.driver.call("pull.find_brokers", consumer=self.name, topic=topic)
+
     def pull(
         self, queue: Queue, offset: int, *, count_max: int = 32, expression: str = "*"
     ) -> Pulled:

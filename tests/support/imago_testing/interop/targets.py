@@ -139,8 +139,10 @@ _SETTINGS = (
     "rocketmq.transaction_timeout_ms=1000",
     "--set",
     "rocketmq.transaction_check_interval_ms=1000",
+    "--set",
+    "rocketmq.light_queues=true",
 )
-"""So that nobody waits half a minute to be asked about a transaction."""
+"""So that nobody waits half a minute to be asked about a transaction; and LMQ."""
 _METAQ_INI = """\
 [system]
 brokerId=0

@@ -53,6 +53,8 @@ storePathCommitLog={data}/commitlog
 enablePropertyFilter=true
 recallMessageEnable=true
 diskMaxUsedSpaceRatio=99
+enableLmq=true
+enableMultiDispatch=true
 {more}"""
 
 

@@ -19,6 +19,7 @@ final class PullConsumers {
         driver.on("pull.start", this::start)
             .on("pull.stop", this::stop)
             .on("pull.queues", this::queues)
+            .on("pull.find_brokers", this::findBrokers)
             .on("pull.pull", this::pull)
             .on("pull.wait", this::pullOrWait)
             .on("pull.bounds", this::bounds)
@@ -44,6 +45,12 @@ final class PullConsumers {
     private Object queues(Arguments with) throws MQClientException {
         return Messages.writeQueues(
             consumer(with).fetchSubscribeMessageQueues(with.text("topic")));
+    }
+
+    /** Has the client know a topic's brokers: it finds none of a light queue by itself. */
+    private Object findBrokers(Arguments with) {
+        return consumer(with).getDefaultMQPullConsumerImpl().getRebalanceImpl()
+            .getmQClientFactory().updateTopicRouteInfoFromNameServer(with.text("topic"));
     }
 
     private Object pull(Arguments with) throws Exception {

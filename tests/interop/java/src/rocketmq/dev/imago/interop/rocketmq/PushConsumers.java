@@ -5,6 +5,7 @@ import dev.imago.interop.Driver;
 import dev.imago.interop.Handles;
 import dev.imago.interop.Inbox;
 import java.util.List;
+import java.util.Set;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.MessageSelector;
@@ -17,6 +18,7 @@ import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerOrderly;
 import org.apache.rocketmq.common.consumer.ConsumeFromWhere;
 import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.message.MessageQueue;
 
 /** Commands about push consumers: concurrent, orderly, broadcasting, failing on demand. */
 final class PushConsumers {
@@ -59,7 +61,26 @@ final class PushConsumers {
         }
         subscribers.put(with.text("name"), subscriber);
         consumer.start();
+        if (with.has("parent")) {
+            readLightQueue(consumer, with);
+        }
         return true;
+    }
+
+    /** What LMQPushConsumer and LMQPushPopConsumer of RocketMQ's examples do: no route names it. */
+    private static void readLightQueue(DefaultMQPushConsumer consumer, Arguments with)
+            throws ReflectiveOperationException {
+        var implementation = consumer.getDefaultMQPushConsumerImpl();
+        var factory = implementation.getmQClientFactory();
+        String parent = with.text("parent");
+        String broker = with.text("broker");
+        factory.updateTopicRouteInfoFromNameServer(parent);
+        Versions.addRoute(factory.getTopicRouteTable(), with.text("topic"), parent, broker);
+        if (!with.flag("dealt_out")) {
+            implementation.updateTopicSubscribeInfo(with.text("topic"),
+                Set.of(new MessageQueue(with.text("topic"), broker, 0)));
+        }
+        factory.doRebalance();
     }
 
     private Object take(Arguments with) throws InterruptedException {

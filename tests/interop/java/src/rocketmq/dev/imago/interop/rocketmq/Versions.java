@@ -1,7 +1,10 @@
 package dev.imago.interop.rocketmq;
 
 import java.lang.reflect.Method;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.List;
+import java.util.Map;
 import org.apache.rocketmq.client.ClientConfig;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
@@ -50,6 +53,23 @@ final class Versions {
     /** Has brokers deal out the queues, and say whether to pull or to pop them; 4.9 cannot. */
     static void haveQueuesDealtOut(Object consumer) throws ReflectiveOperationException {
         consumer.getClass().getMethod("setClientRebalance", boolean.class).invoke(consumer, false);
+    }
+
+    /** Gives a topic the part of another one's route that names one broker. */
+    @SuppressWarnings({"unchecked", "rawtypes"})
+    static void addRoute(Map routes, String topic, String parent, String broker)
+            throws ReflectiveOperationException {
+        Object known = routes.get(parent);
+        List<Object> brokers = new ArrayList<>();
+        for (Object each : (List<?>) known.getClass().getMethod("getBrokerDatas").invoke(known)) {
+            if (each.getClass().getMethod("getBrokerName").invoke(each).equals(broker)) {
+                brokers.add(each);
+            }
+        }
+        Object route = known.getClass().getConstructor().newInstance();
+        route.getClass().getMethod("setBrokerDatas", List.class).invoke(route, brokers);
+        route.getClass().getMethod("setQueueDatas", List.class).invoke(route, new ArrayList<>());
+        routes.put(topic, route);
     }
 
     private static Method method(Object target, String name) throws NoSuchMethodException {
