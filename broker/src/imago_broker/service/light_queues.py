@@ -65,7 +65,7 @@ class LightQueues:
         self._names = {name for name, value in store.topics().items() if is_stored_light(value)}
         self._left: list[str] = []
         """What the clean-up has still to look at."""
-        self._log_start = store.log_start
+        self._log_start: int | None = None  # that of the last clean-up
 
     def __contains__(self, name: str) -> bool:
         return name in self._names

@@ -156,9 +156,8 @@ class ReferenceReader:
         try:
             return read()
         except UnreadableError as error:
-            later = cast("bytes | _Nothing", _Nothing.LATER)
-            again: bytes | _Nothing = self._rereader.read(error, target, at, read, later)
-            return again
+            later: object = _Nothing.LATER
+            return cast("bytes | _Nothing", self._rereader.read(error, target, at, read, later))
 
     def _verified(
         self, queue: ConsumeQueue, offset: int, view: RecordView, target: ConsumeQueue, at: int
