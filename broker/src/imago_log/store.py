@@ -241,12 +241,8 @@ class MessageStore:
         """
         self._metadata_log.create_topic(name, value)
 
-    def delete_topic(self, name: str) -> None:
-        """Forget a topic and its queues. KeyError when unknown."""
-        self._metadata_log.delete_topics((name,))
-
-    def delete_topics(self, names: Sequence[str]) -> None:
-        """Forget several topics and their queues. KeyError when one is unknown: none is."""
+    def delete_topic(self, *names: str) -> None:
+        """Forget topics and their queues. KeyError when one is unknown: none is forgotten."""
         self._metadata_log.delete_topics(names)
 
     def topics(self) -> Mapping[str, dict[str, JSON]]:

@@ -24,7 +24,8 @@ ALLOWED: Final = b"__IMAGO_LIGHT"
 """Of a message that waits: its producer may put it into all the light queues that it names."""
 ALLOWED_PROPERTY: Final = ALLOWED + b"\x011\x02"
 
-_NUMBER_DIGITS_MAX: Final = 19
+_DIGITS: Final = 19
+"""Of the longest number."""
 
 
 class Reference(NamedTuple):
@@ -90,6 +91,6 @@ def offset_in(properties: bytes, name: str) -> int | None:
 
 def _number(text: bytes) -> int:
     """Read a number as we write it. ValueError: it is none."""
-    if not text.isdigit() or len(text) > _NUMBER_DIGITS_MAX:
+    if not text.isdigit() or len(text) > _DIGITS:
         raise ValueError(f"{text[:32]!r} is no number")
     return int(text)

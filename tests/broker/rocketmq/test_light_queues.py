@@ -388,5 +388,29 @@ async def test_many_at_once_from_many_connections(connect: Connect) -> None:
     assert offsets(found) == [f"{at},{at}" for at in range(100)]
 
 
+@pytest.mark.parametrize("looks", [1, 500])
+async def test_light_queues_without_messages_go_some_at_a_time(
+    peer: RemotingPeer, broker: Broker, monkeypatch: pytest.MonkeyPatch, looks: int
+) -> None:
+    monkeypatch.setattr(light_queues, "LOOKS_MAX", looks)
+    light, store = broker.core.messages.light, broker.store
+    await put(peer, b"x", f"{A},{B},%LMQ%c")
+    await peer.call(
+        RequestCode.UPDATE_CONSUMER_OFFSET,
+        {"consumerGroup": "g", "topic": A, "queueId": 0, "commitOffset": 1},
+    )
+    ranges = {A: (1, 1), B: (0, 1), "%LMQ%c": (1, 1)}
+    monkeypatch.setattr(type(store), "queue_range", lambda _, topic, __: ranges.get(topic, (0, 0)))
+    monkeypatch.setattr(type(store), "log_start", 1)
+    for _ in range(4):
+        broker.core.clean_up()
+    assert (A in light, B in light, "%LMQ%c" in light) == (False, True, False)
+    assert broker.core.offsets.query("g", A, 0) is None
+    monkeypatch.undo()
+    await put(peer, b"y")
+    assert [message.body for message in await peer.messages(A)] == [b"y"]
+    assert [message.body for message in await peer.messages(B)] == [b"x", b"y"]
+
+
 async def told(peer: RemotingPeer, entry: str) -> RemotingCommand:
     return await peer.call(RequestCode.UPDATE_BROKER_CONFIG, body=f"{entry}\n".encode())

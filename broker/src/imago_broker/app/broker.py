@@ -404,8 +404,7 @@ class Broker:
     def _sweep(self) -> None:
         self.ports.leave_files(self.store.log_end - self.store.log_start)
         self.rocketmq.tick()
-        if self.serving_rules.leads:
-            self.core.clean_up()
+        self.core.clean_up()
         if self.names is not None:
             self.names.sweep()
 

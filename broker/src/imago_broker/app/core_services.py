@@ -107,7 +107,9 @@ class CoreServices:
         light.enabled, light.queues_max = section.light_queues, section.light_queues_max
 
     def clean_up(self) -> None:
-        """Let go of light queues that have no message any more; needs to lead."""
+        """Let go of light queues that have no message any more, where this member leads."""
+        if not self.topics.may_change:
+            return
         try:
             self.messages.light.clean_up(self.messages.flush_turn)
         except StoreError as error:

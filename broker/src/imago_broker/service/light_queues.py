@@ -77,6 +77,11 @@ class LightQueues:
         """Whether nobody may make an ordinary topic of this name."""
         return name in self._names or (self.enabled and is_light(name))
 
+    def topic_problem(self, name: str, *, ordinary: bool) -> str | None:
+        """Return why nobody may make or change a topic of this name, or None."""
+        owned = not ordinary and self.owns(name)
+        return "it is a light queue, and no client makes one" if owned else None
+
     def config(self, name: str) -> TopicConfig | None:
         """Return the settings that a light queue has, whether or not it is there; None: no name."""
         if not self.enabled or not is_light(name) or names.topic_problem(name):
@@ -168,7 +173,7 @@ class LightQueues:
         """Delete light queues with all that is in them; return which there were."""
         gone = [name for name in wanted if name in self._names]
         if gone:
-            self._store.delete_topics(gone)
+            self._store.delete_topic(*gone)
             self._forget(gone)
         return gone
 

@@ -18,10 +18,10 @@ from imago_broker.service.acknowledgements import Acknowledgements, Answer, Done
 from imago_broker.service.arrivals import Arrivals
 from imago_broker.service.light_puts import count_light, expand, sections
 from imago_broker.service.light_queues import LightQueues
-from imago_broker.service.put_extents import grown
+from imago_broker.service.put_extents import grown, whole_extents
 from imago_broker.service.put_status import APPENDED, PutStatus
 from imago_log.errors import DiskFullError, LogIOError, StoreClosedError, StoreError
-from imago_wire.entries import ENTRY_TAIL, PLACED_PHYSICAL_OFFSET, PLACED_SIZE
+from imago_wire.entries import ENTRY_TAIL
 from imago_wire.errors import LimitExceededError
 from imago_wire.record import Entry, Placed
 
@@ -309,27 +309,14 @@ class MessageService:
         self.appended += count
         self.appends += 1
         # Arrivals first: a long poll may then be answered in the same write as the put.
-        if whole:
-            last = placed[-1]
-            store.keep_whole(
-                placed[0][PLACED_PHYSICAL_OFFSET], last[PLACED_PHYSICAL_OFFSET] + last[PLACED_SIZE]
-            )
-        elif self._whole_now:
-            self._keep_whole(jobs, placed)
+        if whole or self._whole_now:
+            for start, end in whole_extents(jobs, placed, None if whole else self._whole_now):
+                store.keep_whole(start, end)
         self._arrivals.grown(tails)
         if self.pair is not None:
             jobs = self.pair.forward(jobs, placed)
         self._appended(jobs, placed)
         return None
-
-    def _keep_whole(self, jobs: list[_Job], placed: list[Placed]) -> None:
-        at = 0
-        for entries, *_ in jobs:
-            first, last = placed[at], placed[at + len(entries) - 1]
-            at += len(entries)
-            if any(entries is each for each in self._whole_now):
-                end = last[PLACED_PHYSICAL_OFFSET] + last[PLACED_SIZE]
-                self.store.keep_whole(first[PLACED_PHYSICAL_OFFSET], end)
 
     def _without_replicated(self, jobs: list[_Job]) -> list[_Job]:
         """Refuse the puts that too few members could keep; return the others."""

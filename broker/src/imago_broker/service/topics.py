@@ -158,7 +158,7 @@ class TopicService:
         """Return what would be in force; RequestError where `create_or_update` would refuse."""
         old = self._configs.get(config.name)
         problem = _attributes_problem(config) or self._quota_problem(config, old)
-        problem = problem or self._light_problem(config.name)
+        problem = problem or self.light.topic_problem(config.name, ordinary=old is not None)
         if not hide_messages:
             problem = problem or unread_problem(old, config)
         if problem is not None:
@@ -180,10 +180,6 @@ class TopicService:
                 config.name, messages=messages, kept=config.read_queues, queues=old.read_queues
             )
         return config
-
-    def _light_problem(self, name: str) -> str | None:
-        owned = name not in self._configs and self.light.owns(name)
-        return "it is a light queue, and no client makes one" if owned else None
 
     def hidden_by(self, config: TopicConfig) -> int:
         """Return how many messages readers would no longer find with these settings."""

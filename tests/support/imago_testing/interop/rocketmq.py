@@ -235,7 +235,6 @@ class PullConsumer:
         return [Queue.of(form) for form in forms]
 
     def find_brokers(self, topic: str) -> None:
-        """Know a topic's brokers, also for queues that no route names."""
         self.driver.call("pull.find_brokers", consumer=self.name, topic=topic)
 
     def pull(
