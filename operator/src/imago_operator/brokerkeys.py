@@ -76,6 +76,8 @@ KEYS: Final[dict[str, BrokerKey]] = {
     "rocketmq.pull_hold_ms_max": BrokerKey(30000, True),
     "rocketmq.pull_holds_max": BrokerKey(100000, False),
     "rocketmq.property_filter": BrokerKey(True, True),
+    "rocketmq.light_queues": BrokerKey(False, True),
+    "rocketmq.light_queues_max": BrokerKey(20000, True),
     "rocketmq.delay_levels": BrokerKey(
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", False
     ),
