@@ -109,6 +109,14 @@ class LightQueues:
             self._names.add(name)
         return self._store.tail(name, LIGHT_QUEUE_ID)
 
+    def make_again(self, topic: TopicConfig) -> None:
+        """Make a light queue for a message that has waited for it: it may have gone meanwhile.
+
+        RequestError: it cannot be made. A topic that is none is left alone.
+        """
+        if topic == self.config(topic.name):
+            self.ensure(topic.name)
+
     # Messages
 
     def named_by(self, topic: str, properties: bytes) -> Sequence[str]:

@@ -304,6 +304,7 @@ def _delivery(
     hold = PullHold(broker.loop, broker.clock, held_max=held_max)
     broker.messages.on_arrival(hold.arrived)
     broker.topics.on_change.append(lambda name, _config: hold.topic_changed(name))
+    broker.messages.light.on_gone.append(hold.topic_changed)
     traffic = Traffic()
     usage = UsageFigures(broker.messages, traffic, broker.clock, loop=broker.loop, cluster=cluster)
     broker.topics.handles.on_first_put.append(usage.used)
@@ -388,7 +389,7 @@ def _pop(broker: BrokerParts, memory: MemoryWindow) -> PopServices:
             modes.forget_topic(name)
 
     broker.topics.on_change.append(topic_changed)
-    broker.messages.light.on_gone.append(modes.forget_topic)
+    broker.messages.light.on_gone.append(waiting.topic_changed)
     return PopServices(
         service=service,
         reader=PopReader(broker.store, service, first_in_memory=memory.holds_first),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from imago_broker.errors import RequestError
 from imago_broker.model import names
 from imago_broker.service.copies import joined
 from imago_wire import properties as props
@@ -55,6 +56,11 @@ def restored_entry(
     if handle is not None and queue_id < handle.partitions:
         tail = topics.handles.tail(handle, queue_id)
     else:
+        try:
+            topics.light.make_again(config)
+        except RequestError as error:
+            log.warning("delayed_message_dropped topic=%r reason=%s", topic, error)
+            return None
         tail = store.tail(topic, queue_id)
     sys_flag = parked.sys_flag & (SYS_COMPRESSED | SYS_COMPRESSION_MASK)
     shape = shape_of(parked)

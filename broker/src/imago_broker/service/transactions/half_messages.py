@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from imago_broker.errors import RequestError
 from imago_broker.model import names
 from imago_broker.service.copies import joined
 from imago_broker.service.delays.parking import message_entry, real_place
@@ -121,6 +122,7 @@ def committed_entry(
     if not waits:
         properties, named = topics.light.take_mark(topic, properties)
     try:
+        topics.light.make_again(config)
         entry = message_entry(
             store,
             delay,
@@ -139,5 +141,5 @@ def committed_entry(
             prepared_offset=half.physical_offset,
         )
         return topics.light.late_entry(entry, named)
-    except ProtocolError as error:
+    except (ProtocolError, RequestError) as error:
         raise NoPlaceError(f"topic {topic}: {error}") from error
