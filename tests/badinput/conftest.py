@@ -35,7 +35,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 @pytest.fixture(scope="module")
 def patient_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """A broker that cuts nobody off whom a busy machine keeps from writing on."""
-    rocketmq = {"pull_hold_ms_max": 600_000}
+    rocketmq = {"pull_hold_ms_max": 600_000, "light_queues": True}
     settings: dict[str, Mapping[str, object]] = {"limits": _stalls(600), "rocketmq": rocketmq}
     with _fed_broker(tmp_path_factory, settings) as broker:
         yield broker

@@ -146,7 +146,10 @@ def test_views_are_rebuilt_and_the_check_is_content(tmp_path: Path) -> None:
     assert list(check(folder)) == []
     shutil.rmtree(folder / "consumequeue")
     again = MessageStore.open(config, clock=clock, threaded=False)
-    assert bodies(read(again, 20, 40, 40000)) == [b"%d" % number for number in range(20, 60)]
+    found: list[bytes] = []
+    while len(found) < 40:
+        found += bodies(read(again, 20 + len(found), 40, 40000))
+    assert found == [b"%d" % number for number in range(20, 60)]
     again.close()
 
 

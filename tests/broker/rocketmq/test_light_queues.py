@@ -273,11 +273,13 @@ async def test_send_to_a_light_queue_itself_is_an_ordinary_record_there(
     assert [(m.topic, m.body) for m in found] == [("T", b"1"), (A, b"2"), ("T", b"3")]
 
 
-async def test_numbered_message_is_dispatched_once(peer: RemotingPeer) -> None:
+async def test_numbered_message_is_dispatched_once(peer: RemotingPeer, broker: Broker) -> None:
     numbers = "__IMAGO_PID\x010123456789abcdef\x02__IMAGO_EPOCH\x010\x02__IMAGO_SEQ\x010\x02"
     sent = [await put(peer, b"x", A, extra=numbers) for _ in range(2)]
     assert [each.code for each in sent] == [ResponseCode.SUCCESS] * 2
     assert sent[0].ext["queueOffset"] == sent[1].ext["queueOffset"]
+    assert (await put(peer, b"x", A, extra=numbers.replace("SEQ\x010", "SEQ\x017"))).code == 9101
+    assert broker.core.messages.light.pending == 0
     assert [message.body for message in await peer.messages(A)] == [b"x"]
 
 

@@ -58,7 +58,7 @@ class LightQueues:
         self.enabled = False
         self.queues_max = 20_000
         self.pending = 0
-        """Entries made here that were not appended yet."""
+        """Entries made here that are to be appended; never too few."""
         self.on_gone: list[Callable[[str], None]] = []
         """Told each light queue that is deleted."""
         self._store = store

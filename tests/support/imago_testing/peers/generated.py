@@ -48,12 +48,29 @@ NUMBERS: Final = (
     *(0, 1, -1, 2, 4, 8, 12, 31, 32, 33, 1000),
     *(2**31 - 1, 2**31, -(2**31), 2**63 - 1, 2**63, -(2**63), 10**19),
 )
-WORDS: Final = ("x", "1e3", " 1", "+1", "0x1", "1.5", "NaN", "true", "TRUE", "null", "1" * 100)
+LIGHT: Final = "%LMQ%a,%LMQ%b,,%LMQ%made-1,c"
+WORDS: Final = (
+    "x",
+    "1e3",
+    " 1",
+    "+1",
+    "0x1",
+    "1.5",
+    "NaN",
+    "true",
+    "TRUE",
+    "null",
+    "1" * 100,
+    LIGHT,
+)
 WAITS: Final = {"suspendTimeoutMillis", "pollTime", "k"}
 """How long a request may be held: a storm waits for every answer."""
 SHORT_WAITS: Final = ("0", "5", "20", "-1", "x", "")
 PROPERTIES: Final = ("i", "properties")
-KNOWN: Final = ("TAGS", "KEYS", "DELAY", "TIMER_DELAY_MS", "TRAN_MSG", "PGROUP", "UNIQ_KEY", "WAIT")
+KNOWN: Final = (
+    *("TAGS", "KEYS", "DELAY", "TIMER_DELAY_MS", "TRAN_MSG", "PGROUP", "UNIQ_KEY", "WAIT"),
+    *("INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET"),
+)
 
 
 class RequestGenerator:

@@ -202,8 +202,6 @@ class SendProcessor:
                 self._entry(exchange, sending, part, shape)
                 for part, shape in zip(parts, shapes, strict=True)
             ]
-            if sending.light and not sending.waits:
-                entries = [self._messages.light.entry(entries[0], sending.light)]
         except ProtocolError:
             exchange.answer(illegal_message(self._settings.current.message_bytes_max))
             return
@@ -219,6 +217,8 @@ class SendProcessor:
             self._messages.put(entries, level, self._stored, token)
             return
         refusal = self._sequenced.put(entries, claimed, level, self._stored, token)
+        if sending.light and self._messages.newest is not entries:
+            self._messages.light.pending -= 1  # a repeat, or refused
         if refusal is not None:
             queue = f"{sending.topic}/{sending.queue_id}"
             exchange.answer(refusal_reply(refusal, claimed, queue))
@@ -226,11 +226,12 @@ class SendProcessor:
     def _entry(
         self, exchange: Exchange, sending: Sending, part: BatchEntry, shape: Shape | None
     ) -> Entry:
-        if sending.light and sending.waits:
-            part = part._replace(properties=joined(part.properties, ALLOWED_PROPERTY))
+        named = sending.light
+        if named and sending.waits:
+            named, part = (), part._replace(properties=joined(part.properties, ALLOWED_PROPERTY))
         if sending.half:
             return self._halves.entry(sending, part, shape, exchange.channel.born_host)
-        return message_entry(
+        entry = message_entry(
             self._store,
             self._delay,
             level=sending.delay_level,
@@ -246,6 +247,7 @@ class SendProcessor:
             reconsume_times=sending.reconsume_times,
             shape=shape,
         )
+        return self._messages.light.entry(entry, named) if named else entry
 
     def _stored(
         self, token: tuple[Exchange, Sending], status: PutStatus, placed: Sequence[Placed]
