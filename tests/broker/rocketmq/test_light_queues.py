@@ -414,5 +414,24 @@ async def test_light_queues_without_messages_go_some_at_a_time(
     assert [message.body for message in await peer.messages(B)] == [b"x", b"y"]
 
 
+async def test_who_waits_in_a_light_queue_that_goes_begins_anew(
+    peer: RemotingPeer, connect: Connect
+) -> None:
+    await put(peer, b"x", A)
+    opaque = peer.send(11, pull_ext(A, 1, sysFlag=6))
+    other = await connect()
+    await other.call(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": A})
+    answer = await peer.answer(opaque)
+    assert (answer.code, answer.ext["nextBeginOffset"]) == (ResponseCode.PULL_OFFSET_MOVED, "0")
+
+
+async def test_delayed_message_to_a_light_queue_makes_it_again(peer: RemotingPeer) -> None:
+    sent = await peer.put(A, b"direct", properties="DELAY\x011\x02")
+    assert sent.code == ResponseCode.SUCCESS
+    await peer.call(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": A})
+    waiting = pull_ext(A, sysFlag=6, suspendTimeoutMillis=20_000)
+    assert bodies(await peer.call(11, waiting)) == [b"direct"]
+
+
 async def told(peer: RemotingPeer, entry: str) -> RemotingCommand:
     return await peer.call(RequestCode.UPDATE_BROKER_CONFIG, body=f"{entry}\n".encode())
