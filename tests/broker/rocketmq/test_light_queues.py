@@ -135,6 +135,7 @@ async def test_light_queue_that_nobody_has_sent_to_can_be_waited_for(
 async def test_light_queues_show_nowhere(peer: RemotingPeer, broker: Broker) -> None:
     await put(peer, b"x")
     assert not [config for config in broker.topics.all() if config.name.startswith("%LMQ%")]
+    assert len(broker.core.messages.light) == 2
     listed = await peer.call(RequestCode.GET_ALL_TOPIC_CONFIG)
     assert b"LMQ" not in bytes(listed.body)
     assert not [name for name in broker.coordinator.view().topics if "LMQ" in name]

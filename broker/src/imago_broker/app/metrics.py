@@ -160,6 +160,7 @@ def _puts(core: CoreServices) -> list[Sample]:
             lambda: waiting.bytes_waiting,
         ),
         _gauge("topics", "Topics of this shard.", lambda: len(core.topics.all())),
+        _gauge("light_queues", "Light queues.", lambda: len(core.messages.light)),
         _gauge("groups", "Consumer groups.", lambda: len(core.groups.all())),
     ]
 
