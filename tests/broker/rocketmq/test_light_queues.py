@@ -10,6 +10,7 @@ import pytest
 
 from imago_broker.app import Broker
 from imago_broker.service import light_queues
+from imago_testing.peers.light import A, B, naming, offsets, put, records
 from imago_testing.peers.popping import acknowledge, bodies, pop, receipts
 from imago_testing.peers.remoting import RemotingPeer, pull_ext, send_ext
 from imago_wire.remoting.codes import RequestCode, ResponseCode
@@ -19,40 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from imago_broker.config import BrokerConfig
-    from imago_wire.record import StoredMessage
-    from imago_wire.remoting.command import RemotingCommand
 
     Connect = Callable[..., Awaitable[RemotingPeer]]
-
-A, B = "%LMQ%a", "%LMQ%b"
 
 
 @pytest.fixture
 def config(config: BrokerConfig) -> BrokerConfig:
     return replace(config, rocketmq=replace(config.rocketmq, light_queues=True))
-
-
-def naming(names: str, more: str = "") -> str:
-    return f"UNIQ_KEY\x01{'0' * 32}\x02{more}INNER_MULTI_DISPATCH\x01{names}\x02"
-
-
-async def put(
-    peer: RemotingPeer, body: bytes, names: str = f"{A},{B}", *, queue_id: int = 0, extra: str = ""
-) -> RemotingCommand:
-    return await peer.put("T", body, queue_id=queue_id, properties=naming(names, extra))
-
-
-def offsets(messages: list[StoredMessage]) -> list[str]:
-    return [message.properties["INNER_MULTI_QUEUE_OFFSET"] for message in messages]
-
-
-def records(answer: RemotingCommand) -> list[bytes]:
-    """Return the stored bytes of each message of an answer."""
-    body, found, at = bytes(answer.body), [], 0
-    for message in decode_messages(body):
-        found.append(body[at : at + message.size])
-        at += message.size
-    return found
 
 
 async def test_message_is_in_its_topic_and_in_the_light_queues_it_names(peer: RemotingPeer) -> None:
@@ -309,74 +283,6 @@ async def test_light_queues_survive_a_restart(config: BrokerConfig) -> None:
             await broker.stop()
 
 
-@pytest.mark.parametrize(
-    ("names", "word"),
-    [
-        ("%LMQ%a/b", "consists of letters"),
-        ("%LMQ%" + "x" * 200, "characters, at most"),
-        (",".join(f"%LMQ%{n}" for n in range(1001)), "names 1001 queues"),
-        (",".join(f"%LMQ%{n:0100d}" for n in range(309)), "too long"),
-    ],
-)
-async def test_names_that_cannot_be_are_refused(
-    peer: RemotingPeer, broker: Broker, names: str, word: str
-) -> None:
-    sent = await put(peer, b"x", names)
-    assert sent.code == ResponseCode.MESSAGE_ILLEGAL
-    assert word in (sent.remark or "")
-    assert (await peer.pull("T")).code in (
-        ResponseCode.PULL_NOT_FOUND,
-        ResponseCode.TOPIC_NOT_EXIST,
-    )
-    assert len(broker.core.messages.light) == 0
-
-
-async def test_most_names_that_may_be_are_served(
-    peer: RemotingPeer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(light_queues, "NAMES_MAX", 2)
-    assert (await put(peer, b"x")).code == ResponseCode.SUCCESS
-    refused = await put(peer, b"x", f"{A},{B},%LMQ%c")
-    assert refused.code == ResponseCode.MESSAGE_ILLEGAL
-
-
-async def test_no_more_light_queues_than_allowed(peer: RemotingPeer) -> None:
-    changed = await told(peer, "maxLmqConsumeQueueNum=2")
-    assert changed.code == ResponseCode.SUCCESS
-    assert (await put(peer, b"x")).code == ResponseCode.SUCCESS
-    refused = await put(peer, b"y", f"{A},%LMQ%c")
-    assert refused.code == ResponseCode.SYSTEM_ERROR
-    assert (refused.remark or "").startswith("[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]broker config enable")
-    direct = await peer.put("%LMQ%c", b"z")
-    assert direct.code == ResponseCode.SYSTEM_ERROR
-    assert [message.body for message in await peer.messages("T")] == [b"x"]
-    assert [message.body for message in await peer.messages(A)] == [b"x"]
-    assert (await put(peer, b"again")).code == ResponseCode.SUCCESS
-
-
-async def test_switched_off_again_they_are_left_alone(peer: RemotingPeer) -> None:
-    await put(peer, b"x")
-    assert (await told(peer, "enableLmq=false")).code == ResponseCode.SUCCESS
-    assert (await peer.pull(A)).code == ResponseCode.TOPIC_NOT_EXIST
-    assert (await peer.put(A, b"y")).code == ResponseCode.SYSTEM_ERROR
-    await put(peer, b"alone")
-    assert (await told(peer, "enableMultiDispatch=true")).code == ResponseCode.SUCCESS
-    await put(peer, b"z")
-    assert [message.body for message in await peer.messages(A)] == [b"x", b"z"]
-    shown = await peer.call(RequestCode.GET_BROKER_CONFIG)
-    assert b"enableLmq=true" in bytes(shown.body)
-
-
-async def test_ordinary_topic_of_such_a_name_is_no_light_queue(peer: RemotingPeer) -> None:
-    await told(peer, "enableLmq=false")
-    await peer.put(A, b"ordinary")
-    await told(peer, "enableLmq=true")
-    refused = await put(peer, b"x")
-    assert refused.code == ResponseCode.SYSTEM_ERROR
-    assert "is no light queue" in (refused.remark or "")
-    assert [message.body for message in await peer.messages(A)] == [b"ordinary"]
-
-
 async def test_many_at_once_from_many_connections(connect: Connect) -> None:
     peers = [await connect() for _ in range(5)]
 
@@ -432,7 +338,3 @@ async def test_delayed_message_to_a_light_queue_makes_it_again(peer: RemotingPee
     await peer.call(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": A})
     waiting = pull_ext(A, sysFlag=6, suspendTimeoutMillis=20_000)
     assert bodies(await peer.call(11, waiting)) == [b"direct"]
-
-
-async def told(peer: RemotingPeer, entry: str) -> RemotingCommand:
-    return await peer.call(RequestCode.UPDATE_BROKER_CONFIG, body=f"{entry}\n".encode())
