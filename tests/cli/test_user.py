@@ -73,7 +73,7 @@ async def shell(tmp_path: Path) -> AsyncIterator[Shell]:
 
 async def test_the_way_of_the_manual(shell: Shell) -> None:
     broker = shell.broker
-    await shell.run("user", "create", "ann")
+    assert "acl.enabled" not in await shell.run("user", "create", "ann")
     password = shell.folder / "ann.password"
     assert password.stat().st_mode & 0o777 == 0o600
     assert password.read_text().strip() not in await shell.run("user", "show", "ann", "--json")
@@ -99,6 +99,20 @@ async def test_the_way_of_the_manual(shell: Shell) -> None:
     assert broker.core.access.users == {}
     await shell.run("user", "import", "users.yml")
     assert broker.core.access.rules == before
+
+
+async def test_changes_of_users_say_where_access_control_is_off(tmp_path: Path) -> None:
+    broker = Broker(broker_config(tmp_path))
+    await broker.start()
+    try:
+        off = "note: access control is off here (acl.enabled)"
+        shell = Shell(tmp_path, broker)
+        assert off in await shell.run("user", "create", "ann")
+        assert off in await shell.run("user", "allow", "ann", "topic:orders", "publish")
+        assert off in await shell.run("user", "limit", "ann", "connections=5")
+        assert off not in await shell.run("user", "list")
+    finally:
+        await broker.stop()
 
 
 async def test_another_password_is_made_up_where_clients_read_it(shell: Shell) -> None:

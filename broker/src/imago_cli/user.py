@@ -131,6 +131,7 @@ def create(
     if from_file is not None:
         _put(admin, name, wanted | {"password": read_secret(from_file)})
         say(f"user {name}: made")
+        _note_if_off(admin)
         return
     path = Path(f"{name}.password")
     options = (" --super" if is_super else "") + ("" if signs else " --no-signs")
@@ -138,6 +139,7 @@ def create(
     with made_up_password(path, again, is_first=True) as made_up:
         _put(admin, name, wanted | {"password": made_up})
     say(f"user {name}: made; its password is in {path}")
+    _note_if_off(admin)
 
 
 def password(
@@ -220,6 +222,7 @@ def limit(
     path = f"{QUOTAS}/{quote(subject, safe='')}"
     told = ask(admin, path, {"quotas": quotas}, method="PUT")
     say(f"{subject}: {limits_text(told['quotas']) or 'no limits'}")
+    _note_if_off(admin)
 
 
 def limits(admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
@@ -328,6 +331,20 @@ def _add(
         rule["hosts"] = hosts
     _put(admin, name, {"rules": [*known.get(name, ()), rule]})
     say(f"user {name}: has one more rule")
+    _note_if_off(admin)
+
+
+def _note_if_off(admin: str) -> None:
+    """Say where users are kept and nobody is asked who they are."""
+    try:
+        enabled = ask(admin, "/admin/v1/access").get("enabled", True)
+    except CommandError:  # what was asked for is done
+        return
+    if not enabled:
+        say(
+            "note: access control is off here (acl.enabled): anyone may do everything until it is"
+            " on (docs/secure.md)"
+        )
 
 
 def resource_of(text: str) -> dict[str, str]:
