@@ -42,6 +42,8 @@ _CURES = {
     "username cannot be null": "say who you are: --user and --password-file, or IMAGO_USER and "
     "IMAGO_PASSWORD_FILE",
     "has no permission to access": "an administrator allows it: imago user allow",
+    "may not describe cluster": "MetaQ tells of partitions who may describe the cluster; an"
+    " administrator allows it: imago user allow NAME cluster describe",
     "check signature failed": "the password is another user's or an old one: see --password-file"
     " (IMAGO_PASSWORD_FILE)",
     r"User:\S+ is not found": "see --user (IMAGO_USER); `imago user list` names those there are",
@@ -154,10 +156,18 @@ def is_system(topic: str) -> bool:
     return topic in _SYSTEM_NAMES or topic.startswith(_SYSTEM_PREFIXES)
 
 
-async def metaq_topics(client: MetaqClient) -> set[str]:
-    """Return the topics of which MetaQ's brokers tell, empty ones too."""
+async def metaq_topics(client: MetaqClient) -> set[str] | None:
+    """Return the topics of which MetaQ's brokers tell, empty ones too; None: not to this user."""
+    from imago_client.metaq import MetaqError
+    from imago_wire.text.status import Status
+
     servers = client.config.servers
-    return {name for server in servers for name in await client.stats(server, "topics")}
+    try:
+        return {name for server in servers for name in await client.stats(server, "topics")}
+    except MetaqError as error:
+        if error.status != Status.FORBIDDEN:
+            raise
+        return None
 
 
 def confirm(question: str, *, yes: bool) -> None:

@@ -255,7 +255,8 @@ async def _metaq(servers: str, reading: Reading, group: str | None, offsets: Pat
         option = "--filter" if isinstance(reading.tags, Sql) else "--tags"
         raise CommandUsageError(f"{option}: MetaQ brokers do not filter", cure="read with rocketmq")
     async with MetaqClient(metaq_config(servers)) as client:
-        if reading.topic not in (known := await metaq_topics(client)):
+        known = await metaq_topics(client)
+        if known is not None and reading.topic not in known:
             raise no_topic(reading.topic, known)
         if group is None and not reading.follow:
             await _get_all(client, reading)

@@ -196,7 +196,8 @@ async def _metaq(
 
     async with MetaqClient(metaq_config(servers)) as client:
         # Whether a put to a new topic makes it is for the brokers to say.
-        if not sending.create and sending.topic not in (known := await metaq_topics(client)):
+        known = None if sending.create else await metaq_topics(client)
+        if known is not None and sending.topic not in known:
             raise no_topic(sending.topic, known, otherwise="--create makes it")
         producer = client.producer()
 
