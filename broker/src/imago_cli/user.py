@@ -294,6 +294,7 @@ def import_file(
         ask(admin, "/admin/v1/access", body, method="PUT")
 
 
+_KINDS = ("cluster", "topic", "group", "transaction", "pipeline", "any")
 _KEPT = ("name", "super", "enabled", "whiteAddresses", "rules", "quotas")
 _PUT = ("super", "enabled", "whiteAddresses", "rules", "quotas", "password", "signs")
 
@@ -349,7 +350,9 @@ def _note_if_off(admin: str) -> None:
 
 def resource_of(text: str) -> dict[str, str]:
     """Return the resource of a rule by its words: `topic:orders*`."""
-    kind, _, name = text.partition(":")
+    kind, colon, name = text.partition(":")
+    if not colon and kind.lower() not in _KINDS:
+        raise CommandError(f"{text!r} is no resource", cure=f"did you mean topic:{text}?")
     told = {"type": kind.capitalize()}
     if name:
         told["name"] = name.removesuffix("*")
