@@ -17,7 +17,7 @@ from imago_operator.spec.common import AcknowledgementLevel
 from imago_operator.spec.fields import chosen
 from imago_operator.spec.kinds import CLUSTER
 from imago_operator.spec.tls import Tls
-from imago_operator.spec.zookeeper import RegistryAccess, RegistryTls
+from imago_operator.spec.zookeeper import QuorumTls, RegistryAccess, RegistryTls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -101,6 +101,8 @@ class Desired:
     """Which client ports the servers of a managed ZooKeeper have, for now."""
     registry_over_tls: bool
     """Whether brokers use the one with TLS, for now."""
+    quorum_tls: QuorumTls
+    """How those servers meet each other, for now."""
     servers_step: str
     """What is ordered of those servers on the way to what the spec says; empty: that itself."""
     settings: Mapping[str, Scalar]
@@ -207,6 +209,7 @@ def _desired(resource: OwnerResource, spec: ClusterSpec, operator: OperatorInfo)
         registry_access=registry_access(spec, version),
         registry_tls=registry_tls(spec, version),
         registry_over_tls=registry_tls(spec, version) is not RegistryTls.NONE,
+        quorum_tls=quorum_tls(spec, version),
         servers_step="",
         settings=settings,
         of_pods=of_pods,
@@ -239,6 +242,15 @@ def registry_tls(spec: ClusterSpec, version: str) -> RegistryTls:
     return managed.tls
 
 
+def quorum_tls(spec: ClusterSpec, version: str) -> QuorumTls:
+    """Return how servers of a managed ZooKeeper meet: with TLS where there is any, and several."""
+    managed = spec.zookeeper.managed
+    if managed is None or managed.replicas == 1:
+        return QuorumTls.NONE
+    there = registry_tls(spec, version) is not RegistryTls.NONE
+    return QuorumTls.ENFORCING if there else QuorumTls.NONE
+
+
 def signing(desired: Desired) -> Tls | None:
     """Return how certificates of the cluster are signed; None: it is to have none."""
     if desired.spec.tls is None and registry_tls(desired.spec, desired.version) is RegistryTls.NONE:
@@ -248,18 +260,22 @@ def signing(desired: Desired) -> Tls | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegistrySteps:
-    """How brokers and the servers of a managed ZooKeeper meet, for now."""
+    """How brokers and the servers of a managed ZooKeeper meet, and these each other, for now."""
 
     access: RegistryAccess
     tls: RegistryTls
     over_tls: bool
+    quorum: QuorumTls
 
     @classmethod
     def said(cls, desired: Desired) -> RegistrySteps:
         """Return what the spec says."""
         tls = registry_tls(desired.spec, desired.version)
         access = registry_access(desired.spec, desired.version)
-        return cls(access=access, tls=tls, over_tls=tls is not RegistryTls.NONE)
+        quorum = quorum_tls(desired.spec, desired.version)
+        return cls(
+            access=access, tls=tls, over_tls=tls is not RegistryTls.NONE, quorum=quorum
+        )
 
 
 def with_registry_steps(
@@ -272,12 +288,15 @@ def with_registry_steps(
     said, spec_hash = RegistrySteps.said(desired), desired.spec_hash
     if ordered and (steps.access, steps.over_tls) != (said.access, said.over_tls):
         spec_hash = fingerprint([spec_hash, steps.access.value, steps.over_tls])
+    on_the_way = (steps.tls, steps.quorum) != (said.tls, said.quorum)
+    step = f"{steps.tls.value}, {steps.quorum.value}" if ordered_servers and on_the_way else ""
     return replace(
         desired,
         registry_access=steps.access,
         registry_tls=steps.tls,
         registry_over_tls=steps.over_tls,
-        servers_step=steps.tls.value if ordered_servers and steps.tls is not said.tls else "",
+        quorum_tls=steps.quorum,
+        servers_step=step,
         spec_hash=spec_hash,
     )
 

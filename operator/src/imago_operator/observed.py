@@ -18,7 +18,7 @@ from imago_operator.drifts import Drifts
 from imago_operator.errors import BlockedError
 from imago_operator.manifests.certmanager import CERTIFICATE, is_asked
 from imago_operator.manifests.environment import is_over_tls, registry_access_of
-from imago_operator.manifests.zookeeper import tls_of_servers
+from imago_operator.manifests.zookeeper import quorum_of_servers, tls_of_servers
 from imago_operator.plan.drift import managed_of
 from imago_operator.plan.objects import REBALANCE
 from imago_operator.revisions import Revisions
@@ -349,6 +349,7 @@ def pod_of(item: Manifest, desired: Desired, probe: Probe | None) -> Pod:
         registry_access=registry_access_of(item),
         registry_over_tls=is_over_tls(item),
         registry_tls=tls_of_servers(item),
+        quorum_tls=quorum_of_servers(item),
     )
 
 

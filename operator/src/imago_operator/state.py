@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator.spec.cluster_status import ClusterStatus
-from imago_operator.spec.zookeeper import RegistryAccess, RegistryTls
+from imago_operator.spec.zookeeper import QuorumTls, RegistryAccess, RegistryTls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -123,6 +123,8 @@ class Pod:
     """Whether its broker reaches ZooKeeper over TLS, as that was told."""
     registry_tls: RegistryTls = RegistryTls.NONE
     """Of a server of ZooKeeper: which ports it has for clients, as it was told."""
+    quorum_tls: QuorumTls = QuorumTls.NONE
+    """Of a server of ZooKeeper: how it meets the others, as it was told."""
     broker: Probe | None = None
     """None: no answer."""
 

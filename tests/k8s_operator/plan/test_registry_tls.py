@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from functools import cache
-from itertools import product
+from itertools import combinations, product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -14,12 +15,13 @@ from imago_operator.desired import OperatorInfo, desired_of
 from imago_operator.manifests.brokers import pod_template, template_notes
 from imago_operator.manifests.render import render
 from imago_operator.manifests.zookeeper import zookeeper_notes, zookeeper_template
-from imago_operator.plan.staging import registry_tls, staged
-from imago_operator.spec.zookeeper import RegistryTls
+from imago_operator.plan.staging import quorum_tls, registry_tls, staged
+from imago_operator.spec.zookeeper import QuorumTls, RegistryTls
 from imago_operator.state import STATEFUL_SET, Observed, OwnedObject, Pod
 from imago_testing.kubernetes.fake_api_server import Refused
 from imago_testing.operated.cluster import OperatedCluster
 from imago_testing.operated.resources import as_brokers_read, resource, wanted
+from imago_testing.operated.servers import has_quorum, meet
 from imago_testing.operated.snapshots import with_new_operator
 from imago_testing.searching import IS_SHORT
 
@@ -30,9 +32,12 @@ if TYPE_CHECKING:
     from imago_testing.kubernetes.fake_api_server import Call
 
 NONE, PERMISSIVE, ENFORCING = RegistryTls
+PLAIN, ACCEPTING, SENDING, ALONE = QuorumTls
 BEFORE, NOW = OperatorInfo(version="0.1.0"), OperatorInfo(version="0.2.0")
 """Operators that know of no such TLS, and that bring it to every cluster that says nothing."""
-Steps = tuple[RegistryTls, bool]
+Way = tuple[RegistryTls, QuorumTls]
+"""How a server of ZooKeeper meets clients, and the other servers."""
+Steps = tuple[Way, bool]
 CLUSTERS: dict[RegistryTls, Desired] = {}
 
 
@@ -44,9 +49,11 @@ def cluster_of(tls: RegistryTls) -> Desired:
     return CLUSTERS.setdefault(tls, wanted(managed(tls)))
 
 
-def server(number: int, tls: RegistryTls) -> Pod:
+def server(number: int, way: Way) -> Pod:
     name = f"{names.zookeeper('demo')}-{number}"
-    return Pod(name=name, uid=name, shard=None, ordinal=number, registry_tls=tls)
+    return Pod(
+        name=name, uid=name, shard=None, ordinal=number, registry_tls=way[0], quorum_tls=way[1]
+    )
 
 
 def broker(number: int, over_tls: bool) -> Pod:
@@ -59,14 +66,19 @@ def template(name: str, shard: int | None, made: dict[str, Any]) -> OwnedObject:
     return OwnedObject(kind=STATEFUL_SET, name=name, uid=name, shard=shard, replicas=2, live=live)
 
 
-def of_servers(tls: RegistryTls) -> OwnedObject:
-    said = cluster_of(tls).spec.zookeeper.managed
+@cache
+def of_servers(way: Way) -> OwnedObject:
+    desired = cluster_of(way[0])
+    said = desired.spec.zookeeper.managed
     assert said is not None
-    made = zookeeper_template(cluster_of(tls), said)
+    made = zookeeper_template(replace(desired, quorum_tls=way[1]), said)
     return template(names.zookeeper("demo"), None, made)
 
 
-SERVERS = {tls: of_servers(tls) for tls in RegistryTls}
+def end_of(said: RegistryTls) -> Way:
+    return said, PLAIN if said is NONE else ALONE
+
+
 BROKERS = {
     over: template(names.stateful_set("demo", 0), 0, pod_template(cluster_of(tls), 0))
     for over, tls in ((False, NONE), (True, ENFORCING))
@@ -77,17 +89,17 @@ class Standing(NamedTuple):
     """What there is: pods that are away are None, as are templates that nobody has applied."""
 
     wanted: RegistryTls
-    servers: tuple[RegistryTls | None, ...]
+    servers: tuple[Way | None, ...]
     brokers: tuple[bool | None, ...]
-    of_servers: RegistryTls | None
+    of_servers: Way | None
     of_brokers: bool | None
     planned: Steps | None = None
     """What the operator has seen to do, and not done yet."""
 
     def seen(self) -> Observed:
-        pods = [server(n, tls) for n, tls in enumerate(self.servers) if tls is not None]
+        pods = [server(n, way) for n, way in enumerate(self.servers) if way is not None]
         pods += [broker(n, over) for n, over in enumerate(self.brokers) if over is not None]
-        children = [SERVERS[self.of_servers]] if self.of_servers is not None else []
+        children = [of_servers(self.of_servers)] if self.of_servers is not None else []
         children += [BROKERS[self.of_brokers]] if self.of_brokers is not None else []
         return Observed(synced=True, pods=tuple(pods), children=tuple(children))
 
@@ -111,17 +123,25 @@ class Standing(NamedTuple):
             yield self._replace(brokers=_with(self.brokers, n, begun))
 
     def meet(self) -> bool:
-        """Whether each broker has a port at each server."""
-        return not any(
+        """Whether each broker has a port at each server, and each two servers meet."""
+        there = [way for way in self.servers if way is not None]
+        return all(meet(one, other) for (_, one), (_, other) in combinations(there, 2)) and not any(
             tls is (NONE if over else ENFORCING)
-            for tls, over in product(self.servers, self.brokers)
+            for (tls, _), over in product(there, self.brokers)
             if over is not None
         )
+
+    def shown(self) -> bool:
+        """Whether each server that meets others with TLS has the certificate for it."""
+        ways = (*self.servers, self.of_servers)
+        return all(way[0] is not NONE or way[1] is PLAIN for way in ways if way is not None)
 
 
 @cache
 def _steps(now: Standing) -> Steps:
-    return registry_tls(cluster_of(now.wanted), now.seen())
+    desired, seen = cluster_of(now.wanted), now.seen()
+    tls, over = registry_tls(desired, seen)
+    return (tls, quorum_tls(desired, seen)), over
 
 
 def _with(values: tuple[Any, ...], number: int, value: Any) -> tuple[Any, ...]:
@@ -147,35 +167,74 @@ class TestWhatHolds:
         begun = [Standing(said, (None, None), (None, None), None, None) for said in RegistryTls]
         found = list(reached(begun))
         assert len(found) > 2000
-        assert [each for each in found if not each.meet()] == []
+        assert [each for each in found if not (each.meet() and each.shown())] == []
 
     def test_a_walk_would_show_a_step_too_early(self) -> None:
         """What closes the plain port before all brokers use the other: the model is not blind."""
-        early = Standing(ENFORCING, (NONE, NONE), (False, False), NONE, False, (ENFORCING, True))
+        way, next_way = (NONE, PLAIN), (ENFORCING, ACCEPTING)
+        early = Standing(ENFORCING, (way, way), (False, False), way, False, (next_way, True))
         assert not all(each.meet() for each in reached([early]))
+
+    @pytest.mark.parametrize(("before", "after"), list(product(QuorumTls, QuorumTls)))
+    def test_a_walk_would_show_a_quorum_that_is_lost(
+        self, before: QuorumTls, after: QuorumTls
+    ) -> None:
+        """Servers that restart one by one lose it unless one step leads from one way to the other.
+
+        Straight to TLS alone, for one: of three the second that restarts leaves no majority.
+        """
+        row = list(QuorumTls)
+        way, next_way = (PERMISSIVE, before), (PERMISSIVE, after)
+        early = Standing(PERMISSIVE, (way,) * 2, (), way, None, (next_way, True))
+        kept = all(each.meet() for each in reached([early]))
+        neighbours = abs(row.index(before) - row.index(after)) <= 1
+        assert kept is neighbours
+        one_by_one = [[after] * n + [before] * (2 - n) for n in range(3)]
+        assert all(has_quorum(there, 3) for there in one_by_one) is neighbours
 
     @pytest.mark.parametrize(("before", "after"), list(product(RegistryTls, RegistryTls)))
     def test_every_way_has_an_end(self, before: RegistryTls, after: RegistryTls) -> None:
         over = before is not NONE
-        now = Standing(after, (before,) * 2, (over,) * 2, before, over)
+        begun = end_of(before)
+        now = Standing(after, (begun,) * 2, (over,) * 2, begun, over)
         for _ in range(12):
-            tls, over = now.steps()
-            now = now._replace(of_servers=tls, of_brokers=over)
+            way, over = now.steps()
+            now = now._replace(of_servers=way, of_brokers=over)
             assert now.meet()
-            now = now._replace(servers=(tls,) * 2)
+            for n in range(2):
+                now = now._replace(servers=_with(now.servers, n, way))
+                assert now.meet()
             assert now.meet()
             now = now._replace(brokers=(over,) * 2)
             assert now.meet()
-        assert (set(now.servers), set(now.brokers)) == ({after}, {after is not NONE})
+        assert (set(now.servers), set(now.brokers)) == ({end_of(after)}, {after is not NONE})
+
+    def test_a_cluster_of_before_is_moved_in_three_rounds(self) -> None:
+        """Whose brokers have TLS already, and its servers do not among themselves."""
+        way: Way = (PERMISSIVE, PLAIN)
+        now, rounds = Standing(PERMISSIVE, (way,) * 2, (True,) * 2, way, True), []
+        while now.steps()[0] != now.of_servers:
+            way, over = now.steps()
+            assert over
+            rounds.append(way[1])
+            now = now._replace(of_servers=way, servers=(way,) * 2)
+        assert rounds == [ACCEPTING, SENDING, ALONE]
 
     def test_a_new_cluster_is_at_its_end_at_once(self) -> None:
         for said in RegistryTls:
             assert registry_tls(cluster_of(said), Observed(synced=True)) == (said, said is not NONE)
+            assert (said, cluster_of(said).quorum_tls) == end_of(said)
             assert staged(cluster_of(said), Observed(synced=True)) is cluster_of(said)
 
     def test_an_external_one_has_tls_of_its_own(self) -> None:
         external = wanted({"spec.zookeeper": {"external": {"servers": ["zk:2181"]}}})
         assert registry_tls(external, Observed(synced=True)) == (NONE, False)
+        assert quorum_tls(external, Observed(synced=True)) is PLAIN
+
+    def test_one_server_meets_no_other(self) -> None:
+        alone = wanted({"spec.zookeeper": {"managed": {"replicas": 1}}})
+        assert alone.registry_tls is PERMISSIVE
+        assert quorum_tls(alone, Observed(synced=True)) is PLAIN
 
 
 class TestPods:
@@ -242,6 +301,8 @@ def operated(tls: RegistryTls) -> OperatedCluster:
 def ways(cluster: OperatedCluster) -> tuple[set[RegistryTls], set[bool]]:
     pods = cluster.world.pods.values()
     servers = {pod.registry_tls for pod in pods if pod.shard is None}
+    quorum = {pod.quorum_tls for pod in pods if pod.shard is None}
+    assert quorum == {end_of(tls)[1] for tls in servers}
     return servers, {pod.registry_over_tls for pod in pods if pod.shard is not None}
 
 
@@ -273,7 +334,7 @@ def test_a_running_cluster_is_moved_step_by_step(before: RegistryTls, after: Reg
     assert set(uids(cluster).values()).isdisjoint(first.values())
 
 
-DEATHS = range(1, 30, 14 if IS_SHORT else 4)
+DEATHS = range(1, 60, 28 if IS_SHORT else 6)
 """After how many looks an operator dies."""
 
 

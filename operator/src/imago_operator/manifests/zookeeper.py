@@ -31,7 +31,7 @@ from imago_operator.manifests.zookeeper_start import (
 from imago_operator.spec.brokers import StorageType
 from imago_operator.spec.common import Retention
 from imago_operator.spec.fields import chosen
-from imago_operator.spec.zookeeper import RegistryTls
+from imago_operator.spec.zookeeper import QuorumTls, RegistryTls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,6 +53,8 @@ CLIENT_TLS: Final = {"client-tls": ZOOKEEPER_TLS_PORT}
 PEERS: Final = {"peers": 2888, "election": 3888}
 TLS: Final = "ZOO_TLS"
 """Variable that says which ports a server has for clients."""
+QUORUM_TLS: Final = "ZOO_QUORUM_TLS"
+"""Variable that says how it meets the other servers."""
 
 
 def managed_zookeeper(desired: Desired) -> list[Manifest]:
@@ -151,7 +153,7 @@ def _when_deleted(desired: Desired) -> Retention:
     return storage.persistent_volume_claim_retention_policy.when_deleted
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=128)
 def zookeeper_notes(desired: Desired) -> dict[str, str]:
     """Return the operator's annotations of a server that is as it is to be."""
     managed = desired.spec.zookeeper.managed
@@ -206,10 +208,20 @@ def said_hash(desired: Desired) -> str:
 
 def tls_of_servers(pod: Mapping[str, Any]) -> RegistryTls:
     """Return which ports the server in a pod has for clients, as that is told."""
+    told = _told_in(pod).get(TLS)
+    return next((each for each in RegistryTls if each == told), RegistryTls.NONE)
+
+
+def quorum_of_servers(pod: Mapping[str, Any]) -> QuorumTls:
+    """Return how the server in a pod meets the others, as that is told."""
+    told = _told_in(pod).get(QUORUM_TLS)
+    return next((each for each in QuorumTls if each == told), QuorumTls.NONE)
+
+
+def _told_in(pod: Mapping[str, Any]) -> dict[str, Any]:
     containers = pod.get("spec", {}).get("containers") or ()
     mine = (one for one in containers if one.get("name") == names.ZOOKEEPER)
-    told = {one["name"]: one.get("value") for each in mine for one in each.get("env") or ()}
-    return next((each for each in RegistryTls if each == told.get(TLS)), RegistryTls.NONE)
+    return {one["name"]: one.get("value") for each in mine for one in each.get("env") or ()}
 
 
 def client_ports(desired: Desired) -> dict[str, int]:
@@ -241,7 +253,7 @@ def _container(desired: Desired, managed: ManagedZooKeeper) -> Manifest:
         "name": "zookeeper",
         "image": managed.image or desired.operator.zookeeper_image,
         "imagePullPolicy": desired.spec.image_pull_policy.value,
-        "command": ["bash", "-c", start(desired.registry_tls)],
+        "command": ["bash", "-c", start(desired.registry_tls, desired.quorum_tls)],
         "env": [
             {"name": "ZOO_LOG_DIR", "value": "/logs"},
             {"name": ADDRESS, "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}},
@@ -283,8 +295,11 @@ def _domain(desired: Desired) -> str:
 
 
 def _told(desired: Desired) -> list[Manifest]:
-    said = desired.registry_tls
-    return [] if said is RegistryTls.NONE else [{"name": TLS, "value": said.value}]
+    tls, quorum = desired.registry_tls, desired.quorum_tls
+    told = [] if tls is RegistryTls.NONE else [{"name": TLS, "value": tls.value}]
+    if quorum is not QuorumTls.NONE:
+        told.append({"name": QUORUM_TLS, "value": quorum.value})
+    return told
 
 
 def _mounts(desired: Desired) -> list[Manifest]:

@@ -5,8 +5,13 @@ that run, and a server that begins again there would look for a certificate that
 
 A server reads its certificate again when a file changes that it knows by name. A Secret's files
 change otherwise: by a link to the folder that they are in. So they are copied, with their key
-before them in one file, as the server wants them. It asks nobody for a certificate: whom it trusts
-it would keep until it is started again.
+before them in one file, as the server wants them. It asks no client for a certificate: whom it
+trusts among them it would keep until it is started again.
+
+Servers know each other by the certificate itself, which they alone have, not by who has signed it:
+brokers have certificates of the same authority, and are no servers. So what takes its place is
+trusted some time before it is shown, for one kubelet writes it later than another; and what it
+replaces goes as much later. Whom servers trust among themselves they read again.
 
 A server that comes back has another address. Java would keep the former one for 30 s: where that
 server is elected meanwhile, nobody finds it, and it waits `initLimit` for those who do not come. So
@@ -18,7 +23,7 @@ from __future__ import annotations
 from typing import Final
 
 from imago_operator.desired import ZOOKEEPER_PORT, ZOOKEEPER_TLS_PORT
-from imago_operator.spec.zookeeper import RegistryTls
+from imago_operator.spec.zookeeper import QuorumTls, RegistryTls
 
 CONFIG: Final = "zoo.cfg"
 FOLDER: Final = "/etc/imago-zookeeper"
@@ -42,6 +47,20 @@ SECURE: Final = (
     "client.certReload=true",
 )
 """More lines of the configuration."""
+MEETS: Final = (
+    "sslQuorumReloadCertFiles=true",
+    f"ssl.quorum.keyStore.location={STORES}/quorum-store.pem",
+    f"ssl.quorum.trustStore.location={STORES}/quorum-trust.pem",
+    "ssl.quorum.clientAuth=need",
+    # Who has the key is a server; all of them have the same names.
+    "ssl.quorum.hostnameVerification=false",
+    # To end a connection with TLS may take long, and an election would wait for it.
+    "learner.closeSocketAsync=true",
+    "leader.closeSocketAsync=true",
+)
+"""And for the ports where servers meet."""
+KNOWN_S: Final = 120
+"""How long after one server has another certificate all have it: kubelets look once a minute."""
 WITHIN: Final = "clientPortAddress=127.0.0.1"
 """Where the plain port is for the pod's own probes alone."""
 TAKE: Final = f"""\
@@ -52,12 +71,42 @@ take() {{
       mv {STORES}/next-store.pem {STORES}/server-store.pem && last=$now; }}
 }}"""
 
+MEET: Final = f"""\
+meet() {{
+  made=$(readlink -f {TLS_FOLDER}/..data) &&
+    own=$(sed '/-END CERTIFICATE-/q' "$made/tls.crt") && [ "$own" ] || return
+  if [ ! -e {STORES}/quorum-store.pem ]; then
+    trust && show
+  elif [ "$own" != "$newest" ]; then
+    trust {STORES}/quorum-trust.pem
+  elif [ "$shown" != "$own" ] && ((SECONDS - since >= {KNOWN_S})); then
+    show
+  elif [ "$trusted" != "$own" ] && ((SECONDS - since >= 2 * {KNOWN_S})); then
+    trust
+  fi
+}}
+trust() {{
+  cat "$@" - <<< "$own" > {STORES}/next-quorum-trust.pem &&
+    mv {STORES}/next-quorum-trust.pem {STORES}/quorum-trust.pem || return
+  [ "$own" = "$newest" ] || since=$SECONDS
+  newest=$own trusted=$(< {STORES}/quorum-trust.pem)
+}}
+show() {{
+  cat "$made/tls.key" - <<< "$own" > {STORES}/next-quorum-store.pem &&
+    mv {STORES}/next-quorum-store.pem {STORES}/quorum-store.pem && shown=$own
+}}"""
+"""A container that begins again finds what it showed and trusted before."""
 
-def start(tls: RegistryTls) -> str:
+
+def start(tls: RegistryTls, quorum: QuorumTls = QuorumTls.NONE) -> str:
     """Return what the shell of a server's container runs."""
     if tls is RegistryTls.NONE:
         return f"{NUMBER} && {LOOKED_UP} && {SERVE} {FOLDER}/{CONFIG}"
     lines = SECURE if tls is RegistryTls.PERMISSIVE else (*SECURE, WITHIN)
+    meets = quorum is not QuorumTls.NONE
+    if meets:
+        lines += (*MEETS, *_modes(quorum))
+    follow = "take || true; meet || true" if meets else "take || true"
     return "\n".join(
         (
             "set -e",
@@ -65,14 +114,23 @@ def start(tls: RegistryTls) -> str:
             NUMBER,
             LOOKED_UP,
             TAKE,
+            *((MEET, "newest= shown= trusted= since=0") if meets else ()),
             "last= server=$BASHPID",
             "take",
+            *(("meet",) if meets else ()),
             f"cp {FOLDER}/{CONFIG} {STORES}/{CONFIG}",
             f"printf '%s\\n' {' '.join(lines)} >> {STORES}/{CONFIG}",
-            f"(while sleep {FOLLOWS_S} && kill -0 $server 2> /dev/null; do take || true; done) &",
+            f"(while sleep {FOLLOWS_S} && kill -0 $server 2> /dev/null; do {follow}; done) &",
             f"{SERVE} {STORES}/{CONFIG}",
         )
     )
+
+
+def _modes(quorum: QuorumTls) -> tuple[str, ...]:
+    """Return whether a server sends TLS to the others, and accepts what has none."""
+    sends = quorum in (QuorumTls.SENDING, QuorumTls.ENFORCING)
+    both = quorum is not QuorumTls.ENFORCING
+    return f"sslQuorum={str(sends).lower()}", f"portUnification={str(both).lower()}"
 
 
 SERVES: Final = (

@@ -12,7 +12,7 @@ from imago_operator.plan.rows import PlanRow, PlanStep
 from imago_operator.plan.staging import with_steps
 from imago_operator.spec.cluster import OnOperatorUpgrade, UpdateMode
 from imago_operator.spec.cluster_status import PendingApproval
-from imago_operator.spec.zookeeper import RegistryAccess, RegistryTls
+from imago_operator.spec.zookeeper import QuorumTls, RegistryAccess, RegistryTls
 from imago_operator.state import ConditionFinding
 from imago_operator.wording import counted
 
@@ -47,10 +47,11 @@ def is_approved(look: ClusterLook) -> bool:
 
 def _steps_before(look: ClusterLook) -> Iterator[ClusterLook]:
     """Yield the looks at which the operator's own steps may have begun that led here."""
-    for access, tls, over_tls in product(RegistryAccess, RegistryTls, (False, True)):
+    ways = product(RegistryAccess, RegistryTls, (False, True), QuorumTls)
+    for access, tls, over_tls, quorum in ways:
         if look.desired.spec.zookeeper.managed is None:
             return
-        steps = RegistrySteps(access=access, tls=tls, over_tls=over_tls)
+        steps = RegistrySteps(access=access, tls=tls, over_tls=over_tls, quorum=quorum)
         before = with_steps(look.desired, steps, ordered=False, ordered_servers=False)
         yield replace(look, desired=before)
 

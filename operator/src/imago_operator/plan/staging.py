@@ -11,6 +11,9 @@ for it says what the pod comes back as, and what it may have been. Where nobody 
 a new operator brings it to pods whose spec nobody changed, its steps are the operator's own:
 whoever approves the first has approved all.
 
+With TLS among its servers, too: how each meets the others is one of four ways in a row, and all go
+from one to the next before any goes on, so that no two are further apart than neighbours.
+
 And with TLS to that ZooKeeper: first every server has both client ports, then every broker uses the
 one with TLS, then servers give the plain one up. On the way back every server has both again
 before a broker takes the plain one.
@@ -24,18 +27,19 @@ from typing import TYPE_CHECKING
 
 from imago_operator import names
 from imago_operator.desired import RegistrySteps, with_registry_steps, with_spec
+from imago_operator.desired import quorum_tls as said_quorum
 from imago_operator.desired import registry_access as said_access
 from imago_operator.desired import registry_tls as said_tls
 from imago_operator.manifests.brokers import has_certificate
 from imago_operator.manifests.environment import is_over_tls, registry_access_of
-from imago_operator.manifests.zookeeper import said_hash, tls_of_servers
+from imago_operator.manifests.zookeeper import quorum_of_servers, said_hash, tls_of_servers
 from imago_operator.spec.tls import Strictness
-from imago_operator.spec.zookeeper import RegistryAccess, RegistryTls
+from imago_operator.spec.zookeeper import QuorumTls, RegistryAccess, RegistryTls
 from imago_operator.state import STATEFUL_SET
 
 if TYPE_CHECKING:
     from imago_operator.desired import Desired
-    from imago_operator.state import Observed, Pod
+    from imago_operator.state import Observed, OwnedObject, Pod
 
 
 def staged(desired: Desired, observed: Observed) -> Desired:
@@ -46,7 +50,8 @@ def staged(desired: Desired, observed: Observed) -> Desired:
         found = _permissive(desired) if _some_cannot_comply(observed) else desired
     servers, over_tls = registry_tls(desired, observed)
     access = registry_access(desired, observed)
-    steps = RegistrySteps(access=access, tls=servers, over_tls=over_tls)
+    quorum = quorum_tls(desired, observed)
+    steps = RegistrySteps(access=access, tls=servers, over_tls=over_tls, quorum=quorum)
     if steps == RegistrySteps.said(found):
         return found
     return with_steps(
@@ -83,8 +88,7 @@ def registry_tls(desired: Desired, observed: Observed) -> tuple[RegistryTls, boo
     """
     wanted = said_tls(desired.spec, desired.version)
     servers = {pod.registry_tls for pod in observed.pods if pod.shard is None}
-    children = [c for c in observed.children if c.name == names.zookeeper(desired.name)]
-    servers |= {tls_of_servers(c.template) for c in children if c.kind == STATEFUL_SET}
+    servers |= {tls_of_servers(c.template) for c in _sets_of_servers(desired, observed)}
     brokers = {pod.registry_over_tls for pod in observed.pods if pod.shard is not None}
     brokers |= {is_over_tls(found.template) for found in observed.sets().values()}
     if observed.registry_tls_refused and servers <= {RegistryTls.NONE}:
@@ -92,11 +96,38 @@ def registry_tls(desired: Desired, observed: Observed) -> tuple[RegistryTls, boo
     over_tls = RegistryTls.ENFORCING in servers
     if not over_tls and wanted is not RegistryTls.NONE:
         over_tls = RegistryTls.NONE not in servers
-    if wanted is RegistryTls.NONE and (over_tls or True in brokers):
+    # Who meets others with TLS has the certificate that clients are shown.
+    meets = quorum_tls(desired, observed) is not QuorumTls.NONE
+    if wanted is RegistryTls.NONE and (over_tls or True in brokers or meets):
         return RegistryTls.PERMISSIVE, over_tls
     if wanted is RegistryTls.ENFORCING and not (over_tls and False not in brokers):
         return RegistryTls.PERMISSIVE, over_tls
     return wanted, over_tls
+
+
+def quorum_tls(desired: Desired, observed: Observed) -> QuorumTls:
+    """Return how ZooKeeper's servers meet each other, for now.
+
+    One step from where all are, be they there or away; where they differ, one of the two.
+    """
+    row = list(QuorumTls)
+    wanted = row.index(said_quorum(desired.spec, desired.version))
+    there = {pod.quorum_tls for pod in observed.pods if pod.shard is None}
+    there |= {quorum_of_servers(c.template) for c in _sets_of_servers(desired, observed)}
+    if not there:
+        return QuorumTls.NONE if observed.registry_tls_refused else row[wanted]
+    if observed.registry_tls_refused and there == {QuorumTls.NONE}:
+        return QuorumTls.NONE
+    known = [row.index(one) for one in there]
+    first, last = min(known), max(known)
+    if wanted > first:
+        return row[min(wanted, first + 1)]
+    return row[max(wanted, last - 1)]
+
+
+def _sets_of_servers(desired: Desired, observed: Observed) -> list[OwnedObject]:
+    mine = names.zookeeper(desired.name)
+    return [c for c in observed.children if c.name == mine and c.kind == STATEFUL_SET]
 
 
 def has_absent_user(desired: Desired, observed: Observed, *, running: bool = False) -> bool:
@@ -137,13 +168,12 @@ def _is_ordered_of_servers(desired: Desired, observed: Observed) -> bool:
     """Whether the same was changed of what is said of ZooKeeper's servers."""
     said = said_hash(replace(desired, servers_step=""))
     notes = [pod.annotations for pod in observed.pods if pod.shard is None]
-    children = [c for c in observed.children if c.name == names.zookeeper(desired.name)]
-    templates = (c.template.get("metadata", {}) for c in children if c.kind == STATEFUL_SET)
+    templates = (c.template.get("metadata", {}) for c in _sets_of_servers(desired, observed))
     notes += [each.get("annotations", {}) for each in templates]
     return any(each.get(names.SPEC_HASH) != said for each in notes)
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=512)
 def with_steps(
     desired: Desired, steps: RegistrySteps, *, ordered: bool, ordered_servers: bool
 ) -> Desired:

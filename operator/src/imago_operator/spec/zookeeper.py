@@ -32,6 +32,22 @@ class RegistryTls(StrEnum):
     """The one with TLS."""
 
 
+class QuorumTls(StrEnum):
+    """How a server of a managed ZooKeeper meets the others, in the order of a move to TLS.
+
+    Two that are next to each other here understand each other, and no others do.
+    """
+
+    NONE = "None"
+    """Without TLS."""
+    ACCEPTING = "Accepting"
+    """Without TLS, and it accepts both."""
+    SENDING = "Sending"
+    """With TLS, and it accepts both."""
+    ENFORCING = "Enforcing"
+    """With TLS alone."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZooKeeperTls:
     """TLS between brokers and an external ZooKeeper."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from imago_operator.spec.zookeeper import RegistryAccess, RegistryTls
+from imago_operator.spec.zookeeper import QuorumTls, RegistryAccess, RegistryTls
 from imago_testing.operated.cluster import OperatedCluster
 from imago_testing.operated.faults import heal
 from imago_testing.operated.resources import resource, wanted
@@ -74,6 +74,9 @@ def check_access_walk(rng: random.Random, steps: int = 25) -> None:
     assert there == {access}, f"{there} are not {access}"
     servers = {pod.registry_tls for pod in world.pods.values() if pod.shard is None}
     assert servers == {tls}, f"{servers} are not {tls}"
+    meets = QuorumTls.NONE if tls is RegistryTls.NONE else QuorumTls.ENFORCING
+    quorum = {pod.quorum_tls for pod in world.pods.values() if pod.shard is None}
+    assert quorum == {meets}, f"{quorum} are not {meets}"
 
 
 def _said(rng: random.Random) -> tuple[RegistryAccess, RegistryTls]:

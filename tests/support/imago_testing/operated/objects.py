@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from imago_operator import names
 from imago_operator.kube.resources import RESOURCES
 from imago_operator.manifests.environment import registry_environment, registry_tls_environment
+from imago_operator.manifests.zookeeper import QUORUM_TLS
 from imago_operator.manifests.zookeeper import TLS as ZOO_TLS
-from imago_operator.spec.zookeeper import RegistryAccess, RegistryTls
+from imago_operator.spec.zookeeper import QuorumTls, RegistryAccess, RegistryTls
 from imago_testing.operated.resources import OPERATOR, UID
 
 if TYPE_CHECKING:
@@ -101,8 +102,11 @@ def pod_object(pod: Pod, uids: dict[str, str]) -> dict[str, Any]:
 def told_of_registry(pod: Pod) -> list[dict[str, Any]]:
     """Return how a broker meets ZooKeeper, or a server its clients, as its environment says."""
     if pod.shard is None:
-        said = pod.registry_tls
-        return [] if said is RegistryTls.NONE else [{"name": ZOO_TLS, "value": said.value}]
+        tls, quorum = pod.registry_tls, pod.quorum_tls
+        found = [] if tls is RegistryTls.NONE else [{"name": ZOO_TLS, "value": tls.value}]
+        if quorum is not QuorumTls.NONE:
+            found.append({"name": QUORUM_TLS, "value": quorum.value})
+        return found
     told = registry_tls_environment("demo", "mq") if pod.registry_over_tls else []
     if pod.registry_access is not RegistryAccess.NONE:
         told += registry_environment(pod.registry_access)

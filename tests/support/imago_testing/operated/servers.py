@@ -4,18 +4,35 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from itertools import product
+from itertools import combinations, product
 from typing import TYPE_CHECKING
 
 from imago_operator import names
-from imago_operator.spec.zookeeper import RegistryTls
+from imago_operator.spec.zookeeper import QuorumTls, RegistryTls
 from imago_operator.state import STATEFUL_SET
 from imago_testing.operated.things import RACKS, Things
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from imago_operator.state import Pod
 
 HOMELESS = "Unschedulable"
+SENDS_TLS = frozenset({QuorumTls.SENDING, QuorumTls.ENFORCING})
+ACCEPTS_TLS = frozenset(QuorumTls) - {QuorumTls.NONE}
+ACCEPTS_PLAIN = frozenset(QuorumTls) - {QuorumTls.ENFORCING}
+
+
+def meet(one: QuorumTls, other: QuorumTls) -> bool:
+    """Whether two servers of ZooKeeper have a connection, whoever of them opens it."""
+    ways = ((one, other), (other, one))
+    return all(to in (ACCEPTS_TLS if by in SENDS_TLS else ACCEPTS_PLAIN) for by, to in ways)
+
+
+def has_quorum(there: Sequence[QuorumTls], servers: int) -> bool:
+    """Whether a majority of that many servers is there, each of which meets each other."""
+    parts = combinations(there, servers // 2 + 1)
+    return any(all(meet(*pair) for pair in combinations(part, 2)) for part in parts)
 
 
 @dataclass
@@ -34,7 +51,8 @@ class Servers(Things):
         """Whether brokers have the registry: ZooKeeper answers, and a majority of it is there."""
         wanted = self._servers_wanted()
         there = [pod for pod in self._servers() if self._takes_part(pod)]
-        return self.zookeeper and (not wanted or len(there) > wanted // 2)
+        quorum = has_quorum([pod.quorum_tls for pod in there], wanted)
+        return self.zookeeper and (not wanted or quorum)
 
     def runs(self, pod: Pod) -> bool:
         return pod.node is not None and not pod.waiting and pod.node not in self.dark
@@ -62,6 +80,12 @@ class Servers(Things):
             lacked = RegistryTls.NONE if broker.registry_over_tls else RegistryTls.ENFORCING
             said = f"{server.name}, {server.registry_tls}, has no port for {broker.name}"
             assert server.registry_tls is not lacked, said
+
+    def check_quorum(self) -> None:
+        """Raise AssertionError if two of ZooKeeper's servers do not understand each other."""
+        for one, other in combinations(self._servers(), 2):
+            said = f"{one.name}, {one.quorum_tls}, and {other.name}, {other.quorum_tls}"
+            assert meet(one.quorum_tls, other.quorum_tls), said
 
     def _forgive_servers(self) -> None:
         for name, uid in list(self.missed.items()):

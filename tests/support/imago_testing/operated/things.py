@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from imago_operator.manifests.environment import is_over_tls, registry_access_of
-from imago_operator.manifests.zookeeper import tls_of_servers
+from imago_operator.manifests.zookeeper import quorum_of_servers, tls_of_servers
 from imago_operator.observed import has_user
 from imago_operator.spec.cluster_status import ClusterStatus
 from imago_operator.spec.zookeeper import RegistryAccess
@@ -51,6 +51,7 @@ def meeting(template: Mapping[str, Any]) -> dict[str, Any]:
         "registry_access": registry_access_of(template),
         "registry_over_tls": is_over_tls(template),
         "registry_tls": tls_of_servers(template),
+        "quorum_tls": quorum_of_servers(template),
     }
 
 

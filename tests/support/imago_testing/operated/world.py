@@ -224,6 +224,7 @@ class ClusterWorld(Servers):
         self._forgive()
         self._forgive_servers()
         self.check_ports()
+        self.check_quorum()
 
     def _after(self, what: str, pod: str, turns: int) -> bool:
         """Whether something has been under way for that many turns."""
