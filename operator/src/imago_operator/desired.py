@@ -273,9 +273,7 @@ class RegistrySteps:
         tls = registry_tls(desired.spec, desired.version)
         access = registry_access(desired.spec, desired.version)
         quorum = quorum_tls(desired.spec, desired.version)
-        return cls(
-            access=access, tls=tls, over_tls=tls is not RegistryTls.NONE, quorum=quorum
-        )
+        return cls(access=access, tls=tls, over_tls=tls is not RegistryTls.NONE, quorum=quorum)
 
 
 def with_registry_steps(

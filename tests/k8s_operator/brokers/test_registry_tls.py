@@ -20,11 +20,7 @@ from imago_operator import names
 from imago_operator.actions import CertificateWork, Certify
 from imago_operator.certificates.state import (
     ZOOKEEPER,
-    SeenCertificates,
-    authority_of,
-    certificate_of,
 )
-from imago_operator.issuing.writing import secret_of
 from imago_operator.manifests.config import registry_user_secret
 from imago_operator.manifests.zookeeper import config_text, zookeeper_template
 from imago_operator.secret_data import decoded
@@ -32,10 +28,11 @@ from imago_testing.operated.played_pod import in_pod
 from imago_testing.operated.resources import wanted
 from imago_testing.processes.managed_zookeeper import ManagedZooKeeper
 from imago_testing.processes.mounted_secret import MountedSecret
+from imago_testing.processes.operated_secrets import Secrets
 from imago_testing.processes.servers import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from pathlib import Path
 
     from imago_operator.desired import Desired
@@ -48,29 +45,6 @@ NEXT = (
     Certify(CertificateWork.SWITCH_AUTHORITY),
     Certify(CertificateWork.ISSUE, ZOOKEEPER),
 )
-
-
-class Secrets:
-    """What the operator has written."""
-
-    def __init__(self, desired: Desired) -> None:
-        self._desired = desired
-        self._kept: dict[str, Mapping[str, Any]] = {}
-        self.do(Certify(CertificateWork.NEW_AUTHORITY), Certify(CertificateWork.ISSUE, ZOOKEEPER))
-
-    def do(self, *works: Certify) -> None:
-        for work in works:
-            servers = certificate_of(self._kept.get(names.zookeeper_certificate("demo")))
-            seen = SeenCertificates(
-                authority=authority_of(self._kept.get(names.authority("demo"))),
-                members={ZOOKEEPER: servers} if servers else {},
-            )
-            made = asyncio.run(secret_of(self._desired, work, seen, NOW))
-            self._kept[made["metadata"]["name"]] = made
-
-    @property
-    def servers(self) -> dict[str, str]:
-        return decoded(self._kept[names.zookeeper_certificate("demo")])
 
 
 def cluster(tls: str) -> Desired:

@@ -334,7 +334,7 @@ def test_a_running_cluster_is_moved_step_by_step(before: RegistryTls, after: Reg
     assert set(uids(cluster).values()).isdisjoint(first.values())
 
 
-DEATHS = range(1, 60, 28 if IS_SHORT else 6)
+DEATHS = range(1, 500, 225 if IS_SHORT else 45)
 """After how many looks an operator dies."""
 
 

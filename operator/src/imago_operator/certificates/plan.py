@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from imago_operator import names
 from imago_operator.actions import CertificateWork, Certify
 from imago_operator.certificates.state import (
+    QUORUM,
     TRUSTED,
     ZOOKEEPER,
     AuthorityPhase,
@@ -140,6 +141,8 @@ def _is_old(
     desired: Desired, tls: Tls, holder: Holder, found: SeenCertificate, now: datetime
 ) -> bool:
     named = found.names != fingerprint(list(alternative_names(desired, holder)))
+    if holder == ZOOKEEPER and not found.data.get(QUORUM):
+        return True  # an operator has written it that knew of none
     return named or _is_due(found.not_after, tls, now)
 
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 CERTIFICATE: Final = "tls.crt"
 KEY: Final = "tls.key"
 TRUSTED: Final = "ca.crt"
+QUORUM: Final = "quorum.crt"
+"""By which ZooKeeper's servers know each other: of the same key, and signed by itself alone."""
 NEXT_CERTIFICATE: Final = "next.crt"
 NEXT_KEY: Final = "next.key"
 PHASE: Final = f"{names.GROUP}/ca-phase"

@@ -45,6 +45,19 @@ async def certificate(name: str, alternatives: str, days: int, signer: IssuedPai
     return await _signed(name, days, signer, usage, "-addext", f"subjectAltName={alternatives}")
 
 
+async def own_certificate(name: str, days: int, key: str) -> str:
+    """Return a certificate of a key that nobody else has signed, for both sides."""
+    return await _run(
+        *("req", "-x509", "-new", "-config", "{bare}", "-key", "{key}"),
+        *("-subj", f"/{name}", "-days", str(days)),
+        *("-addext", "basicConstraints=critical,CA:FALSE"),
+        *("-addext", "keyUsage=critical,digitalSignature"),
+        *("-addext", "extendedKeyUsage=serverAuth,clientAuth"),
+        bare=BARE,
+        key=key,
+    )
+
+
 async def client_certificate(name: str, days: int, signer: IssuedPair) -> IssuedPair:
     """Return a new certificate of a client, whose common name says who it is."""
     return await _signed(name, days, signer, "clientAuth")

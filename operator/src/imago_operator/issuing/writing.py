@@ -17,10 +17,12 @@ from imago_operator.certificates.state import (
     NEXT_KEY,
     NOT_AFTER,
     PHASE,
+    QUORUM,
     RENEWED,
     SIGNER,
     SINCE,
     TRUSTED,
+    ZOOKEEPER,
     AuthorityPhase,
     pem_parts,
     secret_of_holder,
@@ -156,6 +158,10 @@ async def _of_holder(
         KEY: made.key,
         TRUSTED: trusted,
     }
+    if holder == ZOOKEEPER:
+        # No two have the same subject: ZooKeeper would trust the latter alone.
+        subject = f"CN={name}/serialNumber={fingerprint(made.certificate)}"
+        data[QUORUM] = await openssl.own_certificate(subject, days, made.key)
     return _holder(desired, holder, data, noted | _ends(now, days))
 
 

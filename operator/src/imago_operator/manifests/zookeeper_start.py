@@ -8,10 +8,11 @@ change otherwise: by a link to the folder that they are in. So they are copied, 
 before them in one file, as the server wants them. It asks no client for a certificate: whom it
 trusts among them it would keep until it is started again.
 
-Servers know each other by the certificate itself, which they alone have, not by who has signed it:
-brokers have certificates of the same authority, and are no servers. So what takes its place is
-trusted some time before it is shown, for one kubelet writes it later than another; and what it
-replaces goes as much later. Whom servers trust among themselves they read again.
+Servers know each other by a certificate that they alone have, and that is signed by itself, not by
+the cluster's authority: brokers have certificates of that one, and are no servers. What takes its
+place is trusted some time before it is shown, for one kubelet writes it later than another; what
+it replaces goes as much later. Servers read again whom they trust among themselves. Who has no such
+certificate, since somebody else writes the Secret, has the authority's.
 
 A server that comes back has another address. Java would keep the former one for 30 s: where that
 server is elected meanwhile, nobody finds it, and it waits `initLimit` for those who do not come. So
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from imago_operator.certificates.state import CERTIFICATE, KEY, QUORUM, TRUSTED
 from imago_operator.desired import ZOOKEEPER_PORT, ZOOKEEPER_TLS_PORT
 from imago_operator.spec.zookeeper import QuorumTls, RegistryTls
 
@@ -73,27 +75,30 @@ take() {{
 
 MEET: Final = f"""\
 meet() {{
-  made=$(readlink -f {TLS_FOLDER}/..data) &&
-    own=$(sed '/-END CERTIFICATE-/q' "$made/tls.crt") && [ "$own" ] || return
+  made=$(readlink -f {TLS_FOLDER}/..data) || return
+  own=$made/{QUORUM} ours=$own
+  [ -e "$own" ] || own=$made/{CERTIFICATE} ours=$made/{TRUSTED}
+  both=$(cat "$own" "$ours") || return
   if [ ! -e {STORES}/quorum-store.pem ]; then
     trust && show
-  elif [ "$own" != "$newest" ]; then
+  elif [ "$both" != "$newest" ]; then
     trust {STORES}/quorum-trust.pem
-  elif [ "$shown" != "$own" ] && ((SECONDS - since >= {KNOWN_S})); then
+  elif [ "$both" != "$shown" ] && ((SECONDS - since >= {KNOWN_S})); then
     show
-  elif [ "$trusted" != "$own" ] && ((SECONDS - since >= 2 * {KNOWN_S})); then
+  elif [ "$both" != "$trusted" ] && ((SECONDS - since >= 2 * {KNOWN_S})); then
     trust
   fi
 }}
 trust() {{
-  cat "$@" - <<< "$own" > {STORES}/next-quorum-trust.pem &&
-    mv {STORES}/next-quorum-trust.pem {STORES}/quorum-trust.pem || return
-  [ "$own" = "$newest" ] || since=$SECONDS
-  newest=$own trusted=$(< {STORES}/quorum-trust.pem)
+  cat "$@" "$ours" > {STORES}/next-trust.pem &&
+    mv {STORES}/next-trust.pem {STORES}/quorum-trust.pem || return
+  [ "$both" = "$newest" ] || since=$SECONDS
+  newest=$both trusted=
+  [ $# -gt 0 ] || trusted=$both
 }}
 show() {{
-  cat "$made/tls.key" - <<< "$own" > {STORES}/next-quorum-store.pem &&
-    mv {STORES}/next-quorum-store.pem {STORES}/quorum-store.pem && shown=$own
+  cat "$made/{KEY}" "$own" > {STORES}/next-quorum.pem &&
+    mv {STORES}/next-quorum.pem {STORES}/quorum-store.pem && shown=$both
 }}"""
 """A container that begins again finds what it showed and trusted before."""
 

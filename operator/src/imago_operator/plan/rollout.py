@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Final
 
 from imago_operator import names
 from imago_operator.actions import DeletePod, Handover
-from imago_operator.certificates.state import ZOOKEEPER
+from imago_operator.certificates.state import QUORUM, ZOOKEEPER
 from imago_operator.desired import clients_ca_secret
+from imago_operator.manifests.zookeeper_start import KNOWN_S
 from imago_operator.plan import membership
 from imago_operator.plan.permission import cause, held, obstacle, revision
 from imago_operator.plan.rows import PlanRow, PlanStep
 from imago_operator.spec.cluster_status import Rollout
-from imago_operator.spec.zookeeper import RegistryTls
+from imago_operator.spec.tls import AuthorityMode
+from imago_operator.spec.zookeeper import QuorumTls, RegistryTls
 from imago_operator.state import ConditionFinding, PlanWait, written
 from imago_operator.wording import counted
 
@@ -33,6 +35,13 @@ UNAVOIDABLE_FEW: Final = frozenset({"belowMinInSync"})
 FOUND_S: Final = 35.0
 """For how long after a server of ZooKeeper came back others may look for it at its former address:
 DNS servers keep an answer for 30 s at most, and so does Java in servers that run since before."""
+
+KUBELET_S: Final = 90
+"""How long a kubelet may take to write what a Secret says."""
+QUORUM_KNOWN_S: Final = KUBELET_S + 2 * KNOWN_S
+"""How long after its certificate was written every server knows and shows it alone."""
+KNOWN: Final = "ZooKeeper's servers to know their certificate"
+BY_ANOTHER: Final = AuthorityMode.CERT_MANAGER
 
 
 def rollout(look: ClusterLook) -> PlanStep | None:
@@ -62,6 +71,8 @@ def rollout(look: ClusterLook) -> PlanStep | None:
     timeout = look.desired.spec.update_policy.ready_timeout.seconds
     if any(_is_just_back(look, pod) for pod in look.observed.pods_of(None)):
         timeout = max(timeout, 2 * FOUND_S)
+    if blocked == KNOWN:
+        timeout = max(timeout, 2 * QUORUM_KNOWN_S)
     wait = (
         PlanWait(key=f"restart {blocked}", message=blocked, deadline_s=timeout) if blocked else None
     )
@@ -113,7 +124,8 @@ def _zookeeper(look: ClusterLook, due: list[Pod]) -> tuple[list[Action], str] | 
     down = [pod for pod in servers if not pod.serving]
     mine = [pod for pod in due if pod.shard is None]
     needs = look.desired.registry_tls is not RegistryTls.NONE
-    if mine and (missing := _registry_certificate_missing(look, needed=needs)):
+    missing = _registry_certificate_missing(look, needed=needs) or _quorum_is_not_known(look)
+    if mine and missing:
         return [], missing
     for pod in [pod for pod in mine if not pod.serving]:
         # Of several that are not ready one may be about to be: without it there is no majority.
@@ -127,6 +139,27 @@ def _zookeeper(look: ClusterLook, due: list[Pod]) -> tuple[list[Action], str] | 
     if mine:
         return [_delete(look, mine[-1])], ""
     return None
+
+
+def _quorum_is_not_known(look: ClusterLook) -> str:
+    """Return what servers wait for that meet others with TLS; empty: nothing.
+
+    One that begins has the certificate that was written last, and shows it at once: all others
+    have to trust it before, and to show nothing else.
+    """
+    seen, sending = look.observed.certificates, (QuorumTls.SENDING, QuorumTls.ENFORCING)
+    servers = [pod.quorum_tls for pod in look.observed.pods_of(None)]
+    found = seen.members.get(ZOOKEEPER) if seen is not None else None
+    if found is None or look.desired.quorum_tls is QuorumTls.NONE:
+        return ""
+    own = look.desired.spec.tls is None or look.desired.spec.tls.ca.mode is not BY_ANOTHER
+    if own and not found.data.get(QUORUM):
+        return f"{QUORUM} in Secret {names.zookeeper_certificate(look.desired.name)}"
+    since = found.since
+    if since is None or not any(way in sending for way in servers):
+        return ""
+    known = (look.now - since).total_seconds() >= QUORUM_KNOWN_S
+    return "" if known else KNOWN
 
 
 def _is_just_back(look: ClusterLook, pod: Pod) -> bool:

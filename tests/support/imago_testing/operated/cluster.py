@@ -210,7 +210,7 @@ class OperatedCluster:
         self.turn()
         return again
 
-    async def settle(self, looks_max: int = 300) -> int:
+    async def settle(self, looks_max: int = 1200) -> int:
         """Look until nothing is left to do; return how often."""
         for count in range(looks_max):
             before = self.kubernetes.version
@@ -221,7 +221,7 @@ class OperatedCluster:
         said = self.cluster.get("status", {}).get("progress")
         raise AssertionError(f"does not settle: {said} {self.errors[-3:]}")
 
-    def run(self, looks_max: int = 300) -> int:
+    def run(self, looks_max: int = 1200) -> int:
         return asyncio.run(self.settle(looks_max))
 
     # ---- what there is ---------------------------------------------------------------------

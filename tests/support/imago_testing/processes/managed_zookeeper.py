@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
+import shutil
 import stat
 from typing import TYPE_CHECKING, Any
 
@@ -25,10 +27,15 @@ class ManagedZooKeeper:
     """One server: what its pod has at the root of its file system is in a folder."""
 
     def __init__(
-        self, folder: Path, template: Mapping[str, Any], config: str, mounted: MountedSecret
+        self,
+        folder: Path,
+        template: Mapping[str, Any],
+        config: str,
+        mounted: MountedSecret,
+        number: int = 0,
     ) -> None:
         """`mounted`: the folder of its certificate's Secret."""
-        self._folder, self.mounted = folder, mounted
+        self._folder, self.mounted, self._number = folder, mounted, number
         block = free_port_block(len(PORTS))
         self._places = {
             "/tmp/": f"{folder}/tmp/",
@@ -38,22 +45,38 @@ class ManagedZooKeeper:
             "/stores": f"{folder}/stores",
             **{str(port): str(block + n) for n, port in enumerate(PORTS)},
         }
-        self.plain, self.secure = block, block + 1
+        self.plain, self.secure, self.quorum, self.election = range(block, block + len(PORTS))
         for name in ("etc", "data", "stores", "bin", "tmp"):
             (folder / name).mkdir(parents=True)
-        (folder / "etc" / "zoo.cfg").write_text(self._here(config))
+        self._config = config
+        self._process: ServerProcess | None = None
+        self.made_of(template)
+
+    def finds(self, others: Mapping[str, str]) -> None:
+        """Say where it finds what the configuration names."""
+        self._places = {**others, **self._places}
+
+    def made_of(self, template: Mapping[str, Any], faster: Mapping[str, str] | None = None) -> None:
+        """Have its pod made again, of a template; what is not a volume's is gone.
+
+        `faster`: words of the template for which the test has others.
+        """
+        shutil.rmtree(self._folder / "stores")
+        (self._folder / "stores").mkdir()
         [container] = template["spec"]["containers"]
         # Kubernetes takes two of these for one.
-        self._command = [self._here(word).replace("$$", "$") for word in container["command"]]
-        self._process: ServerProcess | None = None
+        words = [word.replace("$$", "$") for word in container["command"]]
+        for slow, fast in (faster or {}).items():
+            words = [word.replace(slow, fast) for word in words]
+        self._words = words
 
     def _here(self, text: str) -> str:
-        for place, here in self._places.items():
-            text = text.replace(place, here)
-        return text
+        found = "|".join(re.escape(place) for place in self._places)
+        return re.sub(found, lambda place: self._places[place[0]], text)
 
     def start(self) -> None:
-        """Start it and wait until it serves."""
+        """Start it and wait until it serves, or waits for others."""
+        (self._folder / "etc" / "zoo.cfg").write_text(self._here(self._config))
         server = ZooKeeperServer(folder=self._folder / "logs", port=self.plain, heap_mb=96)
         server.write_config()
         *command, _ = server.command(find_java())
@@ -61,10 +84,12 @@ class ManagedZooKeeper:
         program.write_text(f'#!/bin/bash\nexec {shlex.join(command)} "$2"\n')
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
         path = f"{program.parent}:{os.environ['PATH']}"
-        told = {"PATH": path, "HOSTNAME": "demo-zookeeper-0"}
-        self._process = ServerProcess.start("zookeeper", self._command, self._folder, told)
+        told = {"PATH": path, "HOSTNAME": f"demo-zookeeper-{self._number}"}
+        words = [self._here(word) for word in self._words]
+        self._process = ServerProcess.start("zookeeper", words, self._folder, told)
         self._process.wait_for_port(self.plain)
-        self._process.wait_for_port(self.secure)
+        if "secureClientPort" in words[-1]:
+            self._process.wait_for_port(self.secure)
 
     @property
     def pid(self) -> int:
