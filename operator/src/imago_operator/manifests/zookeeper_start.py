@@ -107,7 +107,7 @@ def start(tls: RegistryTls, quorum: QuorumTls = QuorumTls.NONE) -> str:
     """Return what the shell of a server's container runs."""
     if tls is RegistryTls.NONE:
         return f"{NUMBER} && {LOOKED_UP} && {SERVE} {FOLDER}/{CONFIG}"
-    lines = SECURE if tls is RegistryTls.PERMISSIVE else (*SECURE, WITHIN)
+    lines: tuple[str, ...] = SECURE if tls is RegistryTls.PERMISSIVE else (*SECURE, WITHIN)
     meets = quorum is not QuorumTls.NONE
     if meets:
         lines += (*MEETS, *_modes(quorum))
