@@ -1,5 +1,7 @@
 """Brokers of a running cluster reach ZooKeeper over TLS while clients work; its plain port goes.
 
+So do its servers each other, in three rounds more.
+
 ZooKeeper's servers restart one by one for it, and each time that one leads another is elected
 before a master's lease ends: clients see nothing of it.
 """
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from imago_testing.java.driver import JavaDriver
 
 NAMESPACE, NAME = "e2e-registry", "plain"
-MOVED_SECONDS_MAX: Final = 400
+MOVED_SECONDS_MAX: Final = 1500
 PLAIN, SECURE = 2181, 2281
 SHOWN: Final = """\
 import socket, ssl, sys
@@ -44,6 +46,18 @@ rows = [line.split() for name in ("tcp", "tcp6") for line in list(open("/proc/ne
 print(*sorted({int(row[2].rpartition(":")[2], 16) for row in rows if row[3] == "01"}))
 """
 """Says to which ports a pod has connections."""
+ANSWERED: Final = """\
+import socket, sys
+for host in sys.argv[1:]:
+    with socket.create_connection((host, 3888), timeout=5) as plain:
+        plain.settimeout(20)
+        plain.sendall(bytes(64))
+        try:
+            print("served" if plain.recv(1) else "ended")
+        except ConnectionError:
+            print("ended")
+"""
+"""Speaks without TLS to servers where they elect their leader."""
 TRIED: Final = """\
 import socket, sys
 for host in sys.argv[1:]:
@@ -79,6 +93,8 @@ def test_a_running_cluster_moves_while_clients_of_both_protocols_work(
         )
         assert _shown(plain) == [_certificate(kube)] * 3
         assert set(_tried(plain)) == {"open"}
+        assert _told(plain.servers(), "ZOO_QUORUM_TLS") == {"Enforcing"}
+        assert _asked(plain, ANSWERED) == ["ended"] * 3
         running.go_on(100)
         assert set(plain.leases_lost().values()) == {0}
         account.append(f"moved in {seconds:.0f} s: " + running.finish())
@@ -128,8 +144,11 @@ def _order(kube: Kube, brokers: Brokers, tls: str | None) -> float:
     patch = json.dumps({"spec": {"zookeeper": {"managed": {"tls": tls}}}})
     kube.run("patch", "imc", NAME, "-n", NAMESPACE, "--type=merge", "-p", patch)
     seconds = until(
-        lambda: _told(brokers.servers()) == {tls or "Permissive"},
-        f"all servers are told of TLS: {tls}",
+        lambda: (
+            _told(brokers.servers()) == {tls or "Permissive"}
+            and _told(brokers.servers(), "ZOO_QUORUM_TLS") == {"Enforcing"}
+        ),
+        f"all servers are told of TLS: {tls}, and Enforcing among themselves",
         seconds_max=MOVED_SECONDS_MAX,
     )
     brokers.settled(seconds_max=MOVED_SECONDS_MAX)
@@ -137,12 +156,12 @@ def _order(kube: Kube, brokers: Brokers, tls: str | None) -> float:
     return seconds
 
 
-def _told(pods: list[dict[str, Any]]) -> set[str]:
+def _told(pods: list[dict[str, Any]], name: str = "ZOO_TLS") -> set[str]:
     told = [
         {one["name"]: one.get("value", "") for one in pod["spec"]["containers"][0]["env"]}
         for pod in pods
     ]
-    return {each.get("ZOO_TLS", "") for each in told}
+    return {each.get(name, "") for each in told}
 
 
 def _ports(brokers: Brokers) -> set[int]:
@@ -172,7 +191,11 @@ def _shown(brokers: Brokers) -> list[str]:
 
 def _tried(brokers: Brokers) -> list[str]:
     """Return how each server's plain port answers a broker."""
+    return _asked(brokers, TRIED)
+
+
+def _asked(brokers: Brokers, words: str) -> list[str]:
+    """Return what a program in a broker's pod says of each server."""
     hosts = [str(pod["status"].get("podIP", "")) for pod in brokers.servers()]
-    return brokers.kube.execute(
-        NAMESPACE, brokers.names()[0], "python3", "-c", TRIED, *hosts
-    ).split()
+    asked = ("python3", "-c", words, *hosts)
+    return brokers.kube.execute(NAMESPACE, brokers.names()[0], *asked).split()
