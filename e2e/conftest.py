@@ -63,7 +63,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     items.sort(key=place)
     for item in items:
-        item.add_marker(pytest.mark.timeout(STORY_SECONDS_MAX))
+        if item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(STORY_SECONDS_MAX))
     if not is_rig():
         out = [item for item in items if item.get_closest_marker("own_nodes")]
         items[:] = [item for item in items if item not in out]

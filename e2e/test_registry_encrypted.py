@@ -79,6 +79,7 @@ def _plain(kube: Kube, operator: Operator) -> Iterator[Brokers]:
     kube.delete_namespace(NAMESPACE)
 
 
+@pytest.mark.timeout(1800)
 def test_a_running_cluster_moves_while_clients_of_both_protocols_work(
     kube: Kube, plain: Brokers, drivers: dict[str, JavaDriver], topic: str, account: list[str]
 ) -> None:
