@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from imago_operator.actions import CertificateWork, Certify, destructive
 from imago_operator.certificates.plan import alternative_names, plan
 from imago_operator.certificates.state import (
+    QUORUM,
     TRUSTED,
     ZOOKEEPER,
     AuthorityPhase,
@@ -211,9 +212,11 @@ def test_who_signed_what_is_shown_is_trusted_while_another_takes_over_at_once() 
     authority = SeenAuthority(data={TRUSTED: theirs}, signer="b", trusted=fingerprint(theirs))
     desired = wanted({"spec.tls": {"ca": {"mode": "UserProvided", "secretName": "theirs"}}})
 
-    def step(trusted: str, signer: str, now: datetime) -> tuple[Certify, ...]:
+    def step(
+        trusted: str, signer: str, now: datetime, quorum: str = "theirs alone"
+    ) -> tuple[Certify, ...]:
         servers = SeenCertificate(
-            data={TRUSTED: trusted},
+            data={TRUSTED: trusted, QUORUM: quorum},
             signer=signer,
             trusted=fingerprint(trusted),
             names=fingerprint(list(alternative_names(desired, ZOOKEEPER))),
@@ -230,6 +233,8 @@ def test_who_signed_what_is_shown_is_trusted_while_another_takes_over_at_once() 
     assert step(theirs + ours, "a", START) == ()
     assert step(theirs + ours, "a", later) == (Certify(CertificateWork.ISSUE, ZOOKEEPER),)
     assert step(theirs + ours, "b", START) == ()
+    # What an operator wrote that knew of no certificate for servers among themselves.
+    assert step(theirs + ours, "b", START, "") == (Certify(CertificateWork.ISSUE, ZOOKEEPER),)
     assert step(theirs + ours, "b", later) == (Certify(CertificateWork.TRUST, ZOOKEEPER),)
     assert step(theirs, "b", later) == ()
 
