@@ -10,6 +10,7 @@ import ssl
 import threading
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -209,6 +210,15 @@ def shown(port: int, who: Pair) -> str | None:
         return None
 
 
+def shows(port: int, who: Pair) -> bool:
+    """Whether one with this certificate is shown the same."""
+    return (shown(port, who) or "-") in who.certificate.read_text()
+
+
+def turns_away(port: int, who: Pair) -> bool:
+    return shown(port, who) is None
+
+
 def ends_plain(port: int) -> bool:
     """Whether one who speaks without TLS gets nothing but an end."""
     with socket.create_connection(("127.0.0.1", port), timeout=20) as plain:
@@ -300,19 +310,14 @@ def test_servers_meet_with_another_certificate_without_a_restart(tmp_path: Path)
             wait_until(lambda: shown(first.election, latest) is not None, what="it is trusted")
             for server in others:
                 server.mounted.write(running.secrets.servers)
-            text = latest.certificate.read_text()
             for server in running.servers:
-                wait_until(
-                    lambda server=server: (shown(server.election, latest) or "-") in text,
-                    what="the other certificate is shown",
-                )
+                port = server.election
+                wait_until(partial(shows, port, latest), what="the other certificate is shown")
             writer.goes_on()
             assert [server.pid for server in running.servers] == pids
             for server in running.servers:
-                wait_until(
-                    lambda server=server: shown(server.election, former) is None,
-                    what="the former certificate is trusted no more",
-                )
+                port = server.election
+                wait_until(partial(turns_away, port, former), what="the former is not trusted")
             # A container that begins again, and another leader: all meet anew.
             leader = running.leader()
             leader.stop()

@@ -43,7 +43,7 @@ def follow(cluster: OperatedCluster, to: RegistryAccess) -> list[set[RegistryAcc
     seen: list[set[RegistryAccess]] = []
 
     async def inside() -> None:
-        for _ in range(400):
+        for _ in range(1200):
             await cluster.look()
             if not seen or seen[-1] != ways(cluster):
                 seen.append(ways(cluster))

@@ -17,7 +17,7 @@ from imago_operator.state import ConditionFinding
 from imago_operator.wording import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from imago_operator.plan.look import ClusterLook
     from imago_operator.state import Pod
@@ -27,9 +27,15 @@ PENDING: Final = "UpdatePending"
 
 def revision(look: ClusterLook) -> str:
     """Return what stands for the templates of all pods as they are to be now."""
-    hashes = [look.notes(n).get(names.TEMPLATE_HASH, "") for n in look.targets[:1]]
-    hashes.append(look.notes(None).get(names.TEMPLATE_HASH, "")[:4])
-    return "".join(hashes)
+    return _of_brokers(look) + _of_servers(look)
+
+
+def _of_brokers(look: ClusterLook) -> str:
+    return "".join(look.notes(n).get(names.TEMPLATE_HASH, "") for n in look.targets[:1])
+
+
+def _of_servers(look: ClusterLook) -> str:
+    return look.notes(None).get(names.TEMPLATE_HASH, "")[:4]
 
 
 def approval_id(look: ClusterLook) -> str:
@@ -42,18 +48,27 @@ def is_approved(look: ClusterLook) -> bool:
     approved = look.desired.resource.approved
     if not approved or approved == approval_id(look):
         return bool(approved)
-    return any(approved == approval_id(each) for each in _steps_before(look))
+    return approved in _approved_before(look)
 
 
-def _steps_before(look: ClusterLook) -> Iterator[ClusterLook]:
-    """Yield the looks at which the operator's own steps may have begun that led here."""
-    ways = product(RegistryAccess, RegistryTls, (False, True), QuorumTls)
-    for access, tls, over_tls, quorum in ways:
-        if look.desired.spec.zookeeper.managed is None:
-            return
-        steps = RegistrySteps(access=access, tls=tls, over_tls=over_tls, quorum=quorum)
-        before = with_steps(look.desired, steps, ordered=False, ordered_servers=False)
-        yield replace(look, desired=before)
+def _approved_before(look: ClusterLook) -> set[str]:
+    """Return what was approved where the operator's own steps began that led here."""
+    if look.desired.spec.zookeeper.managed is None:
+        return set()
+    said = RegistrySteps.said(look.desired)
+    users = product(RegistryAccess, (False, True))
+    brokers = [replace(said, access=access, over_tls=over) for access, over in users]
+    servers = [
+        replace(said, tls=tls, quorum=quorum) for tls, quorum in product(RegistryTls, QuorumTls)
+    ]
+    of_brokers = {_of_brokers(_at(look, steps)) for steps in brokers}
+    of_servers = {_of_servers(_at(look, steps)) for steps in servers}
+    return {f"restart-{one}{other}" for one, other in product(of_brokers, of_servers)}
+
+
+def _at(look: ClusterLook, steps: RegistrySteps) -> ClusterLook:
+    before = with_steps(look.desired, steps, ordered=False, ordered_servers=False)
+    return replace(look, desired=before)
 
 
 def obstacle(look: ClusterLook, pod: Pod) -> str:

@@ -149,7 +149,8 @@ class ManagedZooKeeper:
         "Who is served with TLS. Permissive: brokers reach it over TLS alone, and the plain port"
         " stays for MetaQ's clients, which know no other. Enforcing: there is no plain port. None:"
         " nobody. Unless it is None, servers also meet each other over TLS alone. The cluster's"
-        " authority signs (spec.tls.ca; without spec.tls one that the operator makes). A running cluster is moved step by step, both ways.",
+        " authority signs (spec.tls.ca; without spec.tls one that the operator makes). A running"
+        " cluster is moved step by step, both ways.",
         default=RegistryTls.PERMISSIVE,
     )
     allowed_peers: tuple[Json, ...] | None = described(
