@@ -148,7 +148,7 @@ def _quorum_is_not_known(look: ClusterLook) -> str:
     have to trust it before, and to show nothing else.
     """
     seen, sending = look.observed.certificates, (QuorumTls.SENDING, QuorumTls.ENFORCING)
-    servers = [pod.quorum_tls for pod in look.observed.pods_of(None)]
+    servers = look.observed.pods_of(None)
     found = seen.members.get(ZOOKEEPER) if seen is not None else None
     if found is None or look.desired.quorum_tls is QuorumTls.NONE:
         return ""
@@ -156,7 +156,10 @@ def _quorum_is_not_known(look: ClusterLook) -> str:
     if own and not found.data.get(QUORUM):
         return f"{QUORUM} in Secret {names.zookeeper_certificate(look.desired.name)}"
     since = found.since
-    if since is None or not any(way in sending for way in servers):
+    if since is None or not any(pod.quorum_tls in sending for pod in servers):
+        return ""
+    # Who was ready before it was written began with another, or with none.
+    if all(pod.turned is not None and pod.turned > since for pod in servers):
         return ""
     known = (look.now - since).total_seconds() >= QUORUM_KNOWN_S
     return "" if known else KNOWN
