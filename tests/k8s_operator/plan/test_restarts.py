@@ -14,6 +14,12 @@ from imago_operator.actions import (
     DeletePod,
     Handover,
 )
+from imago_operator.certificates.state import (
+    QUORUM,
+    ZOOKEEPER,
+    SeenCertificate,
+    SeenCertificates,
+)
 from imago_operator.plan import PlanRow, plan
 from imago_operator.plan.look import ClusterLook
 from imago_operator.plan.permission import approval_id
@@ -34,7 +40,23 @@ from imago_testing.operated.things import START
 from imago_testing.operated.world import ClusterWorld
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from imago_operator.desired import Desired
+
+
+def certified(seen: Observed, since: datetime, own: str) -> Observed:
+    """Return what is seen where ZooKeeper's certificate was written then."""
+    certificate = SeenCertificate(
+        data={QUORUM: own},
+        signer="ours",
+        trusted="ours",
+        names="theirs",
+        since=since,
+        not_after=since + timedelta(days=90),
+    )
+    made = SeenCertificates(read=frozenset({ZOOKEEPER}), members={ZOOKEEPER: certificate})
+    return replace(seen, certificates=made)
 
 
 @pytest.fixture(name="seen", scope="module")
@@ -232,6 +254,29 @@ class TestRestarts:
         for seconds, next_one in ((2, []), (90, ["demo-zookeeper-2"])):  # a clock ahead of ours
             ahead = changed(seen, "demo-zookeeper-1", turned=START + timedelta(seconds=seconds))
             assert taken(plan(desired, ahead, START)) == next_one
+
+    def test_no_server_of_zookeeper_goes_before_all_know_their_certificate(self) -> None:
+        """One that begins has the latest, which others do not trust yet; those begun since do."""
+        memory = {"spec.zookeeper.managed.resources": {"requests": {"memory": "1Gi"}}}
+        desired, seen = self.applied(memory)
+        for number in range(3):
+            seen = changed(seen, f"demo-zookeeper-{number}", turned=START - timedelta(hours=1))
+
+        def waits(ago: float, seen: Observed = seen, own: str = "made") -> str:
+            given = certified(seen, START - timedelta(seconds=ago), own)
+            found = plan(desired, given, START)
+            assert taken(found) == ([] if found.wait else ["demo-zookeeper-2"])
+            return found.wait.message if found.wait else ""
+
+        assert waits(3601) == ""
+        assert waits(329) == "ZooKeeper's servers to know their certificate"
+        assert waits(330) == ""
+        for number in range(3):
+            ago = START - timedelta(seconds=100)
+            seen = changed(seen, f"demo-zookeeper-{number}", turned=ago)
+        assert waits(101, seen) == ""
+        assert waits(99, seen) != ""
+        assert waits(3601, own="") == "quorum.crt in Secret demo-zookeeper-tls"
 
     def test_nor_is_it_late_meanwhile(self) -> None:
         memory = {"spec.zookeeper.managed.resources": {"requests": {"memory": "1Gi"}}}
