@@ -6,8 +6,7 @@ import asyncio
 import json
 import os
 import signal
-import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,42 +22,11 @@ from imago_broker.service.messages import PutStatus
 from imago_cli.exits import Exit
 from imago_cli.up.access import use_token, with_token
 from imago_testing.peers.admin import broker_config
+from imago_testing.peers.shell import Shell
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
-
-
-@dataclass
-class Shell:
-    """Runs commands in a folder, with the admin token."""
-
-    folder: Path
-    broker: Broker
-
-    async def run(self, *words: str, code: int = 0, **more: str) -> str:
-        """Return what the command prints on both streams; `more`: of its environment."""
-        process = await self.start(*words, **more)
-        out, _ = await process.communicate()
-        assert process.returncode == code, out.decode()
-        return out.decode()
-
-    async def start(self, *words: str, **more: str) -> asyncio.subprocess.Process:
-        """Start the command; its output is in one pipe."""
-        ports = self.broker.ports
-        settings = {
-            "IMAGO_ADMIN": f"http://127.0.0.1:{ports.admin_port}",
-            "IMAGO_ADMIN_TOKEN_FILE": self.broker.config.admin.token_file,
-            "IMAGO_BOOTSTRAP": f"127.0.0.1:{ports.namesrv_port}",
-            "COLUMNS": "200",
-        }
-        return await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "imago_cli", *words),
-            cwd=self.folder,
-            env=os.environ | settings | more,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
 
 
 @pytest.fixture
