@@ -44,7 +44,7 @@ async def test_calls_that_are_passed_on_are_their_callers(
         forged = {
             FORWARDED: "1",
             "Host": f"{own.host}:{own.admin}",
-            CALLER: f"{caller_text('eve', '10.0.0.1')} {'0' * 64}",
+            CALLER: f"{caller_text('eve', '10.0.0.1', '')} {'0' * 64}",
         }
         path, now_ms = "/admin/v1/topics/other", pair.two.broker.clock.epoch_ms()
         signed = signature(TOKEN, now_ms, "DELETE", forged["Host"], path, b"")
@@ -65,9 +65,9 @@ async def test_calls_that_are_passed_on_are_their_callers(
 def test_callers_are_believed_to_brokers_alone(name: str) -> None:
     from imago_broker.admin.signing import caller_hash
 
-    told = caller_text(name, "2001:db8::1")
+    told = caller_text(name, "2001:db8::1", "1.0,-")
     whole = f"{told} {caller_hash('token', 'signed 1', told)}"
-    assert told_caller(whole, "token", "signed 1") == (name, "2001:db8::1")
+    assert told_caller(whole, "token", "signed 1") == (name, "2001:db8::1", "1.0,-")
     assert told_caller(whole, "token", "signed 2") is None, "of another call"
     assert told_caller(whole, "other", "signed 1") is None
     assert told_caller(whole.replace("2001", "2002"), "token", "signed 1") is None

@@ -10,12 +10,16 @@ import pytest
 
 from imago_broker.app.listeners import Ports
 from imago_broker.config import BrokerConfig
-from imago_broker.errors import BrokerError
+from imago_broker.errors import BrokerError, RequestError
+from imago_broker.model.access import AccessKind, AccessRule, Operation, Resource
 from imago_broker.model.cluster import BrokerRecord, ClusterView
+from imago_broker.model.quotas import Limit, subject_of_user
+from imago_broker.model.users import User
 from imago_broker.processors.rocketmq.access_rows import access_rows
 from imago_broker.processors.rocketmq.exchange import Exchange, Lane
 from imago_broker.processors.rocketmq.identity import RocketmqIdentity
-from imago_broker.service.access import AccessService
+from imago_broker.service.access import USER_KIND, AccessService, Actor
+from imago_broker.service.access_drafts import Drafts, delete_left, take_drafts, version_of
 from imago_testing.virtual.clocks import ManualClock
 from imago_wire.remoting.codes import RequestCode as Code
 from imago_wire.remoting.command import RemotingCommand
@@ -23,7 +27,9 @@ from imago_wire.remoting.command import RemotingCommand
 if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.access_rows import PassOn
     from imago_broker.processors.rocketmq.exchange import Reply
-    from imago_broker.service.access import Record
+
+
+BY = Actor("the tests", "nowhere")
 
 
 class Metadata:
@@ -59,7 +65,7 @@ def service(*, leads: bool) -> AccessService:
     return AccessService(Metadata(leads=leads), clock=ManualClock(), shard=0)
 
 
-async def refuse(_: list[Record]) -> None:
+async def refuse(_: Drafts) -> None:
     raise BrokerError("shard-0 has no master now")
 
 
@@ -81,8 +87,8 @@ def create_user(caller: Caller, follower: AccessService, pass_on: PassOn) -> Rep
 async def test_a_follower_has_the_master_make_the_user() -> None:
     master, follower, caller = service(leads=True), service(leads=False), Caller()
 
-    async def pass_on(records: list[Record]) -> None:
-        master.merge(records)
+    async def pass_on(drafts: Drafts) -> None:
+        take_drafts(master, drafts)
 
     assert create_user(caller, follower, pass_on) is None
     async with asyncio.timeout(50):
@@ -122,3 +128,70 @@ async def test_what_a_follower_knows_to_be_wrong_is_refused_at_once() -> None:
     assert reply is not None, "there is nothing to be passed on"
     assert reply.code == 0
     await caller.answers.get()
+
+
+async def test_a_master_that_knows_better_changes_nothing() -> None:
+    """Neither by a member that still has a user who is gone, nor over a newer record."""
+    master, follower, caller = service(leads=True), service(leads=False), Caller()
+    for each in (master, follower):
+        store: Any = each._store
+        store._leads = True
+        each.put_user(User(name="root", secret="secret-of-root", is_super=True), BY)
+        each.put_user(User(name="bob", secret="secret-of-bob"), BY)
+        store._leads = each is master
+
+    async def pass_on(drafts: Drafts) -> None:
+        try:
+            take_drafts(master, drafts)
+        except RequestError as error:
+            raise BrokerError(str(error)) from error
+
+    def drafted(name: str, by: str | None) -> Drafts:
+        with follower.drafting() as changes:
+            follower.put_user(User(name=name, secret="another secret"), BY)
+        return Drafts(by, version_of(follower, by), changes)
+
+    await pass_on(drafted("bob", "root"))
+    assert master.users["bob"].secret == "another secret"
+    with pytest.raises(BrokerError, match="access-user bob was changed meanwhile"):
+        await pass_on(drafted("bob", "root"))
+    master.delete_user("root", BY)
+    with pytest.raises(BrokerError, match="user root was changed meanwhile"):
+        await pass_on(drafted("eve", "root"))
+    assert create_user(caller, follower, pass_on) is None, "nobody is asked who that is"
+    async with asyncio.timeout(50):
+        assert (await caller.answers.get()).code == 0
+    assert set(master.users) == {"bob", "ann"}
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        None,
+        {},
+        {"by": 1, "version": "", "changes": []},
+        {"by": None, "version": "", "changes": [1]},
+    ],
+)
+def test_what_is_no_draft_is_refused(told: Any) -> None:
+    with pytest.raises((KeyError, TypeError, ValueError)):
+        Drafts.read(told)
+
+
+def test_nobody_inherits_what_was_left_of_a_name() -> None:
+    access = service(leads=True)
+    rule = AccessRule(Resource(AccessKind.TOPIC, "secret"), frozenset({Operation.SUBSCRIBE}))
+    subject = subject_of_user("ann")
+    access.put_account(User(name="ann", secret="secret-of-ann"), [rule], BY)
+    access.set_quotas(subject, {Limit.CONNECTIONS: 5}, BY)
+    left = [record for record in access.records() if record[0] != USER_KIND]
+    assert access.delete_user("ann", BY)
+    later = [[kind, key, [made[0] + 10_000, 1], value] for kind, key, made, value in left]
+    assert access.merge(later) == 2, "another shard changed them at the same time"
+    assert access.rules == {"ann": (rule,)}
+    assert delete_left(access, "ann")
+    assert not delete_left(access, "ann")
+    access.merge([[kind, key, [made[0] + 20_000, 1], value] for kind, key, made, value in left])
+    access.put_user(User(name="ann", secret="somebody else"), BY)
+    assert access.rules == {}
+    assert subject not in access.quota_table.quotas

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from imago_broker.admin.services import AdminServices
     from imago_broker.model.cluster import BrokerRecord
     from imago_broker.service.access import Record
+    from imago_broker.service.access_drafts import Drafts
 
 logger = logging.getLogger(__name__)
 
@@ -75,14 +76,14 @@ class AccessSpreader:
         done = {shard_name(shard): text for shard, text in zip(others, said, strict=True)}
         return {shard_name(own): OK, **done}
 
-    async def pass_on(self, records: list[Record]) -> None:
-        """Have this shard's master take records over. BrokerError: it does not."""
+    async def pass_on(self, drafts: Drafts) -> None:
+        """Have this shard's master make changes. BrokerError: it does not, or knows better."""
         own, view = self._services.config.broker.shard, self._services.coordinator.view()
         master = view.master(own)
         if master is None:
             raise BrokerError(f"{shard_name(own)} has no master now")
         try:
-            await self._send(master, records)
+            await self._ask(master, {"drafts": drafts._asdict()})
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             raise BrokerError(f"the master does not take it: {_reason(error)}") from error
 
@@ -126,13 +127,11 @@ class AccessSpreader:
         for batch in batches(records, BATCH_BYTES_MAX):
             await self._ask(master, {"records": batch})
 
-    async def _ask(self, master: BrokerRecord, body: dict[str, Sequence[Record] | str]) -> Any:
+    async def _ask(self, master: BrokerRecord, body: Mapping[str, Any]) -> Any:
         return await exchange_with(self._services, master, body)
 
 
-async def exchange_with(
-    caller: Caller, master: BrokerRecord, body: dict[str, Sequence[Record] | str]
-) -> Any:
+async def exchange_with(caller: Caller, master: BrokerRecord, body: Mapping[str, Any]) -> Any:
     """Return a master's answer to records, or to a digest.
 
     aiohttp.ClientError, TimeoutError, ValueError: it gives none.

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Final
 
 from aiohttp import web
 
+from imago_broker.admin.errors import AdminError
 from imago_broker.admin.signing import CALLER, SCHEME, admin_token, is_signed, told_caller
 from imago_broker.model.users import MEMBER, name_problem, token_hash, token_parts
 from imago_broker.service.access import Actor
+from imago_broker.service.access_drafts import version_of
 
 if TYPE_CHECKING:
     from imago_broker.admin.services import AdminServices
@@ -91,8 +93,25 @@ async def note_holder_of_token(services: AdminServices, request: web.Request) ->
     if not is_signed(given, token, now_ms, request.method, target, request.path_qs, body):
         return False
     told = told_caller(request.headers.get(CALLER, ""), token, given)
-    note_caller(request, *(told or (MEMBER, None)))
+    name, address, version = told or (MEMBER, None, "")
+    note_caller(request, name, address)
+    if services.config.acl.enabled and name not in {MEMBER, OPERATOR}:
+        _check_version(services, name, version)
     return True
+
+
+def _check_version(services: AdminServices, name: str, version: str) -> None:
+    """Raise unless who passes a call on knows of its caller what is known here.
+
+    Its copy of the users may be old, and the right is not asked for anew.
+    """
+    if version != version_of(services.access, name):
+        raise AdminError(
+            503,
+            "users_differ",
+            f"The broker that passes this call on knows another user {name!a:.80}.",
+            "Repeat the call in a moment, or ask the shard's master.",
+        )
 
 
 def bearer_token(request: web.Request) -> str:

@@ -18,6 +18,7 @@ from imago_broker.admin.signing import CALLER, caller_text
 from imago_broker.admin.views import MemberLag
 from imago_broker.core.placement import Room
 from imago_broker.model.cluster import shard_name
+from imago_broker.service.access_drafts import version_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection
@@ -112,7 +113,7 @@ async def known_to_masters(
     masters = [m for n in view.shards() if (m := view.master(n)) and m != own]
     if is_forwarded(request) or not masters:
         return found, drains
-    headers = forwarded_headers(request)
+    headers = forwarded_headers(services, request)
     async with aiohttp.ClientSession(timeout=LAGS_TIMEOUT) as session:
         path = "/admin/v1/shard"
         answers = await asyncio.gather(
@@ -155,7 +156,7 @@ async def topic_elsewhere(
         return []
     view, own = services.coordinator.view(), services.config.broker.shard
     masters = [m for n in view.shards() if n != own and (m := view.master(n))]
-    headers = forwarded_headers(request)
+    headers = forwarded_headers(services, request)
     path = f"/admin/v1/topics/{quote(name, safe='')}"
     async with aiohttp.ClientSession(timeout=TIMEOUT) as session:
         found = await asyncio.gather(
@@ -214,7 +215,7 @@ async def _through(
 
     `once`: it goes no further from there.
     """
-    headers = forwarded_headers(request)
+    headers = forwarded_headers(services, request)
     if not once:
         del headers[FORWARDED]
     method, path, body = request.method, request.path_qs, await request.read()
@@ -240,11 +241,12 @@ def own_headers() -> dict[str, str]:
     return {FORWARDED: "1", "Content-Type": "application/json"}
 
 
-def forwarded_headers(request: web.Request) -> dict[str, str]:
+def forwarded_headers(services: AdminServices, request: web.Request) -> dict[str, str]:
     """The caller's own, its name in place of its credentials: the call is signed by this broker."""
     headers = own_headers()
     if user_of(request):
-        headers[CALLER] = caller_text(*actor_of(request))
+        name, address = actor_of(request)
+        headers[CALLER] = caller_text(name, address, version_of(services.access, name))
     for name in ("Idempotency-Key", leadership.OPERATOR_EPOCH):
         if name in request.headers:
             headers[name] = request.headers[name]
@@ -258,7 +260,7 @@ async def _forward(
     body: bytes,
     other: BrokerRecord,
 ) -> str:
-    method, path, headers = request.method, request.path_qs, forwarded_headers(request)
+    method, path, headers = request.method, request.path_qs, forwarded_headers(services, request)
     try:
         async with call(
             session, services, other, method, path, headers=headers, body=body

@@ -40,19 +40,23 @@ def is_signed(
     return hmac.compare_digest(signed.encode(errors="surrogateescape"), wanted.encode())
 
 
-def caller_text(name: str, address: str) -> str:
-    """Return what `CALLER` says of who asked, before it is signed."""
-    return f"{quote(name, safe='')} {quote(address, safe=':')}"
+def caller_text(name: str, address: str, version: str) -> str:
+    """Return what `CALLER` says of who asked, before it is signed.
+
+    `version`: of the user's records where its right was decided.
+    """
+    return f"{quote(name, safe='')} {quote(address, safe=':')} {version or '-'}"
 
 
-def told_caller(given: str, token: str, authorization: str) -> tuple[str, str] | None:
-    """Return name and address of who asked a broker that has signed this; None: nobody is told."""
+def told_caller(given: str, token: str, authorization: str) -> tuple[str, str, str] | None:
+    """Return name, address and version of who asked a broker that has signed this; None: nobody is
+    told."""
     told, _, signed = given.rpartition(" ")
-    name, _, address = told.partition(" ")
+    name, address, version = (*told.split(" ", 2), "", "")[:3]
     wanted = caller_hash(token, authorization, told)
     if not name or not hmac.compare_digest(signed.encode(errors="replace"), wanted.encode()):
         return None
-    return unquote(name), unquote(address)
+    return unquote(name), unquote(address), version
 
 
 def caller_hash(token: str, authorization: str, told: str) -> str:

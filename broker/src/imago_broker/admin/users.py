@@ -26,6 +26,7 @@ from imago_broker.model.users import (
     rules_to_json,
     secret_problem,
 )
+from imago_broker.service.access_drafts import Drafts, delete_left, take_drafts
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -67,7 +68,9 @@ async def put(services: AdminServices, request: web.Request) -> web.Response:
     refuse_unknown(body, (*KEYS, *OF_ALL))
     access, by, wanted = services.access, actor_of(request), None
     try:
-        rules = rules_from_json(body["rules"]) if "rules" in body else access.rules.get(name, ())
+        known = name == ANONYMOUS or name in access.users
+        rules = access.rules.get(name, ()) if known else ()
+        rules = rules_from_json(body["rules"]) if "rules" in body else rules
         subject = subject_of_user(name)
         quotas = quotas_from_json(subject, body["quotas"]) if "quotas" in body else None
         if name == ANONYMOUS:
@@ -101,10 +104,13 @@ async def delete(services: AdminServices, request: web.Request) -> web.Response:
         access.set_rules(name, (), actor_of(request))
     elif not access.delete_user(name, actor_of(request)):
         raise not_found("user", name, access.users)
-    answer = await everywhere(services, request, {"deleted": name})
-    if name in access.users:
-        raise _changed_meanwhile(name)
-    return answer
+    for _ in range(REVOKED_TIMES):
+        answer = await everywhere(services, request, {"deleted": name})
+        if name in access.users:
+            break
+        if not delete_left(access, name):  # what another shard has given it meanwhile
+            return answer
+    raise _changed_meanwhile(name)
 
 
 async def make_token(services: AdminServices, request: web.Request) -> web.Response:
@@ -243,6 +249,8 @@ async def exchange(services: AdminServices, request: web.Request) -> web.Respons
     """POST /admin/v1/access/exchange: between masters; takes over what is newer there."""
     body = await json_body(request)
     access = services.access
+    if "drafts" in body:
+        return await _drafted(services, request, body["drafts"])
     try:
         if not access.merge(body.get("records", ())):  # type: ignore[arg-type]  # checks each
             request[UNCHANGED] = True
@@ -251,6 +259,21 @@ async def exchange(services: AdminServices, request: web.Request) -> web.Respons
     digest = access.digest()
     differs = body.get("digest") not in (digest, None)
     return json_response({"digest": digest, "records": access.records() if differs else []})
+
+
+async def _drafted(services: AdminServices, request: web.Request, told: Any) -> web.Response:
+    """Make what a member of this shard has drafted; it is in the log once this is answered."""
+    try:
+        drafts = Drafts.read(told)
+        take_drafts(services.access, drafts)
+    except RequestError as error:
+        raise AdminError(409, "changed_meanwhile", f"{error}.", "Repeat the call.") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise bad_request(f"These are no drafts: {error}.", "Members alone send them.") from error
+    if problem := await services.replicated():
+        raise _not_settled(problem)
+    await request.app[SPREADER].spread()
+    return json_response({})
 
 
 async def everywhere(

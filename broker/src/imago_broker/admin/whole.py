@@ -157,7 +157,7 @@ async def _others(
     view, own = services.coordinator.view(), services.config.broker.shard
     shards = [n for n in view.shards() if n != own or not leads(services)]
     masters = {n: view.master(n) for n in shards}
-    headers, path = forwarded_headers(request), request.path_qs
+    headers, path = forwarded_headers(services, request), request.path_qs
     async with aiohttp.ClientSession(timeout=TIMEOUT) as session:
         found = await asyncio.gather(
             *(_ask(session, services, master, path, headers) for master in masters.values())

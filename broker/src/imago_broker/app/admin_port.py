@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from imago_broker.server.places import Places
     from imago_broker.server.tls_certificates import Certificates
     from imago_broker.server.tls_entry import TlsDoor
-    from imago_broker.service.access import Record
+    from imago_broker.service.access_drafts import Drafts
 
 KEEPALIVE_SECONDS = 75.0
 """How long a connection may wait for its next request. The library's own limit is an hour."""
@@ -114,13 +114,13 @@ class AdminPort:
         )
         await self._listener.start()
 
-    async def pass_users_on(self, records: list[Record]) -> None:
-        """Have the shard's master take records of users over. BrokerError: it does not."""
+    async def pass_users_on(self, drafts: Drafts) -> None:
+        """Have the shard's master change users as drafted. BrokerError: it does not."""
         if self._runner is None:
             raise BrokerError("users are changed by the shard's master, which the admin port asks")
         from imago_broker.admin.access_spreading import SPREADER  # noqa: PLC0415  loaded by `start`
 
-        await self._runner.app[SPREADER].pass_on(records)
+        await self._runner.app[SPREADER].pass_on(drafts)
 
     async def spread_users(self) -> None:
         """Have all other shards take users over, if there is what asks them. BrokerError: one has

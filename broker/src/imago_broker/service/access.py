@@ -81,6 +81,8 @@ static topics, which they hand to whoever may have them."""
 
 Record = list[Any]
 """AccessKind, key, [milliseconds, shard] of its making, value; None: deleted."""
+Change = list[Any]
+"""AccessKind, key, value (None: deleted), when the record was made that it replaces, or None."""
 
 
 class Actor(NamedTuple):
@@ -111,7 +113,7 @@ class AccessService:
     """All users, rules and lists; decisions are those of the user's `Rights`."""
 
     def __init__(self, store: AccessRecords, *, clock: Clock, shard: int) -> None:
-        self._store, self._clock, self._shard = store, clock, shard
+        self._store, self._clock, self.shard = store, clock, shard
         self.users: dict[str, User] = {}
         """Change it through the methods alone."""
         self.rules: dict[str, tuple[AccessRule, ...]] = {}
@@ -129,7 +131,7 @@ class AccessService:
         """Of requests that were refused, on all ports."""
         self.on_change: list[Callable[[], None]] = []
         """Called after each change, on whichever member it was made."""
-        self._draft: list[Record] | None = None
+        self._draft: list[Change] | None = None
         self._digest = (-1, "")
         self._rights: dict[str, Rights] = {}
         self._quotas: dict[str, tuple[QuotaSubject, Quotas]] = {}
@@ -178,7 +180,9 @@ class AccessService:
             raise RequestError(f"there are {USERS_MAX} users already, which is the limit")
         old = self.users.get(user.name)
         if old != user:
-            self._write([(USER_KIND, user.name, user.to_json())])
+            made = [(USER_KIND, user.name, user.to_json())]
+            # Nobody inherits what was left of somebody else of that name.
+            self.write(made if old is not None else [*left_of(self, user.name), *made])
             said = "" if old is None or _secrets(old) == _secrets(user) else " with new credentials"
             _audit(by, f"user {user.name}{said}", old and old.shown(), user.shown())
 
@@ -194,12 +198,10 @@ class AccessService:
         old = self.users.get(name)
         if old is None:
             return False
-        gone: list[tuple[str, str, Any]] = [(USER_KIND, name, None)]
-        if name in self.rules:
-            gone.append((RULES_KIND, name, None))
-        if (subject := str(subject_of_user(name))) in self._quotas:
-            gone.append((QUOTA_KIND, subject, None))
-        self._write(gone)
+        # Of what is not known here another shard may have some.
+        self.write(
+            [(USER_KIND, name, None), (RULES_KIND, name, None), (QUOTA_KIND, _subject(name), None)]
+        )
         _audit(by, f"user {name}", old.shown(), None)
         return True
 
@@ -214,7 +216,7 @@ class AccessService:
     def _put_rules(self, name: str, rules: Sequence[AccessRule], by: Actor) -> None:
         old = self.rules.get(name, ())
         if tuple(rules) != old:
-            self._write([(RULES_KIND, name, rules_to_json(rules) if rules else None)])
+            self.write([(RULES_KIND, name, rules_to_json(rules) if rules else None)])
             _audit(by, f"rules of {name}", rules_to_json(old), rules_to_json(rules))
 
     def set_white_addresses(self, addresses: Sequence[str], by: Actor) -> None:
@@ -223,7 +225,7 @@ class AccessService:
             raise RequestError(problem)
         old = self.white_addresses
         if tuple(addresses) != old:
-            self._write([(SETTING_KIND, WHITE_ADDRESSES, list(addresses) or None)])
+            self.write([(SETTING_KIND, WHITE_ADDRESSES, list(addresses) or None)])
             _audit(by, "white addresses", list(old), list(addresses))
 
     def set_quotas(self, subject: QuotaSubject, quotas: Quotas, by: Actor) -> None:
@@ -236,13 +238,13 @@ class AccessService:
         old = self.quota_table.quotas.get(subject, {})
         if dict(quotas) != dict(old):
             told = quotas_to_json(quotas)
-            self._write([(QUOTA_KIND, key, told or None)])
+            self.write([(QUOTA_KIND, key, told or None)])
             _audit(by, f"quotas of {key}", quotas_to_json(old), told)
 
     @contextmanager
-    def drafting(self) -> Iterator[list[Record]]:
-        """Have changes made here only as records for the master, who alone writes the log."""
-        drafted: list[Record] = []
+    def drafting(self) -> Iterator[list[Change]]:
+        """Have changes made here only as drafts for the master, who alone writes the log."""
+        drafted: list[Change] = []
         self._draft = drafted
         try:
             yield drafted
@@ -264,11 +266,6 @@ class AccessService:
             self._digest = self.version, hashlib.sha256(orjson.dumps(made)).hexdigest()
         return self._digest[1]
 
-    def came_from_elsewhere(self, kind: str, key: str) -> bool:
-        """Whether a record, or that it is gone, was made by another shard."""
-        known = self._store.meta(kind).get(key)
-        return known is not None and known["made"][1] != self._shard
-
     def merge(self, records: Iterable[Record]) -> int:
         """Take over what is newer of another shard's; return how many. ValueError: no records."""
         newer = []
@@ -282,15 +279,22 @@ class AccessService:
             self._changed((kind, key) for kind, key, _ in newer)
         return len(newer)
 
-    def _write(self, changes: Sequence[tuple[str, str, Any]]) -> None:
+    def made(self, kind: str, key: str) -> list[int] | None:
+        """Return when a record, or that it is gone, was made, and by which shard; None: never."""
+        known = self._store.meta(kind).get(key)
+        return None if known is None else list(known["made"])
+
+    def write(self, changes: Sequence[tuple[str, str, Any]]) -> None:
+        """Make records of a kind and a key; None: it is deleted."""
         rows = []
+        if self._draft is not None:
+            for kind, key, value in changes:
+                self._draft.append([kind, key, value, self.made(kind, key)])
+            return
         for kind, key, value in changes:
             known = self._store.meta(kind).get(key)
             at_ms = max(self._clock.epoch_ms(), known["made"][0] + 1 if known else 0)
-            rows.append((kind, key, {"made": [at_ms, self._shard], "value": value}))
-        if self._draft is not None:
-            self._draft += [[kind, key, row["made"], row["value"]] for kind, key, row in rows]
-            return
+            rows.append((kind, key, {"made": [at_ms, self.shard], "value": value}))
         self._store.put_meta(rows)
         self._changed((kind, key) for kind, key, _ in rows)
 
@@ -353,6 +357,17 @@ class AccessService:
         if user is not None and user.is_super:
             return EVERYTHING
         return Rights(rules) if rules else NOTHING
+
+
+def left_of(access: AccessService, name: str) -> list[tuple[str, str, Any]]:
+    """Return the deletions of the rules and limits that there are of a name."""
+    rules = [(RULES_KIND, name, None)] if name in access.rules else []
+    limited = subject_of_user(name) in access.quota_table.quotas
+    return rules + ([(QUOTA_KIND, _subject(name), None)] if limited else [])
+
+
+def _subject(name: str) -> str:
+    return str(subject_of_user(name))
 
 
 def checked_record(record: Record) -> tuple[str, str, tuple[int, int], Any]:

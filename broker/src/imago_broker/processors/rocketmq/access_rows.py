@@ -15,6 +15,7 @@ from imago_broker.processors.rocketmq.admin_plain_acl import PlainAclAdmin
 from imago_broker.processors.rocketmq.admin_users import UserAdmin
 from imago_broker.processors.rocketmq.exchange import Reply
 from imago_broker.processors.rocketmq.rows import Row, not_here
+from imago_broker.service.access_drafts import Drafts, version_of
 from imago_broker.service.serving_rules import Asks
 from imago_wire.remoting.codes import RequestCode as Code
 from imago_wire.remoting.codes import ResponseCode
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.exchange import Exchange, Lane
     from imago_broker.processors.rocketmq.identity import RocketmqIdentity
     from imago_broker.processors.rocketmq.rows import Handler
-    from imago_broker.service.access import AccessService, Record
+    from imago_broker.service.access import AccessService
 
-    PassOn = Callable[[list[Record]], Awaitable[None]]
+    PassOn = Callable[[Drafts], Awaitable[None]]
     Spread = Callable[[], Awaitable[None]]
 
 log = logging.getLogger(__name__)
@@ -116,16 +117,17 @@ class _PassingOn:
                 reply = handler(exchange)
             if not drafted or reply is None:
                 return reply
-            task = asyncio.get_running_loop().create_task(self._pass(exchange, reply, drafted))
+            drafts = Drafts(exchange.user, version_of(self._access, exchange.user), drafted)
+            task = asyncio.get_running_loop().create_task(self._pass(exchange, reply, drafts))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
             return None
 
         return passed_on
 
-    async def _pass(self, exchange: Exchange, reply: Reply, drafted: list[Record]) -> None:
+    async def _pass(self, exchange: Exchange, reply: Reply, drafts: Drafts) -> None:
         try:
-            await self._pass_on(drafted)
+            await self._pass_on(drafts)
         except BrokerError as error:
             log.warning("access_not_passed_on reason=%s", error)
             reply = not_here(str(error))

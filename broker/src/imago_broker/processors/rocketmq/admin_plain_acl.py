@@ -10,6 +10,7 @@ from imago_broker.model.plain_acl import Account, account_rules, account_user
 from imago_broker.processors.rocketmq.admin_users import actor_of, is_super, may_raise
 from imago_broker.processors.rocketmq.exchange import OK, Exchange, Reply, RequestError
 from imago_broker.service.access import USER_KIND
+from imago_broker.service.access_drafts import came_from_elsewhere
 from imago_wire.remoting.bodies.config import DataVersion
 from imago_wire.remoting.codes import ResponseCode
 from imago_wire.remoting.headers.access import (
@@ -67,7 +68,7 @@ class PlainAclAdmin:
             )
         gone = self._access.delete_user(key, actor_of(exchange))
         # mqadmin asks all masters, and all have what one was asked for.
-        if not gone and not self._access.came_from_elsewhere(USER_KIND, key):
+        if not gone and not came_from_elsewhere(self._access, USER_KIND, key):
             raise RequestError(
                 ResponseCode.DELETE_ACL_CONFIG_FAILED,
                 f"The accesskey[{key:.64}] corresponding to accessConfig has been deleted failed.",

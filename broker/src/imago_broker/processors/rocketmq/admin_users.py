@@ -11,6 +11,7 @@ from imago_broker.processors.rocketmq import rules
 from imago_broker.processors.rocketmq.exchange import OK, Exchange, Reply, RequestError
 from imago_broker.processors.rocketmq.policies import acl_info, resource_of, rules_of, with_rules
 from imago_broker.service.access import RULES_KIND, USER_KIND, Actor
+from imago_broker.service.access_drafts import came_from_elsewhere
 from imago_wire.remoting import fastjson
 from imago_wire.remoting.bodies.access import AclInfo, UserInfo
 from imago_wire.remoting.codes import ResponseCode
@@ -138,7 +139,7 @@ class UserAdmin:
         return OK
 
     def _is_from_elsewhere(self, kind: str, name: str) -> bool:
-        return self._access.came_from_elsewhere(kind, name)
+        return came_from_elsewhere(self._access, kind, name)
 
     def show_acl(self, exchange: Exchange) -> Reply:
         """AUTH_GET_ACL: an empty body where the user has no rules."""

@@ -49,7 +49,8 @@ if TYPE_CHECKING:
     from imago_broker.ports import Clock, Registry, SharedMarks, ToldEntries
     from imago_broker.processors.rocketmq.identity import RocketmqIdentity
     from imago_broker.processors.rocketmq.static_front import OtherBrokers
-    from imago_broker.service.access import AccessService, Record
+    from imago_broker.service.access import AccessService
+    from imago_broker.service.access_drafts import Drafts
     from imago_broker.service.clients import ConnectedClient
     from imago_broker.service.groups import GroupService
     from imago_broker.service.messages import MessageService
@@ -76,8 +77,8 @@ class BrokerParts:
     groups: GroupService
     access: AccessService
     quotas: QuotaService
-    pass_users_on: Callable[[list[Record]], Awaitable[None]]
-    """Has the shard's master take records of users over; BrokerError: it does not."""
+    pass_users_on: Callable[[Drafts], Awaitable[None]]
+    """Has the shard's master change users as drafted; BrokerError: it does not."""
     spread_users: Callable[[], Awaitable[None]]
     """Has all other shards take users over; BrokerError: one has not."""
     marks: SharedMarks
