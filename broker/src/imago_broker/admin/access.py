@@ -31,7 +31,7 @@ from imago_broker.admin.identity import (
 from imago_broker.admin.rights import open_to_all
 from imago_broker.admin.signing import SCHEME
 from imago_broker.admin.token_review import TokenReviewer
-from imago_broker.model.access import AccessKind, Need
+from imago_broker.model.access import CLUSTER_NAME, SHOW, AccessKind, Need
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 SAFE = frozenset({"GET", "HEAD"})
 NOBODY = (Need((), AccessKind.CLUSTER, "a path without a right"),)
 """What is asked for where the table of routes says nothing: no rule gives it."""
+SHOWN = [Need(SHOW, AccessKind.CLUSTER, CLUSTER_NAME)]
+"""How the cluster is: whoever looks for what cut this broker off may still see it."""
 OF_PROXIES = ("forwarded", "via", "x-real-ip")
 """Headers that a proxy adds; so are all that begin with `X-Forwarded-`."""
 
@@ -94,7 +96,9 @@ async def _check_user(
         )
     note_caller(request, name)
     address = request.remote or ""
-    needs = right(services, request) if right is not None else NOBODY
+    needs = list(right(services, request)) if right is not None else NOBODY
+    if needs and needs != SHOWN:
+        check_users_current(services)
     allowed = services.access.rights_of(name)
     for need in needs:
         if not allowed.meets(need, address):
@@ -112,6 +116,17 @@ def check_users_known(services: AdminServices) -> None:
     """Raise where others may have users that this broker lacks: it must not refuse them."""
     if why := services.access.awaited.why:
         raise AdminError(503, "users_awaited", f"Users may be missing: {why}.", "Repeat the call.")
+
+
+def check_users_current(services: AdminServices) -> None:
+    """Raise where users may be known here as they no longer are."""
+    if why := services.access.outdated.why:
+        raise AdminError(
+            503,
+            "users_outdated",
+            f"Nobody's rights are known here now: {why}.",
+            "Call another broker of the shard, or use the admin token.",
+        )
 
 
 def _shown(need: Need, request: web.Request) -> str:

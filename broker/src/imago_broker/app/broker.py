@@ -345,6 +345,10 @@ class Broker:
             host=self.role_services,
         )
         self.core.access.awaited.copy_lacks.append(self.member.unready)
+        if self.config.acl.enabled:
+            outdated = self.core.access.outdated
+            self.role.on_change.append(lambda _: outdated.look())
+            outdated.follow(self.member.is_current)
 
     async def _announce(self) -> None:
         config, member = self.config, self.member
@@ -402,6 +406,7 @@ class Broker:
             self._opened.push_async_callback(self.names.stop)
 
     def _sweep(self) -> None:
+        self.core.access.outdated.look()
         self.ports.leave_files(self.store.log_end - self.store.log_start)
         self.rocketmq.tick()
         self.core.clean_up()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imago_broker.core.shard.values import ShardLimits
-from imago_broker.model.cluster import Role
+from imago_broker.model.cluster import RegistryConnection, Role
 from imago_broker.model.shard_status import LocalShardStatus
 from imago_broker.ports import ShardRefusedError
 from imago_broker.replication.addresses import Addresses
@@ -216,6 +216,20 @@ class ShardMember:
         if self.problem or (role.role is Role.SLAVE and not self._joined):
             return self.problems()
         return []
+
+    def is_current(self) -> bool:
+        """Whether this member has by now what its shard has confirmed, as far as can be known.
+
+        In a shard without leader that is what its in-sync members have: nobody confirms more.
+        """
+        shell, role = self.shell, self._role.current
+        if shell is None:
+            return False
+        if role.leads:
+            return self._parts.gate.lease_holds()
+        if role.role is Role.ELECTING:
+            return shell.in_sync and self._coordinator.state is RegistryConnection.CONNECTED
+        return shell.in_sync and shell.hears_leader
 
     def _heal(self, offset: int, data: bytes) -> int:
         try:

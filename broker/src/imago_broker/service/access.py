@@ -48,6 +48,7 @@ from imago_broker.model.users import (
 from imago_broker.model.white_addresses import is_listed, list_problem
 from imago_broker.service.awaited_users import AwaitedUsers
 from imago_broker.service.denials import DenialLog
+from imago_broker.service.outdated_users import OutdatedUsers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -127,6 +128,9 @@ class AccessService:
         """When the newest of the records was made."""
         self.awaited = AwaitedUsers(clock)
         """Whether there may be more users than are known here."""
+        self.outdated = OutdatedUsers(clock, self._forget)
+        """Whether users may be known here as they no longer are."""
+        self.awaited.copy_lacks.append(lambda: [why] if (why := self.outdated.why) else [])
         self.denials = DenialLog(clock)
         """Of requests that were refused, on all ports."""
         self.on_change: list[Callable[[], None]] = []
@@ -302,6 +306,10 @@ class AccessService:
         for kind, key in changed:
             self._read(kind, key, self._store.meta(kind).get(key))
         self.quota_table = QuotaTable(dict(self._quotas.values()))
+        self._forget()
+
+    def _forget(self) -> None:
+        """Have everybody decide anew."""
         self.version += 1
         self._rights.clear()
         for told in self.on_change:

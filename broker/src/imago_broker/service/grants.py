@@ -85,6 +85,8 @@ class PeerGrants(dict[str, UserGrants | None]):
     def _decide(self, key: str) -> UserGrants | None:
         if not key:
             return self.unsigned
+        if self._access.outdated.why:
+            return None
         if self._access.is_white(self._address):
             return UserGrants(None, _Decisions(_always), _Decisions(_always))
         user = self._access.users.get(key)
@@ -110,8 +112,8 @@ class PeerGrants(dict[str, UserGrants | None]):
 
     def _may_all(self, name: str, needs: Sequence[Need]) -> bool:
         may, limits, address = self._grants.may, self._access.quota_table.limits, self._address
-        if any(limits(name, need) for need in needs):
-            return False  # the long way counts what they take
+        if self._access.outdated.why or any(limits(name, need) for need in needs):
+            return False  # the long way says so, and counts what they take
         return self._access.is_white(address) or all(may(name, need, address) for need in needs)
 
 

@@ -95,7 +95,7 @@ class Handshakes:
 
     def _keys(self, name: str) -> tuple[str, ...]:
         """Return the passwords that a user may have now; none: nobody gets in by this name."""
-        user = self._access.users.get(name)
+        user = self._access.users.get(name) if not self._access.outdated.why else None
         return self._access.signing_keys(user) if user is not None and user.enabled else ()
 
     def _changed(self) -> None:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from imago_broker.model.access import AccessKind, Need, Operation
-from imago_broker.model.users import ANONYMOUS
+from imago_broker.model.users import ANONYMOUS, MEMBER
 from imago_broker.model.white_addresses import is_listed
 from imago_broker.processors.rocketmq.exchange import RequestError
 from imago_broker.processors.rocketmq.refused_requests import (
@@ -104,6 +104,8 @@ class AccessHook:
         if self.closed or right is None:
             text = self.closed or "this code has no right, so nobody has it"
             raise self._refusal(exchange, text, text)
+        if access.outdated.why and exchange.channel.certificate_user != MEMBER:
+            raise self._not_ready(access.outdated.why)
         if access.is_white(address):
             return
         if self._is_trusted(exchange, access):
@@ -125,7 +127,12 @@ class AccessHook:
         users without any rule.
         """
         right, address = self._rights.get(exchange.command.code), exchange.channel.address
-        if right is open_to_all or right is None or self.closed or self._access.is_white(address):
+        if right is open_to_all or right is None or self.closed:
+            return None
+        why = self._access.outdated.why
+        if why and exchange.channel.certificate_user != MEMBER:
+            return RefusedRequest(exchange, partial(self._not_ready, why))
+        if self._access.is_white(address):
             return None
         key = exchange.command.ext.get(ACCESS_KEY)
         user = self._access.users.get(key) if key else None
@@ -266,12 +273,13 @@ class AccessHook:
             text4 = f"No default permission for {shown}"
         return self._refusal(exchange, text5, text4)
 
+    def _not_ready(self, why: str) -> RequestError:
+        return RequestError(ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {why}")
+
     def _refusal(self, exchange: Exchange, text5: str, text4: str) -> RequestError:
         command = exchange.command
         if why := self._access.awaited.why:
-            return RequestError(
-                ResponseCode.SERVICE_NOT_AVAILABLE, f"service not available now: {why}"
-            )
+            return self._not_ready(why)
         self._denials.note(exchange.channel.address, f"code={command.code}", text5)
         if command.version < Version.V5_0_0:
             return RequestError(ResponseCode.SYSTEM_ERROR, text4)
