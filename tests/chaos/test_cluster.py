@@ -56,7 +56,7 @@ BURST_BYTES = 9 << 20
 @pytest.mark.parametrize(
     ("faults", "more"),
     [
-        (FAULTS, ()),
+        pytest.param(FAULTS, (), marks=pytest.mark.full),
         pytest.param(MORE_FAULTS, (), marks=pytest.mark.full),
         (CLOSED_FAULTS, ("--closed",)),
         pytest.param(MORE_CLOSED_FAULTS, ("--closed",), marks=pytest.mark.full),

@@ -123,7 +123,8 @@ class Reader:
         assert done.returncode == 0, f"{command[-1]}\n{done.stdout}"
 
 
-@pytest.mark.parametrize("name", [*PAGES[:-1], pytest.param(PAGES[-1], marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("name", PAGES)
 def test_every_block_does_what_the_page_says(tmp_path: Path, name: str) -> None:
     with ExitStack() as stack:
         reader = Reader(tmp_path)

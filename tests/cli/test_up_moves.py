@@ -85,6 +85,7 @@ def drained(running: Up, shard: str) -> bool:
     return bool(next(one["drained"] for one in shards if one["name"] == shard))
 
 
+@pytest.mark.full
 def test_a_shard_is_drained_comes_back_and_goes_for_good(tmp_path: Path) -> None:
     data, base = tmp_path / "data", free_port_block(40)
     with up(data, "--port-base", str(base), "--shards", "1", *LINGER) as running:

@@ -168,6 +168,7 @@ def topics(admin: str) -> set[str]:
     return {item["name"] for item in ask(admin, "/admin/v1/topics")["items"]}
 
 
+@pytest.mark.full
 def test_a_member_that_lacks_messages_leads_only_where_a_person_says_so(tmp_path: Path) -> None:
     options = ["--replicas", "3", "--port-base", str(free_port_block(40))]
     with ExitStack() as stack:

@@ -82,7 +82,8 @@ def bodies(name: str) -> list[bytes]:
     return sorted(b"%s-%03d" % (name.encode(), number) for number in range(MESSAGES))
 
 
-@pytest.mark.parametrize("version", [pytest.param(4, marks=pytest.mark.full), 5])
+@pytest.mark.full
+@pytest.mark.parametrize("version", [4, 5])
 def test_nothing_is_missed_or_read_twice_on_the_way(tmp_path: Path, version: int) -> None:
     first, second, third, last = map(bodies, ("first", "second", "third", "last"))
     base, folder = free_port_block(PORTS), tmp_path / "original"
