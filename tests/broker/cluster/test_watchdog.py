@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import TYPE_CHECKING, cast
 
 from imago_broker.cluster.watchdog import LoopWatchdog
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    import pytest
 
 
 class StubbornLoop:
@@ -79,3 +82,35 @@ async def test_the_thread_ends_when_it_is_stopped() -> None:
     dog.start()
     await asyncio.to_thread(dog.stop)
     assert not dog._thread.is_alive()
+
+
+def test_a_loop_may_answer_in_the_middle_of_a_look() -> None:
+    rig = Rig()
+    rig.after(0)
+
+    def answered_meanwhile() -> float:
+        rig.loop.run()
+        return rig.now
+
+    rig.dog._now = answered_meanwhile
+    rig.after(0.5)
+    assert rig.told == []
+
+
+async def test_a_look_that_fails_is_not_the_last(caplog: pytest.LogCaptureFixture) -> None:
+    hangs = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    told: list[str] = []
+
+    def late() -> None:
+        told.append("late")
+        if len(told) == 1:
+            raise ValueError("the first of its kind")
+
+    dog = LoopWatchdog(loop, late_seconds=0.02, dead_seconds=3600, on_late=late, on_dead=hangs.set)
+    dog.start()
+    while len(told) < 2:
+        time.sleep(0.1)  # noqa: ASYNC251  what the watchdog is there for
+        await asyncio.sleep(0.05)
+    dog.stop()
+    assert "the first of its kind" in caplog.text

@@ -57,7 +57,8 @@ class LoopWatchdog:
 
     def look(self) -> None:
         """Ask the loop, or see how long it has not answered."""
-        if self._asked_at is None:
+        asked_at = self._asked_at  # once: the loop answers whenever it likes
+        if asked_at is None:
             self._told = 0
             self._asked_at = self._now()
             try:
@@ -65,7 +66,7 @@ class LoopWatchdog:
             except RuntimeError:  # the loop has ended
                 self._stopped.set()
             return
-        lag = self._now() - self._asked_at
+        lag = self._now() - asked_at
         if self._told < 1 and lag > self._late_seconds:
             self._told = 1
             logger.warning("loop_late seconds=%.1f", lag)
@@ -80,4 +81,8 @@ class LoopWatchdog:
 
     def _run(self) -> None:
         while not self._stopped.wait(self._late_seconds / _ASKS_A_LIMIT):
-            self.look()
+            try:
+                self.look()
+            except Exception:
+                # Nobody else would notice a loop that hangs.
+                logger.exception("loop_watchdog_failed")
