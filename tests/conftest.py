@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-from imago_testing import leaks, small_limits
+from imago_testing import leaks, small_limits, traces
 from imago_testing.folders import FixtureFolders
 from imago_testing.java import archives
 from imago_testing.process_state import left_behind, process_state
@@ -121,23 +121,28 @@ def process_as_it_was() -> Iterator[None]:
     assert left_behind(before, process_state()) == [], "put it back: other modules come after it"
 
 
-def _keeps_secrets(node: pytest.Item | pytest.Collector) -> bool:
-    """Whether its processes have secrets that are in no other text by chance."""
-    ours = any(map(node.get_closest_marker, OF_PROCESSES))
-    return ours and node.get_closest_marker("common_passwords") is None
+def _starts_processes(node: pytest.Item | pytest.Collector) -> bool:
+    return any(map(node.get_closest_marker, OF_PROCESSES))
 
 
-def _show_no_secrets(folders: Sequence[Path]) -> None:
-    shown = {"a command line": "\n".join(leaks.commands).encode()}
-    assert leaks.leaks(folders, shown) == []
+def _check_what_was_printed(node: pytest.Item | pytest.Collector, folders: Sequence[Path]) -> None:
+    """Fail where processes have written a secret down, or have met what nobody thought of.
+
+    Not for secrets where they are in other texts by chance, nor for traces that are wanted.
+    """
+    if node.get_closest_marker("common_passwords") is None:
+        shown = {"a command line": "\n".join(leaks.commands).encode()}
+        assert leaks.leaks(folders, shown) == []
+    if node.get_closest_marker("traces_wanted") is None:
+        assert traces.traces(folders) == []
 
 
 @pytest.fixture(scope="module", autouse=True)
-def modules_show_no_secrets(
+def modules_print_nothing_wrong(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[None]:
-    """Fail the last test of a module whose processes have written a secret down."""
-    if not _keeps_secrets(request.node):
+    """Look at what processes of a whole module have written; its last test fails."""
+    if not _starts_processes(request.node):
         yield
         return
     base = tmp_path_factory.getbasetemp()
@@ -145,17 +150,18 @@ def modules_show_no_secrets(
     yield
     made = sorted(set(base.iterdir()) - before)
     try:
-        _show_no_secrets([each for each in made if not each.is_symlink()])
+        folders = [each for each in made if not each.is_symlink()]
+        _check_what_was_printed(request.node, folders)
     finally:
         leaks.commands.clear()  # what was started for this module
 
 
 @pytest.fixture(autouse=True)
-def processes_show_no_secrets(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fail a test whose processes have written a secret down; its folder goes when it passed."""
-    if not _keeps_secrets(request.node):
+def processes_print_nothing_wrong(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Look at what a test's processes have written; its folder goes when it passed."""
+    if not _starts_processes(request.node):
         yield
         return
     folder = request.getfixturevalue("tmp_path")
     yield
-    _show_no_secrets([folder])
+    _check_what_was_printed(request.node, [folder])
