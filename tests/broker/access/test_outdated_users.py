@@ -189,17 +189,20 @@ def test_a_copy_counts_for_a_while_after_it_was_current() -> None:
     outdated = OutdatedUsers(clock, lambda: told.append(outdated.why))
     outdated.look()
     assert not outdated.why, "a broker that is alone has no copy"
-    current = [False]
-    outdated.follow(lambda: current[0])
-    assert "not in sync yet" in outdated.why
-    current[0] = True
+    behind = ["the copy is not whole"]
+    outdated.follow(lambda: behind[0])
+    assert outdated.why.startswith("the copy is not whole")
+    behind[0] = ""
     outdated.look()
     assert not outdated.why
-    current[0] = False
+    behind[0] = "the registry is silent"
     clock.advance(CURRENT_MS_MAX - 1)
     outdated.look()
     assert not outdated.why
     clock.advance(1)
     outdated.look()
-    assert "not in sync any more" in outdated.why
+    assert outdated.why.startswith("the registry is silent")
+    behind[0] = "the copy is not whole"
+    outdated.look()
+    assert outdated.why.startswith("the copy is not whole")
     assert len(told) == 3

@@ -348,7 +348,7 @@ class Broker:
         if self.config.acl.enabled:
             outdated = self.core.access.outdated
             self.role.on_change.append(lambda _: outdated.look())
-            outdated.follow(self.member.is_current)
+            outdated.follow(self.member.behind)
 
     async def _announce(self) -> None:
         config, member = self.config, self.member

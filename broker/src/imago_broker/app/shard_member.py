@@ -21,6 +21,7 @@ from imago_broker.replication.parts import ShardParts
 from imago_broker.replication.repair import Repairs
 from imago_broker.replication.shell import ShardShell
 from imago_broker.replication.status import followers
+from imago_broker.service.serving_rules import NO_LEASE
 from imago_log.errors import StoreError
 
 if TYPE_CHECKING:
@@ -217,19 +218,23 @@ class ShardMember:
             return self.problems()
         return []
 
-    def is_current(self) -> bool:
-        """Whether this member has by now what its shard has confirmed, as far as can be known.
+    def behind(self) -> str:
+        """Return why this member may lack what its shard has confirmed; "": it has all.
 
+        Anybody may be told: no address is in it.
         In a shard without leader that is what its in-sync members have: nobody confirms more.
         """
         shell, role = self.shell, self._role.current
         if shell is None:
-            return False
-        if role.leads:
-            return self._parts.gate.lease_holds()
-        if role.role is Role.ELECTING:
-            return shell.in_sync and self._coordinator.state is RegistryConnection.CONNECTED
-        return shell.in_sync and shell.hears_leader
+            return "this broker is starting"
+        elects = role.role is Role.ELECTING
+        if role.leads or elects:
+            connected = self._coordinator.state is RegistryConnection.CONNECTED
+            if not (self._parts.gate.lease_holds() if role.leads else connected):
+                return NO_LEASE
+        if role.leads or (shell.in_sync and (elects or shell.hears_leader)):
+            return ""
+        return "this broker's copy of the log is not in sync"
 
     def _heal(self, offset: int, data: bytes) -> int:
         try:

@@ -30,42 +30,31 @@ class OutdatedUsers:
         self.why = ""
         """Why nobody's rights are known here now; "": they are."""
         self._clock, self._changed = clock, changed
-        self._is_current: Callable[[], bool] | None = None
+        self._ask: Callable[[], str] | None = None
         self._current_ms: int | None = None
 
-    def follow(self, is_current: Callable[[], bool]) -> None:
-        """Ask this from now on whether the copy is in sync; until it first is, nobody is known."""
-        self._is_current = is_current
+    def follow(self, ask: Callable[[], str]) -> None:
+        """Ask this from now on why the copy may be behind; until it first is not, nobody counts."""
+        self._ask = ask
         self.look()
 
     def look(self) -> None:
         """Ask now: with each change of this member's role, and once a second."""
-        if self._is_current is None:
+        if self._ask is None:
             return
-        now_ms = self._clock.monotonic_ms()
-        if self._is_current():
+        now_ms, behind = self._clock.monotonic_ms(), self._ask()
+        if not behind:
             self._current_ms = now_ms
-        self._tell(self._reason(now_ms))
-
-    def _reason(self, now_ms: int) -> str:
-        if self._current_ms is None:
-            return (
-                "this broker's copy of the log is not in sync yet: users may have changed"
-                " while it was away"
-            )
-        if now_ms - self._current_ms < CURRENT_MS_MAX:
-            return ""
-        return "this broker's copy of the log is not in sync any more: users may have changed since"
+        last_ms = self._current_ms
+        counts = last_ms is not None and now_ms - last_ms < CURRENT_MS_MAX
+        self._tell("" if counts else f"{behind}; users may have changed elsewhere")
 
     def _tell(self, why: str) -> None:
-        if why == self.why:
+        before, self.why = self.why, why
+        if bool(before) == bool(why):
             return
-        self.why = why
-        if self._current_ms is not None:  # at a start it is no news
-            logger.log(
-                logging.WARNING if why else logging.INFO,
-                "users_%s reason=%s",
-                "outdated" if why else "current",
-                why or "this broker's copy of the log is in sync",
-            )
+        if why and self._current_ms is not None:  # at a start it is no news
+            logger.warning("users_outdated reason=%s", why)
+        elif not why:
+            logger.info("users_current")
         self._changed()
