@@ -116,6 +116,7 @@ def test_a_mounted_secret_may_be_read_by_its_group(
         ("Admin", CheckLevel.ERROR),
         ("changeme\n", CheckLevel.ERROR),
         ("four words", CheckLevel.WARNING),
+        ("\n", CheckLevel.ERROR),
         ("a-secret-that-nobody-knows", None),
     ],
 )
@@ -133,7 +134,7 @@ def test_secrets_that_everybody_knows(
     token.chmod(0o600)
     found = worst(configured(pair, authority, token))
     assert [each.level for each in found] == ([level] if level else [])
-    assert all(secret.strip() not in each.message for each in found)
+    assert all(not secret.strip() or secret.strip() not in each.message for each in found)
 
 
 def test_the_command_says_it(pair: Pair, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,8 @@ import pytest
 
 from imago_broker.admin import identity, login
 from imago_broker.app import Broker
-from imago_broker.errors import FatalError
+from imago_broker.app.access import check_token
+from imago_broker.errors import ExitCode, FatalError
 from imago_broker.model.users import User, hash_of
 from imago_broker.service.access import Actor
 
@@ -117,17 +119,38 @@ async def test_no_session_without_what_signs_it(broker: Broker, tmp_path: Path) 
     ("content", "words"),
     [(None, "cannot be read"), (b"", "is empty"), (b" \n", "is empty"), (b"\xff", "is no text")],
 )
+@pytest.mark.parametrize("closed", [True, False])
 async def test_no_start_without_the_administrators_token(
-    config: BrokerConfig, tmp_path: Path, content: bytes | None, words: str
+    config: BrokerConfig, tmp_path: Path, content: bytes | None, words: str, *, closed: bool
 ) -> None:
     file = tmp_path / "token"
     file.unlink()
     if content is not None:
         file.write_bytes(content)
-    broker = Broker(config)
-    with pytest.raises(FatalError, match=rf"admin\.token_file: .*{words}.*write a secret"):
+    acl = replace(config.acl, enabled=closed)
+    broker = Broker(replace(config, acl=acl))
+    wanted = rf"admin\.token_file: {re.escape(str(file))} {words}.*write a secret into it"
+    with pytest.raises(FatalError, match=wanted) as raised:
         await broker.start()
     await broker.stop()
-    open_one = Broker(replace(config, acl=replace(config.acl, enabled=False)))
+    assert raised.value.exit_code == ExitCode.USAGE
+    assert ("leave admin.token_file empty" in str(raised.value)) is not closed
+    unnamed = replace(config.admin, token_file="")
+    open_one = Broker(replace(config, acl=replace(acl, enabled=False), admin=unnamed))
     await open_one.start()
     await open_one.stop()
+
+
+@pytest.mark.parametrize(("size", "warned"), [(15, True), (16, False)])
+def test_a_token_that_may_be_guessed_is_a_warning(
+    config: BrokerConfig,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    size: int,
+    *,
+    warned: bool,
+) -> None:
+    (tmp_path / "token").write_text("k" * size + "\n")
+    check_token(config)
+    assert ("admin_token_short" in caplog.text) is warned
+    assert "kkk" not in caplog.text

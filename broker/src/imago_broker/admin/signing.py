@@ -17,6 +17,8 @@ CALLER = "Imago-Caller"
 """Header of a call that is passed on: who asked for it, from where, and a keyed hash of both."""
 CLOCKS_DIFFER_MS_MAX = 10 * 60_000
 """An older or newer call counts as none of now: someone may have kept it."""
+TOKEN_SIZE_MIN = 16
+"""A shorter token may be guessed: who has it may do everything, and nothing slows guessing down."""
 
 
 def signature(token: str, at_ms: int, method: str, target: str, path: str, body: bytes) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imago_broker.admin.signing import admin_token
+from imago_broker.admin.signing import TOKEN_SIZE_MIN, admin_token
 from imago_broker.errors import ExitCode, FatalError
 from imago_broker.model import names
 from imago_broker.processors.rocketmq.access_hook import AccessHook
@@ -31,19 +32,36 @@ if TYPE_CHECKING:
     from imago_broker.service.throttling import QuotaService
     from imago_log.store import MessageStore
 
+logger = logging.getLogger(__name__)
+
+_WITHOUT = "; or leave admin.token_file empty, then there is no token"
+
 
 def check_token(config: BrokerConfig) -> None:
-    """FatalError: access control is on, and there is no administrator's token to begin with."""
+    """FatalError: the settings name a file for the administrator's token, and there is none in it.
+
+    One that may be guessed is a warning.
+    """
     path = config.admin.token_file
-    if not config.acl.enabled or not path or admin_token(path):
+    if not path:
+        return
+    if token := admin_token(path):
+        if len(token) < TOKEN_SIZE_MIN:
+            logger.warning(
+                "admin_token_short file=%s characters=%d: who guesses it may do everything; write"
+                " another into it: openssl rand -hex 32",
+                path,
+                len(token),
+            )
         return
     try:
         reason = "is empty" if not Path(path).read_bytes().strip() else "is no text"
     except OSError as error:
         reason = f"cannot be read ({error.strerror})"
     raise FatalError(
-        f"admin.token_file: {path} {reason}; acl.enabled needs the administrator's token: write a"
-        " secret into the file, readable by this broker's user alone (0600)",
+        f"admin.token_file: {path} {reason}, so that nobody could administer this broker: write a"
+        f" secret into it, readable by this broker's user alone (openssl rand -hex 32 > {path};"
+        f" chmod 600 {path}){_WITHOUT if not config.acl.enabled else ''}",
         exit_code=ExitCode.USAGE,
     )
 

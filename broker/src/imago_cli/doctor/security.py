@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from imago_broker.admin.signing import TOKEN_SIZE_MIN
 from imago_broker.server.tls_certificates import CertificateError, TlsFiles, load
 from imago_cli.doctor.checks import CheckFinding, CheckLevel
 
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
 SOON_SECONDS: Final = 14 * 86_400
 """A certificate that ends earlier is reported."""
-SECRET_SIZE_MIN: Final = 16
-"""Of the admin token: who has it may do everything, and nothing slows down guessing it."""
 KNOWN_SECRETS: Final = frozenset(
     {
         *("admin", "administrator", "changeit", "changeme", "default", "guest", "imago", "letmein"),
@@ -55,7 +54,7 @@ def check_security(config: BrokerConfig, now_s: float) -> Iterator[CheckFinding]
     yield from _known(
         "admin.token_file",
         config.admin.token_file,
-        size_min=SECRET_SIZE_MIN,
+        size_min=TOKEN_SIZE_MIN,
         cure="write another into it: openssl rand -hex 32",
     )
     yield from _known(
@@ -153,13 +152,21 @@ def _permissions(key: str, path: str) -> Iterator[CheckFinding]:
 
 
 def _known(key: str, path: str, *, size_min: int, cure: str) -> Iterator[CheckFinding]:
+    if not path:
+        return
     try:
-        secret = Path(path).read_text(encoding="utf-8").strip() if path else ""
-    except (OSError, ValueError):
+        secret = Path(path).read_text(encoding="utf-8").strip()
+    except OSError:
         return  # said already
-    if secret.lower() in KNOWN_SECRETS:
+    except ValueError:
+        text = f"{key}: {path} is no text"
+        yield CheckFinding("secrets", CheckLevel.ERROR, text, cure)
+        return
+    if not secret:
+        yield CheckFinding("secrets", CheckLevel.ERROR, f"{key}: {path} is empty", cure)
+    elif secret.lower() in KNOWN_SECRETS:
         text = f"{key}: {path} holds a password that everybody tries first"
         yield CheckFinding("secrets", CheckLevel.ERROR, text, cure)
-    elif secret and len(secret) < size_min:
+    elif len(secret) < size_min:
         text = f"{key}: {path} holds {len(secret)} characters, which can be guessed"
         yield CheckFinding("secrets", CheckLevel.WARNING, text, cure)
