@@ -38,6 +38,11 @@ _OPTIONS = {
 }
 """What a client calls its addresses, and how they are given here."""
 _TLS = "where the server asks for TLS: export IMAGO_TLS_CA=ca.pem"
+_NO_TLS = "IMAGO_TLS_CA asks for TLS: unset it, or name a port with TLS"
+_START = (
+    "`imago up` starts a cluster on this machine, `imago broker` one broker; --bootstrap or --metaq"
+    " (IMAGO_BOOTSTRAP, IMAGO_METAQ) names another address"
+)
 _CURES = {
     "username cannot be null": "say who you are: --user and --password-file, or IMAGO_USER and "
     "IMAGO_PASSWORD_FILE",
@@ -47,8 +52,10 @@ _CURES = {
     "check signature failed": "the password is another user's or an old one: see --password-file"
     " (IMAGO_PASSWORD_FILE)",
     r"User:\S+ is not found": "see --user (IMAGO_USER); `imago user list` names those there are",
-    "closed the connection": _TLS,
-    "the connection was closed": _TLS,
+    "certificate is not trusted": "IMAGO_TLS_CA names the file of authorities to trust",
+    "TLS handshake|connection with TLS": _NO_TLS,
+    r"closed.*ask for TLS": _TLS,
+    "is the server running": _START,
 }
 """What to do about an error in which this pattern is found."""
 _SYSTEM_NAMES = frozenset(

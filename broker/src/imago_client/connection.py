@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, cast
 
 from imago_client.core.framing import request_frame
 from imago_client.credentials import UserCredentials
-from imago_client.errors import ConnectionLostError, RequestTimeoutError, why
+from imago_client.errors import RequestTimeoutError
+from imago_client.reaching import ended
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting.frame import FrameDecoder, encode_frame
 
@@ -36,6 +37,7 @@ class Connection(asyncio.Protocol):
         on_request: Callable[[Connection, RemotingCommand], None],
     ) -> None:
         self.address = address
+        self._config = config
         self._decoder = FrameDecoder(frame_bytes_max=config.frame_bytes_max)
         self._on_request = on_request
         self._credentials = UserCredentials.of(config)
@@ -95,7 +97,7 @@ class Connection(asyncio.Protocol):
 
     def _write(self, code: int, header: Header | None, body: bytes, *, oneway: bool) -> int:
         if self.lost.done():
-            raise ConnectionLostError(self.address, "the connection was closed")
+            raise ended(self.address, None, self._config)
         self._opaque = (self._opaque + 1) & _OPAQUE_MAX
         frame = request_frame(
             code,
@@ -132,11 +134,11 @@ class Connection(asyncio.Protocol):
             while command := self._decoder.next_frame():
                 self._receive(command)
         except ProtocolError as error:
-            self._fail(str(error), wrong_protocol=True)
+            self._fail(error)
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._fail(why(exc) if exc else "the connection was closed")
+        self._fail(exc)
 
     def pause_writing(self) -> None:
         self._writable.clear()
@@ -152,12 +154,11 @@ class Connection(asyncio.Protocol):
         if answer is not None and not answer.done():  # else it came too late: drop it
             answer.set_result(command)
 
-    def _fail(self, reason: str, *, wrong_protocol: bool = False) -> None:
+    def _fail(self, cause: Exception | None) -> None:
         if not self.lost.done():
             self.lost.set_result(None)
         self._writable.set()
         waiting, self._waiting = self._waiting, {}
         for answer in waiting.values():
             if not answer.done():
-                lost = ConnectionLostError(self.address, reason, wrong_protocol=wrong_protocol)
-                answer.set_exception(lost)
+                answer.set_exception(ended(self.address, cause, self._config))

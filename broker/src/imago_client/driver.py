@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, TypeVar
 from imago_client.admission import Admission
 from imago_client.connection import Connection
 from imago_client.core.effects import Effect, Oneway, Operation, Pause, Request, Wait
-from imago_client.errors import ConnectionLostError, UsageError, why
+from imago_client.errors import UsageError
 from imago_client.opening import Connections
+from imago_client.reaching import not_had
 from imago_client.tls import Trust
 
 if TYPE_CHECKING:
@@ -105,11 +106,9 @@ class Driver:
                     int(port),
                     ssl=self._trust.context(),
                 )
-        except TimeoutError:
-            waited = f"no connection within {self._config.connect_timeout_s:g} s"
-            raise ConnectionLostError(address, waited) from None
         except (OSError, UnicodeError) as error:
-            raise ConnectionLostError(address, why(error)) from error
+            waited_s = self._config.connect_timeout_s
+            raise not_had(address, error, self._config, timeout_s=waited_s) from error
         self.opened += 1
         return connection
 

@@ -40,11 +40,18 @@ class TryAgainError(ClientError):
 class ConnectionLostError(TryAgainError):
     """The server could not be reached, or the connection ended before the answer came."""
 
-    def __init__(self, address: str, reason: str, *, wrong_protocol: bool = False) -> None:
+    def __init__(
+        self,
+        address: str,
+        reason: str,
+        *,
+        wrong_protocol: bool = False,
+        cure: str = "is the server running and reachable from here?",
+    ) -> None:
         if wrong_protocol:
             text = f"broke the protocol: {reason}; is this the port of the right protocol?"
         else:
-            text = f"{reason}; is the server running and reachable from here?"
+            text = f"{reason}; {cure}"
         super().__init__(f"{address}: {text}")
         self.address, self.reason = address, reason
 

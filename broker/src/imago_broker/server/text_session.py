@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from imago_broker.core.client_hello import HANDSHAKE_RECORD
 from imago_broker.server.connection_states import ConnectionPhase, WaitReason
 from imago_broker.server.line_refusals import LineRefusals
 from imago_broker.server.peer_address import peer_text
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from imago_broker.processors.metaq.table import MetaqProcessors
     from imago_broker.server.relay_ledgers import Ledger
     from imago_wire.text.items import Item
+
+TLS_BEGINS = bytes((HANDSHAKE_RECORD, 3))
+"""A handshake, and TLS's version: no command begins so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,6 +226,9 @@ class TextSession(ClientSession):
     def _look(self) -> None:
         """Refuse the command that begins the buffer by its line, where that is enough."""
         if self._left or not self.state.reads:
+            return
+        if self._buffer.startswith(TLS_BEGINS):
+            self.transport.close()  # a client with TLS would wait for more than an end
             return
         self._refusals.look(self._buffer)
         if self._refusals.left:

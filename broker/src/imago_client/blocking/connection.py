@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from imago_client.core.framing import request_frame
 from imago_client.credentials import UserCredentials
-from imago_client.errors import ConnectionLostError, RequestTimeoutError, why
+from imago_client.errors import ConnectionLostError, RequestTimeoutError
+from imago_client.reaching import ended, not_had
 from imago_client.tls import client_context
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting.frame import check_frame_size, check_header_size, encode_frame
@@ -146,7 +147,7 @@ class BlockingConnection:
                 (host.strip("[]"), int(port)), timeout=self._config.connect_timeout_s
             )
         except (OSError, UnicodeError) as error:
-            raise self._lost(error) from error
+            raise self._not_had(error) from error
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         tls = client_context(self._config)
         if tls is None:
@@ -155,7 +156,7 @@ class BlockingConnection:
             return tls.wrap_socket(made, server_hostname=host.strip("[]"))
         except OSError as error:
             made.close()
-            raise self._lost(error) from error
+            raise self._not_had(error, is_there=True) from error
 
     def _read_frame(self, deadline: float, timeout_s: float) -> RemotingCommand:
         try:
@@ -188,6 +189,8 @@ class BlockingConnection:
     def _lost(self, error: Exception) -> ConnectionLostError:
         if hasattr(self, "_socket"):
             self.close()
-        return ConnectionLostError(
-            self.address, why(error), wrong_protocol=isinstance(error, ProtocolError)
-        )
+        return ended(self.address, error, self._config)
+
+    def _not_had(self, error: Exception, *, is_there: bool = False) -> ConnectionLostError:
+        waited_s = self._config.connect_timeout_s
+        return not_had(self.address, error, self._config, timeout_s=waited_s, is_there=is_there)

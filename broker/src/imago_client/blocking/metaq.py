@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Final, Self
 from imago_client.blocking.metaq_transactions import LocalTransaction, XaResource
 from imago_client.errors import (
     ClientClosedError,
-    ConnectionLostError,
     RequestTimeoutError,
     UsageError,
-    why,
 )
 from imago_client.metaq.introducing import introduce
 from imago_client.metaq.values import (
@@ -31,6 +29,7 @@ from imago_client.metaq.values import (
     read_stats,
     result_text,
 )
+from imago_client.reaching import ended, not_had
 from imago_client.tls import client_context
 from imago_wire.errors import ProtocolError
 from imago_wire.text.commands import Stats
@@ -162,14 +161,16 @@ class _TextSocket:
                 (host.strip("[]"), int(port)), timeout=config.connect_timeout_s
             )
         except (OSError, UnicodeError) as error:
-            raise ConnectionLostError(address, why(error)) from error
+            waited_s = config.connect_timeout_s
+            raise not_had(address, error, config, timeout_s=waited_s) from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if (tls := client_context(config)) is not None:
             try:
                 self._socket = tls.wrap_socket(self._socket, server_hostname=host.strip("[]"))
             except OSError as error:
                 self._socket.close()
-                raise ConnectionLostError(address, why(error)) from error
+                waited_s = config.connect_timeout_s
+                raise not_had(address, error, config, timeout_s=waited_s, is_there=True) from error
         self._decoder = Decoder(line_bytes_max=_LINE_BYTES_MAX, body_bytes_max=4 * FETCH_BYTES_MAX)
         self._opaque = 0
         self._used_at = time.monotonic()
@@ -205,9 +206,7 @@ class _TextSocket:
             raise RequestTimeoutError(self._address, timeout_s) from None
         except (OSError, ProtocolError) as error:
             self.close()
-            raise ConnectionLostError(
-                self._address, why(error), wrong_protocol=isinstance(error, ProtocolError)
-            ) from error
+            raise ended(self._address, error, self._config) from error
         except BaseException:
             self.close()  # interrupted, perhaps inside a command
             raise

@@ -7,10 +7,11 @@ import logging
 from typing import TYPE_CHECKING, Final, cast
 
 from imago_client.admission import Admission
-from imago_client.errors import ConnectionLostError, RequestTimeoutError, why
+from imago_client.errors import ConnectionLostError, RequestTimeoutError
 from imago_client.metaq.introducing import introduce_async
 from imago_client.metaq.values import FETCH_BYTES_MAX, checked_response
 from imago_client.opening import Connections
+from imago_client.reaching import ended, not_had
 from imago_client.tls import Trust
 from imago_wire.errors import ProtocolError
 from imago_wire.text.commands import Quit, Version
@@ -57,7 +58,7 @@ class TextConnection(asyncio.Protocol):
                 while not self._writable.is_set():  # the first to go on may fill the buffer again
                     await self._writable.wait()
                 if self.lost.done() or self._transport is None:
-                    raise ConnectionLostError(self.address, "the connection was closed")
+                    raise ended(self.address, None, self._config)
                 self._opaque = self._opaque % _OPAQUE_MAX + 1
                 opaque = self._opaque
                 answer: asyncio.Future[Response] = self._loop.create_future()
@@ -118,12 +119,12 @@ class TextConnection(asyncio.Protocol):
                 if answer is not None and not answer.done():  # else it came too late: drop it
                     answer.set_result(response)
         except ProtocolError as error:
-            self._fail(str(error), wrong_protocol=True)
+            self._fail(error)
             if self._transport is not None:
                 self._transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._fail(why(exc) if exc else "the connection was closed")
+        self._fail(exc)
 
     def pause_writing(self) -> None:
         self._writable.clear()
@@ -131,7 +132,7 @@ class TextConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._writable.set()
 
-    def _fail(self, reason: str, *, wrong_protocol: bool = False) -> None:
+    def _fail(self, cause: Exception | None) -> None:
         if not self.lost.done():
             self.lost.set_result(None)
         if self._heartbeats is not None:
@@ -140,8 +141,7 @@ class TextConnection(asyncio.Protocol):
         waiting, self._waiting = self._waiting, {}
         for answer in waiting.values():
             if not answer.done():
-                lost = ConnectionLostError(self.address, reason, wrong_protocol=wrong_protocol)
-                answer.set_exception(lost)
+                answer.set_exception(ended(self.address, cause, self._config))
 
 
 class TextConnections:
@@ -175,11 +175,9 @@ class TextConnections:
                     int(port),
                     ssl=self._trust.context(),
                 )
-        except TimeoutError:
-            waited = f"no connection within {self.config.connect_timeout_s:g} s"
-            raise ConnectionLostError(address, waited) from None
         except (OSError, UnicodeError) as error:
-            raise ConnectionLostError(address, why(error)) from error
+            waited_s = self.config.connect_timeout_s
+            raise not_had(address, error, self.config, timeout_s=waited_s) from error
         if self.config.user is not None:
             await introduce_async(connection, self.config)
         return connection

@@ -67,7 +67,10 @@ class Introduction:
     def closed(self, error: ConnectionLostError) -> ConnectionLostError:
         """Return the error for a connection that ends meanwhile."""
         return ConnectionLostError(
-            self._address, f"{error.reason}: at the handshake, which brokers of others do not know"
+            self._address,
+            f"{error.reason} when user {self._user} was named",
+            cure="does this port ask for TLS (tls_ca_file)? Or is this no broker of Imago's? Others"
+            " know no users: name none there",
         )
 
 
