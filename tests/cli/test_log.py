@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from imago_cli import exits as imago_exits
 from imago_log import MessageStore
 from imago_testing.stores.in_memory import FakeClock, folder_config
 from imago_wire.record import make_entry
@@ -148,6 +149,12 @@ def test_a_store_in_use_is_left_alone(tmp_path: Path, command: str, imago: Imago
     store.close()
     assert done.returncode == 2
     assert "stop the broker first" in done.stderr
+
+
+def test_help_says_which_code_a_locked_folder_has(imago: Imago) -> None:
+    told = " ".join(imago("log", "check", "--help").stdout.replace("│", " ").split())
+    assert "2 if the folder holds no store or a broker has it locked" in told
+    assert "3 data damaged, or locked where a broker starts" in imago_exits.HELP
 
 
 def test_a_queue_without_its_topic_is_a_usage_error(whole: Path, imago: Imago) -> None:

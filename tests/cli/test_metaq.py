@@ -24,6 +24,7 @@ class FakeBroker:
     def __init__(self) -> None:
         self.answers: dict[str, dict[str, Any]] = {}
         self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.refused: dict[str, int] = {}
         fake = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -36,7 +37,10 @@ class FakeBroker:
                 self.answer(fake.answers[self.path])
 
             def answer(self, value: object) -> None:
-                self.send_response(200)
+                status = fake.refused.get(self.path, 200)
+                if status != 200:
+                    value = {"error": "forbidden", "message": "not you", "cure": "ask"}
+                self.send_response(status)
                 self.end_headers()
                 self.wfile.write(json.dumps(value).encode())
 
@@ -125,8 +129,39 @@ def test_progress_of_a_group_is_shown_and_a_backlog_skipped(
         ["0-1", "75", "4", "100", "g_java"],
     ]
     broker.answers[f"{path}/groups/g/partitions/1/skip"] = {"partition": "0-1", "position": 100}
-    skipped = run(imago, broker, "skip", "t", "g", "1")
+    unsaid = run(imago, broker, "skip", "t", "g", "1")
+    assert (unsaid.returncode, "add --yes" in unsaid.stderr) == (2, True)
+    assert "passes over 4 messages (100 bytes)" in unsaid.stderr
+    assert broker.asked == []
+    skipped = run(imago, broker, "skip", "t", "g", "1", "--yes")
     assert (skipped.returncode, skipped.stderr) == (0, "g goes on at 100 of t in 0-1\n")
+
+
+def test_a_backlog_is_skipped_for_no_group_that_metaq_does_not_know(
+    broker: FakeBroker, imago: Imago
+) -> None:
+    path = "/admin/v1/metaq/topics/t"
+    nothing = {"position": None, "owner": None, "pendingMessages": 1, "pendingBytes": 9}
+    partitions = [{"partition": "0-0", **nothing}]
+    known = {"path": "/meta/consumers/billing/offsets", "data": "", "ephemeral": False}
+    broker.answers["/admin/v1/metaq/tree"]["nodes"] = [*NODES, known]
+    for group in ("biling", "other", "billing"):
+        broker.answers[f"{path}?group={group}"] = {"partitions": partitions}
+        broker.answers[f"{path}/groups/{group}/partitions/0/skip"] = {
+            "partition": "0-0",
+            "position": 9,
+        }
+    wrong = run(imago, broker, "skip", "t", "biling", "0", "--yes")
+    assert wrong.returncode == 1
+    assert "MetaQ knows no group biling" in wrong.stderr
+    assert "did you mean billing? or --create makes it" in wrong.stderr
+    assert broker.asked == []
+    assert run(imago, broker, "skip", "t", "other", "0", "--create", "--yes").returncode == 0
+    assert run(imago, broker, "skip", "t", "billing", "0", "--yes").returncode == 0
+    asked = run(imago, broker, "skip", "t", "billing", "0")
+    assert "passes over 1 message (9 bytes)" in asked.stderr
+    broker.refused[f"{path}?group=biling"] = 403
+    assert run(imago, broker, "skip", "t", "biling", "0", "--yes").returncode == 0
 
 
 def test_statistics_come_line_by_line(broker: FakeBroker, imago: Imago) -> None:

@@ -1,7 +1,7 @@
 """How a command ends: the exit codes, and the error that carries one.
 
-0 done · 1 it did not work out · 2 wrong usage or configuration · 3 data damaged or locked ·
-4 disk error · 5 another process has taken over (fenced) · 130 interrupted.
+0 done · 1 it did not work out · 2 wrong usage or configuration · 3 data damaged, or locked where a
+broker starts · 4 disk error · 5 another process has taken over (fenced) · 130 interrupted.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class Exit(IntEnum):
 
 
 HELP = (
-    "Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 data damaged or locked, "
-    "4 disk error, 5 fenced by another broker, 130 interrupted."
+    "Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 data damaged, or locked "
+    "where a broker starts, 4 disk error, 5 fenced by another broker, 130 interrupted."
 )
 
 

@@ -61,7 +61,7 @@ def check(folder: Folder, as_json: Json = False) -> None:
     """Verify every file: each record's checksum, and each view against the records.
 
     Exit code 0 if all is well or the next start repairs it, 3 if data is damaged, 2 if the folder
-    holds no stopped store.
+    holds no store or a broker has it locked.
     """
     findings: list[Finding] = []
     with _told_errors(), _progress(shown=not as_json) as progress:

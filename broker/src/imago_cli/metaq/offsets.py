@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from http import HTTPStatus
+from typing import Annotated, Any
 from urllib.parse import quote
 
 import typer
 
-from imago_cli.admin_http import DEFAULT_ADMIN, Admin, ask
-from imago_cli.connect import AsJson  # noqa: TC001  typer reads the annotation
+from imago_cli.admin_http import DEFAULT_ADMIN, Admin, CallRefusedError, ask
+from imago_cli.connect import AsJson, Yes, confirm, nearest
 from imago_cli.exits import CommandError
 from imago_cli.output import counted, print_json, print_line, print_table, say
 
@@ -57,8 +58,7 @@ def progress(
     as_json: AsJson = False,
 ) -> None:
     """Print what of a topic's partitions here a group has left, and who consumes them."""
-    path = f"/admin/v1/metaq/topics/{quote(topic, safe='')}?group={quote(group, safe='')}"
-    found = ask(admin, path)
+    found = _progress(admin, topic, group)
     if as_json:
         print_json(found)
         return
@@ -76,20 +76,62 @@ def progress(
     print_table(f"{group} in {topic}", columns, rows)
 
 
+def _progress(admin: str, topic: str, group: str) -> dict[str, Any]:
+    path = f"/admin/v1/metaq/topics/{quote(topic, safe='')}?group={quote(group, safe='')}"
+    return ask(admin, path)
+
+
 def skip(
     topic: Topic,
     group: Annotated[str, typer.Argument(help="The group.")],
     partition: Annotated[int, typer.Argument(min=0, help="The partition, of the broker asked.")],
     admin: Admin = DEFAULT_ADMIN,
+    make: Annotated[
+        bool, typer.Option("--create", help="Create the group, for consumers that start later.")
+    ] = False,
+    yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
     """Have a group go on at a partition's end; refused while one of its consumers reads it."""
+    backlog = _backlog(admin, topic, group, partition, make=make)
+    question = f"Have group {group} go on at the end of {topic}, partition {partition}?"
+    confirm(f"{question} It passes over {backlog}.", yes=yes)
     where = f"/admin/v1/metaq/topics/{quote(topic, safe='')}/groups/{quote(group, safe='')}"
     found = ask(admin, f"{where}/partitions/{partition}/skip", {})
     if as_json:
         print_json(found)
     else:
         say(f"{group} goes on at {found['position']} of {topic} in {found['partition']}")
+
+
+def _backlog(admin: str, topic: str, group: str, partition: int, *, make: bool) -> str:
+    """Return what a group would pass over; CommandError: there is no such group.
+
+    Who may skip need not have the right to see either.
+    """
+    try:
+        partitions = _progress(admin, topic, group)["partitions"]
+        is_new = all(each["position"] is None and each["owner"] is None for each in partitions)
+        if is_new and not make:
+            _check_exists(admin, group)
+    except CallRefusedError as error:
+        if error.status != HTTPStatus.FORBIDDEN:
+            raise
+        return "what it has not read there"
+    found = [each for each in partitions if each["partition"].endswith(f"-{partition}")]
+    if not found:  # the broker says so
+        return "nothing"
+    return f"{counted(found[0]['pendingMessages'], 'message')} ({found[0]['pendingBytes']} bytes)"
+
+
+def _check_exists(admin: str, group: str) -> None:
+    found = ask(admin, "/admin/v1/metaq/tree")
+    folder = f"{found['root']}/consumers/"
+    paths = (node["path"] for node in found["nodes"])
+    known = {path.removeprefix(folder).split("/")[0] for path in paths if path.startswith(folder)}
+    if group not in known:
+        either = [one for one in (nearest(group, known), "--create makes it") if one]
+        raise CommandError(f"MetaQ knows no group {group}", cure=" or ".join(either))
 
 
 def copy_offsets(
