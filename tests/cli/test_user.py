@@ -16,7 +16,6 @@ from imago_broker.app import Broker
 from imago_broker.config import load
 from imago_broker.errors import RequestError
 from imago_broker.model.access import AccessKind, Operation
-from imago_broker.model.topics import TopicConfig
 from imago_broker.service.access import AccessService
 from imago_broker.service.messages import PutStatus
 from imago_cli.exits import Exit
@@ -82,17 +81,6 @@ async def test_changes_of_users_say_where_access_control_is_off(tmp_path: Path) 
         assert off not in await shell.run("user", "list")
     finally:
         await broker.stop()
-
-
-async def test_metaq_takes_messages_of_who_may_not_ask_for_its_topics(shell: Shell) -> None:
-    shell.broker.topics.create_or_update(TopicConfig(name="orders"))
-    await shell.run("user", "create", "ann")
-    await shell.run("user", "allow", "ann", "topic:orders", "publish", "subscribe")
-    metaq = ("--protocol", "metaq", "--metaq", f"127.0.0.1:{shell.broker.ports.metaq_port}")
-    ann = ("--user", "ann", "--password-file", "ann.password")
-    assert "1 sent" in await shell.run(*ann, "produce", "orders", "hello", *metaq)
-    said = await shell.run(*ann, "consume", "orders", *metaq, code=1)
-    assert "imago user allow NAME cluster describe" in said
 
 
 async def test_another_password_is_made_up_where_clients_read_it(shell: Shell) -> None:

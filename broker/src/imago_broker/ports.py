@@ -388,7 +388,12 @@ class Coordinator(Registry, Protocol):
 
 
 class ShardRefusedError(Exception):
-    """A handover or an election was not done; the text says why."""
+    """A handover or an election was not done; the text says why, `cure` what helps, if more than
+    time does."""
+
+    def __init__(self, text: str, *, cure: str = "") -> None:
+        super().__init__(text)
+        self.cure = cure
 
 
 class ShardControl(Protocol):

@@ -39,6 +39,7 @@ _OPTIONS = {
 """What a client calls its addresses, and how they are given here."""
 _TLS = "where the server asks for TLS: export IMAGO_TLS_CA=ca.pem"
 _NO_TLS = "IMAGO_TLS_CA asks for TLS: unset it, or name a port with TLS"
+_ALLOW = "imago user allow"
 _START = (
     "`imago up` starts a cluster on this machine, `imago broker` one broker; --bootstrap or --metaq"
     " (IMAGO_BOOTSTRAP, IMAGO_METAQ) names another address"
@@ -46,9 +47,9 @@ _START = (
 _CURES = {
     "username cannot be null": "say who you are: --user and --password-file, or IMAGO_USER and "
     "IMAGO_PASSWORD_FILE",
+    r"User:(?P<user>\S+) has no permission to access (?P<kind>\w+):(?P<name>[\w%@|.-]+)": _ALLOW,
+    r"(?P<user>\S+) may not (?P<operation>\w+) (?P<kind>\w+) (?P<name>[\w%@|.-]+)": _ALLOW,
     "has no permission to access": "an administrator allows it: imago user allow",
-    "may not describe cluster": "MetaQ tells of partitions who may describe the cluster; an"
-    " administrator allows it: imago user allow NAME cluster describe",
     "check signature failed": "the password is another user's or an old one: see --password-file"
     " (IMAGO_PASSWORD_FILE)",
     r"User:\S+ is not found": "see --user (IMAGO_USER); `imago user list` names those there are",
@@ -93,8 +94,24 @@ def client_errors() -> Iterator[None]:
             raise CommandUsageError(f"{option[0]}: {said}", cure=option[1]) from error
         raise CommandUsageError(str(error)) from error
     except (errors.ClientError, ProtocolError) as error:
-        cures = (cure for said, cure in _CURES.items() if re.search(said, str(error)))
-        raise CommandError(str(error), cure=next(cures, "")) from error
+        raise CommandError(str(error), cure=_cure(str(error))) from error
+
+
+def _cure(said: str) -> str:
+    """Return what to do about an error, out of the first pattern that is in it."""
+    for pattern, cure in _CURES.items():
+        if found := re.search(pattern, said):
+            return _allowing(found.groupdict()) if cure is _ALLOW else cure
+    return ""
+
+
+def _allowing(named: dict[str, str]) -> str:
+    """Name the command that gives the right which was missing."""
+    kind = named["kind"].lower()
+    resource = kind if kind == "cluster" else f"{kind}:{named['name']}"
+    command = f"imago user allow {named['user']} {resource} {named.get('operation', 'OPERATION')}"
+    which = "" if "operation" in named else " (publish, subscribe, describe, create …)"
+    return f"an administrator allows it: {command}{which}"
 
 
 def client_config(bootstrap: str) -> ClientConfig:

@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     from imago_client.metaq import MetaqClient, MetaqMessage
 
 
+GROUP = "IMAGO_CLI"
+"""As which it reads that names none."""
+
+
 class FromOption(StrEnum):
     """Where to begin."""
 
@@ -181,7 +185,7 @@ def _shown(
 
 
 async def _pull_all(client: Client, reading: Reading) -> None:
-    consumer = client.pull_consumer("IMAGO_CLI")
+    consumer = client.pull_consumer(GROUP)
     await consumer.check(reading.topic, reading.tags)
     places: dict[MessageQueue, int] = {}
     for queue in await consumer.queues(reading.topic):
@@ -259,17 +263,21 @@ async def _metaq(servers: str, reading: Reading, group: str | None, offsets: Pat
         if known is not None and reading.topic not in known:
             raise no_topic(reading.topic, known)
         if group is None and not reading.follow:
-            await _get_all(client, reading)
+            count = await _get_all(client, reading)
+            if known is None and count == 0:
+                say(f"note: no partition of {reading.topic} has messages; it may be no topic")
         else:
-            await _fetch(client, reading, group or "IMAGO_CLI", offsets)
+            await _fetch(client, reading, group, offsets)
 
 
-async def _get_all(client: MetaqClient, reading: Reading) -> None:
-    for partition, (low, high) in (await client.partitions(reading.topic)).items():
+async def _get_all(client: MetaqClient, reading: Reading) -> int:
+    """Read all partitions to their ends; return how many there are."""
+    found = await client.partitions(reading.topic, group=GROUP)
+    for partition, (low, high) in found.items():
         position = low if reading.start is FromOption.earliest else high
         size = 1 << 20
         while position < high and not reading.is_enough():
-            fetched = await client.get(partition, position, group="IMAGO_CLI", size_max=size)
+            fetched = await client.get(partition, position, group=GROUP, size_max=size)
             messages = list(fetched.messages())
             for message in messages:
                 if reading.is_enough():
@@ -277,9 +285,12 @@ async def _get_all(client: MetaqClient, reading: Reading) -> None:
                 reading.show(_metaq_row(message), message.payload)
             size *= 1 if messages else 2
             position = messages[-1].next_offset if messages else fetched.next_offset
+    return len(found)
 
 
-async def _fetch(client: MetaqClient, reading: Reading, group: str, offsets: Path | None) -> None:
+async def _fetch(
+    client: MetaqClient, reading: Reading, group: str | None, offsets: Path | None
+) -> None:
     from imago_client.metaq import FileOffsets, MetaqConsumerConfig
 
     enough = _future()
@@ -288,7 +299,11 @@ async def _fetch(client: MetaqClient, reading: Reading, group: str, offsets: Pat
         if enough.done() or not _shown(reading, _metaq_row(message), message.payload, enough):
             await asyncio.Event().wait()  # beyond --count: stopping cancels this
 
-    config = MetaqConsumerConfig(group=group, from_end=reading.start is FromOption.latest)
+    if group is None:
+        say("note: no --group was named, and so no positions are kept")
+    elif offsets is None:
+        say(f"note: MetaQ's brokers keep no positions: --offsets FILE would keep those of {group}")
+    config = MetaqConsumerConfig(group=group or GROUP, from_end=reading.start is FromOption.latest)
     store = FileOffsets(offsets) if offsets is not None else None
     async with client.consumer(config, [reading.topic], handler, offsets=store):
         await enough

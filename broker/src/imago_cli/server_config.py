@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imago_broker.config import BrokerConfig, ConfigError
@@ -12,7 +14,6 @@ from imago_cli.exits import CommandUsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 def read_config(path: Path | None) -> BrokerConfig:
@@ -25,9 +26,9 @@ def read_config(path: Path | None) -> BrokerConfig:
         try:
             text = path.read_text(encoding="utf-8")
         except OSError as error:
-            raise CommandUsageError(f"--config {path}: {error.strerror}") from error
+            raise unreadable(path, error) from error
         except UnicodeDecodeError as error:
-            raise CommandUsageError(f"--config {path}: {error}") from error
+            raise CommandUsageError(f"--config {path}: is no text: {error}") from error
     try:
         config = load_with_ini(text, os.environ, check_config)
     except ConfigError as error:
@@ -37,6 +38,15 @@ def read_config(path: Path | None) -> BrokerConfig:
     except ValueError as error:
         raise CommandUsageError(f"{path or 'environment'}: {error}") from error
     return config
+
+
+def unreadable(path: Path, error: OSError) -> CommandUsageError:
+    """The error of a configuration that cannot be read: where it was looked for, what helps."""
+    place = "" if path.is_absolute() else f" (looked in {Path.cwd()})"
+    cure = "name a file that you may read"
+    if isinstance(error, FileNotFoundError):
+        cure = f"imago config defaults > {shlex.quote(path.name)} writes one with every setting"
+    return CommandUsageError(f"--config {path}: {error.strerror}{place}", cure=cure)
 
 
 def listener_ports(config: BrokerConfig) -> Iterator[tuple[str, int]]:

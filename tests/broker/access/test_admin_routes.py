@@ -114,6 +114,33 @@ async def test_a_path_without_a_right_is_denied(admin: Admin) -> None:
     assert (await admin.call("PUT", "/admin/v1/unknown", {}, **bearer))[0] == 403
 
 
+@pytest.mark.parametrize(
+    ("path", "right"),
+    [
+        ("/admin/v1/topics/orders", "topic:orders describe"),
+        ("/admin/v1/topics/a%20b", "topic:TOPIC describe"),
+        ("/admin/v1/groups/%25RETRY%25g", "group:%RETRY%g describe"),
+        ("/admin/v1/users", "cluster administer"),
+    ],
+)
+async def test_a_refusal_names_the_command_that_gives_the_right(
+    admin: Admin, path: str, right: str
+) -> None:
+    tester, token = new_token(User(name="tester"), expires_ms=0, note="")
+    have(admin.broker, tester)
+    status, said = await admin.call("GET", path, Authorization=f"Bearer {token}")
+    assert (status, said["error"]) == (403, "forbidden")
+    assert said["cure"] == f"An administrator gives rights: `imago user allow tester {right}`."
+
+
+async def test_users_and_tokens_are_listed_by_commands(admin: Admin) -> None:
+    root = {"Authorization": f"Bearer {TOKEN}"}
+    _, said = await admin.call("GET", "/admin/v1/users/nobody", **root)
+    assert "`imago user list`" in said["cure"]
+    _, said = await admin.call("DELETE", "/admin/v1/users/nobody/tokens/1", **root)
+    assert "`imago user show nobody`" in said["cure"]
+
+
 async def test_tokens_end_and_are_taken_back(admin: Admin) -> None:
     root = {"Authorization": f"Bearer {TOKEN}"}
     status, answer = await admin.call("PUT", "/admin/v1/users/ann", {"super": True}, **root)

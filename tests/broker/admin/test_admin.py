@@ -56,6 +56,16 @@ async def test_a_topic_is_created_changed_listed_and_deleted(admin: Admin) -> No
     assert (status, gone["deleted"]) == (200, "orders")
     status, error = await admin.call("GET", "/admin/v1/topics/orders")
     assert (status, error["error"]) == (404, "topic_not_found")
+    assert "`imago topic list`" in error["cure"]
+
+
+async def test_a_shard_of_one_says_what_a_handover_and_a_move_need(admin: Admin) -> None:
+    status, error = await admin.call("POST", "/admin/v1/handover", {})
+    assert (status, "Add a member: `imago up --replicas 2`" in error["cure"]) == (409, True)
+    await admin.call("PUT", "/admin/v1/topics/orders", {"queues": 1})
+    for to, expected in ((["shard-0"], 400), ("any", 409)):
+        status, error = await admin.call("POST", "/admin/v1/topics/orders/move", {"to": to})
+        assert (status, "Add a shard (`imago up --shards`" in error["cure"]) == (expected, True)
 
 
 async def test_a_topic_shows_its_queues_and_messages(admin: Admin, broker: Broker) -> None:

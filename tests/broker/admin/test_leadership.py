@@ -40,6 +40,7 @@ class Shell:
     status: LocalShardStatus
     asked: list[tuple[object, ...]] = field(default_factory=list)
     refusal: str = ""
+    cure: str = ""
 
     def shard_status(self) -> LocalShardStatus:
         return self.status
@@ -47,7 +48,7 @@ class Shell:
     async def handover(self, target: str | None, request_id: str) -> None:
         self.asked.append(("handover", target, request_id))
         if self.refusal:
-            raise ShardRefusedError(self.refusal)
+            raise ShardRefusedError(self.refusal, cure=self.cure)
 
     async def elect(self, request_id: str, *, allow_data_loss: bool) -> None:
         self.asked.append(("elect", request_id, allow_data_loss))
@@ -175,6 +176,10 @@ async def test_a_refusal_of_the_shell_is_told_in_its_words(rig: Rig) -> None:
     status, answer = await rig.call("POST", "/admin/v1/handover", {})
     assert (status, answer["error"]) == (409, "not_handed_over")
     assert "did not catch up in 300 ms" in answer["message"]
+    assert "`imago shard show`" in answer["cure"]
+    rig.shell.cure = "Add a member."
+    _, answer = await rig.call("POST", "/admin/v1/handover", {})
+    assert answer["cure"] == "Add a member."
 
 
 async def test_an_election_in_need_says_whether_loss_is_allowed(rig: Rig) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import re
 import socket
 from typing import TYPE_CHECKING
 
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from imago_broker.admin.rights import RouteRight
     from imago_broker.admin.services import AdminServices
 
+_PLAIN = re.compile(r"[A-Za-z0-9_.%@|-]{1,127}")
+"""Names that a command line takes as they are."""
 SAFE = frozenset({"GET", "HEAD"})
 NOBODY = (Need((), AccessKind.CLUSTER, "a path without a right"),)
 """What is asked for where the table of routes says nothing: no rule gives it."""
@@ -108,7 +111,7 @@ async def _check_user(
                 "forbidden",
                 f"User {name} may not {' or '.join(need.operations)} {need.kind.value}"
                 f" {_shown(need, request)} from {address}.",
-                "An administrator gives rights: `imago user allow`.",
+                _allowing(name, need, request),
             )
 
 
@@ -129,10 +132,25 @@ def check_users_current(services: AdminServices) -> None:
         )
 
 
+def _allowing(name: str, need: Need, request: web.Request) -> str:
+    """Return which command gives what is missing."""
+    if not need.operations:
+        return "See docs/admin.md for the paths."
+    resource = need.kind.value
+    if need.kind is not AccessKind.CLUSTER:
+        is_told = _is_told(need, request) and _PLAIN.fullmatch(need.name)
+        resource += f":{need.name if is_told else need.kind.value.upper()}"
+    command = f"imago user allow {name} {resource} {need.operations[0]}"
+    return f"An administrator gives rights: `{command}`."
+
+
+def _is_told(need: Need, request: web.Request) -> bool:
+    return need.kind is AccessKind.CLUSTER or need.name in f"{request.path}?{request.query}"
+
+
 def _shown(need: Need, request: web.Request) -> str:
     """Return the name that the request itself gives: whose a message is, is told to nobody."""
-    named = need.kind is AccessKind.CLUSTER or need.name in f"{request.path}?{request.query}"
-    return f"{need.name!a:.127}" if named else "of that message"
+    return f"{need.name!a:.127}" if _is_told(need, request) else "of that message"
 
 
 def _user_of_session(services: AdminServices, request: web.Request) -> str:

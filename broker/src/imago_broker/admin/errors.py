@@ -39,10 +39,25 @@ def bad_request(message: str, cure: str) -> AdminError:
     return AdminError(400, "bad_request", message, cure)
 
 
+CURE_ROOM: Final = (
+    "Add a shard (`imago up --shards`, or a broker with another broker.shard), or open one again"
+    " (`imago shard undrain`)."
+)
+_LISTS: Final[Mapping[str, str]] = {
+    "group": "imago group list",
+    "metaq/transaction": "imago metaq transactions list",
+    "quota": "imago user limits",
+    "topic": "imago topic list",
+    "user": "imago user list",
+}
+"""What shows the names there are of a kind of thing."""
+
+
 def not_found(what: str, name: str, known: Iterable[str]) -> AdminError:
     """A thing that is not there, with the nearest that is."""
     near = difflib.get_close_matches(name, list(known), n=1)
-    cure = f"Did you mean {near[0]!r}?" if near else f"List them: GET /admin/v1/{what}s."
+    listed = f"`{_LISTS[what]}`, or GET /admin/v1/{what}s"
+    cure = f"Did you mean {near[0]!r}?" if near else f"List them: {listed}."
     return AdminError(404, f"{what}_not_found", f"There is no {what} {name!r} on this shard.", cure)
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 OPERATOR_EPOCH = "Imago-Operator-Epoch"
 EXPECTED = ("brokerId", "epoch", "requestId")
 CURE_WAIT = "Wait until it is: `imago shard show`, or GET /admin/v1/shard, says who is in sync."
-CURE_AGAIN = "Read GET /admin/v1/shard again and decide anew."
+CURE_AGAIN = "Look again (`imago shard show`, or GET /admin/v1/shard) and decide anew."
 
 
 async def shard(services: AdminServices, request: web.Request) -> web.Response:
@@ -119,7 +119,7 @@ async def handover(services: AdminServices, request: web.Request) -> web.Respons
     try:
         await services.control.handover(target, request_id(request, body))
     except ShardRefusedError as error:
-        raise AdminError(409, "not_handed_over", f"{error}.", CURE_WAIT) from error
+        raise AdminError(409, "not_handed_over", f"{error}.", error.cure or CURE_WAIT) from error
     return json_response({"handedOver": True, "leader": leader(services)} | who(services))
 
 
@@ -132,7 +132,7 @@ async def elect(services: AdminServices, request: web.Request) -> web.Response:
     try:
         await services.control.elect(request_id(request, body), allow_data_loss=allowed)
     except ShardRefusedError as error:
-        raise AdminError(409, "not_elected", f"{error}.", CURE_AGAIN) from error
+        raise AdminError(409, "not_elected", f"{error}.", error.cure or CURE_AGAIN) from error
     return json_response({"elected": True} | who(services))
 
 

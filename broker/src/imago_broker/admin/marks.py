@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from imago_broker.admin.draining import Drainer
-from imago_broker.admin.errors import AdminError, bad_request, refuse_unknown
+from imago_broker.admin.errors import CURE_ROOM, AdminError, bad_request, refuse_unknown
 from imago_broker.admin.guard import json_body, json_response
 from imago_broker.admin.leadership import expected, request_id, unavailable, who
 from imago_broker.admin.remaining import measure
@@ -51,7 +51,7 @@ async def drain(services: AdminServices, request: web.Request) -> web.Response:
         raise bad_request(f"move: {move!r:.60}.", "Send true or false.")
     view = services.coordinator.view()
     if move and shard not in view.draining and (reason := _no_room(view, shard)):
-        raise AdminError(409, "too_few_shards", reason, "Add a shard, or uncordon one.")
+        raise AdminError(409, "too_few_shards", reason, CURE_ROOM)
     try:
         await services.marks.drain_shard(shard, request_id(request, body), move=move)
     except CoordinatorConflictError as error:
@@ -104,7 +104,7 @@ async def mark_drained(services: AdminServices, request: web.Request) -> web.Res
             "not_drained",
             f"{shard_name(shard)} is not empty: queues that take messages: {left.open_queues}, "
             f"unread messages: {left.unread.messages}, delayed messages: {left.delayed}.",
-            f"GET /admin/v1/shards/{shard}/remaining shows them.",
+            f"`imago shard drained {shard}`, or GET /admin/v1/shards/{shard}/remaining, says.",
         )
     try:
         await services.marks.mark_shard(shard, cordoned=True, drained=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_broker.admin.draining import open_elsewhere
-from imago_broker.admin.errors import AdminError, bad_request
+from imago_broker.admin.errors import CURE_ROOM, AdminError, bad_request
 from imago_broker.admin.guard import json_body, json_response
 from imago_broker.admin.leadership import OPERATOR_EPOCH, expected
 from imago_broker.admin.opening import open_on, settled
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from imago_broker.admin.services import AdminServices
     from imago_broker.model.topics import TopicConfig
 
+CURE_OTHER = f"Name another: `imago cluster status` lists them. {CURE_ROOM}"
 ANY = "any"
 """In place of shards: as many as the topic loses, chosen as a drain chooses them."""
 
@@ -45,13 +46,15 @@ async def move(services: AdminServices, request: web.Request) -> web.Response:
         try:
             to: Collection[int] = await open_elsewhere(services, config, headers)
         except ValueError as error:
-            raise AdminError(
-                409, "no_room", f"{error}.", "Add a shard, or uncordon one."
-            ) from error
+            raise AdminError(409, "no_room", f"{error}.", CURE_ROOM) from error
     else:
         to = _named(services, body.get("to")) - {services.config.broker.shard}
         if not to:
-            raise bad_request("to: no shard but this one.", "Name the shards that take the topic.")
+            raise bad_request(
+                "to: no shard but this one.",
+                "Name the shards that take the topic (`imago cluster status` lists them). Is there"
+                f" one alone? {CURE_ROOM}",
+            )
         for shard in sorted(to):
             await open_on(services, shard, config, headers)
     return await _sealed(services, config, to)
@@ -137,7 +140,7 @@ def _named(services: AdminServices, asked: object) -> set[int]:
     free = {room.shard for room in rooms(services.coordinator.view())}
     if unknown := sorted(wanted - free - {services.config.broker.shard}):
         listed = ", ".join(map(shard_name, unknown))
-        raise AdminError(409, "no_room", f"{listed}: not there, or cordoned.", "Name another.")
+        raise AdminError(409, "no_room", f"{listed}: not there, or cordoned.", CURE_OTHER)
     return wanted
 
 

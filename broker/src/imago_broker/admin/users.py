@@ -207,7 +207,7 @@ async def delete_token(services: AdminServices, request: web.Request) -> web.Res
             404,
             "token_not_found",
             f"User {name!a:.80} has no token {number!a:.40}.",
-            f"List them: GET /admin/v1/users/{name:.80}.",
+            f"List them: `imago user show {name:.80}`, or GET /admin/v1/users/{name:.80}.",
         )
     _require_super(services, request, user)
     for _ in range(REVOKED_TIMES):

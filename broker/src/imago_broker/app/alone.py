@@ -30,9 +30,15 @@ class AloneShard:
     async def handover(self, target: str | None, request_id: str) -> None:
         """There is nobody to give it to."""
         del target, request_id
-        raise ShardRefusedError("this shard has one broker and is not replicated")
+        raise ShardRefusedError(
+            "this shard has one broker and is not replicated",
+            cure="Add a member: `imago up --replicas 2`, or a second broker of this shard, and"
+            " broker.replicas = 2 for both.",
+        )
 
     async def elect(self, request_id: str, *, allow_data_loss: bool) -> None:
         """It leads already."""
         del request_id, allow_data_loss
-        raise ShardRefusedError("this shard has one broker, which leads")
+        raise ShardRefusedError(
+            "this shard has one broker, which leads", cure="There is nothing to do."
+        )

@@ -23,6 +23,7 @@ from imago_cli import toml_text
 from imago_cli.exits import CommandUsageError, Exit
 from imago_cli.java import find_java
 from imago_cli.output import print_json, print_line, print_table, role_name, say
+from imago_cli.server_config import unreadable
 from imago_cli.up import state as up_state
 from imago_cli.up.access import use_token, with_token
 from imago_cli.up.log_relay import LogRelay
@@ -148,9 +149,10 @@ def base_settings(
 def _settings_in(path: Path) -> dict[str, Any]:
     try:
         tree = parse_tree(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, ConfigError) as error:
-        said = error.strerror if isinstance(error, OSError) else error
-        raise CommandUsageError(f"--config {path}: {said}") from error
+    except OSError as error:
+        raise unreadable(path, error) from error
+    except (UnicodeDecodeError, ConfigError) as error:
+        raise CommandUsageError(f"--config {path}: {error}") from error
     for section, values in tree.items():
         if not isinstance(values, dict):
             raise CommandUsageError(f"--config {path}: {section} is in no section")

@@ -13,11 +13,13 @@ from imago_client.errors import (
     RequestTimeoutError,
     UsageError,
 )
+from imago_client.metaq.bounds import bounds
 from imago_client.metaq.introducing import introduce
 from imago_client.metaq.values import (
     FETCH_BYTES_MAX,
     Fetched,
     MetaqConfig,
+    MetaqError,
     Partition,
     PutResult,
     checked_response,
@@ -35,6 +37,7 @@ from imago_wire.errors import ProtocolError
 from imago_wire.text.commands import Stats
 from imago_wire.text.decoder import Decoder
 from imago_wire.text.encoder import encode
+from imago_wire.text.status import Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,12 +101,29 @@ class MetaqClient:
         )
         return read_get(partition, offset, answer)
 
-    def partitions(self, topic: str) -> dict[Partition, tuple[int, int]]:
-        """Return the partitions that hold messages, on all brokers, with first and end position."""
+    def partitions(
+        self, topic: str, *, group: str | None = None
+    ) -> dict[Partition, tuple[int, int]]:
+        """Return the partitions that hold messages, on all brokers, with first and end position.
+
+        `group`: as its reader each partition is asked, where a broker tells of all together only
+        to who may see the cluster.
+        """
         found: dict[Partition, tuple[int, int]] = {}
         for server in self.config.servers:
-            found |= read_offsets(server, topic, self._stats(server, "offsets"))
+            found |= self._partitions_on(server, topic, group)
         return dict(sorted(found.items()))
+
+    def _partitions_on(
+        self, server: str, topic: str, group: str | None
+    ) -> dict[Partition, tuple[int, int]]:
+        try:
+            return read_offsets(server, topic, self._stats(server, "offsets"))
+        except MetaqError as error:
+            if group is None or error.status != Status.FORBIDDEN:
+                raise
+        timeout_s = self.config.request_timeout_s
+        return bounds(lambda make: self._ask(server, make, timeout_s), server, topic, group)
 
     def stats(self, server: str, item: str = "") -> dict[str, str]:
         """Return a broker's statistics."""

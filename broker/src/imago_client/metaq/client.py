@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Self
 
+from imago_client.metaq.bounds import bounds_async
 from imago_client.metaq.connection import TextConnections
 from imago_client.metaq.consumer import MetaqConsumer, MetaqConsumerConfig
 from imago_client.metaq.offsets import MemoryOffsets
@@ -13,6 +15,7 @@ from imago_client.metaq.transactions import LocalTransaction, XaResource
 from imago_client.metaq.values import (
     Fetched,
     MetaqConfig,
+    MetaqError,
     Partition,
     get_command,
     read_get,
@@ -21,6 +24,7 @@ from imago_client.metaq.values import (
     result_text,
 )
 from imago_wire.text.commands import Stats
+from imago_wire.text.status import Status
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -80,17 +84,33 @@ class MetaqClient:
         )
         return read_get(partition, offset, answer)
 
-    async def partitions(self, topic: str) -> dict[Partition, tuple[int, int]]:
-        """Return the partitions that hold messages, on all brokers, with first and end position."""
+    async def partitions(
+        self, topic: str, *, group: str | None = None
+    ) -> dict[Partition, tuple[int, int]]:
+        """Return the partitions that hold messages, on all brokers, with first and end position.
+
+        `group`: as its reader each partition is asked, where a broker tells of all together only
+        to who may see the cluster.
+        """
         servers = self.config.servers
         found: dict[Partition, tuple[int, int]] = {}
-        for one in await asyncio.gather(*(self.partitions_on(server, topic) for server in servers)):
+        asked = (self.partitions_on(server, topic, group=group) for server in servers)
+        for one in await asyncio.gather(*asked):
             found |= one
         return dict(sorted(found.items()))
 
-    async def partitions_on(self, server: str, topic: str) -> dict[Partition, tuple[int, int]]:
-        """Return the partitions of one broker that hold messages, with first and end position."""
-        return read_offsets(server, topic, await self._stats(server, "offsets"))
+    async def partitions_on(
+        self, server: str, topic: str, *, group: str | None = None
+    ) -> dict[Partition, tuple[int, int]]:
+        """Return the same of one broker."""
+        try:
+            return read_offsets(server, topic, await self._stats(server, "offsets"))
+        except MetaqError as error:
+            if group is None or error.status != Status.FORBIDDEN:
+                raise
+        timeout_s = self.config.request_timeout_s
+        ask = partial(self._connections.ask, server, timeout_s=timeout_s)
+        return await bounds_async(ask, server, topic, group)
 
     async def stats(self, server: str, item: str = "") -> dict[str, str]:
         """Return a broker's statistics."""

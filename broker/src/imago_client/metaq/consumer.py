@@ -62,7 +62,9 @@ class PartitionReader(Protocol):
         self, partition: Partition, offset: int, *, group: str, size_max: int
     ) -> Fetched: ...
 
-    async def partitions_on(self, server: str, topic: str) -> dict[Partition, tuple[int, int]]: ...
+    async def partitions_on(
+        self, server: str, topic: str, *, group: str | None = None
+    ) -> dict[Partition, tuple[int, int]]: ...
 
 
 class MetaqConsumer:
@@ -161,7 +163,8 @@ class MetaqConsumer:
         servers = self._client.config.servers
         asked = [(server, topic) for server in servers for topic in self._topics]
         answers = await asyncio.gather(
-            *(self._client.partitions_on(*one) for one in asked), return_exceptions=True
+            *(self._client.partitions_on(*one, group=self._config.group) for one in asked),
+            return_exceptions=True,
         )
         for answer in answers:
             if not isinstance(answer, BaseException):

@@ -167,7 +167,7 @@ def put_command(
     check_bytes("payload", payload)
     if len(payload) > BODY_BYTES_MAX:
         raise UsageError(f"payload: {len(payload)} bytes, the limit is {BODY_BYTES_MAX}")
-    _check_word("topic", topic)
+    checked_word("topic", topic)
     try:
         flag, body = encode_body(payload, attribute)
     except UnicodeEncodeError:
@@ -176,15 +176,16 @@ def put_command(
     return Put(topic, number, flag, body, opaque, crc31(body))
 
 
-def _check_word(what: str, name: str) -> None:
+def checked_word(what: str, name: str) -> None:
+    """UsageError: a name that MetaQ's lines cannot carry."""
     if not name.isprintable() or " " in name or not name:
         raise UsageError(f"{what} {name!r}: must be a word, without white space")
 
 
 def get_command(partition: Partition, group: str, offset: int, size_max: int, opaque: int) -> Get:
     """Return the get of stored messages from `offset` on. UsageError: a name is no word."""
-    _check_word("topic", partition.topic)
-    _check_word("group", group)
+    checked_word("topic", partition.topic)
+    checked_word("group", group)
     return Get(partition.topic, group, partition.number, offset, size_max, opaque)
 
 
@@ -203,7 +204,9 @@ def read_get(partition: Partition, offset: int, answer: Response) -> Fetched:
     """Read the answer to a get. MetaqError: neither messages nor one of the usual empty answers."""
     if isinstance(answer, Value):
         return Fetched(partition, offset, answer.body, offset)
-    if answer.code in (Status.NOT_FOUND, Status.FORBIDDEN):
+    # A closed partition is empty to those who read it; a right that is missing is not.
+    is_denied = answer.code == Status.FORBIDDEN and " may not " in answer.text
+    if answer.code in (Status.NOT_FOUND, Status.FORBIDDEN) and not is_denied:
         return Fetched(partition, offset, b"", offset)
     if answer.code == Status.MOVED:
         if not answer.text.lstrip("-").isdecimal():
