@@ -62,6 +62,14 @@ def test_every_command_of_the_table_exists_and_explains_itself(name: str, imago:
     assert "Usage:" in done.stdout
 
 
+def test_help_shows_types_of_values_and_none_of_flags(imago: Imago) -> None:
+    told = imago("consume", "--help").stdout
+    assert "<bool>" not in told
+    assert "<str>" in told
+    for flag in ("--json", "--follow", "--help"):
+        assert flag in told
+
+
 def test_the_help_of_a_command_flows_as_wide_as_the_terminal() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "imago_cli", "up", "--help"],

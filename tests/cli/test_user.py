@@ -239,7 +239,7 @@ async def test_a_right_that_is_none_is_named(shell: Shell) -> None:
     assert "'orders' is no resource" in said
     assert "did you mean topic:orders?" in said
     said = await shell.run("user", "allow", "ann", "topics:orders", "publish", code=1)
-    assert "kind of resource 'Topics': must be one of " in said
+    assert "type of resource 'Topics': must be one of " in said
     assert "nothing was changed" in said
     assert "yes" in await shell.run("user", "list")
 

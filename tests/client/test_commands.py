@@ -181,7 +181,7 @@ async def test_mistakes_are_told_with_their_cause(
 @pytest.mark.parametrize(
     ("line", "code", "why", "cure"),
     [
-        ("topic create orders", 1, "there is a topic orders already", "imago topic alter orders"),
+        ("topic create orders", 1, "the topic orders exists already", "imago topic alter orders"),
         ("topic create orders --if-absent --queues 3", 1, "already, with 2 queues", "topic alter"),
         ("topic alter orders", 2, "nothing to change", "--queues"),
         ("topic alter ordrs --queues 4", 1, "no topic ordrs", "did you mean orders?"),

@@ -175,5 +175,5 @@ async def test_checker_that_is_no_coroutine_is_refused(client: Client) -> None:
     def decide(_: ReceivedMessage) -> Decision:
         return Decision.COMMIT
 
-    with pytest.raises(UsageError, match=r"checker: .* is no `async def`"):
+    with pytest.raises(UsageError, match=r"checker: .* is not an `async def`"):
         client.transaction_producer("P", decide)  # type: ignore[arg-type]  # as untyped callers

@@ -1,7 +1,7 @@
 """A cluster at a ZooKeeper with TLS and a user: brokers, commands, and original MetaQ clients.
 
-MetaQ's clients speak no TLS and are nobody: they have the plain port. Every node that brokers make
-is looked at, through the deaths, pauses and handovers of masters.
+MetaQ's clients speak no TLS and have no user there: they have the plain port. Every node that
+brokers make is looked at, through the deaths, pauses and handovers of masters.
 """
 
 from __future__ import annotations

@@ -201,7 +201,7 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise CommandUsageError(f"{question} Nobody is here to ask", cure="add --yes")
+        raise CommandUsageError(f"{question} There is no terminal to ask at", cure="add --yes")
     sys.stderr.write(f"{question} [y/N]: ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):

@@ -131,7 +131,9 @@ def consume(
             flush()
             reading.pace.end()
             if sys.stderr.isatty():
-                say(f"{reading.pace.count:,} messages, {reading.pace.size:,} bytes")
+                count, size = reading.pace.count, reading.pace.size
+                messages = "message" if count == 1 else "messages"
+                say(f"{count:,} {messages}, {size:,} {'byte' if size == 1 else 'bytes'}")
 
 
 async def _rocketmq(bootstrap: str, reading: Reading, group: str | None) -> None:

@@ -93,7 +93,7 @@ def create(
                 cure = (
                     f"imago topic alter {topic} changes it; --if-absent takes it if it is the same"
                 )
-                raise CommandError(f"there is a topic {topic} already", cure=cure) from error
+                raise CommandError(f"the topic {topic} exists already", cure=cure) from error
             masters = _create(client, topic, queues, perm, settings, exist_ok=True)
             made = False
         has = queues or _queues(client, topic)

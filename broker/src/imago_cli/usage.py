@@ -28,6 +28,7 @@ def invoke(app: typer.Typer, program: str, arguments: Sequence[str] | None = Non
     """
     command = get_command(app)
     _unwrap(command)
+    _show_no_type_of_flags(command)
     try:
         code = command.main(arguments, prog_name=program, standalone_mode=False)
     except SystemExit as end:
@@ -62,6 +63,22 @@ def _unwrap(command: Any) -> None:
     command.help = "\n\n".join(" ".join(text.split()) for text in paragraphs)
     for inner in getattr(command, "commands", {}).values():
         _unwrap(inner)
+
+
+def _show_no_type_of_flags(command: Any) -> None:
+    """Say nothing of the type of what takes no value: `--json <bool>` looks as if it did."""
+    params = command.get_params
+
+    def get_params(context: Any) -> list[Any]:
+        found: list[Any] = params(context)
+        for param in found:
+            if getattr(param, "is_flag", False):
+                param.display_type_rich = lambda **_: None
+        return found
+
+    command.get_params = get_params
+    for inner in getattr(command, "commands", {}).values():
+        _show_no_type_of_flags(inner)
 
 
 def _told(error: Any) -> CommandUsageError:

@@ -13,7 +13,7 @@ from imago_cli.admin_http import DEFAULT_ADMIN, Admin, ask
 from imago_cli.connect import AsJson, Yes, confirm
 from imago_cli.exits import CommandError, CommandUsageError
 from imago_cli.limits import LIMITS_HELP, changed_limits, limits_text, usage_text
-from imago_cli.output import print_json, print_line, print_table, say
+from imago_cli.output import counted, print_json, print_line, print_table, say
 from imago_cli.secret_files import made_up_password, new_file, read_secret
 from imago_cli.user_files import read_users
 
@@ -202,7 +202,7 @@ def forget(name: Name, resource: Resource, admin: Admin = DEFAULT_ADMIN) -> None
             f"user {name} has no rule about {resource}", cure=f"imago user show {name}"
         )
     _put(admin, name, {"rules": left})
-    say(f"user {name}: {len(rules) - len(left)} rules taken away")
+    say(f"user {name}: {counted(len(rules) - len(left), 'rule')} taken away")
 
 
 def limit(
@@ -262,10 +262,9 @@ def delete(name: Name, admin: Admin = DEFAULT_ADMIN, yes: Yes = False) -> None:
 
 
 def export(admin: Admin = DEFAULT_ADMIN) -> None:
-    """Print all users, rules and limits, without secrets, as YAML that `import` reads."""
+    """Print all users, rules and limits, without secrets, as JSON, which `import` reads."""
     white = ask(admin, "/admin/v1/access")["whiteAddresses"]
     users = [{key: one[key] for key in _KEPT if key in one} for one in _all(admin)]
-    # JSON is YAML: no library is needed to write or read it.
     told: dict[str, Any] = {"whiteAddresses": white, "users": users}
     quotas = {one["subject"]: one["quotas"] for one in _pages(admin, QUOTAS)}
     told["quotas"] = {of: each for of, each in quotas.items() if not of.startswith("user:")}

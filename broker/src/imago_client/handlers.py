@@ -26,7 +26,7 @@ def check_handler(handler: object, name: str = "handler") -> None:
         return
     if not callable(handler) or any(is_kind(called) for is_kind in _PLAIN_KINDS):
         raise UsageError(
-            f"{name}: {handler!r} is no `async def`; have blocking work run by"
+            f"{name}: {handler!r} is not an `async def`; have blocking work run by"
             " `await asyncio.to_thread(…)` in one, or use imago_client.blocking"
         )
 

@@ -103,7 +103,9 @@ async def test_fast_port_is_two_below_the_other_unless_set(tmp_path: Path) -> No
     assert Broker(replace(config, rocketmq=fixed)).ports.fast_port == 20000
 
 
-async def test_everything_is_found_again_after_a_stop(tmp_path: Path) -> None:
+async def test_everything_is_found_again_after_a_stop(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async with running_broker(tmp_path, "topics.t.queues=2") as broker:
         uuid = broker.uuid
         broker.topics.create_or_update(TopicConfig(name="made", write_queues=3))
@@ -111,6 +113,7 @@ async def test_everything_is_found_again_after_a_stop(tmp_path: Path) -> None:
         broker.offsets.commit("g", "t", 1, 42)
         async with metaq_peer(broker.metaq_port) as peer:
             first_id, _, _ = put_place(await peer.put("t", 1, b"hello"))
+    assert "topic_has_fewer_queues" not in caplog.text
     async with running_broker(tmp_path, "topics.t.queues=9") as broker:
         assert broker.uuid == uuid
         made, declared = broker.topics.get("made"), broker.topics.get("t")
@@ -118,6 +121,9 @@ async def test_everything_is_found_again_after_a_stop(tmp_path: Path) -> None:
         assert made.write_queues == 3
         assert declared is not None
         assert declared.write_queues == 2, "the file names topics to make, not to change"
+        told = "topic_has_fewer_queues topic=t queues=2 declared=9: a start makes topics that are"
+        assert told in caplog.text
+        assert "imago topic alter t --queues 9" in caplog.text
         assert broker.groups.get("g") is not None
         assert broker.offsets.query("g", "t", 1) == 42
         async with metaq_peer(broker.metaq_port) as peer:

@@ -46,7 +46,7 @@ RULES = st.lists(
 def allowed(
     rules: list[AccessRule], operation: Operation, kind: AccessKind, name: str, address: str
 ) -> bool:
-    """The plain meaning: of all rules about it, the most special one."""
+    """The plain meaning: of all rules about it, the most specific one."""
     about = [
         rule
         for rule in rules

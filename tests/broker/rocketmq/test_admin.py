@@ -101,7 +101,7 @@ async def test_tool_that_names_fewer_queues_gets_them_with_a_warning(
 @pytest.mark.parametrize(
     ("change", "named", "code", "said"),
     [
-        ("create", "", ResponseCode.IMAGO_TOPIC_EXISTS, "there is a topic T already"),
+        ("create", "", ResponseCode.IMAGO_TOPIC_EXISTS, "the topic T exists already"),
         ("ensure", "queues", ResponseCode.IMAGO_TOPIC_EXISTS, "already, with"),
         ("ensure", "perm", ResponseCode.SUCCESS, ""),
         ("alter", "queues", ResponseCode.IMAGO_HIDES_MESSAGES, "1 message would be hidden"),

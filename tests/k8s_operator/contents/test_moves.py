@@ -153,6 +153,7 @@ def test_what_has_to_be_read_and_what_is_in_the_way_is_told() -> None:
         return planned(at).status.conditions[0].message
 
     assert "7 messages are still unread" in text(look(shards=drained(unread=7)))
+    assert "1 message is still unread" in text(look(shards=drained(unread=1)))
     waits = look(shards=drained(to_move=1, blocked="b: shard-0 is away"))
     assert "Brokers wait: b: shard-0 is away" in text(waits)
 

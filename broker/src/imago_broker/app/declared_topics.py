@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from imago_broker.app.declared_notes import DeclaredNotes
 from imago_broker.errors import ExitCode, FatalError, RequestError
-from imago_broker.model.declared import declared_topic
+from imago_broker.model.declared import QUEUES, declared_topic
 from imago_broker.model.sealing import seal_of
 
 if TYPE_CHECKING:
@@ -31,6 +31,9 @@ logger = logging.getLogger(__name__)
 
 REMOVED: Final = "removed"
 """Cause of a seal: the topic stands in MetaQ's server.ini no more."""
+_OF_TABLES: Final = "a start makes topics that are missing, and changes none that is there"
+_OF_INI: Final = "it was changed by other means since server.ini was"
+"""Why a topic may have fewer queues than the configuration says."""
 
 
 class DeclaredTopics:
@@ -57,7 +60,7 @@ class DeclaredTopics:
         """
         self._incomplete = True
         brought = self._brought(config)
-        self._make_missing(config.declared)
+        self._make_missing(config)
         self._incomplete = False
         if brought:
             self._notes.keep(config.declared)
@@ -99,12 +102,15 @@ class DeclaredTopics:
             return False
         return True
 
-    def _make_missing(self, declared: Declared) -> None:
-        for name, settings in declared.items():
+    def _make_missing(self, config: BrokerConfig) -> None:
+        cause = _OF_INI if config.metaq.server_ini else _OF_TABLES
+        for name, settings in config.declared.items():
             try:
-                topic = declared_topic(name, settings)
-                if self._topics.get(name) is None:
+                topic, known = declared_topic(name, settings), self._topics.get(name)
+                if known is None:
                     self._topics.create_or_update(topic)
+                elif QUEUES in settings and seal_of(known) is None:
+                    _tell_if_fewer(known, topic, cause)
             except (ValueError, RequestError) as error:
                 raise FatalError(f"topics.{name}: {error}", exit_code=ExitCode.USAGE) from error
 
@@ -157,3 +163,18 @@ class DeclaredTopics:
         if old is None or not self._topics.hidden_by(topic):
             return topic
         return replace(topic, read_queues=old.read_queues)
+
+
+def _tell_if_fewer(known: TopicConfig, declared: TopicConfig, cause: str) -> None:
+    """Say that a topic has not the partitions that the configuration names, and why."""
+    if known.write_queues < declared.write_queues:
+        logger.warning(
+            "topic_has_fewer_queues topic=%s queues=%d declared=%d: %s; more: imago topic alter %s"
+            " --queues %d",
+            known.name,
+            known.write_queues,
+            declared.write_queues,
+            cause,
+            known.name,
+            declared.write_queues,
+        )

@@ -34,7 +34,7 @@ class TreeAccess:
     public_root: str = "/meta"
     """Where MetaQ's clients look for brokers and keep their groups."""
     public_shared: bool = False
-    """Whether original brokers, which are nobody to ZooKeeper, write there too."""
+    """Whether original brokers, which are no user of ZooKeeper's, write there too."""
 
     @property
     def protects(self) -> bool:

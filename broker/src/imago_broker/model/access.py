@@ -1,7 +1,7 @@
 """Who may do what to which resource, from where: rules, and decisions over them.
 
 A rule allows or denies a user some operations on one resource, or on all whose names begin alike.
-The most special rule about a request decides: one that names the kind of resource before one for
+The most specific rule about a request decides: one that names the kind of resource before one for
 all kinds, a whole name before a prefix, a longer prefix before a shorter one, a denial before a
 permission. Where no rule says anything, it is denied. (This is the order of RocketMQ 5.)
 """
@@ -91,7 +91,7 @@ class Resource:
 
     @property
     def rank(self) -> tuple[bool, bool, int]:
-        """How special it is: the lowest decides."""
+        """How specific it is: the lowest decides."""
         return (self.kind is AccessKind.ANY, self.prefix, -len(self.name) if self.prefix else 0)
 
 

@@ -288,7 +288,7 @@ def _rule(value: object) -> AccessRule:
     operations = (
         Operation if named == ["all"] else (_one_of(Operation, "operation", name) for name in named)
     )
-    kind = _one_of(AccessKind, "kind of resource", str(resource.get("type", "")))
+    kind = _one_of(AccessKind, "type of resource", str(resource.get("type", "")))
     return AccessRule(
         Resource(kind, str(resource.get("name", "")), pattern == "prefix"),
         frozenset(operations),

@@ -123,7 +123,7 @@ def load(files: TlsFiles) -> TlsContexts:
 def _check_clients(context: ListenerContext, asked: str, files: TlsFiles) -> None:
     """Have a listener ask for certificates, and know whose say who somebody is.
 
-    Other brokers pass clients on with their own: they are let in, and are nobody by it.
+    Other brokers pass clients on with their own: they are let in, and that makes them no user.
     """
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.verify_mode = _VERIFY[asked]

@@ -315,5 +315,6 @@ def _obstacle(look: RebalanceLook) -> ConditionFinding | None:
 def _ending(look: RebalanceLook) -> str:
     unread = sum(shard.unread for shard in _mine(look))
     if look.spec.mode in LEAVING and unread:
-        return f"The queues are closed; {unread} messages are still unread."
+        left = "1 message is" if unread == 1 else f"{unread} messages are"
+        return f"The queues are closed; {left} still unread."
     return ""

@@ -62,9 +62,9 @@ def _wanted(
     if current is None:
         return whole
     if change == TopicChange.CREATE:
-        raise TopicExistsError(f"there is a topic {whole.name} already")
+        raise TopicExistsError(f"the topic {whole.name} exists already")
     if other := ", ".join(_differences(current, whole, named)):
-        raise TopicExistsError(f"there is a topic {whole.name} already, with {other}")
+        raise TopicExistsError(f"the topic {whole.name} exists already, with {other}")
     return current
 
 
