@@ -156,7 +156,8 @@ images: ## an image for each Dockerfile, by docker, podman or buildah, whichever
 
 DIST := dist
 wheel: setup ## sdist and wheel with compiled modules, in dist/ (needs a C compiler and Python's headers)
-	@IMAGO_REQUIRE_COMPILED=1 $(BIN)/uv build -q --clear --no-build-isolation --python $(PY) --out-dir $(DIST)
+	@echo "building sdist and wheel in $(DIST)/: the hot modules are compiled anew, which takes two minutes"
+	IMAGO_REQUIRE_COMPILED=1 $(BIN)/uv build -q --clear --no-build-isolation --python $(PY) --out-dir $(DIST)
 	ls $(DIST)
 
 e2e: setup-dev ## every story on a Kubernetes of our own (root), or on that of E2E_KUBECONFIG

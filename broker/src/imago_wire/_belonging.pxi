@@ -60,7 +60,7 @@ cdef bint read_belonging(const uint8_t *data, Py_ssize_t size, Belonging *into) 
     cdef const uint8_t *queue = NULL
     cdef Py_ssize_t queue_size = 0, digit
     into.topic = into.tags = NULL
-    into.tags_size = into.queue_id = 0
+    into.topic_size = into.tags_size = into.queue_id = 0
     while data < end:
         stop = <const uint8_t *> memchr(data, 2, end - data)
         if stop == NULL:
