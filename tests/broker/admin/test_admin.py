@@ -68,6 +68,21 @@ async def test_a_shard_of_one_says_what_a_handover_and_a_move_need(admin: Admin)
         assert (status, "Add a shard (`imago up --shards`" in error["cure"]) == (expected, True)
 
 
+@pytest.mark.parametrize("path", ["/api", "/api/v1/nodes?limit=500", "/apis", "/version"])
+async def test_kubectl_without_a_kubeconfig_is_told_where_it_is(admin: Admin, path: str) -> None:
+    url = f"http://127.0.0.1:{admin.broker.ports.admin_port}{path}"
+    status, error = await admin.call("GET", path)
+    assert (status, error["error"]) == (404, "no_kubernetes")
+    told = {"User-Agent": "kubectl/v1.32.4 (linux/amd64) kubernetes/59526cd"}
+    async with admin.session.get(url, headers=told) as answer:
+        # Of no other status kubectl prints what the answer says.
+        assert (answer.status, answer.content_type) == (403, "text/plain")
+        assert await answer.text() == f"{error['message']} {error['cure']}"
+    assert "KUBECONFIG" in error["cure"]
+    status, error = await admin.call("GET", "/apix")
+    assert (status, error["error"]) == (404, "http")
+
+
 async def test_a_topic_shows_its_queues_and_messages(admin: Admin, broker: Broker) -> None:
     await admin.call("PUT", "/admin/v1/topics/orders", {"queues": 2})
     put(broker, "orders", b"one", b"two", properties=b"KEYS\x01k1\x02TAGS\x01red\x02")

@@ -6,6 +6,8 @@ Who may call at all is `access`; what a repeated call gets, `repeating`.
 from __future__ import annotations
 
 import logging
+import re
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 import orjson
@@ -24,6 +26,8 @@ UNCHANGED = web.RequestKey("unchanged", bool)
 """Set in a request that changes nothing: it gets a former answer, or brought nothing new."""
 ADMINISTRATION = "/admin/"
 """Messages of MetaQ's clients have other paths: a put is nothing for the audit log."""
+_OF_KUBERNETES = re.compile("/(api|apis|openapi|version)(/|$)")
+"""What kubectl asks for."""
 CHANGING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 
 
@@ -38,6 +42,20 @@ def json_response(
     )
 
 
+def _no_kubernetes(request: web.Request) -> web.Response:
+    """Tell who takes this for a Kubernetes. kubectl prints the words of a 403 in text alone."""
+    error = AdminError(
+        404,
+        "no_kubernetes",
+        "This is the admin interface of an Imago broker, and no Kubernetes API server.",
+        "Without a kubeconfig kubectl calls localhost:8080: name yours in KUBECONFIG or with"
+        " --kubeconfig.",
+    )
+    if request.headers.get("User-Agent", "").startswith("kubectl"):
+        return web.Response(status=HTTPStatus.FORBIDDEN, text=f"{error.message} {error.cure}")
+    return json_response(error.body(), status=error.status)
+
+
 @web.middleware
 async def errors_as_json(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -48,6 +66,8 @@ async def errors_as_json(
     except AdminError as error:
         return json_response(error.body(), status=error.status, headers=error.headers)
     except web.HTTPException as error:
+        if error.status == HTTPStatus.NOT_FOUND and _OF_KUBERNETES.match(request.path):
+            return _no_kubernetes(request)
         cure = "See docs/admin.md for the paths and methods."
         body = AdminError(error.status, "http", error.reason, cure).body()
         return json_response(body, status=error.status)
