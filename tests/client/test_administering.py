@@ -153,7 +153,7 @@ async def test_topic_that_is_there_is_no_other_than_asked_for(client: Client) ->
     ]:
         with pytest.raises(TopicExistsError, match=said):
             await client.admin.create_topic("orders", **other)  # type: ignore[arg-type]
-    with pytest.raises(TopicExistsError, match="a topic orders already"):
+    with pytest.raises(TopicExistsError, match="the topic orders exists already"):
         await client.admin.create_topic("orders", queues=8, exist_ok=False)
     assert len(await client.pull_consumer("g").queues("orders")) == 8
 

@@ -275,8 +275,13 @@ async def test_group_without_its_topic_says_so(client: Client) -> None:
     async def nothing(messages: Sequence[ReceivedMessage]) -> None:
         raise AssertionError(messages)
 
+    await client.admin.create_topic("orders")
     with pytest.raises(NoRouteError, match="nothing-here"):
         await client.push_consumer("g", ["nothing-here"], nothing).start()
+    with pytest.raises(NoRouteError, match=r"did you mean orders\?"):
+        await client.push_consumer("g", ["ordres"], nothing).start()
+    with pytest.raises(NoRouteError, match=r"did you mean orders\?"):
+        await client.pull_consumer("g").queues("ordres")
 
 
 async def test_client_is_in_a_group_once(client: Client) -> None:

@@ -10,6 +10,7 @@ import pytest
 from imago_client.config import ProducerConfig
 from imago_client.core.outgoing import prepare, prepare_batch
 from imago_client.core.sending import Rotations, send, send_oneway
+from imago_client.core.state import LISTED_AGE_MAX_S
 from imago_client.errors import (
     BrokerError,
     ConnectionLostError,
@@ -20,6 +21,7 @@ from imago_client.errors import (
 from imago_client.message_queue import MessageQueue
 from imago_client.messages import Message, SendStatus
 from imago_testing.peers.client_scripts import Answer, ScriptedServers, in_turn, response
+from imago_wire.remoting.bodies.route import TopicList
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.headers.send import SendMessageResponseHeader
 from imago_wire.tags import java_hash
@@ -228,6 +230,31 @@ def test_topic_that_nobody_serves_or_creates_is_an_error_at_once() -> None:
     with pytest.raises(NoRouteError, match="imago topic create new"):
         world.run(sending(world, Message("new", b"x")))
     assert world.pauses == []
+
+
+def test_the_topic_that_was_probably_meant_is_named_and_looked_for_at_times() -> None:
+    listed = TopicList(topic_list=("orders", "%RETRY%ordres", "invoices")).encode()
+    world = ScriptedServers(topics=set(), brokers=lambda _: response(body=listed))
+    for _ in range(3):
+        with pytest.raises(NoRouteError, match=r"did you mean orders\? Else `imago cluster"):
+            world.run(sending(world, Message("ordres", b"x")))
+    assert len(world.asked(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)) == 1
+    with pytest.raises(NoRouteError) as raised:
+        world.run(sending(world, Message("payments", b"x")))
+    assert "did you mean" not in str(raised.value)
+    world.now_s += LISTED_AGE_MAX_S
+    with pytest.raises(NoRouteError):
+        world.run(sending(world, Message("ordres", b"x")))
+    assert len(world.asked(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)) == 2
+
+
+@pytest.mark.parametrize("answer", [response(code=16), response(body=b"no list")])
+def test_who_may_not_see_the_topics_is_told_of_the_unknown_one_all_the_same(
+    answer: RemotingCommand,
+) -> None:
+    world = ScriptedServers(topics=set(), brokers=lambda _: answer)
+    with pytest.raises(NoRouteError, match=r"no broker that is up has it; `imago cluster"):
+        world.run(sending(world, Message("ordres", b"x")))
 
 
 def test_a_topic_whose_brokers_are_all_down_is_not_told_as_a_new_one() -> None:

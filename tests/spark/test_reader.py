@@ -52,6 +52,17 @@ def options(client: Client, **more: str) -> SourceOptions:
     return parse_options({**given, **more})
 
 
+async def test_an_unknown_topic_is_told_with_the_nearest(bootstrap: str) -> None:
+    def work(client: Client) -> None:
+        wrong = options(client, subscribe="ordres")
+        with pytest.raises(SourceError, match=r"'ordres': .* did you mean orders\?"):
+            BatchReader(wrong).partitions()
+        with pytest.raises(SourceError, match=r"'ordres': .* did you mean orders\?"):
+            StreamReader(wrong).initialOffset()
+
+    await in_thread(bootstrap, work)
+
+
 def send(client: Client, count: int, queue_id: int = 0, start: int = 0) -> None:
     messages = [Message("orders", b"%d" % number) for number in range(start, start + count)]
     queue = MessageQueue("orders", "shard-0", queue_id)

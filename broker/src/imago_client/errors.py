@@ -71,13 +71,20 @@ class NoRouteError(TryAgainError):
     """No live broker serves the topic (the name service knows none)."""
 
     def __init__(
-        self, topic: str, reason: str = "no broker that is up has it", cure: str | None = None
+        self,
+        topic: str,
+        reason: str = "no broker that is up has it",
+        cure: str | None = None,
+        *,
+        near: str = "",
     ) -> None:
+        """`near`: the topic that was probably meant."""
         made = (
             "`imago cluster explain` says whether its brokers are up; a new topic is made with"
             f" `imago topic create {topic}`"
         )
-        super().__init__(f"topic {topic!r}: {reason}; {cure or made}")
+        meant = f"did you mean {near}? Else " if near else ""
+        super().__init__(f"topic {topic!r}: {reason}; {meant}{cure or made}")
         self.topic = topic
 
 

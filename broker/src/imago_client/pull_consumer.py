@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_client.core import pulling
-from imago_client.core.lookup import find_route
+from imago_client.core.lookup import find_named_route
 from imago_client.core.membership import check_filters
 from imago_client.core.subscriptions import ALL, subscribe
 
@@ -31,12 +31,12 @@ class PullConsumer:
 
     async def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Return all queues of a topic that can be read, sorted."""
-        route = await self._driver.run(find_route(self._state, topic))
+        route = await self._driver.run(find_named_route(self._state, topic))
         return route.read_queues
 
     async def lost_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Return those of its queues that nobody can read now: their shards have no live broker."""
-        return (await self._driver.run(find_route(self._state, topic))).lost_queues
+        return (await self._driver.run(find_named_route(self._state, topic))).lost_queues
 
     async def pull(
         self,

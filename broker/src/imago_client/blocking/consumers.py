@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from imago_client.blocking.scan import QueueScan, ScanLimits
 from imago_client.core import pulling
-from imago_client.core.lookup import find_route
+from imago_client.core.lookup import find_named_route
 from imago_client.core.membership import check_filters
 from imago_client.core.subscriptions import ALL, subscribe
 
@@ -32,12 +32,12 @@ class PullConsumer:
 
     def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Return all queues of a topic that can be read, sorted."""
-        route = self._driver.run(find_route(self._state, topic))
+        route = self._driver.run(find_named_route(self._state, topic))
         return route.read_queues
 
     def lost_queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Return those of its queues that nobody can read now: their shards have no live broker."""
-        return self._driver.run(find_route(self._state, topic)).lost_queues
+        return self._driver.run(find_named_route(self._state, topic)).lost_queues
 
     def pull(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import TYPE_CHECKING, Final
 
 from imago_client.core.effects import Operation, Request, Wait, ask
@@ -15,7 +16,8 @@ from imago_client.errors import (
     TopicAwayError,
     TryAgainError,
 )
-from imago_wire.remoting.bodies.route import ClusterInfo, TopicRouteData
+from imago_wire.errors import ProtocolError
+from imago_wire.remoting.bodies.route import ClusterInfo, TopicList, TopicRouteData
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.fields import header
 from imago_wire.remoting.headers.namesrv import GetRouteInfoRequestHeader
@@ -36,6 +38,8 @@ class RouteRequestHeader(GetRouteInfoRequestHeader):
     imago_placed: bool = True
 
 
+_OWN: Final = ("%", "RMQ_SYS_", "rmq_sys_", "IMAGO_META")
+"""How topics begin that belong to brokers and groups."""
 TEMPLATE_TOPIC: Final = "TBW102"
 """Its route shows which brokers create topics on the first send."""
 
@@ -113,6 +117,33 @@ def _ask_route(state: ClientState, topic: str) -> Operation[TopicRoute]:
     return route
 
 
+def find_named_route(state: ClientState, topic: str) -> Operation[TopicRoute]:
+    """Return the route of a topic that a person has named: the error names the nearest there is."""
+    try:
+        return (yield from find_route(state, topic))
+    except NoRouteError as error:
+        raise (yield from _with_nearest(state, error)) from None
+
+
+def _with_nearest(state: ClientState, error: NoRouteError) -> Operation[NoRouteError]:
+    """Return the error with the name that was probably meant, where the names may be seen."""
+    if type(error) is not NoRouteError:
+        return error
+    names = state.listed_topics()
+    if names is None:
+        try:
+            answer = yield from ask_name_service(
+                state, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
+            )
+            names = TopicList.decode(answer.body).topic_list
+        except (ClientError, ProtocolError):
+            names = []
+        state.keep_listed_topics(names)
+    wanted = [name for name in names if not name.startswith(_OWN)]
+    near = difflib.get_close_matches(error.topic, wanted, n=1)
+    return NoRouteError(error.topic, near=near[0]) if near else error
+
+
 def find_publish_route(state: ClientState, topic: str, queues_max: int) -> Operation[TopicRoute]:
     """Return where a topic can be sent to; of an unknown one, where its first send creates it."""
     try:
@@ -121,7 +152,7 @@ def find_publish_route(state: ClientState, topic: str, queues_max: int) -> Opera
         try:
             template = yield from find_route(state, TEMPLATE_TOPIC)
         except NoRouteError:
-            raise error from None
+            raise (yield from _with_nearest(state, error)) from None
     return route_like_template(topic, template, queues_max)
 
 

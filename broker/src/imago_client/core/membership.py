@@ -8,7 +8,7 @@ from imago_client.config import ConsumerConfig, StartFrom
 from imago_client.core.allocation import allocate_averagely
 from imago_client.core.effects import Oneway, Operation, Request, ask_ok
 from imago_client.core.failover import through_failover
-from imago_client.core.lookup import find_route
+from imago_client.core.lookup import find_named_route, find_route
 from imago_client.core.pulling import commit, committed_offset, max_offset, min_offset, offset_at
 from imago_client.core.subscriptions import TAG
 from imago_client.errors import BrokerError, ClientError, NoRouteError
@@ -79,7 +79,7 @@ def check_filters(
     for subscription in subscriptions:
         if subscription.kind == TAG:
             continue
-        route: TopicRoute = yield from find_route(state, subscription.topic)
+        route: TopicRoute = yield from find_named_route(state, subscription.topic)
         body = CheckClientRequestBody(
             client_id=state.client_id,
             group=group,
@@ -265,10 +265,12 @@ def _brokers(
     """Return the addresses of all brokers, slaves too, that serve the topics."""
     found: set[str] = set()
     for subscription in subscriptions:
+        named = not subscription.topic.startswith(RETRY_PREFIX)
+        find = find_named_route if named else find_route
         try:
-            route: TopicRoute = yield from find_route(state, subscription.topic)
+            route: TopicRoute = yield from find(state, subscription.topic)
         except ClientError as error:
-            if not subscription.topic.startswith(RETRY_PREFIX):
+            if named:
                 errors.append(error)
             continue
         for brokers in route.addresses.values():

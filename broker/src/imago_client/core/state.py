@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from imago_client.core.gate import Gate
 from imago_client.core.unique_ids import UniqueKeys
@@ -11,11 +11,14 @@ from imago_client.core.warning_pace import WarningPace
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from imago_client.config import ClientConfig
     from imago_client.core.routing import TopicRoute
     from imago_client.errors import ClientError
+
+LISTED_AGE_MAX_S: Final = 10.0
+"""For how long the names of all topics serve errors: the list may be long."""
 
 
 class RouteLookup:
@@ -56,6 +59,7 @@ class ClientState:
         )
         self._name_server = rng.randrange(len(config.bootstrap))
         self._routes: dict[str, tuple[float, TopicRoute]] = {}
+        self._listed: tuple[float, Sequence[str] | None] = (0.0, None)
         self.lookups: dict[str, RouteLookup] = {}
         """By topic; one leaves it when it has ended."""
         self.warnings = WarningPace(clock_s)
@@ -95,6 +99,15 @@ class ClientState:
 
     def keep_route(self, route: TopicRoute) -> None:
         self._routes[route.topic] = (self.clock_s(), route)
+
+    def listed_topics(self) -> Sequence[str] | None:
+        """Return the names of all topics as they were a moment ago; None: they are not known."""
+        at_s, names = self._listed
+        return names if names is not None and self.clock_s() - at_s < LISTED_AGE_MAX_S else None
+
+    def keep_listed_topics(self, names: Sequence[str]) -> None:
+        """Keep the names for errors that follow soon."""
+        self._listed = (self.clock_s(), names)
 
     def drop_route(self, topic: str) -> None:
         """Have the route read again before its next use."""
