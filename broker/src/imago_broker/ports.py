@@ -388,8 +388,7 @@ class Coordinator(Registry, Protocol):
 
 
 class ShardRefusedError(Exception):
-    """A handover or an election was not done; the text says why, `cure` what helps, if more than
-    time does."""
+    """A handover or an election was not done; the text says why, `cure` what helps but time."""
 
     def __init__(self, text: str, *, cure: str = "") -> None:
         super().__init__(text)
