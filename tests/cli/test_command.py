@@ -247,6 +247,15 @@ def test_a_missing_file_is_refused(imago: Imago) -> None:
     assert "error: --config /nowhere.toml" in done.stderr
 
 
+def test_a_missing_file_of_a_cluster_is_refused_with_what_writes_one(
+    imago: Imago, tmp_path: Path
+) -> None:
+    done = imago("up", "--data", tmp_path / "data", "--config", "/no/such")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "error: --config /no/such: No such file" in done.stderr
+    assert "imago config defaults > such" in done.stderr
+
+
 def test_a_name_service_of_its_own_needs_the_registry(imago: Imago) -> None:
     done = imago("namesrv")
     assert done.returncode == 2
@@ -303,7 +312,6 @@ WRONG = [
         "imago config defaults > such",
     ),
     ("config show --config a.b", "a.b: No such file or directory (looked in /", "defaults > a.b"),
-    ("up --config /no/such", "--config /no/such: No such file", "imago config defaults > such"),
     ("config convert /no/such", "/no/such: No such file or directory", ""),
     ("log check /no/such", "/no/such is not the data folder of a broker", "broker.data_dir"),
     ("up --data /etc/passwd", "--data /etc/passwd: is no folder", "another --data"),
