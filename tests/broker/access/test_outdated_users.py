@@ -12,7 +12,7 @@ import pytest
 from imago_broker.model.access import AccessKind, AccessRule, Operation, Resource
 from imago_broker.model.topics import TopicConfig
 from imago_broker.model.users import User
-from imago_broker.replication.shell import ShardShell
+from imago_broker.replication.following import Following
 from imago_broker.service import outdated_users
 from imago_broker.service.access import Actor
 from imago_broker.service.outdated_users import CURRENT_MS_MAX, OutdatedUsers
@@ -175,7 +175,7 @@ async def test_nobody_is_known_before_the_copy_is_in_sync(
     brokers, number = shard.brokers, shard.follower
     await brokers.stop(number)
     shard.broker(shard.leader).core.access.delete_user("ann", BY)
-    monkeypatch.setattr(ShardShell, "hears_leader", False)
+    monkeypatch.setattr(Following, "agreed", False)
     await brokers.start(number)
     assert await pulled(shard.broker(number)) == NOT_READY
     monkeypatch.undo()

@@ -20,6 +20,7 @@ from imago_wire.errors import ProtocolError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from imago_broker.app.shard_member import ShardMember
     from imago_broker.config import BrokerConfig
     from imago_broker.model.cluster import BrokerRecord
     from imago_broker.ports import Clock
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from imago_broker.server.session import Session
     from imago_broker.service.access import AccessService
     from imago_broker.service.messages import MessageService
+    from imago_broker.service.role import RoleState
     from imago_broker.service.throttling import QuotaService
     from imago_log.store import MessageStore
 
@@ -64,6 +66,16 @@ def check_token(config: BrokerConfig) -> None:
         f" chmod 600 {path}){_WITHOUT if not config.acl.enabled else ''}",
         exit_code=ExitCode.USAGE,
     )
+
+
+def follow_copy(
+    access: AccessService, member: ShardMember, role: RoleState, *, checked: bool
+) -> None:
+    """Have users count as far as a member's copy of the log does; `checked`: rights are."""
+    access.awaited.copy_lacks.append(member.unready)
+    if checked:
+        role.on_change.append(lambda _: access.outdated.look())
+        access.outdated.follow(member.behind)
 
 
 def make_introductions(config: BrokerConfig, clock: Clock) -> Introductions | None:

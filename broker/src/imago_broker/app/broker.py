@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from imago_broker.app.access import follow_copy
 from imago_broker.app.admin_view import admin_services
 from imago_broker.app.clock import SystemClock
 from imago_broker.app.coordination import join, make_coordinator
@@ -78,16 +79,15 @@ class Broker:
     failed: asyncio.Future[FatalError]
     uuid: str
     told: ToldSettings  # what RocketMQ's tools have changed
+    first_log_end: int  # where the log ended when this process opened it
     core: CoreServices
     gate: ShardGate | None
     """Whether this member may acknowledge; None: the shard is not led through the registry."""
     registration: Registration
     role_services: RoleServices
     ticker: Ticker
-    serving_rules: ServingRules
-    """Who may be served what; follows `role`."""
+    serving_rules: ServingRules  # who may be served what; follows `role`
     client_ports: ClientPorts
-    first_log_end: int  # where the log ended when this process opened it
 
     def __init__(
         self,
@@ -344,11 +344,7 @@ class Broker:
             record=self.record,
             host=self.role_services,
         )
-        self.core.access.awaited.copy_lacks.append(self.member.unready)
-        if self.config.acl.enabled:
-            outdated = self.core.access.outdated
-            self.role.on_change.append(lambda _: outdated.look())
-            outdated.follow(self.member.behind)
+        follow_copy(self.core.access, self.member, self.role, checked=self.config.acl.enabled)
 
     async def _announce(self) -> None:
         config, member = self.config, self.member
@@ -406,7 +402,6 @@ class Broker:
             self._opened.push_async_callback(self.names.stop)
 
     def _sweep(self) -> None:
-        self.core.access.outdated.look()
         self.ports.leave_files(self.store.log_end - self.store.log_start)
         self.rocketmq.tick()
         self.core.clean_up()

@@ -107,7 +107,8 @@ class CoreServices:
         light.enabled, light.queues_max = section.light_queues, section.light_queues_max
 
     def clean_up(self) -> None:
-        """Let go of light queues that have no message any more, where this member leads."""
+        """See whether users still count; let go of light queues that have no message any more."""
+        self.access.outdated.look()
         if not self.topics.may_change:
             return
         try:

@@ -232,7 +232,9 @@ class ShardMember:
             connected = self._coordinator.state is RegistryConnection.CONNECTED
             if not (self._parts.gate.lease_holds() if role.leads else connected):
                 return NO_LEASE
-        if role.leads or (shell.in_sync and (elects or shell.hears_leader)):
+        following = shell.executor.following
+        hears = following is not None and following.agreed
+        if role.leads or (shell.in_sync and (elects or hears)):
             return ""
         return "this broker's copy of the log is not in sync"
 

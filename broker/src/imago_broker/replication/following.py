@@ -69,7 +69,12 @@ class Following:
     @property
     def obstacle(self) -> str:
         """Why the last connection ended, until one has brought something that was taken."""
-        return "" if self.session is not None and self.session.agreed else self._lost
+        return "" if self.agreed else self._lost
+
+    @property
+    def agreed(self) -> bool:
+        """Whether a connection brings the leader's log: one that falls silent is closed."""
+        return self.session is not None and self.session.agreed
 
     def fetch(self, offset: int, last_epoch: int) -> None:
         """Continue our log from here, where the leader was compared with."""

@@ -81,12 +81,6 @@ class ShardShell:
         return state.member in state.shard.in_sync
 
     @property
-    def hears_leader(self) -> bool:
-        """Whether a connection to the leader brings its log: one that falls silent is closed."""
-        following = self.executor.following
-        return following is not None and following.session is not None and following.session.agreed
-
-    @property
     def obstacle(self) -> str:
         """What keeps this member from copying its leader's log; "" while nothing is known."""
         return "" if self.executor.following is None else self.executor.following.obstacle

@@ -128,7 +128,7 @@ class AccessService:
         """When the newest of the records was made."""
         self.awaited = AwaitedUsers(clock)
         """Whether there may be more users than are known here."""
-        self.outdated = OutdatedUsers(clock, self._forget)
+        self.outdated = OutdatedUsers(clock, lambda: self._changed(()))
         """Whether users may be known here as they no longer are."""
         self.awaited.copy_lacks.append(lambda: [why] if (why := self.outdated.why) else [])
         self.denials = DenialLog(clock)
@@ -306,10 +306,6 @@ class AccessService:
         for kind, key in changed:
             self._read(kind, key, self._store.meta(kind).get(key))
         self.quota_table = QuotaTable(dict(self._quotas.values()))
-        self._forget()
-
-    def _forget(self) -> None:
-        """Have everybody decide anew."""
         self.version += 1
         self._rights.clear()
         for told in self.on_change:
