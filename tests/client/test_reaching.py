@@ -15,8 +15,10 @@ from imago_cli.exits import CommandError
 from imago_client import Client, ClientConfig
 from imago_client import blocking as rocketmq_blocking
 from imago_client.blocking import metaq as metaq_blocking
+from imago_client.credentials import UserCredentials
 from imago_client.errors import ConnectionLostError
 from imago_client.metaq import MetaqClient, MetaqConfig
+from imago_client.metaq.introducing import Introduction
 from imago_testing.clusters.brokers import running_broker
 from imago_testing.processes.certificates import Authority, Pair
 
@@ -132,6 +134,17 @@ async def test_ports_that_serve_tls_alone(
             text, cure = await said(ask, f"localhost:{ports.metaq_tls.port}", named)
             assert "when user ann was named; does this port ask for TLS" in text
             assert "export IMAGO_TLS_CA" in cure
+
+
+@pytest.mark.parametrize("ca", [None, "ca.pem"])
+def test_a_connection_that_ends_at_its_user_asks_of_tls_where_there_is_none(
+    ca: str | None,
+) -> None:
+    credentials = UserCredentials("ann", "password")
+    told = MetaqConfig(servers=("h:1",), tls_ca_file=ca)
+    lost = Introduction("h:1", credentials).closed(ConnectionLostError("h:1", "closed"), told)
+    assert ("TLS" in str(lost)) is (ca is None)
+    assert "Others know no users" in str(lost)
 
 
 @pytest.fixture

@@ -64,13 +64,13 @@ class Introduction:
             text = f"user {self._user}: {error.text}"
             raise MetaqError(self._address, error.status, text) from None
 
-    def closed(self, error: ConnectionLostError) -> ConnectionLostError:
+    def closed(self, error: ConnectionLostError, config: MetaqConfig) -> ConnectionLostError:
         """Return the error for a connection that ends meanwhile."""
+        tls = "" if config.tls_ca_file else "does this port ask for TLS (tls_ca_file)? Or "
         return ConnectionLostError(
             self._address,
             f"{error.reason} when user {self._user} was named",
-            cure="does this port ask for TLS (tls_ca_file)? Or is this no broker of Imago's? Others"
-            " know no users: name none there",
+            cure=f"{tls}is this no broker of Imago's? Others know no users: name none there",
         )
 
 
@@ -88,7 +88,7 @@ def introduce(
         if told.goes_on(ask(told.begin, timeout_s)):
             told.finish(ask(told.prove, timeout_s))
     except ConnectionLostError as error:
-        raise told.closed(error) from error
+        raise told.closed(error, config) from error
 
 
 async def introduce_async(connection: AsyncLink, config: MetaqConfig) -> None:
@@ -101,7 +101,7 @@ async def introduce_async(connection: AsyncLink, config: MetaqConfig) -> None:
         if told.goes_on(await connection.ask(told.begin, timeout_s=timeout_s)):
             told.finish(await connection.ask(told.prove, timeout_s=timeout_s))
     except ConnectionLostError as error:
-        raise told.closed(error) from error
+        raise told.closed(error, config) from error
     except BaseException:
         await connection.close()
         raise
