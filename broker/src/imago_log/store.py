@@ -234,12 +234,12 @@ class MessageStore:
     # Metadata
 
     def create_topic(self, name: str, value: Mapping[str, JSON]) -> None:
-        """Create a topic, or replace the value of an existing one (same incarnation).
+        """Create a topic, or replace the value of an existing one; see `create_topics`."""
+        self._metadata_log.create_topics({name: value})
 
-        See `MetadataLog.create_topic`. ValueError: the name cannot be stored. ChangeTooLargeError:
-        the value is too large.
-        """
-        self._metadata_log.create_topic(name, value)
+    def create_topics(self, values: Mapping[str, Mapping[str, JSON]]) -> None:
+        """Create topics, or replace values of existing ones; see `MetadataLog.create_topics`."""
+        self._metadata_log.create_topics(values)
 
     def delete_topic(self, *names: str) -> None:
         """Forget topics and their queues. KeyError when one is unknown: none is forgotten."""

@@ -135,6 +135,7 @@ async def test_users_end_where_the_copy_has_fallen_behind(
     assert await pulled(follower) == NOT_READY
     # How the cluster is may be seen where somebody looks for what cut it off.
     assert (await called(shard, topics), await called(shard, status)) == (503, 200)
+    assert await called(shard, "/admin/v1/topics") == 503
     assert await pulled(shard.broker(shard.leader)) == ResponseCode.NO_PERMISSION
     monkeypatch.undo()
     await until(lambda: not follower.core.access.outdated.why)

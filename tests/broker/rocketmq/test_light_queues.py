@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_broker.app import Broker
-from imago_broker.service import light_queues
-from imago_testing.peers.light import A, B, naming, offsets, put, records
+from imago_testing.peers.light import A, B, end_half, naming, offsets, put, records
 from imago_testing.peers.popping import acknowledge, bodies, pop, receipts
 from imago_testing.peers.remoting import RemotingPeer, pull_ext, send_ext
+from imago_testing.peers.transactions import COMMIT, ROLLBACK
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.messages import BatchEntry, decode_messages, encode_batch
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from imago_broker.app import Broker
     from imago_broker.config import BrokerConfig
 
     Connect = Callable[..., Awaitable[RemotingPeer]]
@@ -214,27 +214,16 @@ async def test_message_that_waits_is_dispatched_when_it_is_due(
     assert [message.body for message in await peer.messages(A)] == [b"soon", b"late"]
 
 
-@pytest.mark.parametrize("outcome", [8, 12])
+@pytest.mark.parametrize("outcome", [COMMIT, ROLLBACK])
 async def test_message_of_a_transaction_is_dispatched_with_its_commit(
     peer: RemotingPeer, outcome: int
 ) -> None:
     await peer.put("T", b"plain")
     half = await put(peer, b"half", A, extra="TRAN_MSG\x01true\x02PGROUP\x01producers\x02")
     assert (await peer.pull(A)).code == ResponseCode.PULL_NOT_FOUND
-    ended = await peer.call(
-        RequestCode.END_TRANSACTION,
-        {
-            "producerGroup": "producers",
-            "tranStateTableOffset": half.ext["queueOffset"],
-            "commitLogOffset": int(half.ext["msgId"][16:], 16),
-            "commitOrRollback": outcome,
-            "msgId": "0" * 32,
-            "transactionId": "0" * 32,
-        },
-    )
-    assert ended.code == ResponseCode.SUCCESS
+    await end_half(peer, half, outcome)
     found = await peer.messages(A)
-    assert [message.body for message in found] == ([b"half"] if outcome == 8 else [])
+    assert [message.body for message in found] == ([b"half"] if outcome == COMMIT else [])
     assert offsets(found) == ["0"] * len(found)
 
 
@@ -269,20 +258,6 @@ async def test_message_given_back_waits_in_its_groups_retry_topic_alone(peer: Re
     assert (await peer.pull(A)).ext["maxOffset"] == "1"
 
 
-async def test_light_queues_survive_a_restart(config: BrokerConfig) -> None:
-    for start in range(2):
-        broker = Broker(config)
-        await broker.start()
-        try:
-            peer = await RemotingPeer.connect(broker.rocketmq_port)
-            await put(peer, b"%d" % start)
-            found = await peer.messages(A)
-            assert offsets(found) == [f"{at},{at}" for at in range(start + 1)]
-            await peer.close()
-        finally:
-            await broker.stop()
-
-
 async def test_many_at_once_from_many_connections(connect: Connect) -> None:
     peers = [await connect() for _ in range(5)]
 
@@ -295,46 +270,3 @@ async def test_many_at_once_from_many_connections(connect: Connect) -> None:
     while len(found) < 100:
         found += await peers[0].messages(B, len(found), maxMsgNums=200)
     assert offsets(found) == [f"{at},{at}" for at in range(100)]
-
-
-@pytest.mark.parametrize("looks", [1, 500])
-async def test_light_queues_without_messages_go_some_at_a_time(
-    peer: RemotingPeer, broker: Broker, monkeypatch: pytest.MonkeyPatch, looks: int
-) -> None:
-    monkeypatch.setattr(light_queues, "LOOKS_MAX", looks)
-    light, store = broker.core.messages.light, broker.store
-    await put(peer, b"x", f"{A},{B},%LMQ%c")
-    await peer.call(
-        RequestCode.UPDATE_CONSUMER_OFFSET,
-        {"consumerGroup": "g", "topic": A, "queueId": 0, "commitOffset": 1},
-    )
-    ranges = {A: (1, 1), B: (0, 1), "%LMQ%c": (1, 1)}
-    monkeypatch.setattr(type(store), "queue_range", lambda _, topic, __: ranges.get(topic, (0, 0)))
-    monkeypatch.setattr(type(store), "log_start", 1)
-    for _ in range(4):
-        broker.core.clean_up()
-    assert (A in light, B in light, "%LMQ%c" in light) == (False, True, False)
-    assert broker.core.offsets.query("g", A, 0) is None
-    monkeypatch.undo()
-    await put(peer, b"y")
-    assert [message.body for message in await peer.messages(A)] == [b"y"]
-    assert [message.body for message in await peer.messages(B)] == [b"x", b"y"]
-
-
-async def test_who_waits_in_a_light_queue_that_goes_begins_anew(
-    peer: RemotingPeer, connect: Connect
-) -> None:
-    await put(peer, b"x", A)
-    opaque = peer.send(11, pull_ext(A, 1, sysFlag=6))
-    other = await connect()
-    await other.call(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": A})
-    answer = await peer.answer(opaque)
-    assert (answer.code, answer.ext["nextBeginOffset"]) == (ResponseCode.PULL_OFFSET_MOVED, "0")
-
-
-async def test_delayed_message_to_a_light_queue_makes_it_again(peer: RemotingPeer) -> None:
-    sent = await peer.put(A, b"direct", properties="DELAY\x011\x02")
-    assert sent.code == ResponseCode.SUCCESS
-    await peer.call(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": A})
-    waiting = pull_ext(A, sysFlag=6, suspendTimeoutMillis=20_000)
-    assert bodies(await peer.call(11, waiting)) == [b"direct"]

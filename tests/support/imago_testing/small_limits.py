@@ -68,7 +68,7 @@ SMALL: dict[str, dict[str, int]] = {
     "imago_log.views.metaq_segments": {"VERIFIED_MAX": 2},
     "imago_log.lifecycle.opening": {"_LOOK_BEHIND_END": 64},
     "imago_log.lifecycle.store_state": {"RECENT_BYTES_MAX": 700},
-    "imago_log.reading.by_reference": {"LOOKED_BYTES_MAX": 900},
+    "imago_log.reading.by_reference": {"LOOKED_BYTES_MAX": 900, "REFERENCES_MAX": 3},
     "imago_log.reading.rereading": {"LOOKS_MAX": 64},
     "imago_log.views.queue_writing": {"LOOKED_AT_MAX": 3, "WRITES_MAX": 2},
     "imago_log.reading.by_offset": {"FILTERED_UNITS_MAX": 5, "UNITS_AT_ONCE": 3},

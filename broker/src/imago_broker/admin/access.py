@@ -29,10 +29,10 @@ from imago_broker.admin.identity import (
     user_by_session,
     user_by_token,
 )
-from imago_broker.admin.rights import open_to_all
+from imago_broker.admin.rights import SHOW_STATE, any_user, open_to_all
 from imago_broker.admin.signing import SCHEME
 from imago_broker.admin.token_review import TokenReviewer
-from imago_broker.model.access import CLUSTER_NAME, SHOW, AccessKind, Need
+from imago_broker.model.access import AccessKind, Need
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -47,8 +47,8 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.%@|-]{1,127}")
 SAFE = frozenset({"GET", "HEAD"})
 NOBODY = (Need((), AccessKind.CLUSTER, "a path without a right"),)
 """What is asked for where the table of routes says nothing: no rule gives it."""
-SHOWN = [Need(SHOW, AccessKind.CLUSTER, CLUSTER_NAME)]
-"""How the cluster is: whoever looks for what cut this broker off may still see it."""
+_WITH_OUTDATED_USERS = (SHOW_STATE, any_user)
+"""What users may do as they were known last, where their rights are not known any more."""
 OF_PROXIES = ("forwarded", "via", "x-real-ip")
 """Headers that a proxy adds; so are all that begin with `X-Forwarded-`."""
 
@@ -100,7 +100,7 @@ async def _check_user(
     note_caller(request, name)
     address = request.remote or ""
     needs = list(right(services, request)) if right is not None else NOBODY
-    if needs and needs != SHOWN:
+    if right not in _WITH_OUTDATED_USERS:
         check_users_current(services)
     allowed = services.access.rights_of(name)
     for need in needs:

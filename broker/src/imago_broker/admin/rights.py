@@ -58,6 +58,9 @@ def _named(kind: AccessKind, parameter: str, operations: tuple[Operation, ...]) 
 
 
 SHOW_CLUSTER: Final = _cluster(SHOW)
+SHOW_STATE: Final = _cluster(SHOW)
+"""Of what says how things are, which whoever looks for a fault may see where rights of users are
+not known any more, too."""
 RUN_CLUSTER: Final = _cluster(RUN)
 RULE_CLUSTER: Final = _cluster(RULE)
 SHOW_TOPIC: Final = _named(AccessKind.TOPIC, "topic", READ)

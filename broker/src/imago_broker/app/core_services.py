@@ -73,7 +73,7 @@ class CoreServices:
             auto_create_enabled=config.rocketmq.auto_create_group,
             groups_max=config.limits.groups_max,
         )
-        self.offsets = ConsumerOffsets(store, loop=loop)
+        self.offsets = ConsumerOffsets(store, loop=loop, keeps_light=self.messages.light.keeps)
         self.access = AccessService(store, clock=clock, shard=config.broker.shard)
         self.quotas = QuotaService(
             self.access, clock=clock, topics=self.topics.all, groups=self.groups.all

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from imago_log.store import MessageStore
-    from imago_wire.record import Entry, QueueTail
+    from imago_wire.record import Entry
 
 logger = logging.getLogger(__name__)
 
@@ -88,26 +88,39 @@ class LightQueues:
             return None
         return _config(name)
 
-    def ensure(self, name: str) -> QueueTail:
-        """Return the end of a light queue, which is made if need be.
+    def ensure(self, wanted: Iterable[str]) -> None:
+        """Make those light queues that are not there yet, by one append: all of them, or none.
 
-        RequestError: there are too many, or an ordinary topic has that name.
+        RequestError: there are too many, or an ordinary topic has such a name.
         """
-        if name not in self._names:
+        missing = [name for name in dict.fromkeys(wanted) if name not in self._names]
+        if not missing:
+            return
+        for name in missing:
             if name in self._store.topics():
                 raise RequestError(
                     f"topic {name} is no light queue: it was made while these were switched off; "
                     "delete it first"
                 )
-            if len(self._names) >= self.queues_max:
-                raise RequestError(
-                    "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]broker config enableLmq and "
-                    "enableMultiDispatch, lmq consumeQueue num exceed maxLmqConsumeQueueNum "
-                    f"config num, default limit 2w. This broker's limit is {self.queues_max}."
-                )
-            self._store.create_topic(name, {**_config(name).to_json(), _LIGHT: True})
-            self._names.add(name)
-        return self._store.tail(name, LIGHT_QUEUE_ID)
+        if len(self._names) + len(missing) > self.queues_max:
+            raise RequestError(
+                "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]broker config enableLmq and "
+                "enableMultiDispatch, lmq consumeQueue num exceed maxLmqConsumeQueueNum "
+                f"config num, default limit 2w. This broker's limit is {self.queues_max}."
+            )
+        self._store.create_topics(
+            {name: {**_config(name).to_json(), _LIGHT: True} for name in missing}
+        )
+        self._names.update(missing)
+
+    def keeps(self, name: str, position: int) -> bool:
+        """Whether a group's position in what may be a light queue is kept.
+
+        Not where there is no such queue, nor behind its end: it was a former one's.
+        """
+        if name in self._names:
+            return position <= self._store.tail(name, LIGHT_QUEUE_ID).next_offset
+        return not self.enabled or name in self._store.topics()
 
     def make_again(self, topic: TopicConfig) -> None:
         """Make a light queue for a message that has waited for it: it may have gone meanwhile.
@@ -115,7 +128,7 @@ class LightQueues:
         RequestError: it cannot be made. A topic that is none is left alone.
         """
         if topic == self.config(topic.name):
-            self.ensure(topic.name)
+            self.ensure([topic.name])
 
     # Messages
 
@@ -143,9 +156,7 @@ class LightQueues:
 
         They are made now, as the message is put now. RequestError: one of them cannot be.
         """
-        for name in dict.fromkeys(named):
-            if is_light(name):
-                self.ensure(name)
+        self.ensure(name for name in named if is_light(name))
         light = LightEntry(entry)
         light.names = named
         self.pending += 1
@@ -195,10 +206,14 @@ class LightQueues:
         before_change()
         looked = self._left[-LOOKS_MAX:]
         del self._left[-LOOKS_MAX:]
-        ranges = {name: self._store.queue_range(name, LIGHT_QUEUE_ID) for name in looked}
-        gone = self.delete(name for name, (low, end) in ranges.items() if low == end)
+        gone = self.delete(name for name in looked if self._is_empty(name))
         if gone:
             logger.info("light_queues_expired count=%d left=%d", len(gone), len(self._names))
+
+    def _is_empty(self, name: str) -> bool:
+        """Whether the log has no message of a light queue, not even one that nobody sees yet."""
+        low, _ = self._store.queue_range(name, LIGHT_QUEUE_ID)
+        return low == self._store.tail(name, LIGHT_QUEUE_ID).next_offset
 
     def refresh(self, changed: Iterable[str], stored: Mapping[str, object]) -> None:
         """Follow what the leader's log says of topics."""

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from imago_log.errors import CorruptLogError
 from imago_wire.layout import MAGIC_V1, MAGIC_V2
 from imago_wire.record import scan_records
+from imago_wire.record_fields import read_layout
+from imago_wire.references import read_reference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,6 +80,23 @@ def record_from(store: MessageStore, at: int) -> WalkedRecord | None:
         return record
     size = store.config.segment_bytes_max
     return _whole(store, (at // size + 1) * size)
+
+
+def message_from(store: MessageStore, at: int) -> tuple[WalkedRecord | None, int]:
+    """Return the message at a border, behind the references of light queues in front of it, and
+    where it was looked for.
+    """
+    record = record_from(store, at)
+    while record is not None and _is_reference(record.data):
+        at = record.end
+        record = record_from(store, at)
+    return record, at
+
+
+def _is_reference(record: bytes) -> bool:
+    fields = read_layout(record, 0)
+    properties = record[fields.properties_at : fields.properties_at + fields.properties_size]
+    return read_reference(properties) is not None
 
 
 def _whole(store: MessageStore, place: int) -> WalkedRecord | None:

@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from imago_log.errors import DiskFullError
+from imago_wire.references import is_light
 
 if TYPE_CHECKING:
     import asyncio
@@ -30,7 +31,14 @@ class ConsumerOffsets:
     is about to tell, so that nobody is told an offset that a crash takes back.
     """
 
-    def __init__(self, store: MessageStore, *, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        store: MessageStore,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        keeps_light: Callable[[str, int], bool] = lambda _topic, _offset: True,
+    ) -> None:
+        """`keeps_light`: whether progress in a light queue is kept, see `LightQueues.keeps`."""
         self._store = store
         self._loop = loop
         self._offsets: dict[str, dict[str, dict[int, int]]] = {}
@@ -40,6 +48,7 @@ class ConsumerOffsets:
         """Told the queues of deleted groups and topics."""
         self.on_set: list[Callable[[Sequence[_Queue]], None]] = []
         """Told the queues in which a group was reset, or goes back by itself."""
+        self._keeps_light = keeps_light
         self.refresh(store.meta(KIND))
 
     def refresh(self, changed: Iterable[str]) -> None:
@@ -65,6 +74,8 @@ class ConsumerOffsets:
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Note a group's progress. It may go back: the consumer decides."""
+        if is_light(topic) and not self._keeps_light(topic, offset):
+            return
         queues = self._of(group, topic)
         before = queues.get(queue_id, -1)
         if before == offset:

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, cast
 
 from imago_log.errors import UnreadableError
-from imago_log.reading.by_offset import FILTERED_UNITS_MAX, read_queue
+from imago_log.reading.by_offset import read_queue
 from imago_log.results import ReadResult, ReadStatus
 from imago_log.views.unit_files import LOST_SIZE_FIELD
 from imago_wire.hot import view_record
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from imago_log.views.visibility import Visibility
     from imago_wire.record import RecordView
 
+REFERENCES_MAX: Final = 64
+"""References that one read follows, whatever they lead to: each takes as long as some ten plain
+messages, and all other clients wait meanwhile. The reader goes on where it ended."""
 LOOKED_BYTES_MAX: Final = 4 << 20
 """Bytes of messages that one read looks at, unless one message is larger."""
 
@@ -95,7 +98,7 @@ class ReferenceReader:
         low, high = bounds
         if not low <= offset < high:
             return read_queue(queue, self._records, bounds, offset, limits, tags, wanted)
-        turn = _Turn(min(high, offset + max(FILTERED_UNITS_MAX, limits[0])), limits, wanted)
+        turn = _Turn(min(high, offset + REFERENCES_MAX), limits, wanted)
         while offset < turn.end:
             message = self._at(queue, offset, tags)
             if message is _Nothing.LATER:

@@ -45,27 +45,34 @@ class MetadataLog:
         self._metadata, self._appender = metadata, appender
         self._directory, self._queues = directory, queues
 
-    def create_topic(self, name: str, value: Mapping[str, JSON]) -> None:
-        """Create a topic, or replace the value of an existing one (same incarnation).
+    def create_topics(self, values: Mapping[str, Mapping[str, JSON]]) -> None:
+        """Create topics, or replace the values of existing ones (same incarnation): all, or none.
 
         Whether a topic has MetaQ positions is fixed when it is created: `value["dual"]` if it is
         there, else true unless its attribute `dialects` is `rocketmq` or it is a system topic.
-        ValueError: the name cannot be stored. ChangeTooLargeError: the value is too large.
+        ValueError: a name cannot be stored. ChangeTooLargeError: a value is too large.
         """
+        changes: list[Change] = [
+            (TOPIC_KIND, name, self._content(name, value)) for name, value in values.items()
+        ]
+        self.put(changes, size_max=CHANGE_BYTES_MAX)
+        for name in values:
+            topic = self._metadata.topics[name]
+            if topic.materialised:
+                self._directory.materialise_once(topic)
+
+    def _content(self, name: str, value: Mapping[str, JSON]) -> dict[str, JSON]:
+        """Return what the log keeps of a topic. ValueError: the name cannot be stored."""
         check_topic_name(name)
         if name == META_TOPIC:
             raise ValueError(f"{META_TOPIC} is the store's own")
         old = self._metadata.topics.get(name)
-        content = {
+        return {
             "incarnation": old.incarnation if old else self._log.end + 1,
             "birth": old.birth if old else None,  # None: this record itself
             "dual": old.dual if old else is_dual(name, value),
             "value": dict(value),
         }
-        self.put([(TOPIC_KIND, name, content)], size_max=CHANGE_BYTES_MAX)
-        topic = self._metadata.topics[name]
-        if topic.materialised:
-            self._directory.materialise_once(topic)
 
     def delete_topics(self, names: Sequence[str]) -> None:
         """Forget topics and their queues. KeyError when one is unknown: none is forgotten."""
@@ -106,7 +113,7 @@ class MetadataLog:
             raise ValueError(f"topic {topic} has no MetaQ positions")
         if not found.materialised:
             attributes = {**found.attributes, "materialised": "true"}
-            self.create_topic(topic, {**found.value, "attributes": attributes})
+            self.create_topics({topic: {**found.value, "attributes": attributes}})
 
     def put_again(self, changes: Sequence[Change]) -> int:
         """Restate what the log's oldest files hold, or which of them go: it frees the disk."""

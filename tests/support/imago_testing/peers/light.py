@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_wire.remoting.codes import RequestCode
+from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.messages import decode_messages
 
 if TYPE_CHECKING:
@@ -40,3 +40,18 @@ def records(answer: RemotingCommand) -> list[bytes]:
 
 async def told(peer: RemotingPeer, entry: str) -> RemotingCommand:
     return await peer.call(RequestCode.UPDATE_BROKER_CONFIG, body=f"{entry}\n".encode())
+
+
+async def end_half(peer: RemotingPeer, half: RemotingCommand, outcome: int) -> None:
+    ended = await peer.call(
+        RequestCode.END_TRANSACTION,
+        {
+            "producerGroup": "producers",
+            "tranStateTableOffset": half.ext["queueOffset"],
+            "commitLogOffset": int(half.ext["msgId"][16:], 16),
+            "commitOrRollback": outcome,
+            "msgId": "0" * 32,
+            "transactionId": "0" * 32,
+        },
+    )
+    assert ended.code == ResponseCode.SUCCESS

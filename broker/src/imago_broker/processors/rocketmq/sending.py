@@ -106,7 +106,7 @@ def checked_topic(
     if config is None:
         config = _created(topics, on_made, sending)
     elif config == topics.light.config(name):
-        topics.light.ensure(name)
+        topics.light.ensure([name])
     if sending.queue_id >= config.queues:
         raise rules.invalid(
             f"request queueId[{sending.queue_id}] is illegal, {config.name} "

@@ -10,7 +10,7 @@ from imago_broker.core.timer_record import Firing, decode_firing, done_places
 from imago_broker.model.names import TIMER_TOPIC
 from imago_broker.model.system_topics import TIMER_BUCKETS
 from imago_broker.service.copies import read_copy
-from imago_broker.service.log_walk import queue_blocks, record_from
+from imago_broker.service.log_walk import message_from, queue_blocks
 from imago_wire import properties as props
 from imago_wire.record import make_entry
 from imago_wire.record_fields import read_layout
@@ -107,10 +107,10 @@ class FiringLog:
         """
         fired, index = firing.fired, 0
         while index < len(fired):
-            record, behind = record_from(self._store, place), index + 1
+            (record, place), behind = message_from(self._store, place), index + 1
             lost = None if record is not None else self._damage_at(place)
             if lost is not None:
-                record, behind = record_from(self._store, lost.end), len(fired)
+                (record, _), behind = message_from(self._store, lost.end), len(fired)
             mark = None if record is None else _mark(_properties(record.data))
             if record is None or mark not in fired[index:behind]:
                 break
@@ -135,7 +135,7 @@ class FiringLog:
         """
         done: list[tuple[int, int]] = []
         for lost in self._store.damaged_ranges():
-            record = record_from(self._store, lost.end)
+            record, _ = message_from(self._store, lost.end)
             while record is not None:
                 properties = _properties(record.data)
                 mark = _mark(properties)
@@ -143,7 +143,7 @@ class FiringLog:
                     break
                 if self._was_parked(properties):
                     done.append(mark)
-                record = record_from(self._store, record.end)
+                record, _ = message_from(self._store, record.end)
         return done
 
 

@@ -23,7 +23,7 @@ from imago_broker.core.packed_offsets import pack, unpack
 from imago_broker.core.transactions import Outcome
 from imago_broker.model import names
 from imago_broker.service.copies import read_copy
-from imago_broker.service.log_walk import queue_blocks, record_from
+from imago_broker.service.log_walk import message_from, queue_blocks
 from imago_log.errors import StoreError
 from imago_wire import properties as props
 from imago_wire.hot import mark_texts
@@ -137,7 +137,7 @@ def _missing(store: MessageStore, mark: StoredCopy) -> list[tuple[int, Outcome]]
     places = {offset: _place_of(store, offset) for offset, _ in promised}
     at = mark.physical_offset + mark.size
     for number, (offset, _) in enumerate(promised):
-        record = record_from(store, at)
+        record, at = message_from(store, at)
         if record is None:
             if any(lost.start <= at < lost.end for lost in store.damaged_ranges()):
                 return []  # unknown content: nothing is put twice
