@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pytest
+import typer
 
 from imago_cli import cluster
 from imago_cli.exits import CommandError
-
-if TYPE_CHECKING:
-    import pytest
 
 
 def member(replica: int, *, in_sync: bool) -> dict[str, Any]:
@@ -45,3 +45,15 @@ def test_without_a_registry_it_says_that_masters_refuse_messages() -> None:
     shown = {"shards": [], "zooKeeperConnected": False, "refused": {}}
     (line,) = cluster.remarks(shown)
     assert "what it shows may be old, and masters refuse messages" in line
+
+
+@pytest.mark.parametrize(("connected", "code"), [(True, 0), (False, 1)])
+def test_a_master_of_before_is_none_to_rely_on(
+    monkeypatch: pytest.MonkeyPatch, connected: bool, code: int
+) -> None:
+    shard = {"name": "shard-0", "master": "b0", "members": [], "inSync": [], "known": {}}
+    shown = {"cluster": "c", "shards": [shard], "zooKeeperConnected": connected, "refused": {}}
+    monkeypatch.setattr(cluster, "ask", lambda *_, **__: shown)
+    with pytest.raises(typer.Exit) as ended:
+        cluster.status("http://b0")
+    assert ended.value.exit_code == code

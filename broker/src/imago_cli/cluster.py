@@ -31,7 +31,10 @@ def attach(root: typer.Typer) -> None:
 
 
 def status(admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
-    """Show all shards with their members, roles and lag. Exit code 1: a shard has no master."""
+    """Show all shards with their members, roles and lag.
+
+    Exit code 1: a shard has no master, or the broker that is asked does not reach ZooKeeper.
+    """
     cluster = ask(admin, "/admin/v1/cluster")
     if as_json:
         print_json(cluster)
@@ -44,7 +47,8 @@ def status(admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
         for line in remarks(cluster):
             print_line(line)
     led = all(shard["master"] is not None for shard in cluster["shards"])
-    raise typer.Exit(Exit.DONE if led else Exit.FAILED)
+    known = cluster["zooKeeperConnected"]
+    raise typer.Exit(Exit.DONE if led and known else Exit.FAILED)
 
 
 def explain(admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from imago_broker.admin.messages import INFLATED_BYTES_MAX
 from imago_broker.errors import HidesMessagesError
+from imago_broker.service.gate import ShardGate
 from imago_broker.service.messages import PutStatus
 from imago_wire import compiled
 from imago_wire.hot import make_entry
@@ -337,7 +338,23 @@ async def test_a_broker_that_takes_no_messages_still_has_clients_sent_to_it(
     assert await admin.call("GET", "/writez") == (503, {"writable": False, "reasons": [reason]})
 
 
-async def test_a_zone_that_is_told_later_is_announced(admin: Admin) -> None:
+async def test_a_master_with_too_few_members_takes_no_messages(
+    admin: Admin, broker: Broker
+) -> None:
+    broker.gate = gate = ShardGate(broker.store, broker.clock)
+    gate.accept(replicated=False)
+    status, said = await admin.call("GET", "/writez")
+    assert (status, said["writable"]) == (503, False)
+    assert "too few members are in sync" in said["reasons"][0]
+    gate.count(replicated=True)
+    assert (await admin.call("GET", "/writez"))[0] == 200
+
+
+async def test_a_zone_that_is_told_later_is_announced(admin: Admin, broker: Broker) -> None:
+    for text in ("zone-b\n", "z" * 256, "zone\tb"):
+        status, error = await admin.call("PATCH", "/admin/v1/config", {"broker.zone": text})
+        assert (status, broker.config.broker.zone) == (400, ""), error
+        assert error["message"].startswith("zone: ")
     status, _ = await admin.call("PATCH", "/admin/v1/config", {"broker.zone": "zone-b"})
     assert status == 200
     async with asyncio.timeout(50):

@@ -146,7 +146,7 @@ async def test_status_tells_the_role_as_the_shell_has_it(rig: Rig) -> None:
 
 
 async def test_a_handover_names_its_target_by_number_or_uuid(rig: Rig) -> None:
-    body = {"target": 1, "brokerId": rig.broker.uuid, "epoch": 3, "requestId": "r-1"}
+    body = {"target": "1", "brokerId": rig.broker.uuid, "epoch": 3, "requestId": "r-1"}
     status, answer = await rig.call("POST", "/admin/v1/handover", body)
     assert (status, answer["handedOver"], answer["brokerId"]) == (200, True, rig.broker.uuid)
     assert answer["leader"] == rig.broker.uuid, "as the registry has it"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_broker.config import ConfigError, cron, metaq_expression, units
+from imago_broker.config import ConfigError, cron, load, metaq_expression, section, units
 from imago_broker.config.metaq_ini import SQL
 from imago_broker.core import metaq_filters
 from imago_broker.core.sql92.errors import FilterError
@@ -55,6 +55,7 @@ def fits(make: Callable[[], object]) -> bool:
             len(FILTER),
             lambda n: metaq_filters.GroupFilter(FILTER + " " * n),
         ),
+        (section, "SHOWN_CHARS_MAX", 6, lambda n: load(f'broker.zone = "zone-{"a" * (n + 1)}"')),
         (
             white_addresses,
             "ENTRIES_MAX",

@@ -230,7 +230,9 @@ def member(services: AdminServices, named: object) -> str | None:
         return None
     members = services.coordinator.view().members(services.config.broker.shard)
     for record in members:
-        if named in (record.uuid, record.replica) and not isinstance(named, bool):
+        if named in (record.uuid, record.replica, str(record.replica)) and not isinstance(
+            named, bool
+        ):
             return record.uuid
     listed = ", ".join(f"{record.replica} ({record.uuid})" for record in members)
     raise bad_request(f"target: {named!r:.80} is no live member.", f"Live members: {listed}.")

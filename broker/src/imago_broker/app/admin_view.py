@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.assembly import RocketmqAssembly
     from imago_broker.replication.metaq.slave import MetaqSlave
     from imago_broker.service.clients import ClientRegistry
+    from imago_broker.service.gate import ShardGate
     from imago_broker.service.messages import MessageService
     from imago_log.results import StoreHealth
 
@@ -37,6 +38,7 @@ class BrokerState(Protocol):
     """What changes of a broker while it runs."""
 
     config: BrokerConfig
+    gate: ShardGate | None
     serving: bool
     failed: asyncio.Future[FatalError]
     first_log_end: int
@@ -90,7 +92,7 @@ def admin_services(
         replica=lambda: _replica(coordinator),
         health=lambda: state.health,
         problems=lambda: problems(state, member),
-        write_problems=lambda: write_problems(state.health, coordinator),
+        write_problems=lambda: write_problems(state, coordinator),
         connections=lambda: {
             "metaq": ports.metaq.connections,
             "rocketmq": ports.rocketmq.connections + ports.fast.connections,
@@ -135,13 +137,19 @@ def problems(state: BrokerState, member: ShardMember | None) -> list[str]:
     return found
 
 
-def write_problems(health: StoreHealth, registry: Registry) -> list[str]:
-    """Return why messages may be refused here although clients are sent here."""
+def write_problems(state: BrokerState, registry: Registry) -> list[str]:
+    """Return why messages may be refused here although clients are sent here.
+
+    Not that this member does not lead: its shard takes them elsewhere.
+    """
     found = []
+    health, gate = state.health, state.gate
     if not health.writable:
         found.append(f"the disk is full: {health.disk_used_ratio:.0%} used")
     if registry.state is not RegistryConnection.CONNECTED:
         found.append(f"the registry is {registry.state.value}")
+    if gate is not None and gate.short:
+        found.append("too few members are in sync for messages that wait for them")
     return found
 
 

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+PROBLEM_CHARS_MAX = 1000
+"""Of what a registration says of a member's problem."""
 SETTLE_SECONDS_MAX = 10.0
 """How long a start waits for a role; without one the broker is up and says so."""
 
@@ -190,7 +192,8 @@ class ShardMember:
         last = self.failures.last
         if last is None or not last.lasts:
             return ""
-        return "".join(letter if letter.isprintable() else " " for letter in str(last))
+        text = str(last)[:PROBLEM_CHARS_MAX]
+        return "".join(letter if letter.isprintable() else " " for letter in text)
 
     def problems(self) -> list[str]:
         """Return why the member is not ready for its part."""

@@ -46,6 +46,20 @@ def check(section: object) -> None:
             )
 
 
+SHOWN_CHARS_MAX = 255
+"""Of a text that a broker's registration holds: the longest name of a host, and more than a zone
+has."""
+
+
+def check_shown(key: str, text: str) -> None:
+    """Raise ValueError for a text that cannot be part of how a broker announces itself."""
+    if len(text) > SHOWN_CHARS_MAX or not text.isprintable():
+        raise ValueError(
+            f"{key}: {text!r:.80}, must be at most {SHOWN_CHARS_MAX} printable characters,"
+            " without line breaks"
+        )
+
+
 LEVELS = ("leader", "leader-fsync", "replicated", "replicated-fsync")
 
 PATTERN_SIGN = "*"

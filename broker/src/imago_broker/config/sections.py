@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from imago_broker.config.cron import Cron
-from imago_broker.config.section import check, setting
+from imago_broker.config.section import check, check_shown, setting
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +65,8 @@ class BrokerSection:
 
     def __post_init__(self) -> None:
         check(self)
+        for key in ("cluster", "zone", "name_prefix", "host", "advertised_host"):
+            check_shown(key, getattr(self, key))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
