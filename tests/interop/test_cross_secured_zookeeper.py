@@ -99,6 +99,7 @@ def names(guarded: GuardedZooKeeper, members: Members, tmp_path: Path) -> Iterat
         yield f"127.0.0.1:{port}"
 
 
+@pytest.mark.full  # `contracts/test_zookeeper_access.py` tries each right by itself
 async def test_nobody_else_writes_what_is_the_clusters_whatever_happens_to_it(
     guarded: GuardedZooKeeper, members: Members, names: str, drivers: dict[str, JavaDriver]
 ) -> None:

@@ -69,7 +69,9 @@ def left(
 @pytest.mark.parametrize("lost", LOST)
 @pytest.mark.parametrize("stop", ["clean", "killed", "power lost"])
 @pytest.mark.parametrize("expired", [False, True], ids=["whole", "expired"])
-@pytest.mark.parametrize("kept", [True, False], ids=["kept", "bare"])
+@pytest.mark.parametrize(
+    "kept", [True, pytest.param(False, marks=pytest.mark.full)], ids=["kept", "bare"]
+)
 def test_a_store_starts_on_a_full_disk(
     stop: str, lost: str, lead: bool, expired: bool, kept: bool
 ) -> None:

@@ -60,7 +60,9 @@ def goes_on(vfs: MemoryVfs, model: Model) -> None:
     store.close()
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 4))]
+)
 @pytest.mark.parametrize("roots", [("consumequeue", "consumequeue_v"), ("consumequeue",)], ids=len)
 @pytest.mark.parametrize(
     ("first", "last"),

@@ -9,6 +9,7 @@ import pytest
 
 from imago_operator.pipelines.state import RunStage
 from imago_testing.operated.pipelines import PipelineWorld, desired
+from imago_testing.searching import examples
 
 
 def assert_one_writer(world: PipelineWorld) -> None:
@@ -18,7 +19,7 @@ def assert_one_writer(world: PipelineWorld) -> None:
     assert all(epoch <= world.epoch for epoch in epochs), "none runs that was not allowed"
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", range(examples(100)))
 def test_at_most_one_driver_may_write_and_in_the_end_one_does(seed: int) -> None:
     world = PipelineWorld(random.Random(seed))
     old = world.look()

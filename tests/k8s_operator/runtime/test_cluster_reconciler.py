@@ -266,7 +266,11 @@ REFUSALS = {
 
 @pytest.mark.parametrize("name", STORIES)
 @pytest.mark.parametrize("refusal", REFUSALS)
-@pytest.mark.parametrize("done", [False, True], ids=["refused", "done though refused"])
+@pytest.mark.parametrize(
+    "done",
+    [pytest.param(False, marks=pytest.mark.full), True],
+    ids=["refused", "done though refused"],
+)
 def test_calls_that_fail_now_and_then_lead_to_the_same_end(
     name: str, refusal: str, done: bool
 ) -> None:
