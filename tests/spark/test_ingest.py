@@ -154,3 +154,27 @@ def test_run_stops_in_order_and_is_shut_out_by_the_next(rig: Rig, client: Client
         assert second.process.wait(SECONDS_MAX) == FENCED, second.log_tail()
     fill(client, rig.topic, 50)
     assert_each_once(rig, 600)
+
+
+LATE_PYTHON = """
+import os, pathlib, sys, time
+is_planner = "pyspark.sql.streaming.python_streaming_source_runner" in sys.orig_argv
+if is_planner and not (seen := pathlib.Path(os.environ["LATE_ONCE"])).exists():
+    seen.touch()
+    time.sleep(15)
+"""
+"""What Python runs first: the one that plans micro-batches is too late for Spark, once."""
+
+
+@pytest.mark.full
+def test_a_python_that_comes_too_late_ends_no_run(
+    rig: Rig, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (rig.folder / "sitecustomize.py").write_text(LATE_PYTHON)
+    monkeypatch.setenv("PYTHONPATH", str(rig.folder))
+    monkeypatch.setenv("LATE_ONCE", str(rig.folder / "late"))
+    fill(client, rig.topic, 300)
+    code, told = rig.run()
+    assert (rig.folder / "late").exists(), "no planner started"
+    assert (code, told["rows"]) == (0, 300)
+    assert_each_once(rig, 300)

@@ -33,6 +33,13 @@ EXIT_FENCED: Final = 5
 BATCH_SECONDS_MAX: Final = 60
 """How long a batch may go on after SIGTERM; it is dropped then, and the next run does it again."""
 LOOK_SECONDS: Final = 1
+WORKER_LATE: Final = "Python worker failed to connect back"
+"""What Spark says of a Python that it started on the driver and waited ten seconds for.
+
+No setting changes the ten seconds, and a busy machine needs more of them now and then.
+"""
+STARTS_MAX: Final = 5
+"""How often a run starts its stream, each time from the checkpoint, before it fails."""
 LAST_WORDS: Final = Path("/dev/termination-log")
 LAST_WORDS_SIZE_MAX: Final = 1000
 
@@ -86,6 +93,24 @@ def _ended(code: int, why: str) -> int:
 
 def _run(spark: SparkSession, settings: IngestSettings, landing: Landing, stop: StopSignal) -> None:
     reports = Reports(settings)
+    for starts_left in reversed(range(STARTS_MAX)):
+        try:
+            _run_query(spark, settings, landing, reports, stop)
+            break
+        except PySparkException as error:
+            if not starts_left or stop.asked or WORKER_LATE not in str(error):
+                raise
+            log.warning("%s: starting the stream again from its checkpoint", WORKER_LATE)
+    _tell(reports, landing)
+
+
+def _run_query(
+    spark: SparkSession,
+    settings: IngestSettings,
+    landing: Landing,
+    reports: Reports,
+    stop: StopSignal,
+) -> None:
     query = start(spark, settings, landing)
     try:
         _watch(query, settings, landing, reports, stop)
@@ -97,7 +122,6 @@ def _run(spark: SparkSession, settings: IngestSettings, landing: Landing, stop: 
         raise
     finally:
         query.stop()
-    _tell(reports, landing)
 
 
 def _watch(
