@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # every run, so that a change is judged by what it changed; IMAGO_EXAMPLES=random tries others.
 settings.register_profile("same", deadline=None, derandomize=True)
 settings.register_profile("random", deadline=None)
-settings.register_profile("few", deadline=None, derandomize=True, max_examples=10)
+settings.register_profile("few", deadline=None, derandomize=True, max_examples=5)
 settings.load_profile(os.environ.get("IMAGO_EXAMPLES", "same"))
 
 # The store and the replication in small pieces: `make test-all` runs their tests in both ways.

@@ -156,6 +156,7 @@ def test_memory_of_unfinished_commands_is_free_once_their_connections_are_gone(
     )
 
 
+@pytest.mark.full
 def test_many_large_commands_at_once_all_get_through(tmp_path: Path) -> None:
     data = whole_send(MESSAGE_BYTES - 1000)
     with ExitStack() as stack:

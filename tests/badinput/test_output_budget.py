@@ -51,6 +51,7 @@ def topic(broker: BrokerProcess) -> str:
     return "big"
 
 
+@pytest.mark.full
 def test_memory_of_unread_answers_is_bounded_over_all_connections(
     broker: BrokerProcess, topic: str
 ) -> None:

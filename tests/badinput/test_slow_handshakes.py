@@ -58,6 +58,7 @@ def answers(peer: socket.socket) -> bool:
     return b"77777" in peer.recv(1 << 16)
 
 
+@pytest.mark.full
 def test_five_thousand_slow_handshakes_harm_nobody(secured_broker: BrokerProcess) -> None:
     broker, hello = secured_broker, client()[2].read()
     with closing(Witness.of(broker)) as witness, ExitStack() as stack:

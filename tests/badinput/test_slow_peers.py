@@ -143,6 +143,7 @@ def test_thousands_of_short_connections_leave_nothing_behind(broker: BrokerProce
     assert process.num_fds() <= files + 20
 
 
+@pytest.mark.full
 def test_listeners_survive_the_last_file_descriptor(
     broker: BrokerProcess, witness: Witness
 ) -> None:

@@ -185,6 +185,7 @@ async def test_who_may_see_it_logs_in_and_sees_it(broker: dict[str, Any], tmp_pa
         assert await page.value("document.getElementById('login-password').value") == ""
 
 
+@pytest.mark.full
 async def test_who_may_see_nothing_is_told_so(broker: dict[str, Any], tmp_path: Path) -> None:
     async with opened(broker["admin"], tmp_path / "profile") as page:
         await page.until("!document.getElementById('login').hidden")

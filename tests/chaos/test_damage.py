@@ -113,7 +113,7 @@ def changed_record(record: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("stop", "tail"),
     [
-        (ChaosBroker.stop, noise),
+        pytest.param(ChaosBroker.stop, noise, marks=pytest.mark.full),
         pytest.param(ChaosBroker.kill, noise, marks=pytest.mark.full),
         pytest.param(ChaosBroker.kill, first_half, marks=pytest.mark.full),
         (ChaosBroker.kill, changed_record),
@@ -185,6 +185,7 @@ async def test_damage_in_the_middle_of_a_killed_brokers_log_costs_what_is_damage
         pytest.param([Protocol.ROCKETMQ], id="out-of-the-log"),
     ],
 )
+@pytest.mark.full
 async def test_damage_at_rest_costs_one_message_and_is_never_delivered(
     through: list[Protocol], tmp_path: Path
 ) -> None:

@@ -290,6 +290,7 @@ def test_a_java_with_the_module_is_left_alone(
     assert not (tmp_path / "wrapped").exists()
 
 
+@pytest.mark.full
 def test_the_command_fails_only_for_errors(tmp_path: Path) -> None:
     def doctor(connect: str) -> tuple[int, dict[str, object]]:
         done = subprocess.run(

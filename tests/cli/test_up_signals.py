@@ -15,6 +15,7 @@ import pytest
 from imago_testing.processes.ports import free_port_block
 from imago_testing.processes.servers import wait_until
 from imago_testing.processes.up import SECONDS_MAX, command, up
+from imago_testing.searching import seldom
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -150,6 +151,7 @@ def test_broker_serves_on_though_nobody_hears_that_it_does(tmp_path: Path) -> No
     assert "Traceback" not in rest
 
 
+@pytest.mark.full
 def test_first_start_says_nothing_twice_and_nothing_of_java(tmp_path: Path) -> None:
     with up(tmp_path / "data", "--port-base", str(free_port_block(PORTS))) as running:
         assert running.stop() == 0
@@ -176,7 +178,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
 IMAGO = [sys.executable, "-m", "imago_cli"]
 
 
-@pytest.mark.parametrize("protocol", ["rocketmq", "metaq"])
+@pytest.mark.parametrize("protocol", seldom(["rocketmq", "metaq"]))
 def test_producer_sends_each_line_at_once_and_can_be_interrupted(
     environment: dict[str, str], protocol: str
 ) -> None:
@@ -204,7 +206,7 @@ def test_producer_sends_each_line_at_once_and_can_be_interrupted(
 
 
 @pytest.mark.parametrize(
-    "words", [["--follow"], ["--group", "g"]], ids=["one that follows", "one of a group"]
+    "words", seldom([["--follow"], ["--group", "g"]]), ids=["one that follows", "one of a group"]
 )
 def test_interrupted_consumer_says_so_by_its_exit_code(
     environment: dict[str, str], words: list[str]

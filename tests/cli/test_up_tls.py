@@ -40,6 +40,7 @@ def told_over_https(
     assert len(shard["members"]) == 2
 
 
+@pytest.mark.full
 def test_nothing_of_a_pair_is_to_be_read_on_the_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -189,6 +189,7 @@ async def test_a_password_that_a_broker_refuses_is_not_kept(
     await shell.run("user", "password", "ann")
 
 
+@pytest.mark.full
 async def test_a_secret_that_no_file_takes_is_never_made(shell: Shell) -> None:
     (shell.folder / "ann.password").write_text("of before")
     said = await shell.run("user", "create", "ann", code=2)
@@ -377,6 +378,7 @@ async def test_a_closed_cluster_in_a_few_lines(tmp_path: Path) -> None:
         await broker.stop()
 
 
+@pytest.mark.full
 async def test_limits_by_commands(shell: Shell) -> None:
     await shell.run("user", "create", "ann")
     said = await shell.run("user", "limit", "ann", "producer-bytes=1MiB", "connections=20")

@@ -31,6 +31,7 @@ from imago_client.errors import (
 from imago_client.message_queue import MessageQueue
 from imago_client.messages import Message, SendResult, SendStatus
 from imago_testing.peers.client_scripts import ScriptedServers, in_turn, response, route_body
+from imago_testing.searching import examples
 from imago_wire.properties import decode
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.headers.send import SendMessageResponseHeader
@@ -355,7 +356,7 @@ def test_whatever_the_network_does_messages_are_stored_once_and_in_order(
 ) -> None:
     config = ProducerConfig(idempotent=True, delivery_timeout_s=delivery_timeout_s)
     given_up = 0
-    for seed in range(150):
+    for seed in range(examples(150)):
         net = Net(seed, failures)
         lanes, rotations = ProducerLanes(config, random.Random(seed)), Rotations(0)
         for number in range(30):

@@ -105,6 +105,7 @@ async def test_blocking_face(bootstrap: str) -> None:
 
 
 @pytest.mark.processes
+@pytest.mark.full
 async def test_killed_broker_stores_nothing_twice(tmp_path: Path) -> None:
     """Producers that know nothing of the kills: every message once, each queue in order."""
     with closing(ChaosBroker(tmp_path)) as broker:

@@ -195,6 +195,7 @@ async def test_message_that_is_refused_is_kept_and_taken_later(
     assert len(taken.messages) == 7
 
 
+@pytest.mark.full
 async def test_filter_leaves_messages_out(factory: MetaqSessionFactory) -> None:
     await put(factory, 12)
     taken = Taken()

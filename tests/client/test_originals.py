@@ -130,6 +130,7 @@ async def until_it_takes(client: MetaqClient) -> None:
                 return
 
 
+@pytest.mark.full
 async def test_metaq_takes_and_gives(tmp_path: Path) -> None:
     got: list[MetaqMessage] = []
     everything = asyncio.Event()

@@ -33,6 +33,7 @@ async def test_shards_publish_their_own_entry_of_a_topic(registry: Registry) -> 
     assert "orders" not in two.view().topics
 
 
+@pytest.mark.full
 async def test_shards_that_publish_at_once_lose_nothing(registry: Registry) -> None:
     names = [f"topic-{number}" for number in range(200)]
     coordinators = [await registry.join() for _ in range(3)]
@@ -77,6 +78,7 @@ async def test_an_entry_that_somebody_removes_comes_back(registry: Registry) -> 
     assert view.topics["orders"].shards == {0: ShardQueues(4, 4)}
 
 
+@pytest.mark.full
 async def test_a_registry_that_somebody_deletes_is_filled_again(registry: Registry) -> None:
     one = await registry.join()
     await one.register(broker())

@@ -102,6 +102,7 @@ async def test_a_restart_of_zookeeper_costs_no_registration(tmp_path: Path) -> N
         await coordinator.stop()
 
 
+@pytest.mark.full
 async def test_a_zookeeper_that_lost_its_data_is_filled_again(tmp_path: Path) -> None:
     port = free_port_block(1)
     first, second = tmp_path / "first", tmp_path / "second"

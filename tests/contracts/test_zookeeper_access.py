@@ -215,6 +215,7 @@ async def test_nodes_are_everybodys_again_before_the_user_goes(
     await leaving.stop()
 
 
+@pytest.mark.full
 async def test_a_lost_password_is_followed_by_another_where_the_server_lets_it(
     tmp_path: Path,
 ) -> None:
@@ -334,6 +335,7 @@ async def test_a_password_that_is_gone_does_not_keep_a_new_session_from_being_op
     await tree.stop()
 
 
+@pytest.mark.full
 def test_the_doctor_asks_over_tls(guarded: Guarded) -> None:
     (found,) = checks.check_zookeeper(f"localhost:{guarded.port}", 6000, guarded.access())
     assert (found.level, "over TLS" in found.message) == (checks.CheckLevel.OK, True)

@@ -32,6 +32,7 @@ METAQ_ERRORS_MAX = 2
 """MetaQ's producer closes its connections at each of the two changes, also under a request."""
 
 
+@pytest.mark.full
 def test_no_original_client_loses_a_message_when_a_shard_is_drained_and_comes_back(
     tmp_path: Path, drivers: dict[str, JavaDriver]
 ) -> None:

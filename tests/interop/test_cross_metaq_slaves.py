@@ -151,6 +151,7 @@ async def test_ours_copies_an_original_master_and_takes_over(tmp_path: Path) -> 
             assert (message_id > 0, position) == (True, len(expected[0]))
 
 
+@pytest.mark.full
 async def test_the_original_runs_by_what_ours_tells_as_its_configuration(tmp_path: Path) -> None:
     port = free_port_block(2)
     with original_zookeeper(tmp_path / "zk") as registry:
@@ -188,6 +189,7 @@ def value_text(answer: bytes) -> str:
     return answer.partition(b"\r\n")[2].decode()
 
 
+@pytest.mark.full
 async def test_an_original_gregor_slave_has_what_our_samsa_master_answers(tmp_path: Path) -> None:
     gregor = Part("GregorSlave")
     with (

@@ -61,6 +61,7 @@ def through_rocketmq(producer: Producer) -> Sender:
     return Sender(send)
 
 
+@pytest.mark.full
 def test_clients_of_both_protocols_go_on_after_a_broker_was_killed(
     drivers: dict[str, JavaDriver], tmp_path: Path
 ) -> None:

@@ -29,9 +29,6 @@ pytestmark = [
 PASSWORD = "password-of-ann"
 TOOLS = "dev.imago.interop.rocketmq.Tools"
 VERSIONS = pytest.mark.parametrize(
-    ("version", "name"), [(4, ROCKETMQ4), (5, ROCKETMQ5)], ids=["4.9", "5"]
-)
-SELDOM_OLDER = pytest.mark.parametrize(
     ("version", "name"),
     [pytest.param(4, ROCKETMQ4, marks=pytest.mark.full), (5, ROCKETMQ5)],
     ids=["4.9", "5"],
@@ -147,7 +144,7 @@ def test_a_user_with_rights_sends_and_consumes(
 
 
 @pytest.mark.parametrize("password", [None, "wrong-password"])
-@SELDOM_OLDER
+@VERSIONS
 def test_a_client_without_credentials_or_with_wrong_ones_sends_nothing(
     version: int, password: str | None, java: JavaDriver, cluster: Cluster
 ) -> None:

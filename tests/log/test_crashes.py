@@ -189,6 +189,7 @@ class RollingRecording(Recording):
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.full
 def test_every_roll_of_a_file_may_be_interrupted(seed: int) -> None:
     recording = RollingRecording(seed)
     recording.run(12)

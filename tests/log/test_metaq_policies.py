@@ -78,6 +78,7 @@ class Kept:
 
 
 @pytest.mark.shipped_limits
+@pytest.mark.full
 def test_72_hours_of_rolling_deleting_and_archiving(tmp_path: Path) -> None:
     """Bytes stay within policy, and no reader sees a hole inside what is kept."""
     kept = Kept()

@@ -24,6 +24,7 @@ SHOWN = [
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.full
 def test_no_reachable_state_breaks_an_invariant(capsys: pytest.CaptureFixture[str]) -> None:
     found = explore(SMALL)
     assert found.whole

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.spark
 @pytest.mark.processes
+@pytest.mark.full
 def test_demo_agrees_and_leaves_the_landed_files(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "imago_cli", "demo", "--json", "--data", str(tmp_path / "d")]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)

@@ -130,6 +130,7 @@ def test_killed_driver_leaves_each_row_once(rig: Rig, client: Client) -> None:
 
 
 @pytest.mark.traces_wanted  # of the run that is shut out: Spark prints where it ended
+@pytest.mark.full
 def test_run_stops_in_order_and_is_shut_out_by_the_next(rig: Rig, client: Client) -> None:
     allow(rig.cluster, rig.topic, 1)
     assert record(rig.cluster, rig.topic)["progress"] is None

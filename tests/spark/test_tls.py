@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.processes]
 
 
+@pytest.mark.full
 def test_a_table_is_read_and_written_over_mutual_tls(spark: SparkSession, tmp_path: Path) -> None:
     authority = Authority(tmp_path / "authority")
     pair = authority.issue("both")

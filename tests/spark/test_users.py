@@ -150,6 +150,7 @@ def _ingest(cluster: Cluster, folder: Path, *topics: str, config: str = "") -> t
     return ended.returncode, ended.stdout + ended.stderr
 
 
+@pytest.mark.full
 def test_a_pipelines_own_user_may_do_what_a_run_does(cluster: Cluster, tmp_path: Path) -> None:
     """Read its topics, ask whether the run may go on, report progress, commit for its group."""
     made = desired({"spec.source": {"topics": ["orders"], "groupName": "lake"}})

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 SEED = "20240229"
 
@@ -57,6 +59,7 @@ def test_input_that_keeps_a_decoder_busy_is_a_failure() -> None:
     assert "TooLongError" in done.stderr
 
 
+@pytest.mark.full
 def test_counts_of_runs_are_kept_and_added_up(tmp_path: Path) -> None:
     kept = tmp_path / "fuzz.json"
     told = ""

@@ -56,6 +56,7 @@ from imago_testing.peers.questions import (
     positions,
 )
 from imago_testing.peers.remoting import send_ext
+from imago_testing.searching import seldom
 from imago_wire.remoting.codes import RequestCode as Code
 from imago_wire.remoting.codes import ResponseCode
 
@@ -121,7 +122,7 @@ async def people(broker: Broker) -> AsyncIterator[dict[str, Person]]:
         await person.close()
 
 
-@pytest.mark.parametrize("who", ["eve", "nobody"])
+@pytest.mark.parametrize("who", seldom(["eve", "nobody"]))
 async def test_nobody_sees_what_another_keeps(people: dict[str, Person], who: str) -> None:
     person, broker = people[who], people[who].broker
     codes = lambda code: code not in WAITS  # noqa: E731
@@ -162,7 +163,7 @@ def kept(person: Person) -> dict[str, object]:
     return found
 
 
-@pytest.mark.parametrize("who", ["eve", "nobody"])
+@pytest.mark.parametrize("who", seldom(["eve", "nobody"]))
 async def test_nobody_changes_what_another_keeps(people: dict[str, Person], who: str) -> None:
     person, broker = people[who], people[who].broker
     before = kept(person)
@@ -178,6 +179,7 @@ async def test_nobody_changes_what_another_keeps(people: dict[str, Person], who:
     assert changes(before, kept(person)) == {}
 
 
+@pytest.mark.full
 async def test_the_search_finds_what_may_be_changed(people: dict[str, Person]) -> None:
     """The same requests by who may do everything: what never changes here is never compared."""
     root = people["root"]

@@ -143,6 +143,7 @@ def uncollected() -> Counter[str]:
         any_requests,
     ],
 )
+@pytest.mark.full
 async def test_an_answered_request_leaves_nothing_to_collect(
     tmp_path: Path, requests: Requests
 ) -> None:

@@ -100,6 +100,7 @@ async def test_without_a_connection_nothing_is_answered(tree: MemoryTree) -> Non
     assert await tree.children("/") == ()
 
 
+@pytest.mark.full
 async def test_ten_thousand_topics_do_not_mean_ten_thousand_watches() -> None:
     ensemble = MemoryEnsemble()
     coordinator = memory_coordinator(CoordinatorConfig(), ensemble)

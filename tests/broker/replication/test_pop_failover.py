@@ -75,6 +75,7 @@ async def reached(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.full
 async def test_killed_masters_lose_no_message_and_no_acknowledgement(members: Members) -> None:
     for number in range(3):
         members.start(number)

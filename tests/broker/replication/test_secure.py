@@ -209,6 +209,7 @@ async def test_a_member_follows_nobody_who_is_none(
     await until(lambda: expected[wrong] in shard.shell(1).obstacle)
 
 
+@pytest.mark.full
 async def test_members_connect_while_strangers_wait_for_their_handshakes(
     shard: ShardBrokers,
 ) -> None:

@@ -82,6 +82,7 @@ class Sent:
         pytest.fail(f"{name}: ten tries to send it failed")
 
 
+@pytest.mark.full
 async def test_killed_masters_deliver_each_timer_and_each_delayed_message_once(
     members: Members,
 ) -> None:

@@ -292,6 +292,7 @@ def test_what_is_kept_is_limited() -> None:
     assert "too long" in found.problem
 
 
+@pytest.mark.full
 def test_so_many_records_have_turns_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client_hello, "SECOND_RECORDS_MAX", 2)
     one, found = b"\x16\x03\x03\x00\x01\x01", SecondHello()

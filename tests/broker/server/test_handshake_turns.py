@@ -75,6 +75,7 @@ async def test_so_many_a_second_and_each_address_in_its_turn(
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
+@pytest.mark.full
 async def test_no_turn_of_the_loop_has_more_than_ten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handshake_turns, "TURN_SECONDS", 0)
     clock, begun = Seconds(), list[int]()

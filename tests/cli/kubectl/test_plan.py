@@ -111,6 +111,7 @@ class TestNextLook:
         assert "Restart" not in done.out
 
     @pytest.mark.parametrize("changes", [EDITS[n] for n in (1, 3, 7, 10)], ids=str)
+    @pytest.mark.full
     def test_it_is_the_operators_own_plan(
         self, kube: Kube, world: ClusterWorld, changes: dict[str, Any]
     ) -> None:

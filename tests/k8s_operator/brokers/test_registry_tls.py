@@ -141,6 +141,7 @@ def test_a_broker_is_served_with_tls_and_others_as_the_spec_says(
             assert insider.exists("/imago/demo/id"), "it was there"
 
 
+@pytest.mark.full
 def test_a_server_shows_what_the_kubelet_writes_without_a_restart(tmp_path: Path) -> None:
     """Through the replacement of the authority; who is connected stays connected."""
     desired = cluster("Enforcing")

@@ -91,6 +91,7 @@ async def check(guarded: GuardedZooKeeper, config: BrokerConfig, user: Mapping[s
         await broker.stop()
 
 
+@pytest.mark.full
 async def test_at_an_external_one_with_tls_a_certificate_and_a_user(
     guarded: GuardedZooKeeper, tmp_path: Path
 ) -> None:

@@ -199,6 +199,7 @@ def test_another_authority_takes_over_and_no_client_is_ever_refused(lost: bool) 
     assert not cluster.errors
 
 
+@pytest.mark.full
 def test_the_former_is_trusted_as_long_as_somebody_has_its_certificate() -> None:
     cluster = clients()
     asyncio.run(cluster.for_(40))
@@ -279,6 +280,7 @@ def test_a_certificate_that_ends_soon_is_not_replaced_all_the_time() -> None:
     assert cluster.secret("ann")["tls.crt"] != first
 
 
+@pytest.mark.full
 def test_an_authority_of_somebody_else(tmp_path: Path) -> None:
     """Without a key it checks what clients of yours show; with one, users get certificates."""
 

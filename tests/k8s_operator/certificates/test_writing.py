@@ -48,6 +48,7 @@ def test_brokers_take_them_for_those_of_their_shard_alone(tmp_path: Path) -> Non
         load(files(tmp_path, cluster, 1, member_uri("other", 1)))
 
 
+@pytest.mark.full
 def test_a_replaced_authority_restarts_no_pod_and_is_trusted_no_more(tmp_path: Path) -> None:
     cluster = operated(ca={"overlap": "30s"})
     cluster.run()
@@ -73,6 +74,7 @@ def test_a_replaced_authority_restarts_no_pod_and_is_trusted_no_more(tmp_path: P
     assert not cluster.errors
 
 
+@pytest.mark.full
 def test_a_lost_authority_is_trusted_until_all_have_certificates_of_the_next(
     tmp_path: Path,
 ) -> None:

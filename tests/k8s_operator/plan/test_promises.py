@@ -32,7 +32,7 @@ from imago_testing.operated.resources import wanted
 from imago_testing.operated.rules import violations
 from imago_testing.operated.states import check_look, check_walk, main
 from imago_testing.operated.world import ClusterWorld
-from imago_testing.searching import examples
+from imago_testing.searching import examples, seldom
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -134,7 +134,7 @@ def test_nothing_of_it_would_be_carried_out(
 class TestWhileNothingIsReady:
     """Two shards of three members: at most one member of one shard goes, and it comes to an end."""
 
-    @pytest.mark.parametrize("pause", range(0, 40, 3))
+    @pytest.mark.parametrize("pause", seldom(range(0, 40, 3), often=3))
     def test_zookeeper_pauses(self, world: ClusterWorld, pause: int) -> None:
         found = slow(world)
         for look in range(60):
@@ -145,7 +145,7 @@ class TestWhileNothingIsReady:
         found.settle(looks=900)
         assert len({p.uid for p in found.pods.values()} & OLD) == 3  # ZooKeeper's servers
 
-    @pytest.mark.parametrize("full", ["every disk", "one"])
+    @pytest.mark.parametrize("full", seldom(["every disk", "one"]))
     def test_disks_stay_full(self, world: ClusterWorld, full: str) -> None:
         found = slow(world)
         found.desired = wanted({"spec.image": "mine:2"})

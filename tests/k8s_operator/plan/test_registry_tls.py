@@ -22,7 +22,7 @@ from imago_testing.operated.cluster import OperatedCluster
 from imago_testing.operated.resources import resource, wanted
 from imago_testing.operated.servers import has_quorum, meet
 from imago_testing.operated.snapshots import with_new_operator
-from imago_testing.searching import IS_SHORT
+from imago_testing.searching import IS_SHORT, seldom
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -262,7 +262,9 @@ def test_a_new_cluster_has_tls_from_its_first_pod() -> None:
     assert uids(cluster) == before
 
 
-@pytest.mark.parametrize(("before", "after"), [(NONE, ENFORCING), (ENFORCING, NONE)])
+@pytest.mark.parametrize(
+    ("before", "after"), [(NONE, ENFORCING), pytest.param(ENFORCING, NONE, marks=pytest.mark.full)]
+)
 def test_a_running_cluster_is_moved_step_by_step(before: RegistryTls, after: RegistryTls) -> None:
     cluster = operated(before)
     cluster.run()
@@ -298,13 +300,14 @@ def on_the_way() -> dict[int, OperatedCluster]:
     return found
 
 
-@pytest.mark.parametrize("dies_after", DEATHS)
+@pytest.mark.parametrize("dies_after", seldom(DEATHS))
 def test_an_operator_that_dies_on_the_way_cuts_nobody_off(dies_after: int) -> None:
     cluster = with_new_operator(on_the_way()[dies_after])
     cluster.run()
     assert ways(cluster) == ({ENFORCING}, {True})
 
 
+@pytest.mark.full
 def test_a_new_operator_brings_it_with_one_approval() -> None:
     cluster = OperatedCluster(resource({}), operator=BEFORE)
     cluster.run()

@@ -26,7 +26,7 @@ from imago_testing.kubernetes.fake_api_server import Refused
 from imago_testing.operated.accesses import managed, operated, uids, ways
 from imago_testing.operated.cluster import OperatedCluster
 from imago_testing.operated.resources import as_brokers_read, resource, wanted
-from imago_testing.searching import IS_SHORT
+from imago_testing.searching import seldom
 
 if TYPE_CHECKING:
     from imago_operator.desired import Desired
@@ -200,7 +200,7 @@ def test_the_way_back_opens_the_nodes_first() -> None:
     assert {PERMISSIVE} in seen, seen
 
 
-@pytest.mark.parametrize("dies_after", range(1, 30, 9 if IS_SHORT else 3))
+@pytest.mark.parametrize("dies_after", seldom(range(1, 30, 3), often=2))
 def test_an_operator_that_dies_on_the_way_shuts_nobody_out(dies_after: int) -> None:
     cluster = operated(NONE)
     cluster.run()
@@ -329,7 +329,7 @@ class TestOperatorUpgraded:
         refused = False
         assert {PERMISSIVE} in follow(cluster, ENFORCING)
 
-    @pytest.mark.parametrize("dies_after", range(1, 40, 18 if IS_SHORT else 6))
+    @pytest.mark.parametrize("dies_after", seldom(range(1, 40, 6)))
     def test_an_operator_that_dies_on_the_way_needs_no_other_approval(
         self, dies_after: int
     ) -> None:

@@ -17,6 +17,7 @@ from imago_operator.state import STATEFUL_SET, Observed, OwnedObject, Pod, Probe
 from imago_testing.kubernetes.fake_api_server import Refused
 from imago_testing.operated.accesses import managed, operated, uids, ways
 from imago_testing.operated.resources import wanted
+from imago_testing.searching import seldom
 
 if TYPE_CHECKING:
     from imago_operator.desired import Desired
@@ -183,7 +184,7 @@ def look(cluster: OperatedCluster, times: int) -> None:
     asyncio.run(inside())
 
 
-@pytest.mark.parametrize("looks", [0, 4])
+@pytest.mark.parametrize("looks", seldom([0, 4]))
 def test_the_way_back_waits_for_a_secret_that_is_gone(looks: int) -> None:
     """Brokers open the nodes as the user that they are: one without its Secret cannot start."""
     cluster = operated(ENFORCING)

@@ -18,6 +18,7 @@ from imago_testing.kubernetes.fake_api_server import Call, Refused
 from imago_testing.operated.cluster import Died, OperatedCluster
 from imago_testing.operated.rules import violations
 from imago_testing.operated.snapshots import with_new_operator
+from imago_testing.searching import seldom
 
 DELETE_SCALED = {
     "spec.brokers.storage.persistentVolumeClaimRetentionPolicy": {"whenScaled": "Delete"}
@@ -231,7 +232,7 @@ def _undisturbed(name: str) -> tuple[list[OperatedCluster], dict[str, Any]]:
     return moments, made.end()
 
 
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize("name", seldom(STORIES, often=2))
 def test_an_operator_that_dies_before_any_change_comes_to_the_same_end(name: str) -> None:
     moments, end = _undisturbed(name)
     assert moments
@@ -242,7 +243,7 @@ def test_an_operator_that_dies_before_any_change_comes_to_the_same_end(name: str
         assert made.end() == end, f"died before change {number}"
 
 
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize("name", seldom(STORIES, often=2))
 def test_an_operator_that_dies_at_every_third_change_comes_to_the_same_end(name: str) -> None:
     _, end = _undisturbed(name)
     made = _story(name)
@@ -264,7 +265,7 @@ REFUSALS = {
 }
 
 
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize("name", seldom(STORIES, often=2))
 @pytest.mark.parametrize("refusal", REFUSALS)
 @pytest.mark.parametrize(
     "done",
@@ -289,7 +290,7 @@ def test_calls_that_fail_now_and_then_lead_to_the_same_end(
     assert made.end() == end
 
 
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize("name", seldom(STORIES, often=2))
 def test_lists_from_the_past_lead_to_the_same_end(name: str) -> None:
     _, end = _undisturbed(name)
     made = _story(name)

@@ -197,6 +197,7 @@ def test_an_edit_is_told_though_something_is_ordered_beside_it(made: Meddled) ->
     assert told.startswith(f"StatefulSet demo-s0: {'.'.join(GRACE)} was 1 by kubectl-edit")
 
 
+@pytest.mark.full
 def test_with_somebody_who_insists_there_is_no_fight(made: Meddled) -> None:
     """Writes are bounded: ten minutes of somebody who changes it every second."""
     writes = len([c for c in made.kubernetes.writes if c.plural == "poddisruptionbudgets"])
@@ -209,6 +210,7 @@ def test_with_somebody_who_insists_there_is_no_fight(made: Meddled) -> None:
     assert made.object("PodDisruptionBudget", "demo-s0")["spec"]["maxUnavailable"] == 1
 
 
+@pytest.mark.full
 def test_a_field_that_never_stays_is_tried_once(made: Meddled) -> None:
     """A server that drops a field, a webhook that changes it: the next operator tries again."""
 
