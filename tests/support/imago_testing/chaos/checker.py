@@ -2,11 +2,12 @@
 
 Promises: an acknowledged message is there, once, where it was said to be; messages of one
 producer keep their order in a queue; a place never shows another message than it once did;
-places follow each other without a hole; ids are unique; nothing appears that nobody sent; a
-consumer misses nothing; a committed offset never goes back once it was told; both protocols show
-the same messages, byte for byte, in the same order. In a shard all this is so on every member once
-it leads, but for messages that have expired, and for damage that it names by file and byte and
-that no other member can put right; and once nobody disturbs it, it is soon whole again.
+places follow each other without a hole; ids are unique; nothing appears that nobody sent; a light
+queue has the messages that name it, each once, in the order of the log; a consumer misses nothing;
+a committed offset never goes back once it was told; both protocols show the same messages, byte for
+byte, in the same order. In a shard all this is so on every member once it leads, but for messages
+that have expired, and for damage that it names by file and byte and that no other member can put
+right; and once nobody disturbs it, it is soon whole again.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 from enum import Enum
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from imago_testing.chaos.history import Ending, Protocol, Step
@@ -88,6 +90,7 @@ def _check_ending(view: _View) -> Iterator[Violation]:
         _complete,
         _agreed,
         _contiguous,
+        _light,
     ):
         yield from (replace(each, text=of + each.text) for each in rule(view))
 
@@ -100,6 +103,10 @@ class _View:
         self.messages = {  # of what expired while it was read, a part may have been seen
             where: [stored for stored in found if not self.expired(stored.key)]
             for where, found in ending.messages.items()
+        }
+        self.light = {
+            name: [stored for stored in found if not self.expired(stored.key)]
+            for name, found in ending.light.items()
         }
         self._holes = [hole for hole in ending.holes if hole.named]
 
@@ -296,13 +303,42 @@ def _agreed(view: _View) -> Iterator[Violation]:
 
 def _contiguous(view: _View) -> Iterator[Violation]:
     for (protocol, queue), messages in view.messages.items():
-        expected, before = 0, None
+        yield from _gaps(view, f"{protocol.value} {queue}", messages)
+
+
+def _gaps(view: _View, where: str, messages: list[Stored]) -> Iterator[Violation]:
+    expected, before = 0, None
+    for stored in messages:
+        forward = stored.at > expected and view.may_jump(before, stored)
+        if stored.at != expected and not forward:
+            yield Violation(Broken.GAP, f"{where}: at {stored.at} instead of {expected}")
+        expected, before = stored.at + stored.size, stored
+
+
+def _light(view: _View) -> Iterator[Violation]:
+    for name, messages in view.light.items():
+        yield from _gaps(view, name, messages)
+        yield from _named_and_there(view, name, messages)
+        for before, stored in pairwise(messages):
+            if stored.id <= before.id:
+                yield Violation(Broken.REORDERED, f"{stored.key} behind {before.key} in {name}")
         for stored in messages:
-            forward = stored.at > expected and view.may_jump(before, stored)
-            if stored.at != expected and not forward:
-                where = f"{protocol.value} {queue}"
-                yield Violation(Broken.GAP, f"{where}: at {stored.at} instead of {expected}")
-            expected, before = stored.at + stored.size, stored
+            if stored.key is None or view.history.attempted.get(stored.key) != stored.content:
+                yield Violation(Broken.PHANTOM, f"{name} at {stored.at}: {stored.key}")
+
+
+def _named_and_there(view: _View, name: str, messages: list[Stored]) -> Iterator[Violation]:
+    """A light queue has what names it of the messages that are in their topics, and no other."""
+    named = {key for key, names in view.history.light.items() if name in names}
+    stored = {stored.key for stored in view.stored(Protocol.ROCKETMQ)}
+    found = Counter(stored.key for stored in messages)
+    for key in named & stored - found.keys():
+        yield Violation(Broken.LOST, f"{key}, which names {name}")
+    for key, count in found.items():
+        if key not in named & stored:
+            yield Violation(Broken.PHANTOM, f"{key} in {name}")
+        if count > 1:
+            yield Violation(Broken.DUPLICATED, f"{key}, {count} times in {name}")
 
 
 def _messages(view: _View, protocol: Protocol, queue: Queue) -> list[tuple[Key | None, int]]:

@@ -181,10 +181,13 @@ class RemotingConnection(Connection[RemotingCommand]):
         command = RemotingCommand(code=code, opaque=number, ext=fields, body=body)
         return self._send(number, encode_frame(command))
 
-    def put(self, queue: Queue, bodies: Sequence[bytes]) -> asyncio.Future[RemotingCommand]:
-        """Send one message, or several as a batch."""
+    def put(
+        self, queue: Queue, bodies: Sequence[bytes], light: Sequence[str] = ()
+    ) -> asyncio.Future[RemotingCommand]:
+        """Send one message, which may name light queues, or several as a batch."""
         if len(bodies) == 1:
-            ext = send_ext(queue.topic, queue.number, f"TAGS\x01{tags(1)}\x02")
+            named = f"INNER_MULTI_DISPATCH\x01{','.join(light)}\x02" if light else ""
+            ext = send_ext(queue.topic, queue.number, f"TAGS\x01{tags(1)}\x02{named}")
             return self.call(RequestCode.SEND_MESSAGE_V2, ext, bodies[0])
         ext = send_ext(queue.topic, queue.number, m="true")
         batch = encode_batch(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from imago_testing.chaos import payload
@@ -12,7 +14,7 @@ from imago_testing.chaos.connections import (
     RefusedError,
     RemotingConnection,
 )
-from imago_testing.chaos.history import Progress, Protocol, Step, Stored
+from imago_testing.chaos.history import Progress, Protocol, Queue, Step, Stored
 from imago_wire.remoting.codes import ResponseCode
 from imago_wire.remoting.messages import decode_messages
 from imago_wire.text.commands import Value
@@ -20,10 +22,10 @@ from imago_wire.text.message import parse_block
 from imago_wire.text.status import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from imago_testing.chaos.connections import Where
-    from imago_testing.chaos.history import History, Messages, Queue
+    from imago_testing.chaos.history import History, LightMessages, Messages
     from imago_wire.record import StoredMessage
     from imago_wire.remoting.command import RemotingCommand
     from imago_wire.text.message import Message
@@ -156,7 +158,11 @@ def expect_success(answer: RemotingCommand) -> None:
 
 
 async def pull(
-    connection: RemotingConnection, queue: Queue, offset: int, hold_ms: int = 0
+    connection: RemotingConnection,
+    queue: Queue,
+    offset: int,
+    hold_ms: int = 0,
+    value: Callable[[StoredMessage], Stored] = from_rocketmq,
 ) -> tuple[list[Stored], int]:
     """Return what one pull found, and the next offset."""
     answer = await connection.pull(queue, offset, hold_ms)
@@ -168,7 +174,7 @@ async def pull(
         return [], int(answer.ext["nextBeginOffset"])
     expect_success(answer)
     messages = decode_messages(answer.body)
-    return [from_rocketmq(each) for each in messages], int(answer.ext["nextBeginOffset"])
+    return [value(each) for each in messages], int(answer.ext["nextBeginOffset"])
 
 
 async def get(connection: MetaqConnection, queue: Queue, position: int) -> tuple[list[Stored], int]:
@@ -205,11 +211,43 @@ async def read_whole(metaq_at: Where, rocketmq_at: Where, queues: Sequence[Queue
     return whole
 
 
-async def _pull_all(connection: RemotingConnection, queue: Queue) -> list[Stored]:
+async def read_light(rocketmq_at: Where, names: Iterable[str]) -> LightMessages:
+    """Read light queues from their starts to their ends, with the places that messages tell.
+
+    One that is not there has no messages: none of them was stored, or all have expired.
+    """
+    remoting = await RemotingConnection.open(rocketmq_at)
+    found: LightMessages = {}
+    try:
+        for name in names:
+            answer = await remoting.pull(Queue(name, 0), 0, 0)
+            is_there = answer.code != ResponseCode.TOPIC_NOT_EXIST
+            value = partial(_from_light, name)
+            found[name] = await _pull_all(remoting, Queue(name, 0), value) if is_there else []
+    finally:
+        await remoting.close()
+    return found
+
+
+def _from_light(name: str, message: StoredMessage) -> Stored:
+    told = message.properties
+    places = zip(
+        told["INNER_MULTI_DISPATCH"].split(","),
+        told["INNER_MULTI_QUEUE_OFFSET"].split(","),
+        strict=True,
+    )
+    return replace(from_rocketmq(message), at=int(dict(places)[name]))
+
+
+async def _pull_all(
+    connection: RemotingConnection,
+    queue: Queue,
+    value: Callable[[StoredMessage], Stored] = from_rocketmq,
+) -> list[Stored]:
     messages: list[Stored] = []
     at = tries = 0
     while tries < _READ_TRIES:
-        found, behind = await pull(connection, queue, at)
+        found, behind = await pull(connection, queue, at, value=value)
         messages += found
         if behind == at:
             answer = await connection.end(queue)

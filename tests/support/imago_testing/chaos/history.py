@@ -100,6 +100,8 @@ class Hole:
         return f"{self.start} to {self.end} in {self.file} at byte {self.position}"
 
 
+LightMessages = dict[str, list[Stored]]
+"""Light queues (LMQ) by their names, each from its start to its end; `at` is the place there."""
 Messages = dict[tuple[Protocol, Queue], list[Stored]]
 """Every queue from its start to its end, read through both protocols."""
 
@@ -113,6 +115,7 @@ class Ending:
     log_start: int = 0
     """Messages below this log offset have expired."""
     holes: list[Hole] = field(default_factory=list)
+    light: LightMessages = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -121,6 +124,8 @@ class History:
 
     attempted: dict[Key, int] = field(default_factory=dict)
     """All that was sent, with its content; what is not acknowledged may be stored or not."""
+    light: dict[Key, tuple[str, ...]] = field(default_factory=dict)
+    """The light queues that a message names, of those that name any."""
     acked: dict[Key, Place] = field(default_factory=dict)
     reads: list[tuple[Protocol, Queue, Stored]] = field(default_factory=list)
     """What the consumers saw while the broker was killed again and again."""

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from imago_wire.remoting.command import RemotingCommand
 
 BATCH_MAX = 6
+LIGHT = "%LMQ%chaos-"
+"""What the names of light queues begin with; the number of a producer follows."""
+LIGHT_OF_ALL = LIGHT + "all"
 _RETRY_SECONDS = 0.02
 PATIENCE_SECONDS = 20.0
 
@@ -44,12 +47,14 @@ class Producer(ABC):
         *,
         rng: random.Random,
         in_flight: int,
+        light: bool = False,
         body_bytes: int | None = None,
         pause: Callable[[], float] = lambda: 0.0,
         patience: float = PATIENCE_SECONDS,
     ) -> None:
         """`on_ack` is told the size of each body that is acknowledged.
 
+        `light`: messages of RocketMQ that are sent alone name light queues, now and then.
         `body_bytes`: their mean; most are of some hundred bytes without it. `pause`: seconds until
         the next send. `patience`: how many seconds a broker may be silent while answers are due.
         """
@@ -64,6 +69,7 @@ class Producer(ABC):
         self._patience = patience
         self._next = 0
         self._in_flight = in_flight
+        self._light = light
         self._stopping = False
         self.refused = 0
         """Answers that were an error of the protocol."""
@@ -156,10 +162,20 @@ class RocketmqProducer(Producer):
         messages = [self._message(tags(count)) for _ in range(count)]
         queue = self._rng.choice(self._queues)
         try:
-            answer = await connection.put(queue, [body for _, body in messages])
+            named = self._named(messages[0][0]) if count == 1 else ()
+            answer = await connection.put(queue, [body for _, body in messages], named)
         except ConnectionLostError:
             return False
         return self._note({key: len(body) for key, body in messages}, queue, answer)
+
+    def _named(self, key: Key) -> tuple[str, ...]:
+        """Return the light queues that a message names: of its producer, of all, both or none."""
+        mine = f"{LIGHT}{self._number}"
+        ways: list[tuple[str, ...]] = [(), (mine,), (LIGHT_OF_ALL,), (mine, LIGHT_OF_ALL)]
+        named = self._rng.choice(ways) if self._light else ()
+        if named:
+            self._history.light[key] = named
+        return named
 
     def _note(self, sizes: dict[Key, int], queue: Queue, answer: RemotingCommand) -> bool:
         if answer.code != 0:

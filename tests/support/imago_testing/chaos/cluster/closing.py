@@ -9,6 +9,7 @@ from imago_broker.replication.member_tls import member_uri
 from imago_testing.chaos.cluster.knobs import Knobs
 from imago_testing.chaos.connections import GROUP
 from imago_testing.chaos.credentials import Credentials
+from imago_testing.chaos.producers import LIGHT
 from imago_testing.processes.certificates import Authority, Pair
 
 if TYPE_CHECKING:
@@ -83,10 +84,12 @@ class Closed:
     def let_in(self, leader: Member) -> None:
         """Make the users, as far as they are not there."""
         topics = {"type": "Topic", "name": TOPICS, "patternType": "prefix"}
+        light = {"type": "Topic", "name": LIGHT, "patternType": "prefix"}
         group = {"type": "Group", "name": GROUP}
         in_group = {"resource": group, "operations": ["subscribe"]}
         reads = [in_group, {"resource": topics, "operations": ["subscribe"]}]
-        writes = [in_group, {"resource": topics, "operations": ["publish", "subscribe"]}]
+        both = ["publish", "subscribe"]
+        writes = [in_group, *({"resource": each, "operations": both} for each in (topics, light))]
         for user, told in (
             (SIGNS, {"password": self.rocketmq.secret, "rules": writes}),
             (SHOWS, {"rules": writes}),

@@ -6,11 +6,11 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from imago_testing.chaos.connections import ConnectionLostError
-from imago_testing.chaos.consumers import read_whole
+from imago_testing.chaos.consumers import read_light, read_whole
 from imago_testing.chaos.history import Ending, Hole
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from imago_testing.chaos.cluster.members import Member
     from imago_testing.chaos.credentials import Address
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 _OK = 200
 
 
-async def read_ending(member: Member, queues: Sequence[Queue]) -> Ending:
-    """Read every queue of a member that leads, through both protocols."""
+async def read_ending(member: Member, queues: Sequence[Queue], light: Iterable[str]) -> Ending:
+    """Read every queue of a member that leads, through both protocols; `light`: names of others."""
 
     async def metaq() -> Address:
         return member.metaq
@@ -29,10 +29,11 @@ async def read_ending(member: Member, queues: Sequence[Queue]) -> Ending:
         return member.rocketmq
 
     messages = await read_whole(metaq, rocketmq, queues)
+    found = await read_light(rocketmq, light)
     code, status = await asyncio.to_thread(member.ask, "/admin/v1/status")
     if code != _OK:
         raise ConnectionLostError(f"{member.name} answers {code} to a question for its status")
     holes = [
         Hole(each["from"], each["to"], each["file"], each["position"]) for each in status["damaged"]
     ]
-    return Ending(member.name, messages, status["logStart"], holes)
+    return Ending(member.name, messages, status["logStart"], holes, found)

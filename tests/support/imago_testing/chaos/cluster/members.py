@@ -54,6 +54,7 @@ handover_linger_ms = 3000
 message_bytes_max = 1048576
 [rocketmq]
 message_bytes_max = 1048576
+light_queues = true
 [admin]
 loopback_trusted = true
 token_file = "{token}"

@@ -101,6 +101,8 @@ class Run:
         finally:
             self._tree.stop()
         self._history.idle += self._shard.idle
+        if not any(found for each in self._history.endings for found in each.light.values()):
+            self._history.idle.append("no member showed a message in a light queue")
         self.report.take(self._history, check(self._history), self._shard.exits)
         self._shard.idle.clear()
         self._shard.exits.clear()
@@ -144,6 +146,7 @@ class Run:
                     self._history,
                     self._meter.acked,
                     rng=random.Random(self._plan.seed * 1000 + number),
+                    light=True,
                     in_flight=_IN_FLIGHT[number // len(kinds) % len(_IN_FLIGHT)],
                     body_bytes=self._plan.body_bytes,
                     pause=self._meter.pause,
@@ -281,5 +284,6 @@ class Run:
 
     async def _show(self, member: Member) -> None:
         async with asyncio.timeout(_END_SECONDS_MAX):
-            self._history.endings.append(await read_ending(member, self._queues))
+            light = sorted({name for names in self._history.light.values() for name in names})
+            self._history.endings.append(await read_ending(member, self._queues, light))
         self._say(f"{member.name} was read")
