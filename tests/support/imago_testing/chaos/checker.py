@@ -118,6 +118,10 @@ class _View:
     def expired(self, key: Key | None) -> bool:
         return self._offset(key, self.ending.log_start) < self.ending.log_start
 
+    def is_first(self, key: Key | None) -> bool:
+        """Whether it is where the log begins, since older files have gone."""
+        return self.ending.log_start > 0 and self._offset(key, -1) == self.ending.log_start
+
     def in_hole(self, key: Key | None) -> bool:
         at = self._offset(key, -1)
         return any(hole.start <= at < hole.end for hole in self._holes)
@@ -328,12 +332,16 @@ def _light(view: _View) -> Iterator[Violation]:
 
 
 def _named_and_there(view: _View, name: str, messages: list[Stored]) -> Iterator[Violation]:
-    """A light queue has what names it of the messages that are in their topics, and no other."""
+    """A light queue has what names it of the messages that are in their topics, and no other.
+
+    What refers to a message stands in front of it: to the first of the log, in a file that is gone.
+    """
     named = {key for key, names in view.history.light.items() if name in names}
     stored = {stored.key for stored in view.stored(Protocol.ROCKETMQ)}
     found = Counter(stored.key for stored in messages)
     for key in named & stored - found.keys():
-        yield Violation(Broken.LOST, f"{key}, which names {name}")
+        if not view.is_first(key):
+            yield Violation(Broken.LOST, f"{key}, which names {name}")
     for key, count in found.items():
         if key not in named & stored:
             yield Violation(Broken.PHANTOM, f"{key} in {name}")
