@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_testing.chaos.checker import Broken, check
-from imago_testing.chaos.history import Ending, Key, Protocol
+from imago_testing.chaos.history import Ending, Hole, Key, Protocol
 from imago_testing.chaos.planted import QUEUES, content_of, good_history
 
 if TYPE_CHECKING:
@@ -140,6 +140,15 @@ def test_what_refers_to_the_first_message_of_the_log_may_have_gone_before_it() -
         del ending.light[NAME][0]
     lost = [each.broken for each in check(history) if NAME in each.text]
     assert lost == [Broken.LOST] * len(history.endings)
+
+
+def test_what_refers_to_a_message_may_be_damaged_in_front_of_it() -> None:
+    history = light_history()
+    for ending in history.endings:
+        at = ending.light[NAME][2].id
+        ending.holes.append(Hole(at - 150, at, "log/0", 7))
+        del ending.light[NAME][2]
+    assert check(history) == []
 
 
 @pytest.mark.parametrize(("plant", "broken"), PLANTED)

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from imago_testing.chaos.history import History, Key, Progress, Queue, Stored
 
 
+_REFERENCES_BYTES_MAX = 4096
+"""In front of a message: one record for each light queue that it names."""
+
+
 class Broken(Enum):
     LOST = "an acknowledged message is not there"
     MOVED = "an acknowledged message is not where it was said to be"
@@ -118,9 +122,11 @@ class _View:
     def expired(self, key: Key | None) -> bool:
         return self._offset(key, self.ending.log_start) < self.ending.log_start
 
-    def is_first(self, key: Key | None) -> bool:
-        """Whether it is where the log begins, since older files have gone."""
-        return self.ending.log_start > 0 and self._offset(key, -1) == self.ending.log_start
+    def may_lack_references(self, key: Key | None) -> bool:
+        """Whether what stands in front of a message may have gone: in an older file, or damaged."""
+        at = self._offset(key, -1)
+        is_first = at == self.ending.log_start > 0
+        return is_first or any(0 <= at - hole.end < _REFERENCES_BYTES_MAX for hole in self._holes)
 
     def in_hole(self, key: Key | None) -> bool:
         at = self._offset(key, -1)
@@ -332,15 +338,12 @@ def _light(view: _View) -> Iterator[Violation]:
 
 
 def _named_and_there(view: _View, name: str, messages: list[Stored]) -> Iterator[Violation]:
-    """A light queue has what names it of the messages that are in their topics, and no other.
-
-    What refers to a message stands in front of it: to the first of the log, in a file that is gone.
-    """
+    """A light queue has what names it of the messages that are in their topics, and no other."""
     named = {key for key, names in view.history.light.items() if name in names}
     stored = {stored.key for stored in view.stored(Protocol.ROCKETMQ)}
     found = Counter(stored.key for stored in messages)
     for key in named & stored - found.keys():
-        if not view.is_first(key):
+        if not view.may_lack_references(key):
             yield Violation(Broken.LOST, f"{key}, which names {name}")
     for key, count in found.items():
         if key not in named & stored:
