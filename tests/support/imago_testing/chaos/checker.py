@@ -345,11 +345,11 @@ def _named_and_there(view: _View, name: str, messages: list[Stored]) -> Iterator
     for key in named & stored - found.keys():
         if not view.may_lack_references(key):
             yield Violation(Broken.LOST, f"{key}, which names {name}")
-    for key, count in found.items():
-        if key not in named & stored:
-            yield Violation(Broken.PHANTOM, f"{key} in {name}")
+    for shown, count in found.items():
+        if shown not in named & stored:
+            yield Violation(Broken.PHANTOM, f"{shown} in {name}")
         if count > 1:
-            yield Violation(Broken.DUPLICATED, f"{key}, {count} times in {name}")
+            yield Violation(Broken.DUPLICATED, f"{shown}, {count} times in {name}")
 
 
 def _messages(view: _View, protocol: Protocol, queue: Queue) -> list[tuple[Key | None, int]]:
