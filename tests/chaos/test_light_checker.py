@@ -149,6 +149,9 @@ def test_what_refers_to_a_message_may_be_damaged_in_front_of_it() -> None:
         ending.holes.append(Hole(at - 150, at, "log/0", 7))
         del ending.light[NAME][2]
     assert check(history) == []
+    for ending in history.endings:
+        del ending.light[NAME][2]  # the next one is not right behind the damage
+    assert {each.broken for each in check(history)} == {Broken.LOST}
 
 
 @pytest.mark.parametrize(("plant", "broken"), PLANTED)

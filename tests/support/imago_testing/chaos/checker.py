@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from imago_testing.chaos.history import History, Key, Progress, Queue, Stored
 
 
-_REFERENCES_BYTES_MAX = 4096
-"""In front of a message: one record for each light queue that it names."""
+_REFERENCES_BYTES_MAX = 512
+"""In front of a message: a record of some 180 bytes for each of two light queues at most."""
 
 
 class Broken(Enum):

@@ -101,7 +101,8 @@ class Run:
         finally:
             self._tree.stop()
         self._history.idle += self._shard.idle
-        if not any(found for each in self._history.endings for found in each.light.values()):
+        endings = self._history.endings
+        if endings and not any(found for each in endings for found in each.light.values()):
             self._history.idle.append("no member showed a message in a light queue")
         self.report.take(self._history, check(self._history), self._shard.exits)
         self._shard.idle.clear()
