@@ -171,7 +171,7 @@ def test_whoever_dies_every_request_has_an_answer_or_its_connection_an_end(part:
 
 
 @pytest.mark.parametrize("framed", [True, False], ids=["framed", "text"])
-@pytest.mark.parametrize("stage", seldom(range(6), often=2))
+@pytest.mark.parametrize("stage", seldom([2, 4, 0, 1, 3, 5], often=2))
 def test_requests_cut_at_any_byte_at_any_stage_are_served_once(framed: bool, stage: int) -> None:
     size = 3 * 250 if framed else 3 * 60
     for cut in range(1, size):

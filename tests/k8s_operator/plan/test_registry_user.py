@@ -200,7 +200,7 @@ def test_the_way_back_opens_the_nodes_first() -> None:
     assert {PERMISSIVE} in seen, seen
 
 
-@pytest.mark.parametrize("dies_after", seldom(range(1, 30, 3), often=2))
+@pytest.mark.parametrize("dies_after", seldom([10, 19, 1, 4, 7, 13, 16, 22, 25, 28], often=2))
 def test_an_operator_that_dies_on_the_way_shuts_nobody_out(dies_after: int) -> None:
     cluster = operated(NONE)
     cluster.run()
@@ -329,7 +329,7 @@ class TestOperatorUpgraded:
         refused = False
         assert {PERMISSIVE} in follow(cluster, ENFORCING)
 
-    @pytest.mark.parametrize("dies_after", seldom(range(1, 40, 6)))
+    @pytest.mark.parametrize("dies_after", seldom([19, 1, 7, 13, 25, 31, 37]))
     def test_an_operator_that_dies_on_the_way_needs_no_other_approval(
         self, dies_after: int
     ) -> None:
