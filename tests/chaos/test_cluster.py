@@ -53,13 +53,14 @@ BURST_BYTES = 9 << 20
 """Written before each fault: more than any chunk in which the log is read."""
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("faults", "more"),
     [
-        pytest.param(FAULTS, (), marks=pytest.mark.full),
-        pytest.param(MORE_FAULTS, (), marks=pytest.mark.full),
+        (FAULTS, ()),
+        (MORE_FAULTS, ()),
         (CLOSED_FAULTS, ("--closed",)),
-        pytest.param(MORE_CLOSED_FAULTS, ("--closed",), marks=pytest.mark.full),
+        (MORE_CLOSED_FAULTS, ("--closed",)),
     ],
     ids=["some", "others", "closed", "closed, others"],
 )

@@ -31,6 +31,7 @@ from imago_testing.interop.streams import (
 from imago_testing.interop.targets import METAQ_TOPICS, imago_up
 from imago_testing.java.driver import DriverError
 from imago_testing.processes.servers import wait_until
+from imago_testing.searching import seldom
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -42,7 +43,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.interop, pytest.mark.timeout(30
 
 SEED = 20262
 SHARDS, REPLICAS, QUORUM = 2, 3, 2
-KILLS = 12
+KILLS = (4, 12)
 LINGER_MS = 10_000
 """How long a former master passes requests on; the clients read routes every second, or when a busy
 machine lets them."""
@@ -217,13 +218,14 @@ class Load:
         )
 
 
+@pytest.mark.parametrize("kills_min", seldom(KILLS))
 def test_no_acknowledged_message_is_lost_however_often_brokers_are_killed(
-    cluster: Cluster,
+    cluster: Cluster, kills_min: int
 ) -> None:
     rng, load, kills = random.Random(SEED), Load(cluster, next(cluster.topics)), 0
     with load.running():
         until_acknowledged(load.streams, BETWEEN)
-        while kills < KILLS:
+        while kills < kills_min:
             kills += kill_some(cluster.members, rng)
             cluster.members.settled(QUORUM)
             until_acknowledged(load.streams, BETWEEN)

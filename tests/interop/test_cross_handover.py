@@ -66,6 +66,7 @@ def test_no_original_client_sees_an_error_when_the_master_stops_in_order(
             assert_undisturbed(stream, reader)
 
 
+@pytest.mark.full
 def test_a_client_of_5_hears_that_a_broker_goes_away(tmp_path: Path) -> None:
     """A shard of one member passes nothing on: what it refuses, the client sends to another."""
     with ExitStack() as stack:

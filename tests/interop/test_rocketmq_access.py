@@ -225,6 +225,7 @@ ABOUT_USERS = {
 }
 
 
+@pytest.mark.full
 @VERSIONS
 def test_mqadmin_does_over_tls_what_its_user_may(
     version: int, name: str, secured: Cluster, authority: Authority, tmp_path: Path

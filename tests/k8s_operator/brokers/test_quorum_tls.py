@@ -237,6 +237,7 @@ def ports(of: Ensemble) -> list[int]:
     return [of.leader().quorum, *(server.election for server in of.servers)]
 
 
+@pytest.mark.full
 def test_three_rounds_lead_a_running_ensemble_to_tls_and_back(tmp_path: Path) -> None:
     with ensemble(tmp_path) as running:
         running.start(PLAIN)

@@ -262,9 +262,8 @@ def test_a_new_cluster_has_tls_from_its_first_pod() -> None:
     assert uids(cluster) == before
 
 
-@pytest.mark.parametrize(
-    ("before", "after"), [(NONE, ENFORCING), pytest.param(ENFORCING, NONE, marks=pytest.mark.full)]
-)
+@pytest.mark.full
+@pytest.mark.parametrize(("before", "after"), [(NONE, ENFORCING), (ENFORCING, NONE)])
 def test_a_running_cluster_is_moved_step_by_step(before: RegistryTls, after: RegistryTls) -> None:
     cluster = operated(before)
     cluster.run()

@@ -288,6 +288,7 @@ class TestOperatorUpgraded:
         cluster.annotate(restart="now")
         assert {PERMISSIVE} in follow(cluster, ENFORCING)
 
+    @pytest.mark.full
     def test_with_roll_it_is_moved_at_once(self) -> None:
         cluster = upgraded(updatePolicy={"onOperatorUpgrade": "Roll"})
         assert {PERMISSIVE} in follow(cluster, ENFORCING)
@@ -312,6 +313,7 @@ class TestOperatorUpgraded:
         cluster.edit(version=None)
         assert {PERMISSIVE} in follow(cluster, ENFORCING)
 
+    @pytest.mark.full
     def test_an_operator_that_may_not_read_the_secret_does_all_else(self) -> None:
         cluster = upgraded(updatePolicy={"onOperatorUpgrade": "Roll"})
         refused = True
