@@ -19,9 +19,13 @@ class Spark:
     def __init__(self, *ends: PySparkException) -> None:
         self.ends = list(ends)
         self.starts = 0
+        self.table = SimpleNamespace(last=None)
+        self.writes = False
 
     def start(self, *_: object) -> Any:
         self.starts += 1
+        if self.writes:
+            self.table.last = self.starts
         if self.ends and not isinstance(self.ends[0], StreamingQueryException):
             raise self.ends.pop(0)
         return SimpleNamespace(awaitTermination=self._ended, stop=lambda: None)
@@ -41,7 +45,7 @@ def stop(monkeypatch: pytest.MonkeyPatch) -> streaming.StopSignal:
 
 def run(spark: Spark, stop: streaming.StopSignal, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streaming, "start", spark.start)
-    landing: Any = SimpleNamespace(table=SimpleNamespace(last=None), busy=False, fenced=None)
+    landing: Any = SimpleNamespace(table=spark.table, busy=False, fenced=None)
     settings: Any = SimpleNamespace(progress_s=0, pipeline="p")
     streaming._run(None, settings, landing, stop)  # type: ignore[arg-type]
 
@@ -61,6 +65,15 @@ def test_a_python_that_is_late_each_time_ends_the_run(
     with pytest.raises(StreamingQueryException, match=streaming.WORKER_LATE):
         run(spark, stop, monkeypatch)
     assert spark.starts == 3
+
+
+def test_only_late_starts_in_a_row_end_the_run(
+    stop: streaming.StopSignal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark = Spark(*[StreamingQueryException(LATE)] * 8)
+    spark.writes = True
+    run(spark, stop, monkeypatch)
+    assert spark.starts == 9
 
 
 def test_other_failures_end_the_run_at_once(

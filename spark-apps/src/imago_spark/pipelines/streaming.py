@@ -39,7 +39,7 @@ WORKER_LATE: Final = "Python worker failed to connect back"
 No setting changes the ten seconds, and a busy machine needs more of them now and then.
 """
 STARTS_MAX: Final = 5
-"""How often a run starts its stream, each time from the checkpoint, before it fails."""
+"""How often in a row a run starts its stream and writes nothing, before it fails."""
 LAST_WORDS: Final = Path("/dev/termination-log")
 LAST_WORDS_SIZE_MAX: Final = 1000
 
@@ -93,12 +93,15 @@ def _ended(code: int, why: str) -> int:
 
 def _run(spark: SparkSession, settings: IngestSettings, landing: Landing, stop: StopSignal) -> None:
     reports = Reports(settings)
-    for starts_left in reversed(range(STARTS_MAX)):
+    late = 0
+    while True:
+        before = landing.table.last
         try:
             _run_query(spark, settings, landing, reports, stop)
             break
         except PySparkException as error:
-            if not starts_left or stop.asked or WORKER_LATE not in str(error):
+            late = late + 1 if landing.table.last == before else 1
+            if late == STARTS_MAX or stop.asked or WORKER_LATE not in str(error):
                 raise
             log.warning("%s: starting the stream again from its checkpoint", WORKER_LATE)
     _tell(reports, landing)
