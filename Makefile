@@ -74,7 +74,7 @@ HALF = $(PYTEST) --collect-only -qq $$(find tests -name 'test_*.py' | sort | awk
 	grep 'was not written' .venv/archives.log || true
 	touch $@
 
-test: setup-dev system .venv/.compiled-tests .venv/.archives ## all that needs no Kubernetes, with few examples: 10 to 20 minutes on two cores
+test: setup-dev system .venv/.compiled-tests .venv/.archives ## all that needs no Kubernetes, with few examples: ten minutes on two cores
 	@IMAGO_REQUIRE_COMPILED=1 $(PY) broker/build_hot.py
 	IMAGO_EXAMPLES=few $(SHARED) -m '$(NO_KUBERNETES) and not full'
 
