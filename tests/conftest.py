@@ -134,7 +134,8 @@ def _check_what_was_printed(node: pytest.Item | pytest.Collector, folders: Seque
         shown = {"a command line": "\n".join(leaks.commands).encode()}
         assert leaks.leaks(folders, shown) == []
     if node.get_closest_marker("traces_wanted") is None:
-        assert traces.traces(folders) == []
+        found = traces.traces(folders)
+        assert not found, "\n\n".join(found)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -14,6 +14,7 @@ import pytest
 
 from imago_client import Message, batches
 from imago_spark.pipelines.table import TableWriter
+from imago_testing import traces
 from imago_testing.clusters.pipelines import allow, record
 from imago_testing.processes.servers import ServerProcess, running, wait_until
 
@@ -61,6 +62,7 @@ class Rig:
             self.command(*more, **config), capture_output=True, text=True, timeout=240, check=False
         )
         sys.stderr.write(ended.stderr[-4000:])
+        assert ended.returncode or traces.BEGIN not in ended.stderr, ended.stderr
         return ended.returncode, json.loads(ended.stdout) if ended.stdout else None
 
     def commits(self) -> int:
@@ -110,11 +112,12 @@ def assert_each_once(rig: Rig, rows: int) -> None:
     assert sum(last.ends.values()) == rows
 
 
-@pytest.mark.traces_wanted  # of a Python that came too late, or of the kill: Spark prints both
+@pytest.mark.traces_wanted  # of the kill alone: a JVM without its driver may print where it was
 def test_killed_driver_leaves_each_row_once(rig: Rig, client: Client) -> None:
     fill(client, rig.topic, 2500)
     first = ServerProcess.start("ingest", rig.command(trigger="available-now"), rig.folder)
     wait_for(first, lambda: rig.commits() >= 3)
+    assert not (found := traces.traces([rig.folder])), "\n\n".join(found)
     first.kill()
     assert rig.commits() < 6, "it was killed before it was done"
     code, told = rig.run()
