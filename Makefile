@@ -22,15 +22,16 @@ $(BIN)/uv: requirements/uv.txt
 	$(PY) -m pip install -q --disable-pip-version-check --require-hashes -r requirements/uv.txt
 	touch $(BIN)/uv
 
+# The lists are whole: --no-deps keeps uv from unpacking Spark, once more each time, to read what it needs.
 .venv/.run: $(BIN)/uv requirements/run.txt pyproject.toml
 	@echo "installing the packages of requirements/run.txt"
-	UV_LINK_MODE=copy $(BIN)/uv pip install -q --require-hashes -r requirements/run.txt
+	UV_LINK_MODE=copy $(BIN)/uv pip install -q --no-deps --require-hashes -r requirements/run.txt
 	UV_LINK_MODE=copy $(BIN)/uv pip install -q --no-deps --no-build-isolation -e .
 	touch $@
 
 .venv/.dev: .venv/.run requirements/dev.txt
 	@echo "installing the packages of requirements/dev.txt"
-	UV_LINK_MODE=copy $(BIN)/uv pip install -q --require-hashes -r requirements/dev.txt
+	UV_LINK_MODE=copy $(BIN)/uv pip install -q --no-deps --require-hashes -r requirements/dev.txt
 	touch $@
 
 .venv/.hot: .venv/.run $(HOT)

@@ -62,7 +62,7 @@ class Rig:
             self.command(*more, **config), capture_output=True, text=True, timeout=240, check=False
         )
         sys.stderr.write(ended.stderr[-4000:])
-        assert ended.returncode or traces.BEGIN not in ended.stderr, ended.stderr
+        assert ended.returncode or traces.in_text(ended.stderr) == []
         return ended.returncode, json.loads(ended.stdout) if ended.stdout else None
 
     def commits(self) -> int:

@@ -16,6 +16,8 @@ PRINTED: Final = frozenset({".log", ".err"})
 """How files end that hold what a process has printed."""
 BEGIN: Final = "Traceback (most recent call last)"
 LINES_SHOWN: Final = 40
+LATE_PYTHON: Final = "pyspark.errors.exceptions.base.PySparkRuntimeError: [CANNOT_OPEN_SOCKET]"
+"""How the trace ends of a Python that Spark has started and given up: Spark starts the next one."""
 
 
 def traces(folders: Iterable[Path]) -> list[str]:
@@ -26,10 +28,18 @@ def traces(folders: Iterable[Path]) -> list[str]:
             text = path.read_text(encoding="utf-8", errors="replace")
         except OSError:
             continue  # gone meanwhile
-        at = text.find(BEGIN)
-        if at >= 0:
-            lines = text[at:].splitlines()[:LINES_SHOWN]
-            found.append("\n".join((f"{path} has", *lines)))
+        found += [f"{path} has\n{trace}" for trace in in_text(text)[:1]]
+    return found
+
+
+def in_text(text: str) -> list[str]:
+    """Return tracebacks, at most LINES_SHOWN lines of each, without those of a late Python."""
+    found = []
+    for part in text.split(BEGIN)[1:]:
+        lines = part.splitlines()
+        error = next((line for line in lines[1:] if line and not line[0].isspace()), "")
+        if not error.startswith(LATE_PYTHON):
+            found.append("\n".join((BEGIN, *lines[1:LINES_SHOWN])))
     return found
 
 

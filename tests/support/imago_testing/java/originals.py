@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kazoo.client import KazooClient
 
+from imago_testing.java.driver import SMALL as SMALL_JVM
 from imago_testing.java.driver import java_command
 from imago_testing.java.modules import (
     METAQ_PARTS,
@@ -56,6 +57,12 @@ diskMaxUsedSpaceRatio=99
 enableLmq=true
 enableMultiDispatch=true
 {more}"""
+
+_FULL_DISK_IS_OURS = (
+    "-Drocketmq.broker.diskSpaceWarningLevelRatio=0.99",
+    "-Drocketmq.broker.diskSpaceCleanForciblyRatio=0.98",
+)
+"""A broker of 4.9 refuses messages on a disk that is 90 % full, whatever its settings say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +248,8 @@ def _lines(settings: Mapping[str, int | str]) -> str:
 def _command(
     module: JavaModule, main_class: str, folder: Path, config: Path, scale: Scale
 ) -> list[str]:
-    jvm = {"heap_mb": 512, **scale.jvm}
+    jvm = {"heap_mb": 512, "flags": SMALL_JVM, **scale.jvm}
+    jvm["flags"] = (*jvm["flags"], *_FULL_DISK_IS_OURS)
     command = java_command(module, f"org.apache.rocketmq.{main_class}", folder, **jvm)
     return [*command, "-c", str(config)]
 
