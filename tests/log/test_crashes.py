@@ -180,6 +180,7 @@ class RollingRecording(Recording):
         self.model.send(
             store,
             [(rng.choice("AB"), rng.randrange(2), rng.choice((3, 250))) for _ in range(count)],
+            whole=rng.random() < 0.5,
         )
         if rng.random() < 0.3:
             store.request_sync()

@@ -133,15 +133,18 @@ class MessageStore:
         """Have all that was just appended to this range become visible at once."""
         self.components.storage.watermark.keep_whole(start, end)
 
-    def append(self, entries: Entries, *, sequenced: bool = False) -> list[Placed]:
+    def append(
+        self, entries: Entries, *, sequenced: bool = False, whole: bool = False
+    ) -> list[Placed]:
         """Write the entries in this order, in one call to the file; they are readable at once.
 
         `sequenced`: there may be messages of idempotent producers among them, see `producers`.
+        `whole`: all of it is in one file, unless it is larger than one; retention takes it at once.
         DiskFullError, StoreClosedError, NotLeadingError, DeadQueueError: nothing was appended.
         LimitExceededError: a record is larger than a log file; nothing was appended. LogIOError:
         stop the process.
         """
-        return self._appender.append(entries, sequenced=sequenced)
+        return self._appender.append(entries, sequenced=sequenced, whole=whole)
 
     def request_sync(self, *, urgent: bool = True) -> None:
         """Ask that all appended so far becomes durable; not `urgent`: leave others the CPU."""

@@ -283,13 +283,14 @@ class MessageService:
     ) -> PutStatus | None:
         """Append and answer; or answer nobody and return why, with nothing appended.
 
-        `whole`: readers see all of it at once, and what is refused is not tried put by put.
+        `whole`: readers see all of it at once, retention takes all of it at once, and what is
+        refused is not tried put by put.
         """
         entries = jobs[0][0] if len(jobs) == 1 else [entry for job in jobs for entry in job[0]]
         store, began_ns = self.store, perf_counter_ns()
         end = store.log_end
         try:
-            placed = store.append(entries, sequenced=sequenced)
+            placed = store.append(entries, sequenced=sequenced, whole=whole)
         except LogIOError:
             # What was written is unknown, so nobody is answered: the store has told the
             # application, which ends the process.

@@ -64,13 +64,15 @@ class Appender:
         builder.last_metaq_id = max(builder.last_metaq_id, above)
         return builder.take_id(max(self._clock(), self._stamps.store_ms))
 
-    def append(self, entries: Entries, *, sequenced: bool) -> list[Placed]:
+    def append(self, entries: Entries, *, sequenced: bool, whole: bool) -> list[Placed]:
         """Append messages: see `MessageStore.append`."""
         if self._pressure.refusal is not None:
             raise self._pressure.refusal
-        return self.write(entries, self._log.kept, sequenced=sequenced)
+        return self.write(entries, self._log.kept, sequenced=sequenced, whole=whole)
 
-    def write(self, entries: Entries, leave: int, *, sequenced: bool = False) -> list[Placed]:
+    def write(
+        self, entries: Entries, leave: int, *, sequenced: bool = False, whole: bool = False
+    ) -> list[Placed]:
         """Write entries; no full disk stops them while there is room for them in the log.
 
         DiskFullError: there is not, with so many bytes left in the last file.
@@ -84,9 +86,8 @@ class Appender:
         size_max = entries_size_max(entries) + BLANK_SIZE
         if size_max < BLANK_SIZE:
             raise DeadQueueError
-        size_left = size_max + leave
-        if size_left > log.room and not (log.spares and size_left < log.segment_size):
-            log.reserve(self._sizes(entries), leave)
+        if size_max + leave > log.room:
+            self._make_room(entries, size_max, leave, whole=whole)
         start, builder = log.end, self._builder
         data, placed = builder.build(entries, 0, start, store_ms, log.room)
         try:
@@ -103,6 +104,19 @@ class Appender:
             raise
         self._on_append()
         return placed
+
+    def _make_room(self, entries: Entries, size_max: int, leave: int, *, whole: bool) -> None:
+        """See to it that entries can be written; what stays whole may begin the next file."""
+        log = self._log
+        whole = whole and size_max <= log.segment_size
+        if not (log.spares and size_max + leave < log.segment_size):
+            log.reserve([size_max - BLANK_SIZE] if whole else self._sizes(entries), leave)
+        if whole and size_max > log.room:
+            try:
+                log.roll(b"")
+            except LogIOError as error:
+                self._status.fail(error)
+                raise
 
     def _written(self, start: int, data: bytes, sequenced: bool) -> None:
         """Notify the views that read appended bytes."""

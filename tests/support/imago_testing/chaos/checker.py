@@ -123,10 +123,9 @@ class _View:
         return self._offset(key, self.ending.log_start) < self.ending.log_start
 
     def may_lack_references(self, key: Key | None) -> bool:
-        """Whether what stands in front of a message may have gone: in an older file, or damaged."""
+        """Whether what stands in front of a message may be damaged."""
         at = self._offset(key, -1)
-        is_first = at == self.ending.log_start > 0
-        return is_first or any(0 <= at - hole.end < _REFERENCES_BYTES_MAX for hole in self._holes)
+        return any(0 <= at - hole.end < _REFERENCES_BYTES_MAX for hole in self._holes)
 
     def in_hole(self, key: Key | None) -> bool:
         at = self._offset(key, -1)

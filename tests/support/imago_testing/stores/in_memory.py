@@ -80,7 +80,9 @@ class Model:
     serial: int = 0
     in_flight: list[tuple[str, int, bytes, str, str]] = field(default_factory=list)
 
-    def send(self, store: MessageStore, where: list[tuple[str, int, int]]) -> None:
+    def send(
+        self, store: MessageStore, where: list[tuple[str, int, int]], *, whole: bool = False
+    ) -> None:
         """Append one message of (topic, queue, size) each, in one call."""
         entries = []
         bodies = self.in_flight
@@ -93,7 +95,7 @@ class Model:
             entries.append(make_entry(tail, body, properties, born_ms=START_MS, born_host=HOST))
             bodies.append((topic, queue_id, body, key, tag))
         for (topic, queue_id, body, key, tag), placed in zip(
-            bodies, store.append(entries), strict=True
+            bodies, store.append(entries, whole=whole), strict=True
         ):
             end = placed[1] + placed[2]
             self.sent.append(

@@ -44,8 +44,10 @@ class ManualStore:
         self.topic_values: dict[str, dict[str, Any]] = {}
         self.materialised: list[str] = []
 
-    def append(self, entries: Sequence[Entry], *, sequenced: bool = False) -> list[Placed]:
-        del sequenced
+    def append(
+        self, entries: Sequence[Entry], *, sequenced: bool = False, whole: bool = False
+    ) -> list[Placed]:
+        del sequenced, whole
         if self.fail_with is not None:
             error, self.fail_with = self.fail_with, None
             raise error
