@@ -92,7 +92,7 @@ def test_without_room_for_the_next_file_nothing_is_appended(sizes: list[int]) ->
     store = opened(vfs)
     send(store, model, [500] * 5, whole=False)
     vfs.free_bytes = 0
-    refused = False
+    before, refused = (0, (0, 0)), False
     while not refused:
         before = store.log_end, store.queue_range("T", 0)
         try:

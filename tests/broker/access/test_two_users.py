@@ -25,7 +25,7 @@ from imago_broker.model.names import TIMER_TOPIC, reply_topic
 from imago_broker.model.quotas import Limit, QuotaSubject, SubjectKind
 from imago_broker.model.users import User, new_token
 from imago_broker.processors.rocketmq.rights import BROKER_RIGHTS
-from imago_broker.service.access import KINDS as ACCESS_KINDS
+from imago_broker.service.access_records import KINDS as ACCESS_KINDS
 from imago_broker.service.delays.timer_bucket import bucket_of
 from imago_testing.peers.admin import TOKEN
 from imago_testing.peers.listening import (

@@ -10,8 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from imago_broker.errors import RequestError
+from imago_broker.model import access as rights
 from imago_broker.model.access import AccessKind, AccessRule, Operation, Resource
+from imago_broker.model.quotas import Limit, subject_of_user
 from imago_broker.model.users import User
+from imago_broker.service import access
 from imago_broker.service.access import AccessService, Actor
 from imago_testing.searching import examples
 from imago_testing.virtual.clocks import ManualClock
@@ -26,11 +29,13 @@ class Metadata:
     def __init__(self) -> None:
         self.on_metadata: set[Any] = set()
         self._values: dict[str, dict[str, Any]] = {}
+        self.writes = 0
 
     def meta(self, kind: str) -> dict[str, Any]:
         return self._values.setdefault(kind, {})
 
     def put_meta(self, changes: Any) -> None:
+        self.writes += 1
         for kind, key, value in changes:
             self.meta(kind)[key] = value
 
@@ -119,6 +124,53 @@ def test_a_user_may_nothing_once_it_is_gone_or_disabled() -> None:
     assert not may()
     own.put_user(user, BY)
     assert not may(), "rules of a user that is gone came back with its name"
+
+
+def test_an_account_is_made_and_changed_in_one_write() -> None:
+    log = Metadata()
+    own = AccessService(log, clock=ManualClock(), shard=0)
+    ann, subject = User(name="ann", secret="password"), subject_of_user("ann")
+    own.put_account(ann, [RULE], BY, {Limit.CONNECTIONS: 5})
+    assert (own.rules["ann"], own.quota_table.quotas[subject]) == ((RULE,), {Limit.CONNECTIONS: 5})
+    assert log.writes == 1
+    own.put_account(replace(ann, enabled=False), [], BY, {})
+    assert not own.users["ann"].enabled
+    assert "ann" not in own.rules
+    assert subject not in own.quota_table.quotas
+    assert log.writes == 2
+    own.put_account(replace(ann, enabled=False), [], BY)
+    own.set_rules("anonymous", [RULE], BY, {Limit.CONNECTIONS: 5})
+    assert log.writes == 3
+    assert subject_of_user("anonymous") in own.quota_table.quotas
+
+
+def test_what_is_left_of_a_name_is_nobodys_but_what_is_given_holds() -> None:
+    own = service(0, ManualClock())
+    own.put_account(User(name="ann", secret="password"), [RULE], BY, {Limit.CONNECTIONS: 5})
+    own.write([("access-user", "ann", None)])  # by another shard, which knew no more of it
+    own.put_account(User(name="ann", secret="other-password"), [RULE], BY)
+    assert own.rules["ann"] == (RULE,)
+    assert own.quota_table.quotas == {}
+    own.write([("access-user", "ann", None)])
+    own.put_user(User(name="ann", secret="other-password"), BY)
+    assert own.rules == {}
+
+
+@pytest.mark.parametrize("wrong", ["rules", "quotas"])
+def test_of_an_account_that_cannot_be_nothing_is_there(
+    wrong: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rights, "RULES_MAX", 1)
+    monkeypatch.setattr(access, "QUOTAS_MAX", 1)
+    own = service(0, ManualClock())
+    own.put_account(User(name="bob", secret="password"), [RULE], BY, {Limit.CONNECTIONS: 5})
+    records = own.records()
+    rules = [RULE] * 2 if wrong == "rules" else [RULE]
+    with pytest.raises(RequestError):
+        own.put_account(User(name="ann", secret="password"), rules, BY, {Limit.CONNECTIONS: 5})
+    with pytest.raises(RequestError):
+        own.set_rules("anonymous", rules, BY, {Limit.CONNECTIONS: 5})
+    assert own.records() == records
 
 
 @pytest.mark.parametrize(

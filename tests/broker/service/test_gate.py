@@ -100,9 +100,9 @@ async def test_too_few_in_sync_members_refuse_what_waits_for_them(
 async def test_answer_waits_when_the_lease_ends_between_append_and_answer(shard: Shard) -> None:
     append = shard.store.append
 
-    def slow(entries: Sequence[Any], *, sequenced: bool = False) -> list[Any]:
+    def slow(entries: Sequence[Any], **options: bool) -> list[Any]:
         shard.clock.advance(1000)
-        return append(entries, sequenced=sequenced)
+        return append(entries, **options)
 
     shard.store.append = slow  # type: ignore[method-assign]  # a disk that hangs
     await shard.put("one", LEADER)

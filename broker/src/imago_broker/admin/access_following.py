@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from imago_broker.admin.calls import Caller
     from imago_broker.model.cluster import ClusterView
     from imago_broker.service.access import AccessService
-    from imago_broker.service.access_records import CopiedRecords
+    from imago_broker.service.copied_records import CopiedRecords
 
 logger = logging.getLogger(__name__)
 

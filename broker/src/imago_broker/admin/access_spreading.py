@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from imago_broker.admin.calls import Caller
     from imago_broker.admin.services import AdminServices
     from imago_broker.model.cluster import BrokerRecord
-    from imago_broker.service.access import Record
     from imago_broker.service.access_drafts import Drafts
+    from imago_broker.service.access_records import Record
 
 logger = logging.getLogger(__name__)
 

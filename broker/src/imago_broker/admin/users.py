@@ -75,15 +75,13 @@ async def put(services: AdminServices, request: web.Request) -> web.Response:
         quotas = quotas_from_json(subject, body["quotas"]) if "quotas" in body else None
         if name == ANONYMOUS:
             refuse_unknown(body, OF_ALL)
-            access.set_rules(name, rules, by)
+            access.set_rules(name, rules, by, quotas)
         else:
             now_ms = services.clock.epoch_ms()
             user = _changed(access.users.get(name) or User(name=name), body, now_ms)
             _require_super(services, request, access.users.get(name), user)
-            access.put_account(user, rules, by)
+            access.put_account(user, rules, by, quotas)
             wanted = _named(user, body)
-        if quotas is not None:
-            access.set_quotas(subject, quotas, by)
     except (ValueError, RequestError) as error:
         raise bad_request(
             f"User {name!a:.80}: {error}.", "Correct that; nothing was changed."

@@ -8,7 +8,7 @@ from imago_broker.admin.access_following import AccessFollower
 from imago_broker.admin.calls import CallerParts
 from imago_broker.app.access import name_hooks
 from imago_broker.service.access import AccessService
-from imago_broker.service.access_records import CopiedRecords
+from imago_broker.service.copied_records import CopiedRecords
 
 if TYPE_CHECKING:
     import ssl

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
@@ -40,12 +40,21 @@ from imago_broker.model.users import (
     ANONYMOUS,
     MEMBER,
     User,
-    name_problem,
     rules_from_json,
     rules_to_json,
     user_problem,
 )
 from imago_broker.model.white_addresses import is_listed, list_problem
+from imago_broker.service.access_records import (
+    KINDS,
+    QUOTA_KIND,
+    RULES_KIND,
+    SETTING_KIND,
+    USER_KIND,
+    WHITE_ADDRESSES,
+    checked_record,
+    order_of,
+)
 from imago_broker.service.awaited_users import AwaitedUsers
 from imago_broker.service.denials import DenialLog
 from imago_broker.service.outdated_users import OutdatedUsers
@@ -56,16 +65,11 @@ if TYPE_CHECKING:
     from imago_broker.model.access import Need
     from imago_broker.model.quotas import Quotas, QuotaSubject
     from imago_broker.ports import Clock
+    from imago_broker.service.access_records import AccessRecords, Change, Record
 
 logger = logging.getLogger(__name__)
 audit = logging.getLogger("imago.audit")
 
-USER_KIND: Final = "access-user"
-RULES_KIND: Final = "access-rules"
-SETTING_KIND: Final = "access-setting"
-QUOTA_KIND: Final = "access-quota"
-KINDS: Final = (USER_KIND, RULES_KIND, SETTING_KIND, QUOTA_KIND)
-WHITE_ADDRESSES: Final = "white-addresses"
 USERS_MAX: Final = 10_000
 
 _RIGHTS_OF_MEMBERS: Final = Rights(
@@ -80,11 +84,6 @@ _RIGHTS_OF_MEMBERS: Final = Rights(
 """What brokers ask each other over clients' ports: who leads, and for the messages and offsets of
 static topics, which they hand to whoever may have them."""
 
-Record = list[Any]
-"""AccessKind, key, [milliseconds, shard] of its making, value; None: deleted."""
-Change = list[Any]
-"""AccessKind, key, value (None: deleted), when the record was made that it replaces, or None."""
-
 
 class Actor(NamedTuple):
     """Who changes something, and from where: for the audit log."""
@@ -93,21 +92,14 @@ class Actor(NamedTuple):
     address: str
 
 
-class AccessRecords(Protocol):
-    """Where the records are: a store, or a copy of what one has."""
+class _Edit(NamedTuple):
+    """What somebody changes: how the audit log tells it, and the records that it makes."""
 
-    @property
-    def on_metadata(self) -> Signalled: ...
-
-    def meta(self, kind: str) -> Mapping[str, Any]: ...
-
-    def put_meta(self, changes: Sequence[tuple[str, str, Any]]) -> object: ...
-
-
-class Signalled(Protocol):
-    """Listeners to the keys of records that have changed."""
-
-    def add(self, listener: Callable[[Iterable[tuple[str, str]]], None]) -> None: ...
+    what: str
+    before: object
+    after: object
+    changes: list[tuple[str, str, Any]]
+    """One of KINDS, key, value (None: deleted)."""
 
 
 class AccessService:
@@ -174,6 +166,15 @@ class AccessService:
 
     def put_user(self, user: User, by: Actor) -> None:
         """Make or change a user. RequestError: there cannot be such a one."""
+        self._make(by, self._user(user))
+
+    def put_account(
+        self, user: User, rules: Sequence[AccessRule], by: Actor, quotas: Quotas | None = None
+    ) -> None:
+        """Make or change a user, its rules and, unless None, its quotas: at once, or nothing."""
+        self._make(by, self._user(user), *self._rights_and_limits(user.name, rules, quotas))
+
+    def _user(self, user: User) -> _Edit:
         if problem := user_problem(user):
             raise RequestError(problem)
         if user.name == ANONYMOUS:
@@ -183,19 +184,12 @@ class AccessService:
         if user.name not in self.users and len(self.users) >= USERS_MAX:
             raise RequestError(f"there are {USERS_MAX} users already, which is the limit")
         old = self.users.get(user.name)
+        said = "" if old is None or _secrets(old) == _secrets(user) else " with new credentials"
+        # Nobody inherits what was left of somebody else of that name.
+        made = [] if old is not None else left_of(self, user.name)
         if old != user:
-            made = [(USER_KIND, user.name, user.to_json())]
-            # Nobody inherits what was left of somebody else of that name.
-            self.write(made if old is not None else [*left_of(self, user.name), *made])
-            said = "" if old is None or _secrets(old) == _secrets(user) else " with new credentials"
-            _audit(by, f"user {user.name}{said}", old and old.shown(), user.shown())
-
-    def put_account(self, user: User, rules: Sequence[AccessRule], by: Actor) -> None:
-        """Make or change a user together with its rules, or neither."""
-        if problem := rules_problem(rules):
-            raise RequestError(problem)
-        self.put_user(user, by)
-        self._put_rules(user.name, rules, by)
+            made.append((USER_KIND, user.name, user.to_json()))
+        return _Edit(f"user {user.name}{said}", old and old.shown(), user.shown(), made)
 
     def delete_user(self, name: str, by: Actor) -> bool:
         """Delete a user and its rules; False where there is none."""
@@ -209,19 +203,28 @@ class AccessService:
         _audit(by, f"user {name}", old.shown(), None)
         return True
 
-    def set_rules(self, name: str, rules: Sequence[AccessRule], by: Actor) -> None:
-        """Give a user these rules instead of those it has. RequestError: they cannot be."""
+    def set_rules(
+        self, name: str, rules: Sequence[AccessRule], by: Actor, quotas: Quotas | None = None
+    ) -> None:
+        """Give a user these rules and, unless None, these quotas. RequestError: they cannot be."""
         if name != ANONYMOUS and name not in self.users:
             raise RequestError(f"there is no user {name}")
+        self._make(by, *self._rights_and_limits(name, rules, quotas))
+
+    def _rights_and_limits(
+        self, name: str, rules: Sequence[AccessRule], quotas: Quotas | None
+    ) -> list[_Edit]:
+        limits = [] if quotas is None else [self._limits(subject_of_user(name), quotas)]
+        return [self._rules(name, rules), *limits]
+
+    def _rules(self, name: str, rules: Sequence[AccessRule]) -> _Edit:
         if problem := rules_problem(rules):
             raise RequestError(problem)
-        self._put_rules(name, rules, by)
-
-    def _put_rules(self, name: str, rules: Sequence[AccessRule], by: Actor) -> None:
-        old = self.rules.get(name, ())
-        if tuple(rules) != old:
-            self.write([(RULES_KIND, name, rules_to_json(rules) if rules else None)])
-            _audit(by, f"rules of {name}", rules_to_json(old), rules_to_json(rules))
+        is_known = name == ANONYMOUS or name in self.users
+        old = self.rules.get(name, ()) if is_known else ()
+        value = rules_to_json(rules)
+        made = [(RULES_KIND, name, value or None)] if tuple(rules) != old else []
+        return _Edit(f"rules of {name}", rules_to_json(old), value, made)
 
     def set_white_addresses(self, addresses: Sequence[str], by: Actor) -> None:
         """Check requests from these addresses no more, and all others. RequestError: no list."""
@@ -234,16 +237,28 @@ class AccessService:
 
     def set_quotas(self, subject: QuotaSubject, quotas: Quotas, by: Actor) -> None:
         """Limit a subject to this instead of what it was. RequestError: it cannot be."""
-        key, user = str(subject), subject.name
+        user = subject.name
         if quotas and subject.kind is SubjectKind.USER and user not in {ANONYMOUS, *self.users}:
             raise RequestError(f"there is no user {user}")
+        self._make(by, self._limits(subject, quotas))
+
+    def _limits(self, subject: QuotaSubject, quotas: Quotas) -> _Edit:
+        key, value = str(subject), quotas_to_json(quotas)
         if quotas and key not in self._quotas and len(self._quotas) >= QUOTAS_MAX:
             raise RequestError(f"{QUOTAS_MAX} subjects have quotas already, which is the limit")
-        old = self.quota_table.quotas.get(subject, {})
-        if dict(quotas) != dict(old):
-            told = quotas_to_json(quotas)
-            self.write([(QUOTA_KIND, key, told or None)])
-            _audit(by, f"quotas of {key}", quotas_to_json(old), told)
+        is_known = subject.kind is not SubjectKind.USER or subject.name in {ANONYMOUS, *self.users}
+        old = self.quota_table.quotas.get(subject, {}) if is_known else {}
+        made = [(QUOTA_KIND, key, value or None)] if dict(quotas) != dict(old) else []
+        return _Edit(f"quotas of {key}", quotas_to_json(old), value, made)
+
+    def _make(self, by: Actor, *edits: _Edit) -> None:
+        """Make all changes in one write; of two of one record the later one counts."""
+        edits = tuple(edit for edit in edits if edit.changes)
+        if edits:
+            made = {change[:2]: change for edit in edits for change in edit.changes}
+            self.write(list(made.values()))
+        for edit in edits:
+            _audit(by, edit.what, edit.before, edit.after)
 
     @contextmanager
     def drafting(self) -> Iterator[list[Change]]:
@@ -276,7 +291,7 @@ class AccessService:
         for record in records:
             kind, key, made, value = checked_record(record)
             known = self._store.meta(kind).get(key)
-            if known is None or _order(made, value) > _order(known["made"], known["value"]):
+            if known is None or order_of(made, value) > order_of(known["made"], known["value"]):
                 newer.append((kind, key, {"made": list(made), "value": value}))
         if newer:
             self._store.put_meta(newer)
@@ -372,26 +387,6 @@ def left_of(access: AccessService, name: str) -> list[tuple[str, str, Any]]:
 
 def _subject(name: str) -> str:
     return str(subject_of_user(name))
-
-
-def checked_record(record: Record) -> tuple[str, str, tuple[int, int], Any]:
-    """Return the parts of a record from elsewhere. ValueError, KeyError, TypeError: it is none."""
-    kind, key, made, value = record
-    named = kind in (USER_KIND, RULES_KIND)
-    if kind not in KINDS or (named and name_problem(key)):
-        raise ValueError(f"no record about users: {kind!r:.40} {key!r:.80}")
-    if kind == QUOTA_KIND:
-        quotas_from_json(parse_subject(key), {} if value is None else value)
-    if value is not None and kind == USER_KIND:
-        User.from_json(key, value)
-    elif value is not None and kind == RULES_KIND:
-        rules_from_json(value)
-    at_ms, shard = made
-    return kind, key, (int(at_ms), int(shard)), value
-
-
-def _order(made: Sequence[int], value: Any) -> tuple[int, int, bytes]:
-    return made[0], made[1], orjson.dumps(value)
 
 
 def _secrets(user: User) -> tuple[str, str, tuple[str, ...]]:

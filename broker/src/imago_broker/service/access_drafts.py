@@ -9,12 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from imago_broker.errors import RequestError
-from imago_broker.service.access import RULES_KIND, USER_KIND, checked_record, left_of
+from imago_broker.service.access import left_of
+from imago_broker.service.access_records import RULES_KIND, USER_KIND, checked_record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from imago_broker.service.access import AccessService, Change
+    from imago_broker.service.access import AccessService
+    from imago_broker.service.access_records import Change
 
 
 class Drafts(NamedTuple):

@@ -1,51 +1,63 @@
-"""Users and rules where there is no log: a copy in memory of what some broker's log has."""
+"""Records about users, as logs keep them and shards and members send them to each other."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from imago_broker.service.access import checked_record
+import orjson
+
+from imago_broker.model.quotas import parse_subject, quotas_from_json
+from imago_broker.model.users import User, name_problem, rules_from_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from imago_broker.service.access import Record, Signalled
+USER_KIND: Final = "access-user"
+RULES_KIND: Final = "access-rules"
+SETTING_KIND: Final = "access-setting"
+QUOTA_KIND: Final = "access-quota"
+KINDS: Final = (USER_KIND, RULES_KIND, SETTING_KIND, QUOTA_KIND)
+WHITE_ADDRESSES: Final = "white-addresses"
 
-Key = tuple[str, str]
+Record = list[Any]
+"""One of KINDS, key, [milliseconds, shard] of its making, value; None: deleted."""
+Change = list[Any]
+"""One of KINDS, key, value (None: deleted), when the record was made that it replaces, or None."""
 
 
-class _Listeners(list["Callable[[Iterable[Key]], None]"]):
-    add = list.append
-
-
-class CopiedRecords:
-    """What `AccessService` reads. The broker writes it, not the service."""
-
-    def __init__(self) -> None:
-        self._values: dict[str, dict[str, Any]] = {}
-        self._listeners = _Listeners()
+class AccessRecords(Protocol):
+    """Where the records are: a store, or a copy of what one has."""
 
     @property
-    def on_metadata(self) -> Signalled:
-        """Told the keys of what has changed."""
-        return self._listeners
+    def on_metadata(self) -> Signalled: ...
 
-    def meta(self, kind: str) -> Mapping[str, Any]:
-        """Return the values of a kind."""
-        return self._values.get(kind, {})
+    def meta(self, kind: str) -> Mapping[str, Any]: ...
 
-    def put_meta(self, changes: Sequence[tuple[str, str, Any]]) -> object:
-        """Nobody changes users by a copy."""
-        raise TypeError(f"a copy takes no changes: {[key for _, key, _ in changes]}")
+    def put_meta(self, changes: Sequence[tuple[str, str, Any]]) -> object: ...
 
-    def replace(self, records: Iterable[Record]) -> None:
-        """Have these records alone. ValueError, KeyError, TypeError: they are none."""
-        values: dict[str, dict[str, Any]] = {}
-        for record in records:
-            kind, key, made, value = checked_record(record)
-            values.setdefault(kind, {})[key] = {"made": list(made), "value": value}
-        both = (self._values, values)
-        changed = {(kind, key) for every in both for kind, keys in every.items() for key in keys}
-        self._values = values
-        for listener in self._listeners:
-            listener(sorted(changed))
+
+class Signalled(Protocol):
+    """Listeners to the keys of records that have changed."""
+
+    def add(self, listener: Callable[[Iterable[tuple[str, str]]], None]) -> None: ...
+
+
+def checked_record(record: Record) -> tuple[str, str, tuple[int, int], Any]:
+    """Return the parts of a record from elsewhere. ValueError, KeyError, TypeError: it is none."""
+    kind, key, made, value = record
+    named = kind in (USER_KIND, RULES_KIND)
+    if kind not in KINDS or (named and name_problem(key)):
+        raise ValueError(f"no record about users: {kind!r:.40} {key!r:.80}")
+    if kind == QUOTA_KIND:
+        quotas_from_json(parse_subject(key), {} if value is None else value)
+    if value is not None and kind == USER_KIND:
+        User.from_json(key, value)
+    elif value is not None and kind == RULES_KIND:
+        rules_from_json(value)
+    at_ms, shard = made
+    return kind, key, (int(at_ms), int(shard)), value
+
+
+def order_of(made: Sequence[int], value: Any) -> tuple[int, int, bytes]:
+    """Return what is greater for the newer of two records about the same."""
+    return made[0], made[1], orjson.dumps(value)

@@ -9,8 +9,8 @@ from imago_broker.errors import RequestError as ServiceError
 from imago_broker.model.plain_acl import Account, account_rules, account_user
 from imago_broker.processors.rocketmq.admin_users import actor_of, is_super, may_raise
 from imago_broker.processors.rocketmq.exchange import OK, Exchange, Reply, RequestError
-from imago_broker.service.access import USER_KIND
 from imago_broker.service.access_drafts import came_from_elsewhere
+from imago_broker.service.access_records import USER_KIND
 from imago_wire.remoting.bodies.config import DataVersion
 from imago_wire.remoting.codes import ResponseCode
 from imago_wire.remoting.headers.access import (
