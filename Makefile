@@ -75,7 +75,7 @@ HALF = $(PYTEST) --collect-only -qq $$(find tests -name 'test_*.py' | sort | awk
 	grep 'was not written' .venv/archives.log || true
 	touch $@
 
-test: setup-dev system .venv/.compiled-tests .venv/.archives ## all that needs no Kubernetes, with few examples: ten minutes on two cores
+test: setup-dev system .venv/.compiled-tests .venv/.archives ## every area without Kubernetes, with few examples: ten minutes on two cores
 	@IMAGO_REQUIRE_COMPILED=1 $(PY) broker/build_hot.py
 	IMAGO_EXAMPLES=few $(SHARED) -m '$(NO_KUBERNETES) and not full'
 
@@ -186,5 +186,5 @@ lock: $(BIN)/uv ## renew requirements/*.txt from pyproject.toml
 
 clean: ## remove everything that was made here
 	@rm -rf .venv build dist .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache bench/build
-	find broker spark-apps tests bench -name __pycache__ -prune -exec rm -rf {} +
+	find broker operator spark-apps tests bench tools e2e charts -name __pycache__ -prune -exec rm -rf {} +
 	find broker/src \( -name '*.so' -o -name '*.c' \) -delete
