@@ -17,7 +17,7 @@ from imago_broker.config import load
 from imago_broker.errors import RequestError
 from imago_broker.model.access import AccessKind, Operation
 from imago_broker.service.access import AccessService
-from imago_broker.service.messages import PutStatus
+from imago_broker.service.put_status import PutStatus
 from imago_cli.exits import Exit
 from imago_cli.up.access import use_token, with_token
 from imago_testing.peers.admin import broker_config

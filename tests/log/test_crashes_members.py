@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import imago_log.components
+import imago_log.composing
 from imago_testing.searching import IS_SHORT
 from imago_testing.stores.in_memory import FakeClock, Model
 from imago_testing.stores.members import Member, differences, log_bytes, rebuilt, views
@@ -294,7 +294,7 @@ class Recording:
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.timeout(300)
 def test_a_member_finds_back_from_every_crash(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(imago_log.components, "InlineWorker", LaterWorker)
+    monkeypatch.setattr(imago_log.composing, "InlineWorker", LaterWorker)
     recording = Recording(seed)
     recording.run(30)
     assert recording.images > 40

@@ -87,8 +87,8 @@ class StoreMachine(RuleBasedStateMachine):
     def open(self) -> None:
         self.store = open_store(self.vfs, self.clock, **LIMITS)
         assert self.store.log_end == self.log_end
-        assert self.store.epoch > self.epoch
-        self.epoch = self.store.epoch
+        assert self.store.epoch_seen > self.epoch
+        self.epoch = self.store.epoch_seen
         self.model.check(self.store)
 
     @rule(topic=topics)

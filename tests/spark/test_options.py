@@ -16,7 +16,7 @@ GIVEN = {"bootstrap": "a:1,b:2", "subscribe": "orders, events"}
 def test_options_have_the_defaults_that_are_documented() -> None:
     options = parse_options(GIVEN)
     assert (options.bootstrap, options.topics) == (("a:1", "b:2"), ("orders", "events"))
-    assert (options.starting_offsets, options.ending_offsets) == (None, "latest")
+    assert (options.starting_offsets, options.ending_offsets) == (None, None)
     assert (options.max_offsets_per_trigger, options.fetch_bytes) == (None, 4 << 20)
     assert (options.columns, options.on_data_loss) == (Columns.CORE, OnDataLoss.FAIL)
 
@@ -69,6 +69,7 @@ def test_kafkas_name_for_data_loss_is_understood(text: str, policy: OnDataLoss) 
         ({**GIVEN, "fetchBytes": "1"}, "must be 65536 to 4194304"),
         ({**GIVEN, "columns": "some"}, "must be core or properties"),
         ({**GIVEN, "onDataLoss": "hope"}, "must be fail or skip"),
+        ({**GIVEN, "failOnDataLoss": "nope"}, "must be true or false"),
         ({**GIVEN, "timeout": "never"}, "timeout"),
         ({**GIVEN, "timeout": "0"}, "seconds up to 3600"),
         ({**GIVEN, "subscribePattern": "x"}, "subscribe and subscribePattern: only one"),

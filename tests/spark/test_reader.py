@@ -158,6 +158,8 @@ async def test_offsets_beyond_the_end_are_refused_or_brought_back(bootstrap: str
         assert values(reader, reader.partitions()) == [0, 1, 2, 3, 4]
         with pytest.raises(SourceError, match="ends at 5"):
             StreamReader(options(client, startingOffsets=beyond)).initialOffset()
+        with pytest.raises(OptionError, match="a stream has no end"):
+            StreamReader(options(client, endingOffsets="latest"))
 
     await in_thread(bootstrap, work)
 

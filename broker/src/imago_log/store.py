@@ -13,13 +13,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_log.commitlog.watermark import nothing_needed
-from imago_log.components import Components, open_components
+from imago_log.composing import open_components
 from imago_log.disk.vfs import OsVfs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from imago_log.commitlog.epochs import Epochs
+    from imago_log.components import Components
     from imago_log.config import StoreConfig
     from imago_log.disk.vfs import Vfs
     from imago_log.disk.worker import Worker
@@ -92,12 +93,12 @@ class MessageStore:
 
     @property
     def log_start(self) -> int:
-        """Physical offset of the oldest record that is kept."""
+        """Log offset of the oldest record that is kept."""
         return self._log.start
 
     @property
     def log_end(self) -> int:
-        """Physical offset that the next record gets, unless it needs a new file."""
+        """Log offset that the next record gets, unless it needs a new file."""
         return self._log.end
 
     @property
@@ -197,9 +198,9 @@ class MessageStore:
         """
         return self._position_reader.read(topic, queue_id, position, bytes_max)
 
-    def record_at(self, physical_offset: int) -> bytes | None:
+    def record_at(self, log_offset: int) -> bytes | None:
         """Return the whole record that starts there, or None: there is none, or not visible."""
-        return self._reader.record_at(physical_offset)
+        return self._reader.record_at(log_offset)
 
     def offset_by_time(self, topic: str, queue_id: int, ms: int, *, upper: bool = False) -> int:
         """Return the first offset stored at or after `ms`; `upper`: the last at or before it."""
@@ -288,18 +289,13 @@ class MessageStore:
         return self._status.leading
 
     @property
-    def epoch(self) -> int:
-        """The same as `epoch_seen`: that of the leader, this store or another."""
-        return self._epochs.promised
-
-    @property
     def epochs(self) -> Epochs:
         """(epoch, first log offset) of all that is in the log, the oldest may begin before it."""
         return self._epochs.epochs
 
     @property
     def epoch_seen(self) -> int:
-        """The highest epoch ever led, followed or promised, as the device has it."""
+        """The highest epoch ever led, followed or promised, as the device has it; the leader's."""
         return self._epochs.promised
 
     @property
@@ -363,7 +359,7 @@ class MessageStore:
 
     def keep_from(self, offset: int | None) -> None:
         """Keep the files that a follower reads, those from an offset on; None: nobody reads."""
-        self.components.retention.keep_from(offset)
+        self.components.deleter.keep_from(offset)
 
     def log_slice(self, offset: int, bytes_max: int) -> FileSlice:
         """Return the same bytes as a part of a file, for sendfile."""
@@ -374,7 +370,7 @@ class MessageStore:
         return self._log_bytes.is_border(offset)
 
     def may_lend_from(self, offset: int) -> bool:
-        """Return the same; of a record that its queue names without a walk to it."""
+        """Whether a healer may ask for bytes from there: at a border, as `record_border` says."""
         return self._log_bytes.may_lend_from(offset)
 
     # Damage and housekeeping
@@ -411,7 +407,7 @@ class MessageStore:
         return bool(self._damage.ranges)
 
     def tick(self, needed_from: Callable[[], int] = nothing_needed) -> StoreHealth:
-        """Do what is due: call it every second. `needed_from`: see `LogRetention.retain`."""
+        """Do what is due: call it every second. `needed_from`: see `LogDeleter.delete_old`."""
         self._status.check_open()
         with self._status.failing():
             return self.components.keeper.tick(needed_from)

@@ -269,7 +269,7 @@ def _available(look: ClusterLook) -> ConditionFinding:
     without = [n for n in look.targets if (s := look.shard(n)) is None or s.master is None]
     listed = ", ".join(f"shard-{n}" for n in without)
     reason = "ShardWithoutMaster" if without else GOOD["Available"]
-    text = f"{listed} has no master." if without else ""
+    text = f"{listed} {'has' if len(without) == 1 else 'have'} no master." if without else ""
     return ConditionFinding(type="Available", holds=not without, reason=reason, message=text)
 
 

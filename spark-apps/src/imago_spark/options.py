@@ -80,7 +80,8 @@ class SourceOptions(ConnectionOptions):
     """Whether the pattern may match topics of brokers and groups."""
     starting_offsets: str | None = None
     """`earliest`, `latest` or JSON; None: earliest in a batch, latest in a stream."""
-    ending_offsets: str = "latest"
+    ending_offsets: str | None = None
+    """The same for the end of a batch; None: latest. A stream has none."""
     max_offsets_per_trigger: int | None = None
     split_bytes: int = 64 << 20
     partitions_min: int = 1
@@ -106,8 +107,8 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         )
     if len(chosen) > 1:
         raise OptionError(f"options {' and '.join(chosen)}: only one can say what to read")
-    if "failondataloss" in given and "ondataloss" not in given:
-        given["ondataloss"] = "skip" if given["failondataloss"].lower() == "false" else "fail"
+    fails = read_option(given, "failOnDataLoss", _yes_or_no, True)
+    on_data_loss = OnDataLoss.FAIL if fails else OnDataLoss.SKIP
     return SourceOptions(
         bootstrap=read_option(given, "bootstrap", parse_addresses, ()),
         topics=read_option(given, "subscribe", _topics, ()),
@@ -115,13 +116,13 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         pattern=read_option(given, "subscribePattern", _pattern, None),
         include_system=read_option(given, "includeSystem", _yes_or_no, False),
         starting_offsets=read_option(given, "startingOffsets", str.strip, None),
-        ending_offsets=read_option(given, "endingOffsets", str.strip, "latest"),
+        ending_offsets=read_option(given, "endingOffsets", str.strip, None),
         max_offsets_per_trigger=read_option(given, "maxOffsetsPerTrigger", count_of, None),
         split_bytes=read_option(given, "splitBytes", _split_bytes, 64 << 20),
         partitions_min=read_option(given, "minPartitions", count_of, 1),
         fetch_bytes=read_option(given, "fetchBytes", _fetch_bytes, FETCH_BYTES_MAX),
         columns=read_option(given, "columns", _columns, Columns.CORE),
-        on_data_loss=read_option(given, "onDataLoss", _on_data_loss, OnDataLoss.FAIL),
+        on_data_loss=read_option(given, "onDataLoss", _on_data_loss, on_data_loss),
         timeout_s=read_option(given, "timeout", seconds_of, 10.0),
         retries=read_option(given, "retries", count_of, 5),
         run=read_run(given),

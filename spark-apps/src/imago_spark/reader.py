@@ -72,7 +72,7 @@ class BatchReader(DataSourceReader):
         brokers = broker.TopicBrokers(self._options)
         queues = brokers.all_queues()
         start = wanted_offsets(self._options.starting_offsets or "earliest", "startingOffsets")
-        end = wanted_offsets(self._options.ending_offsets, "endingOffsets")
+        end = wanted_offsets(self._options.ending_offsets or "latest", "endingOffsets")
         if end == "earliest":
             raise OptionError("option 'endingOffsets': earliest would read nothing")
         if not isinstance(end, str):
@@ -90,6 +90,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Micro-batches between engine offsets. Lives in the driver for a whole query."""
 
     def __init__(self, options: SourceOptions) -> None:
+        if options.ending_offsets is not None:
+            raise OptionError(
+                "option 'endingOffsets': a stream has no end; remove it, or read a batch"
+            )
         self._options = options
         self._brokers = broker.TopicBrokers(options)
         self._target: tuple[Offsets, Incarnations] | None = None

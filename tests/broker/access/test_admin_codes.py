@@ -11,7 +11,7 @@ import pytest
 from imago_broker.app import Broker
 from imago_broker.model.access import AccessKind, Operation
 from imago_broker.model.users import User
-from imago_broker.service.access import Actor
+from imago_broker.service.access_edits import Actor
 from imago_log.offline.dump import dump, to_json
 from imago_testing.peers.remoting import RemotingPeer
 from imago_testing.peers.signing import call_signed

@@ -13,7 +13,7 @@ from imago_broker.admin.identity import COOKIE, CSRF
 from imago_broker.admin.routes import ROUTES
 from imago_broker.model.access import AccessKind, AccessRule, Resource
 from imago_broker.model.users import User, hash_of, new_token
-from imago_broker.service.access import Actor
+from imago_broker.service.access_edits import Actor
 from imago_testing.peers.admin import TOKEN, Admin
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from imago_broker.admin.shards import FORWARDED
 from imago_broker.admin.signing import CALLER, SCHEME, caller_text, signature, told_caller
 from imago_broker.model.access import AccessKind, AccessRule, Operation, Resource
 from imago_broker.model.users import User, new_token
-from imago_broker.service.access import Actor
+from imago_broker.service.access_edits import Actor
 from imago_testing.clusters.shard_pair import running_pair
 from imago_testing.peers.admin import TOKEN
 

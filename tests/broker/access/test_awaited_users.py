@@ -10,7 +10,7 @@ import aiohttp
 from imago_broker.admin import access_spreading
 from imago_broker.cluster.memory import MemoryEnsemble
 from imago_broker.model.users import User
-from imago_broker.service.access import Actor
+from imago_broker.service.access_edits import Actor
 from imago_broker.service.awaited_users import AWAITED_MS_MAX, NOT_ASKED, AwaitedUsers
 from imago_testing.clusters.shard_brokers import ShardBrokers
 from imago_testing.clusters.shard_pair import eventually

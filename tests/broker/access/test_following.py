@@ -20,7 +20,8 @@ from imago_broker.namesrv.settings import NameServiceConfig
 from imago_broker.processors.rocketmq.access_hook import AccessHook
 from imago_broker.server.listener import Listener
 from imago_broker.server.remoting_server import RemotingServer
-from imago_broker.service.access import AccessService, Actor
+from imago_broker.service.access import AccessService
+from imago_broker.service.access_edits import Actor
 from imago_broker.service.access_records import checked_record
 from imago_broker.service.copied_records import CopiedRecords
 from imago_testing.peers.remoting import RemotingPeer

@@ -10,7 +10,7 @@ import pytest
 from imago_broker.model.access import AccessKind, AccessRule, Operation, Resource
 from imago_broker.model.topics import TopicConfig
 from imago_broker.model.users import User
-from imago_broker.service.access import Actor
+from imago_broker.service.access_edits import Actor
 from imago_testing.peers.remoting import RemotingPeer, pull_ext, send_ext
 from imago_testing.peers.signing import call_signed
 from imago_wire.remoting.codes import ResponseCode

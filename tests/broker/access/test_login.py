@@ -15,7 +15,7 @@ from imago_broker.app import Broker
 from imago_broker.app.access import check_token
 from imago_broker.errors import ExitCode, FatalError
 from imago_broker.model.users import User, hash_of
-from imago_broker.service.access import Actor
+from imago_broker.service.access_edits import Actor
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,7 @@ from imago_broker.namesrv.settings import NameServiceConfig
 from imago_broker.processors.rocketmq.access_hook import NOT_NAMED
 from imago_broker.processors.rocketmq.rights import BROKER_RIGHTS, NAME_RIGHTS, Asked, open_to_all
 from imago_broker.processors.rocketmq.table import build_processors
-from imago_broker.service.access import Actor
+from imago_broker.service.access_edits import Actor
 from imago_testing.peers.remoting import RemotingPeer
 from imago_testing.peers.signing import TOPIC, call_signed, valid_request
 from imago_wire.remoting.codes import RequestCode as Code

@@ -12,7 +12,7 @@ from imago_broker.processors.metaq.asks import ASKS
 from imago_broker.processors.metaq.guard import RIGHTS
 from imago_broker.processors.metaq.puts import PutProcessor
 from imago_broker.server.session import common_name
-from imago_broker.service.access import Actor
+from imago_broker.service.access_edits import Actor
 
 if TYPE_CHECKING:
     from imago_broker.app import Broker

@@ -14,7 +14,7 @@ from imago_broker.model.topics import TopicConfig
 from imago_broker.model.users import User
 from imago_broker.processors.metaq import handshakes
 from imago_broker.processors.metaq.handshakes import REFUSED
-from imago_broker.service.access import Actor
+from imago_broker.service.access_edits import Actor
 from imago_client.blocking.metaq import MetaqClient as BlockingClient
 from imago_client.errors import AnswerError, ConnectionLostError, UsageError
 from imago_client.metaq import MetaqClient, MetaqConfig

@@ -13,7 +13,7 @@ import pytest
 from imago_broker.model.access import AccessKind, AccessRule, Resource
 from imago_broker.model.topics import TopicConfig
 from imago_broker.processors.metaq.guard import RIGHTS
-from imago_broker.service.access import Actor
+from imago_broker.service.access_edits import Actor
 from imago_testing.peers.metaq import metaq_peer
 from imago_wire.text import commands
 from imago_wire.text.decoder import Decoder

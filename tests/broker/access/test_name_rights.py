@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from imago_broker.model.access import AccessKind, AccessRule, Operation, Resource
 from imago_broker.model.users import ANONYMOUS, User
-from imago_broker.service.access import Actor
+from imago_broker.service.access_edits import Actor
 from imago_testing.peers.remoting import RemotingPeer
 from imago_testing.peers.signing import call_signed
 from imago_wire.crc import crc31

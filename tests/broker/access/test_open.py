@@ -10,7 +10,7 @@ import pytest
 
 from imago_broker.config import ConfigError, load
 from imago_broker.model.users import User
-from imago_broker.service.access import Actor
+from imago_broker.service.access_edits import Actor
 from imago_client.blocking import Client
 from imago_client.config import ClientConfig
 from imago_client.errors import ClientError

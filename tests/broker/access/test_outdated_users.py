@@ -14,7 +14,7 @@ from imago_broker.model.topics import TopicConfig
 from imago_broker.model.users import User
 from imago_broker.replication.following import Following
 from imago_broker.service import outdated_users
-from imago_broker.service.access import Actor
+from imago_broker.service.access_edits import Actor
 from imago_broker.service.outdated_users import CURRENT_MS_MAX, OutdatedUsers
 from imago_testing.clusters.shard_brokers import TOPIC, ShardBrokers, until
 from imago_testing.peers.admin import Admin

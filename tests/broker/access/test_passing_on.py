@@ -18,8 +18,9 @@ from imago_broker.model.users import User
 from imago_broker.processors.rocketmq.access_rows import access_rows
 from imago_broker.processors.rocketmq.exchange import Exchange, Lane
 from imago_broker.processors.rocketmq.identity import RocketmqIdentity
-from imago_broker.service.access import AccessService, Actor
+from imago_broker.service.access import AccessService
 from imago_broker.service.access_drafts import Drafts, delete_left, take_drafts, version_of
+from imago_broker.service.access_edits import Actor
 from imago_broker.service.access_records import USER_KIND
 from imago_testing.virtual.clocks import ManualClock
 from imago_wire.remoting.codes import RequestCode as Code

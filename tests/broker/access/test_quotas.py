@@ -16,7 +16,7 @@ from imago_broker.model.topics import TopicConfig
 from imago_broker.model.users import User
 from imago_broker.server.connection_states import WaitReason
 from imago_broker.server.relay_handover import ClientSession
-from imago_broker.service.access import Actor
+from imago_broker.service.access_edits import Actor
 from imago_testing.clusters.shard_pair import running_pair
 from imago_testing.peers.admin import TOKEN, Admin
 from imago_testing.peers.metaq import metaq_peer

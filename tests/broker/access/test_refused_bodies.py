@@ -14,7 +14,7 @@ from imago_broker.model.topics import TopicConfig
 from imago_broker.model.users import User
 from imago_broker.server import header_refusals
 from imago_broker.server.header_refusals import HeaderRefusals
-from imago_broker.service.access import Actor
+from imago_broker.service.access_edits import Actor
 from imago_testing.clusters.shard_pair import eventually
 from imago_testing.peers.remoting import RemotingPeer, send_ext
 from imago_wire.remoting.codes import RequestCode, ResponseCode

@@ -13,7 +13,7 @@ from imago_broker.model.topics import TopicConfig
 from imago_broker.server import line_refusals
 from imago_broker.server.relay_ledgers import TextLedger
 from imago_broker.server.text_session import TextSession
-from imago_broker.service.access import Actor
+from imago_broker.service.access_edits import Actor
 from imago_testing.clusters.shard_pair import eventually
 from imago_wire.text.commands import Put, Result, Sync, Value
 from imago_wire.text.encoder import encode

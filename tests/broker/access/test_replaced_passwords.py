@@ -9,7 +9,7 @@ import pytest
 
 from imago_broker.model.plain_acl import Account, account_user
 from imago_broker.model.users import User, user_problem
-from imago_broker.service.access import Actor
+from imago_broker.service.access_edits import Actor
 from imago_testing.peers.admin import TOKEN, Admin
 from imago_testing.peers.remoting import RemotingPeer
 from imago_testing.peers.signing import call_signed

@@ -11,8 +11,8 @@ import pytest
 from imago_broker.admin import access_spreading
 from imago_broker.admin.access_spreading import AccessSpreader, batches
 from imago_broker.model.users import User
-from imago_broker.service.access import Actor
-from imago_broker.service.messages import PutStatus
+from imago_broker.service.access_edits import Actor
+from imago_broker.service.put_status import PutStatus
 from imago_log.errors import DiskFullError
 from imago_testing.clusters.shard_pair import eventually, running_pair
 from imago_testing.peers.admin import TOKEN

@@ -13,7 +13,7 @@ from imago_broker.processors.rocketmq.pull import PullProcessor
 from imago_broker.processors.rocketmq.send import SendProcessor
 from imago_broker.processors.rocketmq.transactions import TransactionProcessor
 from imago_broker.service import grants
-from imago_broker.service.access import Actor
+from imago_broker.service.access_edits import Actor
 from imago_testing.peers.remoting import RemotingPeer, pull_ext, send_ext
 from imago_testing.peers.signing import call_signed
 from imago_wire.remoting.codes import ResponseCode

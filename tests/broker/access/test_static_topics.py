@@ -9,7 +9,7 @@ from imago_broker.model.access import AccessKind, AccessRule, Operation, Resourc
 from imago_broker.model.users import User
 from imago_broker.server import broker_calls
 from imago_broker.server.introductions import Introductions
-from imago_broker.service.access import Actor
+from imago_broker.service.access_edits import Actor
 from imago_testing.clusters.shard_pair import running_pair
 from imago_testing.peers.remoting import RemotingPeer, pull_ext, send_ext
 from imago_testing.peers.signing import call_signed

@@ -14,7 +14,7 @@ from imago_broker.admin.identity import COOKIE, CSRF
 from imago_broker.app import Broker
 from imago_broker.model import users
 from imago_broker.model.users import User, new_token
-from imago_broker.service.access import Actor
+from imago_broker.service.access_edits import Actor
 from imago_testing.peers.admin import TOKEN, Admin, broker_config
 
 if TYPE_CHECKING:

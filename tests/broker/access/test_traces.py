@@ -10,7 +10,7 @@ from imago_broker.model.access import AccessKind, AccessRule, Operation, Resourc
 from imago_broker.model.topics import TopicConfig
 from imago_broker.model.users import User
 from imago_broker.processors.rocketmq.access_hook import TRACE_TOPIC
-from imago_broker.service.access import Actor
+from imago_broker.service.access_edits import Actor
 from imago_testing.peers.remoting import RemotingPeer, send_ext
 from imago_testing.peers.signing import call_signed
 from imago_wire.remoting.codes import RequestCode, ResponseCode

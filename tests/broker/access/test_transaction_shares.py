@@ -11,7 +11,7 @@ from imago_broker.model.access import AccessKind, AccessRule, Operation, Resourc
 from imago_broker.model.topics import TopicConfig
 from imago_broker.model.users import User
 from imago_broker.processors.rocketmq.send import SendProcessor
-from imago_broker.service.access import Actor
+from imago_broker.service.access_edits import Actor
 from imago_client.metaq import MetaqClient, MetaqConfig
 from imago_testing.clusters.brokers import running_broker
 from imago_testing.peers.remoting import RemotingPeer, send_ext

@@ -10,7 +10,7 @@ import pytest
 from imago_broker.admin import users as routes
 from imago_broker.model import access as rules
 from imago_broker.model import users
-from imago_broker.service import access
+from imago_broker.service import access_edits
 from imago_testing.peers.admin import TOKEN, Admin
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ async def test_what_a_user_may_have_is_limited(
 
 
 async def test_users_and_names_are_limited(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access, "USERS_MAX", len(admin.broker.core.access.users) + 1)
+    monkeypatch.setattr(access_edits, "USERS_MAX", len(admin.broker.core.access.users) + 1)
     assert await call(admin, {"password": "password"}, "ann") == 200
     status, message = await call(admin, {"password": "password"}, "bob")
     assert status == 400

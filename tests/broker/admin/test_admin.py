@@ -13,7 +13,7 @@ import pytest
 from imago_broker.admin.messages import INFLATED_BYTES_MAX
 from imago_broker.errors import HidesMessagesError
 from imago_broker.service.gate import ShardGate
-from imago_broker.service.messages import PutStatus
+from imago_broker.service.put_status import PutStatus
 from imago_wire import compiled
 from imago_wire.hot import make_entry
 from imago_wire.layout import SYS_COMPRESSED

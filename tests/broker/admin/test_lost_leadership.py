@@ -16,7 +16,7 @@ from imago_broker.admin.routes import ROUTES
 from imago_broker.model.groups import GroupConfig
 from imago_broker.model.topics import TopicConfig
 from imago_broker.model.users import User
-from imago_broker.service.access import Actor
+from imago_broker.service.access_edits import Actor
 from imago_log.errors import DiskFullError, StoreClosedError, StoreError
 from imago_testing.peers.remoting import RemotingPeer
 from imago_wire.remoting.codes import RequestCode, ResponseCode

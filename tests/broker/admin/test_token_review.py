@@ -16,7 +16,7 @@ from imago_broker.config.section import ConfigError
 from imago_broker.config.security_sections import TokenReviewSection
 from imago_broker.model.access import AccessKind, AccessRule, Operation, Resource
 from imago_broker.model.users import User
-from imago_broker.service.access import Actor
+from imago_broker.service.access_edits import Actor
 from imago_testing.peers.admin import Admin, broker_config
 from imago_testing.processes.certificates import Authority
 

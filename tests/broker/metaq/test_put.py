@@ -11,7 +11,7 @@ from imago_broker.config import load
 from imago_broker.model.topics import TopicConfig
 from imago_broker.processors.metaq import puts
 from imago_broker.server.text_session import TextSession
-from imago_broker.service.messages import PutStatus
+from imago_broker.service.put_status import PutStatus
 from imago_broker.service.topic_handles import TopicHandles
 from imago_testing.clusters.brokers import running_broker
 from imago_testing.peers.metaq import MetaqPeer, metaq_peer, put_frame, put_place, value_body
@@ -370,10 +370,10 @@ async def test_message_larger_than_a_file_fails_alone(
     put_place(await peer.put("test", 0, b"first"))
     append = broker.store.append
 
-    def limited(entries: Sequence[Entry], *, sequenced: bool = False) -> list[Placed]:
+    def limited(entries: Sequence[Entry], **options: bool) -> list[Placed]:
         if any(entry[1] == b"large" for entry in entries):
             raise LimitExceededError("record", size=5, size_max=4)
-        return append(entries, sequenced=sequenced)
+        return append(entries, **options)
 
     monkeypatch.setattr(broker.store, "append", limited)
     frames = [put_frame("test", 0, b"large" if n == 7 else b"m%d" % n, opaque=n) for n in range(12)]

@@ -20,7 +20,7 @@ from imago_broker.errors import RequestError
 from imago_broker.model.quotas import parse_subject, quotas_from_json
 from imago_broker.model.sealing import MOVE, seal_of
 from imago_broker.model.topics import TopicConfig
-from imago_broker.service.access import Actor
+from imago_broker.service.access_edits import Actor
 from imago_log.errors import DiskFullError
 from imago_log.store import MessageStore
 from imago_testing.clusters.brokers import loopback_tree, running_broker

@@ -26,7 +26,7 @@ from imago_broker.model.topics import (
     TopicConfig,
 )
 from imago_broker.replication.metaq import copied, slave
-from imago_broker.service.messages import PutStatus
+from imago_broker.service.put_status import PutStatus
 from imago_log.offline.check import check
 from imago_testing.clusters.brokers import loopback_config
 from imago_testing.clusters.shard_brokers import until

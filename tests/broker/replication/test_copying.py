@@ -16,7 +16,7 @@ from imago_broker.replication.sending import (
     SendCursor,
     epoch_at,
 )
-from imago_broker.service.messages import PutStatus
+from imago_broker.service.put_status import PutStatus
 from imago_testing.clusters.shard_brokers import TOPIC, ShardBrokers, log_bytes, until
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_broker.replication import troubles
-from imago_broker.service.messages import PutStatus
+from imago_broker.service.put_status import PutStatus
 from imago_log.store import MessageStore
 from imago_testing.clusters.shard_brokers import ShardBrokers, until
 

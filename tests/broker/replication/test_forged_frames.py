@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_broker.replication.member_tls import member_uri
-from imago_broker.service.messages import PutStatus
+from imago_broker.service.put_status import PutStatus
 from imago_testing.clusters.shard_brokers import ShardBrokers
 from imago_testing.frames.replication import VECTORS
 from imago_testing.processes.certificates import LOOPBACK, Authority
@@ -76,7 +76,7 @@ async def test_who_is_no_member_is_not_answered(tmp_path: Path, who: str) -> Non
         registered = shard.brokers[1].coordinator.registered
         assert registered is not None
         hello = Hello(
-            epoch=broker.store.epoch,
+            epoch=broker.store.epoch_seen,
             cluster_id=broker.coordinator.view().cluster_id,
             shard=0,
             uuid=registered.uuid,

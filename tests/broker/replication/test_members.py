@@ -15,7 +15,7 @@ from imago_broker.core.shard.events import StopAsked
 from imago_broker.errors import ExitCode
 from imago_broker.model.cluster import Role
 from imago_broker.replication.following import Following
-from imago_broker.service.messages import PutStatus
+from imago_broker.service.put_status import PutStatus
 from imago_log.commitlog.watermark import ALL_VISIBLE
 from imago_testing.clusters.shard_brokers import ShardBrokers, take_nothing, until
 
@@ -367,8 +367,8 @@ async def test_requests_are_answered_by_a_member_that_stops(three: ShardBrokers)
 async def test_retention_waits_for_connected_followers(three: ShardBrokers) -> None:
     assert await three.put(0, b"one") == [OK]
     store = three.store(0)
-    retention: Any = store.components.retention
-    await until(lambda: retention._follower_from == store.log_end)
+    deleter: Any = store.components.deleter
+    await until(lambda: deleter._follower_from == store.log_end)
     following = three.shell(2).executor.following
     assert following is not None
     assert following.session is not None
@@ -377,9 +377,9 @@ async def test_retention_waits_for_connected_followers(three: ShardBrokers) -> N
     end = store.log_end
     assert await three.put(0, b"two", level=Acknowledgement.LEADER) == [OK]
     await until(lambda: three.store(1).log_end == store.log_end > end)
-    await until(lambda: retention._follower_from == end)
+    await until(lambda: deleter._follower_from == end)
     await three.shell(0).hand_over(three.brokers[1].uuid, "one")
-    assert retention._follower_from == ALL_VISIBLE, "a follower keeps nothing for others"
+    assert deleter._follower_from == ALL_VISIBLE, "a follower keeps nothing for others"
 
 
 async def test_puts_under_load_survive_one_death_after_the_other(three: ShardBrokers) -> None:

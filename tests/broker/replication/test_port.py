@@ -13,7 +13,7 @@ from imago_broker.replication import leading as leading_module
 from imago_broker.replication import port as port_module
 from imago_broker.replication.leader_session import GREETING_MS
 from imago_broker.replication.silent import Silent
-from imago_broker.service.messages import PutStatus
+from imago_broker.service.put_status import PutStatus
 from imago_testing.clusters.shard_brokers import ShardBrokers, until
 from imago_testing.frames.replication import VECTORS
 from imago_wire.replication.decoder import FrameDecoder
@@ -377,7 +377,7 @@ async def test_strangers_have_places_apart_from_those_of_members(
     assert (await strangers[0].refusal()).code == RefusalCode.BUSY
     member = await Caller.to(leader)
     await until(lambda: port.silent == port_module.SILENT_MAX + 1)
-    member.say(hello(leader, epoch=leader.brokers[0].store.epoch))
+    member.say(hello(leader, epoch=leader.brokers[0].store.epoch_seen))
     assert (await member.refusal()).code == RefusalCode.MEMBER  # nobody is the leader itself
     for stranger in strangers[1:]:
         await stranger.close()

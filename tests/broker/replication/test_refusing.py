@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from imago_broker.replication.receiving import UNFINISHED_BYTES_MAX, Copy
 from imago_broker.replication.repair import WHOLE_BYTES_MAX
-from imago_broker.service.messages import PutStatus
+from imago_broker.service.put_status import PutStatus
 from imago_log.metadata.changes import CHANGE_BYTES_MAX, RECORD_BYTES_MAX
 from imago_testing.clusters.shard_brokers import ShardBrokers, until
 from imago_wire.errors import LimitExceededError

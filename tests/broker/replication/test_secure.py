@@ -19,7 +19,7 @@ from imago_broker.replication.member_tls import member_uri
 from imago_broker.replication.secure_link import SecureLink
 from imago_broker.replication.silent import Silent
 from imago_broker.server.handshake_turns import BUDGET_SECONDS
-from imago_broker.service.messages import PutStatus
+from imago_broker.service.put_status import PutStatus
 from imago_testing.clusters.shard_brokers import ShardBrokers, until
 from imago_testing.peers.tls_hellos import (
     ASKS_AGAIN,

@@ -12,7 +12,7 @@ from imago_broker.core.shard.expendable import needed_for
 from imago_broker.core.shard.values import MemberInfo
 from imago_broker.model.shard import Member, ShardState
 from imago_broker.replication.failures import FAILURES_MAX, Failures
-from imago_broker.service.messages import PutStatus
+from imago_broker.service.put_status import PutStatus
 from imago_log.store import MessageStore
 from imago_testing.clusters.shard_brokers import ShardBrokers, until
 

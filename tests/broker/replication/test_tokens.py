@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from imago_broker.model.users import User
-from imago_broker.service.access import AccessService, Actor
+from imago_broker.service.access_edits import Actor
 from imago_broker.service.put_status import PutStatus
 from imago_testing.clusters.shard_brokers import ShardBrokers, until
 from imago_testing.peers.admin import Admin
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from imago_broker.model.users import BearerToken
+    from imago_broker.service.access import AccessService
 
 TOKEN = "of-the-administrator"
 ROOT = {"Authorization": f"Bearer {TOKEN}"}

@@ -62,10 +62,10 @@ async def test_only_the_send_that_no_log_file_holds_is_refused(
     await peer.put("T", b"0")
     append = broker.store.append
 
-    def bounded(entries: Sequence[Entry], *, sequenced: bool = False) -> list[Placed]:
+    def bounded(entries: Sequence[Entry], **options: bool) -> list[Placed]:
         if any(entry[1] == b"large" for entry in entries):
             raise LimitExceededError("record", size=2, size_max=1)
-        return append(entries, sequenced=sequenced)
+        return append(entries, **options)
 
     monkeypatch.setattr(broker.store, "append", bounded)
     opaques = [peer.send(310, send_ext("T"), body) for body in (b"1", b"large", b"2")]

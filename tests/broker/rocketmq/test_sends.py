@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_broker.model.topics import TopicConfig
-from imago_broker.service.messages import PutStatus
+from imago_broker.service.put_status import PutStatus
 from imago_testing.peers.remoting import RemotingPeer, send_ext
 from imago_wire import properties as props
 from imago_wire.remoting.codes import RequestCode, ResponseCode

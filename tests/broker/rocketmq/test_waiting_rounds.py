@@ -115,10 +115,10 @@ async def test_refused_rounds_store_no_number_without_the_one_before(
     careful.clear()
     append = broker.store.append
 
-    def bounded(entries: Sequence[Entry], *, sequenced: bool = False) -> list[Placed]:
+    def bounded(entries: Sequence[Entry], **options: bool) -> list[Placed]:
         if any(entry[1] == b"large" for entry in entries):
             raise LimitExceededError("record", size=2, size_max=1)
-        return append(entries, sequenced=sequenced)
+        return append(entries, **options)
 
     monkeypatch.setattr(broker.store, "append", bounded)
     opaques = [

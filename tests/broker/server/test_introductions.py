@@ -20,7 +20,7 @@ from imago_broker.server.introductions import (
     Introductions,
     target_of,
 )
-from imago_broker.service.access import Actor
+from imago_broker.service.access_edits import Actor
 from imago_testing.clusters.brokers import running_broker
 from imago_testing.clusters.roles import step_down
 from imago_testing.peers.metaq import MetaqPeer, metaq_peer, put_frame

@@ -14,8 +14,9 @@ from imago_broker.model import access as rights
 from imago_broker.model.access import AccessKind, AccessRule, Operation, Resource
 from imago_broker.model.quotas import Limit, subject_of_user
 from imago_broker.model.users import User
-from imago_broker.service import access
-from imago_broker.service.access import AccessService, Actor
+from imago_broker.service import access_edits
+from imago_broker.service.access import AccessService
+from imago_broker.service.access_edits import Actor
 from imago_testing.searching import examples
 from imago_testing.virtual.clocks import ManualClock
 
@@ -161,7 +162,7 @@ def test_of_an_account_that_cannot_be_nothing_is_there(
     wrong: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rights, "RULES_MAX", 1)
-    monkeypatch.setattr(access, "QUOTAS_MAX", 1)
+    monkeypatch.setattr(access_edits, "QUOTAS_MAX", 1)
     own = service(0, ManualClock())
     own.put_account(User(name="bob", secret="password"), [RULE], BY, {Limit.CONNECTIONS: 5})
     records = own.records()

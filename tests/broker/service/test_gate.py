@@ -9,7 +9,8 @@ import pytest
 
 from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.service.gate import ShardGate
-from imago_broker.service.messages import MessageService, PutStatus
+from imago_broker.service.messages import MessageService
+from imago_broker.service.put_status import PutStatus
 from imago_testing.stores.manual import ManualStore
 from imago_testing.virtual.clocks import ManualClock
 from imago_wire.record import QueueTail, make_entry

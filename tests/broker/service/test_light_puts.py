@@ -9,7 +9,8 @@ import pytest
 
 from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.errors import RequestError
-from imago_broker.service.messages import MessageService, PutStatus
+from imago_broker.service.messages import MessageService
+from imago_broker.service.put_status import PutStatus
 from imago_log.errors import DiskFullError
 from imago_testing.stores.in_memory import open_store, split_records
 from imago_testing.stores.vfs import MemoryVfs

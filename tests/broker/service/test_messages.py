@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from imago_broker.core.acknowledgement import Acknowledgement
-from imago_broker.service.messages import MessageService, PutStatus
+from imago_broker.service.messages import MessageService
+from imago_broker.service.put_status import PutStatus
 from imago_log.errors import DiskFullError, LogIOError, StoreClosedError, StoreError
 from imago_testing.stores.manual import ManualStore
 from imago_testing.virtual.clocks import ManualClock

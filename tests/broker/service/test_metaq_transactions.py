@@ -21,10 +21,10 @@ from imago_broker.core.metaq_transaction import (
     TransactionPhase,
 )
 from imago_broker.model import names
-from imago_broker.service.messages import PutStatus
 from imago_broker.service.metaq_transactions import notes as metaq_transaction_notes
 from imago_broker.service.metaq_transactions import transaction_log as metaq_transaction_log
 from imago_broker.service.metaq_transactions.service import MetaqTransactions
+from imago_broker.service.put_status import PutStatus
 from imago_testing.searching import examples
 from imago_testing.stores.bare_brokers import BareBroker, Succession
 from imago_testing.stores.hiding import hidden_queues

@@ -23,11 +23,11 @@ from imago_broker.service.copies import read_copy
 from imago_broker.service.delays.levels import DelayService
 from imago_broker.service.delays.parking import delayed_entry, timed_entry
 from imago_broker.service.delays.timers import TimerService
-from imago_broker.service.messages import PutStatus
 from imago_broker.service.metaq_transactions.service import MetaqTransactions
 from imago_broker.service.needed_records import NeededRecords
 from imago_broker.service.offsets import ConsumerOffsets
 from imago_broker.service.pop.service import PopService
+from imago_broker.service.put_status import PutStatus
 from imago_broker.service.transactions.checks import TransactionChecks
 from imago_broker.service.transactions.half_messages import half_entry
 from imago_broker.service.transactions.service import TransactionService

@@ -9,7 +9,8 @@ import pytest
 
 from imago_broker.core.acknowledgement import Acknowledgement
 from imago_broker.core.sequencing import Numbers, Verdict
-from imago_broker.service.messages import MessageService, PutStatus
+from imago_broker.service.messages import MessageService
+from imago_broker.service.put_status import PutStatus
 from imago_broker.service.sequencing import NOWHERE, SequencedPuts
 from imago_log.errors import DiskFullError
 from imago_log.metadata.numbered_runs import RUNS_MAX
@@ -190,10 +191,10 @@ async def test_what_belongs_together_is_stored_together_or_not(
     append = bench.store.append
     full = DiskFullError(used_ratio=1.0, limit_ratio=0.9)
 
-    def failing(entries: Any, *, sequenced: bool = False) -> Any:
+    def failing(entries: Any, **options: bool) -> Any:
         if any(entry[1] == b"0" for entry in entries):
             raise full
-        return append(entries, sequenced=sequenced)
+        return append(entries, **options)
 
     monkeypatch.setattr(bench.store, "append", failing)
     bench.put("zero", 0)

@@ -22,7 +22,7 @@ from imago_broker.service.delays.timer_bucket import (
     recall_tag,
 )
 from imago_broker.service.delays.timers import TimerService
-from imago_broker.service.messages import PutStatus
+from imago_broker.service.put_status import PutStatus
 from imago_testing.searching import examples
 from imago_testing.stores.bare_brokers import BareBroker, crash, damaged
 from imago_testing.stores.hiding import hidden_queues

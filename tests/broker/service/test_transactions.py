@@ -17,7 +17,7 @@ from imago_broker.core import transactions as core_transactions
 from imago_broker.core.transactions import Outcome, OutcomeVerdict
 from imago_broker.model import names
 from imago_broker.service.copies import read_copy
-from imago_broker.service.messages import PutStatus
+from imago_broker.service.put_status import PutStatus
 from imago_broker.service.transactions import checks as transaction_checks
 from imago_broker.service.transactions import outcome_writer, transaction_log
 from imago_broker.service.transactions import service as transactions

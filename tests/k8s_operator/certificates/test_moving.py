@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from imago_broker.replication.secure_link import SecureLink
-from imago_broker.service.messages import PutStatus
+from imago_broker.service.put_status import PutStatus
 from imago_operator import names
 from imago_operator.actions import CertificateWork, Certify
 from imago_operator.certificates.state import SeenCertificates, authority_of, certificate_of

@@ -171,7 +171,6 @@ KEPT: dict[str, dict[str, str]] = {
 
 UNTESTED: dict[str, str] = {
     "imago_broker.admin.token_review": "KEPT_MAX ASKED_MAX TOKEN_SIZE_MAX ANSWER_MAX",
-    "imago_broker.model.quotas": "QUOTAS_MAX",
     "imago_client.core.metaq.ordering": "WAITS_MAX",
     "imago_broker.app.quota_metrics": "SUBJECTS_MAX",
     "imago_broker.service.throttling": "FOUND_MAX",

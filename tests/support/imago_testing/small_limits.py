@@ -37,7 +37,7 @@ SMALL: dict[str, dict[str, int]] = {
     "imago_broker.replication.metaq.slave": {"ASKED_AT_ONCE": 1},
     "imago_log.repair.healing": {"APPLY_BYTES": 900, "APPLY_UNITS_MAX": 3},
     "imago_log.repair.restoring": {"READ_BYTES": 900},
-    "imago_log.lifecycle.log_retention": {"QUEUES_OPENED_MAX": 2},
+    "imago_log.lifecycle.log_deleter": {"QUEUES_OPENED_MAX": 2},
     "imago_log.views.write_behind": {
         "BLOCK_BYTES_MIN": 300,
         "KEYS_PENDING_BYTES": 300,

@@ -18,8 +18,8 @@ from aiohttp import web
 from imago_broker.admin.errors import AdminError
 from imago_broker.admin.signing import CALLER, SCHEME, admin_token, is_signed, told_caller
 from imago_broker.model.users import MEMBER, name_problem, token_hash, token_parts
-from imago_broker.service.access import Actor
 from imago_broker.service.access_drafts import version_of
+from imago_broker.service.access_edits import Actor
 
 if TYPE_CHECKING:
     from imago_broker.admin.services import AdminServices

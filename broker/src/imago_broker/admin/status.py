@@ -76,7 +76,7 @@ def describe(services: AdminServices) -> dict[str, Any]:
         "role": str(status.role),
         "settled": status.settled,
         "waitsFor": status.reason,
-        "epoch": state.epoch if state else store.epoch,
+        "epoch": state.epoch if state else store.epoch_seen,
         "inSync": [member.uuid for member in state.in_sync] if state else [services.uuid],
         "followers": [views.follower(follower) for follower in status.followers],
         "logStart": store.log_start,

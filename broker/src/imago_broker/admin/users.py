@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
     from imago_broker.model.access import AccessRule
-    from imago_broker.service.access import AccessService, Actor
+    from imago_broker.service.access import AccessService
+    from imago_broker.service.access_edits import Actor
 
 KEYS = ("password", "formerSeconds", "signs", "super", "enabled", "whiteAddresses")
 OF_ALL = ("rules", "quotas")

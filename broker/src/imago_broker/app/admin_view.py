@@ -68,7 +68,9 @@ def admin_services(
 ) -> AdminServices:
     """Hand the parts over; `member`: None where the shard is shared with nobody."""
     messages, store = core.messages, core.messages.store
-    alone = AloneShard(lambda: store.epoch, lambda: "" if state.serving else "the broker to serve")
+    alone = AloneShard(
+        lambda: store.epoch_seen, lambda: "" if state.serving else "the broker to serve"
+    )
     return AdminServices(
         current_config=lambda: state.config,
         replace_config=replace_config,

@@ -33,7 +33,7 @@ from imago_broker.metrics import BrokerCollector, MetaqCounters
 from imago_broker.model.cluster import RegistryConnection
 from imago_broker.ports import CoordinatorConflictError, CoordinatorError
 from imago_broker.service.gate import ShardGate
-from imago_broker.service.messages import PutStatus
+from imago_broker.service.put_status import PutStatus
 from imago_broker.service.role import ALONE, UNSETTLED, RoleState
 from imago_broker.service.serving_rules import ServingRules, always
 from imago_log.errors import StoreError

@@ -13,10 +13,11 @@ from imago_broker.service.access import AccessService
 from imago_broker.service.groups import KIND as GROUP_KIND
 from imago_broker.service.groups import GroupService
 from imago_broker.service.lingering import Lingering
-from imago_broker.service.messages import MessageService, PutStatus
+from imago_broker.service.messages import MessageService
 from imago_broker.service.metaq_transactions.service import MetaqTransactions
 from imago_broker.service.offsets import KIND as OFFSET_KIND
 from imago_broker.service.offsets import ConsumerOffsets
+from imago_broker.service.put_status import PutStatus
 from imago_broker.service.throttling import QuotaService
 from imago_broker.service.topics import TopicService
 from imago_log.errors import DiskFullError, StoreError

@@ -100,7 +100,7 @@ def _log(store: MessageStore, health: Callable[[], StoreHealth]) -> list[Sample]
         _gauge("log_end_offset", "End of the log.", lambda: store.log_end),
         _gauge("log_durable_offset", "End of what is on disk.", lambda: store.durable_end),
         _gauge("log_visible_offset", "End of what is read.", lambda: store.high_watermark),
-        _gauge("log_epoch", "Epoch of the master.", lambda: store.epoch),
+        _gauge("log_epoch", "Epoch of the master.", lambda: store.epoch_seen),
         _gauge("log_damaged_ranges", "Parts of the log out of service.", lambda: len(damaged())),
         _gauge(
             "log_damaged_bytes",

@@ -15,7 +15,7 @@ from imago_broker.replication.following import Following
 from imago_broker.replication.leading import Leading
 from imago_broker.replication.outlook import log_of
 from imago_broker.replication.peer_handlers import FollowerHandler, LeaderHandler
-from imago_broker.service.messages import PutStatus
+from imago_broker.service.put_status import PutStatus
 from imago_broker.service.role import ShardRole
 from imago_log.errors import LogIOError, NoSpaceError, StaleEpochError, StoreError
 

@@ -179,7 +179,7 @@ class Relay(asyncio.Protocol):
         self._session.connection_lost(exc)
 
     def client_gone(self) -> None:
-        """Nobody reads the answers any more."""
+        """End it: nobody reads the answers any more."""
         self._hang_up()
         self._end()
 

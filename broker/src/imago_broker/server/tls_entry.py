@@ -67,7 +67,7 @@ class TlsDoor:
 
     @property
     def context(self) -> ssl.SSLContext:
-        """With what a handshake that begins now is had."""
+        """Return the certificates and trust of a handshake that begins now."""
         found = self.certificates.contexts
         return found.admin if self._of_admin else found.server
 

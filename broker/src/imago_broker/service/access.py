@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
@@ -24,16 +24,13 @@ from imago_broker.model.access import (
     Operation,
     Resource,
     Rights,
-    rules_problem,
 )
 from imago_broker.model.quotas import (
     NO_QUOTAS,
-    QUOTAS_MAX,
     QuotaTable,
     SubjectKind,
     parse_subject,
     quotas_from_json,
-    quotas_to_json,
     subject_of_user,
 )
 from imago_broker.model.users import (
@@ -41,10 +38,16 @@ from imago_broker.model.users import (
     MEMBER,
     User,
     rules_from_json,
-    rules_to_json,
-    user_problem,
 )
 from imago_broker.model.white_addresses import is_listed, list_problem
+from imago_broker.service.access_edits import (
+    AccountEdit,
+    Actor,
+    edit_quotas,
+    edit_rules,
+    edit_user,
+    tell_audit,
+)
 from imago_broker.service.access_records import (
     KINDS,
     QUOTA_KIND,
@@ -68,9 +71,7 @@ if TYPE_CHECKING:
     from imago_broker.service.access_records import AccessRecords, Change, Record
 
 logger = logging.getLogger(__name__)
-audit = logging.getLogger("imago.audit")
 
-USERS_MAX: Final = 10_000
 
 _RIGHTS_OF_MEMBERS: Final = Rights(
     [
@@ -83,23 +84,6 @@ _RIGHTS_OF_MEMBERS: Final = Rights(
 )
 """What brokers ask each other over clients' ports: who leads, and for the messages and offsets of
 static topics, which they hand to whoever may have them."""
-
-
-class Actor(NamedTuple):
-    """Who changes something, and from where: for the audit log."""
-
-    name: str
-    address: str
-
-
-class _Edit(NamedTuple):
-    """What somebody changes: how the audit log tells it, and the records that it makes."""
-
-    what: str
-    before: object
-    after: object
-    changes: list[tuple[str, str, Any]]
-    """One of KINDS, key, value (None: deleted)."""
 
 
 class AccessService:
@@ -166,30 +150,15 @@ class AccessService:
 
     def put_user(self, user: User, by: Actor) -> None:
         """Make or change a user. RequestError: there cannot be such a one."""
-        self._make(by, self._user(user))
+        self._make(by, edit_user(self, user))
 
     def put_account(
         self, user: User, rules: Sequence[AccessRule], by: Actor, quotas: Quotas | None = None
     ) -> None:
         """Make or change a user, its rules and, unless None, its quotas: at once, or nothing."""
-        self._make(by, self._user(user), *self._rights_and_limits(user.name, rules, quotas))
-
-    def _user(self, user: User) -> _Edit:
-        if problem := user_problem(user):
-            raise RequestError(problem)
-        if user.name == ANONYMOUS:
-            raise RequestError(
-                f"{ANONYMOUS} is every client without credentials: it has rules alone"
-            )
-        if user.name not in self.users and len(self.users) >= USERS_MAX:
-            raise RequestError(f"there are {USERS_MAX} users already, which is the limit")
-        old = self.users.get(user.name)
-        said = "" if old is None or _secrets(old) == _secrets(user) else " with new credentials"
-        # Nobody inherits what was left of somebody else of that name.
-        made = [] if old is not None else left_of(self, user.name)
-        if old != user:
-            made.append((USER_KIND, user.name, user.to_json()))
-        return _Edit(f"user {user.name}{said}", old and old.shown(), user.shown(), made)
+        limits = [] if quotas is None else [edit_quotas(self, subject_of_user(user.name), quotas)]
+        edits = [edit_user(self, user), edit_rules(self, user.name, rules), *limits]
+        self._make(by, *edits)
 
     def delete_user(self, name: str, by: Actor) -> bool:
         """Delete a user and its rules; False where there is none."""
@@ -198,9 +167,13 @@ class AccessService:
             return False
         # Of what is not known here another shard may have some.
         self.write(
-            [(USER_KIND, name, None), (RULES_KIND, name, None), (QUOTA_KIND, _subject(name), None)]
+            [
+                (USER_KIND, name, None),
+                (RULES_KIND, name, None),
+                (QUOTA_KIND, str(subject_of_user(name)), None),
+            ]
         )
-        _audit(by, f"user {name}", old.shown(), None)
+        tell_audit(by, f"user {name}", old.shown(), None)
         return True
 
     def set_rules(
@@ -209,22 +182,8 @@ class AccessService:
         """Give a user these rules and, unless None, these quotas. RequestError: they cannot be."""
         if name != ANONYMOUS and name not in self.users:
             raise RequestError(f"there is no user {name}")
-        self._make(by, *self._rights_and_limits(name, rules, quotas))
-
-    def _rights_and_limits(
-        self, name: str, rules: Sequence[AccessRule], quotas: Quotas | None
-    ) -> list[_Edit]:
-        limits = [] if quotas is None else [self._limits(subject_of_user(name), quotas)]
-        return [self._rules(name, rules), *limits]
-
-    def _rules(self, name: str, rules: Sequence[AccessRule]) -> _Edit:
-        if problem := rules_problem(rules):
-            raise RequestError(problem)
-        is_known = name == ANONYMOUS or name in self.users
-        old = self.rules.get(name, ()) if is_known else ()
-        value = rules_to_json(rules)
-        made = [(RULES_KIND, name, value or None)] if tuple(rules) != old else []
-        return _Edit(f"rules of {name}", rules_to_json(old), value, made)
+        limits = [] if quotas is None else [edit_quotas(self, subject_of_user(name), quotas)]
+        self._make(by, edit_rules(self, name, rules), *limits)
 
     def set_white_addresses(self, addresses: Sequence[str], by: Actor) -> None:
         """Check requests from these addresses no more, and all others. RequestError: no list."""
@@ -233,32 +192,23 @@ class AccessService:
         old = self.white_addresses
         if tuple(addresses) != old:
             self.write([(SETTING_KIND, WHITE_ADDRESSES, list(addresses) or None)])
-            _audit(by, "white addresses", list(old), list(addresses))
+            tell_audit(by, "white addresses", list(old), list(addresses))
 
     def set_quotas(self, subject: QuotaSubject, quotas: Quotas, by: Actor) -> None:
         """Limit a subject to this instead of what it was. RequestError: it cannot be."""
         user = subject.name
         if quotas and subject.kind is SubjectKind.USER and user not in {ANONYMOUS, *self.users}:
             raise RequestError(f"there is no user {user}")
-        self._make(by, self._limits(subject, quotas))
+        self._make(by, edit_quotas(self, subject, quotas))
 
-    def _limits(self, subject: QuotaSubject, quotas: Quotas) -> _Edit:
-        key, value = str(subject), quotas_to_json(quotas)
-        if quotas and key not in self._quotas and len(self._quotas) >= QUOTAS_MAX:
-            raise RequestError(f"{QUOTAS_MAX} subjects have quotas already, which is the limit")
-        is_known = subject.kind is not SubjectKind.USER or subject.name in {ANONYMOUS, *self.users}
-        old = self.quota_table.quotas.get(subject, {}) if is_known else {}
-        made = [(QUOTA_KIND, key, value or None)] if dict(quotas) != dict(old) else []
-        return _Edit(f"quotas of {key}", quotas_to_json(old), value, made)
-
-    def _make(self, by: Actor, *edits: _Edit) -> None:
+    def _make(self, by: Actor, *edits: AccountEdit) -> None:
         """Make all changes in one write; of two of one record the later one counts."""
         edits = tuple(edit for edit in edits if edit.changes)
         if edits:
             made = {change[:2]: change for edit in edits for change in edit.changes}
             self.write(list(made.values()))
         for edit in edits:
-            _audit(by, edit.what, edit.before, edit.after)
+            tell_audit(by, edit.what, edit.before, edit.after)
 
     @contextmanager
     def drafting(self) -> Iterator[list[Change]]:
@@ -376,23 +326,3 @@ class AccessService:
         if user is not None and user.is_super:
             return EVERYTHING
         return Rights(rules) if rules else NOTHING
-
-
-def left_of(access: AccessService, name: str) -> list[tuple[str, str, Any]]:
-    """Return the deletions of the rules and limits that there are of a name."""
-    rules = [(RULES_KIND, name, None)] if name in access.rules else []
-    limited = subject_of_user(name) in access.quota_table.quotas
-    return rules + ([(QUOTA_KIND, _subject(name), None)] if limited else [])
-
-
-def _subject(name: str) -> str:
-    return str(subject_of_user(name))
-
-
-def _secrets(user: User) -> tuple[str, str, tuple[str, ...]]:
-    return user.secret, user.hashed, tuple(token.hashed for token in user.tokens)
-
-
-def _audit(by: Actor, what: str, old: object, new: object) -> None:
-    told = [orjson.dumps(each).decode() for each in (old, new)]
-    audit.info("%s by %s from %s: %s -> %s", what, by.name, by.address, *told)

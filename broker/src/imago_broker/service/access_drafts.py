@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from imago_broker.errors import RequestError
-from imago_broker.service.access import left_of
+from imago_broker.service.access_edits import left_of
 from imago_broker.service.access_records import RULES_KIND, USER_KIND, checked_record
 
 if TYPE_CHECKING:

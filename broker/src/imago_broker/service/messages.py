@@ -19,7 +19,7 @@ from imago_broker.service.arrivals import Arrivals
 from imago_broker.service.light_puts import count_light, expand, sections
 from imago_broker.service.light_queues import LightQueues
 from imago_broker.service.put_extents import grown, whole_extents
-from imago_broker.service.put_status import APPENDED, PutStatus
+from imago_broker.service.put_status import PutStatus
 from imago_log.errors import DiskFullError, LogIOError, StoreClosedError, StoreError
 from imago_wire.entries import ENTRY_TAIL
 from imago_wire.errors import LimitExceededError
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from imago_wire.hot import EntryRun
     from imago_wire.record import QueueTail
 
-__all__ = ["APPENDED", "Done", "MessageService", "PutStatus"]
 
 logger = logging.getLogger(__name__)
 

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
     from imago_broker.core.acknowledgement import Acknowledgement
     from imago_broker.core.sequencing import Numbers
-    from imago_broker.service.messages import Done, MessageService, PutStatus
+    from imago_broker.service.acknowledgements import Done
+    from imago_broker.service.messages import MessageService
+    from imago_broker.service.put_status import PutStatus
     from imago_wire.record import Entry, Placed, QueueTail
 
 logger = logging.getLogger(__name__)

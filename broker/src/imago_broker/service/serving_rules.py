@@ -10,11 +10,11 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from imago_broker.model.cluster import Role
-from imago_broker.service.role import RoleState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from imago_broker.service.role import RoleState
     from imago_log.store import MessageStore
 
 UNSETTLED = "this broker has just become the master and waits for the other members"
@@ -45,12 +45,12 @@ class ServingRules:
     def __init__(
         self,
         store: MessageStore,
-        role: RoleState | None = None,
+        role: RoleState,
         *,
         slave_reads: bool = False,
         lease_holds: Callable[[], bool] = always,
     ) -> None:
-        self.role = role or RoleState()
+        self.role = role
         self.slave_reads = slave_reads
         """Whether members that do not lead serve reads."""
         self.settled_at = 0

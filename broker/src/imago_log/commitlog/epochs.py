@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from imago_log.disk.vfs import Vfs
 
 Epochs = tuple[tuple[int, int], ...]
-"""(epoch, first physical offset), both never falling."""
+"""(epoch, first log offset), both never falling."""
 
 
 _PROMISED = b"promised "

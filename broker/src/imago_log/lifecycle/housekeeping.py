@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from imago_log.disk.pressure import DiskPressure
     from imago_log.disk.space import Space
     from imago_log.disk.worker import Background
-    from imago_log.lifecycle.log_retention import LogRetention
+    from imago_log.lifecycle.log_deleter import LogDeleter
     from imago_log.lifecycle.view_sync import ViewSync
     from imago_log.repair.inspecting import Inspector
     from imago_log.repair.scrubbing import Scrubber
@@ -52,7 +52,7 @@ class Housekeeper:
         materialiser: Materialiser,
         write_behind: WriteBehind,
         view_sync: ViewSync,
-        retention: LogRetention,
+        deleter: LogDeleter,
         inspector: Inspector,
         scrubber: Scrubber,
         pressure: DiskPressure,
@@ -65,13 +65,13 @@ class Housekeeper:
         self._epochs, self._folder = epochs, folder
         self._directory = directory
         self._materialiser, self._write_behind = materialiser, write_behind
-        self._view_sync, self._retention = view_sync, retention
+        self._view_sync, self._deleter = view_sync, deleter
         self._inspector, self._scrubber = inspector, scrubber
         self._pressure, self._space, self._background = pressure, space, background
         self._age_clock = AgeClock(stamps.store_ms)
 
     def tick(self, needed_from: Callable[[], int]) -> StoreHealth:
-        """Do what is due and return a health report; `needed_from`: see `LogRetention.retain`."""
+        """Do what is due and return a health report; `needed_from`: see `LogDeleter.delete_old`."""
         self._write_behind.expect_any_clock()
         now_ms = self._clock()
         age_ms = self._age_clock.now(self._wall(), now_ms)
@@ -82,7 +82,7 @@ class Housekeeper:
         self._view_sync.take_synced()
         self._pressure.measure()
         with self._space.log_awaited():
-            self._retention.retain(age_ms, needed_from, due=self._due(None))
+            self._deleter.delete_old(age_ms, needed_from, due=self._due(None))
         with self._space.awaited():
             self._epochs.save()
             self._directory.take_up_some()
@@ -100,7 +100,7 @@ class Housekeeper:
     def settle(self) -> None:
         """Wait for the worker and take over its results: a cut follows."""
         self._view_sync.settle()
-        self._retention.expect_cut()
+        self._deleter.expect_cut()
         self._write_behind.expect_cut()
 
     def close(self) -> bool:

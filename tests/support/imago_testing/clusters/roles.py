@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from imago_broker.model.cluster import Role
-from imago_broker.service.messages import PutStatus
+from imago_broker.service.put_status import PutStatus
 from imago_broker.service.role import ALONE, ShardRole
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from imago_broker.replication.shell import ShardShell
     from imago_broker.service.gate import ShardGate
-    from imago_broker.service.messages import PutStatus
+    from imago_broker.service.put_status import PutStatus
     from imago_log.store import MessageStore
     from imago_wire.record import Placed
 

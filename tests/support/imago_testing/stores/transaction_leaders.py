@@ -12,7 +12,7 @@ from imago_broker.core.transactions import Outcome
 from imago_broker.processors.rocketmq.end_transaction_path import EndPath
 from imago_broker.processors.rocketmq.exchange import Lane
 from imago_broker.service.delays.levels import DelayService
-from imago_broker.service.messages import PutStatus
+from imago_broker.service.put_status import PutStatus
 from imago_broker.service.transactions.checks import TransactionChecks
 from imago_broker.service.transactions.service import TransactionService
 from imago_testing.stores.bare_brokers import BareBroker

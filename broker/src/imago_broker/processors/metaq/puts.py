@@ -14,7 +14,7 @@ from imago_broker.model.sealing import seal_of
 from imago_broker.processors.metaq import realtime, texts
 from imago_broker.processors.metaq.asks import ASKS
 from imago_broker.processors.rounds import Round
-from imago_broker.service.messages import PutStatus
+from imago_broker.service.put_status import PutStatus
 from imago_log.errors import StoreError
 from imago_wire.errors import ChecksumError, ProtocolError
 from imago_wire.hot import encode_put_results, metaq_entry, take_puts

@@ -13,7 +13,7 @@ from imago_broker.errors import BrokerError
 from imago_broker.model import names
 from imago_broker.model.topics import TopicConfig
 from imago_broker.processors.metaq import texts
-from imago_broker.service.messages import APPENDED
+from imago_broker.service.put_status import APPENDED
 from imago_log.errors import StoreError
 from imago_wire.errors import ChecksumError, ProtocolError
 from imago_wire.hot import encode_put_results
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from imago_broker.processors.metaq.identity import MetaqIdentity
     from imago_broker.processors.metaq.patterns import TopicPatterns
     from imago_broker.processors.metaq.peer import Peer
-    from imago_broker.service.messages import MessageService, PutStatus
+    from imago_broker.service.messages import MessageService
+    from imago_broker.service.put_status import PutStatus
     from imago_broker.service.topics import TopicService
     from imago_wire.record import Placed, QueueTail
     from imago_wire.text.commands import Sync

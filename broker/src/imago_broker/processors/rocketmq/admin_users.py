@@ -10,8 +10,8 @@ from imago_broker.model.users import User
 from imago_broker.processors.rocketmq import rules
 from imago_broker.processors.rocketmq.exchange import OK, Exchange, Reply, RequestError
 from imago_broker.processors.rocketmq.policies import acl_info, resource_of, rules_of, with_rules
-from imago_broker.service.access import Actor
 from imago_broker.service.access_drafts import came_from_elsewhere
+from imago_broker.service.access_edits import Actor
 from imago_broker.service.access_records import RULES_KIND, USER_KIND
 from imago_wire.remoting import fastjson
 from imago_wire.remoting.bodies.access import AclInfo, UserInfo

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from imago_broker.core.transactions import Outcome
 from imago_broker.processors.rocketmq.transactions import ended_reply
-from imago_broker.service.messages import PutStatus
+from imago_broker.service.put_status import PutStatus
 from imago_broker.service.serving_rules import Asks
 from imago_wire.hot import answer_ends, take_ends
 from imago_wire.remoting.command import FLAG_RESPONSE, RemotingCommand, SerializeType

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.exchange import Exchange
     from imago_broker.processors.rocketmq.inflating import Shape
     from imago_broker.processors.rocketmq.sending import Sending
-    from imago_broker.service.messages import Done
+    from imago_broker.service.acknowledgements import Done
     from imago_broker.service.transactions.service import TransactionService
     from imago_wire.record import Entry
     from imago_wire.remoting.messages import BatchEntry

@@ -32,7 +32,7 @@ class QueryProcessor:
         self._clock = clock
 
     def view(self, exchange: Exchange) -> Reply:
-        """Return the one message that is stored at a physical offset."""
+        """Return the one message that is stored at a log offset."""
         header = ViewMessageRequestHeader.from_ext(exchange.ext)
         record = None
         if header.offset >= 0:

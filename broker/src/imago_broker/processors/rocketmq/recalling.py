@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from imago_broker.ports import Clock
     from imago_broker.processors.rocketmq.identity import RocketmqIdentity
     from imago_broker.service.delays.timers import TimerService
-    from imago_broker.service.messages import MessageService, PutStatus
+    from imago_broker.service.messages import MessageService
+    from imago_broker.service.put_status import PutStatus
     from imago_broker.service.topics import TopicService
     from imago_log.store import MessageStore
     from imago_wire.record import Placed

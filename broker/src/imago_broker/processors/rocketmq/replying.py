@@ -38,7 +38,8 @@ if TYPE_CHECKING:
     from imago_broker.config.sections import RocketmqSection
     from imago_broker.ports import Clock
     from imago_broker.service.clients import ClientRegistry
-    from imago_broker.service.messages import MessageService, PutStatus
+    from imago_broker.service.messages import MessageService
+    from imago_broker.service.put_status import PutStatus
     from imago_broker.service.topics import TopicService
     from imago_log.store import MessageStore
     from imago_wire.record import Placed

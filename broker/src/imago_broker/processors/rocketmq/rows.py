@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from imago_broker.errors import RequestError as ServiceError
 from imago_broker.processors.rocketmq.access_hook import AccessHook
 from imago_broker.processors.rocketmq.exchange import Exchange, Hook, Lane, Reply, RequestError
-from imago_broker.service.messages import PutStatus
+from imago_broker.service.put_status import PutStatus
 from imago_broker.service.serving_rules import Asks, ServingRules
 from imago_log.errors import NotLeadingError, StoreClosedError
 from imago_wire.errors import ProtocolError

@@ -60,7 +60,8 @@ if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.rules import GroupRules
     from imago_broker.processors.rocketmq.sending import OnTopicMade
     from imago_broker.service.delays.levels import DelayService
-    from imago_broker.service.messages import MessageService, PutStatus
+    from imago_broker.service.messages import MessageService
+    from imago_broker.service.put_status import PutStatus
     from imago_broker.service.sequencing import SequencedPuts
     from imago_broker.service.topics import TopicService
     from imago_log.store import MessageStore

@@ -14,7 +14,7 @@ from imago_broker.processors.rocketmq.outcomes import STATUS_NAMES
 from imago_broker.processors.rocketmq.sending import SYS_KEPT
 from imago_broker.service.copies import read_copy, with_default, with_value
 from imago_broker.service.delays.parking import delayed_entry
-from imago_broker.service.messages import PutStatus
+from imago_broker.service.put_status import PutStatus
 from imago_wire import properties as props
 from imago_wire.errors import ProtocolError
 from imago_wire.record import make_entry

@@ -18,7 +18,7 @@ from imago_broker.processors.rocketmq.send_parking import SendParking
 from imago_broker.processors.rocketmq.send_round import SendRound
 from imago_broker.processors.rocketmq.sending import broker_properties
 from imago_broker.processors.rocketmq.sequenced_path import SequencedPath
-from imago_broker.service.messages import PutStatus
+from imago_broker.service.put_status import PutStatus
 from imago_wire.errors import ProtocolError
 from imago_wire.hot import (
     answer_sends,

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from imago_broker.core.acknowledgement import Acknowledgement
     from imago_broker.processors.rocketmq.exchange import Lane
     from imago_broker.processors.rocketmq.sending_session import SendingSession, Token
-    from imago_broker.service.messages import PutStatus
+    from imago_broker.service.put_status import PutStatus
     from imago_broker.service.sequencing import SequencedPuts
     from imago_broker.service.topic_handles import TopicHandle, TopicHandles
     from imago_wire.record import Entry, Placed

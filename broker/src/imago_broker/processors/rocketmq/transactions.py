@@ -12,7 +12,7 @@ from imago_broker.processors.rocketmq.exchange import OK, Exchange, Reply, Reque
 from imago_broker.processors.rocketmq.outcomes import REFUSED, STORED
 from imago_broker.processors.rocketmq.rows import not_here
 from imago_broker.service.copies import read_copy, with_value
-from imago_broker.service.messages import PutStatus
+from imago_broker.service.put_status import PutStatus
 from imago_broker.service.transactions.transaction_log import group_of, immunity_ms, unique_of
 from imago_wire import properties as props
 from imago_wire.errors import ProtocolError

@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from imago_broker.core.metaq_copies import copied_entry
-from imago_broker.service.messages import APPENDED, PutStatus
+from imago_broker.service.put_status import APPENDED, PutStatus
 from imago_wire.hot import metaq_whole
 from imago_wire.layout import METAQ_HEADER, METAQ_HEADER_SIZE
 from imago_wire.text.commands import Get, Offset, Result

@@ -11,7 +11,7 @@ from imago_broker.model import names
 from imago_broker.service.copies import read_copy
 from imago_broker.service.delays.level_units import LevelUnits
 from imago_broker.service.delays.restoring import restored_entry, run_bytes_max
-from imago_broker.service.messages import APPENDED, PutStatus
+from imago_broker.service.put_status import APPENDED, PutStatus
 from imago_wire.hot import restore_run
 from imago_wire.layout import UNIT, WAITING_PLACE
 from imago_wire.sequences import TIMER_MARK

@@ -25,7 +25,7 @@ from imago_broker.service.delays.timer_delivery import TimerTaker
 from imago_broker.service.delays.timer_figures import TimerFigures
 from imago_broker.service.delays.timer_queues import UNITS_MAX, TimerQueues
 from imago_broker.service.log_walk import READ_AGAIN_MS, NotReadableNowError
-from imago_broker.service.messages import APPENDED, PutStatus
+from imago_broker.service.put_status import APPENDED, PutStatus
 from imago_wire.layout import UNIT
 
 if TYPE_CHECKING:

@@ -244,7 +244,7 @@ class MetaqTransactions:
     # Ending
 
     def commit(self, key: str, session: object, *, one_phase: bool, told: EndTold) -> None:
-        """Put the messages of a transaction; `told` is told."""
+        """Put the messages of a transaction; `told` is called with the outcome."""
         term = self._term
         transaction = self._find(term, key, session, MetaqOutcome.COMMITTED, told)
         if transaction is None:
@@ -264,7 +264,7 @@ class MetaqTransactions:
             self._commit_open(term, transaction, told)
 
     def roll_back(self, key: str, session: object, told: EndTold) -> None:
-        """Forget a transaction; `told` is told."""
+        """Forget a transaction; `told` is called with the outcome."""
         term = self._term
         transaction = self._find(term, key, session, MetaqOutcome.ROLLED_BACK, told)
         if transaction is None:

@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     from imago_broker.config.sections import RocketmqSection
     from imago_broker.core.acknowledgement import Acknowledgement
     from imago_broker.ports import Clock
+    from imago_broker.service.acknowledgements import Done
     from imago_broker.service.delays.levels import DelayService
-    from imago_broker.service.messages import Done, MessageService
+    from imago_broker.service.messages import MessageService
     from imago_broker.service.put_status import PutStatus
     from imago_broker.service.topics import TopicService
     from imago_wire.hot import Half

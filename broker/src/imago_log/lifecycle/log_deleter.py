@@ -40,7 +40,7 @@ QUEUES_OPENED_MAX = 200
 """Queues opened a round before files are deleted: each must have its end on record."""
 
 
-class LogRetention:
+class LogDeleter:
     """Deletes log files of one store. All methods belong to the store's thread."""
 
     def __init__(
@@ -87,7 +87,7 @@ class LogRetention:
         """Forget the times of files: the log is about to be cut."""
         self._newest_ms.clear()
 
-    def retain(self, now_ms: int, needed_from: Callable[[], int], *, due: bool = True) -> None:
+    def delete_old(self, now_ms: int, needed_from: Callable[[], int], *, due: bool = True) -> None:
         """Delete files that are too old or too many, and those that the leader deletes.
 
         `needed_from` returns the log offset of the oldest record that somebody will still need,
