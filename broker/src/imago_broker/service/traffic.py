@@ -29,7 +29,7 @@ class Traffic:
     """Reads that found none."""
     read_ns_max: int = 0
     """How long the longest read of the store took."""
-    read_ns: int = 0
+    _read_ns: int = 0
     """How long the last one took."""
     given: dict[tuple[str, str], Given] = field(default_factory=dict)
     """By group and topic."""
@@ -53,13 +53,19 @@ class Traffic:
         """How many answers had messages."""
         return self._others.answers + sum(given.answers for given in self.given.values())
 
+    def note_read(self, took_ns: int) -> None:
+        """Note how long a read of the store took; what it found is `delivered` next."""
+        self._read_ns = took_ns
+        if took_ns > self.read_ns_max:
+            self.read_ns_max = took_ns
+
     def delivered(self, group: str, topic: str, count: int, size: int) -> None:
         """Note one answer with messages: those of the last read."""
         given = self.given.get((group, topic)) or self._new(group, topic)
         given.messages += count
         given.bytes += size
         given.answers += 1
-        given.read_ns += self.read_ns
+        given.read_ns += self._read_ns
 
     def gave_back(self, group: str, topic: str) -> None:
         """Note a message that comes back to its group later."""

@@ -319,8 +319,7 @@ class _Pop(_Waiter):
         now_ms = parts.clock.epoch_ms()
         began_ns = perf_counter_ns()
         take = self._take = parts.reader.take(ask, now_ms)
-        parts.traffic.read_ns = took_ns = perf_counter_ns() - began_ns
-        parts.traffic.read_ns_max = max(parts.traffic.read_ns_max, took_ns)
+        parts.traffic.note_read(perf_counter_ns() - began_ns)
         if not take.queues:
             parts.traffic.missed += 1
             if take.more:

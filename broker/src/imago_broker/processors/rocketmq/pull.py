@@ -309,9 +309,7 @@ class _Pull:
             wanted=self._chosen.wanted,
         )
         traffic = self._reading.traffic
-        traffic.read_ns = took_ns = perf_counter_ns() - began_ns
-        if took_ns > traffic.read_ns_max:
-            traffic.read_ns_max = took_ns
+        traffic.note_read(perf_counter_ns() - began_ns)
         if not found.count:
             traffic.missed += 1
         return found

@@ -181,10 +181,7 @@ class PullPath:
             bytes_max=bytes_max,
             tags=tags,
         )
-        traffic = self._traffic
-        traffic.read_ns = took_ns = perf_counter_ns() - began_ns
-        if took_ns > traffic.read_ns_max:
-            traffic.read_ns_max = took_ns
+        self._traffic.note_read(perf_counter_ns() - began_ns)
         return found
 
     def _hold_on(self, channel: PullingChannel, asked: AskedPull, tags: Tags) -> None:
