@@ -28,7 +28,7 @@ from imago_client.core.metaq.nodes import (
     write_offset,
 )
 from imago_client.core.metaq.ordering import OrderedPartitions, OrderedStep, by_key, next_step
-from imago_client.core.metaq.routes import TakingTurns, read_routes
+from imago_client.core.metaq.routes import PartitionRotation, read_routes
 from imago_client.core.metaq.shares import ShareStrategy, share
 from imago_client.metaq.delivery import SeenIds, is_wanted
 from imago_client.metaq.group_config import MetaqGroupConsumerConfig, new_consumer_id
@@ -187,7 +187,7 @@ def test_routes_have_masters_alone_and_skip_what_is_no_number() -> None:
     with pytest.raises(NoRouteError, match="'other'"):
         routes.of("other")
     assert [each.topic for each in routes.of("other", "t")] == ["other"] * 4
-    turns = TakingTurns()
+    turns = PartitionRotation()
     chosen = [turns("t", routes.of("t"), b"").name for _ in range(5)]
     assert chosen == ["0-1", "1-0", "1-1", "0-0", "0-1"]
     assert routes.broker_with_all(["t"], lambda each: each[-1]) == "127.0.0.1:8124"

@@ -192,7 +192,7 @@ def asked(poll_s: float = 0.0, tags: str = "*") -> popping.PopArguments:
 
 
 def popping_in(world: ScriptedServers, poll_s: float = 0.0, tags: str = "*") -> list[PoppedMessage]:
-    return world.run(popping.pop(world.state, asked(poll_s, tags), popping.ShardTurns(0)))
+    return world.run(popping.pop(world.state, asked(poll_s, tags), popping.ShardRotation(0)))
 
 
 def pops(world: ScriptedServers) -> list[tuple[str, str]]:
@@ -265,7 +265,7 @@ def test_messages_that_only_hash_like_the_tag_are_done_with() -> None:
 def test_acknowledgements_go_to_each_shard_once_whatever_master_it_has() -> None:
     answers = {"a:1": given(1, 2), "b:1": given(9)}
     world = ScriptedServers(brokers=lambda request: answers[request.address])
-    turns = popping.ShardTurns(0)
+    turns = popping.ShardRotation(0)
     messages = [
         message for _ in range(2) for message in world.run(popping.pop(world.state, asked(), turns))
     ]

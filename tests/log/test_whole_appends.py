@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from imago_log import DiskFullError, MessageStore
 from imago_testing.stores.in_memory import FakeClock, Model, open_store
 from imago_testing.stores.vfs import MemoryVfs
+from imago_wire.errors import LimitExceededError
 
 FILE = 4096
 HOUR = 3_600_000
-SIZES = st.lists(st.integers(0, 500), min_size=1, max_size=5)
+SIZES = st.lists(st.integers(0, 500), min_size=1, max_size=4)
 
 
 def opened(vfs: MemoryVfs, clock: FakeClock | None = None) -> MessageStore:
@@ -38,11 +39,9 @@ def test_what_a_file_can_hold_is_in_one_file(appends: list[tuple[list[int], bool
     for sizes, whole in appends:
         start = store.log_end
         files = send(store, model, sizes, whole=whole)
-        size = model.sent[-1].end - model.sent[-len(sizes)].place
         assert sorted(files) == files
-        if whole and len(set(files)) > 1:
-            assert size > FILE / 2, "an upper bound of its size is more than a file"
-        if whole and len(set(files)) == 1 and files[0] > start // FILE:
+        assert not whole or len(set(files)) == 1
+        if whole and files[0] > start // FILE:
             assert model.sent[-len(sizes)].place % FILE == 0, "it begins its file"
     store.close()
     store = opened(vfs)
@@ -66,9 +65,14 @@ def test_at_the_end_of_a_file_it_begins_the_next_or_fits() -> None:
     assert outcomes == {0, 1}
 
 
-def test_what_is_larger_than_a_file_is_split() -> None:
+def test_what_is_larger_than_a_file_is_refused() -> None:
     store, model = opened(MemoryVfs()), Model()
-    assert len(set(send(store, model, [500] * 15, whole=True))) > 2
+    before = store.log_end
+    with pytest.raises(LimitExceededError):
+        send(store, model, [500] * 15, whole=True)
+    model.in_flight.clear()
+    assert store.log_end == before
+    send(store, model, [500] * 15, whole=False)
     model.check(store)
 
 

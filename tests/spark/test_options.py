@@ -70,6 +70,7 @@ def test_kafkas_name_for_data_loss_is_understood(text: str, policy: OnDataLoss) 
         ({**GIVEN, "columns": "some"}, "must be core or properties"),
         ({**GIVEN, "onDataLoss": "hope"}, "must be fail or skip"),
         ({**GIVEN, "failOnDataLoss": "nope"}, "must be true or false"),
+        ({**GIVEN, "failOnDataLoss": "true", "onDataLoss": "skip"}, "disagree"),
         ({**GIVEN, "timeout": "never"}, "timeout"),
         ({**GIVEN, "timeout": "0"}, "seconds up to 3600"),
         ({**GIVEN, "subscribePattern": "x"}, "subscribe and subscribePattern: only one"),

@@ -134,6 +134,10 @@ async def test_large_queue_comes_in_several_batches(bootstrap: str) -> None:
     [
         ({"startingOffsets": '{"orders": {"shard-0": {"7": 1}}}'}, "orders/shard-0/7"),
         ({"endingOffsets": "earliest"}, "read nothing"),
+        ({"endingOffsets": '{"orders": {"shard-0": {"0": -2}}}'}, "read nothing"),
+        ({"startingOffsets": "latest"}, "read nothing"),
+        ({"endingOffsets": '{"orders": {"shard-0": {"0": 1, "0": 2}}}'}, "there twice"),
+        ({"endingOffsets": '{"orders": {"shard-0": {"00": 1}}}'}, "must look like"),
         ({"startingOffsets": "yesterday"}, "neither earliest nor latest"),
         ({"subscribe": "nothing"}, "imago topic create nothing"),
     ],
@@ -158,6 +162,12 @@ async def test_offsets_beyond_the_end_are_refused_or_brought_back(bootstrap: str
         assert values(reader, reader.partitions()) == [0, 1, 2, 3, 4]
         with pytest.raises(SourceError, match="ends at 5"):
             StreamReader(options(client, startingOffsets=beyond)).initialOffset()
+        backwards = {
+            "startingOffsets": beyond.replace("6", "3"),
+            "endingOffsets": beyond.replace("6", "2"),
+        }
+        with pytest.raises(OffsetError, match="shard-0/0 at 2, but reading begins at 3"):
+            BatchReader(options(client, **backwards)).partitions()
         with pytest.raises(OptionError, match="a stream has no end"):
             StreamReader(options(client, endingOffsets="latest"))
 

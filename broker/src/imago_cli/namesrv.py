@@ -158,7 +158,7 @@ async def _serve(
     from imago_broker.app.input_memory import input_budget, memory_limit
     from imago_broker.app.member_addresses import MemberAddresses
     from imago_broker.app.open_files import connections_that_fit, files_allowed, raise_limit
-    from imago_broker.app.tls import handshake_turns, secure
+    from imago_broker.app.tls import handshake_queue, secure
     from imago_broker.server.binding import cure_of
     from imago_broker.server.listener import Listener, ListenerLimits
     from imago_broker.server.places import Places
@@ -182,7 +182,7 @@ async def _serve(
         input_budget=budget,
     )
     listener.serve(server.session)
-    secure([listener], certificates, handshake_turns(settings.tls), settings.tls)
+    secure([listener], certificates, handshake_queue(settings.tls), settings.tls)
     try:
         listener.bind()
     except OSError as error:

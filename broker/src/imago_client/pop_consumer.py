@@ -25,7 +25,7 @@ class PopConsumer:
     def __init__(self, state: ClientState, driver: Driver, group: str) -> None:
         self._state, self._driver = state, driver
         self.group = group
-        self._turns = popping.ShardTurns(state.rng.getrandbits(16))
+        self._turns = popping.ShardRotation(state.rng.getrandbits(16))
 
     async def pop(
         self,

@@ -140,10 +140,10 @@ class MessageStore:
         """Write the entries in this order, in one call to the file; they are readable at once.
 
         `sequenced`: there may be messages of idempotent producers among them, see `producers`.
-        `whole`: all of it is in one file, unless it is larger than one; retention takes it at once.
+        `whole`: all of it is in one file, so that retention takes it at once.
         DiskFullError, StoreClosedError, NotLeadingError, DeadQueueError: nothing was appended.
-        LimitExceededError: a record is larger than a log file; nothing was appended. LogIOError:
-        stop the process.
+        LimitExceededError: a record, or what stays whole, is larger than a log file; nothing was
+        appended. LogIOError: stop the process.
         """
         return self._appender.append(entries, sequenced=sequenced, whole=whole)
 

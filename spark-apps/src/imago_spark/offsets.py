@@ -92,7 +92,7 @@ def made_anew(before: Incarnations, after: Incarnations) -> list[tuple[str, str]
 def from_option(text: str, name: str) -> Offsets:
     """Return the queue offsets that an option lists as JSON, -2 and -1 unresolved."""
     try:
-        value = json.loads(text)
+        value = json.loads(text, object_pairs_hook=_each_once)
     except ValueError as error:
         raise OffsetError(
             f"option {name!r}: neither earliest nor latest nor JSON ({error})"
@@ -104,10 +104,18 @@ def from_option(text: str, name: str) -> Offsets:
     return found
 
 
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object. ValueError: it has a name twice, of which one would be lost."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name is there twice")
+    return found
+
+
 def _queues(value: Any, where: str) -> Offsets:
     try:
         return {
-            MessageQueue(topic, shard, int(queue_id)): _whole(offset)
+            MessageQueue(topic, shard, _number(queue_id)): _whole(offset)
             for topic, shards in value.items()
             for shard, queues in shards.items()
             for queue_id, offset in queues.items()
@@ -116,6 +124,12 @@ def _queues(value: Any, where: str) -> Offsets:
         raise OffsetError(
             f'{where}: offsets must look like {{"orders": {{"shard-0": {{"0": 23}}}}}}'
         ) from None
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal() or text != str(int(text)):
+        raise ValueError(text)
+    return int(text)
 
 
 def _whole(value: Any) -> int:

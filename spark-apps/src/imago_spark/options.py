@@ -107,8 +107,6 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         )
     if len(chosen) > 1:
         raise OptionError(f"options {' and '.join(chosen)}: only one can say what to read")
-    fails = read_option(given, "failOnDataLoss", _yes_or_no, True)
-    on_data_loss = OnDataLoss.FAIL if fails else OnDataLoss.SKIP
     return SourceOptions(
         bootstrap=read_option(given, "bootstrap", parse_addresses, ()),
         topics=read_option(given, "subscribe", _topics, ()),
@@ -122,7 +120,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         partitions_min=read_option(given, "minPartitions", count_of, 1),
         fetch_bytes=read_option(given, "fetchBytes", _fetch_bytes, FETCH_BYTES_MAX),
         columns=read_option(given, "columns", _columns, Columns.CORE),
-        on_data_loss=read_option(given, "onDataLoss", _on_data_loss, on_data_loss),
+        on_data_loss=_read_on_data_loss(given),
         timeout_s=read_option(given, "timeout", seconds_of, 10.0),
         retries=read_option(given, "retries", count_of, 5),
         run=read_run(given),
@@ -273,6 +271,18 @@ def _columns(text: str) -> Columns:
 
 def _on_data_loss(text: str) -> OnDataLoss:
     return choice(OnDataLoss, text)
+
+
+def _read_on_data_loss(given: Mapping[str, str]) -> OnDataLoss:
+    """Return what `onDataLoss` says, or Kafka's name for it. OptionError: they disagree."""
+    ours = read_option(given, "onDataLoss", _on_data_loss, None)
+    fails = read_option(given, "failOnDataLoss", _yes_or_no, None)
+    if fails is None:
+        return ours or OnDataLoss.FAIL
+    found = OnDataLoss.FAIL if fails else OnDataLoss.SKIP
+    if ours not in (None, found):
+        raise OptionError("options 'onDataLoss' and 'failOnDataLoss' disagree: give one of them")
+    return found
 
 
 def choice(kind: type[E], text: str) -> E:

@@ -13,8 +13,9 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from imago_spark import broker
-from imago_spark.errors import DataLossError, OptionError
+from imago_spark.errors import DataLossError, OffsetError, OptionError
 from imago_spark.offsets import (
+    EARLIEST,
     QueueRange,
     admit,
     from_engine,
@@ -59,6 +60,15 @@ def _partitions(planned: Sequence[QueueRange]) -> list[InputPartition]:
     return [InputPartition(one) for one in planned]
 
 
+def _refuse_backwards(start: Offsets, end: Offsets) -> None:
+    for queue, offset in sorted(end.items()):
+        if offset < start.get(queue, 0):
+            raise OffsetError(
+                f"option 'endingOffsets': {queue} at {offset}, but reading begins at"
+                f" {start[queue]}: the messages before it were not asked for, or are gone"
+            )
+
+
 class BatchReader(DataSourceReader):
     """Reads from the starting to the ending offsets, a queue in parts of about `splitBytes`.
 
@@ -73,14 +83,17 @@ class BatchReader(DataSourceReader):
         queues = brokers.all_queues()
         start = wanted_offsets(self._options.starting_offsets or "earliest", "startingOffsets")
         end = wanted_offsets(self._options.ending_offsets or "latest", "endingOffsets")
-        if end == "earliest":
+        if end == "earliest" or (not isinstance(end, str) and EARLIEST in end.values()):
             raise OptionError("option 'endingOffsets': earliest would read nothing")
+        if start == "latest":
+            raise OptionError("option 'startingOffsets': a batch from latest would read nothing")
         if not isinstance(end, str):
             end = dict.fromkeys(queues, -1) | dict(end)
         _, incarnations = brokers.ends(queues)
-        resolved_end = brokers.resolve(end, queues)
-        wanted = ranges(brokers.resolve(start, queues), resolved_end, incarnations)
-        return _partitions(brokers.split(wanted))
+        resolved_end, resolved_start = brokers.resolve(end, queues), brokers.resolve(start, queues)
+        if self._options.on_data_loss is OnDataLoss.FAIL:
+            _refuse_backwards(resolved_start, resolved_end)
+        return _partitions(brokers.split(ranges(resolved_start, resolved_end, incarnations)))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_range(self._options, partition)

@@ -18,7 +18,7 @@ from imago_broker.replication.leader_session import GREETING_MS
 from imago_broker.replication.member_tls import member_uri
 from imago_broker.replication.secure_link import SecureLink
 from imago_broker.replication.silent import Silent
-from imago_broker.server.handshake_turns import BUDGET_SECONDS
+from imago_broker.server.handshake_queue import BUDGET_SECONDS
 from imago_broker.service.put_status import PutStatus
 from imago_testing.clusters.shard_brokers import ShardBrokers, until
 from imago_testing.peers.tls_hellos import (
@@ -226,12 +226,12 @@ async def test_members_connect_while_strangers_wait_for_their_handshakes(
     ]
     for _, writer in storm:
         writer.write(hello)
-    await until(lambda: ports.turns.waiting >= 100)
+    await until(lambda: ports.handshakes.waiting >= 100)
     assert await shard.put(0, b"over connections that are open") == [PutStatus.OK]
     await shard.kill(1)
     await shard.start(1)
     await shard.all_in_sync(0, 1)
-    assert ports.turns.waiting >= 50, "it had its turn before them"
+    assert ports.handshakes.waiting >= 50, "it had its turn before them"
     assert await shard.put(0, b"after") == [PutStatus.OK]
     for _, writer in storm:
         writer.close()
@@ -249,15 +249,15 @@ async def test_handshakes_of_the_replication_port_are_counted(
     context.set_ecdh_curve(ASKS_AGAIN)  # which nobody offers at first
     context.sni_callback = lambda *_: answers.append(1)
     monkeypatch.setattr(time, "thread_time", lambda: float(len(answers)))
-    stands_s = ports.turns._counted_s
-    ports.turns._clock = lambda: stands_s
+    stands_s = ports.handshakes._counted_s
+    ports.handshakes._clock = lambda: stands_s
     called = asyncio.create_task(greeting(shard, calling(authority, member)))
-    await until(lambda: ports.turns.waiting == 1)
+    await until(lambda: ports.handshakes.waiting == 1)
     assert len(answers) == 1, "the second one has no turn yet"
-    ports.turns._clock = lambda: stands_s + 60
+    ports.handshakes._clock = lambda: stands_s + 60
     assert await called
     assert len(answers) == 2
-    assert BUDGET_SECONDS - ports.turns._budget_s == pytest.approx(1.0, rel=0.01)
+    assert BUDGET_SECONDS - ports.handshakes._budget_s == pytest.approx(1.0, rel=0.01)
 
 
 @pytest.mark.parametrize("how", ["of TLS 1.1", "as usual", "in two records"])
@@ -271,12 +271,12 @@ async def test_no_second_message_of_a_caller_is_answered_without_a_turn(
     context.set_ecdh_curve(ASKS_AGAIN)
     first, second = first_and_second(context)
     context.sni_callback = lambda *_: answers.append(1)
-    stands_s, ports.turns._cost_s = ports.turns._counted_s, 1.0
-    ports.turns._clock = lambda: stands_s
+    stands_s, ports.handshakes._cost_s = ports.handshakes._counted_s, 1.0
+    ports.handshakes._clock = lambda: stands_s
     _, writer = await asyncio.open_connection("127.0.0.1", ports.replication.port)
     changed = {"of TLS 1.1": of_version(second, 0x0302), "in two records": in_records(second, 1)}
     writer.write(first + changed.get(how, second))  # at once: nobody has to wait for the answer
-    await until(lambda: ports.turns.waiting == 1)
+    await until(lambda: ports.handshakes.waiting == 1)
     assert len(answers) == 1
     leading = shard.shell(0).executor.leading
     assert leading is not None
@@ -284,7 +284,7 @@ async def test_no_second_message_of_a_caller_is_answered_without_a_turn(
     session.check_time(session._began_ms + 10 * GREETING_MS)
     assert leading.sessions == {session}, "its time begins with its turn"
     clock = count(stands_s, 60.0)
-    ports.turns._clock = lambda: next(clock)
+    ports.handshakes._clock = lambda: next(clock)
     await until(lambda: len(answers) == 2)
     session.check_time(session._began_ms + GREETING_MS)
     assert not leading.sessions

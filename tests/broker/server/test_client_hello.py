@@ -13,11 +13,11 @@ import pytest
 from imago_broker.core import client_hello
 from imago_broker.core.client_hello import FIRST_BYTES_MAX, ClientHello, SecondHello
 from imago_broker.server import tls_entry
-from imago_broker.server.handshake_turns import (
+from imago_broker.server.handshake_queue import (
     BESIDES_SECONDS,
     BUDGET_SECONDS,
     HandshakeCost,
-    HandshakeTurns,
+    HandshakeQueue,
 )
 from imago_testing.clusters.brokers import running_broker
 from imago_testing.clusters.shard_pair import eventually
@@ -63,7 +63,7 @@ def test_what_begins_no_handshake_is_left_to_tls() -> None:
 
 
 def test_what_later_steps_usually_take_was_counted_with_the_first() -> None:
-    turns = HandshakeTurns(500, lambda: 0.0)
+    turns = HandshakeQueue(500, lambda: 0.0)
     cost = HandshakeCost(turns)
     turns._begin()
     for seconds, spent_s in [
@@ -92,7 +92,7 @@ class Spent:
         door = broker.ports.rocketmq.door
         assert door is not None
         self.answers = 0
-        self.turns, self.context = broker.ports.turns, door.context
+        self.turns, self.context = broker.ports.handshakes, door.context
         stands_s = self.turns._counted_s
         self.turns._clock = lambda: stands_s
         self.context.sni_callback = self._answer

@@ -63,7 +63,7 @@ async def test_who_leaves_while_it_waits_has_no_turn(
 ) -> None:
     monkeypatch.setattr(tls_entry, "HANDSHAKE_SECONDS_MAX", 600)
     async with running_broker(tmp_path / "data", *settings) as broker:
-        turns, port = broker.ports.turns, broker.ports.rocketmq
+        turns, port = broker.ports.handshakes, broker.ports.rocketmq
         turns._clock = lambda: turns._counted_s  # no time passes: nobody gets a turn
         turns._budget_s = 0.0
         storm = [await asyncio.open_connection("127.0.0.1", port.port) for _ in range(20)]
@@ -86,7 +86,7 @@ async def test_a_connection_that_ends_as_its_turn_comes_is_left(
     problems: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, problem: problems.append(problem))
     async with running_broker(tmp_path / "data", *settings) as broker:
-        port, turns = broker.ports.rocketmq, broker.ports.turns
+        port, turns = broker.ports.rocketmq, broker.ports.handshakes
 
         async def ended(_address: str) -> None:
             end_in(later)

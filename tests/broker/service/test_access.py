@@ -157,6 +157,28 @@ def test_what_is_left_of_a_name_is_nobodys_but_what_is_given_holds() -> None:
     assert own.rules == {}
 
 
+@pytest.mark.parametrize("rules", [None, []])
+def test_nobody_inherits_what_another_shard_gave_a_former_user(
+    rules: list[AccessRule] | None,
+) -> None:
+    clock = ManualClock()
+    own, away = service(0, clock), service(1, clock)
+    own.put_user(User(name="ann", secret="password"), BY)
+    away.merge(own.records())
+    own.delete_user("ann", BY)
+    clock.advance(10)
+    away.set_rules("ann", [RULE], BY, {Limit.CONNECTIONS: 5})
+    clock.advance(10)
+    anew = User(name="ann", secret="other-password")
+    own.put_user(anew, BY) if rules is None else own.put_account(anew, rules, BY)
+    own.merge(away.records())
+    away.merge(own.records())
+    assert own.digest() == away.digest()
+    for one in (own, away):
+        assert (one.rules, one.quota_table.quotas) == ({}, {})
+        assert one.users == {"ann": anew}
+
+
 @pytest.mark.parametrize("wrong", ["rules", "quotas"])
 def test_of_an_account_that_cannot_be_nothing_is_there(
     wrong: str, monkeypatch: pytest.MonkeyPatch

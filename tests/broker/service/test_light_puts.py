@@ -12,7 +12,7 @@ from imago_broker.errors import RequestError
 from imago_broker.service.messages import MessageService
 from imago_broker.service.put_status import PutStatus
 from imago_log.errors import DiskFullError
-from imago_testing.stores.in_memory import open_store, split_records
+from imago_testing.stores.in_memory import FakeClock, open_store, split_records
 from imago_testing.stores.vfs import MemoryVfs
 from imago_testing.virtual.clocks import ManualClock
 from imago_wire.record import make_entry
@@ -28,8 +28,10 @@ A, B, HOST = "%LMQ%a", "%LMQ%b", bytes(8)
 class Bench:
     """A service over a small store, and what its puts were answered."""
 
-    def __init__(self) -> None:
-        self.store = open_store(MemoryVfs(), message_bytes_max=8000)
+    def __init__(self, clock: FakeClock | None = None, retention_ms: int = 0) -> None:
+        self.store = open_store(
+            MemoryVfs(), clock, message_bytes_max=8000, retention_ms=retention_ms
+        )
         self.store.create_topic("T", {})
         self.answers: dict[object, tuple[PutStatus, Sequence[Placed]]] = {}
         self.service = MessageService(
@@ -81,6 +83,25 @@ async def test_one_turn_keeps_the_order_of_all_puts(bench: Bench) -> None:
     before = bench.service.appends
     bench.service.flush_turn()
     assert bench.service.appends == before + 1
+
+
+@pytest.mark.parametrize("size", [10, 250, 400])
+@pytest.mark.parametrize("count", [2, 6, 12])
+async def test_retention_takes_a_message_and_its_references_at_once(size: int, count: int) -> None:
+    clock = FakeClock()
+    bench = Bench(clock, retention_ms=3_600_000)
+    ranges = set()
+    for turn in range(30):
+        for number in range(count):
+            bench.put(b"%d-%d" % (turn, number) + b"." * size, A, B)
+        bench.service.flush_turn()
+        clock.now_ms += 600_000
+        bench.store.tick()
+        found = {bench.store.queue_range(topic, 0) for topic in ("T", A, B)}
+        assert len(found) == 1, "a queue keeps what another has lost"
+        ranges |= found
+    assert all(status is PutStatus.OK for status, _ in bench.answers.values())
+    assert len({first for first, _ in ranges}) > 2, "files went"
 
 
 async def test_one_that_is_too_large_is_refused_alone(bench: Bench) -> None:

@@ -90,6 +90,8 @@ async def put(services: AdminServices, request: web.Request) -> web.Response:
     answer = await everywhere(services, request, {"user": _shown(services, name)})
     now = access.users.get(name)
     kept = wanted is None or (now is not None and _named(now, body) == wanted)
+    limited = access.quota_table.quotas.get(subject, {})
+    kept = kept and (quotas is None or dict(limited) == dict(quotas))
     if not kept or ("rules" in body and access.rules.get(name, ()) != rules):
         raise _changed_meanwhile(name)
     return answer
@@ -99,8 +101,8 @@ async def delete(services: AdminServices, request: web.Request) -> web.Response:
     """DELETE /admin/v1/users/{user}: its next request is refused."""
     name, access = request.match_info["user"], services.access
     _require_super(services, request, access.users.get(name))
-    if name == ANONYMOUS and name in access.rules:
-        access.set_rules(name, (), actor_of(request))
+    if name == ANONYMOUS and name in _names(services):
+        access.set_rules(name, (), actor_of(request), {})
     elif not access.delete_user(name, actor_of(request)):
         raise not_found("user", name, access.users)
     for _ in range(REVOKED_TIMES):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from imago_broker.admin.services import AdminServices
     from imago_broker.config.sections import LimitsSection
     from imago_broker.core.budget import InputBudget, OutputBudget
-    from imago_broker.server.handshake_turns import HandshakeTurns
+    from imago_broker.server.handshake_queue import HandshakeQueue
     from imago_broker.server.listener import ListenerLimits
     from imago_broker.server.places import Places
     from imago_broker.server.tls_certificates import Certificates
@@ -69,9 +69,9 @@ class AdminPort:
         """What connections with TLS come through."""
         return self._listener.door
 
-    def secure(self, certificates: Certificates, turns: HandshakeTurns) -> None:
+    def secure(self, certificates: Certificates, queue: HandshakeQueue) -> None:
         """Serve https beside http."""
-        self._listener.secure(certificates, turns, plain_too=True, of_admin=True)
+        self._listener.secure(certificates, queue, plain_too=True, of_admin=True)
 
     def bind(self) -> None:
         """Take the port without accepting yet; OSError when it cannot be had."""

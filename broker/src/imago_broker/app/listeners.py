@@ -12,7 +12,7 @@ from imago_broker.app.admin_port import AdminPort
 from imago_broker.app.input_memory import input_budget, memory_limit
 from imago_broker.app.member_addresses import MemberAddresses
 from imago_broker.app.open_files import connections_that_fit, files_allowed, warn_if_few
-from imago_broker.app.tls import handshake_turns, load_certificates, member_tls, secure
+from imago_broker.app.tls import handshake_queue, load_certificates, member_tls, secure
 from imago_broker.config.relations import is_open
 from imago_broker.core.budget import OutputBudget
 from imago_broker.errors import ExitCode, FatalError
@@ -87,7 +87,7 @@ class Ports:
 
         self.certificates: Certificates | None = None
         """Those of all listeners; None: there is no TLS."""
-        self.turns = handshake_turns(config.tls)
+        self.handshakes = handshake_queue(config.tls)
 
     def _warn_if_open(self) -> None:
         """Say that there is no access control, where clients of other machines may come."""
@@ -207,11 +207,11 @@ class Ports:
         if self.certificates is None:
             return
         self.certificates.start()
-        secure((self.rocketmq, self.fast, self.names), self.certificates, self.turns, tls)
-        self.metaq_tls.secure(self.certificates, self.turns, plain_too=False)
-        self.replication.secure(member_tls(self.certificates, tls, uri=uri), self.turns)
+        secure((self.rocketmq, self.fast, self.names), self.certificates, self.handshakes, tls)
+        self.metaq_tls.secure(self.certificates, self.handshakes, plain_too=False)
+        self.replication.secure(member_tls(self.certificates, tls, uri=uri), self.handshakes)
         if tls.admin != "disabled":
-            self.admin.secure(self.certificates, self.turns)
+            self.admin.secure(self.certificates, self.handshakes)
 
     def rocketmq_ways(self) -> tuple[ssl.SSLContext | None, ...]:
         """How this broker calls RocketMQ ports of others, one way after the other; None: no TLS.

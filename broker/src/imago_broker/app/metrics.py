@@ -235,12 +235,12 @@ def _tls(ports: Ports) -> list[Sample]:
         _counter(
             "tls_handshakes_delayed",
             "Handshakes that waited for their turn (tls.handshakes_per_second_max).",
-            lambda: ports.turns.delayed,
+            lambda: ports.handshakes.delayed,
         ),
         _gauge(
             "tls_handshakes_waiting",
             "Those that wait now.",
-            lambda: ports.turns.waiting,
+            lambda: ports.handshakes.waiting,
         ),
     ]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from imago_broker.errors import ExitCode, FatalError
 from imago_broker.replication.member_tls import MemberTls
-from imago_broker.server.handshake_turns import HandshakeTurns
+from imago_broker.server.handshake_queue import HandshakeQueue
 from imago_broker.server.tls_certificates import CertificateError, Certificates, TlsFiles
 
 if TYPE_CHECKING:
@@ -54,18 +54,18 @@ def member_tls(certificates: Certificates, tls: TlsSection, *, uri: str) -> Memb
     )
 
 
-def handshake_turns(tls: TlsSection) -> HandshakeTurns:
-    """Return the turns of all listeners of the process."""
-    return HandshakeTurns(tls.handshakes_per_second_max, time.monotonic)
+def handshake_queue(tls: TlsSection) -> HandshakeQueue:
+    """Return the queue of all listeners of the process."""
+    return HandshakeQueue(tls.handshakes_per_second_max, time.monotonic)
 
 
 def secure(
     listeners: Iterable[Listener],
     certificates: Certificates | None,
-    turns: HandshakeTurns,
+    queue: HandshakeQueue,
     tls: TlsSection,
 ) -> None:
     """Have RocketMQ's listeners serve TLS as `tls.mode` says."""
     if certificates is not None and tls.mode != "disabled":
         for listener in listeners:
-            listener.secure(certificates, turns, plain_too=tls.mode == "permissive")
+            listener.secure(certificates, queue, plain_too=tls.mode == "permissive")

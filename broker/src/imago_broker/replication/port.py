@@ -21,7 +21,7 @@ from imago_wire.replication.frames import RefusalCode, Refuse
 
 if TYPE_CHECKING:
     from imago_broker.replication.member_tls import MemberTls
-    from imago_broker.replication.secure_link import Turns
+    from imago_broker.replication.secure_link import HandshakeAdmission
 
 logger = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class ReplicationPort:
         """The bound port, once bound; 0 before then means any free one."""
         self.tls: MemberTls | None = None
         """With what members connect; None: without TLS."""
-        self._turns: Turns | None = None
+        self._handshakes: HandshakeAdmission | None = None
         self.refused = RefusedPeers()
         self._strangers = Silent(SILENT_MAX, SILENT_PER_ADDRESS_MAX)
         self._members = Silent(SILENT_MEMBERS_MAX, SILENT_MEMBERS_MAX)
@@ -92,9 +92,9 @@ class ReplicationPort:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._resume: asyncio.TimerHandle | None = None
 
-    def secure(self, tls: MemberTls | None, turns: Turns) -> None:
-        """Connect with members by TLS from now on, or without; handshakes have these turns."""
-        self.tls, self._turns = tls, turns
+    def secure(self, tls: MemberTls | None, handshakes: HandshakeAdmission) -> None:
+        """Connect with members by TLS from now on, or without; handshakes wait in this queue."""
+        self.tls, self._handshakes = tls, handshakes
 
     def bind(self) -> None:
         """Take the port without accepting yet; OSError when it cannot be had."""
@@ -190,7 +190,7 @@ class ReplicationPort:
         link = SecureLink(
             sock, loop, self.tls, calls=False, on_known=self._known, on_refused=self._no_member
         )
-        if self._turns is not None:
+        if self._handshakes is not None:
             member = taker.is_member(link.peer)
             places = self._members if member else self._strangers
 
@@ -200,7 +200,7 @@ class ReplicationPort:
                 else:
                     places.goes_on(link, loop.time())
 
-            link.in_turn(self._turns, member=member, on_turn=on_turn)
+            link.queue_in(self._handshakes, member=member, on_turn=on_turn)
         return link
 
     def _no_member(self, link: Link, reason: str) -> None:

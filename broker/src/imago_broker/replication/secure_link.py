@@ -45,7 +45,7 @@ class StepCost(Protocol):
         """The next answers a first message again."""
 
 
-class Turns(Protocol):
+class HandshakeAdmission(Protocol):
     """Who of all that call this process has its handshake next."""
 
     def cost(self) -> StepCost:
@@ -59,9 +59,11 @@ class Turns(Protocol):
 class _Waiting:
     """A caller's first messages, each until it is whole and has its turn."""
 
-    def __init__(self, turns: Turns, *, member: bool, on_turn: Callable[[bool], None]) -> None:
-        self.turns, self.member, self.on_turn = turns, member, on_turn
-        self.cost = turns.cost()
+    def __init__(
+        self, handshakes: HandshakeAdmission, *, member: bool, on_turn: Callable[[bool], None]
+    ) -> None:
+        self.handshakes, self.member, self.on_turn = handshakes, member, on_turn
+        self.cost = handshakes.cost()
         self.first: ClientHello | None = ClientHello()
         self.whole = False
         """The first one."""
@@ -133,14 +135,16 @@ class SecureLink(Link):
         self._session = context.wrap_bio(self._arrived, self._leaving, server_side=not calls)
         self._calls = calls
         self._waiting: _Waiting | None = None
-        """None: handshakes have no turns, or this one is done."""
+        """None: handshakes do not wait, or this one is done."""
 
-    def in_turn(self, turns: Turns, *, member: bool, on_turn: Callable[[bool], None]) -> None:
+    def queue_in(
+        self, handshakes: HandshakeAdmission, *, member: bool, on_turn: Callable[[bool], None]
+    ) -> None:
         """Have a caller's handshake wait for its turn; `on_turn` hears when it waits, and when not.
 
         `member`: whether one may call from there.
         """
-        self._waiting = _Waiting(turns, member=member, on_turn=on_turn)
+        self._waiting = _Waiting(handshakes, member=member, on_turn=on_turn)
 
     @property
     def waits(self) -> bool:
@@ -178,13 +182,13 @@ class SecureLink(Link):
             return b""
         if waiting.is_due:
             self._loop.remove_reader(self._sock.fileno())
-            waiting.task = self._loop.create_task(self._have_turns(waiting, owner))
+            waiting.task = self._loop.create_task(self._wait_while_due(waiting, owner))
         return known
 
-    async def _have_turns(self, waiting: _Waiting, owner: LinkOwner) -> None:
+    async def _wait_while_due(self, waiting: _Waiting, owner: LinkOwner) -> None:
         while waiting.is_due and not self.closed:
             waiting.on_turn(True)
-            await waiting.turns.wait(self.peer, member=waiting.member)
+            await waiting.handshakes.wait(self.peer, member=waiting.member)
             if not self.closed:
                 waiting.on_turn(False)
                 waiting.cost.again()

@@ -7,23 +7,23 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from imago_broker.core.client_hello import FIRST_BYTES_MAX, SecondHello
-from imago_broker.server.handshake_turns import HandshakeCost
+from imago_broker.server.handshake_queue import HandshakeCost
 
 if TYPE_CHECKING:
     from imago_broker.core.client_hello import ClientHello
-    from imago_broker.server.handshake_turns import HandshakeTurns
+    from imago_broker.server.handshake_queue import HandshakeQueue
 
 
 class HandshakeSteps(asyncio.BufferedProtocol):
     """Stands before the protocol that TLS is spoken by until its handshake is done: which of the
     steps is costly is up to the peer."""
 
-    def __init__(self, transport: asyncio.Transport, turns: HandshakeTurns, address: str) -> None:
+    def __init__(self, transport: asyncio.Transport, queue: HandshakeQueue, address: str) -> None:
         self.problem = ""
         """Why the handshake was ended here."""
-        self._transport, self._turns, self._address = transport, turns, address
+        self._transport, self._queue, self._address = transport, queue, address
         self._tls: Any = transport.get_protocol()
-        self._cost = HandshakeCost(turns)
+        self._cost = HandshakeCost(queue)
         self._buffer = bytearray(FIRST_BYTES_MAX)
         self._second = SecondHello()
         self._task: asyncio.Task[None] | None = None
@@ -79,7 +79,7 @@ class HandshakeSteps(asyncio.BufferedProtocol):
 
     async def _again(self) -> None:
         while self._second.is_due and not self._transport.is_closing():
-            await self._turns.wait(self._address)
+            await self._queue.wait(self._address)
             self._cost.again()
             self._step(self._second.after_turn())
             if self._second.problem:

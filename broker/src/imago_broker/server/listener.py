@@ -23,7 +23,7 @@ from imago_broker.server.tls_entry import TlsDoor
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from imago_broker.server.handshake_turns import HandshakeTurns
+    from imago_broker.server.handshake_queue import HandshakeQueue
     from imago_broker.server.tls_certificates import Certificates
 
 logger = logging.getLogger(__name__)
@@ -101,13 +101,13 @@ class Listener:
     def secure(
         self,
         certificates: Certificates,
-        turns: HandshakeTurns,
+        queue: HandshakeQueue,
         *,
         plain_too: bool,
         of_admin: bool = False,
     ) -> None:
         """Serve TLS from `start` on. `plain_too`: connections without it as well."""
-        self.door = TlsDoor(certificates, self, turns, plain_too=plain_too, of_admin=of_admin)
+        self.door = TlsDoor(certificates, self, queue, plain_too=plain_too, of_admin=of_admin)
 
     def serve(self, protocol_factory: Callable[[], Session]) -> None:
         """Have each new connection served by what this returns."""

@@ -20,7 +20,7 @@ from imago_broker.server.refusals import Refusals
 from imago_broker.server.session import Session
 
 if TYPE_CHECKING:
-    from imago_broker.server.handshake_turns import HandshakeTurns
+    from imago_broker.server.handshake_queue import HandshakeQueue
     from imago_broker.server.places import Places
     from imago_broker.server.tls_certificates import Certificates
 
@@ -49,15 +49,15 @@ class TlsDoor:
         self,
         certificates: Certificates,
         listener: TlsListener,
-        turns: HandshakeTurns,
+        queue: HandshakeQueue,
         *,
         plain_too: bool,
         of_admin: bool = False,
     ) -> None:
-        """`turns`: those of the whole process. `of_admin`: the admin port asks for other things."""
+        """`queue`: that of the whole process. `of_admin`: the admin port asks for other things."""
         self.certificates = certificates
         self._of_admin = of_admin
-        self.turns = turns
+        self.queue = queue
         self.plain_too = plain_too
         """Whether connections without TLS are served."""
         self.handshakes = 0
@@ -148,7 +148,7 @@ class TlsEntry(Session):
 
     async def _secure(self, hello: ClientHello) -> None:
         loop = asyncio.get_running_loop()
-        await self._door.turns.wait(self.address)
+        await self._door.queue.wait(self.address)
         self._waits = False
         self._hello = None
         self.transport.pause_reading()
@@ -169,7 +169,7 @@ class TlsEntry(Session):
             begun.cancel()
             self.connection_lost(None)
             return
-        steps = HandshakeSteps(self.transport, self._door.turns, self.address)
+        steps = HandshakeSteps(self.transport, self._door.queue, self.address)
         if not begun.done():
             steps.begin(hello)
         # Raised here, an error would hold its task, and that the error, as its trace may: garbage

@@ -46,12 +46,12 @@ from imago_broker.service.access_edits import (
     edit_quotas,
     edit_rules,
     edit_user,
+    nothing_of,
     tell_audit,
 )
 from imago_broker.service.access_records import (
     KINDS,
     QUOTA_KIND,
-    RULES_KIND,
     SETTING_KIND,
     USER_KIND,
     WHITE_ADDRESSES,
@@ -155,7 +155,10 @@ class AccessService:
     def put_account(
         self, user: User, rules: Sequence[AccessRule], by: Actor, quotas: Quotas | None = None
     ) -> None:
-        """Make or change a user, its rules and, unless None, its quotas: at once, or nothing."""
+        """Make or change a user, its rules and, unless None, its quotas, in one write, or nothing.
+
+        More than 256 KiB of rules are a record of their own, behind which a crash may come.
+        """
         limits = [] if quotas is None else [edit_quotas(self, subject_of_user(user.name), quotas)]
         edits = [edit_user(self, user), edit_rules(self, user.name, rules), *limits]
         self._make(by, *edits)
@@ -165,14 +168,7 @@ class AccessService:
         old = self.users.get(name)
         if old is None:
             return False
-        # Of what is not known here another shard may have some.
-        self.write(
-            [
-                (USER_KIND, name, None),
-                (RULES_KIND, name, None),
-                (QUOTA_KIND, str(subject_of_user(name)), None),
-            ]
-        )
+        self.write([(USER_KIND, name, None), *nothing_of(name)])
         tell_audit(by, f"user {name}", old.shown(), None)
         return True
 

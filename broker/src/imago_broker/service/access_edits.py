@@ -65,8 +65,8 @@ def edit_user(accounts: Accounts, user: User) -> AccountEdit:
         raise RequestError(f"there are {USERS_MAX} users already, which is the limit")
     old = accounts.users.get(user.name)
     said = "" if old is None or _secrets(old) == _secrets(user) else " with new credentials"
-    # Nobody inherits what was left of somebody else of that name.
-    made = [] if old is not None else left_of(accounts, user.name)
+    # Nobody inherits what is left of somebody else of that name: another shard may have some.
+    made = [] if old is not None else nothing_of(user.name)
     if old != user:
         made.append((USER_KIND, user.name, user.to_json()))
     return AccountEdit(f"user {user.name}{said}", old and old.shown(), user.shown(), made)
@@ -95,11 +95,15 @@ def edit_quotas(accounts: Accounts, subject: QuotaSubject, quotas: Quotas) -> Ac
     return AccountEdit(f"quotas of {key}", quotas_to_json(old), value, made)
 
 
+def nothing_of(name: str) -> list[tuple[str, str, Any]]:
+    """Return the deletions of rules and limits of a name, whether or not they are known here."""
+    return [(RULES_KIND, name, None), (QUOTA_KIND, str(subject_of_user(name)), None)]
+
+
 def left_of(accounts: Accounts, name: str) -> list[tuple[str, str, Any]]:
     """Return the deletions of the rules and limits that there are of a name."""
-    rules = [(RULES_KIND, name, None)] if name in accounts.rules else []
-    limited = subject_of_user(name) in accounts.quota_table.quotas
-    return rules + ([(QUOTA_KIND, str(subject_of_user(name)), None)] if limited else [])
+    known = (name in accounts.rules, subject_of_user(name) in accounts.quota_table.quotas)
+    return [gone for gone, is_known in zip(nothing_of(name), known, strict=True) if is_known]
 
 
 def tell_audit(by: Actor, what: str, old: object, new: object) -> None:

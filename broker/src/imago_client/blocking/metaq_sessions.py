@@ -14,7 +14,7 @@ from imago_client.blocking.metaq import MetaqClient
 from imago_client.blocking.metaq_group import MetaqGroupConsumer
 from imago_client.core.metaq.nodes import read_cluster, read_offered
 from imago_client.core.metaq.ordering import OrderedPartitions, OrderedStep, by_key, next_step
-from imago_client.core.metaq.routes import PublishedRoutes, TakingTurns, read_routes
+from imago_client.core.metaq.routes import PartitionRotation, PublishedRoutes, read_routes
 from imago_client.errors import ClientError, ConnectionLostError, TryAgainError, UsageError
 from imago_client.metaq.browsing import BROWSER_BYTES, BROWSER_GROUP, browsing_cursor, serving
 from imago_client.metaq.group_config import MetaqGroupConsumerConfig, broadcast_group
@@ -80,7 +80,7 @@ class MetaqGroupProducer:
         default_topic: str | None,
     ) -> None:
         self._client, self._routes = client, Routes(tree)
-        self._select: PartitionSelector = select or TakingTurns()
+        self._select: PartitionSelector = select or PartitionRotation()
         self._default_topic = default_topic
 
     def send(self, topic: str, payload: bytes, *, attribute: str | None = None) -> PutResult:

@@ -89,7 +89,7 @@ class PopArguments:
         _check_invisible(self.invisible_s)
 
 
-class ShardTurns:
+class ShardRotation:
     """Which shard is asked first, another one each time."""
 
     def __init__(self, start: int) -> None:
@@ -103,7 +103,7 @@ class ShardTurns:
 
 
 def pop(
-    state: ClientState, asked: PopArguments, turns: ShardTurns
+    state: ClientState, asked: PopArguments, turns: ShardRotation
 ) -> Operation[list[PoppedMessage]]:
     """Take messages of one shard, whichever has some; none if none came within `poll_s`.
 
@@ -154,7 +154,7 @@ class _Round:
 def _look_round(
     state: ClientState,
     asked: PopArguments,
-    turns: ShardTurns,
+    turns: ShardRotation,
     deadline_s: float,
     *,
     is_first: bool,

@@ -13,7 +13,7 @@ from imago_client.core.metaq.ordering import (
     by_key,
     next_step,
 )
-from imago_client.core.metaq.routes import TakingTurns
+from imago_client.core.metaq.routes import PartitionRotation
 from imago_client.errors import ClientError, ConnectionLostError, TryAgainError
 from imago_client.metaq.local_messages import KeptByPartition
 from imago_client.metaq.routing import RouteFinder
@@ -77,7 +77,7 @@ class MetaqGroupProducer:
         default_topic: str | None = None,
     ) -> None:
         self._finder, self._putter = RouteFinder(tree), Putter(connections)
-        self._select: PartitionSelector = select or TakingTurns()
+        self._select: PartitionSelector = select or PartitionRotation()
         self._default_topic = default_topic
 
     async def publish(self, *topics: str) -> None:

@@ -40,7 +40,7 @@ class Wanted(Protocol):
         """Whether the message with this property string is wanted."""
 
 
-class _Turn:
+class _Search:
     """What one read may still do, and what it has found."""
 
     __slots__ = ("_bytes", "_bytes_max", "_cost", "_messages_max", "_work", "found", "full", "size")
@@ -84,9 +84,9 @@ def read_wanted(
     Lost messages are passed over.
     """
     low, high = bounds
-    turn, lost, damage = _Turn(limits, wanted.cost), False, records.damage
+    search, lost, damage = _Search(limits, wanted.cost), False, records.damage
     last = min(high, offset + max(EXAMINED_MAX, limits[0]))
-    while offset < last and not turn.full:
+    while offset < last and not search.full:
         units = queue.units(offset, min(last - offset, UNITS_AT_ONCE))
         units = units[: _kept(units, damage) * UNIT.size]
         if not units:
@@ -98,27 +98,27 @@ def read_wanted(
             continue
         count, _ = fitting_units(units, EXAMINED_BYTES_MAX)
         window = records.each(queue.tail, units[: max(count, 1) * UNIT.size], offset)
-        offset += _look(window, wanted, turn)
-    if turn.found:
-        body = b"".join(turn.found)
-        return ReadResult(ReadStatus.FOUND, offset, low, high, len(turn.found), body)
+        offset += _look(window, wanted, search)
+    if search.found:
+        body = b"".join(search.found)
+        return ReadResult(ReadStatus.FOUND, offset, low, high, len(search.found), body)
     # RocketMQ's name for a record that cannot be read: its clients go on behind it at once.
     status = ReadStatus.MESSAGE_WAS_REMOVING if lost else ReadStatus.NO_MATCHED_MESSAGE
     return ReadResult(status, offset, low, high)
 
 
-def _look(window: list[memoryview], wanted: Wanted, turn: _Turn) -> int:
+def _look(window: list[memoryview], wanted: Wanted, search: _Search) -> int:
     """Take what is wanted of neighbours in the queue; return how many were read."""
     for index, record in enumerate(window):
         view = view_record(record)
         start = view.properties_at
         properties = bytes(record[start : start + view.properties_size])
         if wanted.matches(properties):
-            if not turn.has_room(record):
+            if not search.has_room(record):
                 return index
-            turn.take(record)
-        turn.examined(len(record), len(properties))
-        if turn.full:
+            search.take(record)
+        search.examined(len(record), len(properties))
+        if search.full:
             return index + 1
     return len(window)
 

@@ -44,7 +44,7 @@ class _Nothing(Enum):
     """It may be read later: the reader comes again."""
 
 
-class _Turn:
+class _Gathered:
     """What one read has found, and how far it may go."""
 
     __slots__ = ("_limits", "_looked", "_size", "_wanted", "end", "lost", "messages", "offsets")
@@ -98,21 +98,21 @@ class ReferenceReader:
         low, high = bounds
         if not low <= offset < high:
             return read_queue(queue, self._records, bounds, offset, limits, tags, wanted)
-        turn = _Turn(min(high, offset + REFERENCES_MAX), limits, wanted)
-        while offset < turn.end:
+        gathered = _Gathered(min(high, offset + REFERENCES_MAX), limits, wanted)
+        while offset < gathered.end:
             message = self._at(queue, offset, tags)
             if message is _Nothing.LATER:
                 break
             if message is _Nothing.GONE:
-                turn.lost = True
-            elif message is not _Nothing.UNWANTED and not turn.take(offset, message):
+                gathered.lost = True
+            elif message is not _Nothing.UNWANTED and not gathered.take(offset, message):
                 break
             offset += 1
-        if turn.messages:
-            body = b"".join(turn.messages)
-            count, offsets = len(turn.messages), tuple(turn.offsets)
+        if gathered.messages:
+            body = b"".join(gathered.messages)
+            count, offsets = len(gathered.messages), tuple(gathered.offsets)
             return ReadResult(ReadStatus.FOUND, offset, low, high, count, body, offsets)
-        status = ReadStatus.MESSAGE_WAS_REMOVING if turn.lost else ReadStatus.NO_MATCHED_MESSAGE
+        status = ReadStatus.MESSAGE_WAS_REMOVING if gathered.lost else ReadStatus.NO_MATCHED_MESSAGE
         return ReadResult(status, offset, low, high)
 
     def _at(

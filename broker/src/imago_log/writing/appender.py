@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from imago_log.errors import DeadQueueError, LogIOError
 from imago_wire.entries import ENTRY_BODY, ENTRY_BORN_HOST, ENTRY_PROPERTIES, ENTRY_TAIL
+from imago_wire.errors import LimitExceededError
 from imago_wire.hot import EntryRun, RecordBuilder, entries_size_max
 from imago_wire.layout import BLANK_SIZE, METAQ_EPOCH_MS, METAQ_ID_REST, METAQ_ID_TIME_AT
 from imago_wire.record import record_size
@@ -108,7 +109,9 @@ class Appender:
     def _make_room(self, entries: Entries, size_max: int, leave: int, *, whole: bool) -> None:
         """See to it that entries can be written; what stays whole may begin the next file."""
         log = self._log
-        whole = whole and size_max <= log.segment_size
+        if whole and size_max > log.segment_size:
+            limit = log.segment_size - BLANK_SIZE
+            raise LimitExceededError("append", size=size_max - BLANK_SIZE, size_max=limit)
         if not (log.spares and size_max + leave < log.segment_size):
             log.reserve([size_max - BLANK_SIZE] if whole else self._sizes(entries), leave)
         if whole and size_max > log.room:

@@ -72,7 +72,7 @@ def read_routes(paths: TreePaths, topics: Iterable[str]) -> NodeOperation[Publis
     )
 
 
-class TakingTurns:
+class PartitionRotation:
     """The original's choice: the first message of a topic goes to its second partition."""
 
     def __init__(self) -> None:

@@ -1,11 +1,11 @@
-"""Who of those that begin TLS has its handshake next: so many a second, each address in its turn.
+"""Who of those that begin TLS has its handshake next: so many a second, one of each address.
 
 A handshake is done on the one core that also serves everybody else, and costs a caller that never
 ends it nothing. How much depends on the certificate: with ECDSA 0.2 ms, with RSA 4096 3 ms. So
 besides the rate there is a budget: a quarter of the processor's time, counted by what the last
 handshakes took. Above either handshakes wait, and connections that are served do not. No address
 delays those of another; of IPv6 a network counts as one, as for the places of connections. Members
-of the shard have every second turn that somebody waits for: no number of callers keeps them out.
+of the shard have every second one that somebody waits for: no number of callers keeps them out.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _Line = OrderedDict[str, deque[asyncio.Future[None]]]
 """Those who wait, by address."""
 
 
-class HandshakeTurns:
-    """The turns of all ports of the process. `rate`: a second; 0: everybody has one at once."""
+class HandshakeQueue:
+    """The queue of all ports of the process. `rate`: handshakes a second; 0: nobody waits."""
 
     def __init__(self, rate: int, clock: Callable[[], float]) -> None:
         self._rate, self._clock = rate, clock
@@ -51,16 +51,16 @@ class HandshakeTurns:
         self._members: _Line = OrderedDict()
         self._others: _Line = OrderedDict()
         self._lines = [self._members, self._others]
-        """In the order of their next turns."""
+        """In the order in which they are next."""
         self._timer: asyncio.TimerHandle | None = None
         self.delayed = 0
-        """Handshakes that did not have their turn at once."""
+        """Handshakes that had to wait."""
 
     @property
     def waiting(self) -> int:
         """How many wait now."""
-        turns = (turn for line in self._lines for queue in line.values() for turn in queue)
-        return sum(not turn.done() for turn in turns)
+        waiters = (one for line in self._lines for queue in line.values() for one in queue)
+        return sum(not one.done() for one in waiters)
 
     def cost(self) -> HandshakeCost:
         """Return what counts the steps of a handshake."""
@@ -75,11 +75,11 @@ class HandshakeTurns:
             self._begin()
             return
         self.delayed += 1
-        turn = asyncio.get_running_loop().create_future()
+        waiter = asyncio.get_running_loop().create_future()
         line = self._members if member else self._others
-        line.setdefault(source_of(address), deque()).append(turn)
+        line.setdefault(source_of(address), deque()).append(waiter)
         self._look_later()
-        await turn
+        await waiter
 
     def took(self, seconds: float) -> None:
         """Count what a handshake's first step took of the processor, in place of what was expected
@@ -121,12 +121,12 @@ class HandshakeTurns:
         self._count()
         while any(self._lines) and self._may_begin:
             line = next(filter(None, self._lines))
-            address, turns = line.popitem(last=False)
-            turn = turns.popleft()
-            if turns:
-                line[address] = turns  # behind the other addresses
-            if not turn.done():  # its connection is still there
-                turn.set_result(None)
+            address, waiters = line.popitem(last=False)
+            waiter = waiters.popleft()
+            if waiters:
+                line[address] = waiters  # behind the other addresses
+            if not waiter.done():  # its connection is still there
+                waiter.set_result(None)
                 self._begin()
                 self._lines.sort(key=lambda each: each is line)
         if any(self._lines):
@@ -136,16 +136,16 @@ class HandshakeTurns:
 class HandshakeCost:
     """What one handshake takes of the processor, counted with each of its steps."""
 
-    def __init__(self, turns: HandshakeTurns) -> None:
-        self._turns = turns
+    def __init__(self, queue: HandshakeQueue) -> None:
+        self._queue = queue
         self._first = True
         self._expected_s = BESIDES_SECONDS
         """What was counted already of the steps that follow."""
 
     def again(self) -> None:
-        """Have the next step be a first one: it had a turn of its own."""
+        """Have the next step be a first one: it has waited for itself."""
         if not self._first:
-            self._turns.took_more(-self._expected_s)
+            self._queue.took_more(-self._expected_s)
             self._expected_s = BESIDES_SECONDS
             self._first = True
 
@@ -153,9 +153,9 @@ class HandshakeCost:
         """Count a step."""
         if self._first:
             self._first = False
-            self._turns.took(seconds)
+            self._queue.took(seconds)
             return
         more_s = seconds - self._expected_s
         self._expected_s = max(0.0, -more_s)
         if more_s > 0:
-            self._turns.took_more(more_s)
+            self._queue.took_more(more_s)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imago_broker.config.sections import TlsSection
-from imago_broker.server import handshake_steps, handshake_turns, tls_entry
-from imago_broker.server.handshake_turns import HandshakeTurns
+from imago_broker.server import handshake_queue, handshake_steps, tls_entry
+from imago_broker.server.handshake_queue import HandshakeQueue
 from imago_testing.clusters.brokers import running_broker
 from imago_testing.clusters.shard_pair import eventually
 from imago_testing.peers.remoting import RemotingPeer, send_ext
@@ -45,11 +45,11 @@ async def until_idle() -> None:
 async def test_so_many_a_second_and_each_address_in_its_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(handshake_turns, "TURN_SECONDS", 0)
-    monkeypatch.setattr(handshake_turns, "SAVED_SECONDS", 2.0)
-    monkeypatch.setattr(handshake_turns, "BUDGET_SECONDS", 1.0)
+    monkeypatch.setattr(handshake_queue, "TURN_SECONDS", 0)
+    monkeypatch.setattr(handshake_queue, "SAVED_SECONDS", 2.0)
+    monkeypatch.setattr(handshake_queue, "BUDGET_SECONDS", 1.0)
     clock, begun = Seconds(), list[str]()
-    turns = HandshakeTurns(1, clock)
+    turns = HandshakeQueue(1, clock)
 
     async def shake(address: str) -> None:
         await turns.wait(address)
@@ -78,9 +78,9 @@ async def test_so_many_a_second_and_each_address_in_its_turn(
 
 @pytest.mark.full
 async def test_no_turn_of_the_loop_has_more_than_ten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(handshake_turns, "TURN_SECONDS", 0)
+    monkeypatch.setattr(handshake_queue, "TURN_SECONDS", 0)
     clock, begun = Seconds(), list[int]()
-    turns = HandshakeTurns(TlsSection().handshakes_per_second_max, clock)
+    turns = HandshakeQueue(TlsSection().handshakes_per_second_max, clock)
 
     async def shake(number: int) -> None:
         await turns.wait(f"10.0.{number % 40}.1")
@@ -101,26 +101,26 @@ async def test_no_turn_of_the_loop_has_more_than_ten(monkeypatch: pytest.MonkeyP
 async def test_handshakes_have_a_quarter_of_the_processor_whatever_one_costs(
     monkeypatch: pytest.MonkeyPatch, cost_s: float
 ) -> None:
-    step_s = handshake_turns.TURN_SECONDS
-    monkeypatch.setattr(handshake_turns, "TURN_SECONDS", 0)
+    step_s = handshake_queue.TURN_SECONDS
+    monkeypatch.setattr(handshake_queue, "TURN_SECONDS", 0)
     clock, begun, in_turn = Seconds(), list[int](), Counter[float]()
-    turns = HandshakeTurns(TlsSection().handshakes_per_second_max, clock)
+    turns = HandshakeQueue(TlsSection().handshakes_per_second_max, clock)
 
     async def shake(number: int) -> None:
         await turns.wait(f"10.0.{number % 40}.1")
         begun.append(number)
         in_turn[clock.now] += 1
-        turns.took(cost_s - handshake_turns.BESIDES_SECONDS)
+        turns.took(cost_s - handshake_queue.BESIDES_SECONDS)
 
     tasks = [asyncio.create_task(shake(number)) for number in range(1500)]
     while clock.now < 3.0:
         await until_idle()
         clock.now += step_s
-    learned, seconds = handshake_turns.MEASURED * 8, clock.now
+    learned, seconds = handshake_queue.MEASURED * 8, clock.now
     assert len(begun) * cost_s <= 0.25 * seconds + learned * cost_s
     assert len(begun) >= min(0.8 * 0.25 * seconds / cost_s, 0.8 * 500 * seconds, learned)
     later = [count for moment, count in in_turn.items() if moment > seconds / 2]
-    assert max(later) <= max(1, round(handshake_turns.BUDGET_SECONDS / cost_s))
+    assert max(later) <= max(1, round(handshake_queue.BUDGET_SECONDS / cost_s))
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -129,15 +129,15 @@ async def test_handshakes_have_a_quarter_of_the_processor_whatever_one_costs(
 async def test_who_mixes_cheap_and_dear_handshakes_gets_no_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    step_s = handshake_turns.TURN_SECONDS
-    monkeypatch.setattr(handshake_turns, "TURN_SECONDS", 0)
+    step_s = handshake_queue.TURN_SECONDS
+    monkeypatch.setattr(handshake_queue, "TURN_SECONDS", 0)
     clock, spent = Seconds(), [0.0]
-    turns = HandshakeTurns(TlsSection().handshakes_per_second_max, clock)
+    turns = HandshakeQueue(TlsSection().handshakes_per_second_max, clock)
 
     async def shake(number: int) -> None:
         await turns.wait("10.0.0.1")
         cost_s = 0.0066 if number % 10 == 9 else 0.0
-        spent[0] += cost_s + handshake_turns.BESIDES_SECONDS
+        spent[0] += cost_s + handshake_queue.BESIDES_SECONDS
         turns.took(cost_s)
 
     tasks = [asyncio.create_task(shake(number)) for number in range(2000)]
@@ -153,9 +153,9 @@ async def test_who_mixes_cheap_and_dear_handshakes_gets_no_more(
 async def test_members_have_every_second_turn_whoever_else_waits(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(handshake_turns, "TURN_SECONDS", 0)
+    monkeypatch.setattr(handshake_queue, "TURN_SECONDS", 0)
     clock, begun = Seconds(), list[str]()
-    turns = HandshakeTurns(1, clock)
+    turns = HandshakeQueue(1, clock)
 
     async def shake(address: str, *, member: bool) -> None:
         await turns.wait(address, member=member)
@@ -181,7 +181,7 @@ async def test_members_have_every_second_turn_whoever_else_waits(
 
 
 async def test_a_network_of_ipv6_addresses_has_one_turn() -> None:
-    turns = HandshakeTurns(1, Seconds())
+    turns = HandshakeQueue(1, Seconds())
     tasks = [
         asyncio.create_task(turns.wait(f"2001:db8:0:{network}::{host}"))
         for network, host in [(1, n) for n in range(1, 6)] + [(2, 1)]
@@ -195,7 +195,7 @@ async def test_a_network_of_ipv6_addresses_has_one_turn() -> None:
 
 
 async def test_zero_is_no_rate() -> None:
-    turns = HandshakeTurns(0, Seconds())
+    turns = HandshakeQueue(0, Seconds())
     for _ in range(1000):
         await turns.wait("a")
     assert (turns.waiting, turns.delayed) == (0, 0)
@@ -214,7 +214,7 @@ async def test_a_storm_waits_and_what_is_served_does_not(
     hello = bytes.fromhex("1603010005010000010000")  # of a handshake that never goes on
     async with running_broker(tmp_path / "data", *settings) as broker:
         served = await RemotingPeer.connect(broker.rocketmq_port)
-        turns = broker.ports.turns
+        turns = broker.ports.handshakes
         storm = [
             await asyncio.open_connection("127.0.0.1", broker.rocketmq_port) for _ in range(30)
         ]
@@ -274,7 +274,7 @@ async def test_a_served_request_waits_for_few_handshakes_of_a_storm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, addresses: int, ends: bool
 ) -> None:
     """In turns of the loop: neither clients without TLS nor those with it get in its queue."""
-    monkeypatch.setattr(handshake_turns, "TURN_SECONDS", 0)
+    monkeypatch.setattr(handshake_queue, "TURN_SECONDS", 0)
     monkeypatch.setattr(tls_entry, "HANDSHAKE_SECONDS_MAX", 600)
     pair = Authority(tmp_path / "authority").issue("server")
     settings = (f"tls.certificate_file={pair.certificate}", f"tls.key_file={pair.key}")
@@ -284,7 +284,7 @@ async def test_a_served_request_waits_for_few_handshakes_of_a_storm(
         port = broker.rocketmq_port
         served = [await RemotingPeer.connect(port)]
         served.append(RemotingPeer(*await asyncio.open_connection("127.0.0.1", port, ssl=trusting)))
-        turns, waiting = TurnsOfTheLoop(monkeypatch), broker.ports.turns
+        turns, waiting = TurnsOfTheLoop(monkeypatch), broker.ports.handshakes
         waiting._clock = turns.clock
 
         async def asked(peer: RemotingPeer) -> int:
