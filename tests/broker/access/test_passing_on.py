@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -130,6 +131,16 @@ async def test_what_a_follower_knows_to_be_wrong_is_refused_at_once() -> None:
     assert reply is not None, "there is nothing to be passed on"
     assert reply.code == 0
     await caller.answers.get()
+
+
+async def test_a_draft_is_audited_as_what_was_asked(caplog: pytest.LogCaptureFixture) -> None:
+    follower = service(leads=False)
+    caplog.set_level(logging.INFO, "imago.audit")
+    with follower.drafting():
+        follower.put_user(User(name="bob", secret="secret-of-bob"), BY)
+    (line,) = caplog.messages
+    assert line.startswith("asked of the master: user bob by ")
+    assert follower.users == {}
 
 
 async def test_a_master_that_knows_better_changes_nothing() -> None:

@@ -168,8 +168,8 @@ class AccessService:
         old = self.users.get(name)
         if old is None:
             return False
-        self.write([(USER_KIND, name, None), *nothing_of(name)])
-        tell_audit(by, f"user {name}", old.shown(), None)
+        gone = [(USER_KIND, name, None), *nothing_of(name)]
+        self._make(by, AccountEdit(f"user {name}", old.shown(), None, gone))
         return True
 
     def set_rules(
@@ -187,8 +187,8 @@ class AccessService:
             raise RequestError(problem)
         old = self.white_addresses
         if tuple(addresses) != old:
-            self.write([(SETTING_KIND, WHITE_ADDRESSES, list(addresses) or None)])
-            tell_audit(by, "white addresses", list(old), list(addresses))
+            made = [(SETTING_KIND, WHITE_ADDRESSES, list(addresses) or None)]
+            self._make(by, AccountEdit("white addresses", list(old), list(addresses), made))
 
     def set_quotas(self, subject: QuotaSubject, quotas: Quotas, by: Actor) -> None:
         """Limit a subject to this instead of what it was. RequestError: it cannot be."""
@@ -204,7 +204,8 @@ class AccessService:
             made = {change[:2]: change for edit in edits for change in edit.changes}
             self.write(list(made.values()))
         for edit in edits:
-            tell_audit(by, edit.what, edit.before, edit.after)
+            what = edit.what if self._draft is None else f"asked of the master: {edit.what}"
+            tell_audit(by, what, edit.before, edit.after)
 
     @contextmanager
     def drafting(self) -> Iterator[list[Change]]:
