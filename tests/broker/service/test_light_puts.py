@@ -104,6 +104,19 @@ async def test_retention_takes_a_message_and_its_references_at_once(size: int, c
     assert len({first for first, _ in ranges}) > 2, "files went"
 
 
+async def test_references_that_no_file_holds_are_in_several(bench: Bench) -> None:
+    names = [f"%LMQ%{number}" for number in range(15)]
+    bodies = [b"%d" % number + b"." * 2000 for number in range(3)]
+    for body in bodies:
+        start = bench.store.log_end
+        bench.put(body, *names)
+        bench.service.flush_turn()
+        assert bench.store.log_end - start > 4096
+    assert [status for status, _ in bench.answers.values()] == [PutStatus.OK] * 3
+    for topic in ("T", *names):
+        assert bench.stored(topic) == bodies
+
+
 async def test_one_that_is_too_large_is_refused_alone(bench: Bench) -> None:
     for body in (b"1", b"2" * 5000, b"3"):
         bench.put(body, A, B)

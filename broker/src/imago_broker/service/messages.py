@@ -273,23 +273,25 @@ class MessageService:
             # Each has other offsets where one before it is left out.
             self._append_each(jobs, sequenced, self._append_light)
             return None
+        if status is PutStatus.TOO_LARGE:  # for one file, perhaps, with all its references
+            status = self._append(expanded.jobs, sequenced, whole=True, one_file=False)
         if status is None:
             self.appended -= expanded.references
         return status
 
     def _append(
-        self, jobs: list[_Job], sequenced: bool, *, whole: bool = False
+        self, jobs: list[_Job], sequenced: bool, *, whole: bool = False, one_file: bool = True
     ) -> PutStatus | None:
         """Append and answer; or answer nobody and return why, with nothing appended.
 
-        `whole`: readers see all of it at once, retention takes all of it at once, and what is
-        refused is not tried put by put.
+        `whole`: readers see all of it at once, retention takes all of it at once unless it may be
+        in several files, and what is refused is not tried put by put.
         """
         entries = jobs[0][0] if len(jobs) == 1 else [entry for job in jobs for entry in job[0]]
         store, began_ns = self.store, perf_counter_ns()
         end = store.log_end
         try:
-            placed = store.append(entries, sequenced=sequenced, whole=whole)
+            placed = store.append(entries, sequenced=sequenced, whole=whole and one_file)
         except LogIOError:
             # What was written is unknown, so nobody is answered: the store has told the
             # application, which ends the process.
