@@ -90,7 +90,8 @@ class BatchReader(DataSourceReader):
         if not isinstance(end, str):
             end = dict.fromkeys(queues, -1) | dict(end)
         _, incarnations = brokers.ends(queues)
-        resolved_end, resolved_start = brokers.resolve(end, queues), brokers.resolve(start, queues)
+        # The start first: a newest offset that is asked for later is never before it.
+        resolved_start, resolved_end = brokers.resolve(start, queues), brokers.resolve(end, queues)
         if self._options.on_data_loss is OnDataLoss.FAIL:
             _refuse_backwards(resolved_start, resolved_end)
         return _partitions(brokers.split(ranges(resolved_start, resolved_end, incarnations)))
