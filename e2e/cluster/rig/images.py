@@ -23,6 +23,7 @@ _STARTS_SECONDS_MAX = 30.0
 _BOLT = "io.containerd.metadata.v1.bolt"
 _SNAPSHOTS = "io.containerd.snapshotter.v1.overlayfs"
 _CONTENT = "io.containerd.content.v1.content"
+_COLLECTED = "does not exist: not found"
 
 
 def write_own(bin_dir: Path) -> None:
@@ -104,7 +105,14 @@ def _ctr_of(pid: int) -> list[str]:
 def _send(ctr: list[str], root: Path) -> list[str]:
     names = layout.missing(_present(ctr))
     if names:
-        layout.send(names, root / _CONTENT, [*ctr, "images", "import", "-"])
+        command = [*ctr, "images", "import", "-"]
+        try:
+            layout.send(names, root / _CONTENT, command)
+        except RigError as error:
+            # While it unpacks a layer, containerd may collect the one below, of a former image.
+            if _COLLECTED not in str(error):
+                raise
+            layout.send(names, root / _CONTENT, command)
     return names
 
 
