@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 
 from imago_log.errors import ChangeTooLargeError
-from imago_log.metadata.changes import CHANGE_BYTES_MAX
+from imago_log.metadata.changes import (
+    CHANGE_BYTES_MAX,
+    RECORD_BYTES_MAX,
+    Change,
+    decode_changes,
+    encode_changes,
+)
 from imago_testing.stores.in_memory import open_store
 from imago_testing.stores.vfs import MemoryVfs
 
@@ -29,3 +35,15 @@ def test_a_change_above_the_limit_is_refused_and_nothing_is_kept() -> None:
     store.put_meta([("lock", "key", word[:-100])])
     assert store.log_end > end
     store.close()
+
+
+def test_small_changes_share_a_record_with_the_large_one_behind_them() -> None:
+    half = "x" * (RECORD_BYTES_MAX // 2 + 1)
+    changes: list[Change] = [("lock", f"{at}", value) for at, value in enumerate(["a", half, half])]
+    large: list[Change] = [("lock", "large", "x" * (CHANGE_BYTES_MAX - 100)), ("lock", "b", "b")]
+    bodies = encode_changes([*changes[:1], *large, *changes])
+    assert [decode_changes(body) for body in bodies] == [
+        [changes[0], large[0]],
+        [large[1], *changes],
+    ]
+    assert max(map(len, bodies)) < RECORD_BYTES_MAX + CHANGE_BYTES_MAX

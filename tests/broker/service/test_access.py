@@ -17,6 +17,7 @@ from imago_broker.model.users import User
 from imago_broker.service import access_edits
 from imago_broker.service.access import AccessService
 from imago_broker.service.access_edits import Actor
+from imago_log.metadata import changes
 from imago_testing.searching import examples
 from imago_testing.virtual.clocks import ManualClock
 
@@ -31,13 +32,15 @@ class Metadata:
         self.on_metadata: set[Any] = set()
         self._values: dict[str, dict[str, Any]] = {}
         self.writes = 0
+        self.last: list[Any] = []
 
     def meta(self, kind: str) -> dict[str, Any]:
         return self._values.setdefault(kind, {})
 
-    def put_meta(self, changes: Any) -> None:
+    def put_meta(self, made: Any) -> None:
         self.writes += 1
-        for kind, key, value in changes:
+        self.last = list(made)
+        for kind, key, value in made:
             self.meta(kind)[key] = value
 
 
@@ -155,6 +158,23 @@ def test_what_is_left_of_a_name_is_nobodys_but_what_is_given_holds() -> None:
     own.write([("access-user", "ann", None)])
     own.put_user(User(name="ann", secret="other-password"), BY)
     assert own.rules == {}
+
+
+def test_an_account_with_many_rules_is_one_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changes, "RECORD_BYTES_MAX", 4096)
+    log = Metadata()
+    own = AccessService(log, clock=ManualClock(), shard=0)
+    many = [RULE] * 400
+    for user in (
+        User(name="ann", secret="password"),
+        User(name="ann", secret="password", enabled=False),
+    ):
+        own.put_account(user, many, BY, {Limit.CONNECTIONS: 5})
+        (body,) = changes.encode_changes(log.last)
+        assert len(body) > 2 * changes.RECORD_BYTES_MAX
+        own.put_account(user, [], BY, {})
+    own.set_rules("anonymous", many, BY, {Limit.CONNECTIONS: 5})
+    assert len(changes.encode_changes(log.last)) == 1
 
 
 @pytest.mark.parametrize("rules", [None, []])

@@ -155,13 +155,9 @@ class AccessService:
     def put_account(
         self, user: User, rules: Sequence[AccessRule], by: Actor, quotas: Quotas | None = None
     ) -> None:
-        """Make or change a user, its rules and, unless None, its quotas, in one write, or nothing.
-
-        More than 256 KiB of rules are a record of their own, behind which a crash may come.
-        """
+        """Make or change a user, its rules and, unless None, its quotas: at once, or nothing."""
         limits = [] if quotas is None else [edit_quotas(self, subject_of_user(user.name), quotas)]
-        edits = [edit_user(self, user), edit_rules(self, user.name, rules), *limits]
-        self._make(by, *edits)
+        self._make(by, edit_user(self, user), *limits, edit_rules(self, user.name, rules))
 
     def delete_user(self, name: str, by: Actor) -> bool:
         """Delete a user and its rules; False where there is none."""
@@ -179,7 +175,7 @@ class AccessService:
         if name != ANONYMOUS and name not in self.users:
             raise RequestError(f"there is no user {name}")
         limits = [] if quotas is None else [edit_quotas(self, subject_of_user(name), quotas)]
-        self._make(by, edit_rules(self, name, rules), *limits)
+        self._make(by, *limits, edit_rules(self, name, rules))
 
     def set_white_addresses(self, addresses: Sequence[str], by: Actor) -> None:
         """Check requests from these addresses no more, and all others. RequestError: no list."""
@@ -198,10 +194,16 @@ class AccessService:
         self._make(by, edit_quotas(self, subject, quotas))
 
     def _make(self, by: Actor, *edits: AccountEdit) -> None:
-        """Make all changes in one write; of two of one record the later one counts."""
+        """Make all changes in one record of the log, if only the last edit is a large one.
+
+        Of two changes of one record the later one counts, in its place.
+        """
         edits = tuple(edit for edit in edits if edit.changes)
-        if edits:
-            made = {change[:2]: change for edit in edits for change in edit.changes}
+        made: dict[tuple[str, str], tuple[str, str, Any]] = {}
+        for change in (change for edit in edits for change in edit.changes):
+            made.pop(change[:2], None)
+            made[change[:2]] = change
+        if made:
             self.write(list(made.values()))
         for edit in edits:
             what = edit.what if self._draft is None else f"asked of the master: {edit.what}"

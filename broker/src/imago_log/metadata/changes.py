@@ -26,7 +26,7 @@ LOG_KIND = "log"
 LOG_START = "start"
 """Where the log of every member begins, once they all hold this change."""
 RECORD_BYTES_MAX = 256 << 10
-"""A record holds changes up to about this size; one larger value still is one record."""
+"""A record that holds changes of this size takes no more; the last one may be larger."""
 CHANGE_BYTES_MAX = 1 << 20
 """Largest change that anybody outside may ask for: every follower takes a record of it."""
 NAME_BYTES_MAX = 255
@@ -140,6 +140,9 @@ def queue_key(topic: str, queue_id: int) -> str:
 def encode_changes(changes: Iterable[Change], *, size_max: int | None = None) -> list[bytes]:
     """Return the bodies of the records that carry the changes, in order.
 
+    A record is closed by what fills it up: changes that are small but for the last one share one,
+    so a crash leaves all of them or none.
+
     ChangeTooLargeError: one of them has more bytes than `size_max`.
     """
     bodies: list[bytes] = []
@@ -149,7 +152,7 @@ def encode_changes(changes: Iterable[Change], *, size_max: int | None = None) ->
         data = orjson.dumps(change)
         if size_max is not None and len(data) > size_max:
             raise ChangeTooLargeError(change[0], change[1], size=len(data), size_max=size_max)
-        if group and size + len(data) > RECORD_BYTES_MAX:
+        if size >= RECORD_BYTES_MAX:
             bodies.append(_body(group))
             group, size = [], 0
         group.append(data)
