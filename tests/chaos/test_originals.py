@@ -62,6 +62,8 @@ KILLED_SESSION_MS = 2000
 """Brokers that are killed are soon missed."""
 RESTARTED_SESSION_MS = 20_000
 """Brokers that stop in order lose no session, however busy the machine is."""
+LINES_MAX = 40
+"""What a failure shows of each client's log."""
 AHEAD_MS = 60_000
 """How far ahead timers are: both shards have new masters long before."""
 
@@ -78,6 +80,16 @@ class Cluster:
             for version, name in ((4, ROCKETMQ4), (5, ROCKETMQ5))
         }
         self.topics = iter(METAQ_TOPICS)
+        self._drivers = drivers
+
+    def told(self) -> str:
+        """Return what members and clients say, for whoever looks at a failed run."""
+        clients = [
+            f"{name}: {line}"
+            for name, driver in self._drivers.items()
+            for line in driver.told(LINES_MAX)
+        ]
+        return "\n".join((*self.members.told(), *clients))
 
 
 @pytest.fixture(scope="module")
@@ -129,8 +141,19 @@ class Load:
             yield
             for stream in self.streams:
                 stream.stop()
-            for reader in self.readers:
-                reader.until_got({body for each in self.streams for body in each.acknowledged})
+            self._until_read()
+
+    def _until_read(self) -> None:
+        """Wait until every reader has what was acknowledged; see what each lacks."""
+        wanted = {body for each in self.streams for body in each.acknowledged}
+        late = []
+        for reader in self.readers:
+            try:
+                reader.until_got(wanted)
+            except TimeoutError as error:
+                late.append(str(error))
+        if late:
+            raise TimeoutError("\n".join((*late, self._cluster.told())))
 
     def _metaq(self, stack: ExitStack) -> None:
         # Each has connections of its own. Where a producer and a consumer of one session factory
@@ -275,6 +298,7 @@ def restart_one_after_the_other(cluster: Cluster) -> None:
                 broker.signal(signal.SIGTERM)
                 cluster.members.until_restarted(broker, before)
                 until_acknowledged(load.streams, BETWEEN)
+        cluster.members.settled(REPLICAS)
     print(f"{handovers} handovers\n{load.report()}")
     broken = load.verdict()
     assert broken == [], shown(broken)

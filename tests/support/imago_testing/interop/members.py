@@ -104,6 +104,14 @@ class Members:
             poll=0.2,
         )
 
+    def told(self) -> list[str]:
+        """Return what every member says of itself."""
+        return [
+            f"{shard} replica {member.replica}: {json.dumps(member.ask('/admin/v1/status'))}"
+            for shard, members in self.shards.items()
+            for member in members
+        ]
+
     def _told(self, shard: str) -> list[tuple[Member, dict[str, Any]]]:
         told = [(member, member.ask("/admin/v1/status")) for member in self.shards[shard]]
         return [(member, each) for member, each in told if each is not None]

@@ -163,3 +163,8 @@ class JavaDriver:
 
     def _last_words(self) -> str:
         return self.log_path.read_text(errors="replace")[-2000:]
+
+    def told(self, lines_max: int) -> list[str]:
+        """Return the last lines that the client logged, without the frames of its traces."""
+        lines = self.log_path.read_text(errors="replace").splitlines()
+        return [line for line in lines if not line.startswith("\tat ")][-lines_max:]
