@@ -16,7 +16,14 @@ from imago_client import ProducerConfig
 from imago_client.blocking import Client
 from imago_testing.chaos.originals import Copy, Promise, Queues, faults, missed, shown
 from imago_testing.interop import streams
-from imago_testing.interop.drivers import METAQ, ROCKETMQ4, ROCKETMQ5, running_drivers
+from imago_testing.interop.drivers import (
+    METAQ,
+    METAQ_CONSUMER,
+    ROCKETMQ4,
+    ROCKETMQ5,
+    running_drivers,
+)
+from imago_testing.interop.hanging import HangingConsumer
 from imago_testing.interop.members import Members
 from imago_testing.interop.metaq import MetaqClient
 from imago_testing.interop.rocketmq import Outgoing, RocketmqClient
@@ -41,6 +48,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.processes, pytest.mark.interop, pytest.mark.timeout(300)]
 
+CLIENTS = (METAQ, METAQ_CONSUMER, ROCKETMQ4, ROCKETMQ5)
 SEED = 20262
 SHARDS, REPLICAS, QUORUM = 2, 3, 2
 KILLS = (4, 12)
@@ -74,7 +82,9 @@ class Cluster:
     def __init__(self, ready: Mapping[str, Any], drivers: Mapping[str, JavaDriver]) -> None:
         self.members = Members(ready)
         self.namesrv = str(ready["namesrv"])
-        self.metaq = MetaqClient(drivers[METAQ], ready["zookeeper"], [])
+        self.metaq, self.metaq_consumer = (
+            MetaqClient(drivers[name], ready["zookeeper"], []) for name in (METAQ, METAQ_CONSUMER)
+        )
         self.rocketmq = {
             version: RocketmqClient(version, drivers[name], self.namesrv)
             for version, name in ((4, ROCKETMQ4), (5, ROCKETMQ5))
@@ -105,7 +115,7 @@ def running(tmp_path_factory: pytest.TempPathFactory, session_ms: int) -> Iterat
     options = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
     folder = tmp_path_factory.mktemp("cluster")
     with (
-        running_drivers([METAQ, ROCKETMQ4, ROCKETMQ5], tmp_path_factory.mktemp) as drivers,
+        running_drivers(CLIENTS, tmp_path_factory.mktemp) as drivers,
         imago_up(folder, shards=SHARDS, replicas=REPLICAS, options=options) as ready,
     ):
         for driver in drivers.values():
@@ -156,17 +166,16 @@ class Load:
             raise TimeoutError("\n".join((*late, self._cluster.told())))
 
     def _metaq(self, stack: ExitStack) -> None:
-        # Each has connections of its own. Where a producer and a consumer of one session factory
-        # connect to a new master at the same moment, the client closes one connection as one too
-        # many and then waits in vain for it, until its process ends.
+        # Each has connections of its own: those of one session factory hang more often.
         metaq, topic = self._cluster.metaq, self.topic
-        putting, consuming, calling = (stack.enter_context(metaq.factory()) for _ in range(3))
+        putting, calling = (stack.enter_context(metaq.factory()) for _ in range(2))
         producer = stack.enter_context(putting.producer([topic]))
         self._stream("metaq", streams.metaq_puts(producer, topic))
-        consumer = stack.enter_context(consuming.consumer([topic], f"metaq-{topic}"))
+        consumer = HangingConsumer(self._cluster.metaq_consumer, topic, f"metaq-{topic}")
+        stack.enter_context(consumer)
         producer = stack.enter_context(calling.producer([topic]))
         self._stream("metaq-async", streams.metaq_callbacks(producer, topic), DEPTH)
-        self.readers.append(Reader("metaq consumer", streams.taking(consumer)))
+        self.readers.append(Reader("metaq consumer", consumer.take, consumer.restarted))
 
     def _rocketmq(self, stack: ExitStack, version: int, client: RocketmqClient) -> None:
         topic = self.topic

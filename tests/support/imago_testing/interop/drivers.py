@@ -13,9 +13,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _ROCKETMQ_MAIN = "dev.imago.interop.rocketmq.RocketmqDriver"
+_METAQ_MAIN = "dev.imago.interop.metaq.MetaqDriver"
 METAQ, ROCKETMQ4, ROCKETMQ5 = "metaq", "rocketmq4", "rocketmq5"
+METAQ_CONSUMER = "metaq-consumer"
+"""A second process of the MetaQ client, whose log has nothing of producers."""
 PARTS = {
-    METAQ: (METAQ_CLIENT, "dev.imago.interop.metaq.MetaqDriver"),
+    METAQ: (METAQ_CLIENT, _METAQ_MAIN),
+    METAQ_CONSUMER: (METAQ_CLIENT, _METAQ_MAIN),
     ROCKETMQ4: (ROCKETMQ4_CLIENT, _ROCKETMQ_MAIN),
     ROCKETMQ5: (ROCKETMQ5_CLIENT, _ROCKETMQ_MAIN),
 }

@@ -27,7 +27,9 @@ PAUSE_SECONDS = 0.015
 _TAKE_SECONDS = 0.5
 ACKS_SECONDS_MAX = 90.0
 """How long an acknowledgement may take: brokers come back meanwhile, on a busy machine."""
-_CONSUMED_SECONDS_MAX = 90.0
+_CONSUMED_SECONDS_MAX = 60.0
+_HANGS_SECONDS = 30.0
+"""After so long without what is wanted, a consumer is asked whether it hangs."""
 _BODY_SIZE = 200
 OWN_TIMEOUT = "等待响应超时"
 """What the MetaQ client answers itself when its connection closes under a request."""
@@ -117,8 +119,15 @@ class Stream:
 class Reader:
     """One consumer: keeps what it is given until it is told to stop."""
 
-    def __init__(self, name: str, take: Callable[[], Sequence[Taken]]) -> None:
+    def __init__(
+        self,
+        name: str,
+        take: Callable[[], Sequence[Taken]],
+        restarted: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`restarted` starts the consumer again if its own client may hang; False: it did not."""
         self.name = name
+        self._restarted = restarted
         self.got: list[bytes] = []
         self._places: list[str] = []
         self._take = take
@@ -134,17 +143,25 @@ class Reader:
         self._thread.join()
 
     def until_got(self, wanted: set[bytes]) -> None:
-        """Wait until all of these have come."""
+        """Wait until all of these have come; start a consumer again that hangs meanwhile."""
         try:
-            wait_until(
-                lambda: wanted <= set(self.got),
-                seconds_max=_CONSUMED_SECONDS_MAX,
-                what=f"{self.name} has everything",
-                poll=0.2,
-            )
+            self._wait(wanted, _HANGS_SECONDS)
+        except TimeoutError:
+            if self._restarted():
+                print(f"{self.name} hung and was started again", flush=True)
+        try:
+            self._wait(wanted, _CONSUMED_SECONDS_MAX)
         except TimeoutError as error:
             missing = sorted(map(origin, wanted - set(self.got)))
             raise TimeoutError(f"{error}; {len(missing)} are missing: {missing[:5]}") from None
+
+    def _wait(self, wanted: set[bytes], seconds_max: float) -> None:
+        wait_until(
+            lambda: wanted <= set(self.got),
+            seconds_max=seconds_max,
+            what=f"{self.name} has everything",
+            poll=0.2,
+        )
 
     def more_than_once(self) -> list[str]:
         """Return what came several times, and from where: one place, or stored several times."""
@@ -230,10 +247,11 @@ def _unless_ok(status: str) -> str | None:
 
 def taking(consumer: MetaqConsumer | PushConsumer) -> Callable[[], Sequence[Taken]]:
     """What a consumer was given since the last call; waits a little where there is nothing."""
-    return lambda: [_taken(each) for each in consumer.take(1, seconds_max=_TAKE_SECONDS)]
+    return lambda: [taken_from(each) for each in consumer.take(1, seconds_max=_TAKE_SECONDS)]
 
 
-def _taken(message: Got | Received) -> Taken:
+def taken_from(message: Got | Received) -> Taken:
+    """Return a message's body, and where it stands."""
     if isinstance(message, Received):
         born_s, stored_s = message.born_ms / 1000, message.stored_ms / 1000
         times = f"born {born_s:.3f}, stored {stored_s:.3f}"
