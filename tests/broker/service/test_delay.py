@@ -29,7 +29,7 @@ from imago_wire.record import ENTRY_BODY, ENTRY_TAIL, make_entry
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from imago_broker.service.pair import Job
+    from imago_broker.service.put_jobs import PutJob
     from imago_wire.record import Placed
 
 HOUR = 3_600_000
@@ -310,7 +310,7 @@ class Slave:
     def __init__(self) -> None:
         self.told: list[bytes] = []
 
-    def forward(self, jobs: Sequence[Job], placed: Sequence[Placed]) -> list[Job]:
+    def forward(self, jobs: Sequence[PutJob], placed: Sequence[Placed]) -> list[PutJob]:
         entries = [entry for job in jobs for entry in job[0]]
         for entry, place in zip(entries, placed, strict=True):
             if place[3] >= 0 and entry[ENTRY_TAIL].topic == b"T":

@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from imago_broker.service.light_queues import LightEntry
+from imago_broker.service.put_jobs import JOB_ENTRIES
 from imago_wire import properties as props
 from imago_wire.entries import ENTRY_BORN_HOST, ENTRY_PROPERTIES, ENTRY_TAIL
 from imago_wire.hot import EntryRun
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from imago_broker.core.acknowledgement import Acknowledgement
     from imago_broker.service.acknowledgements import Done
-    from imago_broker.service.pair import Job
+    from imago_broker.service.put_jobs import PutJob
     from imago_broker.service.put_status import PutStatus
     from imago_log.store import MessageStore
     from imago_wire.record import Entry, Placed, QueueTail
@@ -43,16 +44,14 @@ _BORN_MS = 5
 class Expanded(NamedTuple):
     """Puts with all records that they are."""
 
-    jobs: list[Job]
-    with_runs: list[list[Entry | EntryRun]]
-    """The entries of puts with runs among them."""
+    jobs: list[PutJob]
     references: int
     """How many of the entries are none of the puts' own."""
 
 
-def sections(jobs: Sequence[Job]) -> Iterator[tuple[bool, list[Job]]]:
+def sections(jobs: Sequence[PutJob]) -> Iterator[tuple[bool, list[PutJob]]]:
     """Yield the puts in their order, those together that are for light queues, or are not."""
-    for light, section in groupby(jobs, lambda job: count_light(job[0]) > 0):
+    for light, section in groupby(jobs, lambda job: count_light(job[JOB_ENTRIES]) > 0):
         yield light, list(section)
 
 
@@ -62,31 +61,22 @@ def count_light(entries: Sequence[Entry]) -> int:
 
 
 def expand(
-    jobs: Sequence[Job],
-    store: MessageStore,
-    level_of: Callable[[bytes], Acknowledgement],
-    with_runs: Sequence[list[Entry | EntryRun]],
+    jobs: Sequence[PutJob], store: MessageStore, level_of: Callable[[bytes], Acknowledgement]
 ) -> Expanded:
-    """Return puts with the references and the offsets that they have if they are appended next.
-
-    `with_runs` are the entries of those that have runs among them.
-    """
+    """Return puts with the references and the offsets that they have if they are appended next."""
     ahead: dict[QueueTail, int] = {}
-    expanded: list[Job] = []
-    mixed: list[list[Entry | EntryRun]] = []
+    expanded: list[PutJob] = []
     references = 0
-    for entries, level, done, token in jobs:
+    for entries, level, done, token, kind in jobs:
         made: list[Entry] = []
         own: list[int] = []
         for entry in entries:
             made += _records(entry, store, ahead)
             own.append(len(made) - 1)
         references += len(made) - len(entries)
-        if any(entries is each for each in with_runs):
-            mixed.append(cast("list[Entry | EntryRun]", made))
         wanted = level or level_of(entries[0][ENTRY_TAIL].topic)  # who puts runs names a level
-        expanded.append((made, wanted, _own_places, (done, own, token)))
-    return Expanded(expanded, mixed, references)
+        expanded.append((made, wanted, _own_places, (done, own, token), kind))
+    return Expanded(expanded, references)
 
 
 def _own_places(

@@ -18,12 +18,23 @@ from imago_broker.service.acknowledgements import Acknowledgements, Answer, Done
 from imago_broker.service.arrivals import Arrivals
 from imago_broker.service.light_puts import count_light, expand, sections
 from imago_broker.service.light_queues import LightQueues
-from imago_broker.service.put_extents import grown, whole_extents
+from imago_broker.service.put_jobs import (
+    COPY,
+    JOB_ENTRIES,
+    JOB_KIND,
+    JOB_LEVEL,
+    PLAIN,
+    RUNS,
+    SEQUENCED,
+    WHOLE,
+    entries_of,
+    grown,
+    whole_extents,
+)
 from imago_broker.service.put_status import PutStatus
 from imago_log.errors import DiskFullError, LogIOError, StoreClosedError, StoreError
 from imago_wire.entries import ENTRY_TAIL
 from imago_wire.errors import LimitExceededError
-from imago_wire.record import Entry, Placed
 
 if TYPE_CHECKING:
     import asyncio
@@ -31,11 +42,11 @@ if TYPE_CHECKING:
 
     from imago_broker.ports import Clock
     from imago_broker.service.gate import ShardGate
-    from imago_broker.service.pair import Job as _Job
     from imago_broker.service.pair import Pair
+    from imago_broker.service.put_jobs import PutJob
     from imago_log.store import MessageStore
     from imago_wire.hot import EntryRun
-    from imago_wire.record import QueueTail
+    from imago_wire.record import Entry, Placed, QueueTail
 
 
 logger = logging.getLogger(__name__)
@@ -50,9 +61,6 @@ class MessageService:
     """A slave outside of the shard that has each message before its put is answered."""
     copied_from = ""
     """The master outside of the shard whose messages alone are taken; empty: there is none."""
-    _runs: tuple[list[Entry | EntryRun], ...] = ()
-    _runs_now: tuple[list[Entry | EntryRun], ...] = ()
-    """Those of this turn that have runs among them."""
 
     def __init__(
         self,
@@ -85,15 +93,13 @@ class MessageService:
         """How long the store took; each message of a turn took as long as all of them."""
         self.held = False
         """Whether puts are asked to come again soon: leadership is being handed over."""
-        self.sequenced = False
-        """Whether this turn has messages of idempotent producers, whose numbers the store notes."""
-        self.light, self._copies = LightQueues(store), list[list[Entry]]()
-        self._whole, self._whole_now = list[list[Entry]](), list[list[Entry]]()
-        """Those of this turn that become visible at once."""
+        self.kinds = PLAIN
+        """All kinds of puts that are gathered."""
+        self.light = LightQueues(store)
         self._loop = loop
         self._level_of = level_of
         self._waiting_bytes_max = waiting_bytes_max
-        self._jobs: list[_Job] = []
+        self._jobs: list[PutJob] = []
         self._arrivals = Arrivals(store, alone=gate is None)
         self._gate = gate
         self._refusal: PutStatus | None = None
@@ -111,7 +117,7 @@ class MessageService:
         """
         if not self._jobs:
             self._loop.call_soon(self.flush_turn)
-        self._jobs.append(([entry], level, done, token))
+        self._jobs.append(([entry], level, done, token, PLAIN))
         self.newest = None
 
     def put(
@@ -123,30 +129,26 @@ class MessageService:
         """
         if not self._jobs:
             self._loop.call_soon(self.flush_turn)
-        self._jobs.append((entries, level, done, token))
+        self._jobs.append((entries, level, done, token, PLAIN))
         self.newest = entries
 
     def put_whole(
         self, entries: list[Entry], level: Acknowledgement | None, done: Done, token: object
     ) -> None:
         """Put messages that readers see at once: all of them, or none."""
-        self._whole.append(entries)
-        self.put(entries, level, done, token)
-        self.newest = None
+        self._put_apart((entries, level, done, token, WHOLE))
 
     def put_copies(
         self, entries: list[Entry], level: Acknowledgement | None, done: Done, token: object
     ) -> None:
         """Put messages of `copied_from`, with the ids that it gave them."""
-        self._copies.append(entries)
-        self.put(entries, level, done, token)
-        self.newest = None
+        self._put_apart((entries, level, done, token, COPY))
 
     def put_sequenced(
         self, entries: list[Entry], level: Acknowledgement | None, done: Done, token: object
     ) -> None:
         """Put messages of an idempotent producer, whose numbers the store notes with them."""
-        self.sequenced = True
+        self.kinds |= SEQUENCED
         self.put(entries, level, done, token)
 
     def put_runs(self, entries: list[Entry | EntryRun], done: Done, token: object) -> None:
@@ -154,9 +156,16 @@ class MessageService:
 
         Their producers were answered long ago, so no level is waited for.
         """
-        self._runs = (*self._runs, entries)
-        # Who looks at each entry of this list looks into `_runs` first.
-        self.put(cast("list[Entry]", entries), Acknowledgement.LEADER, done, token)
+        # Who looks at each entry of such a put looks at its kind first.
+        alike = cast("list[Entry]", entries)
+        self._put_apart((alike, Acknowledgement.LEADER, done, token, RUNS))
+
+    def _put_apart(self, job: PutJob) -> None:
+        """Gather a put to whose entries none is added."""
+        if not self._jobs:
+            self._loop.call_soon(self.flush_turn)
+        self._jobs.append(job)
+        self.kinds |= job[JOB_KIND]
         self.newest = None
 
     @property
@@ -206,39 +215,27 @@ class MessageService:
         """Append now what this turn has gathered: a topic is about to change."""
         if not self._jobs:
             return
-        of_before = self._whole_now, self._runs_now
-        self._whole_now, self._whole = self._whole, []
-        self._runs_now, self._runs = self._runs, ()
-        try:
-            self._flush()
-        finally:
-            # What was read for runs is large: it goes now, not with the next put.
-            self._whole_now, self._runs_now = of_before
-
-    def _flush(self) -> None:
         jobs, self._jobs = self._jobs, []
+        kinds, self.kinds = self.kinds, PLAIN
         self.newest = None
         self.turn += 1
-        append: Callable[[list[_Job], bool], PutStatus | None] = self._append
+        append: Callable[[list[PutJob], int], PutStatus | None] = self._append
         if self.light.pending:
-            self.light.pending -= sum([count_light(job[0]) for job in jobs])
+            self.light.pending -= sum([count_light(job[JOB_ENTRIES]) for job in jobs])
             append = self._append_sections
         # Whoever is refused below hears it at once, and may put more: that is the next turn's.
-        sequenced, self.sequenced = self.sequenced, False
         if self.copied_from:
-            copies, self._copies = self._copies, []
-            own = {id(entries) for entries in copies}
-            jobs = self._without(jobs, lambda job: id(job[0]) not in own, PutStatus.NOT_WRITABLE)
+            jobs = self._without(jobs, lambda job: job[JOB_KIND] != COPY, PutStatus.NOT_WRITABLE)
         if self._gate is not None and self._gate.short:
             jobs = self._without_replicated(jobs)
-        status = self._admission() or (append(jobs, sequenced) if jobs else None)
+        status = self._admission() or (append(jobs, kinds) if jobs else None)
         if status is not None:
             self._tell_refused(jobs, status)
         self.acknowledgements.completed()
 
-    def _tell_refused(self, jobs: list[_Job], status: PutStatus) -> None:
-        self.failed += grown(jobs, self._runs_now)[0]
-        for _, _, done, token in jobs:
+    def _tell_refused(self, jobs: list[PutJob], status: PutStatus) -> None:
+        self.failed += grown(jobs)[0]
+        for _, _, done, token, _ in jobs:
             tell(done, token, status, ())
 
     def _admission(self) -> PutStatus | None:
@@ -252,58 +249,59 @@ class MessageService:
             return PutStatus.BUSY
         return None
 
-    def _append_sections(self, jobs: list[_Job], sequenced: bool) -> PutStatus | None:
+    def _append_sections(self, jobs: list[PutJob], kinds: int) -> PutStatus | None:
         """Append puts for light queues and others apart, in their order; answer everybody."""
         for light, section in sections(jobs):
-            status = (self._append_light if light else self._append)(section, sequenced)
+            status = (self._append_light if light else self._append)(section, kinds)
             if status is not None:
                 self._tell_refused(section, status)
         return None
 
-    def _append_light(self, jobs: list[_Job], sequenced: bool) -> PutStatus | None:
+    def _append_light(self, jobs: list[PutJob], kinds: int) -> PutStatus | None:
         """Append puts for light queues; readers see a message and its references at once."""
         try:
-            expanded = expand(jobs, self.store, self._level_of, self._runs_now)
+            expanded = expand(jobs, self.store, self._level_of)
         except Exception:
             logger.exception("light_queues_failed puts=%d", len(jobs))
             return PutStatus.BUSY
-        self._runs_now = (*self._runs_now, *expanded.with_runs)
-        status = self._append(expanded.jobs, sequenced, whole=True)
+        status = self._append(expanded.jobs, kinds, together=True)
         if status in (PutStatus.TOO_LARGE, PutStatus.BUSY) and len(jobs) > 1:
             # Each has other offsets where one before it is left out.
-            self._append_each(jobs, sequenced, self._append_light)
+            self._append_each(jobs, kinds, self._append_light)
             return None
         if status is PutStatus.TOO_LARGE:  # for one file, perhaps, with all its references
-            status = self._append(expanded.jobs, sequenced, whole=True, one_file=False)
+            status = self._append(expanded.jobs, kinds, together=True, one_file=False)
         if status is None:
             self.appended -= expanded.references
         return status
 
     def _append(
-        self, jobs: list[_Job], sequenced: bool, *, whole: bool = False, one_file: bool = True
+        self, jobs: list[PutJob], kinds: int, *, together: bool = False, one_file: bool = True
     ) -> PutStatus | None:
         """Append and answer; or answer nobody and return why, with nothing appended.
 
-        `whole`: readers see all of it at once, retention takes all of it at once unless it may be
-        in several files, and what is refused is not tried put by put.
+        `kinds`: those of these puts, and of others perhaps. `together`: readers see all of it at
+        once, retention takes all of it at once unless it may be in several files, and what is
+        refused is not tried put by put.
         """
-        entries = jobs[0][0] if len(jobs) == 1 else [entry for job in jobs for entry in job[0]]
+        entries = entries_of(jobs)
         store, began_ns = self.store, perf_counter_ns()
         end = store.log_end
         try:
-            placed = store.append(entries, sequenced=sequenced, whole=whole and one_file)
+            sequenced = kinds & SEQUENCED != 0
+            placed = store.append(entries, sequenced=sequenced, whole=together and one_file)
         except LogIOError:
             # What was written is unknown, so nobody is answered: the store has told the
             # application, which ends the process.
             return None
         except (StoreError, LimitExceededError) as error:
-            return self._refused(jobs, error, sequenced, each=not whole)
+            return self._refused(jobs, error, kinds, each=not together)
         except Exception:
             # A fault of ours. Producers that hear nothing would hold their connections up.
             logger.exception("append_failed entries=%d", len(entries))
             return PutStatus.BUSY
-        if self._runs_now:
-            count, tails = grown(jobs, self._runs_now)
+        if kinds & RUNS:
+            count, tails = grown(jobs)
         else:
             count, tails = len(entries), set(map(_tail_of, entries))
         self.append_times.note(perf_counter_ns() - began_ns, count)
@@ -311,8 +309,8 @@ class MessageService:
         self.appended += count
         self.appends += 1
         # Arrivals first: a long poll may then be answered in the same write as the put.
-        if whole or self._whole_now:
-            for start, end in whole_extents(jobs, placed, None if whole else self._whole_now):
+        if together or kinds & WHOLE:
+            for start, end in whole_extents(jobs, placed, together=together):
                 store.keep_whole(start, end)
         self._arrivals.grown(tails)
         if self.pair is not None:
@@ -320,18 +318,18 @@ class MessageService:
         self._appended(jobs, placed)
         return None
 
-    def _without_replicated(self, jobs: list[_Job]) -> list[_Job]:
+    def _without_replicated(self, jobs: list[PutJob]) -> list[PutJob]:
         """Refuse the puts that too few members could keep; return the others."""
 
-        def refused(job: _Job) -> bool:
-            level = job[1] or self._level_of(job[0][0][ENTRY_TAIL].topic)
+        def refused(job: PutJob) -> bool:
+            level = job[JOB_LEVEL] or self._level_of(job[JOB_ENTRIES][0][ENTRY_TAIL].topic)
             return level.needs_replicas
 
         return self._without(jobs, refused, PutStatus.TOO_FEW_IN_SYNC)
 
     def _without(
-        self, jobs: list[_Job], refused: Callable[[_Job], bool], status: PutStatus
-    ) -> list[_Job]:
+        self, jobs: list[PutJob], refused: Callable[[PutJob], bool], status: PutStatus
+    ) -> list[PutJob]:
         """Answer some jobs with a status; return the others."""
         kept = []
         for job in jobs:
@@ -342,7 +340,7 @@ class MessageService:
         return kept
 
     def _refused(
-        self, jobs: list[_Job], error: Exception, sequenced: bool, *, each: bool
+        self, jobs: list[PutJob], error: Exception, kinds: int, *, each: bool
     ) -> PutStatus | None:
         """Return everybody's status, or find the put that cannot be kept and keep the others."""
         if isinstance(error, DiskFullError):
@@ -350,31 +348,31 @@ class MessageService:
         if isinstance(error, StoreClosedError):
             return PutStatus.STOPPING
         if each and len(jobs) > 1:
-            self._append_each(jobs, sequenced, self._append)
+            self._append_each(jobs, kinds, self._append)
             return None
         if isinstance(error, LimitExceededError):
             return PutStatus.TOO_LARGE
-        logger.warning("append_refused entries=%d error=%s", len(jobs[0][0]), error)
+        logger.warning("append_refused entries=%d error=%s", len(jobs[0][JOB_ENTRIES]), error)
         return PutStatus.BUSY
 
     def _append_each(
         self,
-        jobs: list[_Job],
-        sequenced: bool,
-        append: Callable[[list[_Job], bool], PutStatus | None],
+        jobs: list[PutJob],
+        kinds: int,
+        append: Callable[[list[PutJob], int], PutStatus | None],
     ) -> None:
         for job in jobs:
-            status = append([job], sequenced)
+            status = append([job], kinds)
             if status is not None:
                 self._tell_refused([job], status)
 
-    def _appended(self, jobs: list[_Job], placed: list[Placed]) -> None:
+    def _appended(self, jobs: list[PutJob], placed: list[Placed]) -> None:
         # Writing may have taken long: whoever is answered at once needs a lease that holds now.
         safe = self._gate is None or self._gate.safe
         leader = Acknowledgement.LEADER if safe else None
         waiting: dict[Acknowledgement, list[Answer]] = {}
         at = 0
-        for entries, level, done, token in jobs:
+        for entries, level, done, token, _ in jobs:
             end = at + len(entries)
             places = placed[at:end]
             wanted = level or self._level_of(entries[0][ENTRY_TAIL].topic)

@@ -7,13 +7,9 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from imago_broker.core.acknowledgement import Acknowledgement
-    from imago_broker.service.acknowledgements import Done
+    from imago_broker.service.put_jobs import PutJob
     from imago_broker.service.put_status import PutStatus
-    from imago_wire.record import Entry, Placed
-
-    Job = tuple[list[Entry], Acknowledgement | None, Done, object]
-    """The entries, the level asked for, whom to tell, with which token."""
+    from imago_wire.record import Placed
 
 
 class Pair(Protocol):
@@ -29,6 +25,6 @@ class Pair(Protocol):
         """How puts are answered that must not be appended now; None: they may be."""
         ...
 
-    def forward(self, jobs: Sequence[Job], placed: Sequence[Placed]) -> list[Job]:
+    def forward(self, jobs: Sequence[PutJob], placed: Sequence[Placed]) -> list[PutJob]:
         """Send what was appended; return the jobs such that both sides are waited for."""
         ...

@@ -18,6 +18,7 @@ from imago_broker.processors.rocketmq.send_parking import SendParking
 from imago_broker.processors.rocketmq.send_round import SendRound
 from imago_broker.processors.rocketmq.sending import broker_properties
 from imago_broker.processors.rocketmq.sequenced_path import SequencedPath
+from imago_broker.service.put_jobs import SEQUENCED
 from imago_broker.service.put_status import PutStatus
 from imago_wire.errors import ProtocolError
 from imago_wire.hot import (
@@ -231,7 +232,8 @@ class SendPath:
         if space.numbered and round_.numbered is None:
             messages = self._messages
             round_.note_numbers(space.numbered, messages.turn)
-            messages.sequenced, self._puts.taken_in = True, messages.turn
+            messages.kinds |= SEQUENCED
+            self._puts.taken_in = messages.turn
 
     def _forget_special(self, first: int) -> None:
         """Undo what was noted of entries from `first` on."""

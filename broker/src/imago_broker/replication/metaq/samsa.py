@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from imago_broker.ports import Clock
     from imago_broker.service.acknowledgements import Done
     from imago_broker.service.messages import MessageService
-    from imago_broker.service.pair import Job
+    from imago_broker.service.put_jobs import PutJob
     from imago_wire.record import Entry, Placed
 
 logger = logging.getLogger(__name__)
@@ -122,11 +122,11 @@ class SamsaMaster:
             self._task = None
         self._drop()
 
-    def forward(self, jobs: Sequence[Job], placed: Sequence[Placed]) -> list[Job]:
+    def forward(self, jobs: Sequence[PutJob], placed: Sequence[Placed]) -> list[PutJob]:
         """Send what was appended; see `Pair`."""
         at, waiting = 0, []
         for job in jobs:
-            entries, level, done, token = job
+            entries, level, done, token, kind = job
             places = placed[at : at + len(entries)]
             at += len(entries)
             sent = [
@@ -139,7 +139,7 @@ class SamsaMaster:
             both = _Waiting(done, token, len(sent))
             for entry, place in sent:
                 self._send(entry, place, both)
-            waiting.append((entries, level, both.local, None))
+            waiting.append((entries, level, both.local, None, kind))
         return waiting
 
     def _send(self, entry: Entry, place: Placed, both: _Waiting) -> None:
