@@ -114,7 +114,7 @@ def test_replicated_needs_its_minimum_at_the_answer_too() -> None:
     told.registered(state(ME, 5, ME, OTHER), LIVE)
     told.tell(ev.Led(5, LOG, 100, 0))
     told.tell(ev.LeaseRenewed(4000))
-    assert told.machine.state.puts == fx.AcceptPuts(replicated=True)
+    assert told.machine.state.leadership.puts == fx.AcceptPuts(replicated=True)
     told.sees(state(ME, 5, ME, version=8), LIVE)
     assert told.effects == [fx.AcceptPuts(replicated=False)]
     assert told.machine.may_serve(100)
@@ -331,6 +331,22 @@ def test_a_forced_election_without_room_for_its_epoch_is_told_as_it_is() -> None
     assert (answer.request, answer.done) == ("r1", False)
     assert "no room on the disk" in answer.text
     assert told.machine.state.forced is None, "it forces no second one"
+
+
+def test_a_handover_that_was_asked_for_too_early_is_answered_too() -> None:
+    told = Told()
+    told.registered(state(OTHER, 4, OTHER), ALONE)
+    ticket = told.only(fx.ReadView).ticket
+    told.tell(ev.ElectAsked("r1", True))
+    told.sees(state(OTHER, 4, OTHER), ALONE, ticket)
+    proposed = told.only(fx.Propose)
+    told.tell(ev.ProposalDone(proposed.ticket, replace(proposed.shard, version=8)))
+    told.tell(ev.HandoverAsked("r2"))
+    assert not [effect for effect in told.effects if isinstance(effect, fx.Answer)]
+    told.tell(ev.NotLed(proposed.shard.epoch, proposed.shard.epoch))
+    answers = [effect for effect in told.effects if isinstance(effect, fx.Answer)]
+    assert [(each.request, each.done) for each in answers] == [("r1", False), ("r2", False)]
+    assert told.machine.state.leadership.handover is None
 
 
 def test_an_unbelievable_epoch_is_not_believed() -> None:

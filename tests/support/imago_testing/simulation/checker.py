@@ -130,7 +130,7 @@ class Checker:
         line, disk = self.line, process.disk
         state = process.machine.state
         stored = self.world.coordinator.state
-        if self.overruled(process, alone=not state.waits):
+        if self.overruled(process, alone=not state.leadership.waits):
             return
         if end > line.end:
             self.extend(process, end)
@@ -222,12 +222,16 @@ class Checker:
     def fetch_refused(self, process: Process, frame: Fetch, problem: str) -> None:
         """A follower that has reconciled in this epoch is refused only by retention."""
         state = process.machine.state
-        if state.led and frame.epoch == state.epoch and frame.offset >= process.disk.start:
+        if (
+            state.leadership.led
+            and frame.epoch == state.epoch
+            and frame.offset >= process.disk.start
+        ):
             raise InvariantBrokenError(10, f"{frame.member.uuid} reconciled in vain: {problem}")
 
     def read(self, process: Process, where: float) -> None:
         """A consumer reads a record below the high watermark."""
-        if self.overruled(process, alone=not process.machine.state.waits):
+        if self.overruled(process, alone=not process.machine.state.leadership.waits):
             return
         disk = process.disk
         count = disk.index_after(process.machine.watermark.value)
@@ -328,7 +332,7 @@ class Checker:
         if leader is None:
             return
         process = world.processes[world.index_of(leader.uuid)]
-        if process is None or not process.machine.state.led:
+        if process is None or not process.machine.state.leadership.led:
             return
         state = process.machine.state
         if state.member == leader and state.epoch == stored.epoch:

@@ -135,7 +135,7 @@ class Process:
 
     def moved(self) -> None:
         """The high watermark may have risen: answer who waited, tell the checker."""
-        if not self.machine.state.led:
+        if not self.machine.state.leadership.led:
             return
         value = self.machine.watermark.value
         if value > self.disk.high_watermark:
@@ -249,7 +249,7 @@ class Process:
         if end is None or end <= disk.synced:
             return
         disk.sync(end)
-        if self.machine.state.led:
+        if self.machine.state.leadership.led:
             self.machine.watermark.synced(end)
             self.moved()
         else:

@@ -103,7 +103,7 @@ class LeaderEnd:
         peer = self.peers.get(frame.member.uuid)
         if peer is not None and peer.connection == frame.connection:
             peer.heard_ms = process.now()
-            if machine.state.led and peer.sent < process.disk.end:
+            if machine.state.leadership.led and peer.sent < process.disk.end:
                 self.push(sender, peer)
         process.moved()
 

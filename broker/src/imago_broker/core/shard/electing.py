@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from imago_broker.core.shard.effects import Answer, Describe, Leave, Note
 from imago_broker.core.shard.election import ElectionOutcome, elected, highest_live
 from imago_broker.core.shard.reconcile import last_epoch
-from imago_broker.core.shard.state import Forced, confirmed_epoch
+from imago_broker.core.shard.state import Forced, Vacancy, confirmed_epoch
 from imago_broker.core.shard.values import MachineRole
 
 if TYPE_CHECKING:
@@ -23,13 +24,9 @@ def stand(transition: Transition) -> None:
         transition.set(stopped=True)
         transition.do(Leave())
         return
-    if state.vacant_ms is None:
-        transition.set(
-            role=MachineRole.ELECTING,
-            vacant_ms=transition.now_ms,
-            fresh_version=None,
-            patience=None,
-        )
+    if state.vacancy is None:
+        vacancy = Vacancy(transition.now_ms)
+        transition.set(role=MachineRole.ELECTING, vacancy=vacancy, fresh_version=None)
     if transition.state.fresh_version != state.shard.version:
         # Elections are decided on what the coordinator itself has just said: a snapshot that
         # lacks the leader's registration may be older than that registration.
@@ -64,13 +61,16 @@ def _chosen(transition: Transition, live: Live) -> ElectionOutcome | None:
     if state.uuid not in choice.candidates:
         _note(transition, choice.cause)
         return None
-    assert state.vacant_ms is not None, "stand() has set it"
-    due_ms = state.vacant_ms
+    vacancy = state.vacancy
+    assert vacancy is not None, "stand() has set it"
+    due_ms = vacancy.since_ms
     if patience := choice.patient.get(state.uuid):
-        if patience != state.patience:
-            transition.set(patience=patience, patience_ms=transition.now_ms)
-        since_ms = transition.state.patience_ms
-        due_ms = patience.due_ms(since_ms, state.vacant_ms, transition.limits.compare_ms_max)
+        if patience != vacancy.patience:
+            vacancy = replace(vacancy, patience=patience, patience_ms=transition.now_ms)
+            transition.set(vacancy=vacancy)
+        due_ms = patience.due_ms(
+            vacancy.patience_ms, vacancy.since_ms, transition.limits.compare_ms_max
+        )
         awaited = ", ".join((*patience.better, *patience.absent))
         _note(transition, f"logs are compared first, with {awaited}")
     if (
@@ -83,8 +83,10 @@ def _chosen(transition: Transition, live: Live) -> ElectionOutcome | None:
 
 def _note(transition: Transition, why: str) -> None:
     """Say why nobody is elected now, once."""
-    if why != transition.state.waiting:
-        transition.set(waiting=why)
+    vacancy = transition.state.vacancy
+    assert vacancy is not None, "stand() has set it"
+    if why != vacancy.waits_for:
+        transition.set(vacancy=replace(vacancy, waits_for=why))
         transition.do(Note(f"no leader: {why}"))
 
 

@@ -30,7 +30,7 @@ def follow(transition: Transition) -> None:
     state = transition.state
     shard, leader = state.shard, state.shard.leader
     assert leader is not None, "the outlook has seen a leader"
-    transition.set(role=MachineRole.FOLLOWING, vacant_ms=None, waiting="")
+    transition.set(role=MachineRole.FOLLOWING, vacancy=None)
     if state.forced is not None:
         transition.set(forced=None)
         transition.do(Answer(state.forced.request, done=False, text=f"{leader.uuid} leads"))

@@ -32,17 +32,17 @@ def handover_asked(transition: Transition, event: HandoverAsked) -> None:
     state = transition.state
     if state.role is not MachineRole.LEADING:
         transition.do(Answer(event.request, done=False, text="this member does not lead"))
-    elif state.handover is not None or state.stopping_ms is not None:
+    elif state.leadership.handover is not None or state.stopping_ms is not None:
         transition.do(Answer(event.request, done=False, text="leadership is being handed over"))
     else:
         handover = HandoverState(event.request, event.target, transition.now_ms)
-        transition.set(handover=handover, admitted=None)
+        transition.set_leading(handover=handover, admitted=None)
 
 
 def hand_over(transition: Transition, handover: HandoverState, progress: ShardProgress) -> None:
     """Propose the target once it has everything, or give up when the time is over."""
     state, limits = transition.state, transition.limits
-    if state.proposal is not None and state.proposal.leader == handover.target:
+    if state.proposed is not None and state.proposed.shard.leader == handover.target:
         return
     target = handover.target or _best(state, progress, handover.wanted)
     if target is None or not _fit(state, progress, target):
@@ -53,7 +53,7 @@ def hand_over(transition: Transition, handover: HandoverState, progress: ShardPr
             why = "it leads already"
         _give_up(transition, handover, why)
         return
-    transition.set(handover=replace(handover, target=target))
+    transition.set_leading(handover=replace(handover, target=target))
     waited_ms = transition.now_ms - handover.began_ms
     if waited_ms >= limits.handover_ms_max:
         _give_up(transition, handover, f"{target.uuid} did not catch up in {waited_ms} ms")
@@ -69,10 +69,10 @@ def stop(transition: Transition, progress: ShardProgress, since_ms: int) -> None
     if transition.now_ms - since_ms >= transition.limits.stop_ms_max:
         transition.set(stopped=True)
         transition.do(Leave())
-    elif state.handover is not None:
-        hand_over(transition, state.handover, progress)
+    elif state.leadership.handover is not None:
+        hand_over(transition, state.leadership.handover, progress)
     elif _best(state, progress):
-        transition.set(handover=HandoverState(None, None, transition.now_ms))
+        transition.set_leading(handover=HandoverState(None, None, transition.now_ms))
     elif transition.may_propose():
         cause = f"{state.uuid} stops"
         transition.propose(replace(state.shard, leader=None, cause=cause, at_ms=0))
@@ -140,6 +140,6 @@ def _handed_over(transition: Transition, target: Member) -> ShardState:
 
 
 def _give_up(transition: Transition, handover: HandoverState, why: str) -> None:
-    transition.set(handover=None)
+    transition.set_leading(handover=None)
     if handover.request is not None:
         transition.do(Answer(handover.request, done=False, text=why))

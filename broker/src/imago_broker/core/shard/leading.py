@@ -15,11 +15,12 @@ from imago_broker.core.shard.effects import (
     WaitFor,
 )
 from imago_broker.core.shard.in_sync import admissible, gone, resized
+from imago_broker.core.shard.state import LeaderState
 from imago_broker.core.shard.values import MachineRole
 
 if TYPE_CHECKING:
     from imago_broker.core.shard.events import Led, NotLed
-    from imago_broker.core.shard.state import Transition
+    from imago_broker.core.shard.state import HandoverState, Transition
     from imago_broker.core.shard.values import ShardProgress
     from imago_broker.model.shard import Member
 
@@ -45,16 +46,8 @@ def lead(transition: Transition) -> None:
         epoch_seen=epoch,
         following=None,
         reconciled=False,
-        vacant_ms=None,
-        waiting="",
-        led=False,
-        waits=None,
-        puts=None,
-        admitted=None,
-        admitted_ms=0,
-        looked_ms=0,
-        slept=False,
-        handover=None,
+        vacancy=None,
+        leadership=LeaderState(),
     )
     transition.do(Lead(epoch))
 
@@ -63,21 +56,27 @@ def led(transition: Transition, event: Led) -> None:
     """Our epoch is on disk: from here on it is ours to fill."""
     state = transition.state
     if state.role is MachineRole.LEADING and state.epoch == event.epoch:
-        transition.set(led=True, led_ms=transition.now_ms, epoch_start=event.log.end)
+        transition.set_leading(led=True, led_ms=transition.now_ms, epoch_start=event.log.end)
         _answer_forced(transition, done=True, text=f"leads in epoch {event.epoch}")
 
 
 def not_led(transition: Transition, event: NotLed) -> None:
     """Our disk has no room for the epoch: another member may lead, and we try again later."""
     state = transition.state
-    if state.role is MachineRole.LEADING and state.epoch == event.epoch and not state.led:
+    if (
+        state.role is MachineRole.LEADING
+        and state.epoch == event.epoch
+        and not state.leadership.led
+    ):
         transition.set(
             role=MachineRole.ELECTING,
             epoch_seen=event.epoch_seen,
             yields_ms=transition.now_ms + YIELD_MS,
+            leadership=LeaderState(),
         )
         why = f"no room on the disk of {state.uuid} to note epoch {event.epoch}: free some first"
         _answer_forced(transition, done=False, text=why)
+        _answer_handover(transition, state.leadership.handover, done=False, text=why)
 
 
 def _answer_forced(transition: Transition, *, done: bool, text: str) -> None:
@@ -90,33 +89,40 @@ def _answer_forced(transition: Transition, *, done: bool, text: str) -> None:
 
 def govern(transition: Transition) -> None:
     """Say whom we wait for and which puts we take, where that has changed."""
-    state = transition.state
-    if not state.led or state.member is None:
+    state, leadership = transition.state, transition.state.leadership
+    if not leadership.led or state.member is None:
         return
-    waits = transition.rules.waited_for(state.shard, state.proposal, state.admitted, state.member)
-    if waits != state.waits:
-        transition.set(waits=waits)
+    proposal = None if state.proposed is None else state.proposed.shard
+    waits = transition.rules.waited_for(state.shard, proposal, leadership.admitted, state.member)
+    if waits != leadership.waits:
+        transition.set_leading(waits=waits)
         transition.do(WaitFor(waits))
     replicated = len(state.shard.in_sync) >= transition.limits.min_in_sync
-    held = state.handover is not None or state.stopping_ms is not None
+    held = leadership.handover is not None or state.stopping_ms is not None
     puts: AcceptPuts | HoldPuts = HoldPuts(replicated) if held else AcceptPuts(replicated)
-    if puts != state.puts:
-        transition.set(puts=puts)
+    if puts != leadership.puts:
+        transition.set_leading(puts=puts)
         transition.do(puts)
 
 
 def step_down(transition: Transition, why: str) -> None:
     """Serve no longer as leader."""
     state = transition.state
-    transition.set(
-        role=MachineRole.ELECTING, led=False, waits=None, puts=None, admitted=None, handover=None
-    )
+    transition.set(role=MachineRole.ELECTING, leadership=LeaderState())
     transition.do(StepDown(why))
     _answer_forced(transition, done=False, text=why)
-    handover = state.handover
+    handover = state.leadership.handover
+    target = None if handover is None else handover.target
+    done = state.shard.leader is not None and state.shard.leader == target
+    _answer_handover(transition, handover, done=done, text=why)
+
+
+def _answer_handover(
+    transition: Transition, handover: HandoverState | None, *, done: bool, text: str
+) -> None:
+    """Tell who asked for a handover what came of it."""
     if handover is not None and handover.request is not None:
-        done = state.shard.leader is not None and state.shard.leader == handover.target
-        transition.do(Answer(handover.request, done=done, text=why))
+        transition.do(Answer(handover.request, done=done, text=text))
 
 
 # ---- the in-sync set ---------------------------------------------------------------------
@@ -124,17 +130,17 @@ def step_down(transition: Transition, why: str) -> None:
 
 def look_after_set(transition: Transition, progress: ShardProgress) -> None:
     """Propose that members leave or join the in-sync set, where that is due."""
-    state = transition.state
-    since_ms = transition.now_ms - state.looked_ms if state.looked_ms else 0
-    slept = since_ms >= transition.limits.lost_ms_max
-    transition.set(looked_ms=transition.now_ms, slept=slept and not state.slept)
-    if transition.state.slept:
+    state, leadership = transition.state, transition.state.leadership
+    since_ms = transition.now_ms - leadership.looked_ms if leadership.looked_ms else 0
+    slept = since_ms >= transition.limits.lost_ms_max and not leadership.slept
+    transition.set_leading(looked_ms=transition.now_ms, slept=slept)
+    if slept:
         return  # we stood still ourselves: what followers have said meanwhile is not read yet
     leaving = {
         member: why
         for member in state.shard.in_sync
         if member != state.member
-        and (why := gone(member, progress, state.led_ms, transition.now_ms, transition.limits))
+        and (why := gone(member, progress, leadership.led_ms, transition.now_ms, transition.limits))
     }
     joining = _joining(transition, progress)
     if not leaving and not joining:
@@ -144,7 +150,7 @@ def look_after_set(transition: Transition, progress: ShardProgress) -> None:
     inside.update({member.uuid: member for member in joining})
     cause = "; ".join([*leaving.values(), *(f"{member.uuid} joins" for member in joining)])
     members = tuple(sorted(inside.values()))
-    transition.set(admitted=None)
+    transition.set_leading(admitted=None)
     transition.propose(
         resized(state.shard, members, cause[:200], min_in_sync=transition.limits.min_in_sync)
     )
@@ -152,15 +158,15 @@ def look_after_set(transition: Transition, progress: ShardProgress) -> None:
 
 def _joining(transition: Transition, progress: ShardProgress) -> list[Member]:
     """Followers that hold all that an in-sync member must."""
-    state = transition.state
+    state, leadership = transition.state, transition.state.leadership
     found = []
     for member, follower in progress.followers.items():
         named = transition.rules.joiner(member, follower, state.live)
         if named is None or named in state.shard.in_sync:
             continue
-        if gone(named, progress, state.led_ms, transition.now_ms, transition.limits):
+        if gone(named, progress, leadership.led_ms, transition.now_ms, transition.limits):
             continue  # it would have to leave at once
-        if transition.rules.joinable(follower, progress, state.epoch_start):
+        if transition.rules.joinable(follower, progress, leadership.epoch_start):
             found.append(named)
     return found
 
@@ -168,19 +174,20 @@ def _joining(transition: Transition, progress: ShardProgress) -> list[Member]:
 def _admit(transition: Transition, progress: ShardProgress) -> None:
     """Wait for one follower that keeps up, so that it can join; for a while only."""
     state, limits = transition.state, transition.limits
-    waited_ms = transition.now_ms - state.admitted_ms
-    if state.admitted is not None:
-        follower = progress.followers.get(state.admitted)
-        fit = follower and admissible(follower, state.epoch_start, transition.now_ms, limits)
+    leadership, now_ms = state.leadership, transition.now_ms
+    waited_ms = now_ms - leadership.admission_ms
+    if leadership.admitted is not None:
+        follower = progress.followers.get(leadership.admitted)
+        fit = follower and admissible(follower, leadership.epoch_start, now_ms, limits)
         if not fit or waited_ms >= limits.lag_ms_max:
-            transition.set(admitted=None, admitted_ms=transition.now_ms)
+            transition.set_leading(admitted=None, admission_ms=now_ms)
         return
-    if state.admitted_ms and waited_ms < limits.lag_ms_max:
+    if leadership.admission_ms and waited_ms < limits.lag_ms_max:
         return
     for member, follower in progress.followers.items():
         named = transition.rules.joiner(member, follower, state.live)
         if named is None or named in state.shard.in_sync:
             continue
-        if admissible(follower, state.epoch_start, transition.now_ms, limits):
-            transition.set(admitted=member, admitted_ms=transition.now_ms)
+        if admissible(follower, leadership.epoch_start, now_ms, limits):
+            transition.set_leading(admitted=member, admission_ms=now_ms)
             return

@@ -7,13 +7,21 @@ or late event never leaves a member half-way: the next one that tells the same f
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from imago_broker.core.shard import electing, events, following, handing_over, leading
 from imago_broker.core.shard.effects import Leave, Mark, Note
 from imago_broker.core.shard.election import leader_lives
-from imago_broker.core.shard.state import RULES, Rules, State, Transition, confirmed_epoch
+from imago_broker.core.shard.state import (
+    RULES,
+    Proposed,
+    Rules,
+    State,
+    Transition,
+    confirmed_epoch,
+)
 from imago_broker.core.shard.values import MachineRole, ShardLimits
 
 if TYPE_CHECKING:
@@ -75,12 +83,12 @@ def step(
 
 def _look_after(transition: Transition, progress: ShardProgress) -> None:
     state = transition.state
-    if not state.led:
+    if not state.leadership.led:
         return
     if state.stopping_ms is not None:
         handing_over.stop(transition, progress, state.stopping_ms)
-    elif state.handover is not None:
-        handing_over.hand_over(transition, state.handover, progress)
+    elif state.leadership.handover is not None:
+        handing_over.hand_over(transition, state.leadership.handover, progress)
     elif transition.may_propose():
         leading.look_after_set(transition, progress)
 
@@ -94,8 +102,7 @@ def _registered(transition: Transition, event: events.Registered) -> None:
         suspended=False,
         viewed=False,
         fresh_version=None,
-        proposal=None,
-        in_doubt=False,
+        proposed=None,
         retry_ms=0,
     )
     transition.ask_again()
@@ -108,8 +115,8 @@ def _view_seen(transition: Transition, event: events.ViewSeen) -> None:
     fresh = event.ticket != 0 and event.ticket == state.question
     if fresh:
         transition.set(question=0)
-        if state.in_doubt:
-            transition.set(proposal=None, in_doubt=False)
+        if state.proposed is not None and state.proposed.in_doubt:
+            transition.set(proposed=None)
     # A lower version is older than what we know, unless we knew it when we asked: then the
     # coordinator itself has lost its memory.
     older = event.shard.version < state.shard.version
@@ -132,25 +139,30 @@ def _take(transition: Transition, shard: ShardState) -> None:
 
 
 def _proposal_done(transition: Transition, event: events.ProposalDone) -> None:
-    if event.ticket == transition.state.proposal_ticket:
-        transition.set(proposal=None, in_doubt=False)
+    if _proposed(transition, event.ticket) is not None:
+        transition.set(proposed=None)
     if event.shard.version > transition.state.shard.version:
         _take(transition, event.shard)
 
 
 def _proposal_refused(transition: Transition, event: events.ProposalRefused) -> None:
-    if transition.state.proposal is not None and event.ticket == transition.state.proposal_ticket:
-        transition.set(
-            proposal=None, in_doubt=False, fresh_version=None, retry_ms=transition.now_ms + RETRY_MS
-        )
+    if _proposed(transition, event.ticket) is not None:
+        transition.set(proposed=None, fresh_version=None, retry_ms=transition.now_ms + RETRY_MS)
         transition.do(Note(f"proposal refused: {event.reason}"))
         transition.ask_again()
 
 
 def _proposal_unknown(transition: Transition, event: events.ProposalUnknown) -> None:
-    if transition.state.proposal is not None and event.ticket == transition.state.proposal_ticket:
-        transition.set(in_doubt=True)
+    proposed = _proposed(transition, event.ticket)
+    if proposed is not None:
+        transition.set(proposed=replace(proposed, in_doubt=True))
         transition.ask_again()
+
+
+def _proposed(transition: Transition, ticket: int) -> Proposed | None:
+    """Return what is proposed, if an answer with this ticket is about it."""
+    proposed = transition.state.proposed
+    return proposed if proposed is not None and proposed.ticket == ticket else None
 
 
 def _suspended(transition: Transition, _: events.SessionSuspended) -> None:
@@ -171,8 +183,7 @@ def _lost(transition: Transition, _: events.SessionLost) -> None:
         viewed=False,
         fresh_version=None,
         question=0,
-        proposal=None,
-        in_doubt=False,
+        proposed=None,
     )
 
 
@@ -237,7 +248,7 @@ def _stay(_: Transition) -> None:
 
 
 def _out(transition: Transition) -> None:
-    transition.set(role=MachineRole.OUT, vacant_ms=None, waiting="")
+    transition.set(role=MachineRole.OUT, vacancy=None)
     if transition.state.stopping_ms is not None:
         transition.set(stopped=True)
         transition.do(Leave())

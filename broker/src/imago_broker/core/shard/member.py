@@ -63,7 +63,7 @@ class ShardMachine:
     def tick_after_ms(self) -> int:
         """After how long `tick` is due, unless an event comes before."""
         state = self.state
-        if state.handover is not None or state.stopping_ms is not None:
+        if state.leadership.handover is not None or state.stopping_ms is not None:
             return URGENT_TICK_MS
         if state.role is MachineRole.LEADING:
             return LEADING_TICK_MS
@@ -85,7 +85,7 @@ class ShardMachine:
 
         Ask before each append, and again just before each acknowledgement is written.
         """
-        return self.state.led and self.rules.leased(self.state.lease_until_ms, now_ms)
+        return self.state.leadership.led and self.rules.leased(self.state.lease_until_ms, now_ms)
 
     # ---- leading: every turn ----------------------------------------------------------------
 
@@ -98,7 +98,7 @@ class ShardMachine:
 
         The shell tells `EpochHeard` too when that epoch is above ours.
         """
-        if not self.state.led:
+        if not self.state.leadership.led:
             return "this member does not lead"
         if epoch_seen > self.state.epoch:
             return f"promised to epoch {epoch_seen}, this is {self.state.epoch}"
@@ -111,7 +111,7 @@ class ShardMachine:
 
         It has joined then, with what it has written; nothing of that counts as synced yet.
         """
-        if not self.state.led or not self.rules.takes(epoch, self.state.epoch):
+        if not self.state.leadership.led or not self.rules.takes(epoch, self.state.epoch):
             return f"epoch {epoch}, this is {self.state.epoch}"
         if not self.rules.valid_fetch(log, offset, offset_epoch):
             return f"offset {offset} of epoch {offset_epoch} is not in this log"
@@ -120,7 +120,7 @@ class ShardMachine:
 
     def acked(self, member: Member, epoch: int, end: int, durable: int, now_ms: int) -> int:
         """A follower has written and synced up to here; return the high watermark."""
-        if self.state.led and self.rules.takes(epoch, self.state.epoch):
+        if self.state.leadership.led and self.rules.takes(epoch, self.state.epoch):
             return self.watermark.acked(member, end, durable, now_ms)
         return self.watermark.value
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HandoverState:
-    """Leadership on its way to another member."""
+    """LeaderState on its way to another member."""
 
     request: str | None
     """None: begun by an orderly stop, nobody waits for an answer."""
@@ -47,6 +47,52 @@ class Forced:
     """An election that a person forced on this member."""
 
     request: str
+
+
+@dataclass(frozen=True, slots=True)
+class Proposed:
+    """A change of the shard's state that the coordinator has not yet answered for certain."""
+
+    shard: ShardState
+    ticket: int
+    in_doubt: bool = False
+    """Whether the answer was lost; a fresh view decides."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vacancy:
+    """A time in which we know of no live leader."""
+
+    since_ms: int
+    waits_for: str = ""
+    """The reason for which nobody is elected, as last noted."""
+    patience: Patience | None = None
+    """Whom we let come first."""
+    patience_ms: int = 0
+    """Since when it is these."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaderState:
+    """What a leader knows and has told in its epoch; each epoch begins with a new one."""
+
+    led: bool = False
+    """Whether the epoch is on disk; no put is taken before."""
+    led_ms: int = 0
+    epoch_start: int = 0
+    waits: frozenset[Member] | None = None
+    """Whom the high watermark waits for, as last told."""
+    puts: AcceptPuts | HoldPuts | None = None
+    """Which puts are taken, as last told."""
+    admitted: Member | None = None
+    """A follower that is waited for so that it can join the in-sync set."""
+    admission_ms: int = 0
+    """When one was admitted, or given up, last: the next one has to wait for a while; 0: never."""
+    looked_ms: int = 0
+    """When the in-sync set was looked after last; 0: not yet."""
+    slept: bool = False
+    """Whether so much time had passed then that nobody was judged by it."""
+    handover: HandoverState | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,25 +131,13 @@ class State:
     epoch_own: int = 0
     """Highest epoch that our own disk has refused to go below."""
 
-    # What we have proposed.
-    proposal: ShardState | None = None
-    proposal_ticket: int = 0
-    in_doubt: bool = False
-    """Whether the proposal's answer was lost; a fresh view decides."""
+    proposed: Proposed | None = None
     retry_ms: int = 0
     """No proposal before this."""
 
-    # While electing.
-    vacant_ms: int | None = None
-    """Since when we know of no live leader."""
-    waiting: str = ""
-    """The reason for which nobody is elected, as last noted."""
+    vacancy: Vacancy | None = None
+    """While electing."""
     forced: Forced | None = None
-    patience: Patience | None = None
-    """Whom we let come first."""
-    patience_ms: int = 0
-    """Since when it is these."""
-
     yields_ms: int = 0
     """Until then others lead, since our disk had no room to note an epoch."""
 
@@ -113,22 +147,8 @@ class State:
     following: Member | None = None
     reconciled: bool = False
     """Whether our log is a prefix of that of the leader of `epoch`. No data is taken before."""
-    led: bool = False
-    """Whether our epoch is on disk; no put is taken before."""
-    led_ms: int = 0
-    epoch_start: int = 0
-    waits: frozenset[Member] | None = None
-    """Whom the high watermark waits for, as last told."""
-    puts: AcceptPuts | HoldPuts | None = None
-    """Which puts are taken, as last told."""
-    admitted: Member | None = None
-    """A follower that is waited for so that it can join the in-sync set."""
-    admitted_ms: int = 0
-    looked_ms: int = 0
-    """When the in-sync set was looked after last; 0: not yet."""
-    slept: bool = False
-    """Whether so much time had passed then that nobody was judged by it."""
-    handover: HandoverState | None = None
+    leadership: LeaderState = LeaderState()
+    """While leading."""
     stopping_ms: int | None = None
     """Since when an orderly stop is under way."""
     stopped: bool = False
@@ -181,6 +201,10 @@ class Transition:
         """Change fields of the state."""
         self.state = replace(self.state, **changes)
 
+    def set_leading(self, **changes: Any) -> None:
+        """Change fields of our leadership."""
+        self.set(leadership=replace(self.state.leadership, **changes))
+
     def do(self, *effects: Effect) -> None:
         """Add effects, to be carried out in this order."""
         self.effects += effects
@@ -203,12 +227,12 @@ class Transition:
         return (
             state.member is not None
             and not state.suspended
-            and state.proposal is None
+            and state.proposed is None
             and self.now_ms >= state.retry_ms
         )
 
     def propose(self, shard: ShardState) -> None:
         """Try to change the shard's state from the one that we know."""
         ticket = self.state.ticket + 1
-        self.set(ticket=ticket, proposal=shard, proposal_ticket=ticket, in_doubt=False)
+        self.set(ticket=ticket, proposed=Proposed(shard, ticket))
         self.do(Propose(shard, self.state.shard.version, ticket))
