@@ -19,10 +19,12 @@ from imago_cli.up.command import (
     ClusterRun,
     base_settings,
     child_environment,
+    config_path,
     for_other_commands,
     write_configs,
 )
 from imago_cli.up.plan import BrokerPlace, ClusterPlan, Present, local_base, refuse_owned_keys
+from imago_cli.up.protection import refuse_less
 from imago_cli.up.supervisor import SupervisedProcess
 
 DATA = Path("/data")
@@ -371,3 +373,39 @@ def test_settings_of_the_environment_are_named_since_they_do_not_count(
     monkeypatch.setenv("IMAGO__METAQ__PORT", "1")
     assert "metaq" not in base_settings([], None)
     assert "IMAGO__METAQ__PORT: imago up takes settings from --set" in capsys.readouterr().err
+
+
+def protected(tmp_path: Path, *settings: str) -> Path:
+    """Write what a start with these settings leaves; return a broker's configuration."""
+    made, place = plan(data=tmp_path), BrokerPlace(0, 0)
+    path = config_path(made, place)
+    path.parent.mkdir()
+    path.write_text(toml_text.dump(made.broker_tree(place, base_settings(settings, None))))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("had", "opened"),
+    [
+        ("acl.enabled=true", "acl.enabled=false"),
+        ("tls.mode=enforcing", "tls.mode=permissive"),
+        ("tls.mode=enforcing", "tls.mode=disabled"),
+    ],
+)
+def test_a_protected_cluster_is_not_opened_by_oversight(
+    tmp_path: Path, had: str, opened: str
+) -> None:
+    before = protected(tmp_path, had)
+    refuse_less(before, base_settings([had], None))
+    with pytest.raises(CommandUsageError, match=had) as refused:
+        refuse_less(before, base_settings([], None))
+    assert "--config and --set as before" in refused.value.cure
+    refuse_less(before, base_settings([opened], None))
+
+
+def test_an_open_cluster_and_a_first_start_are_refused_nothing(tmp_path: Path) -> None:
+    refuse_less(tmp_path / "config" / "shard-0.toml", base_settings([], None))
+    before = protected(tmp_path, "acl.enabled=false")
+    refuse_less(before, base_settings([], None))
+    before.write_text("[acl\n")  # what cannot be read says nothing
+    refuse_less(before, base_settings([], None))

@@ -37,6 +37,7 @@ from imago_cli.up.plan import (
     merged,
     refuse_owned_keys,
 )
+from imago_cli.up.protection import refuse_less
 from imago_cli.up.roles import Roles
 from imago_cli.up.supervisor import ProcessSpec, SupervisedProcess, while_all_live
 from imago_cli.zookeeper_server import ZooKeeperServer
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 DEFAULT_DATA = Path("imago-data")
+_CONFIGS = "config"
 _STOP_MARGIN_SECONDS = 5.0
 _SAME_REQUEST_SECONDS = 1.0
 """A signal so soon after another is the same request: `timeout`, and whoever passes signals on to a
@@ -99,7 +101,8 @@ def up(
 ) -> None:
     """Run a whole cluster of real processes on this machine, until SIGTERM or Ctrl-C.
 
-    The same --data brings back the same cluster with its content. If a process cannot start, the
+    The same --data brings back the same cluster with its content; give the same --config and --set,
+    too. If a process cannot start, the
     command names it, stops all others and fails. Afterwards it restarts a process that dies, with
     growing pauses, as often as necessary; the others continue.
     """
@@ -114,7 +117,9 @@ def up(
             zookeeper=zookeeper,
             port_base=port_base,
         )
-        base = with_token(base_settings(settings or [], metaq_ini, config), data.absolute())
+        base = base_settings(settings or [], metaq_ini, config)
+        refuse_less(config_path(plan, next(iter(plan.places()))), base)
+        base = with_token(base, data.absolute())
         use_token(base)
         configs = write_configs(plan, base)
         refuse_busy_ports(plan, next(iter(configs.values())).broker.bind)
@@ -160,15 +165,20 @@ def _settings_in(path: Path) -> dict[str, Any]:
     return tree
 
 
+def config_path(plan: ClusterPlan, place: BrokerPlace) -> Path:
+    """Return where a broker's configuration is written at each start."""
+    return plan.data / _CONFIGS / f"{place.name}.toml"
+
+
 def write_configs(plan: ClusterPlan, base: Mapping[str, Any]) -> dict[BrokerPlace, BrokerConfig]:
     """Write each process's configuration file; return those of the brokers, checked."""
-    folder = plan.data / "config"
+    folder = plan.data / _CONFIGS
     folder.mkdir(parents=True, exist_ok=True)
     configs = {}
     for place in plan.places():
         tree = plan.broker_tree(place, base)
         configs[place] = _checked(tree)
-        (folder / f"{place.name}.toml").write_text(toml_text.dump(tree))
+        config_path(plan, place).write_text(toml_text.dump(tree))
     tree = plan.namesrv_tree(base)
     _checked(tree)
     (folder / "namesrv.toml").write_text(toml_text.dump(tree))
@@ -349,7 +359,7 @@ class ClusterRun:
         return self._spec("namesrv", self._imago("namesrv", "namesrv"))
 
     def _imago(self, command: str, name: str) -> list[str]:
-        config = self._plan.data / "config" / f"{name}.toml"
+        config = self._plan.data / _CONFIGS / f"{name}.toml"
         ours = [sys.executable, "-m", "imago_cli", command]
         return [*ours, "--config", str(config), "--ready-fd", "{ready_fd}"]
 
