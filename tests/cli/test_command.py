@@ -374,4 +374,23 @@ def test_a_group_of_commands_alone_shows_its_help(imago: Imago) -> None:
     for words in ([], ["topic"], ["config"]):
         done = imago(*words)
         assert (done.returncode, done.stderr) == (2, "")
-        assert "Usage:" in done.stdout
+        assert done.stdout.count("Usage:") == 1
+
+
+MISPLACED = [
+    ("produce o x --user ann", "before the command: imago --user … produce"),
+    ("topic list --password-file f", "before the command: imago --password-file … topic list"),
+    ("cluster status --bootstrap h:1", "this command reaches the cluster by --admin"),
+    ("topic list --admin http://h:1", "this command reaches the cluster by --bootstrap"),
+    ("topic list --no-such", "cure: imago topic list --help"),
+    ("topic list --bootstrap http://127.0.0.1:9876", "such as 127.0.0.1:9876"),
+]
+
+
+@pytest.mark.parametrize(("line", "cure"), MISPLACED)
+def test_an_option_that_another_command_has_is_told_where_it_belongs(
+    imago: Imago, line: str, cure: str
+) -> None:
+    done = imago(*line.split())
+    assert (done.returncode, done.stdout) == (2, "")
+    assert cure in done.stderr.splitlines()[1]

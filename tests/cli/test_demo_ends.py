@@ -33,6 +33,20 @@ def program(folder: Path, *lines: str) -> str:
     return str(path)
 
 
+async def test_a_cluster_that_refuses_to_start_says_its_own_cure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = (
+        "echo error: there is no ZooKeeper here >&2",
+        "echo '  cure: install one' >&2",
+        "exit 2",
+    )
+    monkeypatch.setattr(sys, "executable", program(tmp_path, *said))
+    with pytest.raises(CommandError, match=r"^the cluster did not start: there is no") as refused:
+        await start_cluster(tmp_path / "data", tmp_path / "cluster.log", replicas=1)
+    assert refused.value.cure == "install one"
+
+
 async def test_a_cluster_that_does_not_come_is_stopped_and_its_logs_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

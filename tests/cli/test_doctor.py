@@ -23,7 +23,7 @@ from imago_cli.doctor.checks import CheckLevel
 from imago_cli.exits import CommandError
 from imago_cli.java import find_java, java_version, spark_home
 from imago_cli.up import state as up_state
-from imago_cli.up.command import base_settings, write_configs
+from imago_cli.up.configs import base_settings, write_configs
 from imago_log.disk.vfs import DiskUsage, OsVfs
 from imago_testing.processes.ports import free_port_block
 from imago_testing.processes.servers import wait_until
@@ -322,7 +322,9 @@ def has_content(path: Path) -> bool:
     return bool(path.read_bytes())
 
 
-def test_the_cluster_that_runs_here_is_found_without_its_folder(tmp_path: Path) -> None:
+def test_the_cluster_that_runs_here_is_found_without_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folders = [tmp_path / name for name in ("one", "other")]
     running = []
     try:
@@ -343,6 +345,10 @@ def test_the_cluster_that_runs_here_is_found_without_its_folder(tmp_path: Path) 
             assert data == (folder if number == 0 else None)
             assert all(str(each) in told.message for each in here)
             assert number == 0 or f"--data {folders[0]}" in told.cure
+        monkeypatch.setattr(up_state, "running_folders", lambda: folders)
+        told_of = {finding.check for finding in command.diagnose(None, None)}
+        machine = {"imago up", "python", "compiled", "java", "zookeeper jars"}
+        assert told_of <= machine, "nothing of either cluster"
     finally:
         for process in running:
             process.kill()

@@ -15,14 +15,8 @@ from imago_broker.config.loading import from_tree
 from imago_cli import toml_text
 from imago_cli.exits import CommandError, CommandUsageError, Exit
 from imago_cli.up import state as up_state
-from imago_cli.up.command import (
-    ClusterRun,
-    base_settings,
-    child_environment,
-    config_path,
-    for_other_commands,
-    write_configs,
-)
+from imago_cli.up.command import ClusterRun, child_environment, for_other_commands
+from imago_cli.up.configs import base_settings, config_path, write_configs
 from imago_cli.up.plan import BrokerPlace, ClusterPlan, Present, local_base, refuse_owned_keys
 from imago_cli.up.protection import refuse_less
 from imago_cli.up.supervisor import SupervisedProcess
@@ -322,6 +316,19 @@ def test_a_memory_of_before_there_were_replicas_is_understood(tmp_path: Path) ->
     text = '{"format": 1, "cluster": "c", "shards": 2, "zookeeper": "auto", "port_base": null}'
     (tmp_path / "cluster.json").write_text(text)
     assert (again(tmp_path).shards, again(tmp_path).replicas) == (2, 1)
+
+
+def test_a_refused_command_leaves_no_folder_that_it_made(tmp_path: Path) -> None:
+    def refused(folder: Path, makes: str) -> None:
+        with up_state.locked(folder):
+            (folder / makes).mkdir()
+            raise CommandUsageError("port 9876 cannot be bound")
+
+    (tmp_path / "old").mkdir()
+    for name, makes in (("new", "config"), ("old", "config"), ("ran", "logs")):
+        with pytest.raises(CommandUsageError):
+            refused(tmp_path / name, makes)
+    assert {path.name for path in tmp_path.iterdir()} == {"old", "ran"}
 
 
 def test_only_one_process_holds_a_folder(tmp_path: Path) -> None:

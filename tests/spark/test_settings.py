@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -76,3 +78,18 @@ def test_what_is_wrong_is_named(tmp_path: Path, text: str, epoch: int | None, sa
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"toml: No such file or directory$"):
         load(tmp_path / "none.toml", None)
+
+
+def test_an_application_without_pyspark_says_what_to_install() -> None:
+    lines = [
+        "import importlib.util, sys",
+        "sys.argv = ['-m']",
+        "importlib.util.find_spec = lambda name: None",
+        "import imago_spark.pipelines",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    said = "error: PySpark is not installed\n  cure: pip install 'imago-mq[spark]'\n"
+    assert done.stderr == said

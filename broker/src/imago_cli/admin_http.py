@@ -96,7 +96,10 @@ def _cure(admin: str, reason: object, *, found: bool) -> str:
     if found:
         return "that broker is down or cut off: see `imago cluster status`, and repeat the command"
     if admin == DEFAULT_ADMIN:
-        return "give --admin; `imago up` prints the addresses"
+        return (
+            "`imago up` starts a cluster on this machine and prints the addresses, once it serves;"
+            " --admin (IMAGO_ADMIN) names another one"
+        )
     return "see whether that broker runs, or give another broker's --admin"
 
 

@@ -37,7 +37,11 @@ _OPTIONS = {
     ),
 }
 """What a client calls its addresses, and how they are given here."""
-_TLS = "where the server asks for TLS: export IMAGO_TLS_CA=ca.pem"
+_PORTS = (
+    "the name service has port 9876 (--bootstrap), MetaQ 8123 (--metaq), the admin interface 8080"
+    " (--admin); `imago up` prints them"
+)
+_TLS = f"{_PORTS}. Where the server asks for TLS: export IMAGO_TLS_CA=ca.pem"
 _NO_TLS = "IMAGO_TLS_CA asks for TLS: unset it, or name a port with TLS"
 _ALLOW = "imago user allow"
 _START = (
@@ -56,6 +60,7 @@ _CURES = {
     "certificate is not trusted": "IMAGO_TLS_CA names the file of authorities to trust",
     "TLS handshake|connection with TLS": _NO_TLS,
     r"closed.*ask for TLS": _TLS,
+    "port of the right protocol": _PORTS,
     "is the server running": _START,
 }
 """What to do about an error in which this pattern is found."""

@@ -87,6 +87,13 @@ def handover(
     body = _request(master, found)
     if to is not None:
         body["target"] = member_named(found, to)["uuid"]
+    if body.get("target") == master["uuid"]:
+        raise CommandUsageError(f"{found['name']} is led by {_master(found)}", cure="nothing to do")
+    if len(found["members"]) == 1:
+        raise CommandError(
+            f"{found['name']} has no other live member",
+            cure="start another one, such as with imago up --replicas",
+        )
     answer = ask(master["admin"], "/admin/v1/handover", body, found=True)
     leader = answer.get("leader")
     to_whom = f" to {_name(found, leader)}" if leader else ""

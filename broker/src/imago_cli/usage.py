@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 
 _PRINTERS = frozenset({"click", "rich", "typer"})
 """Whose code writes the help."""
+_WAYS = {
+    "--bootstrap": "a name service (IMAGO_BOOTSTRAP)",
+    "--admin": "a broker's admin interface (IMAGO_ADMIN)",
+}
+"""The options by which commands are told where the cluster is, and what each one names."""
 _HELP_ONLY = "NoArgsIsHelpError"
 """A group without a command on the line: its help is the answer."""
 
@@ -83,12 +88,27 @@ def _show_no_type_of_flags(command: Any) -> None:
 
 def _told(error: Any) -> CommandUsageError:
     context = getattr(error, "ctx", None)
-    if type(error).__name__ == _HELP_ONLY and context is not None:
-        sys.stdout.write(f"{context.get_help()}\n")
-        sys.stdout.flush()
+    if type(error).__name__ == _HELP_ONLY:
+        sys.stdout.flush()  # the help was printed as the error was made
         sys.exit(Exit.USAGE)
     said = " ".join(str(error.format_message()).split()).removesuffix(".")
     said = said.replace("Value error, ", "")
-    return CommandUsageError(
-        said, cure=f"{context.command_path} --help" if context is not None else ""
-    )
+    if context is None:
+        return CommandUsageError(said)
+    misplaced = _misplaced(getattr(error, "option_name", ""), context)
+    return CommandUsageError(said, cure=misplaced or f"{context.command_path} --help")
+
+
+def _misplaced(option: str, context: Any) -> str:
+    """Say where an option belongs that this command does not have; "": nowhere."""
+    program, _, command = context.command_path.partition(" ")
+    if option in _of(context.find_root().command):
+        return f"it stands before the command: {program} {option} … {command}"
+    for wanted, where in _WAYS.items():
+        if option in _WAYS and option != wanted and wanted in _of(context.command):
+            return f"this command reaches the cluster by {wanted}, {where}"
+    return ""
+
+
+def _of(command: Any) -> set[str]:
+    return {name for param in command.params for name in param.opts}

@@ -46,7 +46,7 @@ def _is_host(text: str) -> bool:
         text.encode("idna")
     except UnicodeError:  # a label that is too long or empty, or no text at all
         return False
-    return text.isprintable() and " " not in text and bool(text.strip("[]"))
+    return text.isprintable() and not {" ", "/"} & set(text) and bool(text.strip("[]"))
 
 
 def _positive(owner: object, *names: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ from imago_broker.config.metaq_ini import convert
 from imago_broker.config.metaq_keys import SYSTEM, TOPIC, ZOOKEEPER, KeyEffect, table
 from imago_broker.config.metaq_render import render
 
+ROOT = Path(__file__).parents[3]
 SAMPLE = """\
 ; a broker as MetaQ ships it
 [system]
@@ -264,6 +266,23 @@ def test_no_key_of_the_system_is_read_without_effect(key: str) -> None:
 
 def test_the_file_that_is_shipped_with_metaq_is_taken() -> None:
     load(convert(SHIPPED).toml)
+
+
+def test_the_smallest_file_of_the_page_is_the_smallest() -> None:
+    page = (ROOT / "docs" / "metaq.md").read_text()
+    smallest = page.partition("```ini\n")[2].partition("```")[0]
+    convert(smallest, "server.ini")
+    lines = [line for line in smallest.splitlines() if "=" in line and "[" not in line]
+    for line in lines:
+        kept = smallest.replace(line, "")
+        if line.startswith("zk."):
+            kept = kept.replace("[zookeeper]", "")
+        with pytest.raises(ConfigError):
+            convert(kept, "server.ini")
+    with pytest.raises(
+        ConfigError, match=r"Blank value for brokerId, numPartitions, .*set them in"
+    ):
+        convert("[system]\n[zookeeper]\nzk.zkEnable=false\n[topic=t]\n", "server.ini")
 
 
 def test_what_takes_effect_at_a_reload_is_what_may_change_while_a_broker_runs() -> None:

@@ -20,6 +20,7 @@ from imago_broker.admin.errors import AdminError, bad_request, refuse_unknown
 from imago_broker.admin.guard import CHANGING, json_body, json_response
 from imago_broker.admin.remaining import PROGRESS
 from imago_broker.core.restart import risks
+from imago_broker.core.shard.handing_over import LEADS_ALREADY
 from imago_broker.model.cluster import shard_name
 from imago_broker.ports import (
     CoordinatorConflictError,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 OPERATOR_EPOCH = "Imago-Operator-Epoch"
 EXPECTED = ("brokerId", "epoch", "requestId")
+NOTHING_TO_DO = "Nothing is to be done."
 CURE_WAIT = "Wait until it is: `imago shard show`, or GET /admin/v1/shard, says who is in sync."
 CURE_AGAIN = "Look again (`imago shard show`, or GET /admin/v1/shard) and decide anew."
 
@@ -119,7 +121,8 @@ async def handover(services: AdminServices, request: web.Request) -> web.Respons
     try:
         await services.control.handover(target, request_id(request, body))
     except ShardRefusedError as error:
-        raise AdminError(409, "not_handed_over", f"{error}.", error.cure or CURE_WAIT) from error
+        cure = error.cure or (NOTHING_TO_DO if str(error) == LEADS_ALREADY else CURE_WAIT)
+        raise AdminError(409, "not_handed_over", f"{error}.", cure) from error
     return json_response({"handedOver": True, "leader": leader(services)} | who(services))
 
 

@@ -143,7 +143,8 @@ def _check_whole(ini: MetaqFile) -> None:
     blank = [key for key in REQUIRED if key not in ini.system]
     problem = ""
     if blank:
-        problem = f"Blank value for {blank[0]}: set it in [system]"
+        which = "it" if len(blank) == 1 else "them"
+        problem = f"Blank value for {', '.join(blank)}: set {which} in [system]"
     elif not ini.topics:
         problem = "there is no [topic=NAME] section: name at least one topic"
     elif not ini.zookeeper:

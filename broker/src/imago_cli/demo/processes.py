@@ -80,8 +80,8 @@ async def start_cluster(data: Path, log_path: Path, *, replicas: int) -> Cluster
     if not line:
         await process.wait()
         raise CommandError(
-            f"the cluster did not start: {_last_words(log_path)}",
-            cure=f"see {log_path}; `imago doctor` finds common mistakes",
+            f"the cluster did not start: {_last_words(log_path).removeprefix('error: ')}",
+            cure=_last_cure(log_path) or f"see {log_path}; `imago doctor` finds common mistakes",
         )
     return Cluster(process, orjson.loads(line))
 
@@ -158,6 +158,12 @@ def _last_words(log_path: Path) -> str:
     said = log_path.read_text(errors="replace").strip().splitlines()
     errors = [line for line in said if _ERROR_LINE.match(line)]
     return (errors or said or ["it said nothing"])[-1].strip()
+
+
+def _last_cure(log_path: Path) -> str:
+    """Return the cure that a command named at its end; "": it named none."""
+    last = log_path.read_text(errors="replace").rstrip().rpartition("\n")[2].strip()
+    return last.removeprefix("cure: ") if last.startswith("cure: ") else ""
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:

@@ -61,8 +61,12 @@ def diagnose(config_path: Path | None, data: Path | None) -> Iterator[CheckFindi
     """Run all checks for a broker with this configuration, or for the brokers in a folder."""
     plan = None
     if data is None and config_path is None:
-        data, findings = _found(up_state.running_folders())
+        running = up_state.running_folders()
+        data, findings = _found(running)
         yield from findings
+        if len(running) > 1:  # what follows would be about none of them
+            yield from chain(checks.check_python(), checks.check_compiled(), checks.check_java())
+            return
     if data is not None:
         data = data.absolute()
         plan = up_state.remembered(data)

@@ -13,19 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from imago_broker.config import BrokerConfig, ConfigError
-from imago_broker.config.loading import ENVIRONMENT_PREFIX, parse_tree, with_overrides
-from imago_broker.config.metaq_ini import convert
-from imago_broker.config.sources import from_tree_with_ini, read_ini
-from imago_broker.core.metaq_filters import check_config
+from imago_broker.config.loading import ENVIRONMENT_PREFIX
 from imago_broker.server.binding import cure_of
-from imago_cli import toml_text
 from imago_cli.exits import CommandUsageError, Exit
 from imago_cli.java import find_java
-from imago_cli.output import print_json, print_line, print_table, role_name, say
-from imago_cli.server_config import unreadable
+from imago_cli.output import print_json, print_line, print_table, role_name
 from imago_cli.up import state as up_state
 from imago_cli.up.access import use_token, with_token
+from imago_cli.up.configs import CONFIGS, base_settings, config_path, write_configs
 from imago_cli.up.log_relay import LogRelay
 from imago_cli.up.plan import (
     HOST,
@@ -33,9 +28,6 @@ from imago_cli.up.plan import (
     BrokerPlace,
     ClusterPlan,
     Present,
-    local_base,
-    merged,
-    refuse_owned_keys,
 )
 from imago_cli.up.protection import refuse_less
 from imago_cli.up.roles import Roles
@@ -46,10 +38,11 @@ from imago_log.disk.vfs import OTHERS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from imago_broker.config import BrokerConfig
+
 logger = logging.getLogger(__name__)
 
 DEFAULT_DATA = Path("imago-data")
-_CONFIGS = "config"
 _STOP_MARGIN_SECONDS = 5.0
 _SAME_REQUEST_SECONDS = 1.0
 """A signal so soon after another is the same request: `timeout`, and whoever passes signals on to a
@@ -126,63 +119,6 @@ def up(
         cluster_run = ClusterRun(plan, configs, restart=restart, as_json=as_json)
         code = asyncio.run(cluster_run.run())
     raise typer.Exit(code)
-
-
-def base_settings(
-    assignments: Sequence[str], metaq_ini: Path | None, config: Path | None = None
-) -> dict[str, Any]:
-    """Return what all brokers have in common: the files, then the command line."""
-    refuse_owned_keys(assignments)
-    if ignored := sorted(name for name in os.environ if name.startswith(ENVIRONMENT_PREFIX)):
-        say(f"note: {', '.join(ignored)}: imago up takes settings from --set and --config alone")
-    tree: dict[str, Any] = local_base()
-    try:
-        if config is not None:
-            tree = merged(tree, _settings_in(config))
-        if metaq_ini is not None:
-            path = metaq_ini.absolute()
-            for note in convert(read_ini(path), str(metaq_ini), check_config).notes:
-                say(f"note: {metaq_ini.name}: {note}")
-            # The brokers read it, again whenever it changes.
-            tree.setdefault("metaq", {})["server_ini"] = str(path)
-        with_overrides(tree, assignments)
-    except ConfigError as error:
-        raise CommandUsageError(str(error)) from error
-    return tree
-
-
-def _settings_in(path: Path) -> dict[str, Any]:
-    try:
-        tree = parse_tree(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise unreadable(path, error) from error
-    except (UnicodeDecodeError, ConfigError) as error:
-        raise CommandUsageError(f"--config {path}: {error}") from error
-    for section, values in tree.items():
-        if not isinstance(values, dict):
-            raise CommandUsageError(f"--config {path}: {section} is in no section")
-        refuse_owned_keys([f"{section}.{key}" for key in values], option=f"--config {path}:")
-    return tree
-
-
-def config_path(plan: ClusterPlan, place: BrokerPlace) -> Path:
-    """Return where a broker's configuration is written at each start."""
-    return plan.data / _CONFIGS / f"{place.name}.toml"
-
-
-def write_configs(plan: ClusterPlan, base: Mapping[str, Any]) -> dict[BrokerPlace, BrokerConfig]:
-    """Write each process's configuration file; return those of the brokers, checked."""
-    folder = plan.data / _CONFIGS
-    folder.mkdir(parents=True, exist_ok=True)
-    configs = {}
-    for place in plan.places():
-        tree = plan.broker_tree(place, base)
-        configs[place] = _checked(tree)
-        config_path(plan, place).write_text(toml_text.dump(tree))
-    tree = plan.namesrv_tree(base)
-    _checked(tree)
-    (folder / "namesrv.toml").write_text(toml_text.dump(tree))
-    return configs
 
 
 def refuse_busy_ports(plan: ClusterPlan, bind: str) -> None:
@@ -326,6 +262,9 @@ class ClusterRun:
             print_json(ready)
             return
         names = ["shard", "replica", "role", "MetaQ", "RocketMQ", "admin", "pid"]
+        if serves_https(next(iter(self._configs.values()))):
+            for broker in ready["brokers"]:  # tokens go there, and http is answered too
+                broker["admin"] = broker["admin"].replace("http:", "https:")
         shown = [{**broker, "role": role_name(broker["role"])} for broker in ready["brokers"]]
         rows = [[broker[name.lower()] for name in names] for broker in shown]
         print_table(f"cluster {self._plan.cluster}", names, rows)
@@ -359,7 +298,7 @@ class ClusterRun:
         return self._spec("namesrv", self._imago("namesrv", "namesrv"))
 
     def _imago(self, command: str, name: str) -> list[str]:
-        config = self._plan.data / _CONFIGS / f"{name}.toml"
+        config = self._plan.data / CONFIGS / f"{name}.toml"
         ours = [sys.executable, "-m", "imago_cli", command]
         return [*ours, "--config", str(config), "--ready-fd", "{ready_fd}"]
 
@@ -394,6 +333,11 @@ def for_other_commands(ready: Mapping[str, Any]) -> str:
     )
 
 
+def serves_https(config: BrokerConfig) -> bool:
+    """Whether the admin interface answers https."""
+    return bool(config.tls.certificate_file) and config.tls.admin != "disabled"
+
+
 def local_address(bind: str) -> str:
     """Return an address of this machine at which a listener bound there is reached."""
     return HOST if bind in ("0.0.0.0", "::", "") else bind  # noqa: S104  compared, not bound
@@ -402,13 +346,6 @@ def local_address(bind: str) -> str:
 def child_environment(ours: Mapping[str, str]) -> dict[str, str]:
     """Return our environment without settings of brokers: files and command line alone count."""
     return {key: value for key, value in ours.items() if not key.startswith(ENVIRONMENT_PREFIX)}
-
-
-def _checked(tree: Mapping[str, Any]) -> BrokerConfig:
-    try:
-        return from_tree_with_ini(tree)
-    except ConfigError as error:
-        raise CommandUsageError(str(error)) from error
 
 
 def _log_to_stderr() -> None:

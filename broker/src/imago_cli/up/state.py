@@ -5,12 +5,15 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from imago_cli.exits import CommandError, CommandUsageError, Exit
 from imago_cli.output import NO_ROOM, counted
+from imago_cli.up.access import TOKEN_FILE
+from imago_cli.up.configs import CONFIGS
 from imago_cli.up.plan import OWN_ZOOKEEPER, ClusterPlan
 from imago_log.disk.vfs import make_private
 
@@ -19,14 +22,21 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 _FILE = "cluster.json"
+_LOCK = "up.lock"
+_BEFORE_A_START = {_LOCK, CONFIGS, TOKEN_FILE}
+"""What is written before the first process starts."""
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the folder for as long as the block lasts; UsageError when another process has it."""
+    """Hold the folder for as long as the block lasts; UsageError when another process has it.
+
+    A folder that a refused command made is removed.
+    """
+    made = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder / "up.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
     except (FileExistsError, NotADirectoryError) as error:
         raise CommandUsageError(
             f"--data {folder}: is no folder", cure="give another --data"
@@ -46,6 +56,10 @@ def locked(folder: Path) -> Iterator[None]:
         if (folder / _FILE).exists():
             make_private(folder)
         yield
+    except CommandUsageError:
+        if made and {path.name for path in folder.iterdir()} <= _BEFORE_A_START:
+            shutil.rmtree(folder)
+        raise
     finally:
         os.close(descriptor)
 

@@ -141,7 +141,7 @@ class SqlOffsets:
     """
 
     TABLE: Final = (
-        "CREATE TABLE meta_topic_partition_group_offset ("
+        "CREATE TABLE IF NOT EXISTS meta_topic_partition_group_offset ("
         "topic VARCHAR(255) NOT NULL, `partition` VARCHAR(64) NOT NULL,"
         " group_id VARCHAR(255) NOT NULL, `offset` BIGINT NOT NULL, msg_id BIGINT NOT NULL,"
         " PRIMARY KEY (topic, `partition`, group_id))"

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 NOBODY = "no other member is in sync and connected"
 NOT_THAT_ONE = "the member named is not in sync and connected"
+LEADS_ALREADY = "it leads already"
 
 
 def handover_asked(transition: Transition, event: HandoverAsked) -> None:
@@ -50,7 +51,7 @@ def hand_over(transition: Transition, handover: HandoverState, progress: ShardPr
         nobody = NOBODY if handover.wanted is None else NOT_THAT_ONE
         why = "its log has damage, and a whole one can lead" if damaged else nobody
         if handover.wanted == state.uuid:
-            why = "it leads already"
+            why = LEADS_ALREADY
         _give_up(transition, handover, why)
         return
     transition.set_leading(handover=replace(handover, target=target))
