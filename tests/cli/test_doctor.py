@@ -292,9 +292,13 @@ def test_a_java_with_the_module_is_left_alone(
 
 @pytest.mark.full
 def test_the_command_fails_only_for_errors(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "imago_cli", "doctor", "--json"]
+    config = tmp_path / "broker.toml"  # named: other clusters may run here
+    config.touch()
+
     def doctor(connect: str) -> tuple[int, dict[str, object]]:
         done = subprocess.run(
-            [sys.executable, "-m", "imago_cli", "doctor", "--json"],
+            [*words, "--config", str(config)],
             capture_output=True,
             text=True,
             check=False,
