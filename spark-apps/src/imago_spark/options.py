@@ -8,7 +8,7 @@ import os
 import re
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from imago_client.config import parse_addresses
 from imago_client.errors import UsageError
@@ -19,6 +19,9 @@ from imago_spark.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    Option = tuple[str, Callable[[str], Any]]
+    """The field that an option sets, and what reads its text."""
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Enum)
@@ -96,7 +99,7 @@ class SourceOptions(ConnectionOptions):
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
     """Return the options of a map whose keys may be in any case. OptionError: one is wrong."""
     given = {name.lower(): value for name, value in options.items()}
-    refuse_unknown(given, _NAMES)
+    refuse_unknown(given, (*_OPTIONS, *_LOSS_NAMES, *RUN_NAMES, *ACCESS_NAMES))
     if not given.get("bootstrap"):
         raise OptionError("option 'bootstrap' is missing: add .option(\"bootstrap\", …)")
     chosen = [name for name in _TOPIC_CHOICES if given.get(name.lower())]
@@ -108,48 +111,16 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     if len(chosen) > 1:
         raise OptionError(f"options {' and '.join(chosen)}: only one can say what to read")
     return SourceOptions(
-        bootstrap=read_option(given, "bootstrap", parse_addresses, ()),
-        topics=read_option(given, "subscribe", _topics, ()),
-        assigned=read_option(given, "assign", _assigned, ()),
-        pattern=read_option(given, "subscribePattern", _pattern, None),
-        include_system=read_option(given, "includeSystem", _yes_or_no, False),
-        starting_offsets=read_option(given, "startingOffsets", str.strip, None),
-        ending_offsets=read_option(given, "endingOffsets", str.strip, None),
-        max_offsets_per_trigger=read_option(given, "maxOffsetsPerTrigger", count_of, None),
-        split_bytes=read_option(given, "splitBytes", _split_bytes, 64 << 20),
-        partitions_min=read_option(given, "minPartitions", count_of, 1),
-        fetch_bytes=read_option(given, "fetchBytes", _fetch_bytes, FETCH_BYTES_MAX),
-        columns=read_option(given, "columns", _columns, Columns.CORE),
+        **read_given(given, _OPTIONS),
         on_data_loss=_read_on_data_loss(given),
-        timeout_s=read_option(given, "timeout", seconds_of, 10.0),
-        retries=read_option(given, "retries", count_of, 5),
         run=read_run(given),
         **read_access(given),
     )
 
 
-_NAMES: Final = (
-    "bootstrap",
-    "subscribe",
-    "assign",
-    "subscribePattern",
-    "includeSystem",
-    "startingOffsets",
-    "endingOffsets",
-    "maxOffsetsPerTrigger",
-    "splitBytes",
-    "minPartitions",
-    "fetchBytes",
-    "columns",
-    "onDataLoss",
-    "failOnDataLoss",
-    "timeout",
-    "retries",
-    "pipeline",
-    "epoch",
-    *ACCESS_NAMES,
-)
 _TOPIC_CHOICES: Final = ("subscribe", "assign", "subscribePattern")
+_LOSS_NAMES: Final = ("onDataLoss", "failOnDataLoss")
+RUN_NAMES: Final = ("pipeline", "epoch")
 _SPARKS_OWN: Final = frozenset({"path", "paths"})
 """Spark adds these itself."""
 
@@ -176,6 +147,15 @@ def read_option(given: Mapping[str, str], name: str, parse: Callable[[str], T], 
         return parse(text)
     except (ValueError, UsageError) as error:
         raise OptionError(f"option {name!r}: {error}") from None
+
+
+def read_given(given: Mapping[str, str], options: Mapping[str, Option]) -> dict[str, Any]:
+    """Return the fields of those options that are given. OptionError: one is wrong."""
+    return {
+        field: read_option(given, name, parse, None)
+        for name, (field, parse) in options.items()
+        if name.lower() in given
+    }
 
 
 def read_run(given: Mapping[str, str]) -> FencedRun | None:
@@ -291,3 +271,22 @@ def choice(kind: type[E], text: str) -> E:
         if str(member.value).lower() == text.strip().lower():
             return member
     raise ValueError(f"{text!r}, must be {' or '.join(str(one.value) for one in kind)}")
+
+
+_OPTIONS: Final[Mapping[str, Option]] = {
+    "bootstrap": ("bootstrap", parse_addresses),
+    "subscribe": ("topics", _topics),
+    "assign": ("assigned", _assigned),
+    "subscribePattern": ("pattern", _pattern),
+    "includeSystem": ("include_system", _yes_or_no),
+    "startingOffsets": ("starting_offsets", str.strip),
+    "endingOffsets": ("ending_offsets", str.strip),
+    "maxOffsetsPerTrigger": ("max_offsets_per_trigger", count_of),
+    "splitBytes": ("split_bytes", _split_bytes),
+    "minPartitions": ("partitions_min", count_of),
+    "fetchBytes": ("fetch_bytes", _fetch_bytes),
+    "columns": ("columns", _columns),
+    "timeout": ("timeout_s", seconds_of),
+    "retries": ("retries", count_of),
+}
+"""By name: the field of `SourceOptions`, which has the default, and what reads the text."""

@@ -11,12 +11,13 @@ from imago_client.messages import check_name
 from imago_spark.access_options import ACCESS_NAMES, read_access
 from imago_spark.errors import OptionError
 from imago_spark.options import (
+    RUN_NAMES,
     Columns,
     ConnectionOptions,
     FencedRun,
     choice,
     count_of,
-    read_option,
+    read_given,
     read_run,
     refuse_unknown,
     seconds_of,
@@ -25,6 +26,8 @@ from imago_spark.schema import columns_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from imago_spark.options import Option
 
 SEND_BYTES_MAX: Final = 2 << 20
 _SEND_BYTES_MIN: Final = 4 << 10
@@ -59,19 +62,6 @@ class SinkOptions(ConnectionOptions):
     """Under which each task asks, before it sends anything, whether it may."""
 
 
-_NAMES: Final = (
-    "bootstrap",
-    "topic",
-    "sinkId",
-    "delivery",
-    "sendBytes",
-    "queueBy",
-    "timeout",
-    "deliveryTimeout",
-    "pipeline",
-    "epoch",
-    *ACCESS_NAMES,
-)
 _STREAMS_OWN: Final = frozenset({"checkpointlocation"})
 """Spark passes its own option on."""
 
@@ -92,21 +82,11 @@ _PASSED_OVER: Final = frozenset(name for name, _ in columns_of(Columns.PROPERTIE
 def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
     """Return the options of a map whose keys may be in any case. OptionError says what is wrong."""
     given = {name.lower(): value for name, value in options.items()}
-    refuse_unknown({name for name in given if name not in _STREAMS_OWN}, _NAMES)
+    ours = {name for name in given if name not in _STREAMS_OWN}
+    refuse_unknown(ours, (*_OPTIONS, *RUN_NAMES, *ACCESS_NAMES))
     if not given.get("bootstrap"):
         raise OptionError("option 'bootstrap' is missing: add .option(\"bootstrap\", …)")
-    return SinkOptions(
-        bootstrap=read_option(given, "bootstrap", parse_addresses, ()),
-        topic=read_option(given, "topic", _topic, None),
-        sink_id=read_option(given, "sinkId", _sink_id, None),
-        delivery=read_option(given, "delivery", _delivery, Delivery.IDEMPOTENT),
-        send_bytes=read_option(given, "sendBytes", _send_bytes, 1 << 20),
-        queue_by=read_option(given, "queueBy", lambda text: choice(QueueBy, text), QueueBy.KEY),
-        timeout_s=read_option(given, "timeout", seconds_of, 10.0),
-        delivery_timeout_s=read_option(given, "deliveryTimeout", seconds_of, 120.0),
-        run=read_run(given),
-        **read_access(given),
-    )
+    return SinkOptions(**read_given(given, _OPTIONS), run=read_run(given), **read_access(given))
 
 
 def check_columns(options: SinkOptions, columns: Sequence[tuple[str, str]]) -> None:
@@ -153,3 +133,20 @@ def _send_bytes(text: str) -> int:
     if not _SEND_BYTES_MIN <= size <= SEND_BYTES_MAX:
         raise ValueError(f"{size}, must be {_SEND_BYTES_MIN} to {SEND_BYTES_MAX}")
     return size
+
+
+def _queue_by(text: str) -> QueueBy:
+    return choice(QueueBy, text)
+
+
+_OPTIONS: Final[Mapping[str, Option]] = {
+    "bootstrap": ("bootstrap", parse_addresses),
+    "topic": ("topic", _topic),
+    "sinkId": ("sink_id", _sink_id),
+    "delivery": ("delivery", _delivery),
+    "sendBytes": ("send_bytes", _send_bytes),
+    "queueBy": ("queue_by", _queue_by),
+    "timeout": ("timeout_s", seconds_of),
+    "deliveryTimeout": ("delivery_timeout_s", seconds_of),
+}
+"""By name: the field of `SinkOptions`, which has the default, and what reads the text."""
