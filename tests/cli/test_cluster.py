@@ -47,6 +47,19 @@ def test_without_a_registry_it_says_that_masters_refuse_messages() -> None:
     assert "what it shows may be old, and masters refuse messages" in line
 
 
+def test_full_disks_and_a_small_in_sync_set_are_said() -> None:
+    members = [member(n, in_sync=n == 0) | {"full": n != 1, "uuid": f"b{n}"} for n in range(3)]
+    shard = {"name": "shard-0", "master": "b0", "inSync": ["b0"], "members": members}
+    shown = {"shards": [shard], "zooKeeperConnected": True, "refused": {}, "minInSync": 2}
+    assert list(cluster.remarks(shown)) == [
+        "shard-0 replica 0: its disk is full, so it refuses messages",
+        "shard-0 replica 2: its disk is full",
+        "shard-0: 1 of 2 members are in sync, so replicated messages are refused",
+    ]
+    healthy = shard | {"inSync": ["b0", "b1"], "members": []}
+    assert list(cluster.remarks(shown | {"shards": [healthy]})) == []
+
+
 @pytest.mark.parametrize(("connected", "code"), [(True, 0), (False, 1)])
 def test_a_master_of_before_is_none_to_rely_on(
     monkeypatch: pytest.MonkeyPatch, connected: bool, code: int

@@ -125,14 +125,33 @@ def shown(value: object) -> object:
     return "" if value is None else value
 
 
+def _few_in_sync(cluster: Mapping[str, Any], shard: Mapping[str, Any]) -> str:
+    """Return what the in-sync set is too small for; empty: nothing."""
+    in_sync, least = shard["inSync"], cluster.get("minInSync", 0)
+    if shard["master"] is None or in_sync is None or len(in_sync) >= least:
+        return ""
+    return f"{len(in_sync)} of {least} members are in sync, so replicated messages are refused"
+
+
+def _shard_remarks(cluster: Mapping[str, Any], shard: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what follows the shard's name."""
+    for member in shard["members"]:
+        if member.get("full"):
+            refuses = ", so it refuses messages" if member["uuid"] == shard["master"] else ""
+            yield f" replica {member['replica']}: its disk is full{refuses}"
+    if few := _few_in_sync(cluster, shard):
+        yield f": {few}"
+    marks = [mark for mark in ("cordoned", "draining", "drained") if shard.get(mark)]
+    if marks:
+        yield f" is {' and '.join(marks)}"
+    if missing := missing_members(cluster, shard):
+        yield f": {missing}"
+
+
 def remarks(cluster: Mapping[str, Any]) -> Iterator[str]:
     """What a person should know besides the table."""
     for shard in cluster["shards"]:
-        marks = [mark for mark in ("cordoned", "draining", "drained") if shard.get(mark)]
-        if marks:
-            yield f"{shard['name']} is {' and '.join(marks)}"
-        if missing := missing_members(cluster, shard):
-            yield f"{shard['name']}: {missing}"
+        yield from (f"{shard['name']}{each}" for each in _shard_remarks(cluster, shard))
     if not cluster["zooKeeperConnected"]:
         yield (
             "this broker does not reach ZooKeeper: what it shows may be old, and masters refuse"

@@ -406,6 +406,11 @@ class MessageStore:
         """
         return bool(self._damage.ranges)
 
+    @property
+    def full(self) -> bool:
+        """Whether messages are refused for want of room on the disk, as of the last tick."""
+        return self.components.keeper.full
+
     def tick(self, needed_from: Callable[[], int] = nothing_needed) -> StoreHealth:
         """Do what is due: call it every second. `needed_from`: see `LogDeleter.delete_old`."""
         self._status.check_open()

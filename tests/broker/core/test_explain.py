@@ -66,13 +66,23 @@ def test_a_copy_without_room_says_nothing_of_damage() -> None:
     led = view(record(A), record(B), record(C), in_sync=(A, B))
     full = "it refuses what follows log offset 7: DiskFullError: disk 100.0% used, puts stop at 90%"
     said = explain(led, 0, least=2, stalled={"c": full})
-    assert said.why.endswith("; replica 2 (c) takes no copy, as its disk is full")
+    assert said.why.endswith("; no copy goes to replica 2 (c), for want of room on the disk")
     assert said.waits_for == "room on the disk of replica 2 (c)"
     assert "make room there" in said.next
     damaged = "log offsets 5 to 9 are damaged here"
     both = explain(led, 0, least=2, stalled={"b": damaged, "c": full})
-    assert "as its disk is full; replication to replica 1 (b) stands still" in both.why
+    assert "for want of room on the disk; replication to replica 1 (b) stands still" in both.why
     assert "imago shard elect 0 --allow-data-loss" in both.next
+
+
+def test_a_master_without_room_is_said_with_who_leads_next() -> None:
+    said = explain(view(record(A, full=True), record(B, full=True), record(C)), 0, least=2)
+    assert said.why.endswith("; its disk is full, so it refuses messages")
+    assert said.waits_for == "one of replica 2 at h:10931 to lead"
+    assert said.next.startswith("within seconds, by itself; make room on the disk of replica 0")
+    none = explain(view(record(A, full=True), record(B, full=True), record(C, damaged=True)), 0)
+    assert none.waits_for == "room on a disk: no other in-sync member has any"
+    assert "A disk runs full" in none.next
 
 
 def test_damage_of_a_member_is_said() -> None:

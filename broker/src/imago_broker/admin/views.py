@@ -131,6 +131,7 @@ def member(record: BrokerRecord) -> dict[str, Any]:
         "logEpoch": record.log_epoch,
         "logEnd": record.log_end,
         "damaged": record.damaged,
+        "full": record.full,
         "problem": record.problem,
         "metaq": record.metaq_url.removeprefix("meta://"),
         "rocketmq": record.rocketmq_address,
@@ -160,6 +161,7 @@ def cluster(
         "zooKeeperConnected": connected,
         "operatorEpoch": view.operator_epoch,
         "replicas": replicas,
+        "minInSync": least,
         "refused": dict(view.refused),
         "shards": [
             shard(view, number, lags, least=least, drain=drains.get(number))

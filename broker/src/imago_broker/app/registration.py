@@ -64,6 +64,7 @@ def broker_record(
         log_epoch=epoch,
         log_end=end,
         damaged=store is not None and store.damaged,
+        full=store is not None and store.full,
         zone=config.broker.zone,
         addresses=own_addresses(),
         client_host=config.broker.advertised_host,

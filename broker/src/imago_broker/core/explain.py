@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from imago_broker.model.cluster import shard_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from imago_broker.model.cluster import BrokerRecord, ClusterView
     from imago_broker.model.shard import Member, ShardState
 
 
+_FULL_PAGE = "docs/runbook.md, A disk runs full"
 _NO_ROOM = "DiskFullError: "
 """What a member's words say that takes no copy because its own disk is full."""
 
@@ -61,12 +62,7 @@ def _led(
         f"{shard_name(shard)} is led by {_place(master)} in epoch {state.epoch}"
         f"{', elected although data may be lost' if state.unclean else ''}: {cause}"
     )
-    for member in view.members(shard):
-        if member.problem:
-            why += f"; {_named(view, shard, [member.uuid])} stands still: {member.problem}"
-    if damaged := [member for member in view.members(shard) if member.damaged]:
-        names = _named(view, shard, [member.uuid for member in damaged])
-        why += f"; the log of {names} is damaged: it leads only where no whole one can"
+    why += "".join(_hindrances(view, shard, master))
     behind = [m.uuid for m in view.members(shard) if state.in_sync_member(m.uuid) is None]
     gone = view.members_known(shard).keys() - {m.uuid for m in view.members(shard)}
     if len(state.in_sync) < least:
@@ -77,9 +73,40 @@ def _led(
             f"{waiting} to catch up",
             "it joins the in-sync set by itself once it has the whole log",
         )
+    if master.full:
+        return Explanation(why, *_room_for(view, shard, master, state))
     if behind:
         return Explanation(why, f"{_named(view, shard, behind)} to catch up", "nothing to do")
     return Explanation(why)
+
+
+def _hindrances(view: ClusterView, shard: int, master: BrokerRecord) -> Iterator[str]:
+    """Yield what members have said of themselves, as parts of a sentence."""
+    for member in view.members(shard):
+        if member.problem:
+            yield f"; {_named(view, shard, [member.uuid])} stands still: {member.problem}"
+    if damaged := [member for member in view.members(shard) if member.damaged]:
+        names = _named(view, shard, [member.uuid for member in damaged])
+        yield f"; the log of {names} is damaged: it leads only where no whole one can"
+    if master.full:
+        yield "; its disk is full, so it refuses messages"
+
+
+def _room_for(
+    view: ClusterView, shard: int, master: BrokerRecord, state: ShardState
+) -> tuple[str, str]:
+    """Return what a shard waits for whose master has no room, and what comes next."""
+    others = [
+        _place(member)
+        for member in view.members(shard)
+        if member.uuid != master.uuid
+        and state.in_sync_member(member.uuid) is not None
+        and not (member.full or member.damaged)
+    ]
+    room = f"make room on the disk of {_place(master)} ({_FULL_PAGE})"
+    if others:
+        return f"one of {', '.join(others)} to lead", f"within seconds, by itself; {room}"
+    return "room on a disk: no other in-sync member has any", room
 
 
 def _stalled(
@@ -93,9 +120,9 @@ def _stalled(
     if full:
         names = _named(view, shard, full)
         led = Explanation(
-            f"{led.why}; {names} takes no copy, as its disk is full",
+            f"{led.why}; no copy goes to {names}, for want of room on the disk",
             f"room on the disk of {names}",
-            "make room there (docs/runbook.md, A disk runs full): then it continues by itself",
+            f"make room there ({_FULL_PAGE}): then each continues by itself",
         )
     stalled = {uuid: reason for uuid, reason in stalled.items() if uuid not in full}
     if not stalled:

@@ -98,6 +98,8 @@ class BrokerRecord:
     """Log offset behind that record."""
     damaged: bool = False
     """Whether a part of the log is out of service."""
+    full: bool = False
+    """Whether its disk has no room for messages."""
     epoch_seen: int = 0
     """Highest epoch that the member had promised itself to when the record was made."""
     problem: str = ""

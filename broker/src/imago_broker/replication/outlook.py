@@ -37,6 +37,7 @@ def view_seen(view: ClusterView, shard: int, log: Log, ticket: int) -> ViewSeen:
             log_epoch=record.log_epoch,
             log_end=record.log_end,
             damaged=record.damaged,
+            full=record.full,
             epoch_seen=record.epoch_seen,
         )
         for record in view.members(shard)

@@ -276,6 +276,7 @@ class ShardShell:
                 askers.append(executor.following.session)
         self._parts.repairs.tick(now_ms, askers)
         self._troubles.look_at_damage(now_ms)
+        self._troubles.look_at_room(now_ms)
 
     # What moves every turn
 

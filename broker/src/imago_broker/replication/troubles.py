@@ -1,4 +1,7 @@
-"""What becomes of a member that cannot do its part, and of a leader whose log stays damaged."""
+"""What becomes of a member that cannot do its part, and of a leader that another should replace.
+
+Another one should where the leader's log stays damaged, or its disk full.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from imago_broker.core.shard.election import leader_lives
 from imago_broker.core.shard.events import HandoverAsked
-from imago_broker.core.shard.expendable import needed_for
+from imago_broker.core.shard.expendable import has_room_elsewhere, needed_for
 from imago_broker.ports import CoordinatorError
 from imago_broker.replication.outlook import log_of, view_seen
 
@@ -27,6 +30,11 @@ DAMAGED_LEADS_MS = 10_000
 """How long a leader tries to have its log healed before it gives leadership away."""
 DAMAGED_AGAIN_MS = 30_000
 """How long until it tries again."""
+NO_ROOM = "no-room"
+"""The request of a leader without room, for whose answer nobody waits."""
+FULL_LEADS_MS = 10_000
+"""How long a leader refuses messages for want of room before it gives leadership to a member that
+has room."""
 
 
 class Troubles:
@@ -50,6 +58,8 @@ class Troubles:
         self._way_out: asyncio.Task[None] | None = None
         self._damaged = parts.store.damaged
         self._damage_due_ms = parts.clock.monotonic_ms() + DAMAGED_LEADS_MS
+        self._full = parts.store.full
+        self._full_since_ms = parts.clock.monotonic_ms()
 
     async def close(self) -> None:
         """Look no more."""
@@ -79,6 +89,19 @@ class Troubles:
         if self._damaged and executor.leading is not None and now_ms >= self._damage_due_ms:
             self._damage_due_ms = now_ms + DAMAGED_AGAIN_MS
             self._dispatch(HandoverAsked(DAMAGE))
+
+    def look_at_room(self, now_ms: int) -> None:
+        """Have the others know of a full disk; give leadership to a member with room."""
+        store, executor = self._parts.store, self._executor
+        if store.full != self._full:
+            self._full, self._full_since_ms = store.full, now_ms
+            executor.announce()
+        leading = self._full and executor.leading is not None
+        if leading and now_ms - self._full_since_ms >= FULL_LEADS_MS:
+            self._full_since_ms = now_ms
+            state = self._machine.state
+            if has_room_elsewhere(state.shard, state.live, state.uuid):
+                self._dispatch(HandoverAsked(NO_ROOM))
 
     async def _find_way_out(self, failure: str) -> None:
         """Begin anew where the shard has all that it acknowledged elsewhere."""

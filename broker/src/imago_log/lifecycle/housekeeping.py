@@ -126,10 +126,15 @@ class Housekeeper:
         with contextlib.suppress(DiskFullError):  # the append that needs it raises it again
             self._log.add_spare()
 
+    @property
+    def full(self) -> bool:
+        """Whether messages are refused for want of room, as of the last tick."""
+        return self._pressure.is_full or self._space.short
+
     def _health(self) -> StoreHealth:
         usage = self._pressure.usage()
         return StoreHealth(
-            writable=not self._pressure.is_full and not self._space.short,
+            writable=not self.full,
             disk_level=self._pressure.level,
             disk_used_ratio=usage.ratio,
             disk_total_bytes=usage.total,

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 from imago_broker.core.shard import effects as fx
 from imago_broker.core.shard import events as ev
+from imago_broker.core.shard.values import MemberInfo
+from imago_broker.model.shard import Member
 from imago_testing.clusters.shard_machine import (
     LIVE,
     ME,
@@ -85,3 +87,18 @@ def test_a_handover_prefers_a_whole_log_and_refuses_a_damaged_one() -> None:
     told.tell(ev.StopAsked())
     told.effects = told.machine.tick(1)
     assert told.only(fx.Propose).shard.leader == OTHER, "nobody else is left"
+
+
+def test_a_handover_prefers_a_member_with_room() -> None:
+    third = Member("c", 30)
+    live = {**LIVE, "b": LIVE["b"]._replace(full=True), "c": MemberInfo(30)}
+    for fuller, chosen in (("b", third), ("c", OTHER)):
+        told = handing_over()
+        seen = {uuid: info._replace(full=uuid == fuller) for uuid, info in live.items()}
+        told.sees(state(ME, 5, ME, OTHER, third), seen)
+        end = told.machine.watermark.progress().end
+        for member in (OTHER, third):
+            told.machine.watermark.joined(member, end, end, 0)
+            told.machine.acked(member, 5, end, end, 0)
+        told.tell(ev.HandoverAsked("r1"))
+        assert told.only(fx.Propose).shard.leader == chosen

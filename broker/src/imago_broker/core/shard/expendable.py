@@ -1,4 +1,4 @@
-"""Whether a member's log may be thrown away: the shard has all that it acknowledged elsewhere."""
+"""Whether a shard can do without a member: without its log, or without it as leader."""
 
 from __future__ import annotations
 
@@ -31,3 +31,9 @@ def needed_for(shard: ShardState, live: Live, uuid: str, min_in_sync: int) -> st
     if there < min_in_sync:
         return f"{there} of {min_in_sync} in-sync members are there"
     return ""
+
+
+def has_room_elsewhere(shard: ShardState, live: Live, uuid: str) -> bool:
+    """Whether another in-sync member could lead with a whole log and room for messages."""
+    others = (member for member in shard.in_sync if member.uuid != uuid and is_live(member, live))
+    return any(not (live[each.uuid].damaged or live[each.uuid].full) for each in others)

@@ -80,13 +80,13 @@ def stop(transition: Transition, progress: ShardProgress, since_ms: int) -> None
 
 
 def _best(state: State, progress: ShardProgress, wanted: str | None = None) -> Member | None:
-    """The in-sync follower that is furthest, of those with a whole log; or the wanted one."""
+    """The in-sync follower that is furthest, of those with a whole log and room; or the wanted."""
     fit = [
-        (not _damaged(state, member.uuid), follower.end, member)
+        (not _damaged(state, member.uuid), not _full(state, member.uuid), follower.end, member)
         for member, follower in progress.followers.items()
         if _fit(state, progress, member) and wanted in (None, member.uuid)
     ]
-    return max(fit)[2] if fit else None
+    return max(fit)[3] if fit else None
 
 
 def _fit(state: State, progress: ShardProgress, member: Member) -> bool:
@@ -118,6 +118,12 @@ def _damaged(state: State, uuid: str) -> bool:
         return state.log.damaged
     info = state.live.get(uuid)
     return info is not None and info.damaged
+
+
+def _full(state: State, uuid: str) -> bool:
+    """Whether a member has said that its disk has no room for messages."""
+    info = state.live.get(uuid)
+    return info is not None and info.full
 
 
 def _ready(progress: ShardProgress, target: Member, *, patient: bool) -> bool:

@@ -44,6 +44,8 @@ class MemberInfo(NamedTuple):
     log_end: int = 0
     damaged: bool = False
     """Whether a part of the log is out of service: it leads only where no whole one can."""
+    full: bool = False
+    """Whether its disk has no room for messages: a handover prefers the others."""
     epoch_seen: int = 0
     """Highest epoch that the member had promised itself to when its registration was written."""
 
