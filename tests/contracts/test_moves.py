@@ -8,6 +8,7 @@ import pytest
 
 from imago_broker.cluster.metaq_progress import position
 from imago_broker.cluster.tree import Create
+from imago_broker.model.cluster import PERM_READ, ShardQueues
 from imago_broker.ports import CoordinatorConflictError, CoordinatorError
 from imago_testing.clusters.registry import Registry, broker, topic, until
 
@@ -68,6 +69,14 @@ async def test_a_shard_is_forgotten_when_it_is_drained_and_nobody_runs(
     with pytest.raises(CoordinatorConflictError, match="not drained"):
         await one.marks.forget_shard(1)
     await one.marks.mark_shard(1, drained=True)
+    with pytest.raises(CoordinatorConflictError, match=r"given topics .* \(both, only-1\)"):
+        await one.marks.forget_shard(1)
+    two = await registry.join()
+    await two.register(broker("disk-b", shard=1))
+    sealed = {1: ShardQueues(0, 4, perm=PERM_READ)}
+    await two.publish_topics([topic(name, shards=sealed) for name in ("both", "only-1")])
+    await two.stop()
+    await until(one, lambda view: view.shards() == (0,) and not view.topics["both"].shards[1].write)
     await one.marks.forget_shard(1)
     view = one.view()
     assert set(view.known) == {0}

@@ -36,6 +36,10 @@ class InvalidNameError(RequestError):
     """A topic or group may not be called so."""
 
 
+class ShardDrainedError(RequestError):
+    """The shard is recorded as drained: a topic that it took could be removed with it."""
+
+
 class TopicExistsError(RequestError):
     """The topic exists already, with other settings than those asked for."""
 

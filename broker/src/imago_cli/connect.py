@@ -49,6 +49,7 @@ _START = (
     " (IMAGO_BOOTSTRAP, IMAGO_METAQ) names another address"
 )
 _CURES = {
+    "Repeat the call": "repeat the command; `imago cluster status` says which shard has no master",
     "username cannot be null": "say who you are: --user and --password-file, or IMAGO_USER and "
     "IMAGO_PASSWORD_FILE",
     r"User:(?P<user>\S+) has no permission to access (?P<kind>\w+):(?P<name>[\w%@|.-]+)": _ALLOW,

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from imago_broker.errors import ShardDrainedError
 from imago_broker.model.groups import GroupConfig
-from imago_broker.model.sealing import seal_of
+from imago_broker.model.sealing import MOVE, seal_of
 from imago_testing.clusters.shard_pair import eventually, make, put, there
 
 if TYPE_CHECKING:
@@ -97,13 +98,44 @@ async def test_a_drain_waits_for_the_other_shard_and_then_goes_on(pair: Pair) ->
 
 
 async def test_a_topic_that_is_made_meanwhile_leaves_too(pair: Pair) -> None:
+    make(pair.one, "orders")
+    await put(pair.one, "orders")
     await pair.drain(pair.one)
-    await pair.until(0, lambda shard: shard["drained"])
+    await pair.until(0, lambda shard: shard["drain"] and not shard["drain"]["topicsToMove"])
     make(pair.one, "late", 1)
     await eventually(lambda: seal_of(there(pair.one, "late")))
     assert there(pair.two, "late").write_queues == 1
     assert pair.one.broker.topics.cordoned
     assert not pair.two.broker.topics.cordoned
+
+
+async def test_a_drained_shard_is_given_no_topics(pair: Pair) -> None:
+    """It may be stopped and removed at any moment, with all that it holds."""
+    await pair.drain(pair.one)
+    await pair.until(0, lambda shard: shard["drained"])
+    for name in ("late", "%RETRY%late"):
+        with pytest.raises(ShardDrainedError, match="is drained and takes no topics"):
+            make(pair.one, name, 1)
+    make(pair.two, "late", 1)
+    await pair.one.call("POST", "/admin/v1/undrain", {})
+    await pair.until(0, lambda shard: not shard["drained"])
+    await eventually(lambda: not pair.one.broker.topics.closed)
+    make(pair.one, "late", 1)
+
+
+async def test_a_shard_that_is_marked_drained_by_hand_is_given_no_topics(pair: Pair) -> None:
+    await pair.one.call("POST", "/admin/v1/cordon", {})
+    await pair.until(0, lambda shard: shard["cordoned"])
+    make(pair.one, "early", 1)
+    status, _ = await pair.one.call("POST", "/admin/v1/shards/0/drained", {})
+    assert status == 409
+    make(pair.one, "still", 1)
+    for name in ("early", "still"):
+        pair.one.broker.topics.seal(name, until_ms=0, cause=MOVE)
+    status, _ = await pair.one.call("POST", "/admin/v1/shards/0/drained", {})
+    assert status == 200
+    with pytest.raises(ShardDrainedError):
+        make(pair.one, "late", 1)
 
 
 @pytest.mark.parametrize("path", ["undrain", "uncordon"])

@@ -122,6 +122,25 @@ async def test_our_clients_say_what_they_mean(
     assert await body_of(peer, Code.GET_TOPIC_CONFIG, topic="T") == before
 
 
+async def test_a_cordoned_shard_gets_topics_of_tools_alone_and_a_drained_one_of_nobody(
+    peer: RemotingPeer, broker: Broker
+) -> None:
+    broker.topics.cordoned = True
+    for change in ("create", "ensure"):
+        asked = topic("T", imagoChange=change, imagoNamed="")
+        answer = await peer.call(Code.UPDATE_AND_CREATE_TOPIC, asked)
+        assert answer.code == ResponseCode.IMAGO_CORDONED
+    # A tool has named this broker.
+    assert (await peer.call(Code.UPDATE_AND_CREATE_TOPIC, topic("T"))).code == ResponseCode.SUCCESS
+    asked = topic("T", imagoChange="ensure", imagoNamed="")
+    assert (await peer.call(Code.UPDATE_AND_CREATE_TOPIC, asked)).code == ResponseCode.SUCCESS
+    broker.topics.closing = True
+    refused = await peer.call(Code.UPDATE_AND_CREATE_TOPIC, topic("U"))
+    assert refused.code != ResponseCode.SUCCESS
+    assert "this shard is drained and takes no topics" in (refused.remark or "")
+    assert (await peer.call(Code.UPDATE_AND_CREATE_TOPIC, topic("T"))).code == ResponseCode.SUCCESS
+
+
 async def test_list_of_topics_is_made_as_a_whole_or_not_at_all(
     peer: RemotingPeer, broker: Broker
 ) -> None:

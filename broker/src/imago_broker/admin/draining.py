@@ -54,6 +54,7 @@ class Drainer:
 
     def start(self) -> None:
         """Look from now on."""
+        self._services.topics.close_when(self._recorded)
         self._services.coordinator.on_change(lambda _: self._wake.set())
         self._wake.set()
         self._task = asyncio.create_task(self._run())
@@ -94,21 +95,34 @@ class Drainer:
         services = self._services
         if not self._leads():
             self.progress.remaining = self._looked_at = None
+            services.topics.closing = False
             return
         view = services.coordinator.view()
         services.topics.cordoned = services.config.broker.shard in view.cordoned
         before, self._looked_at = self._looked_at, (shard_epoch(services), self._draining(view))
         if not self._draining(view):
             self.progress.remaining = None
+            services.topics.closing = False
             if before != self._looked_at:
                 self._take_back()
             return
         await self._leave()
-        left = self.progress.remaining = await measure(services, self._blocked)
-        shard = services.config.broker.shard
-        if left.done != (shard in services.coordinator.view().drained):
+        left = await measure(services, self._blocked)
+        if left.done and not services.topics.closed:
+            # Looked at once more, with the door shut: what is recorded then stays true.
+            services.topics.closing = True
+            left = await measure(services, self._blocked)
+        services.topics.closing = left.done
+        self.progress.remaining = left
+        if left.done != self._recorded():
+            shard = services.config.broker.shard
             await services.marks.note_drained(shard, left.done)
             logger.info("shard_drained shard=%d drained=%s", shard, left.done)
+
+    def _recorded(self) -> bool:
+        """Whether the registry says that the shard is drained."""
+        services = self._services
+        return services.config.broker.shard in services.coordinator.view().drained
 
     def _leads(self) -> bool:
         own, view = self._services.coordinator.registered, self._services.coordinator.view()

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from imago_broker.app.declared_notes import DeclaredNotes
-from imago_broker.errors import ExitCode, FatalError, RequestError
+from imago_broker.errors import ExitCode, FatalError, RequestError, ShardDrainedError
 from imago_broker.model.declared import QUEUES, declared_topic
 from imago_broker.model.sealing import seal_of
 
@@ -111,6 +111,8 @@ class DeclaredTopics:
                     self._topics.create_or_update(topic)
                 elif QUEUES in settings and seal_of(known) is None:
                     _tell_if_fewer(known, topic, cause)
+            except ShardDrainedError as error:
+                logger.info("topic_not_made reason=%s", error)
             except (ValueError, RequestError) as error:
                 raise FatalError(f"topics.{name}: {error}", exit_code=ExitCode.USAGE) from error
 

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from imago_broker.core.metaq_filters import filters_of
 from imago_broker.core.sql92.errors import FilterError
-from imago_broker.errors import HidesMessagesError, InvalidNameError, RequestError
+from imago_broker.errors import (
+    HidesMessagesError,
+    InvalidNameError,
+    RequestError,
+    ShardDrainedError,
+)
 from imago_broker.model import names
 from imago_broker.model.attributes import attributes_problem
 from imago_broker.model.sealing import kept, sealed, unsealed
@@ -38,6 +43,10 @@ TopicChange = Callable[[str, "TopicConfig | None"], None]
 
 QuotaProblem = Callable[["TopicConfig", "TopicConfig | None"], "str | None"]
 """(wanted, what is in force) to why it cannot be."""
+
+
+def _never() -> bool:
+    return False
 
 
 def _no_quota(_: TopicConfig, __: TopicConfig | None) -> None:
@@ -72,6 +81,9 @@ class TopicService:
         self._before_change = before_change
         self._cluster = cluster
         self._cordoned = False
+        self.closing = False
+        """Whether the shard is about to be recorded as drained."""
+        self._drained: Callable[[], bool] = _never
         self._quota_problem: QuotaProblem = _no_quota
         self.light = LightQueues(store) if light is None else light
         self._configs = _stored(store)
@@ -114,6 +126,15 @@ class TopicService:
             self._cordoned = cordoned
             self._template_changed()
 
+    def close_when(self, drained: Callable[[], bool]) -> None:
+        """Have no topic made while this says that the shard is recorded as drained."""
+        self._drained = drained
+
+    @property
+    def closed(self) -> bool:
+        """Whether no topic is made here: what was recorded of the shard would not be true."""
+        return self.closing or self._drained()
+
     def _template_changed(self) -> None:
         template = self._configs.get(names.DEFAULT_TOPIC)
         if template is not None:  # a member that has never led may not have it yet
@@ -144,6 +165,11 @@ class TopicService:
                 return light  # as at RocketMQ, which changes none and says so to nobody
         config = self.check(config, hide_messages=hide_messages)
         old = self._configs.get(config.name)
+        if old is None and self.closed and not names.is_system(config.name):
+            raise ShardDrainedError(
+                f"topic {config.name}: this shard is drained and takes no topics; another shard"
+                " does, or this one when the drain is taken back"
+            )
         if old is not None and (messages := self.hidden_by(config)):
             logger.warning(
                 "topic_hides_messages topic=%s messages=%d queues=%d/%d",

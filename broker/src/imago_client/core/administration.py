@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from imago_client.core.effects import Operation, Request, ask_ok
 from imago_client.core.lookup import ask_name_service, cluster_info, find_route
 from imago_client.core.routing import MASTER_ID
-from imago_client.errors import AnswerError, TryAgainError
+from imago_client.errors import (
+    AnswerError,
+    ConnectionLostError,
+    HalfDoneError,
+    RequestTimeoutError,
+    TryAgainError,
+)
 from imago_client.message_queue import MessageQueue
 from imago_client.received import INFLATED_BYTES_MAX, received
 from imago_wire.errors import ProtocolError
@@ -25,7 +32,7 @@ from imago_wire.remoting.headers.pull import QueryMessageRequestHeader
 from imago_wire.remoting.messages import decode_messages
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from imago_client.core.state import ClientState
     from imago_client.received import ReceivedMessage
@@ -68,9 +75,22 @@ def shards(state: ClientState) -> Operation[list[ShardInfo]]:
     ]
 
 
+@contextmanager
+def half_done(topic: str, done: Sequence[str]) -> Iterator[None]:
+    """Say of a change that a master did not answer where it is made: on the shards `done`."""
+    try:
+        yield
+    except (ConnectionLostError, RequestTimeoutError) as error:
+        raise HalfDoneError(topic, done, error) from error
+
+
 def masters(state: ClientState) -> Operation[dict[str, str]]:
     """Return shard -> address of its master, of those that have one."""
-    found = yield from shards(state)
+    return masters_among((yield from shards(state)))
+
+
+def masters_among(found: Sequence[ShardInfo]) -> dict[str, str]:
+    """Return shard -> address of its master. TryAgainError: none has one."""
     living = {one.shard: one.addresses[MASTER_ID] for one in found if MASTER_ID in one.addresses}
     if not living:
         raise TryAgainError("the name service knows no master of any shard; is a broker up?")
@@ -86,8 +106,11 @@ def topics(state: ClientState) -> Operation[list[str]]:
 def delete_topic(state: ClientState, topic: str) -> Operation[None]:
     """Delete a topic with its messages' queues and all groups' offsets of it."""
     deleted = DeleteTopicRequestHeader(topic=topic)
-    for address in (yield from masters(state)).values():
-        yield from body_of(state, address, RequestCode.DELETE_TOPIC_IN_BROKER, deleted)
+    done: list[str] = []
+    for shard, address in (yield from masters(state)).items():
+        with half_done(topic, done):
+            yield from body_of(state, address, RequestCode.DELETE_TOPIC_IN_BROKER, deleted)
+        done.append(shard)
     unlisted = DeleteTopicFromNamesrvRequestHeader(topic=topic)
     yield from ask_name_service(state, RequestCode.DELETE_TOPIC_IN_NAMESRV, unlisted)
     state.drop_route(topic)

@@ -11,7 +11,10 @@ from imago_client.core.administration import (
     PERM_WRITE,
     body_of,
     decode,
+    half_done,
     masters,
+    masters_among,
+    shards,
     topic_bounds,
 )
 from imago_client.core.effects import Operation, Pause, Request, ask_ok
@@ -73,24 +76,44 @@ class TopicSettings:
 def create_topic(
     state: ClientState, topic: str, settings: TopicSettings, *, exist_ok: bool
 ) -> Operation[dict[str, str]]:
-    """Make a topic on the master of every shard; return those masters by shard.
+    """Make a topic on the master of every shard that is not cordoned; return those by shard.
 
     Done once the name service tells of it, so that the next send finds it. A topic that is there,
     on whatever shards, is left as it is: TopicExistsError unless it is as asked for and `exist_ok`.
+    HalfDoneError: a master did not answer.
     """
     check_name("topic", topic)
-    living = yield from masters(state)
+    made: dict[str, str] = {}
+    with half_done(topic, ()):
+        found = yield from shards(state)
+        living = masters_among(found)
+        there = yield from _configs(state, topic, living)
+    if not there and (headless := [one.shard for one in found if one.shard not in living]):
+        raise TryAgainError(
+            f"topic {topic}: not made, since {', '.join(headless)} has no master at the moment."
+            " Repeat the call once it has one"
+        )
     change = TopicChange.ENSURE if exist_ok else TopicChange.CREATE
-    there = yield from _configs(state, topic, living)
     having = {shard: living[shard] for shard in there} or living
-    for address in having.values():
+    cordoned: BrokerError | None = None
+    for shard, address in having.items():
         header = _header(topic, change, settings, TopicConfig(topic_name=topic))
-        yield from _ask(state, topic, address, header)
+        try:
+            with half_done(topic, tuple(made)):
+                yield from _ask(state, topic, address, header)
+        except BrokerError as error:
+            if error.code != ResponseCode.IMAGO_CORDONED:
+                raise
+            cordoned = error
+        else:
+            made[shard] = address
+    if cordoned is not None and not made:
+        raise cordoned
     if not there:
         queues = settings.queues or QUEUES_DEFAULT
         readable = bool((settings.perm or PERM_READ_WRITE) & PERM_READ)
-        yield from _until_routed(state, topic, dict.fromkeys(living, queues), readable=readable)
-    return having
+        yield from _until_routed(state, topic, dict.fromkeys(made, queues), readable=readable)
+    return made
 
 
 def alter_topic(
@@ -103,16 +126,19 @@ def alter_topic(
     not let it.
     """
     check_name("topic", topic)
-    living = yield from masters(state)
-    there = yield from _configs(state, topic, living)
+    with half_done(topic, ()):
+        living = yield from masters(state)
+        there = yield from _configs(state, topic, living)
     if not there:
         raise NoTopicError(topic)
     if settings.queues is not None and not hide_messages:
         yield from _refuse_hiding(state, topic, settings.queues, there)
-    hidden = 0
+    hidden, done = 0, list[str]()
     for shard, config in there.items():
         header = _header(topic, TopicChange.ALTER, settings, config, hide_messages=hide_messages)
-        hidden += yield from _ask(state, topic, living[shard], header)
+        with half_done(topic, done):
+            hidden += yield from _ask(state, topic, living[shard], header)
+        done.append(shard)
     if settings.queues is not None:
         # One that takes no messages keeps the queues that it has, to be read out.
         open_ = [shard for shard, config in there.items() if config.perm & PERM_WRITE]
