@@ -399,16 +399,12 @@ class MessageStore:
 
     @property
     def damaged(self) -> bool:
-        """Whether a part of the log is out of service that readers may have, or soon will.
-
-        What this member knows of the high watermark may be older than what was acknowledged, so
-        damage above it counts as well.
-        """
+        """Whether a part of the log is out of service, above what is known as committed, too."""
         return bool(self._damage.ranges)
 
     @property
     def full(self) -> bool:
-        """Whether messages are refused for want of room on the disk, as of the last tick."""
+        """Whether messages are refused for want of room, as of the last tick."""
         return self.components.keeper.full
 
     def tick(self, needed_from: Callable[[], int] = nothing_needed) -> StoreHealth:

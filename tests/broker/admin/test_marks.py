@@ -29,7 +29,7 @@ async def test_another_shard_is_cordoned_and_taken_back(pair: Pair) -> None:
     }
     shown = await pair.until(1, lambda shard: shard["cordoned"])
     assert not shown["draining"]
-    await eventually(lambda: pair.two.broker.topics.cordoned)
+    await eventually(lambda: pair.two.broker.topics.intake.cordoned)
     await ok(pair.one, "POST", f"{SHARD_1}/uncordon", {"requestId": "r"})
     await pair.until(1, lambda shard: not shard["cordoned"])
 

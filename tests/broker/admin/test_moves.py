@@ -105,8 +105,8 @@ async def test_a_topic_that_is_made_meanwhile_leaves_too(pair: Pair) -> None:
     make(pair.one, "late", 1)
     await eventually(lambda: seal_of(there(pair.one, "late")))
     assert there(pair.two, "late").write_queues == 1
-    assert pair.one.broker.topics.cordoned
-    assert not pair.two.broker.topics.cordoned
+    assert pair.one.broker.topics.intake.cordoned
+    assert not pair.two.broker.topics.intake.cordoned
 
 
 async def test_a_drained_shard_is_given_no_topics(pair: Pair) -> None:
@@ -119,7 +119,7 @@ async def test_a_drained_shard_is_given_no_topics(pair: Pair) -> None:
     make(pair.two, "late", 1)
     await pair.one.call("POST", "/admin/v1/undrain", {})
     await pair.until(0, lambda shard: not shard["drained"])
-    await eventually(lambda: not pair.one.broker.topics.closed)
+    await eventually(lambda: not pair.one.broker.topics.intake.closed)
     make(pair.one, "late", 1)
 
 

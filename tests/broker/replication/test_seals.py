@@ -62,13 +62,13 @@ async def test_the_next_master_keeps_a_seal_and_serves_its_readers(shard: ShardB
 async def test_the_next_master_goes_on_with_a_drain(shard: ShardBrokers) -> None:
     one, two = shard.brokers[0], shard.brokers[1]
     await one.coordinator.marks.drain_shard(0, "r")
-    await until(lambda: one.topics.cordoned)
+    await until(lambda: one.topics.intake.cordoned)
     assert seal_of(one.topics.get(TOPIC) or TopicConfig(name="t")) is None, (
         "nobody takes its topics"
     )
     await shard.kill(0)
     assert await shard.led(but=0) == 1
-    await until(lambda: two.topics.cordoned)
+    await until(lambda: two.topics.intake.cordoned)
     assert 0 in two.coordinator.view().draining
     await two.coordinator.marks.undrain_shard(0)
-    await until(lambda: not two.topics.cordoned)
+    await until(lambda: not two.topics.intake.cordoned)

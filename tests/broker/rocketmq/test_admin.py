@@ -125,7 +125,7 @@ async def test_our_clients_say_what_they_mean(
 async def test_a_cordoned_shard_gets_topics_of_tools_alone_and_a_drained_one_of_nobody(
     peer: RemotingPeer, broker: Broker
 ) -> None:
-    broker.topics.cordoned = True
+    broker.topics.intake.cordoned = True
     for change in ("create", "ensure"):
         asked = topic("T", imagoChange=change, imagoNamed="")
         answer = await peer.call(Code.UPDATE_AND_CREATE_TOPIC, asked)
@@ -134,7 +134,7 @@ async def test_a_cordoned_shard_gets_topics_of_tools_alone_and_a_drained_one_of_
     assert (await peer.call(Code.UPDATE_AND_CREATE_TOPIC, topic("T"))).code == ResponseCode.SUCCESS
     asked = topic("T", imagoChange="ensure", imagoNamed="")
     assert (await peer.call(Code.UPDATE_AND_CREATE_TOPIC, asked)).code == ResponseCode.SUCCESS
-    broker.topics.closing = True
+    broker.topics.intake.closing = True
     refused = await peer.call(Code.UPDATE_AND_CREATE_TOPIC, topic("U"))
     assert refused.code != ResponseCode.SUCCESS
     assert "this shard is drained and takes no topics" in (refused.remark or "")

@@ -93,11 +93,11 @@ def test_a_cordoned_shard_makes_no_topic_for_a_send_but_those_of_groups() -> Non
     topics = service(ManualStore())
     heard: list[str] = []
     topics.on_change.append(lambda name, _: heard.append(name))
-    topics.cordoned = True
+    topics.intake.cordoned = True
     assert heard == ["TBW102"]
     assert not topics.is_public("TBW102")
     assert topics.auto_create("t", default_topic="TBW102", default_queues=4) is None
     retry = topics.auto_create("%RETRY%g", default_topic="TBW102", default_queues=4, for_retry=True)
     assert retry is not None
-    topics.cordoned = False
+    topics.intake.cordoned = False
     assert topics.auto_create("t", default_topic="TBW102", default_queues=4) is not None

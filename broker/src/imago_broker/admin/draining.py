@@ -54,7 +54,7 @@ class Drainer:
 
     def start(self) -> None:
         """Look from now on."""
-        self._services.topics.close_when(self._recorded)
+        self._services.topics.intake.close_when(self._recorded)
         self._services.coordinator.on_change(lambda _: self._wake.set())
         self._wake.set()
         self._task = asyncio.create_task(self._run())
@@ -95,24 +95,24 @@ class Drainer:
         services = self._services
         if not self._leads():
             self.progress.remaining = self._looked_at = None
-            services.topics.closing = False
+            services.topics.intake.closing = False
             return
         view = services.coordinator.view()
-        services.topics.cordoned = services.config.broker.shard in view.cordoned
+        services.topics.intake.cordoned = services.config.broker.shard in view.cordoned
         before, self._looked_at = self._looked_at, (shard_epoch(services), self._draining(view))
         if not self._draining(view):
             self.progress.remaining = None
-            services.topics.closing = False
+            services.topics.intake.closing = False
             if before != self._looked_at:
                 self._take_back()
             return
         await self._leave()
         left = await measure(services, self._blocked)
-        if left.done and not services.topics.closed:
+        if left.done and not services.topics.intake.closed:
             # Looked at once more, with the door shut: what is recorded then stays true.
-            services.topics.closing = True
+            services.topics.intake.closing = True
             left = await measure(services, self._blocked)
-        services.topics.closing = left.done
+        services.topics.intake.closing = left.done
         self.progress.remaining = left
         if left.done != self._recorded():
             shard = services.config.broker.shard

@@ -97,10 +97,10 @@ async def mark_drained(services: AdminServices, request: web.Request) -> web.Res
         raise AdminError(
             409, "not_cordoned", f"{shard_name(shard)} takes new topics.", "Cordon or drain it."
         )
-    services.topics.closing = True
+    services.topics.intake.closing = True
     left = await measure(services, "")
     if not left.done:
-        services.topics.closing = False
+        services.topics.intake.closing = False
         raise AdminError(
             409,
             "not_drained",

@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from imago_broker.core.metaq_filters import filters_of
 from imago_broker.core.sql92.errors import FilterError
-from imago_broker.errors import (
-    HidesMessagesError,
-    InvalidNameError,
-    RequestError,
-    ShardDrainedError,
-)
+from imago_broker.errors import HidesMessagesError, InvalidNameError, RequestError
 from imago_broker.model import names
 from imago_broker.model.attributes import attributes_problem
 from imago_broker.model.sealing import kept, sealed, unsealed
@@ -29,6 +24,7 @@ from imago_broker.model.topics import (
 )
 from imago_broker.service.light_queues import LightQueues, is_stored_light
 from imago_broker.service.topic_handles import LEVELS, TopicHandles
+from imago_broker.service.topic_intake import TopicIntake
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -43,10 +39,6 @@ TopicChange = Callable[[str, "TopicConfig | None"], None]
 
 QuotaProblem = Callable[["TopicConfig", "TopicConfig | None"], "str | None"]
 """(wanted, what is in force) to why it cannot be."""
-
-
-def _never() -> bool:
-    return False
 
 
 def _no_quota(_: TopicConfig, __: TopicConfig | None) -> None:
@@ -80,10 +72,7 @@ class TopicService:
         self._default_queues = default_queues
         self._before_change = before_change
         self._cluster = cluster
-        self._cordoned = False
-        self.closing = False
-        """Whether the shard is about to be recorded as drained."""
-        self._drained: Callable[[], bool] = _never
+        self.intake = TopicIntake(self._template_changed)
         self._quota_problem: QuotaProblem = _no_quota
         self.light = LightQueues(store) if light is None else light
         self._configs = _stored(store)
@@ -115,26 +104,6 @@ class TopicService:
             self._auto_create_enabled = enabled
             self._template_changed()
 
-    @property
-    def cordoned(self) -> bool:
-        """Whether this shard takes no new topics; a group's own topics are none."""
-        return self._cordoned
-
-    @cordoned.setter
-    def cordoned(self, cordoned: bool) -> None:
-        if cordoned != self._cordoned:
-            self._cordoned = cordoned
-            self._template_changed()
-
-    def close_when(self, drained: Callable[[], bool]) -> None:
-        """Have no topic made while this says that the shard is recorded as drained."""
-        self._drained = drained
-
-    @property
-    def closed(self) -> bool:
-        """Whether no topic is made here: what was recorded of the shard would not be true."""
-        return self.closing or self._drained()
-
     def _template_changed(self) -> None:
         template = self._configs.get(names.DEFAULT_TOPIC)
         if template is not None:  # a member that has never led may not have it yet
@@ -143,7 +112,9 @@ class TopicService:
 
     def is_public(self, name: str) -> bool:
         """Whether clients may find the topic: not the template while nothing comes of it."""
-        return name != names.DEFAULT_TOPIC or (self._auto_create_enabled and not self._cordoned)
+        return name != names.DEFAULT_TOPIC or (
+            self._auto_create_enabled and not self.intake.cordoned
+        )
 
     def get(self, name: str) -> TopicConfig | None:
         """Return a topic's settings; each light queue has the same, where there are any."""
@@ -165,11 +136,8 @@ class TopicService:
                 return light  # as at RocketMQ, which changes none and says so to nobody
         config = self.check(config, hide_messages=hide_messages)
         old = self._configs.get(config.name)
-        if old is None and self.closed and not names.is_system(config.name):
-            raise ShardDrainedError(
-                f"topic {config.name}: this shard is drained and takes no topics; another shard"
-                " does, or this one when the drain is taken back"
-            )
+        if old is None:
+            self.intake.require_open(config.name)
         if old is not None and (messages := self.hidden_by(config)):
             logger.warning(
                 "topic_hides_messages topic=%s messages=%d queues=%d/%d",

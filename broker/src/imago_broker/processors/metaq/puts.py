@@ -302,7 +302,7 @@ class PutProcessor:
 
     def _create(self, topic: str, partition: int) -> None:
         own = names.is_system(topic) or names.is_derived(topic) or names.topic_problem(topic)
-        made = None if own or self._topics.cordoned else self._patterns.made(topic)
+        made = None if own or self._topics.intake.cordoned else self._patterns.made(topic)
         if made is None:
             raise self._refusal(topic, partition, texts.topic_not_accepted(topic))
         self._topics.create_or_update(made)

@@ -36,7 +36,7 @@ def change(
     current: TopicConfig | None,
 ) -> Reply:
     """Make or alter a topic. `whole`: the settings as if all that was sent had been named."""
-    if current is None and asked.imago_change != TopicChange.ALTER and topics.cordoned:
+    if current is None and asked.imago_change != TopicChange.ALTER and topics.intake.cordoned:
         text = f"topic {whole.name}: this shard is cordoned and takes no new topics"
         raise RequestError(ResponseCode.IMAGO_CORDONED, text)
     try:
