@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from imago_broker.cluster import removal
 from imago_broker.cluster.metaq_progress import position
 from imago_broker.cluster.tree import Create
 from imago_broker.model.cluster import PERM_READ, ShardQueues
@@ -57,7 +58,7 @@ async def test_a_late_repeat_of_a_drain_that_was_taken_back_is_refused(
 
 
 async def test_a_shard_is_forgotten_when_it_is_drained_and_nobody_runs(
-    registry: Registry,
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = await two_shards(registry)
     await one.publish_topics([topic("both"), topic("only-0")])
@@ -70,6 +71,9 @@ async def test_a_shard_is_forgotten_when_it_is_drained_and_nobody_runs(
         await one.marks.forget_shard(1)
     await one.marks.mark_shard(1, drained=True)
     with pytest.raises(CoordinatorConflictError, match=r"given topics .* \(both, only-1\)"):
+        await one.marks.forget_shard(1)
+    monkeypatch.setattr(removal, "TAKERS_NAMED_MAX", 1)
+    with pytest.raises(CoordinatorConflictError, match=r"given topics .* \(both\)"):
         await one.marks.forget_shard(1)
     two = await registry.join()
     await two.register(broker("disk-b", shard=1))

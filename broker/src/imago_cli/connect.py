@@ -49,7 +49,6 @@ _START = (
     " (IMAGO_BOOTSTRAP, IMAGO_METAQ) names another address"
 )
 _CURES = {
-    "Repeat the call": "repeat the command; `imago cluster status` says which shard has no master",
     "username cannot be null": "say who you are: --user and --password-file, or IMAGO_USER and "
     "IMAGO_PASSWORD_FILE",
     r"User:(?P<user>\S+) has no permission to access (?P<kind>\w+):(?P<name>[\w%@|.-]+)": _ALLOW,
@@ -61,6 +60,7 @@ _CURES = {
     "certificate is not trusted": "IMAGO_TLS_CA names the file of authorities to trust",
     "TLS handshake|connection with TLS": _NO_TLS,
     r"closed.*ask for TLS": _TLS,
+    "Repeat the call": "repeat the command; `imago cluster status` says which shard has no master",
     "port of the right protocol": _PORTS,
     "is the server running": _START,
 }

@@ -139,6 +139,7 @@ async def test_users_end_where_the_copy_has_fallen_behind(
     assert await pulled(shard.broker(shard.leader)) == ResponseCode.NO_PERMISSION
     monkeypatch.undo()
     await until(lambda: not follower.core.access.outdated.why)
+    await shard.brokers.all_in_sync(0, 1, 2)
     assert await pulled(follower) == ResponseCode.NO_PERMISSION
     assert await called(shard, topics) == 401
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from imago_broker.model.cluster import ClusterView
 
 
-LISTED_MAX = 5
+TAKERS_NAMED_MAX = 5
 
 
 def _takers(view: ClusterView, shard: int) -> Iterator[str]:
@@ -45,7 +45,7 @@ def _refuse(view: ClusterView, shard: int) -> None:
     if taking := sorted(_takers(view, shard)):
         raise CoordinatorConflictError(
             f"{shard_name(shard)} has been given topics since it was drained, with messages perhaps"
-            f" ({', '.join(taking[:LISTED_MAX])}): start its brokers"
+            f" ({', '.join(taking[:TAKERS_NAMED_MAX])}): start its brokers"
         )
 
 
