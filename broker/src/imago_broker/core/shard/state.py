@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HandoverState:
-    """LeaderState on its way to another member."""
+    """Leadership on its way to another member."""
 
     request: str | None
     """None: begun by an orderly stop, nobody waits for an answer."""
