@@ -152,7 +152,9 @@ class HalfDoneError(TryAgainError):
     """A change of a topic may be on some shards only; the same call does the rest."""
 
     def __init__(self, topic: str, done: Sequence[str], error: ClientError) -> None:
-        there = f"done on {', '.join(done)}, and perhaps not on others" if done else "not done"
+        there = (
+            f"done on {', '.join(done)}, and perhaps not on others" if done else "perhaps not done"
+        )
         super().__init__(f"topic {topic}: {there}: {error}. Repeat the call: it does the rest")
         self.topic, self.done = topic, tuple(done)
 
