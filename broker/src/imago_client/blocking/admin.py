@@ -44,8 +44,9 @@ class Admin:
     ) -> dict[str, str]:
         """Make a topic with so many queues on each shard, 4 unless given; return shard -> master.
 
-        One that is there stays as it is. TopicExistsError: what is named here is other there, or
-        `exist_ok` is False.
+        One that is there stays as it is; cordoned shards are left out. TopicExistsError: what is
+        named here is other there, or `exist_ok` is False. TryAgainError: a shard has no master.
+        HalfDoneError: a master did not answer.
         """
         settings = TopicSettings(queues=queues, perm=perm, attributes=attributes or {})
         return self._driver.run(
@@ -64,6 +65,7 @@ class Admin:
         """Change what is named of a topic; return how many messages readers no longer find.
 
         HidesMessagesError: queues that would go hold messages, and `hide_messages` is False.
+        HalfDoneError: a master did not answer.
         """
         settings = TopicSettings(queues=queues, perm=perm, attributes=attributes or {})
         return self._driver.run(
@@ -71,7 +73,7 @@ class Admin:
         )
 
     def delete_topic(self, topic: str) -> None:
-        """Delete a topic on every shard."""
+        """Delete a topic on every shard. HalfDoneError: a master did not answer."""
         self._driver.run(administration.delete_topic(self._state, topic))
 
     def topic_settings(self, topic: str) -> dict[str, TopicConfig]:
