@@ -108,7 +108,7 @@ def test_a_shard_without_master_is_not_left_out_silently(shards: Shards) -> None
 
 def test_a_master_that_does_not_answer_leaves_it_half_done(shards: Shards) -> None:
     shards.answers["h:1"] = gone("h:1")
-    with pytest.raises(HalfDoneError, match=r"done on shard-0, and perhaps not on others: h:1"):
+    with pytest.raises(HalfDoneError, match=r"done on shard-0, and perhaps not on others \(h:1"):
         create(shards)
     shards.there = {f"shard-{n}": TopicConfig(topic_name="t") for n in range(3)}
     state: Any = State()
@@ -119,5 +119,5 @@ def test_a_master_that_does_not_answer_leaves_it_half_done(shards: Shards) -> No
     with pytest.raises(HalfDoneError, match=r"done on shard-0, shard-1"):
         shards.run(administration.delete_topic(state, "t"))
     shards.answers = {"h:0": gone("h:0")}
-    with pytest.raises(HalfDoneError, match=r"topic t: perhaps not done: h:0"):
+    with pytest.raises(HalfDoneError, match=r"topic t: perhaps not done \(h:0"):
         create(shards, exist_ok=True)

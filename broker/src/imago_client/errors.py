@@ -155,7 +155,7 @@ class HalfDoneError(TryAgainError):
         there = (
             f"done on {', '.join(done)}, and perhaps not on others" if done else "perhaps not done"
         )
-        super().__init__(f"topic {topic}: {there}: {error}. Repeat the call: it does the rest")
+        super().__init__(f"topic {topic}: {there} ({error}). Repeat the call: it does the rest")
         self.topic, self.done = topic, tuple(done)
 
 
