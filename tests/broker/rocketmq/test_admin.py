@@ -134,11 +134,16 @@ async def test_a_cordoned_shard_gets_topics_of_tools_alone_and_a_drained_one_of_
     assert (await peer.call(Code.UPDATE_AND_CREATE_TOPIC, topic("T"))).code == ResponseCode.SUCCESS
     asked = topic("T", imagoChange="ensure", imagoNamed="")
     assert (await peer.call(Code.UPDATE_AND_CREATE_TOPIC, asked)).code == ResponseCode.SUCCESS
-    broker.topics.intake.closing = True
-    refused = await peer.call(Code.UPDATE_AND_CREATE_TOPIC, topic("U"))
-    assert refused.code != ResponseCode.SUCCESS
-    assert "this shard is drained and takes no topics" in (refused.remark or "")
-    assert (await peer.call(Code.UPDATE_AND_CREATE_TOPIC, topic("T"))).code == ResponseCode.SUCCESS
+    intake = broker.topics.intake
+    with intake.shut():
+        with intake.shut():
+            assert intake.closed
+        refused = await peer.call(Code.UPDATE_AND_CREATE_TOPIC, topic("U"))
+        assert refused.code != ResponseCode.SUCCESS
+        assert "this shard is drained and takes no topics" in (refused.remark or "")
+        altered = await peer.call(Code.UPDATE_AND_CREATE_TOPIC, topic("T"))
+        assert altered.code == ResponseCode.SUCCESS
+    assert (await peer.call(Code.UPDATE_AND_CREATE_TOPIC, topic("U"))).code == ResponseCode.SUCCESS
 
 
 async def test_list_of_topics_is_made_as_a_whole_or_not_at_all(

@@ -95,29 +95,30 @@ class Drainer:
         services = self._services
         if not self._leads():
             self.progress.remaining = self._looked_at = None
-            services.topics.intake.closing = False
             return
         view = services.coordinator.view()
         services.topics.intake.cordoned = services.config.broker.shard in view.cordoned
         before, self._looked_at = self._looked_at, (shard_epoch(services), self._draining(view))
         if not self._draining(view):
             self.progress.remaining = None
-            services.topics.intake.closing = False
             if before != self._looked_at:
                 self._take_back()
             return
         await self._leave()
-        left = await measure(services, self._blocked)
-        if left.done and not services.topics.intake.closed:
-            # Looked at once more, with the door shut: what is recorded then stays true.
-            services.topics.intake.closing = True
-            left = await measure(services, self._blocked)
-        services.topics.intake.closing = left.done
-        self.progress.remaining = left
-        if left.done != self._recorded():
-            shard = services.config.broker.shard
-            await services.marks.note_drained(shard, left.done)
-            logger.info("shard_drained shard=%d drained=%s", shard, left.done)
+        left = self.progress.remaining = await measure(services, self._blocked)
+        if not left.done and self._recorded():
+            await self._record(False)
+        elif left.done and not self._recorded():
+            # Measured once more, with the door shut: what is recorded then stays true.
+            with services.topics.intake.shut():
+                left = self.progress.remaining = await measure(services, self._blocked)
+                if left.done:
+                    await self._record(True)
+
+    async def _record(self, drained: bool) -> None:
+        shard = self._services.config.broker.shard
+        await self._services.marks.note_drained(shard, drained)
+        logger.info("shard_drained shard=%d drained=%s", shard, drained)
 
     def _recorded(self) -> bool:
         """Whether the registry says that the shard is drained."""

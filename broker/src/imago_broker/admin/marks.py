@@ -97,21 +97,21 @@ async def mark_drained(services: AdminServices, request: web.Request) -> web.Res
         raise AdminError(
             409, "not_cordoned", f"{shard_name(shard)} takes new topics.", "Cordon or drain it."
         )
-    services.topics.intake.closing = True
-    left = await measure(services, "")
-    if not left.done:
-        services.topics.intake.closing = False
-        raise AdminError(
-            409,
-            "not_drained",
-            f"{shard_name(shard)} is not empty: queues that take messages: {left.open_queues}, "
-            f"unread messages: {left.unread.messages}, delayed messages: {left.delayed}.",
-            f"`imago shard drained {shard}`, or GET /admin/v1/shards/{shard}/remaining, says.",
-        )
-    try:
-        await services.marks.mark_shard(shard, cordoned=True, drained=True)
-    except CoordinatorError as error:
-        raise unavailable(error) from error
+    with services.topics.intake.shut():  # what is recorded then stays true
+        left = await measure(services, "")
+        if not left.done:
+            raise AdminError(
+                409,
+                "not_drained",
+                f"{shard_name(shard)} is not empty: queues that take messages: "
+                f"{left.open_queues}, unread messages: {left.unread.messages}, delayed messages: "
+                f"{left.delayed}.",
+                f"`imago shard drained {shard}`, or GET /admin/v1/shards/{shard}/remaining, says.",
+            )
+        try:
+            await services.marks.mark_shard(shard, cordoned=True, drained=True)
+        except CoordinatorError as error:
+            raise unavailable(error) from error
     return json_response({"drained": True} | _said(services, shard))
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from imago_broker.errors import ShardDrainedError
 from imago_broker.model import names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 
 def _never() -> bool:
@@ -20,8 +21,8 @@ class TopicIntake:
 
     def __init__(self, on_change: Callable[[], None]) -> None:
         """`on_change` is called where the shard is cordoned, or no longer."""
-        self.closing = False
-        """Whether the shard is about to be recorded as drained."""
+        self._shut = 0
+        """How many are about to record that the shard is drained."""
         self._on_change = on_change
         self._cordoned = False
         self._drained: Callable[[], bool] = _never
@@ -41,10 +42,19 @@ class TopicIntake:
         """Take no topic while this says that the shard is recorded as drained."""
         self._drained = drained
 
+    @contextmanager
+    def shut(self) -> Iterator[None]:
+        """Take no topic for as long as the block lasts."""
+        self._shut += 1
+        try:
+            yield
+        finally:
+            self._shut -= 1
+
     @property
     def closed(self) -> bool:
         """Whether no topic is made here: what was recorded of the shard would not be true."""
-        return self.closing or self._drained()
+        return self._shut > 0 or self._drained()
 
     def require_open(self, name: str) -> None:
         """ShardDrainedError where this topic, which is none of the broker's own, is not taken."""

@@ -302,13 +302,19 @@ def test_a_forced_election_is_the_last_resort(shard: ShardState, allow: bool, te
     assert answers == [fx.Answer("r1", False, text)]
 
 
-def test_a_forced_election_is_recorded() -> None:
+def forced() -> tuple[Told, fx.Propose]:
+    """A member whose election was forced by the request r1, and what it proposes."""
     told = Told()
     told.registered(state(OTHER, 4, OTHER), ALONE)
     ticket = told.only(fx.ReadView).ticket
     told.tell(ev.ElectAsked("r1", True))
     told.sees(state(OTHER, 4, OTHER), ALONE, ticket)
     proposed = told.only(fx.Propose)
+    return told, proposed
+
+
+def test_a_forced_election_is_recorded() -> None:
+    told, proposed = forced()
     assert proposed.shard.unclean
     assert proposed.shard.history[-1].unclean
     told.tell(ev.ProposalDone(proposed.ticket, replace(proposed.shard, version=8)))
@@ -319,12 +325,7 @@ def test_a_forced_election_is_recorded() -> None:
 
 
 def test_a_forced_election_without_room_for_its_epoch_is_told_as_it_is() -> None:
-    told = Told()
-    told.registered(state(OTHER, 4, OTHER), ALONE)
-    ticket = told.only(fx.ReadView).ticket
-    told.tell(ev.ElectAsked("r1", True))
-    told.sees(state(OTHER, 4, OTHER), ALONE, ticket)
-    proposed = told.only(fx.Propose)
+    told, proposed = forced()
     told.tell(ev.ProposalDone(proposed.ticket, replace(proposed.shard, version=8)))
     told.tell(ev.NotLed(proposed.shard.epoch, proposed.shard.epoch))
     answer = told.only(fx.Answer)
@@ -334,12 +335,7 @@ def test_a_forced_election_without_room_for_its_epoch_is_told_as_it_is() -> None
 
 
 def test_a_handover_that_was_asked_for_too_early_is_answered_too() -> None:
-    told = Told()
-    told.registered(state(OTHER, 4, OTHER), ALONE)
-    ticket = told.only(fx.ReadView).ticket
-    told.tell(ev.ElectAsked("r1", True))
-    told.sees(state(OTHER, 4, OTHER), ALONE, ticket)
-    proposed = told.only(fx.Propose)
+    told, proposed = forced()
     told.tell(ev.ProposalDone(proposed.ticket, replace(proposed.shard, version=8)))
     told.tell(ev.HandoverAsked("r2"))
     assert not [effect for effect in told.effects if isinstance(effect, fx.Answer)]
