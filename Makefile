@@ -8,7 +8,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PY := $(BIN)/python
 PYTEST := $(BIN)/pytest
-HOT := $(shell find broker/src -name '*.pyx' -o -name '*.pxi' -o -name '_*.h') broker/build_hot.py
+HOT := $(shell find broker/src spark-apps/src -name '*.pyx' -o -name '*.pxi' -o -name '_*.h') broker/build_hot.py
 
 .PHONY: help
 help: ## this list
@@ -119,6 +119,7 @@ bench: setup-dev ## workloads against a broker pinned to one core; table and ben
 	@PYTHONPATH=tests/support:. $(PY) -m bench.metaq
 	@PYTHONPATH=tests/support:. $(PY) -m bench.scale
 	@PYTHONPATH=tests/support:. $(PY) -m bench.tls
+	@PYTHONPATH=tests/support:. $(PY) -m bench.client
 bench-gate: setup-dev system ## fail when the hot path needs 5 % more instructions than recorded
 	@PYTHONPATH=tests/support:. $(PY) -m bench.gate $(ARGS)
 bench-peers: setup-dev system ## the same generator against the original MetaQ and RocketMQ
@@ -169,8 +170,8 @@ e2e-smoke: setup-dev ## the few stories that show whether anything works at all
 # ---- what is made from the tree --------------------------------------------------------------
 .PHONY: docs wheel lock clean
 docs: setup-dev ## everything that is made: definitions, references, chart, install.yaml, tables, plots
-	@PYTHONPATH=tools $(PY) -m imago_tools.broker_keys > operator/src/imago_operator/brokerkeys.py
-	$(BIN)/ruff format -q operator/src/imago_operator/brokerkeys.py
+	PYTHONPATH=tools $(PY) -m imago_tools.broker_keys operator/src/imago_operator/broker_rules
+	$(BIN)/ruff format -q operator/src/imago_operator/broker_rules
 	PYTHONPATH=operator/src $(PY) -m imago_operator.spec.crd manifests/crds
 	PYTHONPATH=operator/src $(PY) -m imago_operator.pipelines.plain manifests/spark
 	PYTHONPATH=operator/src $(PY) -m imago_operator.spec.reference docs/reference/crds.md

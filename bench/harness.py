@@ -251,6 +251,7 @@ def lone_broker(folder: Path, port_base: int, zookeeper: str = "none") -> Iterat
     ports = {section: port_base + offset for section, offset in offsets.items()}
     lines = [f"[{section}]\nport = {port}" for section, port in ports.items()]
     lines.append("loopback_trusted = true")
+    lines.insert(2, "grpc_port = 0")
     own = f'[broker]\ndata_dir = "{folder}"\nhost = "127.0.0.1"\nbind = "127.0.0.1"'
     config.write_text("\n".join([own, f'[zookeeper]\nconnect = "{zookeeper}"', *lines]) + "\n")
     began = time.monotonic()

@@ -21,16 +21,16 @@ from typing import TYPE_CHECKING, Any
 
 from imago_broker.app import Broker
 from imago_broker.config import BrokerConfig
-from imago_broker.config.metaq_section import MetaqSection
-from imago_broker.config.sections import (
+from imago_broker.config.sections.metaq_section import MetaqSection
+from imago_broker.config.sections.sections import (
     AdminSection,
     BrokerSection,
     NamesrvSection,
     RocketmqSection,
     StoreSection,
 )
-from imago_broker.config.security_sections import AclSection
-from imago_broker.model.topics import TopicConfig
+from imago_broker.config.sections.security_sections import AclSection
+from imago_broker.model.topics.topics import TopicConfig
 
 if TYPE_CHECKING:
     import argparse

@@ -30,11 +30,11 @@ from bench.hot_driver import (
     rocketmq_frame,
 )
 from imago_broker.app.process import settle_garbage_collector
-from imago_broker.model.access import AccessKind, AccessRule, Operation, Resource
-from imago_broker.model.users import ANONYMOUS, User
-from imago_broker.service.access_edits import Actor
+from imago_broker.model.access.access import AccessKind, AccessRule, Operation, Resource
+from imago_broker.model.access.users import ANONYMOUS, User
+from imago_broker.service.access.access_edits import Actor
 from imago_wire.crc import crc31
-from imago_wire.remoting.granting import keyed_digest
+from imago_wire.remoting.scanning.granting import keyed_digest
 from imago_wire.remoting.signing import signed
 
 if TYPE_CHECKING:

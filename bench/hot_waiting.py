@@ -26,9 +26,9 @@ from bench.hot_driver import (
     rocketmq_frame,
 )
 from imago_broker.app.process import settle_garbage_collector
-from imago_broker.core.transactions import REMEMBERED_MAX, Outcome
+from imago_broker.core.transactions.transactions import REMEMBERED_MAX, Outcome
 from imago_broker.model import names
-from imago_wire.layout import UNIT
+from imago_wire.record_format.layout import UNIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

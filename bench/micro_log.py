@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 
 from imago_log import FileSlice, MessageStore, StoreConfig
 from imago_wire import hot
-from imago_wire.record import RecordBuilder, make_entry, metaq_entry
+from imago_wire.records.record import RecordBuilder, make_entry, metaq_entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from imago_wire.record import Entry
+    from imago_wire.records.record import Entry
 
 HOST = bytes([127, 0, 0, 1, 0, 0, 0x2A, 0x9F])
 BATCH = 64

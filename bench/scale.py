@@ -20,10 +20,10 @@ import psutil
 from rich.console import Console
 
 from bench import harness
-from imago_broker.model.topics import TopicConfig
+from imago_broker.model.topics.topics import TopicConfig
 from imago_log.config import StoreConfig
 from imago_log.store import MessageStore
-from imago_wire.record import host_bytes, make_entry
+from imago_wire.records.record import host_bytes, make_entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

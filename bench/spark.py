@@ -1,10 +1,10 @@
 """`make bench-spark`: rows a second of the Spark source, beside the client that it stands on.
 
-    python -m bench.spark [--rows N] [--size BYTES] [--repeats N] [--port-base N]
+    python -m bench.spark [--rows N] [--size BYTES] [--columns NAMES] [--repeats N] [--port-base N]
 
 One topic of 1 KiB messages in eight queues, written once. Measured are the blocking client alone
 (one process that fetches every queue in large pieces and decodes nothing), and Spark with two
-cores: `count`, and every column of every row to a sink that drops them. CPU is that of the reading
+cores: `count`, all columns to a sink that drops them, and to Parquet. CPU is that of the reading
 side: client, or JVM with its Python workers. The broker runs on one core.
 """
 
@@ -14,6 +14,7 @@ import argparse
 import os
 import statistics
 import sys
+import tempfile
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -92,27 +93,35 @@ def row_of(name: str, times: dict[str, float], rows: int, size: int) -> dict[str
     }
 
 
-def table(spark: SparkSession, bootstrap: str) -> DataFrame:
+def table(spark: SparkSession, bootstrap: str, columns: str) -> DataFrame:
     options = {"bootstrap": bootstrap, "subscribe": TOPIC}
+    if columns:
+        options["columns"] = columns
     return spark.read.format("imago").options(**options).load()
 
 
-def measure(bootstrap: str, repeats: int) -> list[dict[str, Any]]:
+def measure(bootstrap: str, repeats: int, columns: str) -> list[dict[str, Any]]:
     """Measure the client, then Spark."""
     rows, size = fetched(bootstrap)
     found = [row_of("blocking client, raw", timed(lambda: fetched(bootstrap), repeats), rows, size)]
     spark = session("imago-bench", cores=2, memory="2g")
+    files = tempfile.TemporaryDirectory(prefix="imago-bench-")
+
+    def written(form: str) -> None:
+        frame = table(spark, bootstrap, columns)
+        frame.write.format(form).mode("overwrite").save(f"{files.name}/table")
+
     try:
-        table(spark, bootstrap).limit(10).collect()  # workers and classes are there
+        table(spark, bootstrap, columns).limit(10).collect()  # workers and classes are there
         works: dict[str, Callable[[], object]] = {
-            "Spark count": lambda: table(spark, bootstrap).count(),
-            "Spark, all columns dropped": lambda: (
-                table(spark, bootstrap).write.format("noop").mode("overwrite").save()
-            ),
+            "Spark count": lambda: table(spark, bootstrap, columns).count(),
+            "Spark, all columns dropped": lambda: written("noop"),
+            "Spark, Parquet": lambda: written("parquet"),
         }
         found += [row_of(name, timed(work, repeats), rows, size) for name, work in works.items()]
     finally:
         spark.stop()
+        files.cleanup()
     raw = found[0]["rows_per_second"]
     return [one | {"of_raw": round(one["rows_per_second"] / raw, 3)} for one in found]
 
@@ -121,6 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="bench.spark", description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--size", type=int, default=1024, help="bytes of a body")
+    parser.add_argument("--columns", default="", help="of the source; its default without")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--port-base", type=int, default=29200)
     asked = parser.parse_args(arguments)
@@ -129,9 +139,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         server.create_topic(TOPIC, QUEUES)
         fill(bootstrap, asked.rows, asked.size)
         ticks = harness.cpu_ticks()
-        rows = measure(bootstrap, asked.repeats)
+        rows = measure(bootstrap, asked.repeats, asked.columns)
         state = {
             "body_bytes": asked.size,
+            "columns": asked.columns or "default",
             "steal": round(harness.steal_share(ticks, harness.cpu_ticks()), 3),
             "load_average": round(os.getloadavg()[0], 1),
         }

@@ -35,10 +35,10 @@ from bench.hot_driver import configuration
 from bench.tls import KEYS, certificate
 from imago_broker.app import Broker
 from imago_broker.app.process import settle_garbage_collector
-from imago_broker.config.sections import TlsSection
-from imago_broker.model.topics import TopicConfig
-from imago_broker.server.remoting_session import RemotingSession
-from imago_broker.server.text_session import TextSession
+from imago_broker.config.sections.security_sections import TlsSection
+from imago_broker.model.topics.topics import TopicConfig
+from imago_broker.server.remoting.remoting_session import RemotingSession
+from imago_broker.server.text.text_session import TextSession
 from imago_log.disk.vfs import OsVfs
 
 if TYPE_CHECKING:

@@ -17,7 +17,8 @@ try:
 except ImportError:  # run as a script, in an environment without hatchling
     BuildHookInterface = object
 
-SOURCES = Path(__file__).parent / "src"
+HERE = Path(__file__).parent
+SOURCES = (HERE / "src", HERE.parent / "spark-apps" / "src")
 
 
 def compiler() -> str | None:
@@ -31,23 +32,24 @@ def compile_hot(*, force: bool = False) -> list[Path]:
     from setuptools import Distribution, Extension
     from setuptools.command.build_ext import build_ext
 
-    pyx = sorted(SOURCES.rglob("*.pyx"))
+    found = [(source, path) for source in SOURCES for path in sorted(source.rglob("*.pyx"))]
     extensions = [
         Extension(
-            ".".join(path.relative_to(SOURCES).with_suffix("").parts),
+            ".".join(path.relative_to(source).with_suffix("").parts),
             [str(path)],
-            include_dirs=[str(SOURCES / "imago_wire")],  # _hot.h
+            include_dirs=[str(SOURCES[0] / "imago_wire")],  # _hot.h
             extra_compile_args=["-O2", "-fno-strict-aliasing", "-Wno-unused-function"],
         )
-        for path in pyx
+        for source, path in found
     ]
     modules = cythonize(extensions, force=force, quiet=True, language_level=3)
-    command = build_ext(Distribution({"ext_modules": modules, "package_dir": {"": str(SOURCES)}}))
+    folders = {each.name: str(each) for source in SOURCES for each in source.glob("imago_*")}
+    command = build_ext(Distribution({"ext_modules": modules, "package_dir": folders}))
     command.inplace = True
     command.force = force
     command.ensure_finalized()
     command.run()
-    return pyx
+    return [path for _, path in found]
 
 
 class CustomBuildHook(BuildHookInterface):  # type: ignore[misc]

@@ -45,6 +45,7 @@ ORDER = (
     "outside",
     "made_again",
     "scaled",
+    "members_changed",
     "operator_killed",
     "namespace",
     "partitioned",

@@ -18,7 +18,7 @@ from rig.baking import Recipe
 from rig.locks import alone
 from rig.places import CACHE, RigError
 
-from imago_cli.zookeeper_server import class_path
+from imago_cli.servers.zookeeper_server import class_path
 from imago_e2e import versions
 from imago_testing.java.modules import METAQ_CLIENT, ROCKETMQ4_CLIENT, ROCKETMQ5_CLIENT
 

@@ -17,6 +17,7 @@ LINES = re.compile(
 """A class, a method, a function: where the formatter puts them."""
 
 BLOCKING = "the blocking face has the names of the asyncio one"
+COPIED = "made by `make docs` of the broker's own, as the operator may import nothing of ours"
 PUBLIC_ERROR = "the client raises to callers what the broker raises inside"
 WIRE_FORM = "the wire form of the thing that the other module means"
 
@@ -24,10 +25,12 @@ SHARED_NAMES = {
     "Admin": BLOCKING,
     "BodyError": "public in the client, which raises it where the wire's codec raised its own",
     "BrokerError": PUBLIC_ERROR,
+    "BrokerKey": COPIED,
     "Client": BLOCKING,
     "Connection": "a client's TCP connection; in the wire, RocketMQ's word in a body",
     "FrameDecoder": "one for each framing: remoting and replication",
     "HidesMessagesError": PUBLIC_ERROR,
+    "Holds": COPIED,
     "Member": "public in the client: of a consumer group; in the broker: of a shard",
     "Message": "public in the client; in the wire, MetaQ's stored form of one",
     "MessageQueue": WIRE_FORM,
@@ -44,6 +47,7 @@ SHARED_NAMES = {
     "PopConsumer": BLOCKING,
     "PullConsumer": BLOCKING,
     "Requester": BLOCKING,
+    "Relation": COPIED,
     "RequestError": "refusals with RocketMQ's code; the broker's own have none",
     "TopicConfig": WIRE_FORM,
     "TopicExistsError": PUBLIC_ERROR,

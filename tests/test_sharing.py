@@ -64,9 +64,9 @@ def test_what_shares_processes_is_one_group() -> None:
 
 
 def test_what_shares_nothing_of_the_java_clients_is_no_part_of_their_group() -> None:
-    own = group_of("tests/interop/test_cross_restart.py::test_1")
-    assert own == group_of("tests/interop/test_cross_drain.py::test_1") != "java"
-    assert group_of("tests/interop/test_cross_metaq.py::test_1") == "java"
+    own = group_of("tests/interop/cross/test_cross_restart.py::test_1")
+    assert own == group_of("tests/interop/cross/test_cross_drain.py::test_1") != "java"
+    assert group_of("tests/interop/cross/test_cross_metaq.py::test_1") == "java"
     some, others = (f"tests/chaos/test_cluster.py::test_1[{each}]" for each in ("some", "others"))
     assert group_of(some) != group_of(others)
 
@@ -83,7 +83,7 @@ def test_what_waits_comes_before_what_computes_with_the_longest_at_both_ends(
         item(of, "tests/client/test_b.py::test_pure"),
         item(of, "tests/client/test_b.py::test_1", "processes"),
         item(of, "tests/client/test_d.py::test_1", "zookeeper"),
-        item(of, "tests/cli/test_up.py::test_1", "processes"),
+        item(of, "tests/cli/up/test_up.py::test_1", "processes"),
         item(of, "tests/chaos/test_cluster.py::test_1[b]", "processes"),
         item(of, "tests/interop/test_f.py::test_1[5]", "interop"),
     ])  # fmt: skip
@@ -91,7 +91,7 @@ def test_what_waits_comes_before_what_computes_with_the_longest_at_both_ends(
         "tests/interop/test_f.py::test_1[5]",
         "tests/chaos/test_cluster.py::test_1[a]",
         "tests/chaos/test_cluster.py::test_1[b]",
-        "tests/cli/test_up.py::test_1",
+        "tests/cli/up/test_up.py::test_1",
         "tests/client/test_b.py::test_pure",
         "tests/client/test_b.py::test_1",
         "tests/client/test_d.py::test_1",

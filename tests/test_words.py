@@ -28,7 +28,7 @@ FORMER = {
 """By pattern: the word that ARCHITECTURE's vocabulary has for it."""
 KEPT = {
     ("broker/src/imago_broker/replication/failures.py", "duty"): "a key of a file's format",
-    ("tests/broker/replication/test_stuck.py", "duty"): "the same key",
+    ("tests/broker/replication/damage/test_stuck.py", "duty"): "the same key",
 }
 HISTORY = ("CHANGELOG.md", "docs/adr/", "tests/test_words.py")
 """What was said then stays."""

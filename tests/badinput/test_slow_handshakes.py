@@ -64,7 +64,7 @@ def test_five_thousand_slow_handshakes_harm_nobody(secured_broker: BrokerProcess
     with closing(Witness.of(broker)) as witness, ExitStack() as stack:
         wait_until(witness.has_route, seconds_max=60, what=f"{TOPIC} has a route")
         witness.unharmed()
-        before, ports = broker.resident_bytes(), len(broker.peer_ports())
+        before, held = broker.resident_bytes(), len(broker.connections())
         waiting: list[socket.socket] = []
         for number in range(HANDSHAKES):
             words = hello if number % 2 else hello[: 1 + number % len(hello)]
@@ -82,7 +82,7 @@ def test_five_thousand_slow_handshakes_harm_nobody(secured_broker: BrokerProcess
             time.sleep(LOOK_SECONDS)  # to let the broker have the processor
         assert peak <= HANDSHAKES * GROWTH_BYTES_MAX
         wait_until(
-            lambda: len(broker.peer_ports()) <= ports, seconds_max=60, what="all places are free"
+            lambda: len(broker.connections()) <= held, seconds_max=60, what="all places are free"
         )
         again = [
             stack.enter_context(begun(broker.rocketmq, PROBE, "127.0.1.1"))

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-import base64
 import json
 import subprocess
 import sys
 import urllib.request
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import aiohttp
 import pytest
 
-from imago_testing.processes.browser import SILENT, browser
+from imago_testing.processes.browser import opened
 from imago_testing.processes.ports import free_port_block
 from imago_testing.processes.segments import SMALL_SEGMENTS
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import Iterator
 
 pytestmark = pytest.mark.processes
 
-SECONDS_MAX = 60
 PASSWORD = "password-of-ann"
 
 
@@ -75,88 +70,11 @@ def call(admin: str, token: str, method: str, path: str, body: object) -> Any:
         return json.load(answer)
 
 
-class Page:
-    """One page, by the browser's own protocol for its tools."""
-
-    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
-        self._socket, self._number = socket, 0
-
-    async def call(self, method: str, **params: object) -> dict[str, Any]:
-        self._number += 1
-        await self._socket.send_json({"id": self._number, "method": method, "params": params})
-        async with asyncio.timeout(SECONDS_MAX):
-            while True:
-                answer = await self._socket.receive_json()
-                if answer.get("id") == self._number:
-                    assert "error" not in answer, answer
-                    result: dict[str, Any] = answer["result"]
-                    return result
-
-    async def value(self, expression: str) -> Any:
-        """Return what an expression of the page's own scripts gives."""
-        answer = await self.call("Runtime.evaluate", expression=expression, returnByValue=True)
-        return answer["result"].get("value")
-
-    async def until(self, expression: str) -> None:
-        """Wait until it holds."""
-        async with asyncio.timeout(SECONDS_MAX):
-            while not await self.value(expression):  # noqa: ASYNC110  what the page comes to
-                await asyncio.sleep(0.1)
-
-    async def log_in(self, user: str, password: str) -> None:
-        """Fill in the form and send it, as a person does."""
-        told = json.dumps([user, password])
-        await self.value(
-            f"[document.getElementById('login-user').value,"
-            f" document.getElementById('login-password').value] = {told};"
-            " document.getElementById('login').requestSubmit(); true"
-        )
-
-    async def picture(self, path: Path) -> None:
-        """Keep what a person would see."""
-        shown = await self.call("Page.captureScreenshot", format="png")
-        await asyncio.to_thread(path.write_bytes, base64.b64decode(shown["data"]))
-
-
-@asynccontextmanager
-async def opened(url: str, folder: Path) -> AsyncIterator[Page]:
-    """Open a page in a browser of its own."""
-    command = [browser(), *SILENT, f"--user-data-dir={folder}", "--remote-debugging-port=0", url]
-    silent = asyncio.subprocess.DEVNULL
-    process = await asyncio.create_subprocess_exec(*command, stdout=silent, stderr=silent)
-    try:
-        port = ""
-        async with asyncio.timeout(SECONDS_MAX):
-            while not port:
-                await asyncio.sleep(0.1)
-                port = await asyncio.to_thread(_port, folder / "DevToolsActivePort")
-        async with aiohttp.ClientSession() as session:
-            target: dict[str, Any] | None = None
-            async with asyncio.timeout(SECONDS_MAX):
-                while target is None:
-                    async with session.get(f"http://127.0.0.1:{port}/json") as answer:
-                        pages = await answer.json()
-                    target = next((p for p in pages if p["url"].startswith(url)), None)
-                    await asyncio.sleep(0.1)
-            async with session.ws_connect(
-                target["webSocketDebuggerUrl"], max_msg_size=64 << 20
-            ) as socket:
-                yield Page(socket)
-    finally:
-        process.terminate()
-        await process.wait()
-
-
-def _port(file: Path) -> str:
-    """Return what the browser has written of its port; "" as long as it has not."""
-    words = file.read_text().split() if file.exists() else []
-    return words[0] if words else ""
-
-
 async def test_who_may_see_it_logs_in_and_sees_it(broker: dict[str, Any], tmp_path: Path) -> None:
     async with opened(broker["admin"], tmp_path / "profile") as page:
         form = "document.getElementById('login')"
         text = "document.body.innerText"
+        topics = "location.hash = '#/topics'; true"
         await page.until(f"{form} && !{form}.hidden")
         assert "orders" not in await page.value(text), "nothing is shown before"
         await page.picture(tmp_path / "before.png")
@@ -164,16 +82,26 @@ async def test_who_may_see_it_logs_in_and_sees_it(broker: dict[str, Any], tmp_pa
         await page.until(f"{text}.includes('There is no such user, or the password is another')")
         assert not await page.value(f"{form}.hidden")
         await page.log_in("ann", PASSWORD)
+        await page.until(f"{form}.hidden && {text}.includes('Members')")
+        await page.value(topics)
         await page.until(f"{form}.hidden && {text}.includes('orders')")
+        await page.value("location.hash = '#/limits'; true")
         await page.until(f"{text}.includes('producerBytesPerSecond 1,000')")
+        await page.value(topics)
         await page.picture(tmp_path / "after.png")
         assert await page.value("document.cookie") == "", "no script can read the session"
         assert PASSWORD not in await page.value("document.documentElement.outerHTML")
         await page.call("Page.reload")
         out = "document.getElementById('logout')"
         await page.until(f"{text}.includes('orders') && {form}.hidden && !{out}.hidden")
-        await page.value(f"{out}.click()")
-        await page.until(f"!{form}.hidden && {out}.hidden && !{text}.includes('orders')")
+
+
+async def test_who_has_a_token_logs_in_with_it(broker: dict[str, Any], tmp_path: Path) -> None:
+    async with opened(broker["admin"], tmp_path / "profile") as page:
+        form = "document.getElementById('login')"
+        text, out = "document.body.innerText", "document.getElementById('logout')"
+        await page.until(f"{form} && !{form}.hidden")
+        await page.value("location.hash = '#/topics'; true")
         token = broker["token of ann"]
         await page.log_in("", f"{token}x")
         await page.until(f"{text}.includes('The token is not known here, or has ended')")
@@ -183,6 +111,9 @@ async def test_who_may_see_it_logs_in_and_sees_it(broker: dict[str, Any], tmp_pa
         assert await page.value("document.cookie") == ""
         assert token not in await page.value("document.documentElement.outerHTML")
         assert await page.value("document.getElementById('login-password').value") == ""
+        await page.until(f"!{out}.hidden")
+        await page.value(f"{out}.click()")
+        await page.until(f"!{form}.hidden && {out}.hidden && !{text}.includes('orders')")
 
 
 @pytest.mark.full

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imago_testing.chaos import payload
-from imago_testing.chaos.checker import Broken, check
+from imago_testing.chaos.checker import check
 from imago_testing.chaos.history import Key, Progress, Protocol, Step
 from imago_testing.chaos.planted import (
     PER_QUEUE,
@@ -21,6 +21,7 @@ from imago_testing.chaos.planted import (
     message,
     store,
 )
+from imago_testing.chaos.violations import Broken
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -224,8 +225,10 @@ def lose_a_told_commit_with_the_broker(history: History) -> None:
 
 
 ONLY_IN_A_SHARD = {
+    Broken.EARLY,
     *(Broken.APART, Broken.UNLED, Broken.UNHEALED, Broken.UNNAMED, Broken.IDLE),
     Broken.INTRUDED,
+    Broken.FORCED_OUT,
 }
 PLANTED: list[tuple[Callable[[History], None], Broken]] = [
     (lose_the_last, Broken.LOST),

@@ -49,6 +49,8 @@ MORE_CLOSED_FAULTS = (
     "hand_over",
     "roll",
 )
+DRAIN_FAULTS = ("drain_two_shards", "drain_shard_and_restart", "drain_shard_and_fill_disk")
+"""More shards come and go; each takes minutes, for a drain waits for clients that may come back."""
 BURST_BYTES = 9 << 20
 """Written before each fault: more than any chunk in which the log is read."""
 
@@ -61,8 +63,9 @@ BURST_BYTES = 9 << 20
         (MORE_FAULTS, ()),
         (CLOSED_FAULTS, ("--closed",)),
         (MORE_CLOSED_FAULTS, ("--closed",)),
+        *(((fault,), ()) for fault in DRAIN_FAULTS),
     ],
-    ids=["some", "others", "closed", "closed, others"],
+    ids=["some", "others", "closed", "closed, others", *DRAIN_FAULTS],
 )
 def test_faults_of_many_kinds_break_no_promise(
     tmp_path: Path, faults: tuple[str, ...], more: tuple[str, ...]

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_testing.chaos.checker import Broken, check
+from imago_testing.chaos.checker import check
 from imago_testing.chaos.history import Ending, Hole, Key, Protocol
 from imago_testing.chaos.planted import QUEUES, content_of, good_history
+from imago_testing.chaos.violations import Broken
 
 if TYPE_CHECKING:
     from collections.abc import Callable

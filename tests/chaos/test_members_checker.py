@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_testing.chaos.checker import Broken, check
+from imago_testing.chaos.checker import check
 from imago_testing.chaos.history import Ending, Hole, Key, Protocol
 from imago_testing.chaos.planted import PER_QUEUE, PRODUCERS, QUEUES, SIZE, good_history, message
+from imago_testing.chaos.violations import Broken
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -138,6 +139,10 @@ def leave_a_member_that_cannot_lead(history: History) -> None:
     history.unled.append("b2: 409")
 
 
+def have_a_full_disk_take_unread_messages(history: History) -> None:
+    history.forced_out.append("b1: 12 messages")
+
+
 def do_nothing_as_a_fault(history: History) -> None:
     history.idle.append("b1 garble_metaq: no file in metaq")
 
@@ -147,6 +152,7 @@ def serve_who_has_no_right(history: History) -> None:
 
 
 PLANTED: list[tuple[Callable[[History], None], Broken]] = [
+    (have_a_full_disk_take_unread_messages, Broken.FORCED_OUT),
     (do_nothing_as_a_fault, Broken.IDLE),
     (serve_who_has_no_right, Broken.INTRUDED),
     (lose_one_on_one_member, Broken.LOST),

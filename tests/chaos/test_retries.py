@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from imago_wire.record import StoredMessage
+    from imago_wire.records.record import StoredMessage
 
 pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
 LIVES, EACH, TRIES_MAX = 5, 30, 2

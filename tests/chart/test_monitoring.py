@@ -13,8 +13,8 @@ import yaml
 from prometheus_client import CollectorRegistry, generate_latest
 
 from imago_broker.metrics import registry
-from imago_broker.model.topics import TopicConfig
-from imago_operator.metrics import Metrics
+from imago_broker.model.topics.topics import TopicConfig
+from imago_operator.runtime.metrics import Metrics
 from imago_testing.clusters.shard_brokers import ShardBrokers
 from imago_testing.kubernetes.promql import asked, exposed, grouped_by, is_balanced
 from imago_testing.processes.certificates import Authority
@@ -66,7 +66,7 @@ def operator_figures() -> CollectorRegistry:
     """All figures of an operator that has worked on something."""
     figures = Metrics(lambda: 1000.0)
     figures.watch_work(lambda: 0, dict)
-    figures.watch_clusters(lambda: 1, lambda: 0, lambda: 0)
+    figures.watch_clusters(lambda: 1, lambda: 0, lambda: 0, lambda: 0)
     figures.watch_leader(lambda: True)
     figures.watch_events(lambda: 0)
     figures.finished("ImagoCluster", "done", 0.1)

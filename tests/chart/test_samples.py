@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from imago_operator.desired import Desired, OperatorInfo, desired_of
 from imago_operator.manifests.render import render
+from imago_operator.model.desired import Desired, OperatorInfo, desired_of
 from imago_operator.spec.kinds import API_VERSION, KINDS
 
 SAMPLES = Path(__file__).parents[2] / "manifests" / "samples"
@@ -40,6 +40,8 @@ def test_samples_are_all_there_and_of_every_kind_that_people_write() -> None:
         "group",
         "user",
         "pipeline",
+        "parse",
+        "audit",
         "rebalance",
     }
     assert {found["kind"] for found in OBJECTS} == {kind.name for kind in KINDS}

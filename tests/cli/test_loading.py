@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import imago_broker.app
-import imago_cli.namesrv
+import imago_cli.servers.namesrv
 import imago_log
 
 WHOLE_BROKER = {"imago_broker.app.broker", "imago_broker.processors.rocketmq.table"}
@@ -27,7 +27,7 @@ def loaded(modules: list[str]) -> set[str]:
 
 def imported_when_it_runs() -> list[str]:
     """Return what the name service imports in its functions."""
-    tree = ast.parse(Path(imago_cli.namesrv.__file__).read_text(encoding="utf-8"))
+    tree = ast.parse(Path(imago_cli.servers.namesrv.__file__).read_text(encoding="utf-8"))
     functions = [node for node in tree.body if isinstance(node, ast.AsyncFunctionDef)]
     found = [
         each for one in functions for each in ast.walk(one) if isinstance(each, ast.ImportFrom)
@@ -38,7 +38,7 @@ def imported_when_it_runs() -> list[str]:
 def test_a_name_service_does_not_load_a_whole_broker() -> None:
     modules = imported_when_it_runs()
     assert "imago_broker.namesrv.server" in modules
-    assert loaded(["imago_cli.namesrv", *modules]) & (WHOLE_BROKER | STORE) == set()
+    assert loaded(["imago_cli.servers.namesrv", *modules]) & (WHOLE_BROKER | STORE) == set()
 
 
 def test_imago_up_loads_no_broker_and_no_store() -> None:

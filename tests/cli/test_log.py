@@ -12,7 +12,7 @@ import pytest
 from imago_cli import exits as imago_exits
 from imago_log import MessageStore
 from imago_testing.stores.in_memory import FakeClock, folder_config
-from imago_wire.record import make_entry
+from imago_wire.records.record import make_entry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

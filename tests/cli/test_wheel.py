@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from imago_broker.admin.dashboard import FILES as DASHBOARD
 from imago_testing.java import archives
 
 if TYPE_CHECKING:
@@ -26,8 +27,7 @@ UV = str(Path(sys.executable).with_name("uv"))
 COMPILERS = ("cc", "gcc", "c99", "c89", "clang", "tcc", "cpp", "as", "ld")
 COMPILER = re.compile(rf"(.*-)?({'|'.join(COMPILERS)}|[cg]\+\+)(-[0-9.]+)?")
 """Names of programs that the environment lacks: `gcc`, `x86_64-linux-gnu-gcc-12`, …"""
-SOURCES = ROOT / "broker" / "src" / "imago_wire"
-EXTENSIONS = sorted(path.stem for path in SOURCES.rglob("*.pyx"))
+EXTENSIONS = sorted(path.stem for path in ROOT.glob("*/src/**/*.pyx"))
 
 pytestmark = [
     pytest.mark.processes,
@@ -115,7 +115,7 @@ def test_wheel_has_the_compiled_modules_and_the_license(dist: Path) -> None:
     compiled = sorted(Path(name).name.split(".")[0] for name in names if name.endswith(".so"))
     assert compiled == EXTENSIONS
     assert "none-any" not in wheel.name
-    assert {Path(name).name for name in names} >= {"LICENSE", "NOTICE", "dashboard.html"}
+    assert {Path(name).name for name in names} >= {"LICENSE", "NOTICE", *DASHBOARD}
     assert not [name for name in names if name.endswith((".pyx", ".pxi", ".c", ".h"))]
     tops = {name.split("/")[0] for name in names}
     assert all(name.startswith(("imago_", "pyspark_imago")) for name in tops), tops

@@ -26,14 +26,14 @@ from imago_client import (
     StartFrom,
 )
 from imago_client.blocking import Client
-from imago_client.blocking.connection import BlockingConnection
-from imago_client.blocking.scan import ScanLimits
+from imago_client.blocking.rocketmq.connection import BlockingConnection
+from imago_client.blocking.rocketmq.scan import ScanLimits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from imago_client import ReceivedMessage
-    from imago_client.blocking.group import GroupConsumer
+    from imago_client.blocking.rocketmq.group import GroupConsumer
 
 
 async def test_produce_scan_and_administer(bootstrap: str) -> None:

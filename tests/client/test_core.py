@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imago_client.config import ClientConfig, ConsumerConfig, ProducerConfig, parse_addresses
-from imago_client.core.allocation import allocate_averagely
+from imago_client.core.consuming.allocation import allocate_averagely
+from imago_client.core.consuming.subscriptions import subscribe
 from imago_client.core.effects import Request
 from imago_client.core.lookup import find_route
 from imago_client.core.routing import topic_route
-from imago_client.core.selection import RoundRobin, queue_for_key
-from imago_client.core.subscriptions import subscribe
+from imago_client.core.sending.selection import RoundRobin, queue_for_key
 from imago_client.core.unique_ids import UniqueKeys
 from imago_client.errors import ConnectionLostError, NoRouteError, UsageError
 from imago_client.message_queue import MessageQueue
@@ -156,9 +156,10 @@ def test_tag_expressions(expression: str, tags: set[str]) -> None:
     assert subscription.accepts(None) is (not tags)
 
 
-def test_expression_without_a_tag_is_refused() -> None:
+@pytest.mark.parametrize("expression", ["|| ||", " ", "\t", " || ", "||"])
+def test_expression_without_a_tag_is_refused(expression: str) -> None:
     with pytest.raises(UsageError, match="joined with"):
-        subscribe("t", "|| ||", 1)
+        subscribe("t", expression, 1)
 
 
 def test_addresses_are_checked_when_a_client_is_made() -> None:

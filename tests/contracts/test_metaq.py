@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_broker.cluster import edits
-from imago_broker.core.metaq_tree_check import check_tree
-from imago_broker.model.cluster import (
+from imago_broker.cluster.edits import edits
+from imago_broker.core.metaq.metaq_tree_check import check_tree
+from imago_broker.model.registry.cluster import (
     Role,
     ShardQueues,
 )
-from imago_broker.model.shard import Member, ShardState
+from imago_broker.model.registry.shard import Member, ShardState
 from imago_broker.ports import CoordinatorConflictError, OffsetCopy
 from imago_testing.clusters.registry import Registry, broker, topic, until
 

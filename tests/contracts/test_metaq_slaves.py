@@ -6,8 +6,8 @@ import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from imago_broker.cluster import keeper
-from imago_broker.model.cluster import Role
+from imago_broker.cluster.desired import keeper
+from imago_broker.model.registry.cluster import Role
 from imago_testing.clusters.registry import Registry, broker, topic
 
 if TYPE_CHECKING:

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_broker.cluster import removal
-from imago_broker.cluster.metaq_progress import position
+from imago_broker.cluster.metaq_tree.metaq_progress import position
+from imago_broker.cluster.ports import shared_marks
 from imago_broker.cluster.tree import Create
-from imago_broker.model.cluster import PERM_READ, ShardQueues
+from imago_broker.model.names import reply_topic
+from imago_broker.model.registry.cluster import PERM_READ, ShardQueues
 from imago_broker.ports import CoordinatorConflictError, CoordinatorError
-from imago_testing.clusters.registry import Registry, broker, topic, until
+from imago_testing.clusters.registry import CONFIG, Registry, broker, topic, until
 
 if TYPE_CHECKING:
     from imago_broker.cluster.coordinator import TreeCoordinator
@@ -53,7 +54,7 @@ async def test_a_late_repeat_of_a_drain_that_was_taken_back_is_refused(
         await one.marks.drain_shard(0, "r-1")
     await one.marks.drain_shard(0, "r-2")
     assert one.view().draining == {0}
-    with pytest.raises(CoordinatorError, match="never been a shard 9"):
+    with pytest.raises(CoordinatorError, match="never been a shard-9, or it is gone"):
         await one.marks.drain_shard(9, "r-3")
 
 
@@ -72,7 +73,7 @@ async def test_a_shard_is_forgotten_when_it_is_drained_and_nobody_runs(
     await one.marks.mark_shard(1, drained=True)
     with pytest.raises(CoordinatorConflictError, match=r"given topics .* \(both, only-1\)"):
         await one.marks.forget_shard(1)
-    monkeypatch.setattr(removal, "TAKERS_NAMED_MAX", 1)
+    monkeypatch.setattr(shared_marks, "TAKERS_NAMED_MAX", 1)
     with pytest.raises(CoordinatorConflictError, match=r"given topics .* \(both\)"):
         await one.marks.forget_shard(1)
     two = await registry.join()
@@ -94,20 +95,57 @@ async def test_a_shard_is_forgotten_when_it_is_drained_and_nobody_runs(
     assert (await until(one, lambda view: 1 in view.known)).known[1] == {"disk-c": 0}
 
 
+async def test_offsets_of_metaqs_groups_go_with_the_shard(registry: Registry) -> None:
+    """One that gets its number later has other messages at these positions."""
+    one, two = await two_shards(registry)
+    root, base = "/meta/consumers", CONFIG.metaq_broker_id_base
+    for path in (root, *(f"{root}/g{part}" for part in METAQ_FOLDERS)):
+        await one._tree.commit([Create(path)])
+    names = [f"{base + shard}-{partition}" for shard in (0, 1) for partition in (0, 1)]
+    for name in (*names, f"{base + 1}-x", f"{base + 11}-0"):
+        await one._tree.commit([Create(f"{root}/g/offsets/orders/{name}", b"5-44")])
+    await one.marks.mark_shard(1, drained=True)
+    await two.stop()
+    await until(one, lambda view: view.shards() == (0,) and 1 in view.drained)
+    await one.marks.forget_shard(1)
+    kept = {*names[:2], f"{base + 1}-x", f"{base + 11}-0"}
+    assert set(await one._tree.children(f"{root}/g/offsets/orders")) == kept
+
+
+async def test_topics_count_by_whose_they_are_and_not_by_how_their_names_look(
+    registry: Registry,
+) -> None:
+    one, two = await two_shards(registry)
+    made_by_shards = ("TBW102", reply_topic(CONFIG.cluster), "SCHEDULE_TOPIC_XXXX")
+    of_clients = ("BenchmarkTest", "TRANS_CHECK_MAX_TIME_TOPIC", "orders_REPLY_TOPIC", "rmq_sys_x")
+    await two.publish_topics([topic(n, shard=1) for n in (*made_by_shards, *of_clients)])
+    await one.marks.mark_shard(1, drained=True)
+    await two.stop()
+    await until(one, lambda view: view.shards() == (0,) and 1 in view.drained)
+    listed = r"BenchmarkTest, TRANS_CHECK_MAX_TIME_TOPIC, orders_REPLY_TOPIC, rmq_sys_x\)"
+    with pytest.raises(CoordinatorConflictError, match=rf"given topics .* \({listed}"):
+        await one.marks.forget_shard(1)
+
+
 async def test_progress_of_metaq_consumers_is_read_where_they_write_it(
     registry: Registry,
 ) -> None:
     _, two = await two_shards(registry)
     assert await two.metaq_consumers.metaq_progress(["orders"]) == {}
     root = "/meta/consumers"
-    for path in ("", "/g", "/g/offsets", "/g/offsets/orders", "/g/offsets/other", "/idle"):
+    folders = ("", "/g", "/g/offsets", "/g/offsets/orders", "/g/offsets/other", "/idle")
+    there = ("/there", "/there/offsets", "/there/offsets/orders", "/new", "/new/ids")
+    for path in (*folders, *there):
         await two._tree.commit([Create(root + path)])
     found = {"1-0": b"-77-44", "1-1": b"garbage", "0-0": b"5-9", "1-x": b"5-9"}
     for name, data in found.items():
         await two._tree.commit([Create(f"{root}/g/offsets/orders/{name}", data)])
     await two._tree.commit([Create(f"{root}/g/offsets/other/1-0", b"5-9")])
+    # Who reads it, and has no offset here, has read nothing here.
+    await two._tree.commit([Create(f"{root}/there/offsets/orders/0-0", b"5-9")])
+    await two._tree.commit([Create(f"{root}/new/ids/host-1", b"payments,orders")])
     assert await two.metaq_consumers.metaq_progress(["orders", "unknown"]) == {
-        "orders": {"g": {0: 44, 1: 0}}
+        "orders": {"g": {0: 44, 1: 0}, "there": {}, "new": {}}
     }
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from imago_broker.model.cluster import (
+from imago_broker.model.registry.cluster import (
     RegistryConnection,
     Role,
 )

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from imago_broker.cluster.znodes import Paths
-from imago_broker.model.cluster import (
+from imago_broker.model.registry.cluster import (
     RegistryConnection,
     ShardQueues,
 )
@@ -31,6 +31,18 @@ async def test_shards_publish_their_own_entry_of_a_topic(registry: Registry) -> 
     assert one.view().topics["orders"].shards == {1: ShardQueues(6, 6)}
     await two.remove_topic("orders")
     assert "orders" not in two.view().topics
+
+
+async def test_topic_is_read_as_nobody_can_know_it_newer(registry: Registry) -> None:
+    one, two = await registry.join(), await registry.join()
+    await one.register(broker("disk-a", shard=0))
+    for queues in range(1, 6):
+        await one.publish_topic(topic("orders", queues, shard=0))
+        await two.read_topic("orders")
+        assert two.view().topics["orders"].shards == {0: ShardQueues(queues, queues)}
+        await one.remove_topic("orders")
+        await two.read_topic("orders")
+        assert "orders" not in two.view().topics
 
 
 @pytest.mark.full

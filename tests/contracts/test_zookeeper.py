@@ -12,7 +12,12 @@ from kazoo.protocol.connection import ConnectionHandler
 
 from imago_broker.cluster.settings import CoordinatorConfig
 from imago_broker.cluster.zookeeper import zookeeper_coordinator
-from imago_broker.model.cluster import BrokerRecord, RegistryConnection, ShardQueues, TopicPlacement
+from imago_broker.model.registry.cluster import (
+    BrokerRecord,
+    RegistryConnection,
+    ShardQueues,
+    TopicPlacement,
+)
 from imago_broker.ports import CoordinatorConflictError, CoordinatorUnavailableError
 from imago_testing.clusters.registry import SECONDS_MAX, in_state
 from imago_testing.processes.ports import free_port_block

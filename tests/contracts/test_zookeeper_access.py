@@ -9,11 +9,11 @@ import pytest
 from kazoo.exceptions import NoAuthError
 from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 
-from imago_broker.cluster import edits
+from imago_broker.cluster.edits import edits
 from imago_broker.cluster.tree import NodeError, TreeConfigurationError, TreeUnavailableError
 from imago_broker.cluster.zookeeper import ZooKeeperTree
-from imago_broker.model.cluster import ForeignBroker, RegistryConnection
-from imago_broker.model.topics import TopicConfig
+from imago_broker.model.registry.cluster import ForeignBroker, RegistryConnection
+from imago_broker.model.topics.topics import TopicConfig
 from imago_cli.doctor import checks
 from imago_testing.clusters.brokers import running_broker
 from imago_testing.clusters.shard_brokers import until

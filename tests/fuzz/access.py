@@ -7,18 +7,23 @@ import struct
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from imago_broker.model.access import AccessKind, Operation, Rights
-from imago_broker.model.quotas import parse_subject, quotas_from_json, quotas_to_json
-from imago_broker.model.users import name_problem, rules_from_json, rules_to_json, token_parts
-from imago_broker.model.white_addresses import is_listed, list_problem
+from imago_broker.model.access.access import AccessKind, Operation, Rights
+from imago_broker.model.access.quotas import parse_subject, quotas_from_json, quotas_to_json
+from imago_broker.model.access.users import (
+    name_problem,
+    rules_from_json,
+    rules_to_json,
+    token_parts,
+)
+from imago_broker.model.access.white_addresses import is_listed, list_problem
 from imago_broker.server.introductions import Introduced, IntroductionError, Introductions
 from imago_testing.peers.remoting import pull_ext, send_ext
 from imago_wire import hot
 from imago_wire.errors import ProtocolError
-from imago_wire.remoting import _granting_py as plain
 from imago_wire.remoting.command import RemotingCommand, SerializeType
 from imago_wire.remoting.frame import encode_frame
-from imago_wire.remoting.granting import UserGrants
+from imago_wire.remoting.scanning import _granting_py as plain
+from imago_wire.remoting.scanning.granting import UserGrants
 from imago_wire.remoting.signing import signed
 
 if TYPE_CHECKING:

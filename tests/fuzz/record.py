@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from imago_testing.frames.records import HOST, NOW_MS, sample_log
 from imago_testing.frames.twins import Twin
-from imago_wire import hot, record
+from imago_wire import hot
 from imago_wire.compression import compress, inflate
 from imago_wire.errors import ProtocolError
-from imago_wire.properties import RESERVED_NAMES, decode, encode, find, strip_reserved
+from imago_wire.record_format.properties import RESERVED_NAMES, decode, encode, find, strip_reserved
+from imago_wire.records import record
 from imago_wire.text.message import parse_block
 
 if TYPE_CHECKING:

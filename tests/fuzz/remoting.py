@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any, Final
 from imago_testing.frames.remoting import load_captures, load_known
 from imago_wire import hot
 from imago_wire.errors import ProtocolError
-from imago_wire.remoting import _remoting_py as plain
-from imago_wire.remoting import items as items_of
 from imago_wire.remoting.bodies.client import HeartbeatData
 from imago_wire.remoting.bodies.fields import BodyError
 from imago_wire.remoting.bodies.register import decode_register_body
@@ -26,8 +24,10 @@ from imago_wire.remoting.frame import FrameDecoder, encode_frame
 from imago_wire.remoting.headers.table import REQUEST_HEADERS, RESPONSE_HEADERS
 from imago_wire.remoting.messages import decode_batch, decode_messages, encode_batch
 from imago_wire.remoting.peer import Version
-from imago_wire.remoting.properties_text import decode_properties_text
-from imago_wire.remoting.trace import decode_trace
+from imago_wire.remoting.scanning import _remoting_py as plain
+from imago_wire.remoting.scanning import items as items_of
+from imago_wire.remoting.texts.properties_text import decode_properties_text
+from imago_wire.remoting.texts.trace import decode_trace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence

@@ -2,22 +2,151 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from imago_broker.config.loading import describe, load
-from imago_operator.brokerkeys import KEYS
-from imago_operator.desired import Desired, UnreadableSpec, desired_of
+from imago_broker.config.cron import Cron, CronError
+from imago_broker.config.loading import describe, from_tree, load, parse_tree, with_overrides
+from imago_broker.config.sections import relations
+from imago_broker.core.metaq.metaq_filters import check_config
+from imago_cli.kubectl.planning.edit import edit_of
+from imago_operator.broker_rules import relations as known
+from imago_operator.broker_rules.keys import KEYS
 from imago_operator.manifests.config import toml
+from imago_operator.model.desired import Desired, UnreadableSpec, desired_of
+from imago_operator.spec.rules import OWNED_SETTINGS
 from imago_testing.operated.resources import OPERATOR, resource, wanted
+from imago_testing.searching import examples
+from imago_tools.broker_keys import modules
 
+CRON = (
+    r"[0-5]?[0-9](,[0-9]{1,2}|/[0-9])? [*] [0-9]-[0-9]"
+    r" ([?] [*]|[0-9]{1,2} [*]|L 1-6) ([?]|6L|6#[0-9]|MON-FRI)"
+)
+LOOSE = sorted(
+    name
+    for name in KEYS
+    if name not in OWNED_SETTINGS and not name.startswith("token_review.")  # of a field of its own
+)
 NEWER = replace(OPERATOR, version="1.3.0")
 
 
 def test_the_table_of_settings_is_that_of_the_brokers() -> None:
-    brokers = {key.key: (key.default, key.dynamic) for key in describe()}
-    assert {name: tuple(key) for name, key in KEYS.items()} == brokers, "run `make docs`"
+    for name, made in modules().items():
+        there = ast.parse((Path(known.__file__).with_name(f"{name}.py")).read_text())
+        assert ast.dump(there) == ast.dump(ast.parse(made)), "run `make docs`"
+    brokers = {key.key: tuple(key.rule) for key in describe()}
+    assert {name: tuple(key) for name, key in KEYS.items()} == brokers
+    assert repr(known.RELATIONS) == repr(relations.RELATIONS)
+
+
+def refusals(config: dict[str, int | str]) -> tuple[str, str]:
+    """What the operator, and what a broker says of settings; empty: nothing."""
+    found = desired_of(resource({"spec.brokers.config": config}), OPERATOR)
+    tree = parse_tree(toml(wanted({}).settings))
+    try:
+        with_overrides(tree, [f"{name}={said}" for name, said in config.items()])
+        # A broker's number in its shard is told to each pod.
+        tree["broker"]["shard"] = wanted({}).spec.brokers.shards - 1
+        check_config(from_tree(tree))
+        broker = ""
+    except ValueError as error:
+        broker = str(error)
+    return found.problem if isinstance(found, UnreadableSpec) else "", broker
+
+
+def tries(name: str) -> list[int | str]:
+    """Values of a setting at its bounds and beyond, and such as have another form."""
+    key = KEYS[name]
+    ends = [end for end in (key.low, key.high) if end is not None]
+    near = [end + by for end in ends for by in (-1, -0.01, 0, 1)]
+    numbers = [number for number in near if isinstance(key.default, float) or number == int(number)]
+    words: list[int | str] = [
+        *key.one_of,
+        "x",
+        "*",
+        "a b",
+        "a:1",
+        "a:0",
+        "nan",
+        "inf",
+        "/meta/",
+        "//",
+    ]
+    words += [
+        "0 0 6 * * ?",
+        "0 0 6 * * *",
+        "1s 2x",
+        "10.0.0.0/8",
+        "https://a",
+        "z" * 256,
+        "\x07",
+        ",",
+    ]
+    return [*map(str, numbers), *words, -1, 0, 1, 7]
+
+
+@pytest.mark.parametrize("name", LOOSE)
+def test_the_operator_refuses_what_brokers_refuse_of_a_setting(name: str) -> None:
+    for said in tries(name):
+        operator, broker = refusals({name: said})
+        assert bool(operator) == bool(broker), (name, said, operator, broker)
+        assert not operator or name in operator or name.split(".")[1] in operator
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(st.dictionaries(st.sampled_from(LOOSE), st.integers(0, 40), min_size=2, max_size=6))
+def test_the_operator_refuses_what_brokers_refuse_of_several(chosen: dict[str, int]) -> None:
+    config = {name: (values := tries(name))[at % len(values)] for name, at in chosen.items()}
+    operator, broker = refusals(config)
+    assert bool(operator) == bool(broker), (config, operator, broker)
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"store.disk_full_ratio": 7}, "[store.disk_full_ratio]: 7.0, must be at most 1"),
+        ({"store.disk_full_ratio": "nan"}, "must be at least 0.05"),
+        ({"store.disk_full_ratio": "0.8"}, "store.disk_force_ratio: 0.85, must be at most"),
+        ({"store.segment_bytes_max": 65536}, "rocketmq.message_bytes_max: 4194304, does not fit"),
+        ({"security.allow_open": "false"}, "security.allow_open: false, and all that reach"),
+        ({"tls.client_auth": "perhaps"}, "must be one of none, optional, required"),
+        (
+            {"store.delete_when": "0 0 25 * * ?"},
+            "'0 0 25 * * ?', must be a cron expression that begins with seconds, like 0 0 6,18 * *",
+        ),
+        ({"metaq.zk_root": "meta"}, "[metaq.zk_root]: 'meta', must be a path, like /meta"),
+        ({"metaq.samsa_slave": "host"}, "'host', must be host:port, like gregor.example:8123"),
+        ({"metaq.broker_id_base": 1024}, "1024, must be at most 1023"),
+    ],
+)
+def test_a_setting_with_which_no_broker_starts_is_no_spec(
+    config: dict[str, int | str], said: str
+) -> None:
+    """All pods share one file: one that restarts for any reason would not come back."""
+    found = desired_of(resource({"spec.brokers.config": config}), OPERATOR)
+    assert isinstance(found, UnreadableSpec)
+    assert said in found.problem
+    old = resource({})
+    refused = edit_of(old, resource({"spec.brokers.config": config}), OPERATOR)
+    assert isinstance(refused, str), "what `kubectl imago plan` shows"
+    assert said in refused
+
+
+@given(st.text("0123456789*?,-/L#W JANFRI", max_size=24) | st.from_regex(CRON, fullmatch=True))
+@settings(max_examples=examples(400), deadline=None)
+def test_the_pattern_of_times_is_that_of_their_parser(text: str) -> None:
+    try:
+        Cron.parse(text)
+        parsed = True
+    except CronError:
+        parsed = False
+    assert (KEYS["store.delete_when"].pattern_problem(text) is None) == (parsed or not text)
 
 
 @pytest.mark.parametrize(
@@ -132,6 +261,7 @@ class TestWhatTheUserSaid:
         "changes",
         [
             {"spec.brokers.shards": 3},
+            {"spec.brokers.replicasPerShard": 5},
             {"spec.brokers.storage.size": "20Gi"},
             {"spec.brokers.acknowledgement": "leader"},
             {"spec.brokers.config": {"rocketmq.pull_hold_ms_max": 5}},
@@ -147,7 +277,6 @@ class TestWhatTheUserSaid:
         [
             {"spec.image": "mine:1"},
             {"spec.version": "1.1.0"},
-            {"spec.brokers.replicasPerShard": 5},
             {"spec.brokers.config": {"store.retention_ms": 5}},
             {"spec.brokers.resources": {"requests": {"cpu": 2}}},
             {"spec.logging": {"level": "debug"}},

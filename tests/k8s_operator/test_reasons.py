@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from imago_operator.actions import ADDITIVE, Action
+from imago_operator.model.actions import ADDITIVE, Action
 from imago_operator.plan import PlanRow, plan
 from imago_operator.reasons import EVENTS, REASONS, find
 from imago_operator.reasons.cases import CASES
 from imago_operator.reasons.page import PAGES, renewed
-from imago_operator.status import events_of, status_of
+from imago_operator.reporting.status import events_of, status_of
 from imago_testing.operated.states import random_look
 from imago_testing.operated.stories import by_row
 from imago_testing.operated.things import START
@@ -22,8 +22,15 @@ from imago_testing.operated.things import START
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "operator/src/imago_operator"
 TOLD_IN = (
-    *("plan", "status.py", "reconcilers/cluster.py", "events.py", "apply.py", "errors.py"),
-    "desired.py",
+    *(
+        "plan",
+        "reporting/status.py",
+        "reconcilers/cluster.py",
+        "events.py",
+        "apply.py",
+        "errors.py",
+    ),
+    *("model/desired.py", "reporting/service.py"),
     "certificates/plan.py",
     "certificates/clients.py",
 )
@@ -33,7 +40,7 @@ NO_REASONS = frozenset(
     {
         # roles, states and phases of members and shards
         *("CatchingUp", "Cordoned", "Degraded", "Drained", "InSync", "Master", "Offline"),
-        *("Serving", "Slave", "Unknown", "Draining"),
+        *("Serving", "Slave", "Unknown", "Draining", "Accepted", "Refused"),
         # kinds and modes of resources
         *(
             "Bound",

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, get_args
 
 import pytest
 
-from imago_operator import actions
+from imago_operator.model import actions
 from imago_operator.plan import plan
-from imago_operator.spec.build import build
-from imago_operator.spec.cluster_status import ClusterStatus
-from imago_operator.spec.fields import to_json
+from imago_operator.reporting.status import bucket, events_of, status_of, told
+from imago_operator.spec.cluster.cluster_status import ClusterStatus
 from imago_operator.spec.kinds import CLUSTER
-from imago_operator.spec.schema import problems
-from imago_operator.status import bucket, events_of, status_of, told
+from imago_operator.spec.schema.build import build
+from imago_operator.spec.schema.fields import to_json
+from imago_operator.spec.schema.schema import problems
 from imago_testing.operated.resources import wanted
 from imago_testing.operated.world import ClusterWorld
 
 if TYPE_CHECKING:
-    from imago_operator.state import Observed
+    from imago_operator.model.state import Observed
 
 
 @pytest.fixture(name="world")
@@ -83,7 +83,8 @@ def test_events_are_about_changes_alone(world: ClusterWorld) -> None:
     seen = world.observe()
     found = plan(world.desired, seen, world.now)
     events = events_of(seen.status, status_of(world.desired, seen, found, world.now), found)
-    assert {(e.type, e.reason) for e in events} == {("Warning", "ZooKeeperUnavailable")}
+    refused = {("Warning", "ZooKeeperUnavailable"), ("Warning", "PutsRefused")}
+    assert {(e.type, e.reason) for e in events} == refused
 
 
 def test_events_say_what_a_condition_means_that_has_nothing_to_add(world: ClusterWorld) -> None:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imago_log.lifecycle.sync_job import FILES_AT_ONCE
+from imago_log.lifecycle.view_sync import FILES_AT_ONCE
 from imago_testing.stores.in_memory import HOST, START_MS, FakeClock, Model, open_store
 from imago_testing.stores.vfs import MemoryVfs
-from imago_wire.record import make_entry
+from imago_wire.records.record import make_entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable

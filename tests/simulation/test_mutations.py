@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from imago_broker.core.shard import handing_over
 from imago_broker.core.shard.effects import HoldPuts
 from imago_broker.core.shard.state import RULES
+from imago_broker.core.shard.steps import handing_over
 from imago_log.replica.log_bytes import LogByteReader
 from imago_testing.searching import seldom
 from imago_testing.simulation import member
 from imago_testing.simulation.mutations import MUTATIONS, Mutation
 from imago_testing.simulation.run import simulate
+from imago_testing.simulation.winners import InvariantBrokenError
 from imago_testing.simulation.world import Setup
 from imago_wire.hot import scan_records
-from imago_wire.record import ScanStop
+from imago_wire.records.record import ScanStop
 
 pytestmark = pytest.mark.simulation
+
+GIVEN_UP = 3786
+"""A seed with these faults: a leader that stops never hears what became of its last proposal."""
+GIVING_UP = {"forget": 3, "handover": 2}
+GIVING_UP |= dict.fromkeys(
+    ("kill", "pause", "expire", "no_coordinator", "drop", "stop", "partition"), 1
+)
 
 
 def first_failure(mutation: Mutation, *, stores: bool = False) -> Exception | None:
@@ -63,7 +73,7 @@ def test_a_border_beyond_a_chunk_that_a_member_takes_for_none_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With real stores, and so little of their logs in memory that borders are walked to."""
-    monkeypatch.setattr("imago_log.lifecycle.store_state.RECENT_BYTES_MAX", 700)
+    monkeypatch.setattr("imago_log.state.RECENT_BYTES_MAX", 700)
     monkeypatch.setattr(LogByteReader, "is_border", walks_one_chunk)
     mutation = Mutation(name="short-walk", what="a walk ends with its chunk", rules=RULES)
     assert "is no record border" in str(first_failure(mutation, stores=True))
@@ -82,6 +92,21 @@ def test_held_puts_that_a_smaller_set_confirms_are_found(monkeypatch: pytest.Mon
         Mutation(name="held", what="held puts are confirmed", rules=RULES, weights=weights)
     )
     assert str(found).startswith("I13: acknowledged with 1 copies")
+
+
+@pytest.mark.timeout(300)
+def test_what_a_leader_confirms_alone_though_it_has_given_leadership_up_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A shell that does not hear that whoever is elected now may lack what it alone has."""
+
+    def hold(process: member.Process, effect: HoldPuts) -> None:
+        process.hold_puts(replace(effect, alone=True))
+
+    simulate(Setup(seed=GIVEN_UP), weights=GIVING_UP)
+    monkeypatch.setitem(member._EFFECTS, HoldPuts, hold)
+    with pytest.raises(InvariantBrokenError, match="I1: m2 acknowledged 820"):
+        simulate(Setup(seed=GIVEN_UP), weights=GIVING_UP)
 
 
 @pytest.mark.timeout(300)

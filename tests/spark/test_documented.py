@@ -9,9 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
+import yaml
 
 from imago_client import Message
-from imago_spark.pipelines import settings
+from imago_operator.model.desired import OperatorInfo
+from imago_operator.pipelines.config import pipeline_file
+from imago_operator.pipelines.desired import desired_pipeline
+from imago_spark.pipelines import parse, settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,13 +40,20 @@ class Block(NamedTuple):
 
     @property
     def needs_zookeeper(self) -> bool:
-        """Run by `tests/client/test_metaq_documented.py`."""
+        """Run by `tests/client/metaq/test_metaq_documented.py`."""
         return "127.0.0.1:2181" in self.code
 
     @property
     def needs_user(self) -> bool:
         """Run by `tests/cli/test_tutorial.py`, which makes the page's users first."""
         return "password_file=" in self.code
+
+    @property
+    def runs_elsewhere(self) -> bool:
+        """Run by `tests/client/test_moving_documented.py`; the like of RocketMQ's own SDK by
+        `tests/interop/test_sdks.py`.
+        """
+        return self.page == "docs/client-moving.md" or "from rocketmq import" in self.code
 
     def against(self, cluster: str) -> str:
         """Return the code with the test's addresses; any other address is a mistake."""
@@ -74,7 +85,11 @@ def blocks() -> list[Block]:
 
 
 BLOCKS = blocks()
-PROGRAMS = [one for one in BLOCKS if not (one.needs_spark or one.needs_zookeeper or one.needs_user)]
+PROGRAMS = [
+    one
+    for one in BLOCKS
+    if not (one.needs_spark or one.needs_zookeeper or one.needs_user or one.runs_elsewhere)
+]
 
 
 def test_no_block_is_overlooked() -> None:
@@ -92,11 +107,34 @@ def test_block_compiles(block: Block) -> None:
     compile(block.code, str(block), "exec")
 
 
-def test_configuration_of_the_pipeline_is_taken(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("spark")  # reads a schema's DDL
+def test_configurations_of_the_pipelines_are_taken(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
-    (text,) = re.findall(r"^```toml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
-    (tmp_path / "ingest.toml").write_text(text)
+    ingests, parses = re.findall(r"^```toml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    (tmp_path / "ingest.toml").write_text(ingests)
     assert settings.load(tmp_path / "ingest.toml", None).topics == ("orders",)
+    (tmp_path / "parse.toml").write_text(parses)
+    how = parse.of_settings(settings.load(tmp_path / "parse.toml", None, parse.OWN))
+    assert (how.required, how.rejected_percent_max) == (("id", "at"), 20)
+
+
+def of_sample(name: str, folder: Path, own: tuple[str, ...]) -> settings.IngestSettings:
+    """Return what an application reads that the operator runs for a sample."""
+    sample = yaml.safe_load((ROOT / "manifests" / "samples" / f"{name}.yaml").read_text())
+    sample["metadata"]["namespace"] = "data"
+    file = Path(sample["spec"]["code"]["mainFile"].removeprefix("local:///opt/app/"))
+    assert (ROOT / "spark-apps" / file).is_file()
+    text = pipeline_file(desired_pipeline(sample, OperatorInfo(version="0.1.0")))
+    (folder / "pipeline.toml").write_text(text)
+    return settings.load(folder / "pipeline.toml", 3, own)
+
+
+@pytest.mark.usefixtures("spark")
+def test_samples_are_what_the_applications_read(tmp_path: Path) -> None:
+    wanted = of_sample("parse", tmp_path, parse.OWN)
+    assert (wanted.path, wanted.epoch) == (Path("/lake/orders-parsed"), 3)
+    assert list(parse.of_settings(wanted).fields) == ["id", "amount", "at", "customer"]
+    assert of_sample("audit", tmp_path, parse.OWN).path == Path("/lake/orders")
 
 
 def everything(client: Client, topic: str) -> list[bytes]:

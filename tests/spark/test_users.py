@@ -21,6 +21,7 @@ from imago_client.config import ClientConfig, parse_addresses
 from imago_operator.pipelines.config import pipeline_file
 from imago_operator.pipelines.user import acls, user_name
 from imago_spark.pipelines.ingest import build
+from imago_spark.pipelines.late_workers import run_stream
 from imago_testing.operated.pipelines import desired
 from imago_testing.processes.ports import free_port_block
 from imago_testing.processes.up import Up, up
@@ -110,9 +111,8 @@ def test_a_query_is_its_users_and_shows_no_secret(
             .writeStream.format("imago")
             .options(**cluster.named, topic="copies", checkpointLocation=str(checkpoint))
             .trigger(availableNow=True)
-            .start()
         )
-        stream.awaitTermination()
+        run_stream(lambda: stream.start().awaitTermination())
         consumer = root.pull_consumer("reader")
         [queue] = consumer.queues("copies")
         assert consumer.max_offset(queue) == 3

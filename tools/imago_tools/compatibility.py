@@ -67,6 +67,11 @@ def clients() -> dict[str, Client]:
         "metaq": Client("MetaQ Java", _java("metaq-client")),
         "rocketmq4": Client("RocketMQ Java", _java("rocketmq4-client")),
         "rocketmq5": Client("RocketMQ Java", _java("rocketmq5-client")),
+        "sdk-java": Client("RocketMQ 5 SDK, Java", _java("rocketmq5-sdk")),
+        "sdk-python": Client(
+            "RocketMQ 5 SDK, Python",
+            _found(r"rocketmq-python-client==([\d.]+)", others / "python-sdk" / "requirements.txt"),
+        ),
         "go": Client(
             "Go: rocketmq-client-go", _found(r"client-go/v2 v([\d.]+)", others / "go" / "go.mod")
         ),

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from imago_broker.config import metaq_keys
-from imago_tools import compatibility, figures
+from imago_broker.config.metaq import metaq_keys
+from imago_tools import compatibility, figures, tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +36,7 @@ PARTS: Final = (
     Part("README.md", "tests/interop", compatibility.matrix),
     Part("README.md", "bench/results/peers.json", figures.peers),
     Part("README.md", "bench/results/failover.json", figures.failover),
-    Part("docs/metaq.md", "broker/src/imago_broker/config/metaq_keys.py", metaq_keys.table),
+    Part("docs/metaq.md", "broker/src/imago_broker/config/metaq/metaq_keys.py", metaq_keys.table),
     Part("docs/performance.md", "bench/results/broker.json", figures.broker),
     Part("docs/performance.md", "bench/results/peers.json", figures.peers_in_full),
     Part("docs/performance.md", "bench/results/java_push.json", figures.java_push),
@@ -48,6 +48,7 @@ PARTS: Final = (
     Part("docs/performance.md", "bench/results/tls.json", figures.tls),
     Part("docs/performance.md", "bench/results/scale.json", figures.scale),
     Part("docs/performance.md", "bench/results/spark.json", figures.spark),
+    Part("docs/tasks.md", tasks.SOURCE, tasks.table),
     Part("docs/security.md", "bench/results/fuzz.json", figures.fuzzed),
 )
 

@@ -15,7 +15,13 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from imago_broker.processors.rocketmq.rights import BROKER_RIGHTS, NAME_RIGHTS, Asked, open_to_all
+from imago_broker.features.catalogue import BROKER_RIGHTS
+from imago_broker.processors.rocketmq.access.rights import (
+    NAME_RIGHTS,
+    Asked,
+    MessageTopics,
+    open_to_all,
+)
 from imago_testing.peers.signing import TOPIC, valid_request
 from imago_wire.remoting.codes import RequestCode
 from imago_wire.remoting.command import RemotingCommand
@@ -25,11 +31,13 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = ROOT / "docs" / "rocketmq-codes.md"
+FEATURES: Final = ROOT / "broker/src/imago_broker/features"
 SOURCES: Final = {
     "broker": (
         "broker/src/imago_broker/processors/rocketmq/table.py",
-        "broker/src/imago_broker/processors/rocketmq/admin_rows.py",
-        "broker/src/imago_broker/processors/rocketmq/access_rows.py",
+        "broker/src/imago_broker/processors/rocketmq/tools/admin_rows.py",
+        "broker/src/imago_broker/processors/rocketmq/users/access_rows.py",
+        *(str(path.relative_to(ROOT)) for path in sorted(FEATURES.glob("*/feature.py"))),
     ),
     "name service": ("broker/src/imago_broker/namesrv/server.py",),
 }
@@ -80,8 +88,8 @@ def served(server: str) -> dict[int, Served]:
     """Return what a server's table serves, by its source."""
     text = "\n".join((ROOT / path).read_text(encoding="utf-8") for path in SOURCES[server])
     classes = CLASSES | dict(re.findall(r"^    (\w+) = (\w+)\(", text, re.MULTILINE))
-    classes |= {"pull": "PullProcessor", "pop": "PopProcessor"}
-    found = re.findall(r"\bCode\.(\w+)[,:]\s+(\w+)\.(\w+)", text)
+    classes |= {"pull": "PullProcessor"}
+    found = re.findall(r"\bCode\.(\w+)[,:]\s+([a-z_]\w*)\.(\w+)", text)
     rows = (Served(RequestCode[code], f"{classes[owner]}.{name}") for code, owner, name in found)
     return {int(row.code): row for row in rows}
 
@@ -152,7 +160,7 @@ def _right(number: int) -> str:
         return "open"
     ext, body = valid_request(number, offset=0)
     command = RemotingCommand(code=number, ext=ext, body=body)
-    needs = right(Asked(command, lambda _: TOPIC))
+    needs = right(Asked(command, lambda _: MessageTopics(TOPIC, TOPIC)))
     told = (f"{need.kind.value}: {' or '.join(need.operations)}" for need in needs)
     return ", ".join(dict.fromkeys(told))
 

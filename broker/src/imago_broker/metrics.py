@@ -1,9 +1,9 @@
 """What is counted. Counting is adding to an int; Prometheus reads the ints when it asks.
 
-A metric object with a lock and labels would cost more than storing a message, so the hot path
-has none: each part owns a plain object of ints, and one collector turns all of them into samples.
-The metrics themselves, with names and help, are in `app/metrics.py`, `app/shard_metrics.py` and
-`app/group_metrics.py`.
+A metric object with a lock and labels would cost more than storing a message, so the hot path has
+none: each part owns a plain object of ints, and one collector turns all of them into samples. The
+metrics themselves, with names and help, are in `app/metrics/metrics.py`,
+`app/metrics/shard_metrics.py` and `app/metrics/group_metrics.py`.
 """
 
 from __future__ import annotations
@@ -65,6 +65,16 @@ class Sample:
     read: Callable[[], float]
     kind: str = "counter"
     labels: tuple[tuple[str, str], ...] = ()
+
+
+def gauge(name: str, text: str, read: Callable[[], float], port: str = "") -> Sample:
+    """Return a value that goes up and down; `port` is its label, if it has one."""
+    return Sample(f"imago_{name}", text, read, "gauge", (("port", port),) if port else ())
+
+
+def counter(name: str, text: str, read: Callable[[], float], port: str = "") -> Sample:
+    """Return a total since the start."""
+    return Sample(f"imago_{name}", text, read, "counter", (("port", port),) if port else ())
 
 
 class BrokerCollector:

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from imago_broker.core.metaq_tree_check import TreeNode
-    from imago_broker.model.cluster import (
+    from imago_broker.core.metaq.metaq_tree_check import TreeNode
+    from imago_broker.model.metaq_slave import SlaveStatus
+    from imago_broker.model.metaq_tree import MetaqMaster, OffsetRecord
+    from imago_broker.model.pipelines import Pipeline, PipelineProgress
+    from imago_broker.model.registry.cluster import (
         BrokerRecord,
         ClusterView,
         ForeignBroker,
         RegistryConnection,
         TopicPlacement,
     )
-    from imago_broker.model.metaq_slave import SlaveStatus
-    from imago_broker.model.metaq_tree import MetaqMaster, OffsetRecord
-    from imago_broker.model.pipelines import Pipeline, PipelineProgress
-    from imago_broker.model.shard import ShardState
-    from imago_broker.model.shard_status import LocalShardStatus
+    from imago_broker.model.registry.shard import ShardState
+    from imago_broker.model.registry.shard_status import LocalShardStatus
 
     MetaqProgress = Mapping[str, Mapping[str, Mapping[int, int]]]
     """MetaQ positions that are read out: topic to group to partition to position."""
@@ -52,6 +52,10 @@ class CoordinatorUnavailableError(CoordinatorError):
 
 class CoordinatorConflictError(CoordinatorError):
     """Another process holds what was asked for: a wrong configuration that a human must change."""
+
+
+class UnknownShardError(CoordinatorError):
+    """Of any call about a shard that there has never been, or that was removed."""
 
 
 class RegistryDamagedError(CoordinatorError):
@@ -177,15 +181,15 @@ class Registry(Protocol):
 
     async def remove_topic(self, name: str) -> None:
         """Take this shard's entry of a topic out of the registry; without entries it is gone."""
-        ...
+
+    async def read_topic(self, name: str) -> None:
+        """Read a topic into the view as nobody can know it newer, or CoordinatorError."""
 
     async def put_foreign(self, broker: ForeignBroker) -> None:
         """Register a foreign broker for as long as our session lives, or change it."""
-        ...
 
     async def remove_foreign(self, key: tuple[str, str, int]) -> None:
         """Take a foreign broker that registered through us away; unknown ones are no error."""
-        ...
 
 
 class ShardStates(Protocol):
@@ -219,18 +223,14 @@ class SharedMarks(Protocol):
     async def mark_shard(
         self, shard: int, *, cordoned: bool | None = None, drained: bool | None = None
     ) -> None:
-        """Say that a shard takes no new topics, or that nothing of value is left; None: as is.
-
-        CoordinatorError for a shard that never had a member.
-        """
+        """Say that a shard takes no new topics, or that nothing of value is left; None: as is."""
         ...
 
     async def drain_shard(self, shard: int, request_id: str, *, move: bool = True) -> None:
         """Want a shard's topics moved to others; it is cordoned from then on.
 
         `move=False`: they are only closed. CoordinatorConflictError: this very request was taken
-        back since, or the shard is being drained in the other way. CoordinatorError for a shard
-        that never had a member.
+        back since, or the shard is being drained in the other way.
         """
         ...
 
@@ -317,9 +317,9 @@ class MetaqConsumers(Protocol):
     async def metaq_progress(
         self, topics: Collection[str], groups: Collection[str] | None = None
     ) -> MetaqProgress:
-        """Return how far MetaQ's consumers say they are in our shard's partitions.
+        """Return how far MetaQ's groups say they are in our partitions of topics that they read.
 
-        `groups`: those to read; None means all. They write it into MetaQ's tree themselves.
+        `groups`: those to look at; None means all. They write it into MetaQ's tree themselves.
         CoordinatorUnavailableError: nobody knows.
         """
 

@@ -28,30 +28,51 @@ COMMANDS: dict[str, CommandRow] = {
     "demo": CommandRow(
         "imago_cli.demo.command", "Show both protocols and Spark agreeing on real records."
     ),
-    "cluster": CommandRow("imago_cli.cluster", "Show who leads each shard, and why."),
-    "shard": CommandRow("imago_cli.shard", "Show shards, hand leadership over, force an election."),
-    "topic": CommandRow("imago_cli.topic", "Create, change, list, move and delete topics."),
+    "cluster": CommandRow("imago_cli.clusters.cluster", "Show who leads each shard, and why."),
+    "shard": CommandRow(
+        "imago_cli.clusters.shard", "Show shards, hand leadership over, force an election."
+    ),
+    "topic": CommandRow(
+        "imago_cli.clusters.topic", "Create, change, list, move and delete topics."
+    ),
     "metaq": CommandRow(
         "imago_cli.metaq.command", "MetaQ's own tools: statistics, partitions, ZooKeeper's tree."
     ),
-    "group": CommandRow("imago_cli.group", "Show consumer groups, their lag; move, delete them."),
-    "user": CommandRow("imago_cli.user", "Show, make, change users, their rights and tokens."),
-    "security": CommandRow("imago_cli.security", "Make certificates and an administrator."),
-    "produce": CommandRow("imago_cli.produce", "Send messages."),
-    "request": CommandRow("imago_cli.request", "Send a message and print the reply to it."),
-    "consume": CommandRow("imago_cli.consume", "Read messages."),
-    "bench": CommandRow("imago_cli.bench", "Measure a running cluster with Python clients."),
-    "broker": CommandRow("imago_cli.broker", "Run one broker process."),
-    "namesrv": CommandRow(
-        "imago_cli.namesrv", "Run RocketMQ's name service as a process of its own."
+    "group": CommandRow(
+        "imago_cli.groups.group", "Show consumer groups, their lag; move, delete them."
     ),
-    "operator": CommandRow("imago_cli.operator", "Run clusters on Kubernetes."),
+    "user": CommandRow(
+        "imago_cli.users.user", "Show, make, change users, their rights and tokens."
+    ),
+    "security": CommandRow("imago_cli.users.security", "Make certificates and an administrator."),
+    "produce": CommandRow("imago_cli.messages.produce", "Send messages."),
+    "request": CommandRow(
+        "imago_cli.messages.request", "Send a message and print the reply to it."
+    ),
+    "consume": CommandRow("imago_cli.messages.consume", "Read messages."),
+    "message": CommandRow(
+        "imago_cli.messages.message", "Find messages by id, key or place; send one once more."
+    ),
+    "dlq": CommandRow("imago_cli.groups.dlq", "Messages that groups gave up; send them back."),
+    "profile": CommandRow(
+        "imago_cli.clusters.profile", "Name clusters, and choose the one that is meant."
+    ),
+    "bench": CommandRow(
+        "imago_cli.messages.bench", "Measure a running cluster with Python clients."
+    ),
+    "broker": CommandRow("imago_cli.servers.broker", "Run one broker process."),
+    "namesrv": CommandRow(
+        "imago_cli.servers.namesrv", "Run RocketMQ's name service as a process of its own."
+    ),
+    "operator": CommandRow("imago_cli.servers.operator", "Run clusters on Kubernetes."),
     "log": CommandRow("imago_cli.log", "Check or show a broker's files while it is stopped."),
     "config": CommandRow("imago_cli.config", "Show, explain and convert configurations."),
     "doctor": CommandRow(
         "imago_cli.doctor.command", "Find common mistakes on this machine, with the cure."
     ),
-    "java-home": CommandRow("imago_cli.java_home", "Print the JAVA_HOME of a Java for Spark."),
+    "java-home": CommandRow(
+        "imago_cli.servers.java_home", "Print the JAVA_HOME of a Java for Spark."
+    ),
 }
 
 
@@ -79,6 +100,7 @@ def _show_version(wanted: bool) -> None:
 
 
 def _root(
+    context: typer.Context,
     version: Annotated[
         bool,
         typer.Option(
@@ -104,13 +126,19 @@ def _root(
     """Imago: a message broker for MetaQ and RocketMQ clients."""
     del version
     # Commands read them where they connect; a password itself is never on a line that `ps` shows.
-    for name, value in (("IMAGO_USER", user), ("IMAGO_PASSWORD_FILE", password_file)):
-        if value is not None:
-            os.environ[name] = value
-    if profile:
-        from imago_cli.profiles import apply
+    given = {"IMAGO_USER": user, "IMAGO_PASSWORD_FILE": password_file}
+    said = {
+        name: value
+        for name, value in given.items()
+        if value is not None and value != os.getenv(name)
+    }
+    from imago_cli import profiles
 
-        apply(profile, os.environ)
+    is_of_profiles = context.invoked_subcommand == "profile"  # it has to mend a wrong choice, too
+    is_said = profile not in (None, os.getenv("IMAGO_PROFILE"))  # on the line, and meant
+    if profile := profile or ("" if is_of_profiles else profiles.chosen(os.environ)):
+        profiles.apply(profile, os.environ, over=is_said)
+    os.environ.update(said)
 
 
 def _placeholder() -> None:

@@ -11,12 +11,12 @@ import typer
 
 from imago_broker.config import ConfigError
 from imago_broker.config.loading import describe, to_tree
-from imago_broker.config.metaq_ini import convert as convert_ini
-from imago_broker.core.metaq_filters import check_config
+from imago_broker.config.metaq.metaq_ini import convert as convert_ini
+from imago_broker.core.metaq.metaq_filters import check_config
 from imago_cli import toml_text
 from imago_cli.exits import CommandError, CommandUsageError
 from imago_cli.output import print_json, print_line, say
-from imago_cli.server_config import read_config
+from imago_cli.servers.server_config import read_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

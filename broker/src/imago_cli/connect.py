@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imago_cli.exits import CommandError, CommandUsageError
+from imago_wire import system_topics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -29,6 +30,7 @@ _OPTIONS = {
     "user": ("--user", "give --password-file too, or IMAGO_USER and IMAGO_PASSWORD_FILE"),
     "password_file": ("--password-file", "name a file with the password alone"),
     "bootstrap": ("--bootstrap", f"such as {DEFAULT_BOOTSTRAP}; `imago up` prints it"),
+    "tags": ("--tags", "give one tag: others go with messages of their own"),
     "servers": ("--metaq", f"such as {DEFAULT_METAQ}; `imago up` prints them"),
     "tls_ca_file": ("IMAGO_TLS_CA", "name the authority's certificate, a PEM file"),
     "tls_certificate_file": (
@@ -51,6 +53,8 @@ _START = (
 _CURES = {
     "username cannot be null": "say who you are: --user and --password-file, or IMAGO_USER and "
     "IMAGO_PASSWORD_FILE",
+    r"User:(?P<user>\S+) has no permission to access (?P<kind>\w+):(?P<name>[\w%@|.-]+)"
+    r".* It needs (?P<operation>\w+)": _ALLOW,
     r"User:(?P<user>\S+) has no permission to access (?P<kind>\w+):(?P<name>[\w%@|.-]+)": _ALLOW,
     r"(?P<user>\S+) may not (?P<operation>\w+) (?P<kind>\w+) (?P<name>[\w%@|.-]+)": _ALLOW,
     "has no permission to access": "an administrator allows it: imago user allow",
@@ -65,21 +69,19 @@ _CURES = {
     "is the server running": _START,
 }
 """What to do about an error in which this pattern is found."""
-_SYSTEM_NAMES = frozenset(
-    {"TBW102", "SELF_TEST_TOPIC", "SCHEDULE_TOPIC_XXXX", "OFFSET_MOVED_EVENT", "BenchmarkTest"}
-)
-_SYSTEM_PREFIXES = ("%RETRY%", "%DLQ%", "RMQ_SYS_", "rmq_sys_", "IMAGO_META")
+_GROUPS_OWN = ("%RETRY%", "%DLQ%")
 
 Bootstrap = Annotated[
     str,
     typer.Option(envvar="IMAGO_BOOTSTRAP", help="Name-service addresses, HOST:PORT[,HOST:PORT…]."),
 ]
 MetaqServers = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--metaq",
         envvar="IMAGO_METAQ",
         help="With --protocol metaq: broker addresses, HOST:PORT[,…], one per shard.",
+        show_default="the masters that --bootstrap names",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
@@ -115,7 +117,8 @@ def _allowing(named: dict[str, str]) -> str:
     """Name the command that gives the right which was missing."""
     kind = named["kind"].lower()
     resource = kind if kind == "cluster" else f"{kind}:{named['name']}"
-    command = f"imago user allow {named['user']} {resource} {named.get('operation', 'OPERATION')}"
+    operation = named.get("operation", "OPERATION").lower()
+    command = f"imago user allow {named['user']} {resource} {operation}"
     which = "" if "operation" in named else " (publish, subscribe, describe, create …)"
     return f"an administrator allows it: {command}{which}"
 
@@ -150,6 +153,31 @@ def metaq_config(servers: str) -> MetaqConfig:
     )
 
 
+def metaq_servers(bootstrap: str, named: str | None) -> str:
+    """Return the addresses of the masters, which alone take and give messages of MetaQ's clients.
+
+    Whom the name service knows as a follower now stands for its master. Where no name service of
+    Imago's answers the addresses count as they are named.
+    """
+    from imago_client.errors import ClientError
+
+    try:
+        with connected(bootstrap) as client:
+            known = client.admin.metaq_servers()
+    except CommandUsageError:
+        raise
+    except CommandError as error:
+        if named is None or not isinstance(error.__cause__, ClientError):
+            raise
+        return named
+    masters = {shard: members[0] for shard, members in known.items() if 0 in members}
+    if named is None:
+        return ",".join(masters.values()) or DEFAULT_METAQ
+    leads = {each: masters[n] for n in masters for each in known[n].values()}
+    addresses = metaq_config(named).servers
+    return ",".join(dict.fromkeys(leads.get(each, each) for each in addresses))
+
+
 @contextmanager
 def connected(bootstrap: str) -> Iterator[Client]:
     """Give a client of the cluster."""
@@ -163,6 +191,30 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """Ask whether the nearest of the known names was meant; "": none is near."""
     near = difflib.get_close_matches(name, list(known), n=1)
     return f"did you mean {near[0]}?" if near else ""
+
+
+def check_takes_back(client: Client, group: str) -> None:
+    """Raise where nobody would get what is put into a group's retry topic.
+
+    Consumers by POP and through gRPC read the topics alone that they name.
+    """
+    retry = f"%RETRY%{group}"
+    if retry not in client.admin.topics():
+        raise CommandError(
+            f"group {group} has had no member yet that takes messages once more",
+            cure="start its consumers, then repeat the command",
+        )
+    if retry in client.admin.describe_group(group).subscriptions:
+        return
+    reader, bounds = client.pull_consumer(group), client.admin.topic_bounds(retry)
+    if all(reader.committed(one.queue) is None for one in bounds):
+        raise CommandError(
+            f"nobody is seen to read what goes back to group {group} alone: consumers by POP and"
+            " gRPC never do",
+            cure="start its consumers if they speak RocketMQ's remoting protocol; else send to the"
+            " topics themselves, whose other groups get it too: imago dlq replay --to-topics,"
+            " imago message resend ID",
+        )
 
 
 def no_topic(topic: str, known: Iterable[str], *, otherwise: str = "") -> CommandError:
@@ -179,11 +231,12 @@ def unknown_topic(topic: str, known: Iterable[str]) -> CommandError:
     return CommandError(f"there is no topic {topic}", cure=cure)
 
 
-def is_system(topic: str) -> bool:
-    """Whether a topic is the brokers' own, or of a group's retries and dead letters."""
-    if topic.endswith("_REPLY_TOPIC"):  # of a cluster's replies to requests
-        return True
-    return topic in _SYSTEM_NAMES or topic.startswith(_SYSTEM_PREFIXES)
+def is_system(topic: str, clusters: Iterable[str] = ()) -> bool:
+    """Whether a topic is the brokers' own, or of a group's retries and dead letters.
+
+    `clusters`: of whose brokers; without them the topics of their replies are not told apart.
+    """
+    return topic.startswith(_GROUPS_OWN) or system_topics.is_system(topic, clusters)
 
 
 async def metaq_topics(client: MetaqClient) -> set[str] | None:

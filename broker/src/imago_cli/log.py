@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,17 +12,18 @@ import typer
 
 from imago_cli.exits import CommandError, CommandUsageError, Exit
 from imago_cli.output import print_json, print_line, print_table
+from imago_cli.times import moment
 from imago_log.errors import DataFolderLockedError, LogIOError
 from imago_log.offline.check import CheckProgress, Finding, NotADataFolderError, Severity
 from imago_log.offline.check import check as check_folder
 from imago_log.offline.dump import Unreadable, readable_body, to_json
 from imago_log.offline.dump import dump as dump_folder
-from imago_wire.properties import KEYS, METAQ_POS, TAGS
+from imago_wire.record_format.properties import KEYS, METAQ_POS, TAGS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from imago_wire.record import StoredMessage
+    from imago_wire.records.record import StoredMessage
 
 PREVIEW_SIZE = 60
 """Characters of a body in a table."""
@@ -171,7 +171,6 @@ def _row(found: StoredMessage | Unreadable) -> list[object]:
     if isinstance(found, Unreadable):
         place = f"unreadable to {found.end}: {found.reason}"
         return [found.start, "", "", "", "", "", found.end - found.start, "", place]
-    stored = datetime.fromtimestamp(found.store_ms / 1000, UTC)
     keys = " ".join(found.properties[name] for name in (TAGS, KEYS) if name in found.properties)
     return [
         found.physical_offset,
@@ -179,7 +178,7 @@ def _row(found: StoredMessage | Unreadable) -> list[object]:
         found.queue_id,
         found.queue_offset,
         int(found.properties[METAQ_POS], 16) if METAQ_POS in found.properties else "",
-        stored.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3],
+        moment(found.store_ms),
         found.size,
         keys,
         _preview(readable_body(found)),

@@ -44,7 +44,7 @@ def _command() -> None:
 
 
 def _serve(config: Path, ready_fd: int) -> None:
-    from imago_cli.broker_process import serve
+    from imago_cli.servers.broker_process import serve
 
     sys.exit(serve(config, ready_fd))
 

@@ -11,6 +11,7 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from imago_cli import toml_text
 from imago_cli.exits import CommandUsageError
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 FILE_VARIABLE: Final = "IMAGO_PROFILES"
 FILE: Final = "~/.config/imago/profiles.toml"
+CHOICE: Final = "chosen-profile"
+"""The file beside it that names the profile which is meant where none is named."""
 TEXTS: Final[Mapping[str, str]] = {
     "bootstrap": "IMAGO_BOOTSTRAP",
     "metaq": "IMAGO_METAQ",
@@ -34,22 +37,82 @@ PATHS: Final[Mapping[str, str]] = {
 """The keys of a profile, and the variables that they stand for."""
 
 
-def apply(name: str, environment: MutableMapping[str, str]) -> None:
-    """Set the variables of a profile that are not set. CommandUsageError: there is none."""
-    file = Path(environment.get(FILE_VARIABLE) or FILE).expanduser()
+def apply(name: str, environment: MutableMapping[str, str], *, over: bool = False) -> None:
+    """Set a profile's variables, but not those that are set, unless `over`.
+
+    CommandUsageError: there is no such profile.
+    """
+    for key, value in named(name, environment).items():
+        variable = TEXTS.get(key) or PATHS[key]
+        if over or variable not in environment:
+            environment[variable] = value
+
+
+def named(name: str, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return a profile, its paths whole. CommandUsageError: there is none, or it is wrong."""
+    file = _file(environment)
     profiles = _read(file)
     profile = profiles.get(name)
     if not isinstance(profile, dict):
         near = difflib.get_close_matches(name, profiles, n=1)
         hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(profiles) or 'none'}"
         raise CommandUsageError(f"--profile {name}: is not in {file}", cure=hint)
-    for key, value in profile.items():
-        variable = TEXTS.get(key) or PATHS.get(key)
-        if variable is None or not isinstance(value, str):
-            raise CommandUsageError(f"{file}: [{name}] {key}: {_problem(key, value)}")
-        if key in PATHS:
-            value = str(file.parent / Path(value).expanduser())  # noqa: PLW2901
-        environment.setdefault(variable, value)
+    return {key: _checked(file, name, key, value) for key, value in profile.items()}
+
+
+def profiles_of(environment: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """Return all profiles by name; none where there is no file yet."""
+    file = _file(environment)
+    return {name: named(name, environment) for name in _read(file)} if file.exists() else {}
+
+
+def chosen(environment: Mapping[str, str]) -> str:
+    """Return the profile that is meant where none is named; "": none was chosen."""
+    try:
+        return _choice(environment).read_text(encoding="utf-8").strip()
+    except OSError:
+        return ""
+
+
+def choose(name: str, environment: Mapping[str, str]) -> None:
+    """Have that be meant from now on; it stands in a file beside the profiles."""
+    _write(_choice(environment), f"{name}\n")
+
+
+def add_to(name: str, profile: Mapping[str, str], environment: Mapping[str, str]) -> Path:
+    """Add a profile at the end of the file; return which file. CommandUsageError: there is one."""
+    file = _file(environment)
+    before = file.read_text(encoding="utf-8") if file.exists() else ""
+    if before and name in _read(file):
+        raise CommandUsageError(f"profile {name}: is in {file} already", cure="change it there")
+    whole = dict(profile)
+    for key in PATHS.keys() & whole.keys():
+        whole[key] = str(Path(whole[key]).expanduser().absolute())
+    gap = "\n" if before else ""
+    _write(file, f"{before}{gap}{toml_text.dump({name: whole})}")
+    return file
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandUsageError(f"{file}: {error.strerror}") from error
+
+
+def _file(environment: Mapping[str, str]) -> Path:
+    return Path(environment.get(FILE_VARIABLE) or FILE).expanduser()
+
+
+def _choice(environment: Mapping[str, str]) -> Path:
+    return _file(environment).with_name(CHOICE)
+
+
+def _checked(file: Path, name: str, key: str, value: object) -> str:
+    if key not in TEXTS.keys() | PATHS.keys() or not isinstance(value, str):
+        raise CommandUsageError(f"{file}: [{name}] {key}: {_problem(key, value)}")
+    return str(file.parent / Path(value).expanduser()) if key in PATHS else value
 
 
 def _problem(key: str, value: object) -> str:

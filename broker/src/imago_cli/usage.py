@@ -22,6 +22,7 @@ _WAYS = {
     "--admin": "a broker's admin interface (IMAGO_ADMIN)",
 }
 """The options by which commands are told where the cluster is, and what each one names."""
+_NUMBERS = {int: "a whole number", float: "a number"}
 _HELP_ONLY = "NoArgsIsHelpError"
 """A group without a command on the line: its help is the answer."""
 
@@ -91,12 +92,25 @@ def _told(error: Any) -> CommandUsageError:
     if type(error).__name__ == _HELP_ONLY:
         sys.stdout.flush()  # the help was printed as the error was made
         sys.exit(Exit.USAGE)
-    said = " ".join(str(error.format_message()).split()).removesuffix(".")
-    said = said.replace("Value error, ", "")
+    said = _number_problem(error) or " ".join(str(error.format_message()).split())
+    said = said.removesuffix(".").replace("Value error, ", "")
     if context is None:
         return CommandUsageError(said)
     misplaced = _misplaced(getattr(error, "option_name", ""), context)
     return CommandUsageError(said, cure=misplaced or f"{context.command_path} --help")
+
+
+def _number_problem(error: Any) -> str:
+    """Say what a number must be that is none, or is out of bounds; "": it is about no number."""
+    param, found = getattr(error, "param", None), getattr(error.__cause__, "errors", None)
+    wanted = getattr(getattr(param, "type_descriptor", None), "annotation", None)
+    if param is None or found is None or wanted not in _NUMBERS:
+        return ""
+    given = found()[0]["input"]
+    bounds = "" if param.min is None else f", {param.min} or more"
+    if param.max is not None:
+        bounds = f", {param.min} to {param.max}"
+    return f"{param.opts[-1]} {given}: must be {_NUMBERS[wanted]}{bounds}"
 
 
 def _misplaced(option: str, context: Any) -> str:

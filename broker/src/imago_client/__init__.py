@@ -12,21 +12,19 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from imago_client.admin import Admin
-    from imago_client.client import Client
     from imago_client.config import ClientConfig, ConsumerConfig, ProducerConfig, StartFrom
-    from imago_client.core.administration import QueueBounds, ShardInfo
-    from imago_client.core.group_administration import (
+    from imago_client.core.administration.administration import MissingShard, QueueBounds, ShardInfo
+    from imago_client.core.administration.group_administration import (
         GroupDescription,
         GroupProgress,
         Member,
         ResetTo,
     )
-    from imago_client.core.outgoing import batches
-    from imago_client.core.popping import PoppedMessage
-    from imago_client.core.requesting import ReceivedReply
-    from imago_client.core.subscriptions import Sql
-    from imago_client.core.transacting import Decision
+    from imago_client.core.consuming.popping import PoppedMessage
+    from imago_client.core.consuming.subscriptions import Sql
+    from imago_client.core.sending.outgoing import batches
+    from imago_client.core.sending.requesting import ReceivedReply
+    from imago_client.core.sending.transacting import Decision
     from imago_client.errors import (
         AnswerError,
         BodyError,
@@ -49,26 +47,34 @@ if TYPE_CHECKING:
     )
     from imago_client.message_queue import MessageQueue
     from imago_client.messages import Message, PullStatus, SendResult, SendStatus
-    from imago_client.pop_consumer import PopConsumer
-    from imago_client.producer import Producer
-    from imago_client.pull_consumer import PullConsumer
-    from imago_client.push_consumer import PushConsumer
-    from imago_client.queue_reader import RetryLater
     from imago_client.received import Pulled, ReceivedMessage
-    from imago_client.requests import Requester
-    from imago_client.transactions import OpenTransaction, TransactionProducer
+    from imago_client.rocketmq.admin import Admin
+    from imago_client.rocketmq.client import Client
+    from imago_client.rocketmq.pop_consumer import PopConsumer
+    from imago_client.rocketmq.producer import Producer
+    from imago_client.rocketmq.pull_consumer import PullConsumer
+    from imago_client.rocketmq.push.push_consumer import PushConsumer
+    from imago_client.rocketmq.push.queue_reader import RetryLater
+    from imago_client.rocketmq.push.subscriber import Subscriber
+    from imago_client.rocketmq.requests import Requester
+    from imago_client.rocketmq.transactions import OpenTransaction, TransactionProducer
 
 _HOMES = {
-    "admin": ("Admin",),
-    "client": ("Client",),
+    "rocketmq.admin": ("Admin",),
+    "rocketmq.client": ("Client",),
     "config": ("ClientConfig", "ConsumerConfig", "ProducerConfig", "StartFrom"),
-    "core.administration": ("QueueBounds", "ShardInfo"),
-    "core.group_administration": ("GroupDescription", "GroupProgress", "Member", "ResetTo"),
-    "core.outgoing": ("batches",),
-    "core.popping": ("PoppedMessage",),
-    "core.requesting": ("ReceivedReply",),
-    "core.subscriptions": ("Sql",),
-    "core.transacting": ("Decision",),
+    "core.administration.administration": ("MissingShard", "QueueBounds", "ShardInfo"),
+    "core.administration.group_administration": (
+        "GroupDescription",
+        "GroupProgress",
+        "Member",
+        "ResetTo",
+    ),
+    "core.sending.outgoing": ("batches",),
+    "core.consuming.popping": ("PoppedMessage",),
+    "core.sending.requesting": ("ReceivedReply",),
+    "core.consuming.subscriptions": ("Sql",),
+    "core.sending.transacting": ("Decision",),
     "errors": (
         "AnswerError",
         "BodyError",
@@ -91,14 +97,15 @@ _HOMES = {
     ),
     "message_queue": ("MessageQueue",),
     "messages": ("Message", "PullStatus", "SendResult", "SendStatus"),
-    "pop_consumer": ("PopConsumer",),
-    "producer": ("Producer",),
-    "pull_consumer": ("PullConsumer",),
-    "push_consumer": ("PushConsumer",),
-    "queue_reader": ("RetryLater",),
+    "rocketmq.pop_consumer": ("PopConsumer",),
+    "rocketmq.producer": ("Producer",),
+    "rocketmq.pull_consumer": ("PullConsumer",),
+    "rocketmq.push.push_consumer": ("PushConsumer",),
+    "rocketmq.push.queue_reader": ("RetryLater",),
+    "rocketmq.push.subscriber": ("Subscriber",),
     "received": ("Pulled", "ReceivedMessage"),
-    "requests": ("Requester",),
-    "transactions": ("OpenTransaction", "TransactionProducer"),
+    "rocketmq.requests": ("Requester",),
+    "rocketmq.transactions": ("OpenTransaction", "TransactionProducer"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -121,6 +128,7 @@ __all__ = [
     "Member",
     "Message",
     "MessageQueue",
+    "MissingShard",
     "NoReplyError",
     "NoRouteError",
     "NoTopicError",
@@ -148,6 +156,7 @@ __all__ = [
     "ShardInfo",
     "Sql",
     "StartFrom",
+    "Subscriber",
     "TopicExistsError",
     "TransactionProducer",
     "TryAgainError",

@@ -6,6 +6,14 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from imago_client.checks import (
+    check_fields,
+    check_kind,
+    check_positive,
+    check_whole,
+    names_of,
+    refuse,
+)
 from imago_client.credentials import check_user
 from imago_client.errors import UsageError
 from imago_client.messages import BODY_BYTES_MAX, check_name
@@ -36,9 +44,8 @@ def check_addresses(addresses: Sequence[str], what: str) -> None:
     """UsageError: they are no tuple of `host:port`, and a string is the likeliest mistake."""
     if not addresses:
         raise UsageError(f"{what}: no address given, expected host:port[,host:port…]")
-    if isinstance(addresses, str) or not all(isinstance(one, str) for one in addresses):
-        raise UsageError(f'{what}: {addresses!r:.80}, must be a tuple such as ("127.0.0.1:9876",)')
-    parse_addresses(",".join(addresses), what)
+    found = names_of(what, addresses, 'a tuple such as ("127.0.0.1:9876",)')
+    parse_addresses(",".join(found), what)
 
 
 def _is_host(text: str) -> bool:
@@ -47,13 +54,6 @@ def _is_host(text: str) -> bool:
     except UnicodeError:  # a label that is too long or empty, or no text at all
         return False
     return text.isprintable() and not {" ", "/"} & set(text) and bool(text.strip("[]"))
-
-
-def _positive(owner: object, *names: str) -> None:
-    for name in names:
-        value = getattr(owner, name)
-        if value <= 0:
-            raise UsageError(f"{name}: {value}, must be above 0")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,11 +96,12 @@ class ClientConfig:
     """The blocking client drops a connection idle for so long: servers close at 120 s."""
 
     def __post_init__(self) -> None:
+        check_fields(self)
         check_addresses(self.bootstrap, "bootstrap")
         check_tls(self)
         check_user(self)
         check_name("trace_topic", self.trace_topic)
-        _positive(
+        check_positive(
             self,
             "connect_timeout_s",
             "request_timeout_s",
@@ -137,6 +138,9 @@ class ProducerConfig:
     compress_over_bytes: int | None = None
     """Deflate larger bodies when that makes them smaller; None: never. (The Java client: 4096.)"""
     batch_bytes_max: int = BODY_BYTES_MAX
+    joined_max: int = 256
+    """Sends to one queue that wait together leave as one request of up to so many messages, at no
+    delay; 1: each leaves alone. Asyncio alone."""
     idempotent: bool = False
     """Store each message once, however often it has to be sent; Imago's brokers only."""
     delivery_timeout_s: float = 30.0
@@ -154,17 +158,26 @@ class ProducerConfig:
 
     def __post_init__(self) -> None:
         check_name("producer group", self.group, characters_max=120)
-        _positive(
+        check_fields(self)
+        check_positive(
             self,
             "send_timeout_s",
             "queues_by_default",
             "batch_bytes_max",
+            "joined_max",
             "delivery_timeout_s",
             "in_flight_per_queue",
         )
-        if self.retries_max < 0:
-            raise UsageError(f"retries_max: {self.retries_max}, must be 0 or more")
+        check_whole("retries_max", self.retries_max, 0)
         self._check_identity()
+
+    @classmethod
+    def of(cls, config: ProducerConfig | None) -> ProducerConfig:
+        """Return `config`, or the default for None. UsageError: it is something else."""
+        if config is None:
+            return cls()
+        check_kind("config", config, cls)
+        return config
 
     def _check_identity(self) -> None:
         if self.producer_id is None:
@@ -214,7 +227,8 @@ class ConsumerConfig:
     """Handlers running at once, over all queues."""
     batch_messages_max: int = 1
     """Messages given to one handler call."""
-    pull_messages_max: int = 32
+    pull_messages_max: int = 256
+    """Messages asked for in one pull; RocketMQ's own brokers give at most 32."""
     reconsume_times_max: int | None = None
     """After so many retries a message goes to the group's dead-letter topic.
 
@@ -243,8 +257,9 @@ class ConsumerConfig:
 
     def __post_init__(self) -> None:
         check_name("consumer group", self.group, characters_max=120)
+        check_fields(self)
         object.__setattr__(self, "start_from", StartFrom.of(self.start_from))
-        _positive(
+        check_positive(
             self,
             "concurrency",
             "batch_messages_max",
@@ -262,8 +277,20 @@ class ConsumerConfig:
             "drain_s",
             "release_s",
         )
-        if self.reconsume_times_max is not None and self.reconsume_times_max < 0:
-            raise UsageError(f"reconsume_times_max: {self.reconsume_times_max}, must be 0 or more")
+        if self.reconsume_times_max is not None:
+            check_whole("reconsume_times_max", self.reconsume_times_max, 0)
+        check_whole("start_timestamp_ms", self.start_timestamp_ms, 0)
+        if self.begins is StartFrom.TIMESTAMP and not self.start_timestamp_ms:
+            raise UsageError("start_from: timestamp needs start_timestamp_ms, ms since 1970")
+
+    @classmethod
+    def of(cls, config: ConsumerConfig | str) -> ConsumerConfig:
+        """Return `config` itself if it is one, else one made of a group's name."""
+        if isinstance(config, cls):
+            return config
+        if not isinstance(config, str):
+            raise refuse("config", config, "a ConsumerConfig, or the name of a group")
+        return cls(group=config)
 
     @property
     def begins(self) -> StartFrom:

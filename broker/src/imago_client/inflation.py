@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from imago_client.core.inflation import InflationBudget
+from imago_client.core.consuming.inflation import InflationBudget
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from imago_client.checks import check_text, check_texts, check_whole, refuse
 from imago_client.errors import UsageError
-from imago_wire import properties as names
+from imago_wire.record_format import properties as names
+from imago_wire.record_format.tags import named_tags
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 BODY_BYTES_MAX: Final = 4 << 20
 PROPERTIES_BYTES_MAX: Final = 32767
+DELAY_LEVEL_MAX: Final = 18
 TOPIC_CHARACTERS_MAX: Final = 127
 RETRY_PREFIX: Final = "%RETRY%"
 DEAD_LETTER_PREFIX: Final = "%DLQ%"
@@ -27,6 +30,8 @@ _NAME = re.compile(r"[%|a-zA-Z0-9_-]+\Z")
 
 def check_name(what: str, name: str, *, characters_max: int = TOPIC_CHARACTERS_MAX) -> None:
     """Raise UsageError unless `name` is what brokers accept for a topic or a group."""
+    if not isinstance(name, str):
+        raise refuse(what, name, "text")
     if not name:
         raise UsageError(f"{what}: the name is empty")
     if len(name) > characters_max:
@@ -38,7 +43,14 @@ def check_name(what: str, name: str, *, characters_max: int = TOPIC_CHARACTERS_M
 def check_bytes(what: str, value: object) -> None:
     """Raise UsageError unless `value` is bytes."""
     if not isinstance(value, bytes | bytearray | memoryview):
-        raise UsageError(f"{what}: {type(value).__name__}, must be bytes (text: .encode() it)")
+        raise refuse(what, value, "bytes (text: .encode() it)")
+
+
+def check_tag(tag: str) -> None:
+    """Raise UsageError unless consumers can ask for this tag by its name."""
+    check_text("tags", tag)
+    if "|" in tag or tag == "*" or named_tags(tag) != {tag}:
+        raise refuse("tags", tag, "one name without `|` and blanks around it, and not `*`")
 
 
 def _check_keys(keys: object) -> None:
@@ -55,7 +67,7 @@ class Message:
     topic: str
     body: bytes
     tags: str | None = None
-    """One tag, on which consumers can filter."""
+    """One tag, on which consumers can filter; it holds no `|`, begins and ends with no blank."""
     keys: tuple[str, ...] = ()
     """What the message can be looked up by; no key may hold a space."""
     ordering_key: str | None = None
@@ -70,6 +82,7 @@ class Message:
     """False: the broker may acknowledge before flush and replication."""
     flag: int = 0
     properties: Mapping[str, str] = field(default_factory=dict)
+    """Others than those that the system uses: TRAN_MSG, POP_CK, TIMER_… and their like."""
 
     def __post_init__(self) -> None:
         check_name("topic", self.topic)
@@ -77,11 +90,21 @@ class Message:
         if len(self.body) > BODY_BYTES_MAX:
             raise UsageError(f"body: {len(self.body)} bytes, the limit is {BODY_BYTES_MAX}")
         _check_keys(self.keys)
-        if not 0 <= self.delay_level <= 18:
-            raise UsageError(f"delay_level: {self.delay_level}, must be 0 to 18")
-        _check_times(self)
-        if not -(1 << 31) <= self.flag < 1 << 31:
-            raise UsageError(f"flag: {self.flag}, must be a number of 32 bits")
+        if self.tags is not None and self.tags != "":
+            check_tag(self.tags)
+        if self.ordering_key is not None:
+            check_text("ordering_key", self.ordering_key)
+        if self.delay_level != 0 or self.delay_ms != 0 or self.deliver_at_ms is not None:
+            _check_times(self)
+        if self.properties or not isinstance(self.properties, dict):
+            _check_properties(self.properties)
+        if type(self.flag) is not int or not -(1 << 31) <= self.flag < 1 << 31:
+            raise refuse("flag", self.flag, "a number of 32 bits")
+
+    def __repr__(self) -> str:
+        values = [(one.name, getattr(self, one.name), one.default) for one in fields(self)[2:]]
+        told = [f"{name}={value!r}" for name, value, usual in values if value not in (usual, {})]
+        return ", ".join([f"Message({self.topic!r}", f"<{len(self.body)} bytes>", *told]) + ")"
 
     @property
     def waits(self) -> bool:
@@ -109,11 +132,21 @@ class Message:
         return found
 
 
+def _check_properties(properties: Mapping[str, str]) -> None:
+    check_texts("properties", properties, 'a dict of texts: {"region": "eu"}')
+    reserved = [name for name in properties if names.is_reserved(name)]
+    if reserved:
+        raise UsageError(
+            f"properties: {', '.join(sorted(reserved))}: reserved; a Message has fields for tags,"
+            " keys and times, and ReceivedMessage.user_properties are without such names"
+        )
+
+
 def _check_times(message: Message) -> None:
-    for what in ("deliver_at_ms", "delay_ms"):
-        value = getattr(message, what)
-        if value is not None and (not isinstance(value, int) or value < 0):
-            raise UsageError(f"{what}: {value!r}, must be a whole number of milliseconds")
+    check_whole("delay_level", message.delay_level, 0, DELAY_LEVEL_MAX)
+    check_whole("delay_ms", message.delay_ms, 0)
+    if message.deliver_at_ms is not None:
+        check_whole("deliver_at_ms", message.deliver_at_ms, 0)
     ways = (message.delay_level, message.delay_ms, message.deliver_at_ms is not None)
     if sum(map(bool, ways)) > 1:
         raise UsageError("delay_level, delay_ms and deliver_at_ms: only one of them can be")
@@ -153,6 +186,10 @@ class QueueEnd(NamedTuple):
     """That the next message will get."""
     incarnation: int | None
     """Another number after the topic was deleted and made again; None: not an Imago broker."""
+    topic_id: int | None = None
+    """What no other topic in the world has; None: not an Imago broker, or an older one."""
+    cluster_id: str | None = None
+    """Of the cluster that the queue is in."""
 
 
 class PullStatus(IntEnum):

@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Final
 
 from imago_client.errors import BodyError
 from imago_client.messages import RETRY_PREFIX
-from imago_wire import properties as names
 from imago_wire.compression import inflate
 from imago_wire.errors import LimitExceededError, ProtocolError
-from imago_wire.layout import SYS_COMPRESSED
-from imago_wire.record import StoredMessage, decode_record
+from imago_wire.record_format import properties as names
+from imago_wire.record_format.layout import SYS_COMPRESSED
+from imago_wire.records.received_twins import CutRecord, cut_records
+from imago_wire.records.record import StoredMessage, decode_record
 
 INFLATED_BYTES_MAX: Final = 64 << 20
 """For all compressed bodies of one answer together: brokers take bodies of 4 MiB."""
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from imago_client.message_queue import MessageQueue
     from imago_client.messages import PullStatus
@@ -38,6 +39,8 @@ class Pulled:
     body: bytes = b""
     read_from: int = 0
     """Broker id (0 is the master) that the broker suggests for the next pull."""
+    remark: str = ""
+    """What the broker says of an answer without messages."""
 
     def messages(
         self, *, inflated_bytes_max: int = INFLATED_BYTES_MAX
@@ -49,12 +52,23 @@ class Pulled:
         may not hold up a queue.
         """
         room = inflated_bytes_max
-        for stored in self.records():
-            message = received(self.queue, stored, room)
+        for raw in self.cut():
+            message = inflated(raw, room)
             if message.error is not None:
                 log_unreadable(message)
             room -= message.inflated_bytes
             yield message
+
+    def cut(self) -> Iterable[ReceivedMessage]:
+        """Return the messages, compressed bodies as stored. ProtocolError: they are damaged, where
+        that is: those before come."""
+        try:
+            return cut(self.queue, self.body)
+        except ProtocolError:
+            return (
+                ReceivedMessage(self.queue, _origin(self.queue, stored), stored)
+                for stored in self.records()
+            )
 
     def records(self) -> Iterator[StoredMessage]:
         """Decode the records as they are stored. ProtocolError: they are damaged."""
@@ -65,22 +79,49 @@ class Pulled:
             yield stored
 
 
-@dataclass(frozen=True, slots=True)
-class ReceivedMessage:
-    """A message as a consumer sees it; `stored` is the record it came in."""
+class ReceivedMessage(CutRecord):
+    """A message as a consumer sees it.
 
-    queue: MessageQueue
-    """Where it was pulled from (a retried message: a queue of the group's retry topic)."""
-    topic: str
-    """The topic that was subscribed (of a retried message: the one it came from)."""
-    stored: StoredMessage
-    error: BodyError | None = None
-    """Why the body cannot be given as it was sent; None: it can."""
+    What is not asked for is not decoded: `stored` is every field of the record that it came in.
+    """
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        queue: MessageQueue
+        """Where it was pulled from (a retried message: a queue of the group's retry topic)."""
+        topic: str
+        """The topic that was subscribed (of a retried message: the one it came from)."""
+        error: BodyError | None
+        """Why the body cannot be given as it was sent; None: it can."""
+
+        def __init__(
+            self,
+            queue: MessageQueue,
+            topic: str,
+            stored: StoredMessage,
+            error: BodyError | None = None,
+        ) -> None: ...
+
+    @property
+    def stored(self) -> StoredMessage:
+        """The record, an inflated body in the place of its own."""
+        if self.decoded is None:
+            record = b"".join((self.head, self.held, self.tail))
+            self.keep(decode_record(record, verify=False))
+        assert self.decoded is not None
+        return self.decoded
 
     @property
     def properties(self) -> dict[str, str]:
         """As stored, with those that brokers add."""
         return self.stored.properties
+
+    @property
+    def user_properties(self) -> dict[str, str]:
+        """Those that its sender chose: what a message may carry that passes it on."""
+        found = self.stored.properties
+        return {name: value for name, value in found.items() if not names.is_reserved(name)}
 
     @property
     def body(self) -> bytes:
@@ -90,35 +131,35 @@ class ReceivedMessage:
         """
         if self.error is not None and self.error.is_too_large:
             raise self.error.with_traceback(None)
-        return self.stored.body
+        return self.held
 
     @property
     def size(self) -> int:
         """Bytes of the body as it is held."""
-        return len(self.stored.body)
+        return len(self.held)
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether its producer deflated the body."""
+        return bool(self.sys_flag & SYS_COMPRESSED)
 
     @property
     def inflated_bytes(self) -> int:
         """Bytes that the body takes because it was inflated."""
-        is_inflated = self.stored.sys_flag & SYS_COMPRESSED and self.error is None
-        return len(self.stored.body) if is_inflated else 0
-
-    @property
-    def offset(self) -> int:
-        return self.stored.queue_offset
+        return len(self.held) if self.is_compressed and self.error is None else 0
 
     @property
     def tags(self) -> str | None:
-        return self.stored.tags
+        return self._text_of(names.TAGS)
 
     @property
     def keys(self) -> tuple[str, ...]:
-        return tuple(self.stored.keys)
+        return tuple((self._text_of(names.KEYS) or "").split())
 
     @property
     def message_id(self) -> str:
         """The id that the producer gave, else the broker's."""
-        return self.stored.unique_key or self.stored_id
+        return self._text_of(names.UNIQ_KEY) or self.stored_id
 
     @property
     def stored_id(self) -> str:
@@ -130,17 +171,68 @@ class ReceivedMessage:
         """How often the group has failed on it so far."""
         return self.stored.reconsume_times
 
+    def _text_of(self, name: str) -> str | None:
+        """Return a property's value, the others not decoded."""
+        if self.decoded is not None:
+            return self.decoded.properties.get(name)
+        value = names.find(self.tail[self.properties_at :], name.encode())
+        return None if value is None else value.decode("utf-8", "replace")
+
+    def _parts(self) -> tuple[object, ...]:
+        return self.queue, self.topic, self.stored, self.error
+
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
+        return type(self), self._parts()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ReceivedMessage) or type(self) is not type(other):
+            return NotImplemented
+        return self._parts() == other._parts()
+
+    def __hash__(self) -> int:
+        return hash((self.queue, self.offset))
+
+    def __repr__(self) -> str:
+        named = {"topic": self.topic, "tags": self.tags, "keys": self.keys}
+        told = "".join(f", {name}={value!r}" for name, value in named.items() if value)
+        error = f", error={self.error}" if self.error else ""
+        return (
+            f"{type(self).__name__}({self.queue}@{self.offset}{told},"
+            f" body=<{self.size} bytes>{error})"
+        )
+
+
+def cut(queue: MessageQueue, data: bytes) -> list[ReceivedMessage]:
+    """Return the messages of an answer, compressed bodies as stored: see `inflated`.
+
+    ProtocolError: one of the records is damaged.
+    """
+    found = cut_records(ReceivedMessage, data, queue, queue.topic)
+    if queue.topic.startswith(RETRY_PREFIX):  # elsewhere a producer may have set the property
+        return [ReceivedMessage(queue, _origin(queue, one.stored), one.stored) for one in found]
+    return found
+
+
+def _origin(queue: MessageQueue, stored: StoredMessage) -> str:
+    """Return the topic that a message was sent to."""
+    if queue.topic.startswith(RETRY_PREFIX):
+        return stored.properties.get(names.RETRY_TOPIC, stored.topic)
+    return stored.topic
+
 
 def received(
     queue: MessageQueue, stored: StoredMessage, room: int = INFLATED_BYTES_MAX
 ) -> ReceivedMessage:
     """Return the consumer's view of a record as stored: a retried message under its own topic
     again, a compressed body inflated if that takes no more than `room` bytes."""
-    topic = stored.topic
-    if queue.topic.startswith(RETRY_PREFIX):  # elsewhere a producer may have set the property
-        topic = stored.properties.get(names.RETRY_TOPIC, topic)
-    if not stored.sys_flag & SYS_COMPRESSED:
-        return ReceivedMessage(queue, topic, stored)
+    return inflated(ReceivedMessage(queue, _origin(queue, stored), stored), room)
+
+
+def inflated(message: ReceivedMessage, room: int = INFLATED_BYTES_MAX) -> ReceivedMessage:
+    """Return the message with its body as it was sent, if that takes no more than `room` bytes."""
+    if not message.is_compressed:
+        return message
+    queue, topic, stored = message.queue, message.topic, message.stored
     try:
         body = inflate(stored.body, stored.sys_flag, max(0, room))
     except LimitExceededError:

@@ -1,36 +1,42 @@
-"""The parts of an open store, and its events."""
+"""The parts of an open store and how they are put together, and its events."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from imago_log.commitlog.commit_log import at_once
+from imago_log.commitlog.flusher import InlineFlusher, ThreadFlusher
+from imago_log.lifecycle.closing import StoreClosing
+from imago_log.lifecycle.forced import ForcedDeletions
+from imago_log.lifecycle.housekeeping import Housekeeper
+from imago_log.lifecycle.log_deleter import LogDeleter
+from imago_log.lifecycle.scrubbing import Scrubber
+from imago_log.lifecycle.view_sync import ViewSync
+from imago_log.reading.by_reference import ReferenceReader
+from imago_log.reading.position_reader import PositionReader
+from imago_log.reading.reader import MessageReader
+from imago_log.reading.rereading import Rereader
+from imago_log.repair.healing import Healer
+from imago_log.replica.follower_log import FollowerLog
+from imago_log.replica.log_bytes import LogByteReader
+from imago_log.replica.realigning import Realigner
+from imago_log.replica.role import ReplicaRole
 from imago_log.signals import Signal
+from imago_log.views.directory import QueueDirectory
+from imago_log.views.filling.reindexing import TailFinder
+from imago_log.views.write_behind import WriteBehind
+from imago_log.writing.appender import Appender
+from imago_log.writing.metadata_log import MetadataLog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from imago_log.commitlog.flusher import Flusher
-    from imago_log.disk.pressure import DiskPressure
     from imago_log.errors import StoreError
-    from imago_log.lifecycle.closing import StoreClosing
-    from imago_log.lifecycle.housekeeping import Housekeeper
-    from imago_log.lifecycle.log_deleter import LogDeleter
-    from imago_log.lifecycle.store_state import StoreState
-    from imago_log.reading.position_reader import PositionReader
-    from imago_log.reading.reader import MessageReader
-    from imago_log.repair.healing import Healer
-    from imago_log.repair.scrubbing import Scrubber
-    from imago_log.replica.follower_log import FollowerLog
-    from imago_log.replica.log_bytes import LogByteReader
-    from imago_log.replica.realigning import Realigner
-    from imago_log.replica.role import ReplicaRole
+    from imago_log.lifecycle.forced import ForcedRange
+    from imago_log.lifecycle.opening import Opened
     from imago_log.results import DamagedRange
-    from imago_log.status import StoreStatus
-    from imago_log.views.directory import QueueDirectory
-    from imago_log.views.write_behind import WriteBehind
-    from imago_log.writing.appender import Appender
-    from imago_log.writing.metadata_log import MetadataLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,34 +54,83 @@ class StoreEvents:
     on_metadata: Signal[Iterable[tuple[str, str]]]
     """In the store's thread with the kinds and keys that changed other than through a call of
     `put_meta` or of the topics' methods: topics, groups, offsets … of the leader."""
+    on_forced: Signal[ForcedRange, int]
+    """In the store's thread with what goes for want of room before it has expired, and how many
+    messages that are."""
 
     @classmethod
     def make(cls) -> StoreEvents:
         """Return events that nobody listens to."""
-        return cls(Signal(), Signal(), Signal(), Signal(), Signal())
+        return cls(Signal(), Signal(), Signal(), Signal(), Signal(), Signal())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Components:
-    """The components behind the facade."""
+    """The components behind the facade, each made with the parts that it needs."""
 
-    storage: StoreState
-    events: StoreEvents
-    status: StoreStatus
-    pressure: DiskPressure
-    flusher: Flusher
-    closing: StoreClosing
-    directory: QueueDirectory
-    reader: MessageReader
-    position_reader: PositionReader
-    write_behind: WriteBehind
-    appender: Appender
-    metadata_log: MetadataLog
-    follower: FollowerLog
-    member: ReplicaRole
-    realigner: Realigner
-    log_bytes: LogByteReader
-    healer: Healer
-    scrubber: Scrubber
-    deleter: LogDeleter
-    keeper: Housekeeper
+    def __init__(
+        self,
+        opened: Opened,
+        events: StoreEvents,
+        *,
+        threaded: bool,
+        draw: Callable[[], int] | None,
+    ) -> None:
+        s = self.storage = opened.storage
+        self.events: Final = events
+        self.status: Final = s.status
+        self.pressure: Final = s.pressure
+        directory = self.directory = QueueDirectory(
+            s.log, s.metadata, s.queues, s.queue_folders, s.materialiser, s.background
+        )
+        self.write_behind: Final = WriteBehind(
+            s.log,
+            s.queue_writer,
+            s.keys,
+            s.materialiser,
+            s.space,
+            s.pressure,
+            s.monotonic,
+            s.config.view_delay_ms,
+        )
+        self.appender: Final = Appender(s, self.write_behind, events.on_append)
+        self.metadata_log: Final = MetadataLog(s, self.appender, directory, draw)
+        self.scrubber: Final = Scrubber(s)
+        view_sync = ViewSync(s, opened.last_stop)
+        forced = ForcedDeletions(s.queues, s.metadata, s.log, events.on_forced)
+        self.deleter: Final = LogDeleter(s, self.metadata_log, forced)
+        self.keeper: Final = Housekeeper(
+            s, directory, self.write_behind, view_sync, self.deleter, self.scrubber
+        )
+        find_tail = TailFinder(
+            s.log,
+            s.damage,
+            s.metadata,
+            s.queue_folders,
+            s.refiller,
+            s.materialiser,
+            directory.get,
+        )
+        self.follower: Final = FollowerLog(s, directory, find_tail)
+        self.log_bytes: Final = LogByteReader(s, directory)
+        self.realigner: Final = Realigner(
+            s, directory, self.follower, self.log_bytes, self.keeper, events.on_metadata
+        )
+        if s.status.leading:
+            self.metadata_log.restate_topics(opened.revived)
+        view_sync.keep_found()
+
+        def sync(rest: Callable[[], bool] = at_once) -> None:
+            events.on_durable(s.log.sync(rest))
+
+        self.flusher: Final[Flusher] = (
+            ThreadFlusher(sync, s.status.fail) if threaded else InlineFlusher(sync)
+        )
+        self.closing: Final = StoreClosing(s, self.flusher, self.keeper)
+        rereader = Rereader(s.inspector, s.folder)
+        references = ReferenceReader(s.status, s.records, directory, s.visibility, rereader)
+        self.reader: Final = MessageReader(s, directory, rereader, references)
+        self.position_reader: Final = PositionReader(s, directory, rereader)
+        self.member: Final = ReplicaRole(
+            s, self.appender, self.follower, self.write_behind, events.on_metadata
+        )
+        self.healer: Final = Healer(s.log, s.damage, s.restorer)

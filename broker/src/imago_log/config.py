@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from imago_wire.errors import WrongError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -48,7 +50,10 @@ class StoreConfig:
     disk_clean_ratio: float = 0.75
     """Above it the health report warns; expired files are always deleted."""
     disk_force_ratio: float = 0.85
-    """Above it the oldest log files are deleted whatever their age."""
+    """Above it the oldest log files go before they expire: those that everybody has read."""
+    disk_force_unread: bool = False
+    """Whether they go all the same where somebody has not read them, or something still has to
+    come of them: instead of refused puts, messages are lost."""
     disk_full_ratio: float = 0.90
     """Above it puts are refused until the disk is below it again."""
     files_open_max: int = FILES_OPEN_MAX
@@ -75,13 +80,13 @@ class StoreConfig:
         for name in ("retention_ms", "retention_bytes", "view_delay_ms", "checkpoint_interval_ms"):
             _at_least(name, getattr(self, name), 0)
         if not 0 <= self.metaq_broker_id <= 1023:
-            raise ValueError(f"metaq_broker_id: {self.metaq_broker_id}, must be 0 … 1023")
+            raise WrongError(f"metaq_broker_id: {self.metaq_broker_id}, must be 0 … 1023")
         if len(self.store_host) not in HOST_SIZES:
-            raise ValueError(f"store_host: {len(self.store_host)} bytes, must be 8 or 20")
+            raise WrongError(f"store_host: {len(self.store_host)} bytes, must be 8 or 20")
         if not 0 < self.disk_clean_ratio <= self.disk_force_ratio <= self.disk_full_ratio <= 1:
-            raise ValueError("disk ratios: need 0 < clean ≤ force ≤ full ≤ 1")
+            raise WrongError("disk ratios: need 0 < clean ≤ force ≤ full ≤ 1")
 
 
 def _at_least(name: str, value: int, minimum: int) -> None:
     if value < minimum:
-        raise ValueError(f"{name}: {value}, must be at least {minimum}")
+        raise WrongError(f"{name}: {value}, must be at least {minimum}")

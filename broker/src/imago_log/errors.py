@@ -10,6 +10,8 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING
 
+from imago_wire.errors import WrongError
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -53,7 +55,7 @@ class DiskFullError(StoreError):
         self.used_ratio, self.limit_ratio = used_ratio, limit_ratio
 
 
-class ChangeTooLargeError(StoreError, ValueError):
+class ChangeTooLargeError(StoreError, WrongError):
     """A change of metadata is larger than the log takes; nothing was appended."""
 
     def __init__(self, kind: str, key: str, *, size: int, size_max: int) -> None:

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_log.commitlog.watermark import nothing_needed
 from imago_log.composing import open_components
 from imago_log.disk.vfs import OsVfs
+from imago_log.lifecycle.claims import NO_CLAIMS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -22,16 +22,17 @@ if TYPE_CHECKING:
     from imago_log.commitlog.epochs import Epochs
     from imago_log.components import Components
     from imago_log.config import StoreConfig
+    from imago_log.disk.pressure import DiskLevel
     from imago_log.disk.vfs import Vfs
     from imago_log.disk.worker import Worker
+    from imago_log.lifecycle.claims import Claims
     from imago_log.metadata.changes import JSON, Change
     from imago_log.metadata.producers import Producers
     from imago_log.reading.by_properties import Wanted
-    from imago_log.repair.scrubbing import ScrubCounts
     from imago_log.results import DamagedRange, FileSlice, MetaqRead, ReadResult, StoreHealth
-    from imago_wire.entries import Entries
     from imago_wire.hot import QueueTail
-    from imago_wire.record import Placed
+    from imago_wire.record_format.entries import Entries
+    from imago_wire.records.record import Placed
 
 
 class MessageStore:
@@ -52,7 +53,8 @@ class MessageStore:
         self.config = storage.config
         self.on_durable, self.on_damage = events.on_durable, events.on_damage
         self.on_append, self.on_failure = events.on_append, events.on_failure
-        self.on_metadata = events.on_metadata
+        self.on_metadata, self.on_forced = events.on_metadata, events.on_forced
+        self.identities, self.forced = components.metadata_log.identities, components.deleter.forced
 
     @classmethod
     def open(
@@ -65,6 +67,7 @@ class MessageStore:
         threaded: bool = True,
         lead: bool = True,
         worker: Worker | None = None,
+        draw: Callable[[], int] | None = None,
     ) -> MessageStore:
         """Open or make the data folder; recover what a crash left.
 
@@ -74,8 +77,8 @@ class MessageStore:
         visible. Without, it is one of several: nothing is appended before `lead` or `follow` is
         called, and visible is what was known to be on all members when the last process wrote it
         down. With `threaded=False` syncs and background work run inside the call that asks for
-        them (tests, tools); `worker` stands in for the background one. Raises
-        DataFolderLockedError, CorruptLogError, LogIOError.
+        them (tests, tools); `worker` stands in for the background one. `draw` gives new topics
+        their incarnations. Raises DataFolderLockedError, CorruptLogError, LogIOError.
         """
         return cls(
             open_components(
@@ -86,6 +89,7 @@ class MessageStore:
                 threaded=threaded,
                 worker=worker,
                 lead=lead,
+                draw=draw,
             )
         )
 
@@ -230,10 +234,17 @@ class MessageStore:
         return self._reader.store_time(topic, queue_id, offset)
 
     def find_key(
-        self, topic: str, key: str, begin_ms: int, end_ms: int, count_max: int
+        self,
+        topic: str,
+        key: str,
+        begin_ms: int,
+        end_ms: int,
+        count_max: int,
+        *,
+        bytes_max: int | None = None,
     ) -> list[bytes]:
-        """Return whole records that have the key, the newest `count_max` of them, oldest first."""
-        return self._reader.find_key(topic, key, begin_ms, end_ms, count_max)
+        """Return whole records with the key, the newest that fit both limits, oldest first."""
+        return self._reader.find_key(topic, key, begin_ms, end_ms, count_max, bytes_max=bytes_max)
 
     # Metadata
 
@@ -383,16 +394,6 @@ class MessageStore:
         """Read the records from a border on now, at most to `end`; true: damage is known there."""
         return self.components.storage.inspector.read_through(start, end)
 
-    @property
-    def scrubbed(self) -> ScrubCounts:
-        """What the verification in the background has done."""
-        return self.components.scrubber.counts
-
-    @property
-    def skipped(self) -> int:
-        """How many messages readers were led past because they are lost in damage."""
-        return self._damage.skipped
-
     def damaged_ranges(self) -> tuple[DamagedRange, ...]:
         """Return the parts of the log that are out of service, in order."""
         return self._damage.ranges
@@ -403,15 +404,15 @@ class MessageStore:
         return bool(self._damage.ranges)
 
     @property
-    def full(self) -> bool:
-        """Whether messages are refused for want of room, as of the last tick."""
-        return self.components.keeper.full
+    def disk_level(self) -> DiskLevel:
+        """How full the disk is, as of the last tick."""
+        return self.components.keeper.level
 
-    def tick(self, needed_from: Callable[[], int] = nothing_needed) -> StoreHealth:
-        """Do what is due: call it every second. `needed_from`: see `LogDeleter.delete_old`."""
+    def tick(self, claims: Claims = NO_CLAIMS) -> StoreHealth:
+        """Do what is due: call it every second. `claims`: see `LogDeleter.delete_old`."""
         self._status.check_open()
         with self._status.failing():
-            return self.components.keeper.tick(needed_from)
+            return self.components.keeper.tick(claims)
 
     def close(self, *, clean: bool = True) -> None:
         """Sync and stop. With `clean` the next start reads nothing again."""

@@ -8,7 +8,7 @@ import lz4.frame
 import zstandard
 
 from imago_wire.errors import LimitExceededError, ProtocolError
-from imago_wire.layout import (
+from imago_wire.record_format.layout import (
     SYS_COMPRESSION_LZ4,
     SYS_COMPRESSION_MASK,
     SYS_COMPRESSION_ZLIB,

@@ -2,6 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+_PYTHONS: Final = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
+
+
+class ToldError(Exception):
+    """Says in our words what is wrong with a value: whoever sent it may read that."""
+
+
+class WrongError(ToldError, ValueError):
+    """A value is not one that belongs there."""
+
+
+class WrongKindError(ToldError, TypeError):
+    """A value is not of the kind that belongs there."""
+
+
+def in_our_words(error: BaseException, otherwise: str = "a value cannot be read") -> str:
+    """Return what an error says if the words are ours; else `otherwise`.
+
+    Whose value it was that could not be read is not to read what Python, or a library, says of it:
+    ``invalid literal for int() with base 10``. Ours say it by their kind, whichever code raised
+    them: what is below `ToldError`, and what is none of the kinds that Python raises itself.
+    """
+    is_ours = isinstance(error, ToldError) or not isinstance(error, _PYTHONS)
+    return (str(error) if is_ours else "") or otherwise
+
 
 class ProtocolError(Exception):
     """The peer broke the protocol: answer once if possible, then close."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from imago_wire import compiled
-from imago_wire.record_twins import (
+from imago_wire.records.record_twins import (
     EntryRun,
     QueueTail,
     RecordBuilder,
@@ -38,7 +38,7 @@ from imago_wire.record_twins import (
     view_record,
     whole_records,
 )
-from imago_wire.remoting.twins import (
+from imago_wire.remoting.scanning.twins import (
     Half,
     answer_done,
     answer_ends,

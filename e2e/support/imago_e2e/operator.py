@@ -101,6 +101,12 @@ def condition(kube: Kube, kind: str, namespace: str, name: str, type_: str) -> M
     raise KubeError(f"{kind} {namespace}/{name} has no condition {type_}")
 
 
+def defects(kube: Kube, namespace: str) -> list[str]:
+    """Return what the operator has said of defects of its own in a namespace."""
+    found = kube.get("events", "-n", namespace, "--field-selector=reason=InternalError")["items"]
+    return [str(event["message"]) for event in found]
+
+
 def until_ready(kube: Kube, kind: str, namespace: str, name: str, *, seconds_max: float) -> float:
     """Wait until a resource is ready for what its spec says now; return the seconds."""
 

@@ -1,4 +1,4 @@
-"""A cluster whose number of shards changes."""
+"""A cluster whose number of shards changes, or of their members."""
 
 from __future__ import annotations
 
@@ -30,12 +30,26 @@ def scaled_cluster(kube: Kube) -> Brokers:
 
 def scale(brokers: Brokers, shards: int, *, seconds_max: float = SCALED_SECONDS_MAX) -> float:
     """Order another number of shards and wait until it is so; return the seconds."""
-    patch = json.dumps({"spec": {"brokers": {"shards": shards}}})
-    named = ("imc", brokers.name, "-n", brokers.namespace)
-    brokers.kube.run("patch", *named, "--type=merge", "-p", patch)
+    _patch(brokers, shards=shards)
     what = f"{shards} shards of {brokers.name} run"
     seconds = until(lambda: len(brokers.pods()) == shards, what, seconds_max=seconds_max)
-    ready = until_ready(
-        brokers.kube, "imc", brokers.namespace, brokers.name, seconds_max=seconds_max
-    )
-    return seconds + ready
+    return seconds + _ready(brokers, seconds_max)
+
+
+def change_members(
+    brokers: Brokers, members: int, *, seconds_max: float = SCALED_SECONDS_MAX
+) -> float:
+    """Order another number of members in each of two shards, and wait; return the seconds."""
+    _patch(brokers, replicasPerShard=members)
+    return brokers.settled(2, members, seconds_max=seconds_max) + _ready(brokers, seconds_max)
+
+
+def _patch(brokers: Brokers, **sizes: int) -> None:
+    named = ("imc", brokers.name, "-n", brokers.namespace)
+    patch = json.dumps({"spec": {"brokers": sizes}})
+    brokers.kube.run("patch", *named, "--type=merge", "-p", patch)
+
+
+def _ready(brokers: Brokers, seconds_max: float) -> float:
+    named = (brokers.kube, "imc", brokers.namespace, brokers.name)
+    return until_ready(*named, seconds_max=seconds_max)

@@ -11,8 +11,13 @@ from __future__ import annotations
 from functools import singledispatchmethod
 from typing import TYPE_CHECKING, Any, Final
 
-from imago_operator import names
-from imago_operator.actions import (
+from imago_operator.errors import InvalidError, OperatorError, RetryError
+from imago_operator.issuing.writing import secret_of
+from imago_operator.manifests.common import owner
+from imago_operator.manifests.config import registry_user_secret, token_secret
+from imago_operator.manifests.environment import registry_access_of
+from imago_operator.model import names
+from imago_operator.model.actions import (
     ADDITIVE,
     Action,
     Apply,
@@ -34,22 +39,17 @@ from imago_operator.actions import (
     Stop,
     Uncordon,
 )
-from imago_operator.errors import InvalidError, OperatorError, RetryError
-from imago_operator.issuing.writing import secret_of
-from imago_operator.manifests.common import owner
-from imago_operator.manifests.config import registry_user_secret, token_secret
-from imago_operator.manifests.environment import registry_access_of
+from imago_operator.model.state import STATEFUL_SET
 from imago_operator.promises import broken
-from imago_operator.spec.zookeeper import RegistryAccess
-from imago_operator.state import STATEFUL_SET
+from imago_operator.spec.cluster.zookeeper import RegistryAccess
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
-    from imago_operator.actions import Drift
-    from imago_operator.desired import Desired
-    from imago_operator.drifts import Drifts
-    from imago_operator.observed import ClusterSeen
+    from imago_operator.model.actions import Drift
+    from imago_operator.model.desired import Desired
+    from imago_operator.observing.drifts import Drifts
+    from imago_operator.observing.observed import ClusterSeen
     from imago_operator.reconcile import Context
 
 NO_ADDRESS_S: Final = 2.0
@@ -105,6 +105,7 @@ class BrokerExecutor:
             uuid=action.uuid,
             epoch=action.epoch,
             operator_epoch=await self._epoch(),
+            target=action.target,
         )
 
     @do.register

@@ -12,9 +12,9 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from imago_operator import names
 from imago_operator.errors import OperatorError
-from imago_operator.state import written
+from imago_operator.model import names
+from imago_operator.model.state import written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -15,19 +15,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from imago_operator.audit import Audit
 from imago_operator.brokers.http import BrokerHttp
 from imago_operator.brokers.reach import BrokerFinder
 from imago_operator.events import Recorder
-from imago_operator.handlers import watch
 from imago_operator.kube.access import exists, may
 from imago_operator.kube.http import ApiServer
 from imago_operator.kube.objects import Kubernetes
 from imago_operator.kube.posting import EventSender
-from imago_operator.lease import Leadership, LeasePlace
-from imago_operator.loop import Loop, Sources
-from imago_operator.metrics import Metrics
-from imago_operator.observed import Observer
+from imago_operator.observing.observed import Observer
+from imago_operator.observing.volumes import Volumes
 from imago_operator.reconcile import Context, Reconciler
 from imago_operator.reconcilers.cluster import ClusterReconciler
 from imago_operator.reconcilers.group import GroupReconciler
@@ -35,18 +31,22 @@ from imago_operator.reconcilers.pipeline import PipelineReconciler
 from imago_operator.reconcilers.rebalance import RebalanceReconciler
 from imago_operator.reconcilers.topic import TopicReconciler
 from imago_operator.reconcilers.user import UserReconciler
-from imago_operator.volumes import Volumes
-from imago_operator.watched import CHILDREN, OWN
-from imago_operator.web import serving
+from imago_operator.runtime.audit import Audit
+from imago_operator.runtime.handlers import watch
+from imago_operator.runtime.lease import Leadership, LeasePlace
+from imago_operator.runtime.loop import Loop, Sources
+from imago_operator.runtime.metrics import Metrics
+from imago_operator.runtime.watched import CHILDREN, OWN
+from imago_operator.runtime.web import serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractAsyncContextManager
 
-    from imago_operator.desired import OperatorInfo
     from imago_operator.kube.credentials import Credentials
+    from imago_operator.model.desired import OperatorInfo
     from imago_operator.reconcile import ObjectKey
-    from imago_operator.watched import Watched
+    from imago_operator.runtime.watched import Watched
 
 log = logging.getLogger(__name__)
 
@@ -172,6 +172,7 @@ class Operator:
             lambda: len(clusters.seen),
             lambda: len(clusters.stalled),
             lambda: len(clusters.unready),
+            lambda: len(clusters.unavailable),
         )
 
     def _enqueue(self, key: ObjectKey) -> None:

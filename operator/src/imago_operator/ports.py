@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from imago_operator.state import Probe, RegistryView, RemainingContent
+    from imago_operator.model.state import Probe, RegistryView, RemainingContent
 
 
 class KubePort(Protocol):
@@ -76,10 +76,12 @@ class AdminCalls(Protocol):
         POST /admin/v1/operator-epoch.
         """
 
-    async def handover(self, broker: str, *, uuid: str, epoch: int, operator_epoch: int) -> None:
+    async def handover(
+        self, broker: str, *, uuid: str, epoch: int, operator_epoch: int, target: str = ""
+    ) -> None:
         """Have a master give leadership away; BlockedError when it no longer leads.
 
-        POST /admin/v1/handover with `brokerId` and `epoch`.
+        POST /admin/v1/handover with `brokerId`, `epoch` and, unless empty, `target`.
         """
 
     async def elect(self, broker: str, *, uuid: str, operator_epoch: int) -> None:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_operator.actions import (
+from imago_operator.model import names
+from imago_operator.model.actions import (
     Apply,
     DeleteChild,
     DeleteClaim,
@@ -17,15 +18,15 @@ from imago_operator.actions import (
     MarkDrained,
     Stop,
 )
-from imago_operator.state import STATEFUL_SET
+from imago_operator.model.state import STATEFUL_SET
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import datetime
 
-    from imago_operator.actions import Action
-    from imago_operator.desired import Desired
-    from imago_operator.state import Observed, Pod, Shard
+    from imago_operator.model.actions import Action
+    from imago_operator.model.desired import Desired
+    from imago_operator.model.state import Observed, Pod, Shard
 
 
 def broken(
@@ -35,9 +36,9 @@ def broken(
     return [
         *_disturbed(desired, observed, actions, now),
         *_restarts(desired, observed, actions, now),
-        *_members(observed, actions),
+        *_members(desired, observed, actions),
         *_pods(observed, actions),
-        *_claims(observed, actions),
+        *_claims(desired, observed, actions),
         *_shards(observed, actions),
     ]
 
@@ -61,9 +62,10 @@ def _disturbed(
     shards = []
     for pod in _taken(observed, actions):
         others = [p for p in observed.pods_of(pod.shard) if p.name != pod.name]
-        holders = [p for p in others if _holds(observed, p)]
         if any(other.deleting for other in others):
             yield f"{pod.name} is taken while another member goes"
+        others = _needed(desired, pod, others)
+        holders = [p for p in others if _holds(observed, p)]
         if _may_hold(observed, pod):
             shards.append(pod.shard)
         elif _is_late(desired, pod, now):
@@ -79,31 +81,65 @@ def _disturbed(
         yield f"{len(touched)} shards at a time"
 
 
+def _needed(desired: Desired, pod: Pod, others: list[Pod]) -> list[Pod]:
+    """Return the members that a shard needs while one goes; of those that leave it needs none."""
+    leaves = pod.ordinal >= desired.replicas
+    return [one for one in others if not leaves or one.ordinal < desired.replicas]
+
+
 def _restarts(
     desired: Desired, observed: Observed, actions: Sequence[Action], now: datetime
 ) -> Iterator[str]:
     """Members that their shards lack anyway are not taken in more shards at a time, either."""
     taken = {pod.shard for pod in _taken(observed, actions)}
     going = [p for p in observed.pods if p.deleting and not _is_late(desired, p, now)]
+    going = [pod for pod in going if _comes_back(observed, pod)]
     both = taken | {pod.shard for pod in going if pod.shard is not None}
     if taken and len(both) > desired.spec.update_policy.max_unavailable_shards:
         yield f"restarts in {len(both)} shards at a time"
 
 
-def _members(observed: Observed, actions: Sequence[Action]) -> Iterator[str]:
-    """A shard that somebody gave more members loses one at a time, while all others hold it all."""
+def _comes_back(observed: Observed, pod: Pod) -> bool:
+    """Whether a pod that goes is made anew; those that leave, or whose shard stops, are not."""
+    found = None if pod.shard is None else observed.sets().get(pod.shard)
+    return found is None or pod.ordinal < (found.replicas or 0)
+
+
+def _members(desired: Desired, observed: Observed, actions: Sequence[Action]) -> Iterator[str]:
+    """A shard with too many members loses one at a time, while all that it is to have hold it all.
+
+    Whoever is beyond the number that a StatefulSet is made anew with goes as well.
+    """
     for action in actions:
         if not isinstance(action, Apply) or action.manifest["kind"] != STATEFUL_SET:
             continue
         name, replicas = action.manifest["metadata"]["name"], action.manifest["spec"]["replicas"]
         child = observed.child(STATEFUL_SET, name)
-        if child is None or child.shard is None or not 0 < replicas < (child.replicas or 0):
+        number = action.manifest["metadata"]["labels"].get(names.SHARD_LABEL)
+        before = child.replicas or 0 if child else replicas + 1
+        if number is None or not 0 < replicas < before:
             continue
-        pods = observed.pods_of(child.shard)
+        pods = [pod for pod in observed.pods_of(int(number)) if child or not pod.deleting]
         stay = [pod for pod in pods if pod.ordinal < replicas and _holds(observed, pod)]
         goes = [pod for pod in pods if pod.ordinal >= replicas]
-        if len(goes) > 1 or (goes and len(stay) < replicas):
+        many = [pod for pod in stay if pod.ordinal < desired.replicas]
+        if len(goes) > 1 or (goes and len(many) < desired.replicas):
             yield f"{name} loses members that its shard may need"
+        if any(_leads(observed, pod) for pod in goes):
+            yield f"{name} loses its leader"
+        if goes and any(_least(pod) > len(stay) for pod in pods):
+            yield f"{name} loses a member that puts wait for"
+
+
+def _leads(observed: Observed, pod: Pod) -> bool:
+    shard = _shard(observed, pod.shard) if pod.shard is not None else None
+    return bool(shard and pod.broker and pod.broker.uuid == shard.master)
+
+
+def _least(pod: Pod) -> int:
+    """Return how many members in sync a broker needs for a put, as far as it says so."""
+    said = pod.broker.config.get("replication.min_in_sync") if pod.broker else None
+    return said if isinstance(said, int) else 0
 
 
 def _taken(observed: Observed, actions: Sequence[Action]) -> Iterator[Pod]:
@@ -137,7 +173,8 @@ def _may_hold(observed: Observed, pod: Pod) -> bool:
 
 
 def _is_whole(desired: Desired, observed: Observed, number: int) -> bool:
-    pods = observed.pods_of(number)
+    """Whether a shard has the members that it is to have; of others it needs none."""
+    pods = [pod for pod in observed.pods_of(number) if pod.ordinal < desired.replicas]
     return len(pods) >= desired.replicas and all(_holds(observed, pod) for pod in pods)
 
 
@@ -159,8 +196,8 @@ def _pods(observed: Observed, actions: Sequence[Action]) -> Iterator[str]:
             yield f"pod {action.name} is not the one that was seen"
 
 
-def _claims(observed: Observed, actions: Sequence[Action]) -> Iterator[str]:
-    """A claim goes with a drained shard and on record, or on record as lost."""
+def _claims(desired: Desired, observed: Observed, actions: Sequence[Action]) -> Iterator[str]:
+    """A claim goes with a drained shard and on record, or on record as lost or as left."""
     listed = set(observed.status.scale_down.claims) if observed.status.scale_down else set()
     lost = {(m.claim, m.uid) for m in observed.status.replaced_members}
     pods = {f"data-{pod.name}" for pod in observed.pods}
@@ -172,10 +209,21 @@ def _claims(observed: Observed, actions: Sequence[Action]) -> Iterator[str]:
         drained = shard is not None and shard.drained
         if uids.get(action.name) != action.uid:
             yield f"claim {action.name} is not the one that was seen"
-        elif drained and action.name in listed and action.name not in pods:
-            continue
+        elif (drained and action.name in listed) or _has_left(desired, observed, action):
+            if action.name in pods:
+                yield f"claim {action.name} has a pod"
         elif (action.name, action.uid) not in lost or shard is None or not shard.in_sync:
             yield f"claim {action.name} may be needed"
+
+
+def _has_left(desired: Desired, observed: Observed, action: DeleteClaim) -> bool:
+    """Whether a claim is on record as that of a member that its shard does without for good."""
+    recorded = {(one.claim, one.uid) for one in observed.status.left_members}
+    claim = next(c for c in observed.claims if c.name == action.name)
+    child = observed.sets().get(claim.shard)
+    beyond = child is not None and claim.ordinal >= max(desired.replicas, child.replicas or 0)
+    whole = _is_whole(desired, observed, claim.shard)
+    return beyond and whole and (action.name, action.uid) in recorded
 
 
 def _shards(observed: Observed, actions: Sequence[Action]) -> Iterator[str]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from imago_operator.contents.port import ContentsPort
-    from imago_operator.desired import OperatorInfo
+    from imago_operator.model.desired import OperatorInfo
     from imago_operator.pipelines.port import PipelinesPort
     from imago_operator.ports import AdminCalls, KubePort
 

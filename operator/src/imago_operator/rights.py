@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from imago_operator.names import GROUP
+from imago_operator.model.names import GROUP
 
 SEE: Final = ("list", "watch")
 APPLY: Final = ("create", "patch")

@@ -8,21 +8,32 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
 from imago_client.blocking import Client
-from imago_client.blocking.scan import ScanLimits
+from imago_client.blocking.rocketmq.scan import ScanLimits
 from imago_client.config import ClientConfig
-from imago_client.errors import ClientError, ProducerFencedError
+from imago_client.errors import (
+    ClientError,
+    NoMasterError,
+    NoQueuesError,
+    NoRouteError,
+    ProducerFencedError,
+)
 from imago_client.messages import PullStatus
 from imago_spark.errors import DataLossError, FencedError, SourceError
+from imago_spark.incarnations import Incarnation
 from imago_spark.offsets import EARLIEST, LATEST, split
 from imago_spark.options import ConnectionOptions
+from imago_spark.progress import Existing, Progress, gone_text, made_anew_text
+from imago_wire.system_topics import is_system
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from imago_client.blocking.consumers import PullConsumer
+    from imago_client.blocking.rocketmq.consumers import PullConsumer
     from imago_client.message_queue import MessageQueue
     from imago_client.received import Pulled
-    from imago_spark.offsets import Incarnations, Offsets, QueueRange
+    from imago_spark.choosing.times import Times
+    from imago_spark.incarnations import Incarnations
+    from imago_spark.offsets import Offsets, QueueRange
     from imago_spark.options import FencedRun, SourceOptions
 
 GROUP: Final = "IMAGO_SPARK"
@@ -32,11 +43,6 @@ _SAMPLES: Final = 3
 _SAMPLE_ROWS: Final = 8
 _SAMPLED_FROM: Final = 10_000
 """Longer ranges are sampled anew; of shorter ones what was seen last is good enough."""
-_SYSTEM_PREFIXES: Final = ("%", "RMQ_SYS_", "rmq_sys_", "SCHEDULE_TOPIC_")
-_SYSTEM_SUFFIXES: Final = ("_REPLY_TOPIC",)
-_SYSTEM_TOPICS: Final = frozenset(
-    {"TBW102", "SELF_TEST_TOPIC", "BenchmarkTest", "OFFSET_MOVED_EVENT", "IMAGO_META"}
-)
 
 _clients: dict[ConnectionOptions, Client] = {}
 """Spark reuses worker processes over batches, and their connections with them."""
@@ -130,12 +136,12 @@ class TopicBrokers:
         if options.pattern is None:
             return options.topics or sorted({queue.topic for queue in options.assigned})
         whole = re.compile(options.pattern).fullmatch
-        names = client_of(options).admin.topics()
-        return [
-            name
-            for name in names
-            if whole(name) and (options.include_system or not _is_system(name))
-        ]
+        admin = client_of(options).admin
+        names = [name for name in admin.topics() if whole(name)]
+        if options.include_system or not names:
+            return names
+        clusters = {shard.cluster for shard in admin.shards()}
+        return [name for name in names if not (name.startswith("%") or is_system(name, clusters))]
 
     def earliest(self, queues: Iterable[MessageQueue]) -> Offsets:
         """Return the first offset of each queue that still exists."""
@@ -145,19 +151,60 @@ class TopicBrokers:
 
     def latest(self, queues: Iterable[MessageQueue]) -> Offsets:
         """Return the end of each queue: what every in-sync member holds."""
-        return self.ends(queues)[0]
+        return self.ends(queues).offsets
 
-    def ends(self, queues: Iterable[MessageQueue]) -> tuple[Offsets, Incarnations]:
-        """Return the end of each queue, and the incarnations of the topics."""
+    def ends(self, queues: Iterable[MessageQueue]) -> Progress:
+        """Return the end of each queue, and which topics they are of."""
+        return self._progress(queues, contextlib.nullcontext)
+
+    def identities(self, queues: Iterable[MessageQueue]) -> Progress:
+        """Return the same, with the end of only one queue of each topic and shard."""
+        return self.ends({(queue.topic, queue.shard): queue for queue in queues}.values())
+
+    def present(self, before: Progress, read: Progress) -> Existing:
+        """Return what became of the queues that somebody remembers: `read` are those read now."""
+        missing = [queue for queue in before.offsets if queue not in read.offsets]
+        if not missing:
+            return Existing(read=read)
+        waiting = self._lost(sorted({queue.topic for queue in missing}))
+        rest = [queue for queue in missing if queue not in waiting]
+        hidden = self._progress(rest, _not_there)
+        return Existing(read=read, waiting=waiting, hidden=hidden)
+
+    def _progress(
+        self,
+        queues: Iterable[MessageQueue],
+        passing_over: Callable[[], contextlib.AbstractContextManager[None]],
+    ) -> Progress:
         offsets: Offsets = {}
         incarnations: Incarnations = {}
+        cluster = None
         with _as_source_error():
             consumer = consumer_of(self._options)
             for queue in queues:
-                offsets[queue], incarnation = consumer.end(queue)
-                if incarnation is not None:
-                    incarnations[queue.topic, queue.shard] = incarnation
-        return offsets, incarnations
+                with passing_over():
+                    end = consumer.end(queue)
+                    offsets[queue] = end.offset
+                    cluster = end.cluster_id or cluster
+                    if end.incarnation is not None:
+                        made = Incarnation(end.topic_id, end.incarnation)
+                        incarnations[queue.topic, queue.shard] = made
+        return Progress(
+            offsets=offsets,
+            incarnations=incarnations,
+            cluster=cluster,
+            subscription=self._options.subscription,
+        )
+
+    def _lost(self, topics: Iterable[str]) -> frozenset[MessageQueue]:
+        """Return the queues of topics, where there are such, whose shard has no live broker."""
+        found: set[MessageQueue] = set()
+        with _as_source_error():
+            consumer = consumer_of(self._options)
+            for topic in topics:
+                with _not_there():
+                    found.update(consumer.lost_queues(topic))
+        return frozenset(found)
 
     def split(self, wanted: Sequence[QueueRange]) -> list[QueueRange]:
         """Cut ranges into parts of about `splitBytes`."""
@@ -205,6 +252,45 @@ class TopicBrokers:
         offsets |= self.latest(queue for queue, at in offsets.items() if at == LATEST)
         return offsets
 
+    def at_times(self, times: Times, queues: Iterable[MessageQueue], *, strict: bool) -> Offsets:
+        """Return the first offset stored at a queue's time or later, of queues that have a time.
+
+        SourceError: `strict`, and a queue has no such message, or the times name no queue of ours.
+        """
+        existing = set(queues)
+        if unknown := sorted(set(times.of_queues) - existing):
+            raise SourceError(
+                f"the times name {unknown[0]}, which is not a queue of the subscribed topics"
+            )
+        ends = self.latest(existing)
+        found: Offsets = {}
+        with _as_source_error():
+            consumer = consumer_of(self._options)
+            for queue in sorted(existing):
+                if (time := times.of(queue)) is None:
+                    continue
+                found[queue] = min(consumer.offset_at(queue, time), ends[queue])
+                if strict and found[queue] == ends[queue]:
+                    raise SourceError(
+                        f"{queue} has no message that was stored at the startingTimestamp or later:"
+                        ' .option("timestampNotFound", "latest") begins at its end'
+                    )
+        return found
+
+    def committed(self, group: str, queues: Iterable[MessageQueue]) -> Offsets:
+        """Return a group's offsets, of the queues for which it has one."""
+        with _as_source_error():
+            consumer = client_of(self._options).pull_consumer(group)
+            told = {queue: consumer.committed(queue) for queue in queues}
+        return {queue: offset for queue, offset in told.items() if offset is not None}
+
+    def commit(self, group: str, offsets: Offsets) -> None:
+        """Commit a group's offsets, which nothing of ours reads but `startingOffsets=group`."""
+        with _as_source_error():
+            consumer = client_of(self._options).pull_consumer(group)
+            for queue, offset in offsets.items():
+                consumer.commit(queue, offset)
+
     def _within(self, named: Offsets) -> Offsets:
         """Refuse or limit offsets of an option that lie beyond a queue's end."""
         from imago_spark.options import OnDataLoss
@@ -248,18 +334,15 @@ def check_incarnation(options: SourceOptions, wanted: QueueRange) -> None:
     if wanted.incarnation is None:
         return
     with _as_source_error():
-        found = consumer_of(options).end(wanted.queue).incarnation
-    if found != wanted.incarnation:
-        raise DataLossError(made_anew_text(wanted.queue.topic, wanted.queue.shard))
+        end = consumer_of(options).end(wanted.queue)
+    if end.incarnation is None:
+        raise DataLossError(gone_text(wanted.queue, wanted.start))
+    if not wanted.incarnation.is_same(Incarnation(end.topic_id, end.incarnation)):
+        raise DataLossError(made_anew_text(wanted.queue, wanted.start))
 
 
-def made_anew_text(topic: str, shard: str) -> str:
-    """Return the message about a recreated topic: the messages that the query has read are gone."""
-    return (
-        f"topic {topic!r} on {shard} was deleted and created again since the query read it: its"
-        " offsets mean other messages now; start with a new checkpointLocation, or set"
-        ' .option("onDataLoss", "skip") to read the new topic from its beginning'
-    )
+WENT_FOR_ROOM = "for want of room"
+"""Part of a broker's remark on a read before a queue's start: no setting had its messages go."""
 
 
 def after_loss(options: SourceOptions, wanted: QueueRange, at: int, piece: Pulled) -> int:
@@ -273,17 +356,28 @@ def after_loss(options: SourceOptions, wanted: QueueRange, at: int, piece: Pulle
             " topic deleted and created again); start with a new checkpoint"
         )
     if options.on_data_loss is OnDataLoss.FAIL:
+        cause, cure = "by retention", "keep messages longer"
+        if WENT_FOR_ROOM in piece.remark:
+            cause, cure = "for want of room on the broker's disk", "give the disk room"
         raise DataLossError(
-            f"{wanted.queue}: offsets {at} to {piece.min_offset - 1} are gone by retention, the"
-            f" queue begins at {piece.min_offset}; read sooner, keep messages longer, or set"
+            f"{wanted.queue}: offsets {at} to {piece.min_offset - 1} are gone {cause}, the queue"
+            f" begins at {piece.min_offset}; read sooner, {cure}, or set"
             ' .option("onDataLoss", "skip")'
         )
     return max(at + 1, piece.min_offset)
 
 
-def _is_system(topic: str) -> bool:
-    named = topic.startswith(_SYSTEM_PREFIXES) or topic.endswith(_SYSTEM_SUFFIXES)
-    return named or topic in _SYSTEM_TOPICS
+@contextlib.contextmanager
+def _not_there() -> Iterator[None]:
+    """Pass over a topic or queue that is in no route; not a shard that only has no master now."""
+    try:
+        yield
+    except NoQueuesError:
+        pass
+    except NoMasterError:
+        raise
+    except NoRouteError:
+        pass
 
 
 @contextlib.contextmanager

@@ -29,3 +29,7 @@ class FencedError(SourceError):
 
 class TableError(SourceError):
     """A table contradicts its commits, or rows would be in it twice or never."""
+
+
+class RejectedError(SourceError):
+    """More messages do not fit than the user lets pass."""

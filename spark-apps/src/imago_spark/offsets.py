@@ -1,9 +1,7 @@
 """Offsets per queue: their JSON, the ranges between them, and the share of a batch.
 
-Two JSON forms. Options: `{"orders": {"shard-0": {"0": 23, "1": -1}}}`, where -2 is the earliest
-and -1 the latest offset. The engine's own: `{"incarnations": {"orders": {"shard-0": 7}}, "topics":
-{…the same…}, "v": 1}`, keys sorted, since Spark compares offsets as text. An incarnation tells a
-topic from an earlier one of its name on that shard.
+In options they are JSON: `{"orders": {"shard-0": {"0": 23, "1": -1}}}`, where -2 is the earliest
+and -1 the latest offset.
 """
 
 from __future__ import annotations
@@ -20,9 +18,10 @@ from imago_spark.errors import OffsetError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from imago_spark.incarnations import Incarnation, Incarnations
+
 EARLIEST: Final = -2
 LATEST: Final = -1
-_VERSION: Final = 1
 _SPLIT_SLACK: Final = 0.1
 """A part may be larger than asked for by this share: no tiny one is cut off at a queue's end."""
 
@@ -34,74 +33,21 @@ class QueueRange:
     queue: MessageQueue
     start: int
     end: int
-    incarnation: int | None = None
-    """Of the topic that the offsets are of, where it is known."""
+    incarnation: Incarnation | None = None
+    """Which topic the offsets are of, where it is known."""
 
 
 Offsets = dict[MessageQueue, int]
-Incarnations = dict[tuple[str, str], int]
-"""By topic and shard."""
 
 
-def to_engine(
-    offsets: Mapping[MessageQueue, int], incarnations: Mapping[tuple[str, str], int] | None = None
-) -> dict[str, Any]:
-    """Return the engine offset of these queue offsets."""
-    topics: dict[str, dict[str, dict[str, int]]] = {}
-    for queue, offset in sorted(offsets.items()):
-        shards = topics.setdefault(queue.topic, {})
-        shards.setdefault(queue.shard, {})[str(queue.queue_id)] = offset
-    if not incarnations:
-        return {"topics": topics, "v": _VERSION}
-    made: dict[str, dict[str, int]] = {}
-    for (topic, shard), number in sorted(incarnations.items()):
-        made.setdefault(topic, {})[shard] = number
-    return {"incarnations": made, "topics": topics, "v": _VERSION}
-
-
-def from_engine(value: Mapping[str, Any]) -> Offsets:
-    """Return the queue offsets of an engine offset. OffsetError: another source wrote it."""
-    version = value.get("v")
-    if version != _VERSION:
-        raise OffsetError(
-            f"checkpoint holds offsets of version {version!r}, this source writes {_VERSION};"
-            " start the query with a new checkpointLocation"
-        )
-    return _queues(value.get("topics"), "checkpoint")
-
-
-def incarnations_of(value: Mapping[str, Any]) -> Incarnations:
-    """Return the incarnations in an engine offset; checkpoints of older versions have none."""
+def option_json(text: str, name: str) -> Any:
+    """Return the JSON of an option that lists offsets. OffsetError: it is none."""
     try:
-        return {
-            (topic, shard): _whole(number)
-            for topic, shards in value.get("incarnations", {}).items()
-            for shard, number in shards.items()
-        }
-    except (AttributeError, TypeError):
-        raise OffsetError(
-            "checkpoint: its incarnations are no numbers by topic and shard"
-        ) from None
-
-
-def made_anew(before: Incarnations, after: Incarnations) -> list[tuple[str, str]]:
-    """Return topic and shard of topics that were deleted and created again in between."""
-    return sorted(key for key in before.keys() & after.keys() if before[key] != after[key])
-
-
-def from_option(text: str, name: str) -> Offsets:
-    """Return the queue offsets that an option lists as JSON, -2 and -1 unresolved."""
-    try:
-        value = json.loads(text, object_pairs_hook=_each_once)
+        return json.loads(text, object_pairs_hook=_each_once)
     except ValueError as error:
         raise OffsetError(
             f"option {name!r}: neither earliest nor latest nor JSON ({error})"
         ) from None
-    found = _queues(value, f"option {name!r}")
-    for queue, offset in found.items():
-        if offset < EARLIEST:
-            raise OffsetError(f"option {name!r}: offset {offset} of {queue}")
-    return found
 
 
 def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -112,7 +58,8 @@ def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _queues(value: Any, where: str) -> Offsets:
+def queues_of(value: Any, where: str) -> Offsets:
+    """Return the offsets of queues by topic, shard and number. OffsetError: it is no such list."""
     try:
         return {
             MessageQueue(topic, shard, _number(queue_id)): _whole(offset)
@@ -141,12 +88,12 @@ def _whole(value: Any) -> int:
 def ranges(
     start: Mapping[MessageQueue, int],
     end: Mapping[MessageQueue, int],
-    incarnations: Mapping[tuple[str, str], int] | None = None,
+    incarnations: Incarnations | None = None,
 ) -> list[QueueRange]:
     """Return the ranges between two sets of offsets, sorted, without empty ones.
 
     A queue that only `end` has is read from its beginning: the caller has put its first offset
-    into `start` if that is not 0. A queue that only `start` has no longer exists: no range.
+    into `start` if that is not 0. A queue that only `start` has was left out: no range.
     """
     known = incarnations or {}
     return [

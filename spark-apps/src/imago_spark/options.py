@@ -15,7 +15,10 @@ from imago_client.errors import UsageError
 from imago_client.message_queue import MessageQueue
 from imago_client.messages import check_name
 from imago_spark.access_options import ACCESS_NAMES, read_access, refuse_secrets
+from imago_spark.choosing.times import Times, parse_times
+from imago_spark.choosing.topic_choice import TopicChoice
 from imago_spark.errors import OptionError
+from imago_spark.schema import DEFAULT, parse_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -39,11 +42,11 @@ class OnDataLoss(Enum):
     SKIP = "skip"
 
 
-class Columns(Enum):
-    """Columns of the rows; Spark cannot prune columns of a Python source by itself."""
+class TimeNotFound(Enum):
+    """Where a queue begins that has no message of the starting time or later."""
 
-    CORE = "core"
-    PROPERTIES = "properties"
+    ERROR = "error"
+    LATEST = "latest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,15 +88,33 @@ class SourceOptions(ConnectionOptions):
     """`earliest`, `latest` or JSON; None: earliest in a batch, latest in a stream."""
     ending_offsets: str | None = None
     """The same for the end of a batch; None: latest. A stream has none."""
+    starting_times: Times | None = None
+    """Begin with the first message that was stored then or later."""
+    ending_times: Times | None = None
+    """End before the first message that was stored then or later."""
+    time_not_found: TimeNotFound = TimeNotFound.ERROR
+    group: str | None = None
+    """Whose offsets a query may begin at, and a stream commits."""
     max_offsets_per_trigger: int | None = None
     split_bytes: int = 64 << 20
     partitions_min: int = 1
     fetch_bytes: int = FETCH_BYTES_MAX
-    columns: Columns = Columns.CORE
+    columns: tuple[str, ...] = DEFAULT
+    """Of the rows, in order: Spark cannot leave out columns of a Python source by itself."""
     on_data_loss: OnDataLoss = OnDataLoss.FAIL
     retries: int = 5
     run: FencedRun | None = None
     """Under which the query asks, before each micro-batch, whether it may go on."""
+
+    @property
+    def subscription(self) -> TopicChoice:
+        """What the query reads."""
+        return TopicChoice(
+            topics=frozenset(self.topics),
+            assigned=frozenset(self.assigned),
+            pattern=self.pattern,
+            include_system=self.include_system,
+        )
 
 
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
@@ -110,12 +131,26 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
         )
     if len(chosen) > 1:
         raise OptionError(f"options {' and '.join(chosen)}: only one can say what to read")
+    _refuse_two_beginnings(given)
     return SourceOptions(
         **read_given(given, _OPTIONS),
         on_data_loss=_read_on_data_loss(given),
         run=read_run(given),
         **read_access(given),
     )
+
+
+def _refuse_two_beginnings(given: Mapping[str, str]) -> None:
+    for offsets, times in (
+        ("startingOffsets", "startingTimestamp"),
+        ("endingOffsets", "endingTimestamp"),
+    ):
+        if offsets.lower() in given and times.lower() in given:
+            raise OptionError(f"options {offsets!r} and {times!r}: only one can say where")
+    if given.get("startingoffsets", "").strip().lower() == "group" and not given.get("group"):
+        raise OptionError(
+            "option 'startingOffsets': group needs .option(\"group\", …), whose it is"
+        )
 
 
 _TOPIC_CHOICES: Final = ("subscribe", "assign", "subscribePattern")
@@ -238,15 +273,20 @@ def _split_bytes(text: str) -> int:
     return size
 
 
+def _group(text: str) -> str:
+    check_name("consumer group", text.strip(), characters_max=120)
+    return text.strip()
+
+
+def _time_not_found(text: str) -> TimeNotFound:
+    return choice(TimeNotFound, text)
+
+
 def _fetch_bytes(text: str) -> int:
     size = count_of(text)
     if not _FETCH_BYTES_MIN <= size <= FETCH_BYTES_MAX:
         raise ValueError(f"{size}, must be {_FETCH_BYTES_MIN} to {FETCH_BYTES_MAX}")
     return size
-
-
-def _columns(text: str) -> Columns:
-    return choice(Columns, text)
 
 
 def _on_data_loss(text: str) -> OnDataLoss:
@@ -281,11 +321,15 @@ _OPTIONS: Final[Mapping[str, Option]] = {
     "includeSystem": ("include_system", _yes_or_no),
     "startingOffsets": ("starting_offsets", str.strip),
     "endingOffsets": ("ending_offsets", str.strip),
+    "startingTimestamp": ("starting_times", parse_times),
+    "endingTimestamp": ("ending_times", parse_times),
+    "timestampNotFound": ("time_not_found", _time_not_found),
+    "group": ("group", _group),
     "maxOffsetsPerTrigger": ("max_offsets_per_trigger", count_of),
     "splitBytes": ("split_bytes", _split_bytes),
     "minPartitions": ("partitions_min", count_of),
     "fetchBytes": ("fetch_bytes", _fetch_bytes),
-    "columns": ("columns", _columns),
+    "columns": ("columns", parse_columns),
     "timeout": ("timeout_s", seconds_of),
     "retries": ("retries", count_of),
 }

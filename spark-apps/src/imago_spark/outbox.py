@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
-from imago_client.core.selection import queue_for_key
+from imago_client.core.sending.selection import queue_for_key
 from imago_client.message_queue import MessageQueue
 from imago_client.messages import Message
 from imago_spark.errors import SinkError
 from imago_spark.sink_options import QueueBy
+from imago_wire.record_format.properties import is_reserved
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,9 +29,6 @@ MESSAGES_MAX: Final = 1000
 """In one request."""
 _OVERHEAD: Final = 300
 """Bytes around a body in a request, roughly: properties and numbers."""
-_MADE_ANEW: Final = frozenset(
-    {"UNIQ_KEY", "TAGS", "KEYS", "WAIT", "DELAY", "CLUSTER", "MIN_OFFSET", "MAX_OFFSET"}
-)
 
 
 def producer_id(sink_id: str, partition: int) -> int:
@@ -108,7 +106,7 @@ class Outbox:
             properties={
                 name: text or ""
                 for name, text in properties.items()
-                if name not in _MADE_ANEW and not name.startswith("__")
+                if not is_reserved(name) and not name.startswith("__")
             },
         )
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -13,34 +15,62 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from imago_spark import broker
-from imago_spark.errors import DataLossError, OffsetError, OptionError
-from imago_spark.offsets import (
-    EARLIEST,
-    QueueRange,
-    admit,
-    from_engine,
+from imago_spark.errors import OffsetError, OptionError, SourceError
+from imago_spark.offsets import EARLIEST, LATEST, QueueRange, admit, ranges
+from imago_spark.options import OnDataLoss, TimeNotFound
+from imago_spark.progress import (
+    Progress,
+    check_subscription,
+    continued,
     from_option,
-    incarnations_of,
-    made_anew,
-    ranges,
-    to_engine,
 )
-from imago_spark.options import OnDataLoss
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
-    from imago_client.message_queue import MessageQueue
-    from imago_spark.offsets import Incarnations, Offsets
+    from imago_spark.offsets import Offsets
     from imago_spark.options import SourceOptions
 
 
-def wanted_offsets(text: str, name: str) -> str | Mapping[MessageQueue, int]:
+log = logging.getLogger(__name__)
+
+
+def wanted_offsets(text: str, name: str) -> str | Progress:
     """Return the value of an offsets option: `earliest`, `latest`, or offsets of queues."""
     word = text.lower()
     return word if word in ("earliest", "latest") else from_option(text, name)
+
+
+def _still(
+    brokers: broker.TopicBrokers, wanted: str | Progress, read: Progress, *, skips: bool
+) -> tuple[str | Offsets, Offsets]:
+    """Return what an option says of the queues that are read, and of others that still exist.
+
+    Where it says of which topics its offsets are, they are still those.
+    """
+    if isinstance(wanted, str):
+        return wanted, {}
+    if wanted.cluster is None and not wanted.incarnations:
+        return wanted.offsets, {}  # somebody's numbers
+    kept = continued(wanted, brokers.present(wanted, read), skips=skips).offsets
+    beside = {queue: offset for queue, offset in kept.items() if queue not in read.offsets}
+    return {queue: offset for queue, offset in kept.items() if queue not in beside}, beside
+
+
+def _beginning(
+    brokers: broker.TopicBrokers, options: SourceOptions, default: str, read: Progress
+) -> tuple[str | Offsets, Offsets]:
+    """Return where the options let a query begin: of the queues that are read, and of others."""
+    if options.starting_times is not None:
+        strict = options.time_not_found is TimeNotFound.ERROR
+        return brokers.at_times(options.starting_times, read.offsets, strict=strict), {}
+    text = options.starting_offsets or default
+    if text.lower() == "group" and options.group is not None:
+        return brokers.committed(options.group, read.offsets), {}
+    skips = options.on_data_loss is OnDataLoss.SKIP
+    return _still(brokers, wanted_offsets(text, "startingOffsets"), read, skips=skips)
 
 
 def read_range(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -49,8 +79,12 @@ def read_range(options: SourceOptions, partition: InputPartition) -> Iterator[pa
     if wanted is None:  # what Spark makes of a plan without partitions
         return
     # Only here: the driver plans without loading Arrow and NumPy.
-    from imago_spark.decode import decode_batches
+    from imago_spark.columns.decode import decode_batches
+    from imago_spark.columns.memory import keep_freed_memory
 
+    keep_freed_memory()
+    # Before, so that no row of another topic gets to a sink; after, since it may have come between.
+    broker.check_incarnation(options, wanted)
     for piece in broker.pieces(options, wanted):
         yield from decode_batches(piece.body, wanted.queue, options.columns, end_offset=wanted.end)
     broker.check_incarnation(options, wanted)
@@ -79,22 +113,28 @@ class BatchReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> list[InputPartition]:
-        brokers = broker.TopicBrokers(self._options)
+        options = self._options
+        brokers = broker.TopicBrokers(options)
         queues = brokers.all_queues()
-        start = wanted_offsets(self._options.starting_offsets or "earliest", "startingOffsets")
-        end = wanted_offsets(self._options.ending_offsets or "latest", "endingOffsets")
-        if end == "earliest" or (not isinstance(end, str) and EARLIEST in end.values()):
-            raise OptionError("option 'endingOffsets': earliest would read nothing")
-        if start == "latest":
+        if (options.starting_offsets or "").lower() == "latest":
             raise OptionError("option 'startingOffsets': a batch from latest would read nothing")
-        if not isinstance(end, str):
-            end = dict.fromkeys(queues, -1) | dict(end)
-        _, incarnations = brokers.ends(queues)
+        end = wanted_offsets(options.ending_offsets or "latest", "endingOffsets")
+        if end == "earliest" or (isinstance(end, Progress) and EARLIEST in end.offsets.values()):
+            raise OptionError("option 'endingOffsets': earliest would read nothing")
+        skips = options.on_data_loss is OnDataLoss.SKIP
+        read = brokers.ends(queues)
+        begun, _ = _beginning(brokers, options, "earliest", read)
+        ended, _ = _still(brokers, end, read, skips=skips)
+        if options.ending_times is not None:
+            ended = brokers.at_times(options.ending_times, queues, strict=False)
+        if not isinstance(ended, str):
+            ended = dict.fromkeys(queues, LATEST) | ended
         # The start first: a newest offset that is asked for later is never before it.
-        resolved_start, resolved_end = brokers.resolve(start, queues), brokers.resolve(end, queues)
-        if self._options.on_data_loss is OnDataLoss.FAIL:
+        resolved_start = brokers.resolve(begun, queues)
+        resolved_end = brokers.resolve(ended, queues)
+        if not skips:
             _refuse_backwards(resolved_start, resolved_end)
-        return _partitions(brokers.split(ranges(resolved_start, resolved_end, incarnations)))
+        return _partitions(brokers.split(ranges(resolved_start, resolved_end, read.incarnations)))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_range(self._options, partition)
@@ -104,20 +144,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Micro-batches between engine offsets. Lives in the driver for a whole query."""
 
     def __init__(self, options: SourceOptions) -> None:
-        if options.ending_offsets is not None:
+        if options.ending_offsets is not None or options.ending_times is not None:
             raise OptionError(
                 "option 'endingOffsets': a stream has no end; remove it, or read a batch"
             )
         self._options = options
         self._brokers = broker.TopicBrokers(options)
-        self._target: tuple[Offsets, Incarnations] | None = None
-        self._seen: Offsets | None = None
+        self._skips = options.on_data_loss is OnDataLoss.SKIP
+        self._target: Progress | None = None
+        self._seen: Progress | None = None
+        self._committed: Offsets = {}
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        wanted = wanted_offsets(self._options.starting_offsets or "latest", "startingOffsets")
         queues = self._brokers.all_queues()
-        _, incarnations = self._brokers.ends(queues)
-        return to_engine(self._brokers.resolve(wanted, queues), incarnations)
+        read = self._brokers.ends(queues)
+        begun, beside = _beginning(self._brokers, self._options, "latest", read)
+        return replace(read, offsets=self._brokers.resolve(begun, queues) | beside).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         rows_max = self._options.max_offsets_per_trigger
@@ -126,27 +168,47 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(  # noqa: N802 - Spark's name
         self, start: dict[str, Any], limit: ReadLimit
     ) -> dict[str, Any]:
-        options = self._options
-        broker.check_run(options, options.run)
-        latest, incarnations = self._target if self._target is not None else self._latest()
+        broker.check_run(self._options, self._options.run)
+        latest = self._target if self._target is not None else self._latest()
         self._seen = latest
-        known = incarnations_of(start)
-        begun = self._without_gone(from_engine(start), known, incarnations)
-        self._refuse_cut_history(begun, latest)
+        before = Progress.from_json(start)
+        self._commit_back(before.offsets, latest.offsets)
+        present = self._brokers.present(before, latest)
+        begun = continued(before, present, skips=self._skips)
         rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        end = admit(begun | self._first_of_new(begun, latest), latest, rows_max)
-        return to_engine(end, known | incarnations)
+        first = begun.offsets | self._first_of_new(begun.offsets, latest.offsets)
+        places = {(queue.topic, queue.shard) for queue in first}
+        known = begun.incarnations | present.hidden.incarnations | latest.incarnations
+        return Progress(
+            offsets=admit(first, latest.offsets, rows_max),
+            incarnations={key: known[key] for key in known if key in places},
+            cluster=latest.cluster or before.cluster,
+            subscription=latest.subscription,
+        ).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
-        return None if self._seen is None else to_engine(self._seen)
+        return None if self._seen is None else self._seen.to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        self._target = self._latest()
+        self._target = self._brokers.ends(self._brokers.all_queues())
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        ended, incarnations = from_engine(end), incarnations_of(end)
-        begun = self._without_gone(from_engine(start), incarnations_of(start), incarnations)
-        wanted = ranges(begun | self._first_of_new(begun, ended), ended, incarnations)
+        """Plan a batch whose end was decided before; maybe long ago, by a run that has died."""
+        before, ended = Progress.from_json(start), Progress.from_json(end)
+        begun = {
+            queue: offset
+            for queue, offset in before.offsets.items()
+            if (known := before.incarnation(queue)) is None
+            or (now := ended.incarnation(queue)) is None
+            or known.is_same(now)
+        }
+        if not self._skips:
+            check_subscription(ended, self._options.subscription)
+        else:
+            ended = self._without_gone(ended)
+        wanted = ranges(
+            begun | self._first_of_new(begun, ended.offsets), ended.offsets, ended.incarnations
+        )
         return _partitions(self._brokers.split(wanted))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -155,31 +217,55 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         broker.close_clients()
 
-    def _latest(self) -> tuple[Offsets, Incarnations]:
+    def _latest(self) -> Progress:
         return self._brokers.ends(self._brokers.queues())
 
-    def _without_gone(self, begun: Offsets, known: Incarnations, now: Incarnations) -> Offsets:
-        """Drop the offsets of recreated topics, if the options allow it."""
-        changed = made_anew(known, now)
-        if changed and self._options.on_data_loss is OnDataLoss.FAIL:
-            raise DataLossError(broker.made_anew_text(*changed[0]))
-        gone = set(changed)
-        return {
-            queue: offset
-            for queue, offset in begun.items()
-            if (queue.topic, queue.shard) not in gone
+    def _commit_back(self, done: Offsets, known: Offsets) -> None:
+        """Tell brokers, for those who look at the group's lag, what the query has done with.
+
+        Spark asks for the next micro-batch once it is done with the one before.
+        """
+        group = self._options.group
+        if group is None:
+            return
+        news = {
+            queue: at
+            for queue, at in done.items()
+            if queue in known and self._committed.get(queue) != at
         }
+        try:
+            self._brokers.commit(group, news)
+        except SourceError as error:
+            log.warning("offsets of group %s are committed later: %s", group, error)
+            return
+        self._committed |= news
+
+    def _without_gone(self, planned: Progress) -> Progress:
+        """Leave out what the plan has of topics that are gone, or not wanted any more, since."""
+        present = self._brokers.present(planned, self._latest())
+        still = continued(planned, present, skips=True)
+        return still.without([one for one in still.offsets if one in present.hidden.offsets])
 
     def _first_of_new(self, begun: Offsets, known: Offsets) -> Offsets:
         """Begin queues that appeared after the query began at their first message."""
         return self._brokers.earliest(queue for queue in known if queue not in begun)
 
-    def _refuse_cut_history(self, begun: Offsets, latest: Offsets) -> None:
-        for queue, offset in sorted(begun.items()):
-            end = latest.get(queue)
-            if end is not None and end < offset:
-                raise DataLossError(
-                    f"{queue}: read up to offset {offset}, but the queue now ends at {end}: its"
-                    " history was cut, or the topic was deleted and created again; start with a"
-                    " new checkpointLocation"
-                )
+
+class RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Raises at its first call what kept the stream's reader from being made.
+
+    PySpark's worker stops the reader whatever happens: where it has none, its own failure to do so
+    would be the last line that a user sees, and cover why.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise self._error
+
+    initialOffset = getDefaultReadLimit = latestOffset = reportLatestOffset = _refuse  # noqa: N815
+    prepareForTriggerAvailableNow = partitions = read = _refuse  # noqa: N815
+
+    def stop(self) -> None:
+        broker.close_clients()

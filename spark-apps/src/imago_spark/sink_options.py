@@ -12,7 +12,6 @@ from imago_spark.access_options import ACCESS_NAMES, read_access
 from imago_spark.errors import OptionError
 from imago_spark.options import (
     RUN_NAMES,
-    Columns,
     ConnectionOptions,
     FencedRun,
     choice,
@@ -22,7 +21,7 @@ from imago_spark.options import (
     refuse_unknown,
     seconds_of,
 )
-from imago_spark.schema import columns_of
+from imago_spark.schema import ALL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -75,7 +74,7 @@ _TAKEN: Final = {
     "queue": ("int",),
     "properties": ("map<string,string>",),
 }
-_PASSED_OVER: Final = frozenset(name for name, _ in columns_of(Columns.PROPERTIES)) - _TAKEN.keys()
+_PASSED_OVER: Final = frozenset(ALL) - _TAKEN.keys()
 """What brokers give a message anew: a source's rows can be written as they are."""
 
 

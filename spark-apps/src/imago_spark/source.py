@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSource
 
 from imago_spark.errors import OptionError
 from imago_spark.options import parse_options
-from imago_spark.reader import BatchReader, StreamReader
+from imago_spark.reader import BatchReader, RefusedStream, StreamReader
 from imago_spark.schema import columns_of, spark_schema
 from imago_spark.sink_options import check_columns, parse_sink_options
 from imago_spark.writer import BatchWriter, StreamWriter
@@ -36,8 +36,13 @@ class ImagoDataSource(DataSource):
     def reader(self, schema: StructType) -> BatchReader:
         return BatchReader(self._fitting(schema))
 
-    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802 - Spark's name
-        return StreamReader(self._fitting(schema))
+    def streamReader(  # noqa: N802 - Spark's name
+        self, schema: StructType
+    ) -> StreamReader | RefusedStream:
+        try:
+            return StreamReader(self._fitting(schema))
+        except Exception as error:
+            return RefusedStream(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         options = self._sink(schema, overwrite=overwrite)

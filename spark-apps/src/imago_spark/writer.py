@@ -4,7 +4,7 @@ Each partition of a sink is an idempotent producer: its id comes from the sink's
 of the partition; its epoch is the number of the micro-batch. A repeated attempt, or a micro-batch
 that Spark replays after a restart, sends the same messages under the same numbers, and brokers
 store those that they lack. A later micro-batch fences what is left of earlier ones. Nothing is
-retried here: the producer resends, in `imago_client/core/idempotent.py`.
+retried here: the producer resends, in `imago_client/core/sending/idempotent.py`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from imago_client.blocking.producer import Producer
+    from imago_client.blocking.rocketmq.producer import Producer
     from imago_client.message_queue import MessageQueue
     from imago_client.messages import Message
     from imago_spark.sink_options import SinkOptions

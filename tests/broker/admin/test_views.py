@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from imago_broker.admin import views
-from imago_broker.model.cluster import BrokerRecord, ClusterView
-from imago_broker.model.shard import Member, ShardState
+from imago_broker.model.registry.cluster import BrokerRecord, ClusterView
+from imago_broker.model.registry.shard import Member, ShardState
 
 
 def record(uuid: str, incarnation: int, replica: int) -> BrokerRecord:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imago_broker.admin.whole import together
+from imago_broker.admin import message_ids
+from imago_broker.admin.resources.whole import together
 from imago_broker.cluster.coordinator import TreeCoordinator
 from imago_broker.cluster.tree import Create
 from imago_broker.model.groups import GroupConfig
@@ -50,6 +52,7 @@ async def test_topics_of_all_shards_are_in_one_list(pair: Pair) -> None:
         ],
         "next": None,
         "zooKeeperConnected": True,
+        "missing": [],
     }
     assert (await listed(pair.one, "topics", "?limit=1"))["next"] == "other"
     names = {t["name"] for t in (await listed(pair.two, "topics", "?system=true"))["items"]}
@@ -92,7 +95,9 @@ async def test_a_shard_that_does_not_answer_is_named(pair: Pair) -> None:
     pair.one.broker.offsets.commit("billing", "orders", 0, 0)
     await pair.two.broker.ports.admin.stop()
     body = await listed(pair.one, "groups")
-    assert body["missing"] == ["shard-1"]
+    (missing,) = body["missing"]
+    assert (missing["shard"], missing["since"]) == ("shard-1", None)
+    assert "does not answer: ClientConnectorError" in missing["why"]
     assert [item["name"] for item in body["items"]] == ["billing"]
 
 
@@ -199,6 +204,9 @@ async def test_offsets_are_set_on_the_shards_that_have_the_topic(pair: Pair) -> 
     path = "/admin/v1/groups/billing/reset"
     body = {"topic": "orders", "to": "latest", "whenEmpty": True}
     status, answer = await pair.one.call("POST", path, body)
+    assert (status, answer["error"]) == (404, "group_not_found")
+    pair.two.broker.groups.update(GroupConfig(name="billing"))
+    status, answer = await pair.one.call("POST", path, body)
     assert (status, answer["offsets"], answer["shards"]) == (200, {}, {"shard-1": "ok"}), answer
     assert pair.two.broker.offsets.of_group("billing") == {"orders": {0: 1, 1: 0}}
     status, answer = await pair.one.call("POST", path, body | {"topic": "unknown"})
@@ -225,3 +233,127 @@ async def test_offsets_stay_while_somebody_consumes(pair: Pair, asked: int) -> N
     await eventually(lambda: not admin.broker.rocketmq.clients.registry.consumers("billing"))
     status, answer = await admin.call("POST", path, body)
     assert status == 200, answer
+
+
+async def test_a_shard_that_there_is_not_is_said_to_be_none(pair: Pair) -> None:
+    make(pair.one, "orders", 2)
+    calls = [
+        ("POST", "/admin/v1/shards/9/cordon", {}),
+        ("POST", "/admin/v1/shards/9/uncordon", {}),
+        ("POST", "/admin/v1/shards/9/drain", {}),
+        ("POST", "/admin/v1/shards/9/undrain", {}),
+        ("GET", "/admin/v1/shards/9/remaining", None),
+        ("POST", "/admin/v1/shards/9/drained", {}),
+        ("POST", "/admin/v1/topics/orders/seal", {"from": "shard-9"}),
+        ("POST", "/admin/v1/topics/orders/move", {"from": 9, "to": "any"}),
+    ]
+    for method, path, body in calls:
+        status, answer = await pair.one.call(method, path, body)
+        assert (status, answer["error"]) == (404, "shard_not_found"), (path, answer)
+        assert answer["message"] == "There is no shard 9."
+        assert answer["cure"] == "One of shard-0, shard-1."
+
+
+async def test_queues_that_nobody_reads_are_refused_before_any_shard_is_asked(pair: Pair) -> None:
+    make(pair.two, "theirs", 4)
+    await eventually(lambda: "theirs" in pair.one.broker.coordinator.view().topics)
+    wrong: dict[str, object] = {"writeQueues": 8, "readQueues": 2}
+    for name, said in (("new", wrong | {"shards": ["shard-1"]}), ("theirs", wrong)):
+        status, answer = await pair.one.call("PUT", f"/admin/v1/topics/{name}", said)
+        assert (status, "read by nobody" in answer["message"]) == (400, True), answer
+    theirs = pair.two.broker.topics.get("theirs")
+    assert theirs is not None
+    assert theirs.read_queues == 4
+    assert pair.two.broker.topics.get("new") is None
+
+
+async def test_a_shard_without_a_master_is_missing_until_it_is_drained(pair: Pair) -> None:
+    make(pair.one, "orders", 1)
+    await pair.two.broker.stop()
+    await eventually(lambda: pair.one.broker.coordinator.view().away() == (1,))
+    since = set()
+    for what in ("topics", "groups"):
+        (missing,) = (await listed(pair.one, what))["missing"]
+        since.add(missing["since"])
+        assert missing["shard"] == "shard-1"
+        assert missing["why"].startswith("shard-1 has no live member; it waits for one of its")
+    (first_seen,) = since
+    assert 0 < first_seen <= pair.one.broker.clock.epoch_ms()
+    view = pair.one.broker.coordinator.view()
+    assert replace(view, drained=frozenset({1})).away() == ()
+
+
+async def test_a_message_is_found_by_each_of_its_ids_at_any_broker(pair: Pair) -> None:
+    unique = "7F000001" + "0A" * 12
+    for admin in (pair.one, pair.two):
+        make(admin, "orders", 1)
+        await put(admin, "orders")
+    await put(pair.two, "orders", f"UNIQ_KEY\x01{unique}\x02KEYS\x01k\x02")
+    _, found = await pair.two.call("GET", "/admin/v1/messages?topic=orders&queue=0&offset=1")
+    (wanted,) = found["items"]
+    assert (wanted["uniqueId"], wanted["shard"]) == (unique, "shard-1")
+    ways = [f"id={wanted['id']}", f"id={unique}", f"id={unique.lower()}", "topic=orders&key=k"]
+    for admin in (pair.one, pair.two):
+        for way in ways:
+            status, answer = await admin.call("GET", f"/admin/v1/messages?{way}")
+            assert (status, answer) == (200, {"items": [wanted], "next": None, "missing": []}), way
+        path = "/admin/v1/messages?topic=orders&shard=1&queue=0&offset=1"
+        assert (await admin.call("GET", path))[1]["items"] == [wanted]
+    other = f"{wanted['id'][:-1]}{'1' if wanted['id'][-1] == '0' else '0'}"
+    status, answer = await pair.one.call("GET", f"/admin/v1/messages?id={other}")
+    assert (status, answer["items"]) == (200, [])
+
+
+async def test_an_id_is_the_message_of_the_shard_that_stored_it(pair: Pair) -> None:
+    for admin in (pair.one, pair.two):
+        make(admin, "orders", 1)
+        await put(admin, "orders")
+    ids = []
+    for admin in (pair.one, pair.two):
+        _, found = await admin.call("GET", "/admin/v1/messages?topic=orders&queue=0")
+        ids.append(found["items"][0]["id"])
+    for number, each in enumerate(ids):
+        _, found = await pair.one.call("GET", f"/admin/v1/messages?id={each}")
+        assert [item["shard"] for item in found["items"]] == [f"shard-{number}"]
+
+
+async def test_a_group_with_members_is_not_deleted(pair: Pair) -> None:
+    make(pair.two, "orders")
+    pair.two.broker.groups.update(GroupConfig(name="billing"))
+    peer = await RemotingPeer.connect(pair.two.broker.rocketmq_port)
+    await peer.call(RequestCode.HEART_BEAT, {}, body=heartbeat("billing"))
+    status, error = await pair.one.call("DELETE", "/admin/v1/groups/billing")
+    assert (status, error["error"]) == (409, "group_active")
+    assert "client" in error["message"]
+    assert pair.two.broker.groups.get("billing") is not None
+    status, _ = await pair.one.call("DELETE", "/admin/v1/groups/billing?force=true")
+    assert status == 200
+    assert pair.two.broker.groups.get("billing") is None
+    await peer.close()
+
+
+async def test_a_reset_that_makes_a_group_makes_it_for_every_list(pair: Pair) -> None:
+    for admin in (pair.one, pair.two):
+        make(admin, "orders", 1)
+    await eventually(lambda: "orders" in pair.one.broker.coordinator.view().topics)
+    await eventually(lambda: len(pair.one.broker.coordinator.view().topics["orders"].shards) == 2)
+    body = {"topic": "orders", "to": "latest", "create": True}
+    assert (await pair.one.call("POST", "/admin/v1/groups/later/reset", body))[0] == 200
+    for admin in (pair.one, pair.two):
+        assert admin.broker.groups.get("later") is not None
+    (later,) = (await listed(pair.one, "groups"))["items"]
+    assert later["settings"]["name"] == "later"
+
+
+async def test_of_a_send_that_was_repeated_the_newest_copies_are_found(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(pair.one, "orders", 1)
+    unique = "7F000001" + "0B" * 12
+    for _ in range(3):
+        await put(pair.one, "orders", f"UNIQ_KEY\x01{unique}\x02")
+    path = f"/admin/v1/messages?id={unique}"
+    assert len((await pair.two.call("GET", path))[1]["items"]) == 3
+    monkeypatch.setattr(message_ids, "COPIES_MAX", 2)
+    found = (await pair.two.call("GET", path))[1]["items"]
+    assert [item["offset"] for item in found] == [1, 2]

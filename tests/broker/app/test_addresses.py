@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from imago_broker.app.identity import advertised_host
-from imago_broker.app.listeners import Ports
+from imago_broker.app.member.identity import advertised_host
+from imago_broker.app.ports.listeners import Ports
 from imago_broker.config import load
-from imago_broker.model.cluster import BrokerRecord, ClusterView
+from imago_broker.model.registry.cluster import BrokerRecord, ClusterView
 from imago_testing.virtual.clocks import ManualClock
 
 

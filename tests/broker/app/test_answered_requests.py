@@ -15,6 +15,7 @@ import pytest
 
 from imago_testing.clusters.brokers import running_broker
 from imago_testing.clusters.shard_brokers import until
+from imago_testing.peers.features import pop_of
 from imago_testing.peers.generated import storm
 from imago_testing.peers.metaq import metaq_peer
 from imago_testing.peers.popping import acknowledge, bodies, pop, pop_ext, receipts
@@ -40,7 +41,7 @@ OURS = ("imago_broker", "imago_log", "imago_wire")
 
 
 async def waits(broker: Broker, count: int) -> None:
-    await until(lambda: len(broker.rocketmq.pop.waiting) == count)
+    await until(lambda: len(pop_of(broker).waiting) == count)
 
 
 async def sends_and_pulls(broker: Broker, peer: RemotingPeer) -> None:

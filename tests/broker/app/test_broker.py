@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_broker.app import Broker, process
-from imago_broker.app.identity import numeric_address
+from imago_broker.app.member.identity import numeric_address
 from imago_broker.cluster.coordinator import TreeCoordinator
 from imago_broker.cluster.memory import MemoryEnsemble, MemoryTree
 from imago_broker.cluster.settings import CoordinatorConfig
-from imago_broker.core.acknowledgement import Acknowledgement
+from imago_broker.core.puts.acknowledgement import Acknowledgement
 from imago_broker.errors import ExitCode, FatalError
-from imago_broker.model.topics import TopicConfig
+from imago_broker.model.topics.topics import TopicConfig
 from imago_log.errors import LogIOError
 from imago_testing.clusters.brokers import loopback_config, running_broker
 from imago_testing.clusters.shard_brokers import until
@@ -29,8 +29,8 @@ from imago_testing.peers.metaq import MetaqPeer, metaq_peer, put_frame, put_plac
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from imago_broker.model.cluster import BrokerRecord
-    from imago_wire.record import Entry, Placed
+    from imago_broker.model.registry.cluster import BrokerRecord
+    from imago_wire.records.record import Entry, Placed
 
 
 @asynccontextmanager
@@ -46,7 +46,7 @@ async def started(folder: Path) -> AsyncIterator[tuple[Broker, MetaqPeer]]:
 async def test_one_address_is_counted_over_all_ports(tmp_path: Path) -> None:
     async with running_broker(tmp_path, "limits.connections_per_address_max=3") as broker:
         listeners = {each.port: each for each in broker.ports.wanted}
-        assert len(listeners) == 4
+        assert len(listeners) == 5
         ports = [*listeners, broker.ports.admin_port]
         places = broker.ports.places
         writers = []

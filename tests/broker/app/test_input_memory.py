@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_broker.app.input_memory import input_budget, memory_limit
+from imago_broker.app.ports.input_memory import input_budget, memory_limit
 from imago_broker.config import BrokerConfig
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from imago_broker.app.open_files import DESCRIPTORS_RESERVED, connections_that_fit
+from imago_broker.app.ports.open_files import DESCRIPTORS_RESERVED, connections_that_fit
 from imago_broker.server.listener import Listener, bound_socket
 from imago_broker.server.places import Places
 from imago_broker.server.session import Session

@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
-from imago_broker.app import shard_member
-from imago_broker.app.shard_member import ShardMember
+from imago_broker.app.member import shard_member
+from imago_broker.app.member.shard_member import ShardMember
 
 if TYPE_CHECKING:
     import pytest

@@ -56,7 +56,7 @@ class Process:
         self.file.write_text(
             f"""
             broker = {{ data_dir = "{self.folder}/data", bind = "127.0.0.1", host = "127.0.0.1" }}
-            rocketmq = {{ port = {base + 2} }}
+            rocketmq = {{ port = {base + 2}, grpc_port = 0 }}
             namesrv = {{ port = {base + 3} }}
             admin = {{ port = {base + 4} }}
             {more}
@@ -155,5 +155,5 @@ def test_hangup_rereads_the_configuration(process: Process) -> None:
 def test_a_broker_says_at_its_start_what_is_not_compiled(caplog: pytest.LogCaptureFixture) -> None:
     warn_of_plain_twins([])
     assert not caplog.records
-    warn_of_plain_twins(["imago_wire._scan_c", "imago_wire.text._text_c.scan_text"])
-    assert "names=imago_wire._scan_c,imago_wire.text._text_c.scan_text" in caplog.text
+    warn_of_plain_twins(["imago_wire.records._scan_c", "imago_wire.text._text_c.scan_text"])
+    assert "names=imago_wire.records._scan_c,imago_wire.text._text_c.scan_text" in caplog.text

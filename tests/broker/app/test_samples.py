@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import generate_latest
 
-from imago_broker.app.group_metrics import group_samples
+from imago_broker.app.metrics.group_metrics import group_samples
 from imago_broker.metrics import registry
 from imago_testing.clusters.brokers import running_broker
 from imago_testing.peers.metaq import metaq_peer, put_place

@@ -34,6 +34,7 @@ host = "127.0.0.1"
 enabled = false
 [rocketmq]
 port = {rocketmq}
+grpc_port = 0
 [namesrv]
 enabled = false
 [admin]

@@ -9,7 +9,7 @@ from imago_broker.cluster.coordinator import TreeCoordinator
 from imago_broker.cluster.memory import MemoryEnsemble, MemoryTree
 from imago_broker.cluster.settings import CoordinatorConfig
 from imago_broker.cluster.tree import Node, TreeUnavailableError
-from imago_broker.model.cluster import RegistryConnection
+from imago_broker.model.registry.cluster import RegistryConnection
 from imago_broker.ports import CoordinatorUnavailableError
 
 

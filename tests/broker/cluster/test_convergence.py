@@ -13,10 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from imago_broker.cluster import coordinator as coordinator_module
-from imago_broker.cluster import edits, metaq_tree, mirror, publication
+from imago_broker.cluster import mirror
 from imago_broker.cluster.coordinator import TreeCoordinator
+from imago_broker.cluster.edits import edits
 from imago_broker.cluster.memory import MemoryEnsemble, MemoryTree
-from imago_broker.cluster.metaq_tree import MetaqPaths
+from imago_broker.cluster.metaq_tree import metaq_tree, publication
+from imago_broker.cluster.metaq_tree.metaq_tree import MetaqPaths
 from imago_broker.cluster.settings import CoordinatorConfig
 from imago_broker.cluster.tree import (
     BadVersionError,
@@ -28,7 +30,12 @@ from imago_broker.cluster.tree import (
     TreeUnavailableError,
 )
 from imago_broker.cluster.znodes import Paths
-from imago_broker.model.cluster import BrokerRecord, ForeignBroker, ShardQueues, TopicPlacement
+from imago_broker.model.registry.cluster import (
+    BrokerRecord,
+    ForeignBroker,
+    ShardQueues,
+    TopicPlacement,
+)
 from imago_broker.ports import CoordinatorError
 from imago_testing.searching import examples
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_broker.cluster import granting
-from imago_broker.cluster.granting import Grants
+from imago_broker.cluster.session import granting
+from imago_broker.cluster.session.granting import Grants
 from imago_broker.cluster.tree import TreeConfigurationError
 from imago_testing.processes.ports import free_port_block
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from imago_broker.cluster.handshake import granted_session_timeout_ms
+from imago_broker.cluster.session.handshake import granted_session_timeout_ms
 
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 

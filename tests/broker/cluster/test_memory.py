@@ -19,7 +19,7 @@ from imago_broker.cluster.tree import (
     SetData,
     TreeUnavailableError,
 )
-from imago_broker.model.cluster import BrokerRecord, ShardQueues, TopicPlacement
+from imago_broker.model.registry.cluster import BrokerRecord, ShardQueues, TopicPlacement
 
 
 @pytest.fixture

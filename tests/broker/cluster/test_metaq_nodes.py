@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from imago_broker.cluster import metaq_nodes
-from imago_broker.cluster.metaq_nodes import read_tree
+from imago_broker.cluster.metaq_tree import metaq_nodes
+from imago_broker.cluster.metaq_tree.metaq_nodes import read_tree
 from imago_broker.cluster.tree import Node, NoNodeError
 from imago_broker.errors import BrokerError
 

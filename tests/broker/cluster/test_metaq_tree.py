@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imago_broker.cluster import metaq_tree
-from imago_broker.cluster.metaq_tree import MetaqPaths
+from imago_broker.cluster.metaq_tree import metaq_tree
+from imago_broker.cluster.metaq_tree.metaq_tree import MetaqPaths
 from imago_broker.cluster.tree import Create, Delete
-from imago_broker.model.cluster import BrokerRecord, Role, ShardQueues, TopicPlacement
+from imago_broker.model.registry.cluster import BrokerRecord, Role, ShardQueues, TopicPlacement
 
 PATHS = MetaqPaths("/meta", 3)
 MASTER = BrokerRecord(

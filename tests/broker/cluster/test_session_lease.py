@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from imago_broker.cluster.memory import MemoryEnsemble, MemoryTree
-from imago_broker.cluster.session_lease import FOR_EVER, NONE, Lease
+from imago_broker.cluster.session.session_lease import FOR_EVER, NONE, Lease
 from imago_broker.cluster.settings import CoordinatorConfig
 
 CONFIG = CoordinatorConfig(session_timeout_ms=6000)

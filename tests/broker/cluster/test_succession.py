@@ -17,15 +17,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from imago_broker.cluster import coordinator as coordinator_module
-from imago_broker.cluster import metaq_tree
 from imago_broker.cluster.coordinator import TreeCoordinator
 from imago_broker.cluster.memory import MemoryEnsemble, MemoryTree
-from imago_broker.cluster.metaq_tree import MetaqPaths
-from imago_broker.cluster.session_lease import monotonic_ms
+from imago_broker.cluster.metaq_tree import metaq_tree
+from imago_broker.cluster.metaq_tree.metaq_tree import MetaqPaths
+from imago_broker.cluster.metaq_tree.succession import PLANNED, PRODUCERS_MS, QUIET_MS
+from imago_broker.cluster.session.session_lease import monotonic_ms
 from imago_broker.cluster.settings import CoordinatorConfig
-from imago_broker.cluster.succession import PLANNED, PRODUCERS_MS, QUIET_MS
-from imago_broker.model.cluster import RegistryConnection, Role
-from imago_broker.model.shard import Election, Member, ShardState
+from imago_broker.model.registry.cluster import RegistryConnection, Role
+from imago_broker.model.registry.shard import Election, Member, ShardState
 from imago_broker.ports import CoordinatorError
 from imago_testing.clusters.registry import broker, topic
 from imago_testing.searching import examples
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
     from typing import Any
 
-    from imago_broker.model.cluster import BrokerRecord
+    from imago_broker.model.registry.cluster import BrokerRecord
 
 NAMES = ("a", "b", "c")
 TURNS_MAX = 20_000
@@ -177,11 +177,14 @@ async def play(script: Sequence[Step], relay_ms: int) -> None:
 
 def all_there(processes: Sequence[Process]) -> bool:
     """Whether every process sees the present life of each."""
-    lives = [process.coordinator.registered for process in processes]
+    lives = [process.member() for process in processes]
     verified = all(
         process.coordinator.state is RegistryConnection.CONNECTED for process in processes
     )
-    return verified and all(list(p.coordinator.view().brokers) == lives for p in processes)
+    seen = [
+        [Member(b.uuid, b.incarnation) for b in p.coordinator.view().brokers] for p in processes
+    ]
+    return verified and all(each == lives for each in seen)
 
 
 async def final_leader(processes: Sequence[Process]) -> None:

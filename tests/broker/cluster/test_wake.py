@@ -7,9 +7,9 @@ import logging
 import re
 from typing import TYPE_CHECKING
 
-from imago_broker.cluster import wake
+from imago_broker.cluster.session import wake
+from imago_broker.cluster.session.wake import Wake
 from imago_broker.cluster.tree import TreeUnavailableError
-from imago_broker.cluster.wake import Wake
 from imago_broker.core.repeated_lines import AGAIN_MS
 from imago_testing.virtual.clocks import ManualClock
 

@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, cast
 
-from imago_broker.cluster.watchdog import LoopWatchdog
+from imago_broker.cluster.session.watchdog import LoopWatchdog
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,24 +11,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imago_broker.cluster import znodes
-from imago_broker.cluster.shard_record import (
+from imago_broker.cluster.edits.shard_record import (
     RecordedMember,
     ShardRecord,
     decode_shard,
     encode_shard,
 )
-from imago_broker.cluster.state_node import decode_state, encode_state
+from imago_broker.cluster.edits.state_node import decode_state, encode_state
 from imago_broker.cluster.tree import NODE_BYTES_MAX, Node
 from imago_broker.cluster.znodes import ClusterIdentity, GarbageError, Paths
-from imago_broker.model.cluster import (
+from imago_broker.model.registry.cluster import (
     BrokerRecord,
     ForeignBroker,
     Role,
     ShardQueues,
     TopicPlacement,
 )
-from imago_broker.model.shard import Election, ShardState
-from imago_broker.model.shard import Member as LiveMember
+from imago_broker.model.registry.shard import Election, ShardState
+from imago_broker.model.registry.shard import Member as LiveMember
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,8 +8,8 @@ import pytest
 from kazoo.exceptions import ConnectionLoss, WriterNotClosedException
 from kazoo.handlers.threading import SequentialThreadingHandler
 
-from imago_broker.cluster import kazoo_parts
-from imago_broker.cluster.kazoo_parts import BoundedHandler, connection_retry
+from imago_broker.cluster.session import kazoo_parts
+from imago_broker.cluster.session.kazoo_parts import BoundedHandler, connection_retry
 from imago_broker.cluster.zookeeper import ZooKeeperTree
 
 

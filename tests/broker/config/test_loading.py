@@ -8,7 +8,7 @@ import pytest
 
 from imago_broker.config import ConfigError, load
 from imago_broker.config.loading import describe, from_tree, to_tree, with_overrides
-from imago_broker.config.relations import RECORD_BYTES_AROUND_BODY
+from imago_broker.config.sections.relations import RECORD_BYTES_AROUND_BODY
 
 
 def test_defaults_need_no_text() -> None:

@@ -9,11 +9,11 @@ import pytest
 
 from imago_broker.config import ConfigError, load
 from imago_broker.config.loading import describe
-from imago_broker.config.metaq_expression import evaluate, integer, truth
-from imago_broker.config.metaq_file import REQUIRED
-from imago_broker.config.metaq_ini import convert
-from imago_broker.config.metaq_keys import SYSTEM, TOPIC, ZOOKEEPER, KeyEffect, table
-from imago_broker.config.metaq_render import render
+from imago_broker.config.metaq.metaq_expression import evaluate, integer, truth
+from imago_broker.config.metaq.metaq_file import REQUIRED
+from imago_broker.config.metaq.metaq_ini import convert
+from imago_broker.config.metaq.metaq_keys import SYSTEM, TOPIC, ZOOKEEPER, KeyEffect, table
+from imago_broker.config.metaq.metaq_render import render
 
 ROOT = Path(__file__).parents[3]
 SAMPLE = """\

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_broker.config import ConfigError, cron, load, metaq_expression, section, units
-from imago_broker.config.metaq_ini import SQL
-from imago_broker.core import metaq_filters
+from imago_broker.config import ConfigError, cron, key_rules, load, units
+from imago_broker.config.metaq import metaq_expression
+from imago_broker.config.metaq.metaq_ini import SQL
+from imago_broker.core.metaq import metaq_filters
 from imago_broker.core.sql92.errors import FilterError
-from imago_broker.model import white_addresses
+from imago_broker.model.access import white_addresses
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +56,7 @@ def fits(make: Callable[[], object]) -> bool:
             len(FILTER),
             lambda n: metaq_filters.GroupFilter(FILTER + " " * n),
         ),
-        (section, "SHOWN_CHARS_MAX", 6, lambda n: load(f'broker.zone = "zone-{"a" * (n + 1)}"')),
+        (key_rules, "SHOWN_CHARS_MAX", 6, lambda n: load(f'broker.zone = "zone-{"a" * (n + 1)}"')),
         (
             white_addresses,
             "ENTRIES_MAX",

@@ -8,9 +8,9 @@ import pytest
 
 from imago_broker.core import restart
 from imago_broker.core.explain import explain
-from imago_broker.model.cluster import BrokerRecord, ClusterView, Role
-from imago_broker.model.shard import Member, ShardState
-from imago_broker.model.shard_status import FollowerStatus, LocalShardStatus
+from imago_broker.model.registry.cluster import BrokerRecord, ClusterView, Role
+from imago_broker.model.registry.shard import Member, ShardState
+from imago_broker.model.registry.shard_status import FollowerStatus, LocalShardStatus
 
 A, B, C = Member("a", 11), Member("b", 12), Member("c", 13)
 KNOWN = {"a": 0, "b": 1, "c": 2}
@@ -40,6 +40,14 @@ def view(
 ) -> ClusterView:
     state = ShardState(leader=leader, epoch=4, in_sync=in_sync, cause="the leader died")
     return ClusterView(cluster="c", brokers=live, states={0: state}, known={0: KNOWN})
+
+
+def test_a_member_whose_disk_is_full_needs_room() -> None:
+    said = explain(view(record(A), record(B), record(C, full=True), in_sync=(A, B)), 0, least=2)
+    assert said.waits_for == "replica 2 (c) to catch up"
+    assert said.next == "free room on the disk of replica 2 (c)"
+    said = explain(view(record(A), record(B), record(C), in_sync=(A, B)), 0, least=2)
+    assert said.next == "nothing to do"
 
 
 def test_a_healthy_shard_has_nothing_to_wait_for() -> None:
@@ -142,6 +150,30 @@ def test_a_shard_without_anybody_names_whom_it_needs() -> None:
     assert explain(fresh, 0).why == "shard-0 has never been led"
 
 
+def stateless(*live: BrokerRecord) -> ClusterView:
+    return ClusterView(cluster="c", brokers=live, known={0: {"a": 0, "b": 1}})
+
+
+def test_a_deleted_state_is_told_from_one_that_never_was() -> None:
+    follows, stands = record(A, epoch_seen=6), record(B, epoch_seen=6, role=Role.ELECTING)
+    said = explain(stateless(follows, stands), 0)
+    assert said.why.startswith("shard-0 has no master, and its state was deleted")
+    assert said.waits_for == "replica 0 (a)"
+    assert "`imago shard elect 0 --allow-data-loss` makes replica" in said.next
+    said = explain(stateless(stands), 0)
+    assert said.waits_for == "replica 0 (a)"
+    assert "start it; if its data is gone for good, `imago shard elect 0" in said.next
+    both = replace(follows, role=Role.ELECTING)
+    assert explain(stateless(both, stands), 0).waits_for == "an election"
+
+
+def test_a_leader_without_its_state_is_told() -> None:
+    leads = record(A, epoch_seen=6, role=Role.MASTER)
+    said = explain(stateless(leads, record(B, epoch_seen=6)), 0)
+    assert said.why == "shard-0 is led by replica 0 at h:10911, and its state was deleted"
+    assert said.waits_for == "its master to write it again"
+
+
 def status(*followers: FollowerStatus, role: Role = Role.MASTER) -> LocalShardStatus:
     return LocalShardStatus(role=role, epoch=4, settled=True, followers=followers)
 
@@ -186,20 +218,34 @@ def test_what_speaks_against_a_restart_of_the_master(
     least: int,
     expected: tuple[tuple[str, ...], int],
 ) -> None:
-    found = restart.risks(seen, record(A), status(*followers), log_end=100, least=least)
+    found = restart.risks(seen, record(A), status(*followers), log_end=100, least=least, replicas=3)
     assert found == expected
+
+
+def test_a_shard_of_one_member_has_nothing_to_copy() -> None:
+    alone = view(record(A), in_sync=(A,))
+    found = restart.risks(alone, record(A), status(), log_end=100, least=1, replicas=1)
+    assert found == (("noMasterAfter", "belowMinInSync", "singleReplica"), 0)
+    # Whatever its file says: where there is another member, that may lack something.
+    two = view(record(A), record(B))
+    found = restart.risks(two, record(A), status(follower(B, 60)), log_end=100, least=1, replicas=1)
+    assert found == (("unreplicatedBytes",), 40)
 
 
 def test_a_follower_may_go_while_enough_stay_in_sync() -> None:
     seen, as_slave = view(record(A), record(B), record(C)), status(role=Role.SLAVE)
-    assert restart.risks(seen, record(B), as_slave, log_end=100, least=2).risks == ()
+    assert _follower_risks(seen, as_slave) == ()
     fewer = view(record(A), record(B), in_sync=(A, B))
-    found = restart.risks(fewer, record(B), as_slave, log_end=100, least=2)
-    assert found.risks == ("belowMinInSync",)
+    assert _follower_risks(fewer, as_slave) == ("belowMinInSync",)
+
+
+def _follower_risks(seen: ClusterView, as_slave: LocalShardStatus) -> tuple[str, ...]:
+    return restart.risks(seen, record(B), as_slave, log_end=100, least=2, replicas=3).risks
 
 
 def test_a_former_life_in_the_set_does_not_count() -> None:
     seen = view(record(A), record(Member("b", 99)), in_sync=(A, B))
-    assert restart.risks(seen, record(A), status(*FULL), log_end=100, least=1).risks == (
+    found = restart.risks(seen, record(A), status(*FULL), log_end=100, least=1, replicas=3).risks
+    assert found == (
         "noMasterAfter", "belowMinInSync",
     )  # fmt: skip

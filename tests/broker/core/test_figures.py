@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from imago_broker.core import rates
-from imago_broker.core.latencies import LAST_MS, STEPS, Latencies
-from imago_broker.core.rates import DayTotals, RateHistory
+from imago_broker.core.figures import rates
+from imago_broker.core.figures.latencies import LAST_MS, STEPS, Latencies
+from imago_broker.core.figures.rates import DayTotals, RateHistory
 
 MS = 1_000_000
 

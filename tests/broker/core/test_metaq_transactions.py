@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import gc
 
-from imago_broker.core import metaq_transactions
-from imago_broker.core.metaq_transaction import (
+from imago_broker.core.transactions import metaq_transactions
+from imago_broker.core.transactions.metaq_transaction import (
     MetaqOutcome,
     MetaqTransaction,
     TransactionLimits,
     TransactionMessage,
     TransactionPhase,
 )
-from imago_broker.core.metaq_transactions import OpenTransactions
+from imago_broker.core.transactions.metaq_transactions import OpenTransactions
 
 HOUR_S = 3600
 LIMITS = TransactionLimits(

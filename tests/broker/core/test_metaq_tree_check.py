@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from imago_broker.core.metaq_tree_check import FINDINGS_MAX, TreeNode, check_tree
+from imago_broker.core.metaq.metaq_tree_check import FINDINGS_MAX, TreeNode, check_tree
 
 GOOD = {
     "/meta": "",

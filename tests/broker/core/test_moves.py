@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imago_broker.core.moves import Unread, targets, total, unread
-from imago_broker.core.placement import Room
+from imago_broker.core.placing.moves import Unread, targets, total, unread
+from imago_broker.core.placing.placement import Room
 
 ROOMS = [Room(0, 9, "a"), Room(1, 5, "a"), Room(2, 7, "b"), Room(3, 8, "c")]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_broker.core import transactions
-from imago_broker.core.transactions import OpenHalves, Outcome, OutcomeVerdict
+from imago_broker.core.transactions import transactions
+from imago_broker.core.transactions.transactions import OpenHalves, Outcome, OutcomeVerdict
 from imago_wire.hot import Half
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imago_broker.core.acknowledgement import Acknowledgement
-from imago_broker.core.pending import AcknowledgementQueue
+from imago_broker.core.puts.acknowledgement import Acknowledgement
+from imago_broker.core.puts.pending import AcknowledgementQueue
 
 FSYNC = Acknowledgement.LEADER_FSYNC
 REPLICATED = Acknowledgement.REPLICATED

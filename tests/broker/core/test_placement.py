@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imago_broker.core.placement import Room, choose
+from imago_broker.core.placing.placement import Room, choose
 
 rooms = st.lists(
     st.builds(Room, st.integers(0, 1023), st.integers(0, 100), st.sampled_from(["", "a", "b"])),

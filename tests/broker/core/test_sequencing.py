@@ -8,9 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imago_broker.core.sequencing import UNKNOWN, Gathered, Numbers, ProducerState, Verdict, judge
+from imago_broker.core.puts.sequencing import (
+    UNKNOWN,
+    Gathered,
+    Numbers,
+    ProducerState,
+    Verdict,
+    judge,
+)
 from imago_log.metadata.producers import Producers
-from imago_wire.sequences import Sequence
+from imago_wire.record_format.sequences import Sequence
 
 QUEUES = [("T", 0), ("T", 1), ("U", 0)]
 requests = st.tuples(

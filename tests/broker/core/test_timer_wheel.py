@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from imago_broker.core.timer_record import Firing, decode_firing, done_places, firing_body
-from imago_broker.core.timer_wheel import QUEUES_MAX, Timer, TimerRun, TimerWheel
+from imago_broker.core.timers.timer_record import Firing, decode_firing, done_places, firing_body
+from imago_broker.core.timers.timer_wheel import QUEUES_MAX, Timer, TimerRun, TimerWheel
 from imago_testing.searching import examples
-from imago_wire.layout import UNIT, WAITING_PLACE
+from imago_wire.record_format.layout import UNIT, WAITING_PLACE
 
 
 def taken(wheel: TimerWheel, now_ms: int, count_max: int) -> list[Timer]:

@@ -6,7 +6,14 @@ import random
 
 import pytest
 
-from imago_broker.core.usage import DAY_MS, HOUR_MS, MINUTE_MS, SPANS, CounterHistory, CounterMark
+from imago_broker.core.figures.usage import (
+    DAY_MS,
+    HOUR_MS,
+    MINUTE_MS,
+    SPANS,
+    CounterHistory,
+    CounterMark,
+)
 
 START = 1_700_000_000_000
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from imago_broker.core.metaq_filters import GroupFilter, first_run
+from imago_broker.core.metaq.metaq_filters import GroupFilter, first_run
 from imago_broker.core.sql92.errors import FilterError
 from imago_broker.errors import RequestError
-from imago_broker.model.topics import TopicConfig
+from imago_broker.model.topics.topics import TopicConfig
 from imago_testing.peers.metaq import MetaqPeer, put_place, value_body
 from imago_testing.searching import examples
 

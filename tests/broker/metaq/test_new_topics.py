@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from imago_broker.app import Broker
-    from imago_broker.model.cluster import TopicPlacement
+    from imago_broker.model.registry.cluster import TopicPlacement
 
 
 class Awaited:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imago_broker.config import load
-from imago_broker.model.topics import TopicConfig
+from imago_broker.model.topics.topics import TopicConfig
 from imago_broker.processors.metaq import puts
-from imago_broker.server.text_session import TextSession
-from imago_broker.service.put_status import PutStatus
-from imago_broker.service.topic_handles import TopicHandles
+from imago_broker.server.text.text_session import TextSession
+from imago_broker.service.puts.put_status import PutStatus
+from imago_broker.service.topics.topic_handles import TopicHandles
 from imago_testing.clusters.brokers import running_broker
 from imago_testing.peers.metaq import MetaqPeer, metaq_peer, put_frame, put_place, value_body
 from imago_wire.errors import LimitExceededError
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from imago_broker.app import Broker
     from imago_wire.hot import QueueTail
-    from imago_wire.record import Entry, Placed
+    from imago_wire.records.record import Entry, Placed
 
 HELLO_CHECKSUM = 907060870
 

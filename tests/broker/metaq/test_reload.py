@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imago_broker.app import Broker, reloading
-from imago_broker.app.declared_notes import FILE
-from imago_broker.app.declared_topics import REMOVED
+from imago_broker.app.kept_settings.declared_notes import FILE
+from imago_broker.app.kept_settings.declared_topics import REMOVED
 from imago_broker.app.process_hooks import ProcessHooks
 from imago_broker.config.sources import from_tree_with_ini
 from imago_broker.errors import RequestError
-from imago_broker.model.quotas import parse_subject, quotas_from_json
-from imago_broker.model.sealing import MOVE, seal_of
-from imago_broker.model.topics import TopicConfig
-from imago_broker.service.access_edits import Actor
+from imago_broker.model.access.quotas import parse_subject, quotas_from_json
+from imago_broker.model.topics.sealing import MOVE, seal_of
+from imago_broker.model.topics.topics import TopicConfig
+from imago_broker.service.access.access_edits import Actor
 from imago_log.errors import DiskFullError
 from imago_log.store import MessageStore
 from imago_testing.clusters.brokers import loopback_tree, running_broker

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, get_args
 
 import pytest
 
-from imago_broker.model.cluster import Role
+from imago_broker.model.registry.cluster import Role
 from imago_broker.processors.metaq.asks import ASKS
 from imago_broker.service.serving_rules import Asks
 from imago_testing.clusters.roles import LEADER_PORT, OTHER_ROLES, lead_again, step_down

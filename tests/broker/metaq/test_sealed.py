@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_broker.model.sealing import DRAIN
+from imago_broker.model.topics.sealing import DRAIN
 from imago_testing.peers.metaq import MetaqPeer, put_place, value_body
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_broker.server.text_session import TextSession
+from imago_broker.server.text.text_session import TextSession
 from imago_testing.clusters.brokers import running_broker
 from imago_testing.peers.metaq import MetaqPeer, metaq_peer, put_frame, put_place, value_body
 

@@ -1,7 +1,7 @@
 """This broker as the asynchronous slave of another master: what it copies, and what it refuses.
 
 The masters are of ours too, with ids of their own choice put in by `put_copies`; an original one
-is in `tests/interop/test_cross_metaq_slaves.py`.
+is in `tests/interop/cross/test_cross_metaq_slaves.py`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import aiohttp
 
 from imago_broker.app import Broker
-from imago_broker.app.metaq_port import ConfigFile
+from imago_broker.app.ports.metaq_port import ConfigFile
 from imago_broker.cluster.coordinator import TreeCoordinator
 from imago_broker.cluster.memory import MemoryEnsemble, MemoryTree
 from imago_broker.cluster.settings import CoordinatorConfig
-from imago_broker.core.metaq_copies import copied_entry
-from imago_broker.model.topics import (
+from imago_broker.core.metaq.metaq_copies import copied_entry
+from imago_broker.model.topics.topics import (
     DELETE_WHEN,
     METAQ_ARCHIVE,
     METAQ_FILTER,
@@ -26,7 +26,7 @@ from imago_broker.model.topics import (
     TopicConfig,
 )
 from imago_broker.replication.metaq import copied, slave
-from imago_broker.service.put_status import PutStatus
+from imago_broker.service.puts.put_status import PutStatus
 from imago_log.offline.check import check
 from imago_testing.clusters.brokers import loopback_config
 from imago_testing.clusters.shard_brokers import until

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_broker.model.topics import TopicConfig
+from imago_broker.model.topics.topics import TopicConfig
 from imago_broker.processors.metaq import stats
 from imago_broker.processors.metaq.realtime import RESET_MS, TOPICS_MAX, RealTimeStatistics
 from imago_testing.clusters.brokers import running_broker

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from imago_broker.service.put_status import PutStatus
+from imago_broker.service.puts.put_status import PutStatus
 from imago_testing.peers.metaq import metaq_peer
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from imago_broker.model import access
-from imago_broker.model.access import (
+from imago_broker.model.access import access
+from imago_broker.model.access.access import (
     CLUSTER_NAME,
     AccessKind,
     AccessRule,

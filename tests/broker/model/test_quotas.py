@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from imago_broker.model.access import AccessKind, Need
-from imago_broker.model.quotas import (
+from imago_broker.model.access.access import AccessKind, Need
+from imago_broker.model.access.quotas import (
     NO_QUOTAS,
     Limit,
     QuotaTable,

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imago_broker.model.placed import placement
-from imago_broker.model.sealing import DRAIN, MOVE, Seal, kept, seal_of, sealed, unsealed
-from imago_broker.model.topics import SEALED, TopicConfig
+from imago_broker.model.topics.placed import placement
+from imago_broker.model.topics.sealing import DRAIN, MOVE, Seal, kept, seal_of, sealed, unsealed
+from imago_broker.model.topics.topics import SEALED, TopicConfig
 
 TOPIC = TopicConfig(name="t", write_queues=4, read_queues=4, attributes={"a": "b"})
 CLOSED = sealed(TOPIC, until_ms=5, cause=DRAIN)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imago_broker.model.declared import declared_topic
 from imago_broker.model.groups import GroupConfig
-from imago_broker.model.topics import TopicConfig
+from imago_broker.model.topics.declared import declared_topic
+from imago_broker.model.topics.topics import TopicConfig
 
 NAMES = st.from_regex(r"[A-Za-z0-9_-]{1,40}", fullmatch=True)
 

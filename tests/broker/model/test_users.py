@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from imago_broker.model.users import (
+from imago_broker.model.access.users import (
     User,
     hash_of,
     is_hash_of,
@@ -15,7 +15,7 @@ from imago_broker.model.users import (
     token_parts,
     user_problem,
 )
-from imago_broker.model.white_addresses import is_listed, list_problem
+from imago_broker.model.access.white_addresses import is_listed, list_problem
 
 
 def test_a_password_is_known_by_its_hash() -> None:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imago_broker.cluster import shared
+from imago_broker.cluster.edits import shared
 from imago_broker.cluster.znodes import GarbageError, Paths, decode_broker, decode_foreign
 from imago_broker.model import names
-from imago_broker.model.cluster import ForeignBroker
+from imago_broker.model.registry.cluster import ForeignBroker
 from imago_broker.namesrv import foreign
 from imago_wire.crc import crc31
 from imago_wire.remoting.bodies.register import INFLATED_BYTES_MAX

@@ -18,7 +18,7 @@ from imago_broker.namesrv.server import run
 from imago_broker.namesrv.settings import NameServiceConfig
 from imago_broker.namesrv.told_settings import FIXED
 from imago_broker.server.listener import Listener
-from imago_broker.server.remoting_server import RemotingServer
+from imago_broker.server.remoting.remoting_server import RemotingServer
 from imago_testing.frames.remoting import load_captures
 from imago_testing.peers.remoting import RemotingPeer
 from imago_wire.crc import crc31
@@ -28,7 +28,7 @@ from imago_wire.remoting.bodies.route import QueueData, TopicRouteData
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.command import SerializeType
 from imago_wire.remoting.header import decode_header
-from imago_wire.remoting.properties_text import decode_properties_text, encode_properties_text
+from imago_wire.remoting.texts.properties_text import decode_properties_text, encode_properties_text
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from imago_broker.model.cluster import (
+from imago_broker.model.registry.cluster import (
     BrokerRecord,
     ClusterView,
     ForeignBroker,
@@ -17,7 +17,7 @@ from imago_broker.model.cluster import (
     ShardQueues,
     TopicPlacement,
 )
-from imago_broker.model.shard import Member, ShardState
+from imago_broker.model.registry.shard import Member, ShardState
 from imago_broker.namesrv import routes
 
 

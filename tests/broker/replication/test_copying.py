@@ -6,24 +6,25 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from imago_broker.core.acknowledgement import Acknowledgement
-from imago_broker.replication import sending, status
+from imago_broker.core.puts.acknowledgement import Acknowledgement
+from imago_broker.replication import status
 from imago_broker.replication.counters import ReplicationCounters
-from imago_broker.replication.sending import (
+from imago_broker.replication.leader import sending
+from imago_broker.replication.leader.sending import (
     FAR_BYTES,
     WINDOW_BYTES,
     Allowance,
     SendCursor,
     epoch_at,
 )
-from imago_broker.service.put_status import PutStatus
+from imago_broker.service.puts.put_status import PutStatus
 from imago_testing.clusters.shard_brokers import TOPIC, ShardBrokers, log_bytes, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from imago_broker.replication.link import Link
+    from imago_broker.replication.links.link import Link
     from imago_log import FileSlice, MessageStore
 
 LEADER = Acknowledgement.LEADER

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imago_broker.core.acknowledgement import Acknowledgement
+from imago_broker.core.puts.acknowledgement import Acknowledgement
 from imago_broker.core.shard.effects import Mark, Reset
 from imago_broker.core.shard.events import StopAsked
 from imago_broker.errors import ExitCode
-from imago_broker.model.cluster import Role
-from imago_broker.replication.following import Following
-from imago_broker.service.put_status import PutStatus
+from imago_broker.model.registry.cluster import Role
+from imago_broker.replication.follower.following import Following
+from imago_broker.service.puts.put_status import PutStatus
 from imago_log.commitlog.watermark import ALL_VISIBLE
 from imago_testing.clusters.shard_brokers import ShardBrokers, take_nothing, until
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_broker.app.admin_view import problems
+from imago_broker.app.member.hindrances import problems
 from imago_testing.clusters.shard_brokers import ShardBrokers, until
 
 if TYPE_CHECKING:

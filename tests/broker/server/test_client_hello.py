@@ -12,8 +12,8 @@ import pytest
 
 from imago_broker.core import client_hello
 from imago_broker.core.client_hello import FIRST_BYTES_MAX, ClientHello, SecondHello
-from imago_broker.server import tls_entry
-from imago_broker.server.handshake_queue import (
+from imago_broker.server.tls import tls_entry
+from imago_broker.server.tls.handshake_queue import (
     BESIDES_SECONDS,
     BUDGET_SECONDS,
     HandshakeCost,

@@ -9,11 +9,11 @@ import pytest
 
 from imago_broker.core.budget import InputBudget, OutputBudget
 from imago_broker.server.connection_states import ConnectionPhase, WaitReason, WrongEventError
-from imago_broker.server.relay_handover import ClientSession
-from imago_broker.server.relay_ledgers import TextLedger
+from imago_broker.server.relay.relay_handover import ClientSession
+from imago_broker.server.relay.relay_ledgers import TextLedger
 
 if TYPE_CHECKING:
-    from imago_broker.server.relay_ledgers import Ledger
+    from imago_broker.server.relay.relay_ledgers import Ledger
 
 
 class Wire(asyncio.Transport):

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imago_broker.config.sections import TlsSection
-from imago_broker.server import handshake_queue, handshake_steps, tls_entry
-from imago_broker.server.handshake_queue import HandshakeQueue
+from imago_broker.config.sections.security_sections import TlsSection
+from imago_broker.server.tls import handshake_queue, handshake_steps, tls_entry
+from imago_broker.server.tls.handshake_queue import HandshakeQueue
 from imago_testing.clusters.brokers import running_broker
 from imago_testing.clusters.shard_pair import eventually
 from imago_testing.peers.remoting import RemotingPeer, send_ext

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imago_broker.server import tls_entry
+from imago_broker.server.tls import tls_entry
 from imago_testing.clusters.brokers import running_broker
 from imago_testing.clusters.shard_pair import eventually
 from imago_testing.peers.tls_hellos import client

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_broker.model.access import AccessKind, AccessRule, Operation, Resource
-from imago_broker.model.users import User
+from imago_broker.model.access.access import AccessKind, AccessRule, Operation, Resource
+from imago_broker.model.access.users import User
 from imago_broker.server import introduction_entry, introductions
 from imago_broker.server.introductions import (
     FIRST_BYTE,
@@ -20,7 +20,7 @@ from imago_broker.server.introductions import (
     Introductions,
     target_of,
 )
-from imago_broker.service.access_edits import Actor
+from imago_broker.service.access.access_edits import Actor
 from imago_testing.clusters.brokers import running_broker
 from imago_testing.clusters.roles import step_down
 from imago_testing.peers.metaq import MetaqPeer, metaq_peer, put_frame

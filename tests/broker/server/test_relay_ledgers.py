@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from imago_broker.server.relay_ledgers import FrameLedger, Ledger, TextLedger
+from imago_broker.server.relay.relay_ledgers import FrameLedger, Ledger, TextLedger
 from imago_testing.peers.metaq import put_frame
 from imago_testing.peers.remoting import heartbeat
 from imago_wire.errors import ProtocolError

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imago_broker.server import client_ports, relay
+from imago_broker.server import client_ports
+from imago_broker.server.relay import relay
 from imago_testing.clusters.brokers import running_broker
 from imago_testing.clusters.roles import lead_again, step_down
 from imago_testing.peers.metaq import metaq_peer, put_frame, put_place, value_body
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from imago_broker.app import Broker
-    from imago_broker.model.cluster import BrokerRecord
+    from imago_broker.model.registry.cluster import BrokerRecord
 
 LINGER_MS = 60_000
 """Longer than any test: they end it themselves."""

@@ -13,7 +13,7 @@ import pytest
 
 from imago_broker.core import client_hello
 from imago_broker.errors import FatalError
-from imago_broker.server import tls_certificates, tls_entry
+from imago_broker.server.tls import tls_certificates, tls_entry
 from imago_client import Client, Message
 from imago_client.blocking import Client as BlockingClient
 from imago_client.config import ClientConfig, parse_addresses

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from imago_broker.errors import RequestError
-from imago_broker.model import access as rights
-from imago_broker.model.access import AccessKind, AccessRule, Operation, Resource
-from imago_broker.model.quotas import Limit, subject_of_user
-from imago_broker.model.users import User
-from imago_broker.service import access_edits
-from imago_broker.service.access import AccessService
-from imago_broker.service.access_edits import Actor
+from imago_broker.model.access import access as rights
+from imago_broker.model.access.access import AccessKind, AccessRule, Operation, Resource
+from imago_broker.model.access.quotas import Limit, subject_of_user
+from imago_broker.model.access.users import User
+from imago_broker.service.access import access_edits
+from imago_broker.service.access.access import AccessService
+from imago_broker.service.access.access_edits import Actor
 from imago_log.metadata import changes
 from imago_testing.searching import examples
 from imago_testing.virtual.clocks import ManualClock

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from imago_broker.core.acknowledgement import Acknowledgement
-from imago_broker.service.gate import ShardGate
-from imago_broker.service.messages import MessageService
-from imago_broker.service.put_status import PutStatus
+from imago_broker.core.puts.acknowledgement import Acknowledgement
+from imago_broker.service.puts.gate import ShardGate
+from imago_broker.service.puts.messages import MessageService
+from imago_broker.service.puts.put_status import PutStatus
 from imago_testing.stores.manual import ManualStore
 from imago_testing.virtual.clocks import ManualClock
-from imago_wire.record import QueueTail, make_entry
+from imago_wire.records.record import QueueTail, make_entry
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
 
     from imago_log.store import MessageStore
-    from imago_wire.record import Placed
+    from imago_wire.records.record import Placed
 
 LEADER, FSYNC, REPLICATED, BOTH = Acknowledgement
 
@@ -222,6 +222,24 @@ async def test_both_disks_and_members_are_waited_for(shard: Shard) -> None:
     shard.gate.durable_end = 100
     shard.service.acknowledgements.progressed()
     assert shard.answers == {"one": PutStatus.OK}
+
+
+async def test_what_a_member_alone_has_is_not_acknowledged_once_it_gives_up_to_lead(
+    shard: Shard,
+) -> None:
+    await shard.put("synced", FSYNC)
+    await shard.put("everywhere", REPLICATED)
+    shard.gate.alone = False
+    await shard.put("written", LEADER)
+    shard.store.durable_end = 200
+    shard.store.replicate_to(200)
+    shard.service.acknowledgements.progressed()
+    assert shard.answers == {"everywhere": PutStatus.OK}
+    await shard.until_answered("synced")
+    assert shard.answers["synced"] is PutStatus.NOT_WRITABLE
+    shard.gate.accept(replicated=True)
+    await shard.put("again", LEADER)
+    assert shard.answers["again"] is PutStatus.OK
 
 
 async def test_readers_hear_of_messages_that_every_in_sync_member_has(shard: Shard) -> None:

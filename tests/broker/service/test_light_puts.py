@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imago_broker.core.acknowledgement import Acknowledgement
+from imago_broker.core.puts.acknowledgement import Acknowledgement
 from imago_broker.errors import RequestError
-from imago_broker.service.messages import MessageService
-from imago_broker.service.put_status import PutStatus
+from imago_broker.service.puts.messages import MessageService
+from imago_broker.service.puts.put_status import PutStatus
 from imago_log.errors import DiskFullError
 from imago_testing.stores.in_memory import FakeClock, open_store, split_records
 from imago_testing.stores.vfs import MemoryVfs
 from imago_testing.virtual.clocks import ManualClock
-from imago_wire.record import make_entry
+from imago_wire.records.record import make_entry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from imago_wire.record import Entry, Placed
+    from imago_wire.records.record import Entry, Placed
 
 A, B, HOST = "%LMQ%a", "%LMQ%b", bytes(8)
 
@@ -105,8 +105,8 @@ async def test_retention_takes_a_message_and_its_references_at_once(size: int, c
 
 
 async def test_references_that_no_file_holds_are_in_several(bench: Bench) -> None:
-    names = [f"%LMQ%{number}" for number in range(15)]
-    bodies = [b"%d" % number + b"." * 2000 for number in range(3)]
+    names = [f"%LMQ%{number}" for number in range(12)]
+    bodies = [b"%d" % number + b"." * 2600 for number in range(3)]
     for body in bodies:
         start = bench.store.log_end
         bench.put(body, *names)
@@ -167,7 +167,7 @@ async def test_fault_of_ours_costs_these_puts_alone(
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("imago_broker.service.messages.expand", broken)
+    monkeypatch.setattr("imago_broker.service.puts.messages.expand", broken)
     bench.service.flush_turn()
     assert [status for status, _ in bench.answers.values()] == [PutStatus.OK, PutStatus.BUSY]
     assert bench.stored("T") == [b"plain"]

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from imago_broker.core.acknowledgement import Acknowledgement
-from imago_broker.service.messages import MessageService
-from imago_broker.service.put_status import PutStatus
+from imago_broker.core.puts.acknowledgement import Acknowledgement
+from imago_broker.service.puts.messages import MessageService
+from imago_broker.service.puts.put_status import PutStatus
 from imago_log.errors import DiskFullError, LogIOError, StoreClosedError, StoreError
 from imago_testing.stores.manual import ManualStore
 from imago_testing.virtual.clocks import ManualClock
-from imago_wire.record import Entry, Placed, QueueTail, make_entry
+from imago_wire.records.record import Entry, Placed, QueueTail, make_entry
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_broker.model.cluster import Role
+from imago_broker.model.registry.cluster import Role
 from imago_broker.service.role import ALONE, RoleState, ShardRole
 
 if TYPE_CHECKING:

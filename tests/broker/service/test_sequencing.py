@@ -7,25 +7,25 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imago_broker.core.acknowledgement import Acknowledgement
-from imago_broker.core.sequencing import Numbers, Verdict
-from imago_broker.service.messages import MessageService
-from imago_broker.service.put_status import PutStatus
-from imago_broker.service.sequencing import NOWHERE, SequencedPuts
+from imago_broker.core.puts.acknowledgement import Acknowledgement
+from imago_broker.core.puts.sequencing import Numbers, Verdict
+from imago_broker.service.puts.messages import MessageService
+from imago_broker.service.puts.put_status import PutStatus
+from imago_broker.service.puts.sequencing import NOWHERE, SequencedPuts
 from imago_log.errors import DiskFullError
 from imago_log.metadata.numbered_runs import RUNS_MAX
 from imago_testing.stores.in_memory import HOST, open_store
 from imago_testing.stores.vfs import MemoryVfs
 from imago_testing.virtual.clocks import ManualClock
-from imago_wire.record import make_entry
-from imago_wire.sequences import Sequence, stored_property
+from imago_wire.record_format.sequences import Sequence, stored_property
+from imago_wire.records.record import make_entry
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from collections.abc import Sequence as SequenceOf
 
-    from imago_broker.service.sequencing import SequenceRefusal
-    from imago_wire.record import Placed
+    from imago_broker.service.puts.sequencing import SequenceRefusal
+    from imago_wire.records.record import Placed
 
 LEADER, REPLICATED = Acknowledgement.LEADER, Acknowledgement.REPLICATED
 P = "00000000000000aa"

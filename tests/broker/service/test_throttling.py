@@ -7,8 +7,13 @@ from random import Random
 import pytest
 
 from imago_broker.core.token_bucket import TokenBucket
-from imago_broker.model.quotas import Limit, QuotaSubject, SubjectKind
-from imago_broker.service.throttling import BUSY_AFTER_MS, PAUSE_MS_MAX, Direction, QuotaAccount
+from imago_broker.model.access.quotas import Limit, QuotaSubject, SubjectKind
+from imago_broker.service.access.throttling import (
+    BUSY_AFTER_MS,
+    PAUSE_MS_MAX,
+    Direction,
+    QuotaAccount,
+)
 from imago_testing.searching import examples
 
 PRODUCER = Direction.PRODUCER

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from imago_broker.core.acknowledgement import Acknowledgement
+from imago_broker.core.puts.acknowledgement import Acknowledgement
 from imago_broker.errors import InvalidNameError, RequestError
-from imago_broker.model.topics import METAQ_STAT, TopicConfig
-from imago_broker.service.topics import TopicService
+from imago_broker.model.topics.topics import METAQ_STAT, TopicConfig
+from imago_broker.service.topics.topics import TopicService
 from imago_testing.stores.manual import ManualStore
 
 if TYPE_CHECKING:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imago_cli.kubectl.edit import edit_of
-from imago_operator.actions import Apply, DeleteChild, DeletePod, SetConfig
+from imago_cli.kubectl.planning.edit import edit_of
+from imago_operator.model import names
+from imago_operator.model.actions import Apply, DeleteChild, DeletePod, SetConfig
 from imago_operator.plan import plan
 from imago_operator.plan.objects import ZONE
-from imago_operator.spec.fields import to_json
+from imago_operator.spec.schema.fields import to_json
 from imago_testing.kubernetes.custom_resources import TOPIC, manifest
 from imago_testing.operated.objects import answers_of, objects_of
 from imago_testing.operated.resources import OPERATOR, resource, wanted
@@ -66,8 +67,11 @@ def test_what_is_announced_is_what_is_done(changes: dict[str, Any]) -> None:
     assert set_now == {about.split(":")[0] for what, about in told if what == "SetConfig"}
     manifests: list[Any] = [one.manifest for one in done if isinstance(one, Apply)]
     applied = {f"{one['kind']} {one['metadata']['name']}" for one in manifests}
-    assert applied == {about for what, about in told if what == "Apply"}
+    changed = {about for what, about in told if what == "Apply"}
+    # Until somebody approves it, a new template is on one shard.
+    assert applied <= changed if policy.get("mode") == "Manual" else applied == changed
     gone = {f"{one.kind} {one.name}" for one in done if isinstance(one, DeleteChild)}
+    gone = {name for name in gone if not names.is_config(name)}
     made_anew = {name for name in gone if name.startswith("StatefulSet")}
     assert gone - made_anew == {about for what, about in told if what == "DeleteChild"}
     assert made_anew == {about for what, about in told if what == "MakeAnew"}
@@ -195,7 +199,7 @@ class TestCommand:
         kube.dry_run = kube.objects[CLUSTERS]
         done = kube.run("plan", "-f", "x")
         assert "nothing would change" in done.out
-        assert "case 20 Settled, and do nothing" in done.out
+        assert "case 21 Settled, and do nothing" in done.out
         assert "not seen" not in done.out
 
     def test_a_new_cluster(self, kube: Kube) -> None:

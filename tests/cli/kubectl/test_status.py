@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -72,6 +73,42 @@ def test_a_cluster_that_nobody_looked_at_says_so(kube: Kube) -> None:
     kube.objects[CLUSTERS] = [fresh]
     assert "has not observed it yet" in kube.run("status", "demo").out
     assert "has not observed it yet" in kube.run("explain", "demo").out
+
+
+def test_nothing_outlives_its_observation(kube: Kube) -> None:
+    """With the operator dead its last words stay in the status; they are no news."""
+    now = datetime.now(UTC)
+    told = json.loads(json.dumps(stories()["Settled"]))
+    for age, code in ((30, 0), (91, 1)):
+        told["status"]["lookedAt"] = (now - timedelta(seconds=age)).isoformat()
+        kube.objects[CLUSTERS] = [told]
+        assert kube.run("status", "demo").code == kube.run("status").code == code
+    shown, listed = kube.run("status", "demo").out, kube.run("status", "-o", "json").out
+    assert "Ready=True" not in shown
+    assert not {"Accepted", "InSync", "Serving"} & set(shown.split())
+    (one,) = json.loads(listed)
+    assert (one["ready"], one["available"], one["inSync"]) == ("Unknown", "Unknown", "? of 6")
+    explained = kube.run("explain", "demo")
+    assert explained.out.startswith("demo: last observed ")
+    assert "Is the operator running?" in explained.out.splitlines()[0]
+    assert json.loads(kube.run("explain", "demo", "-o", "json").out)["observed"] is False
+
+
+def test_a_cluster_that_refuses_puts_is_a_failure(kube: Kube) -> None:
+    told = json.loads(json.dumps(stories()["Settled"]))
+    why = "shard-0: too few members are in sync."
+    for one in told["status"]["conditions"]:
+        if one["type"] == "Available":
+            one |= {"status": "False", "reason": "PutsRefused", "message": why}
+    kube.objects[CLUSTERS] = [told]
+    done = kube.run("status", "demo")
+    assert done.code == 1
+    assert f"Available=False PutsRefused: {why}" in done.out
+
+
+def test_a_cluster_that_nobody_ever_looked_at_is_a_failure(kube: Kube) -> None:
+    kube.objects[CLUSTERS] = [{k: v for k, v in stories()["Settled"].items() if k != "status"}]
+    assert kube.run("status", "demo").code == 1
 
 
 def test_a_spec_that_is_newer_than_the_status_is_told(kube: Kube) -> None:

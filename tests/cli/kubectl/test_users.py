@@ -69,6 +69,14 @@ def test_a_user_with_its_rules_and_what_is_wrong(kube: Kube) -> None:
     assert kube.run("user", "show", "nobody").code == 1
 
 
+def test_a_user_of_a_cluster_is_shown_by_either_name(kube: Kube) -> None:
+    assert "user ann of demo" in kube.run("user", "show", "ann", "--cluster", "demo").out
+    assert "user bob of demo" in kube.run("user", "show", "bob", "--cluster", "demo").out
+    refused = kube.run("user", "show", "ann", "--cluster", "other")
+    assert refused.code == 1
+    assert "other has no ImagoUser ann here" in refused.err
+
+
 def test_a_user_that_is_made_is_one_that_the_operator_reads(kube: Kube) -> None:
     allow = ("--allow", "topic:orders*=publish,describe", "--allow", "cluster=list")
     done = kube.run("user", "create", "cid", "--cluster", "demo", *allow, "--rotate-every", "720h")

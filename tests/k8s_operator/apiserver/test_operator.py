@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from imago_operator import names
 from imago_operator.kube.resources import RESOURCES
+from imago_operator.model import names
 from imago_operator.rights import Where, rules
 from imago_testing.kubernetes.custom_resources import CLUSTER, TOPIC, manifest
 from imago_testing.kubernetes.operator_process import OperatorProcess, running_operator
@@ -150,7 +150,7 @@ def test_an_edit_is_seen_by_the_watch_and_what_somebody_deletes_is_made_again(
 EDITS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("StatefulSet", "demo-s0", {"spec": {"replicas": 0}}),
     ("Service", "demo-bootstrap", {"spec": {"selector": {"imago.dev/cluster": "other"}}}),
-    ("ConfigMap", "demo-config", {"data": {"broker.toml": "nonsense"}}),
+    ("ConfigMap", "demo-zookeeper-config", {"data": {"zoo.cfg": "nonsense"}}),
     ("PodDisruptionBudget", "demo-s1", {"spec": {"maxUnavailable": 3}}),
     ("NetworkPolicy", "demo-brokers", {"spec": {"ingress": []}}),
     ("ServiceAccount", "demo-brokers", {"automountServiceAccountToken": True}),

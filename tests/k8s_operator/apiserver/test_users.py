@@ -10,25 +10,25 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imago_broker.admin.token_review import account_of
-from imago_operator import names
-from imago_operator.actions import CertificateWork, Certify
 from imago_operator.certificates.state import (
     SeenCertificates,
     SeenClients,
     authority_of,
     certificate_of,
 )
-from imago_operator.desired import Desired, OperatorInfo, desired_of
 from imago_operator.issuing.writing import secret_of
 from imago_operator.kube.credentials import from_file
 from imago_operator.kube.http import ApiServer
 from imago_operator.kube.objects import Kubernetes
 from imago_operator.kube.resources import RESOURCES
 from imago_operator.manifests.config import registry_user_secret
+from imago_operator.model import names
+from imago_operator.model.actions import CertificateWork, Certify
+from imago_operator.model.desired import Desired, OperatorInfo, desired_of
 from imago_operator.reconcile import ObjectKey
 from imago_operator.reconcilers.user import UserReconciler
+from imago_operator.spec.cluster.zookeeper import RegistryAccess
 from imago_operator.spec.kinds import CLUSTER, USER
-from imago_operator.spec.zookeeper import RegistryAccess
 from imago_testing.kubernetes.custom_resources import manifest
 from imago_testing.kubernetes.fake_kube_port import Stage
 from imago_testing.operated.fake_contents_port import FakeContentsPort

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 from aiohttp import web
 
-from imago_operator.brokerkeys import KEYS
+from imago_operator.broker_rules.keys import KEYS
 from imago_operator.brokers.admin import AdminClient
 from imago_operator.brokers.http import BrokerHttp, SilentError, StaleOperatorError
 from imago_operator.brokers.reach import BrokerFinder
 from imago_operator.errors import BlockedError, InvalidError, RetryError
-from imago_operator.state import RemainingContent
+from imago_operator.model.state import RemainingContent
 from imago_testing.clusters.shard_pair import Pair, running_pair
 from imago_testing.kubernetes.fake_kube_port import FakeKubePort
 from imago_testing.peers.admin import TOKEN

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
     from imago_operator.brokers.http import BrokerCalls
+    from imago_operator.model.state import RemainingContent
     from imago_operator.reconcile import Reconciler
-    from imago_operator.state import RemainingContent
 
 pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
 
@@ -146,7 +146,11 @@ def total(status: dict[str, Any]) -> int:
 
 async def test_a_topic_as_a_resource(real: Real) -> None:
     topics = TopicReconciler(real.context())
-    said = {"acknowledgement": "leader-fsync", "retention": {"time": "1h"}, "config": {"x": "1"}}
+    said = {
+        "acknowledgement": "leader-fsync",
+        "retention": {"time": "1h"},
+        "config": {"message.type": "FIFO"},
+    }
     real.apply("ImagoTopic", "orders", topicName="orders", partitions=3, deletionPolicy="Delete",
                **said)  # fmt: skip
     status = await real.until(topics, "orders", lambda s: total(s) == 6)
@@ -156,7 +160,7 @@ async def test_a_topic_as_a_resource(real: Real) -> None:
     assert seen.attributes == {
         "acknowledgement": "leader-fsync",
         "retention.ms": "3600000",
-        "x": "1",
+        "message.type": "FIFO",
     }
     real.kube.edit("ImagoTopic", "orders", {"partitions": 5, "ordered": True})
     await real.until(topics, "orders", lambda s: total(s) == 10)

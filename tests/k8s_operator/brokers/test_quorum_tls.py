@@ -17,13 +17,13 @@ import pytest
 from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import KazooException, NodeExistsError
 
-from imago_cli.zookeeper_server import four_letters
-from imago_operator import names
-from imago_operator.actions import CertificateWork, Certify
+from imago_cli.servers.zookeeper_server import four_letters
 from imago_operator.certificates.state import ZOOKEEPER
 from imago_operator.manifests.zookeeper import config_text, zookeeper_template
 from imago_operator.manifests.zookeeper_start import KNOWN_S
-from imago_operator.spec.zookeeper import QuorumTls
+from imago_operator.model import names
+from imago_operator.model.actions import CertificateWork, Certify
+from imago_operator.spec.cluster.zookeeper import QuorumTls
 from imago_testing.operated.resources import wanted
 from imago_testing.processes.certificates import Authority, Pair
 from imago_testing.processes.managed_zookeeper import ManagedZooKeeper
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from imago_operator.desired import Desired
+    from imago_operator.model.desired import Desired
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.timeout(400)]
 PLAIN, ACCEPTING, SENDING, ALONE = QuorumTls

@@ -16,14 +16,14 @@ import pytest
 from kazoo.client import KazooClient
 
 from imago_broker.app import Broker
-from imago_operator import names
-from imago_operator.actions import CertificateWork, Certify
 from imago_operator.certificates.state import (
     ZOOKEEPER,
 )
 from imago_operator.manifests.config import registry_user_secret
 from imago_operator.manifests.zookeeper import config_text, zookeeper_template
-from imago_operator.secret_data import decoded
+from imago_operator.model import names
+from imago_operator.model.actions import CertificateWork, Certify
+from imago_operator.model.secret_data import decoded
 from imago_testing.operated.played_pod import in_pod
 from imago_testing.operated.resources import wanted
 from imago_testing.processes.managed_zookeeper import ManagedZooKeeper
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from imago_operator.desired import Desired
+    from imago_operator.model.desired import Desired
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.timeout(300)]
 NOW = datetime.now(UTC)

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imago_broker.app import Broker
-from imago_operator import names
 from imago_operator.brokers.admin import AdminClient
 from imago_operator.brokers.http import BrokerHttp
 from imago_operator.manifests.config import registry_user_secret
-from imago_operator.secret_data import decoded
+from imago_operator.model import names
+from imago_operator.model.secret_data import decoded
 from imago_testing.operated.played_pod import Secrets, in_pod
 from imago_testing.operated.resources import wanted
 from imago_testing.peers.admin import TOKEN
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from imago_broker.config import BrokerConfig
-    from imago_operator.desired import Desired
+    from imago_operator.model.desired import Desired
 
 pytestmark = [pytest.mark.zookeeper, pytest.mark.timeout(300)]
 

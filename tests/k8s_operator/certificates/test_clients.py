@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from imago_broker.server.session import common_name
-from imago_broker.server.tls_certificates import TlsFiles, load
+from imago_broker.server.tls.tls_certificates import TlsFiles, load
 from imago_operator.certificates import clients as certificates_of_clients
 from imago_operator.certificates.state import (
     AuthorityPhase,
@@ -26,9 +26,9 @@ from imago_operator.certificates.state import (
     pem_parts,
 )
 from imago_operator.issuing import openssl
+from imago_operator.model.secret_data import coded, decoded
 from imago_operator.reconcile import ObjectKey
 from imago_operator.reconcilers.user import UserReconciler
-from imago_operator.secret_data import coded, decoded
 from imago_testing.kubernetes.custom_resources import USER, manifest
 from imago_testing.operated.cluster import OperatedCluster
 from imago_testing.operated.fake_contents_port import FakeContentsPort

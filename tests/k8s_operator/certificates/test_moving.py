@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from imago_broker.replication.secure_link import SecureLink
-from imago_broker.service.put_status import PutStatus
-from imago_operator import names
-from imago_operator.actions import CertificateWork, Certify
+from imago_broker.replication.links.secure_link import SecureLink
+from imago_broker.service.puts.put_status import PutStatus
 from imago_operator.certificates.state import SeenCertificates, authority_of, certificate_of
-from imago_operator.desired import Desired, desired_of
 from imago_operator.issuing.writing import secret_of
-from imago_operator.secret_data import decoded
+from imago_operator.model import names
+from imago_operator.model.actions import CertificateWork, Certify
+from imago_operator.model.desired import Desired, desired_of
+from imago_operator.model.secret_data import decoded
 from imago_testing.clusters.shard_brokers import ShardBrokers, until
 from imago_testing.operated.resources import OPERATOR, resource
 from imago_testing.processes.mounted_secret import MountedSecret

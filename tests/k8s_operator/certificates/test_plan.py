@@ -9,7 +9,6 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from imago_operator.actions import CertificateWork, Certify, destructive
 from imago_operator.certificates.plan import alternative_names, plan
 from imago_operator.certificates.state import (
     QUORUM,
@@ -21,8 +20,9 @@ from imago_operator.certificates.state import (
     SeenCertificate,
     SeenCertificates,
 )
-from imago_operator.desired import Desired, fingerprint
 from imago_operator.manifests.brokers import template_notes
+from imago_operator.model.actions import CertificateWork, Certify, destructive
+from imago_operator.model.desired import Desired, fingerprint
 from imago_testing.operated.resources import wanted
 from imago_testing.searching import examples
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imago_operator import names
 from imago_operator.manifests.brokers import pod_template
-from imago_operator.plan.staging import staged
-from imago_operator.spec.tls import Strictness
-from imago_operator.state import STATEFUL_SET, Observed, OwnedObject
+from imago_operator.model import names
+from imago_operator.model.state import STATEFUL_SET, Observed, OwnedObject
+from imago_operator.plan.restarts.staging import staged
+from imago_operator.spec.cluster.tls import Strictness
 from imago_testing.operated.cluster import OperatedCluster
 from imago_testing.operated.resources import resource, wanted
 
 if TYPE_CHECKING:
-    from imago_operator.desired import Desired
+    from imago_operator.model.desired import Desired
 
 STRICT = {"clients": "Enforcing", "members": "Enforcing"}
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_broker.replication.member_tls import member_uri
-from imago_broker.server.tls_certificates import CertificateError, TlsFiles, load
+from imago_broker.replication.links.member_tls import member_uri
+from imago_broker.server.tls.tls_certificates import CertificateError, TlsFiles, load
 from imago_operator.certificates.state import AuthorityPhase
 from imago_operator.errors import BlockedError
 from imago_operator.issuing import openssl
-from imago_operator.secret_data import coded, decoded
+from imago_operator.model.secret_data import coded, decoded
 from imago_testing.operated.cluster import OperatedCluster
 from imago_testing.operated.resources import resource
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from imago_operator.contents import belonging
 from imago_operator.contents.belonging import Claimant, cluster_of, refusal, selects, winner
-from imago_operator.spec.common import ClusterRef
+from imago_operator.spec.schema.common import ClusterRef
 from imago_testing.kubernetes.custom_resources import manifest
 
 REFERENCE = ClusterRef(name="demo")

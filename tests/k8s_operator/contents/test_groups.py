@@ -24,11 +24,11 @@ from imago_operator.contents.groups import (
     wanted,
 )
 from imago_operator.contents.values import GroupLag, SeenGroup
-from imago_operator.desired import fingerprint
-from imago_operator.spec.fields import to_json
+from imago_operator.model.desired import fingerprint
 from imago_operator.spec.group import GroupStatus, LastReset
 from imago_operator.spec.kinds import CONSUMER_GROUP
-from imago_operator.spec.schema import problems
+from imago_operator.spec.schema.fields import to_json
+from imago_operator.spec.schema.schema import problems
 from imago_testing.kubernetes.custom_resources import manifest
 from imago_testing.kubernetes.fake_kube_port import START
 

@@ -22,10 +22,10 @@ from imago_operator.contents.moves import (
     plan,
 )
 from imago_operator.contents.values import SeenShard, SeenTopic, TopicQueues
-from imago_operator.spec.fields import to_json
 from imago_operator.spec.kinds import REBALANCE
 from imago_operator.spec.rebalance import Moved, Phase, Proposal, RebalanceStatus
-from imago_operator.spec.schema import problems
+from imago_operator.spec.schema.fields import to_json
+from imago_operator.spec.schema.schema import problems
 from imago_testing.kubernetes.custom_resources import manifest
 from imago_testing.kubernetes.fake_kube_port import START
 from imago_testing.operated.fake_contents_port import FakeContentsPort

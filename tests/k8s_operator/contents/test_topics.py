@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from imago_operator import names
 from imago_operator.contents.belonging import FINALIZER, Claimant
 from imago_operator.contents.conditions import ContentRefusal
 from imago_operator.contents.topics import DeleteTopic, PutTopic, TopicLook, plan, status_of, wanted
 from imago_operator.contents.values import SeenTopic, TopicQueues
-from imago_operator.desired import fingerprint
-from imago_operator.spec.fields import to_json
+from imago_operator.model import names
+from imago_operator.model.desired import fingerprint
 from imago_operator.spec.kinds import TOPIC
-from imago_operator.spec.schema import problems
+from imago_operator.spec.schema.fields import to_json
+from imago_operator.spec.schema.schema import problems
 from imago_operator.spec.topic import TopicStatus
 from imago_testing.kubernetes.custom_resources import manifest
 from imago_testing.kubernetes.fake_kube_port import START

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from imago_operator.contents.connecting import entries_of
-from imago_operator.desired import zookeeper_for_clients
 from imago_operator.manifests.brokers import pod_template, template_notes
 from imago_operator.manifests.config import toml
 from imago_operator.manifests.render import render
+from imago_operator.model.desired import zookeeper_for_clients
 from imago_operator.spec.kinds import CLUSTER
 from imago_testing.kubernetes.custom_resources import manifest
 from imago_testing.operated.resources import as_brokers_read, wanted

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from imago_operator.manifests.brokers import pod_template, template_notes
 from imago_operator.manifests.render import render
 from imago_operator.manifests.zookeeper import zookeeper_notes
-from imago_operator.spec.zookeeper import RegistryTls
+from imago_operator.spec.cluster.zookeeper import RegistryTls
 from imago_testing.operated.resources import as_brokers_read, wanted
 
 if TYPE_CHECKING:
-    from imago_operator.desired import Desired
+    from imago_operator.model.desired import Desired
 
 NONE, PERMISSIVE, ENFORCING = RegistryTls
 

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imago_cli.admin_http import TOKEN_VARIABLE
-from imago_operator import names
+from imago_cli.clusters.admin_http import TOKEN_VARIABLE
 from imago_operator.manifests.brokers import pod_template, stateful_set
 from imago_operator.manifests.common import applied_hash
 from imago_operator.manifests.render import render
 from imago_operator.manifests.zookeeper import config_text
+from imago_operator.model import names
 from imago_operator.spec.crd import as_yaml
 from imago_testing.operated.resources import OPERATOR, wanted
 
 if TYPE_CHECKING:
-    from imago_operator.desired import Desired
+    from imago_operator.model.desired import Desired
 
 GOLDEN = Path(__file__).parent / "golden"
 EXTERNAL = {"external": {"servers": ["zk-0.zk:2181", "zk-1.zk:2181"], "chroot": "/mq"}}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from typing import Any
 
 import pytest
 
-from imago_broker.replication.member_tls import member_uri
+from imago_broker.replication.links.member_tls import member_uri
 from imago_operator.brokers.reach import addresses, certificate_secret
 from imago_operator.certificates.plan import alternative_names
 from imago_operator.manifests.brokers import pod_template, template_notes
@@ -130,6 +131,54 @@ def test_clients_get_names_that_certificates_can_have() -> None:
     assert "DNS:*.demo-brokers.mq.svc" in names
     outside = wanted({**TLS, "spec.listeners": [OUT]})
     assert "DNS:mq-1-2.example.org" in alternative_names(outside, 1)
+
+
+@pytest.mark.parametrize(
+    "listener",
+    [
+        OUT,
+        {**OUT, "advertisedHostTemplate": "10.0.0.7"},
+        {**OUT, "advertisedHostTemplate": "{pod}.{namespace}.example.org", "tls": True},
+        {**OUT, "advertisedHostTemplate": "192.168.7.1{ordinal}", "bootstrapHost": "192.168.7.1"},
+        {
+            "name": "out",
+            "type": "LoadBalancer",
+            "advertisedHostTemplate": "{pod}.example.org",
+            "bootstrapHost": "mq.example.org",
+        },
+        None,
+    ],
+)
+def test_what_brokers_tell_clients_is_what_certificates_name(
+    listener: dict[str, Any] | None,
+) -> None:
+    cluster = wanted({**TLS, "spec.listeners": [listener] if listener else []})
+    named = set(alternative_names(cluster, 1))
+    env = pod_template(cluster, 1)["spec"]["containers"][0]["env"]
+    told = {one["name"]: one.get("value") for one in env}
+    host = told.get("IMAGO__BROKER__ADVERTISED_HOST") or told["IMAGO__BROKER__HOST"]
+    assert host is not None
+    for ordinal in range(cluster.replicas):
+        pod = {"POD_NAME": f"demo-s1-{ordinal}", "POD_NAMESPACE": "mq", "POD_ORDINAL": str(ordinal)}
+        said = host
+        for key, value in pod.items():
+            said = said.replace(f"$({key})", value)
+        assert _is_named(said, named), said
+    if listener and "bootstrapHost" in listener:
+        assert _is_named(listener["bootstrapHost"], named)
+
+
+def _is_named(host: str, named: set[str]) -> bool:
+    """Whether a client that looks for a host finds it: an address never among names."""
+    if re.fullmatch(r"[0-9.]+", host):
+        return f"IP:{host}" in named
+    return bool({f"DNS:{host}", f"DNS:*.{host.partition('.')[2]}"} & named)
+
+
+def test_where_clients_ask_first_restarts_nothing() -> None:
+    before = wanted({**TLS, "spec.listeners": [OUT]})
+    after = wanted({**TLS, "spec.listeners": [{**OUT, "bootstrapHost": "mq.example.org"}]})
+    assert template_notes(after, 0) == template_notes(before, 0)
 
 
 def test_how_long_certificates_are_valid_restarts_nothing() -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_operator.manifests import zookeeper_start as pod
-from imago_operator.spec.zookeeper import RegistryTls
+from imago_operator.spec.cluster.zookeeper import RegistryTls
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

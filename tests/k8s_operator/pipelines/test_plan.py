@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from imago_operator.desired import OperatorInfo
+from imago_operator.model.desired import OperatorInfo
+from imago_operator.model.state import ConditionFinding, written
 from imago_operator.pipelines.desired import desired_pipeline
 from imago_operator.pipelines.plan import SOON_S, plan
 from imago_operator.pipelines.render import JOB, SPARK_APPLICATION
@@ -23,10 +24,9 @@ from imago_operator.pipelines.state import (
 )
 from imago_operator.pipelines.status import shown, status_of
 from imago_operator.reasons import find
-from imago_operator.spec.common import ConditionStatus
 from imago_operator.spec.kinds import PIPELINE
 from imago_operator.spec.pipeline import PipelineStatus, Runs
-from imago_operator.state import ConditionFinding, written
+from imago_operator.spec.schema.common import ConditionStatus
 from imago_testing.kubernetes.custom_resources import manifest
 from imago_testing.operated.pipelines import NOW, desired, look, ran
 
@@ -255,7 +255,27 @@ def test_status_says_how_far_it_is() -> None:
     assert (status.engine_ref.kind, status.engine_ref.name) == (JOB, "lake-run-4")
     assert [(c.type, c.status) for c in status.conditions] == [("Ready", ConditionStatus.TRUE)]
     silent = replace(seen, status=status, record=None, now=NOW + timedelta(minutes=1))
-    assert status_of(silent, plan(silent)) == status, "no news, no write"
+    unknown = replace(status, lag=None)
+    assert status_of(silent, plan(silent)) == unknown
+    silent = replace(silent, status=unknown, now=NOW + timedelta(minutes=2))
+    assert status_of(silent, plan(silent)) == unknown, "no news, no write"
+
+
+@pytest.mark.parametrize("stage", [s for s in RunStage if s is not RunStage.RUNNING])
+def test_a_lag_is_not_shown_once_no_run_reports_it(stage: RunStage) -> None:
+    told = PipelineRecord(epoch=4, rows=9, lag=0, at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
+    runs = look(runs=(ran(),), record=told)
+    before = status_of(runs, plan(runs))
+    assert (before.lag, before.reported_at) == ("0", "2026-01-02T03:04:00Z")
+    for after in (
+        replace(runs, status=before, runs=()),
+        replace(runs, status=before, runs=(replace(runs.runs[0], stage=stage),)),
+        replace(runs, status=before, record=None),
+        replace(runs, status=before, runs=(replace(runs.runs[0], epoch=5),)),
+    ):
+        shown = status_of(after, plan(after))
+        assert shown.lag is None
+        assert shown.reported_at == before.reported_at, "it is a date"
 
 
 def test_what_a_pipeline_of_the_same_name_told_before_does_not_count() -> None:

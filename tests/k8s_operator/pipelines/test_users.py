@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from imago_operator.contents.users import rule_of
-from imago_operator.desired import OperatorInfo
+from imago_operator.model.desired import OperatorInfo
 from imago_operator.pipelines import render, user
 from imago_operator.pipelines.desired import PipelineAccess, desired_pipeline
 from imago_operator.pipelines.state import PipelineRecord

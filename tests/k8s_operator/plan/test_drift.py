@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from imago_operator import names
+from imago_operator.model import names
+from imago_operator.model.state import OwnedObject
 from imago_operator.plan.drift import drifted, managed_of
-from imago_operator.state import OwnedObject
 
 MANIFEST: dict[str, Any] = {
     "apiVersion": "v1",

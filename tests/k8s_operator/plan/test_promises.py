@@ -12,19 +12,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from imago_operator import names
-from imago_operator.actions import (
+from imago_operator.model import names
+from imago_operator.model.actions import (
     Action,
     DeleteClaim,
     DeletePod,
     Elect,
     MarkDrained,
 )
-from imago_operator.desired import Desired
-from imago_operator.plan import PlanRow, ReconcilePlan, plan, rollout, spreading
+from imago_operator.model.desired import Desired
+from imago_operator.model.state import Pod, RegistryView
+from imago_operator.plan import PlanRow, ReconcilePlan, plan
 from imago_operator.plan.look import ClusterLook
+from imago_operator.plan.registry import spreading
+from imago_operator.plan.restarts import rollout, trying
 from imago_operator.promises import broken
-from imago_operator.state import Pod, RegistryView
 from imago_testing.operated.accesses import check_access_walk
 from imago_testing.operated.faults import heal
 from imago_testing.operated.looks import changed, lacking
@@ -36,7 +38,6 @@ from imago_testing.searching import examples, seldom
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import ModuleType
 
 
 @pytest.mark.simulation
@@ -92,25 +93,41 @@ def _whatever_shards_lack(_: ClusterLook, __: int) -> str:
     return ""
 
 
-@pytest.mark.parametrize(
-    ("place", "mistake", "said"),
-    [
-        ((rollout, "_zookeeper"), _whatever_others_do, "ZooKeeper"),
-        ((spreading, "membership"), SimpleNamespace(lacks=_whatever_shards_lack), "lack members"),
-    ],
-    ids=["restarts one beside another", "moves one in a rollout"],
-)
 def test_servers_of_zookeeper_that_are_taken_too_early_are_found(
-    monkeypatch: pytest.MonkeyPatch, place: tuple[ModuleType, str], mistake: object, said: str
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(*place, mistake)
+    monkeypatch.setattr(rollout, "_zookeeper", _whatever_others_do)
 
     def search() -> None:
         for seed in range(20):
             check_walk(random.Random(seed))
 
-    with pytest.raises(AssertionError, match=said):
+    with pytest.raises(AssertionError, match="ZooKeeper"):
         search()
+
+
+@pytest.mark.parametrize("mistaken", [False, True])
+def test_a_server_of_zookeeper_that_moves_while_a_shard_lacks_members_is_found(
+    world: ClusterWorld, monkeypatch: pytest.MonkeyPatch, *, mistaken: bool
+) -> None:
+    if mistaken:
+        monkeypatch.setattr(spreading, "membership", SimpleNamespace(lacks=_whatever_shards_lack))
+    found = copy.deepcopy(world)
+    found.drain("node-1")
+    found.turn()
+    found.nodes["node-3"] = replace(found.nodes["node-0"], name="node-3")
+
+    def look() -> None:
+        for _ in range(40):
+            found.kill("demo-s0-1")
+            found.look()
+            found.turn()
+
+    if not mistaken:
+        look()
+        return
+    with pytest.raises(AssertionError, match="lack members"):
+        look()
 
 
 def test_nothing_of_it_would_be_carried_out(
@@ -118,6 +135,7 @@ def test_nothing_of_it_would_be_carried_out(
 ) -> None:
     monkeypatch.setattr(rollout, "_is_free", _unready_goes_at_once)
     monkeypatch.setattr(rollout, "_too_many", _any_number_goes)
+    monkeypatch.setattr(trying, "held_back", lambda *_: False)
     found = copy.deepcopy(world)
     found.desired = wanted({"spec.image": "mine:2"})
     found.look()

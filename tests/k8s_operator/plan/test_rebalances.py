@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from imago_operator import names
-from imago_operator.actions import DeleteChild, Uncordon
-from imago_operator.observed import shards_emptied
+from imago_operator.model import names
+from imago_operator.model.actions import DeleteChild, Uncordon
+from imago_operator.model.state import Observed, OwnedObject
+from imago_operator.observing.observed import shards_emptied
 from imago_operator.plan import plan
 from imago_operator.plan.objects import REBALANCE
-from imago_operator.state import Observed, OwnedObject
 from imago_testing.kubernetes.custom_resources import manifest
 from imago_testing.operated.resources import UID, wanted
 from imago_testing.operated.things import START

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from imago_operator import names
-from imago_operator.desired import OperatorInfo, desired_of
 from imago_operator.manifests.brokers import pod_template
 from imago_operator.manifests.zookeeper import zookeeper_template
-from imago_operator.plan.staging import quorum_tls, registry_tls, staged
-from imago_operator.spec.zookeeper import QuorumTls, RegistryTls
-from imago_operator.state import STATEFUL_SET, Observed, OwnedObject, Pod
+from imago_operator.model import names
+from imago_operator.model.desired import OperatorInfo, desired_of
+from imago_operator.model.state import STATEFUL_SET, Observed, OwnedObject, Pod
+from imago_operator.plan.restarts.staging import quorum_tls, registry_tls, staged
+from imago_operator.spec.cluster.zookeeper import QuorumTls, RegistryTls
 from imago_testing.kubernetes.fake_api_server import Refused
 from imago_testing.operated.cluster import OperatedCluster
 from imago_testing.operated.resources import resource, wanted
@@ -27,7 +27,7 @@ from imago_testing.searching import seldom
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from imago_operator.desired import Desired
+    from imago_operator.model.desired import Desired
     from imago_testing.kubernetes.fake_api_server import Call
 
 NONE, PERMISSIVE, ENFORCING = RegistryTls

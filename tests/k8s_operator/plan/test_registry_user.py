@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imago_operator import names
-from imago_operator.desired import (
+from imago_operator.manifests.brokers import pod_template, template_notes
+from imago_operator.manifests.config import registry_user_secret, toml
+from imago_operator.manifests.environment import registry_access_of
+from imago_operator.model import names
+from imago_operator.model.desired import (
     OperatorInfo,
     RegistrySteps,
     desired_of,
     with_registry_steps,
 )
-from imago_operator.manifests.brokers import pod_template, template_notes
-from imago_operator.manifests.config import registry_user_secret, toml
-from imago_operator.manifests.environment import registry_access_of
-from imago_operator.plan.staging import registry_access, staged
-from imago_operator.secret_data import decoded
-from imago_operator.spec.zookeeper import RegistryAccess
-from imago_operator.state import Observed, Pod
+from imago_operator.model.secret_data import decoded
+from imago_operator.model.state import Observed, Pod
+from imago_operator.plan.restarts.staging import registry_access, staged
+from imago_operator.spec.cluster.zookeeper import RegistryAccess
 from imago_testing.kubernetes.fake_api_server import Refused
 from imago_testing.operated.accesses import managed, operated, uids, ways
 from imago_testing.operated.cluster import OperatedCluster
@@ -29,7 +29,7 @@ from imago_testing.operated.resources import as_brokers_read, resource, wanted
 from imago_testing.searching import seldom
 
 if TYPE_CHECKING:
-    from imago_operator.desired import Desired
+    from imago_operator.model.desired import Desired
     from imago_testing.kubernetes.fake_api_server import Call
 
 NONE, PERMISSIVE, ENFORCING = RegistryAccess

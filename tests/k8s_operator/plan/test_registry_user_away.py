@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_operator import names
 from imago_operator.manifests.brokers import pod_template
 from imago_operator.manifests.environment import registry_access_of
-from imago_operator.plan.staging import registry_access, staged
-from imago_operator.spec.zookeeper import RegistryAccess
-from imago_operator.state import STATEFUL_SET, Observed, OwnedObject, Pod, Probe
+from imago_operator.model import names
+from imago_operator.model.state import STATEFUL_SET, Observed, OwnedObject, Pod, Probe
+from imago_operator.plan.restarts.staging import registry_access, staged
+from imago_operator.spec.cluster.zookeeper import RegistryAccess
 from imago_testing.kubernetes.fake_api_server import Refused
 from imago_testing.operated.accesses import managed, operated, uids, ways
 from imago_testing.operated.resources import wanted
 from imago_testing.searching import seldom
 
 if TYPE_CHECKING:
-    from imago_operator.desired import Desired
+    from imago_operator.model.desired import Desired
     from imago_testing.kubernetes.fake_api_server import Call
     from imago_testing.operated.cluster import OperatedCluster
 

@@ -8,22 +8,23 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
-from imago_operator import names
-from imago_operator.actions import (
-    Apply,
-    DeletePod,
-    Handover,
-)
 from imago_operator.certificates.state import (
     QUORUM,
     ZOOKEEPER,
     SeenCertificate,
     SeenCertificates,
 )
+from imago_operator.model import names
+from imago_operator.model.actions import (
+    Apply,
+    DeletePod,
+    Handover,
+)
+from imago_operator.model.state import Observed, RestartCheck
 from imago_operator.plan import PlanRow, plan
 from imago_operator.plan.look import ClusterLook
-from imago_operator.plan.permission import approval_id
-from imago_operator.state import Observed, RestartCheck
+from imago_operator.plan.restarts import trying
+from imago_operator.plan.restarts.permission import approval_id
 from imago_testing.operated.looks import (
     answering,
     changed,
@@ -42,7 +43,7 @@ from imago_testing.operated.world import ClusterWorld
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from imago_operator.desired import Desired
+    from imago_operator.model.desired import Desired
 
 
 def certified(seen: Observed, since: datetime, own: str) -> Observed:
@@ -68,6 +69,11 @@ class TestRestarts:
     """The templates are applied, and every pod is outdated."""
 
     DESIRED: ClassVar[dict[str, Any]] = {"spec.image": "mine:2"}
+
+    @pytest.fixture(autouse=True)
+    def _all_have_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """On which shard a template is tried first, `test_bad_settings` says."""
+        monkeypatch.setattr(trying, "held_back", lambda *_: False)
 
     def applied(self, changes: dict[str, Any] | None = None) -> tuple[Desired, Observed]:
         world = ClusterWorld(wanted())
@@ -314,3 +320,33 @@ def test_stuck_pods_go_only_if_that_may_cure_them(seen: Observed) -> None:
     found = plan(wanted(), old, START)
     assert found.row is PlanRow.STUCK
     assert [a.name for a in of(found, DeletePod)] == ["demo-s0-1"]
+
+
+def test_what_fails_is_said_in_its_own_words(seen: Observed) -> None:
+    ill: dict[str, Any] = {"ready": False, "waiting": "CrashLoopBackOff", "broker": None}
+    words = "broker ended with code 2: store.disk_full_ratio: 7.0, must be at most 1"
+    look = changed(changed(seen, "demo-s0-1", **ill, failure=words), "demo-s0-2", failure=words)
+    (said,) = [f for f in plan(wanted(), look, START).findings if f.reason == "PodsFailing"]
+    assert (said.type, said.message) == ("Degraded", f"demo-s0-1 (and demo-s0-2): {words}.")
+
+
+@pytest.mark.parametrize("unready", [0, 5])
+def test_updating_lasts_until_the_last_pod_is_back(unready: int) -> None:
+    world = ClusterWorld(wanted())
+    world.settle()
+    world.desired = wanted({"spec.image": "mine:2"})
+    world.unready, world.absence = unready, 2
+    before = {pod.uid for pod in world.pods.values() if pod.shard is not None}
+    updating = False
+    for _ in range(400):
+        world.look()
+        told = "Updating" in {c.type for c in world.status.conditions}
+        brokers = [pod for pod in world.pods.values() if pod.shard is not None]
+        whole = len(brokers) == 6 and all(pod.ready for pod in brokers)
+        if updating and not told:
+            assert whole, "a pod is not back yet"
+            break
+        updating = updating or told
+        world.turn()
+    assert not before & {pod.uid for pod in world.pods.values()}
+    assert world.status.rollout is None

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 import pytest
 
-from imago_operator import names
-from imago_operator.actions import (
+from imago_operator.model import names
+from imago_operator.model.actions import (
     Apply,
     CreateToken,
     DeleteChild,
@@ -18,9 +18,9 @@ from imago_operator.actions import (
     OwnClaim,
     SetConfig,
 )
-from imago_operator.desired import desired_of
+from imago_operator.model.desired import desired_of
+from imago_operator.model.state import Observed, Pod, written
 from imago_operator.plan import PlanRow, plan
-from imago_operator.state import Observed, Pod, written
 from imago_testing.operated.looks import (
     answering,
     leaderless,
@@ -167,7 +167,7 @@ class TestFailover:
 def test_explain_says_what_comes_next(seen: Observed) -> None:
     assert (
         plan(wanted(), seen, START).explain()
-        == "20 Settled; next: look again when something changes"
+        == "21 Settled; next: look again when something changes"
     )
     assert plan(wanted(), leaderless(seen, in_sync=False), START).explain() == (
         "9 ShardWithoutMaster; waits for shard-0: a member that was in sync;"

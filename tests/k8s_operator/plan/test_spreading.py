@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_operator.actions import ClassClaim, DeletePod, SetConfig
+from imago_operator.model.actions import ClassClaim, DeletePod, SetConfig
+from imago_operator.model.state import KubeNode, Pod, written
 from imago_operator.plan import plan
-from imago_operator.state import KubeNode, Pod, written
 from imago_testing.operated.resources import wanted
 from imago_testing.operated.things import START
 from imago_testing.operated.world import ClusterWorld
@@ -18,7 +18,7 @@ from imago_testing.operated.world import ClusterWorld
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from imago_operator.state import Observed
+    from imago_operator.model.state import Observed
 
 ZONES = {f"n{i}": KubeNode(name=f"n{i}", rack=f"zone-{i}") for i in range(3)}
 

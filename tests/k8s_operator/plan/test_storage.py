@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 
-from imago_operator import names
-from imago_operator.actions import (
+from imago_operator.model import names
+from imago_operator.model.actions import (
     Apply,
     DeleteChild,
     DeletePod,
@@ -29,7 +29,7 @@ from imago_testing.operated.things import START
 from imago_testing.operated.world import ClusterWorld
 
 if TYPE_CHECKING:
-    from imago_operator.state import Observed
+    from imago_operator.model.state import Observed
 
 
 @pytest.fixture(name="seen", scope="module")

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from imago_operator.actions import (
+from imago_operator.model.actions import (
     Cordon,
     DeleteChild,
     DeleteClaim,
@@ -17,9 +17,9 @@ from imago_operator.actions import (
     SetConfig,
     Stop,
 )
-from imago_operator.desired import desired_of
+from imago_operator.model.desired import desired_of
+from imago_operator.model.state import TopicNeeds
 from imago_operator.plan import PlanRow, plan
-from imago_operator.state import TopicNeeds
 from imago_testing.operated.resources import OPERATOR, resource, wanted
 from imago_testing.operated.things import START
 from imago_testing.operated.world import ClusterWorld

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imago_operator import names
-from imago_operator.actions import DeletePod
+from imago_operator.model import names
+from imago_operator.model.actions import DeletePod
 from imago_testing.kubernetes.copying import copied
 from imago_testing.kubernetes.custom_resources import CLUSTER, manifest
 from imago_testing.operated.cluster import OperatedCluster
@@ -84,8 +84,8 @@ EDITS: dict[str, tuple[str, str, tuple[str, ...], object]] = {
     ),
     "a budget": ("PodDisruptionBudget", "demo-s0", ("spec", "maxUnavailable"), 3),
     "a policy": ("NetworkPolicy", "demo-brokers", ("spec", "ingress"), []),
-    "a file": ("ConfigMap", "demo-config", ("data", "broker.toml"), "nonsense"),
-    "a file that is gone": ("ConfigMap", "demo-config", ("data", "broker.toml"), None),
+    "a file": ("ConfigMap", "demo-zookeeper-config", ("data", "zoo.cfg"), "nonsense"),
+    "a file that is gone": ("ConfigMap", "demo-zookeeper-config", ("data", "zoo.cfg"), None),
     "a label": ("StatefulSet", "demo-s0", ("metadata", "labels", LABEL), "else"),
     "a template": (
         *("StatefulSet", "demo-s0"),
@@ -163,7 +163,7 @@ def test_what_others_add_is_theirs(made: Meddled) -> None:
     made.meddle("StatefulSet", "demo-s0", ("metadata", "labels", "a"), "b")
     noted = ("spec", "template", "metadata", "annotations", "kubectl.kubernetes.io/restartedAt")
     made.meddle("StatefulSet", "demo-s0", noted, "now")
-    made.meddle("ConfigMap", "demo-config", ("data", "more"), "words")
+    made.meddle("ConfigMap", "demo-zookeeper-config", ("data", "more"), "words")
     before = [call for call in made.kubernetes.writes if call.sub != "status"]
     made.look_for(20)
     assert [call for call in made.kubernetes.writes if call.sub != "status"] == before

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imago_operator import names
 from imago_operator.errors import RetryError
 from imago_operator.kube.objects import Kubernetes
-from imago_operator.observed import Observer
+from imago_operator.model import names
+from imago_operator.observing.observed import Observer
+from imago_operator.observing.volumes import Volumes
 from imago_operator.reconcile import ObjectKey
 from imago_operator.reconcilers.cluster import ClusterReconciler
 from imago_operator.reconcilers.topic import TopicReconciler
-from imago_operator.volumes import Volumes
 from imago_testing.kubernetes.custom_resources import manifest
 from imago_testing.kubernetes.fake_api_server import Call, Refused
 from imago_testing.kubernetes.fake_kube_port import Stage

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from imago_operator.lease import RENEW_S, Leadership, LeasePlace
-from imago_operator.renewals import DURATION_S
+from imago_operator.model.renewals import DURATION_S
+from imago_operator.runtime.lease import RENEW_S, Leadership, LeasePlace
 from imago_testing.kubernetes.fake_api_server import Call, FakeApiServer, Refused
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

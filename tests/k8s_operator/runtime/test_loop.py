@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_operator import loop as loops
 from imago_operator.errors import BlockedError, InvalidError, OperatorError, RetryError
-from imago_operator.loop import Loop, Sources
 from imago_operator.reconcile import ObjectKey
+from imago_operator.runtime import loop as loops
+from imago_operator.runtime.loop import Loop, Sources
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

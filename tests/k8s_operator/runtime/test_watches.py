@@ -10,16 +10,16 @@ import aiohttp
 import kopf
 import pytest
 
-from imago_operator.audit import Audit
 from imago_operator.contents.belonging import FINALIZER
-from imago_operator.handlers import connection, settings
 from imago_operator.kube.credentials import Credentials
 from imago_operator.kube.objects import Kubernetes
-from imago_operator.loop import Loop, Sources
-from imago_operator.metrics import Metrics
 from imago_operator.reconcile import ObjectKey
-from imago_operator.watched import CHILDREN, owners_of
-from imago_operator.web import serving
+from imago_operator.runtime.audit import Audit
+from imago_operator.runtime.handlers import connection, settings
+from imago_operator.runtime.loop import Loop, Sources
+from imago_operator.runtime.metrics import Metrics
+from imago_operator.runtime.watched import CHILDREN, owners_of
+from imago_operator.runtime.web import serving
 from imago_testing.kubernetes.custom_resources import TOPIC, manifest
 from imago_testing.kubernetes.fake_api_server import Call, FakeApiServer
 
@@ -125,7 +125,7 @@ async def test_what_goes_during_the_audit_is_not_missed() -> None:
 async def test_what_is_told_after_the_audit_is_no_longer_missed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("imago_operator.audit.EVERY_S", 0.0)
+    monkeypatch.setattr("imago_operator.runtime.audit.EVERY_S", 0.0)
     fake, work = FakeApiServer(), loop()
     topic = manifest(TOPIC, name="late")
     topic["metadata"]["namespace"] = "mq"

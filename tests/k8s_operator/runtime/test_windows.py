@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from imago_operator.spec.cluster import Window
-from imago_operator.spec.values import Duration
-from imago_operator.windows import is_open, schedule_of
+from imago_operator.observing.windows import is_open, schedule_of
+from imago_operator.spec.cluster.cluster import Window
+from imago_operator.spec.schema.values import Duration
 
 ROOT = Path(__file__).parents[3]
 NOW = datetime(2026, 3, 4, 2, tzinfo=UTC)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imago_operator.reconcile import ObjectKey
-from imago_operator.workqueue import GAP_S, WorkQueue
+from imago_operator.runtime.workqueue import GAP_S, WorkQueue
 
 
 def key(name: str, kind: str = "ImagoTopic", namespace: str = "mq") -> ObjectKey:

@@ -36,7 +36,7 @@ def test_checksum_continues_from_an_unmasked_one(first: bytes, second: bytes) ->
 
 @pytest.mark.parametrize("way", [0, 1, 2])
 def test_every_way_to_compute_it_agrees_with_zlib(way: int) -> None:
-    compiled = load("imago_wire._record_c")
+    compiled = load("imago_wire.records._record_c")
     data = bytes(n * 7 + (n >> 8) & 0xFF for n in range(3000))
     done = 0
     for size in [*range(1, 600), 1023, 1024, 1025, 2047, 2900]:

@@ -16,10 +16,10 @@ print(hot.COMPILED, *hot.MISSING)
 """
 COMPILED = [
     "imago_wire.text._text_c",
-    "imago_wire._record_c",
-    "imago_wire._scan_c",
-    "imago_wire._metaq_c",
-    "imago_wire.remoting._remoting_c",
+    "imago_wire.records._record_c",
+    "imago_wire.records._scan_c",
+    "imago_wire.records._metaq_c",
+    "imago_wire.remoting.scanning._remoting_c",
 ]
 
 
@@ -49,11 +49,13 @@ def test_compiled_twins_serve_where_they_are_built() -> None:
 
 def test_reference_serves_on_demand_and_nothing_is_missing() -> None:
     served = shown(SHOW, IMAGO_PURE="1")
-    assert served[1] == "imago_wire._record_py"
+    assert served[1] == "imago_wire.records._record_py"
     assert served == [*plain(*COMPILED), "False"]
 
 
-@pytest.mark.parametrize("module", ["imago_wire._scan_c", "imago_wire.remoting._remoting_c"])
+@pytest.mark.parametrize(
+    "module", ["imago_wire.records._scan_c", "imago_wire.remoting.scanning._remoting_c"]
+)
 def test_a_stale_module_is_left_out_whole_and_named_and_the_others_stay(module: str) -> None:
     *served, compiled = shown(stale(module) + SHOW)
     assert served == plain(module)
@@ -62,24 +64,27 @@ def test_a_stale_module_is_left_out_whole_and_named_and_the_others_stay(module: 
 
 def test_what_one_name_lacks_is_said() -> None:
     lacking = """
-from imago_wire import _metaq_c
+from imago_wire.records import _metaq_c
 del _metaq_c.metaq_whole
 """
     *served, compiled = shown(lacking + SHOW)
-    assert served == plain("imago_wire._metaq_c")
-    assert compiled == "False imago_wire._metaq_c.metaq_whole"
+    assert served == plain("imago_wire.records._metaq_c")
+    assert compiled == "False imago_wire.records._metaq_c.metaq_whole"
 
 
 def test_what_was_built_on_a_stale_module_is_left_out_with_it() -> None:
     text, record = COMPILED[:2]
     *served, compiled = shown(
-        f"import {text}\nfrom imago_wire import _record_c\ndel _record_c.entries_size_max\n" + SHOW
+        f"import {text}\nfrom imago_wire.records import _record_c\ndel _record_c.entries_size_max\n"
+        + SHOW
     )
     assert served == plain(text, record)
     assert compiled == f"False {record}.entries_size_max"
 
 
 def test_a_module_that_cannot_even_be_imported_is_named() -> None:
-    *served, compiled = shown("import sys; sys.modules['imago_wire._index_c'] = None\n" + SHOW)
+    *served, compiled = shown(
+        "import sys; sys.modules['imago_wire.records._index_c'] = None\n" + SHOW
+    )
     assert served == COMPILED
-    assert compiled == "False imago_wire._index_c"
+    assert compiled == "False imago_wire.records._index_c"

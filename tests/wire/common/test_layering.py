@@ -7,7 +7,7 @@ import sys
 
 CODE = """
 import sys
-import imago_wire.hot, imago_wire.record, imago_wire.text.decoder, imago_wire.text.encoder
+import imago_wire.hot, imago_wire.records.record, imago_wire.text.decoder, imago_wire.text.encoder
 import imago_wire.text.message
 import threading
 assert threading.active_count() == 1

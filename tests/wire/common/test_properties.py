@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imago_wire.errors import ProtocolError
-from imago_wire.properties import (
+from imago_wire.record_format.properties import (
     RESERVED,
     RESERVED_NAMES,
     decode,

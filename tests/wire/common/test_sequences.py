@@ -8,9 +8,7 @@ from hypothesis import strategies as st
 
 from imago_wire import hot
 from imago_wire.errors import ProtocolError
-from imago_wire.remoting import _remoting_py
-from imago_wire.remoting.messages import BatchEntry, encode_batch
-from imago_wire.sequences import (
+from imago_wire.record_format.sequences import (
     NUMBER_MAX,
     Sequence,
     producer_text,
@@ -21,6 +19,8 @@ from imago_wire.sequences import (
     wire_properties,
     without,
 )
+from imago_wire.remoting.messages import BatchEntry, encode_batch
+from imago_wire.remoting.scanning import _remoting_py
 
 sequences = st.builds(
     Sequence,

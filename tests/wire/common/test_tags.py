@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from imago_wire.tags import java_hash, tag_code
+from imago_wire.record_format.tags import java_hash, tag_code
 
 HASHES = {
     "TagA": 2598919,

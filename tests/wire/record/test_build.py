@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from imago_wire.crc import crc31
 from imago_wire.errors import ChecksumError, LimitExceededError, ProtocolError
-from imago_wire.layout import DEAD_OFFSET
-from imago_wire.record import decode_record, host_bytes, metaq_shape, record_size
+from imago_wire.record_format.layout import DEAD_OFFSET
+from imago_wire.records.record import decode_record, host_bytes, metaq_shape, record_size
 
 if TYPE_CHECKING:
     from imago_testing.frames.twins import Twin

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from imago_testing.frames.text import GOLDEN
-from imago_wire.record import decode_record, host_bytes, metaq_shape
+from imago_wire.records.record import decode_record, host_bytes, metaq_shape
 
 if TYPE_CHECKING:
     from imago_testing.frames.twins import Twin

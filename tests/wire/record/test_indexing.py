@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from imago_testing.frames.records import HOST, sample_log
 from imago_testing.frames.records import NOW_MS as NOW
 from imago_testing.frames.twins import Twin
-from imago_wire.record import ScanStop, blank_record, metaq_shape
+from imago_wire.records.record import ScanStop, blank_record, metaq_shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,8 +12,8 @@ from imago_testing.frames.text import i32
 from imago_wire.compression import compress
 from imago_wire.crc import crc31
 from imago_wire.errors import ChecksumError, ProtocolError, RecordError
-from imago_wire.record import decode_record, host_bytes, metaq_shape
-from imago_wire.record_fields import read_layout
+from imago_wire.record_format.record_fields import read_layout
+from imago_wire.records.record import decode_record, host_bytes, metaq_shape
 from imago_wire.text.message import encode_body, parse_block
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from imago_wire.compression import compress
 from imago_wire.errors import RecordError
-from imago_wire.layout import SYS_COMPRESSED, SYS_COMPRESSION_ZLIB, UNIT
-from imago_wire.record import host_bytes, metaq_shape
+from imago_wire.record_format.layout import SYS_COMPRESSED, SYS_COMPRESSION_ZLIB, UNIT
+from imago_wire.records.record import host_bytes, metaq_shape
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

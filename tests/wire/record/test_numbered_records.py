@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from imago_testing.frames.records import HOST
 from imago_testing.frames.records import NOW_MS as NOW
 from imago_testing.searching import examples
-from imago_wire import _scan_c as compiled  # type: ignore[attr-defined]  # built, not typed
-from imago_wire import _scan_py as plain
 from imago_wire.hot import QueueTail, RecordBuilder, make_entry
-from imago_wire.layout import SYS_PREPARED
-from imago_wire.sequences import Sequence, stored_property
+from imago_wire.record_format.layout import SYS_PREPARED
+from imago_wire.record_format.sequences import Sequence, stored_property
+from imago_wire.records import _scan_c as compiled  # type: ignore[attr-defined]  # built, not typed
+from imago_wire.records import _scan_py as plain
 
 if TYPE_CHECKING:
     from imago_testing.frames.twins import Twin

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from imago_testing.frames.records import HOST, HOST_V6
 from imago_testing.searching import examples
-from imago_wire import _parked_c as compiled  # type: ignore[attr-defined]  # built, not typed
-from imago_wire import _parked_py as plain
-from imago_wire import _record_c as compiled_records  # type: ignore[attr-defined]  # the same
-from imago_wire import _record_py as plain_records
-from imago_wire.entries import QueueTail as PlainTail
 from imago_wire.hot import QueueTail, RecordBuilder, make_entry
-from imago_wire.layout import SYS_COMMIT, UNIT, WAITING_PLACE
-from imago_wire.record import decode_record, scan_records
+from imago_wire.record_format.entries import QueueTail as PlainTail
+from imago_wire.record_format.layout import SYS_COMMIT, UNIT, WAITING_PLACE
+from imago_wire.records import _parked_c as compiled  # type: ignore[attr-defined]  # built, not typed
+from imago_wire.records import _parked_py as plain
+from imago_wire.records import _record_c as compiled_records  # type: ignore[attr-defined]  # the same
+from imago_wire.records import _record_py as plain_records
+from imago_wire.records.record import decode_record, scan_records
 
 NOW_MS = 1_795_258_220_999
 LONG = "t" * 130

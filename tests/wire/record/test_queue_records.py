@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from imago_testing.frames.records import HOST
 from imago_testing.frames.records import NOW_MS as NOW
 from imago_testing.frames.twins import Twin
-from imago_wire.layout import UNIT
+from imago_wire.record_format.layout import UNIT
 
 BASE = 1 << 40
 FIRST = 7

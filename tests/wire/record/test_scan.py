@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from imago_wire.errors import RecordError
-from imago_wire.record import (
+from imago_wire.records.record import (
     RecordView,
     ScanStop,
     blank_record,

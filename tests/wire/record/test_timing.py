@@ -9,9 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from imago_testing.searching import examples
-from imago_wire import _parked_c, _parked_py, _timing_c, _timing_py  # type: ignore[attr-defined]  # built, not typed
-from imago_wire.layout import UNIT
-from imago_wire.timing import OFFSET_BITS, QUEUE_BITS
+from imago_wire.record_format.layout import UNIT
+from imago_wire.record_format.timing import OFFSET_BITS, QUEUE_BITS
+from imago_wire.records import (  # type: ignore[attr-defined]  # built, not typed
+    _parked_c,
+    _parked_py,
+    _timing_c,
+    _timing_py,
+)
 
 if TYPE_CHECKING:
     from imago_testing.frames.twins import Twin

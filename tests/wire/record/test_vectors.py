@@ -8,8 +8,8 @@ import pytest
 
 from imago_wire.crc import crc31
 from imago_wire.errors import ChecksumError, RecordError
-from imago_wire.layout import crc_digits
-from imago_wire.record import (
+from imago_wire.record_format.layout import crc_digits
+from imago_wire.records.record import (
     blank_record,
     decode_record,
     host_bytes,

@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 
 from imago_testing.frames.remoting import commands
 from imago_testing.searching import examples
-from imago_wire.record import make_entry
-from imago_wire.record_twins import QueueTail
-from imago_wire.remoting import _ending_py as plain
-from imago_wire.remoting import _remoting_c as compiled  # type: ignore[attr-defined]  # built, not typed
+from imago_wire.records.record import make_entry
+from imago_wire.records.record_twins import QueueTail
 from imago_wire.remoting.command import FLAG_RESPONSE, RemotingCommand, SerializeType
 from imago_wire.remoting.frame import FRAME_BYTES_MAX, encode_frame
-from imago_wire.remoting.granting import UserGrants
-from imago_wire.remoting.halves import Half
+from imago_wire.remoting.scanning import _ending_py as plain
+from imago_wire.remoting.scanning import _remoting_c as compiled  # type: ignore[attr-defined]  # built, not typed
+from imago_wire.remoting.scanning.granting import UserGrants
+from imago_wire.remoting.scanning.halves import Half
 
 if TYPE_CHECKING:
-    from imago_wire.record import Entry
+    from imago_wire.records.record import Entry
 
 USUAL = {
     "bname": "shard-0", "producerGroup": "group", "tranStateTableOffset": "7",

@@ -14,13 +14,13 @@ from imago_testing.frames.records import HOST
 from imago_testing.searching import examples
 from imago_wire.errors import ProtocolError
 from imago_wire.hot import QueueTail
-from imago_wire.remoting import _granting_py as plain
-from imago_wire.remoting import _remoting_c as compiled  # type: ignore[attr-defined]  # built, not typed
-from imago_wire.remoting import _remoting_py as plain_taking
 from imago_wire.remoting.command import RemotingCommand, SerializeType
 from imago_wire.remoting.frame import FRAME_BYTES_MAX, encode_frame
-from imago_wire.remoting.granting import UserGrants
 from imago_wire.remoting.header import decode_raw_header
+from imago_wire.remoting.scanning import _granting_py as plain
+from imago_wire.remoting.scanning import _remoting_c as compiled  # type: ignore[attr-defined]  # built, not typed
+from imago_wire.remoting.scanning import _remoting_py as plain_taking
+from imago_wire.remoting.scanning.granting import UserGrants
 from imago_wire.remoting.signing import is_signed, signed
 
 SECRETS = {"rocketmq2": b"12345678", "grüppe": b"s"}

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from imago_testing.searching import examples
-from imago_wire.record import make_entry
-from imago_wire.record_twins import QueueTail, restore_half
-from imago_wire.remoting import _ending_py as plain_ending
-from imago_wire.remoting import _halves_py as plain
-from imago_wire.remoting import _remoting_c as compiled  # type: ignore[attr-defined]  # built, not typed
-from imago_wire.remoting.halves import Half, kept_size
+from imago_wire.records.record import make_entry
+from imago_wire.records.record_twins import QueueTail, restore_half
+from imago_wire.remoting.scanning import _ending_py as plain_ending
+from imago_wire.remoting.scanning import _halves_py as plain
+from imago_wire.remoting.scanning import _remoting_c as compiled  # type: ignore[attr-defined]  # built, not typed
+from imago_wire.remoting.scanning.halves import Half, kept_size
 
 
 class How(Enum):

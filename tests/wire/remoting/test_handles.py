@@ -19,14 +19,14 @@ from imago_wire.remoting.bodies.pop import (
     ack_bits,
 )
 from imago_wire.remoting.frame import FrameDecoder
-from imago_wire.remoting.handles import (
+from imago_wire.remoting.headers.pop import AckMessageRequestHeader, PopMessageResponseHeader
+from imago_wire.remoting.texts.handles import (
     PopReceipt,
     RecallHandle,
     parse_pop_receipt,
     parse_recall_handle,
 )
-from imago_wire.remoting.headers.pop import AckMessageRequestHeader, PopMessageResponseHeader
-from imago_wire.remoting.trace import FIELDS, TraceRecord, decode_trace, encode_trace
+from imago_wire.remoting.texts.trace import FIELDS, TraceRecord, decode_trace, encode_trace
 
 KNOWN = load_known(Path(__file__).parent / "golden" / "known.hex")
 UNIQ_KEY = "7F000001000118B4AAC212CC9AB20000"

@@ -15,7 +15,7 @@ from imago_testing.frames.remoting import classes_below, ints, longs, texts
 from imago_wire.remoting import headers
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.fields import Header, HeaderFieldError, Int, Long, header, wire, wire_name
-from imago_wire.remoting.headers.pull import BoundaryType
+from imago_wire.remoting.headers.imago import TopicChange
 from imago_wire.remoting.headers.table import REQUEST_HEADERS, RESPONSE_HEADERS
 
 CLASSES = classes_below(headers, Header)
@@ -87,18 +87,18 @@ class Sample(Header):
     queue_id: Int
     offset: Long = wire("theOffset", default=-1)
     is_force: bool = False
-    kind: BoundaryType | None = None
+    kind: TopicChange | None = None
 
 
 def test_names_and_texts_on_the_wire() -> None:
-    upper = BoundaryType.UPPER
-    value = Sample(topic_name="t", queue_id=-3, offset=1 << 40, is_force=True, kind=upper)
+    alter = TopicChange.ALTER
+    value = Sample(topic_name="t", queue_id=-3, offset=1 << 40, is_force=True, kind=alter)
     assert value.to_ext() == {
         "topicName": "t",
         "queueId": "-3",
         "theOffset": "1099511627776",
         "isForce": "true",
-        "kind": "UPPER",
+        "kind": "alter",
     }
     assert Sample(topic_name="t", queue_id=1).to_ext() == {
         "topicName": "t",
@@ -128,7 +128,7 @@ def test_names_and_texts_on_the_wire() -> None:
         ),
         (
             {"topicName": "t", "queueId": "1", "kind": "MIDDLE"},
-            "the custom field <kind> 'MIDDLE' is not a valid BoundaryType",
+            "the custom field <kind> is none of create, ensure, alter: 'MIDDLE'",
         ),
     ],
 )

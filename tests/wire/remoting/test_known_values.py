@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from imago_testing.frames.remoting import load_known
-from imago_wire import properties
-from imago_wire.layout import UNIT
+from imago_wire.record_format import properties
+from imago_wire.record_format.layout import UNIT
+from imago_wire.record_format.tags import java_hash
 from imago_wire.remoting.bodies.client import (
     HeartbeatData,
     LockBatchRequestBody,
@@ -41,7 +42,6 @@ from imago_wire.remoting.messages import (
     encode_message,
 )
 from imago_wire.remoting.peer import Language, Version
-from imago_wire.tags import java_hash
 
 KNOWN = load_known(Path(__file__).parent / "golden" / "known.hex")
 UNIQ_KEY = "7F000001000118B4AAC212CC9AB20000"

@@ -14,7 +14,7 @@ from imago_testing.frames.remoting import ints, longs, texts
 from imago_wire.compression import compress
 from imago_wire.crc import crc31
 from imago_wire.errors import LimitExceededError, ProtocolError
-from imago_wire.record import StoredMessage
+from imago_wire.records.record import StoredMessage
 from imago_wire.remoting.bodies import register as register_body
 from imago_wire.remoting.bodies.config import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from imago_wire.remoting.bodies.fields import BodyError
@@ -22,14 +22,6 @@ from imago_wire.remoting.bodies.register import (
     RegisterBrokerBody,
     decode_register_body,
     encode_register_body,
-)
-from imago_wire.remoting.message_ids import (
-    UniqueKey,
-    UniqueKeys,
-    month_start,
-    offset_message_id,
-    parse_offset_message_id,
-    parse_unique_key,
 )
 from imago_wire.remoting.messages import (
     BatchEntry,
@@ -39,8 +31,16 @@ from imago_wire.remoting.messages import (
     encode_message,
 )
 from imago_wire.remoting.peer import Version
-from imago_wire.remoting.properties_text import decode_properties_text, encode_properties_text
-from imago_wire.remoting.subscriptions import tag_subscription
+from imago_wire.remoting.texts.message_ids import (
+    UniqueKey,
+    UniqueKeys,
+    month_start,
+    offset_message_id,
+    parse_offset_message_id,
+    parse_unique_key,
+)
+from imago_wire.remoting.texts.properties_text import decode_properties_text, encode_properties_text
+from imago_wire.remoting.texts.subscriptions import tag_subscription
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -257,8 +257,20 @@ def test_tag_hashes_are_javas() -> None:
     assert tag_subscription("t", "TagA || TagB", 0).code_set == {2598919, 2598920}
 
 
-@pytest.mark.parametrize("expression", ["||", " || ", " "])
-def test_expression_without_a_tag_is_refused(expression: str) -> None:
+@pytest.mark.parametrize("expression", [" || ", " ", "\t", "|| ||", "\x00"])
+def test_expression_of_blanks_selects_nothing(expression: str) -> None:
+    subscription = tag_subscription("t", expression, 0)
+    assert subscription.sub_string == expression
+    assert not subscription.code_set
+    assert not subscription.tags_set
+
+
+def test_only_what_java_trims_is_no_part_of_a_tag() -> None:
+    assert tag_subscription("t", "\u00a0|| * ", 0).tags_set == {"\u00a0", "*"}
+
+
+@pytest.mark.parametrize("expression", ["||", "||||"])
+def test_expression_of_separators_is_refused(expression: str) -> None:
     with pytest.raises(ProtocolError, match="subString split error"):
         tag_subscription("t", expression, 0)
 

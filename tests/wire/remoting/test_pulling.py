@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from imago_testing.frames.remoting import commands
 from imago_testing.searching import examples
-from imago_wire.remoting import _pulling_py as plain
-from imago_wire.remoting import _remoting_c as compiled  # type: ignore[attr-defined]  # built, not typed
 from imago_wire.remoting.command import RemotingCommand, SerializeType
 from imago_wire.remoting.frame import FRAME_BYTES_MAX, FrameDecoder, encode_frame
+from imago_wire.remoting.scanning import _pulling_py as plain
+from imago_wire.remoting.scanning import _remoting_c as compiled  # type: ignore[attr-defined]  # built, not typed
 
 USUAL = {
     "consumerGroup": "group", "topic": "topic", "queueId": "3", "queueOffset": "70",

@@ -14,13 +14,13 @@ from imago_testing.frames.records import HOST
 from imago_testing.frames.remoting import commands
 from imago_testing.searching import examples
 from imago_wire.hot import QueueTail, make_entry
-from imago_wire.remoting import _remoting_c as compiled  # type: ignore[attr-defined]  # built, not typed
-from imago_wire.remoting import _remoting_py as plain
-from imago_wire.remoting import items as items_of
 from imago_wire.remoting.command import RemotingCommand, SerializeType
 from imago_wire.remoting.frame import FRAME_BYTES_MAX, encode_frame
-from imago_wire.remoting.handles import RecallHandle, parse_recall_handle
-from imago_wire.remoting.waiting import ParkingSpace
+from imago_wire.remoting.scanning import _remoting_c as compiled  # type: ignore[attr-defined]  # built, not typed
+from imago_wire.remoting.scanning import _remoting_py as plain
+from imago_wire.remoting.scanning import items as items_of
+from imago_wire.remoting.scanning.waiting import ParkingSpace
+from imago_wire.remoting.texts.handles import RecallHandle, parse_recall_handle
 
 TAILS: list[Any] = [QueueTail(b"topic", n, dual=True) for n in range(3)]
 NAMES = {"topic": [*TAILS, None], "tôpic": TAILS, "empty": []}
@@ -52,7 +52,7 @@ pieces = st.sampled_from(
         "TIMER_DELAY_SEC\x015\x02", "TIMER_DELAY_MS\x01700\x02", "TIMER_DELAY_MS\x01-700\x02",
         "TIMER_DELIVER_MS\x011795258221000\x02", "TIMER_DELIVER_MS\x011\x02", "CLUSTER\x01c\x02",
         "TIMER_DELAY_SEC\x019999999999999\x02", "TIMER_OUT_MS\x015\x02", "REAL_TOPIC\x01t\x02",
-        "\x02",
+        "\x02", "POP_CK\x01c\x02", "RETRY_TOPIC\x01t\x02", "MIN_OFFSET\x011\x02",
         "__IMAGO_PID\x010123456789abcdef\x02", "__IMAGO_EPOCH\x010\x02", "__IMAGO_SEQ\x0107\x02",
         "__IMAGO_PID\x010123456789abcdef\x02__IMAGO_EPOCH\x010\x02__IMAGO_SEQ\x017\x02",
         "__IMAGO_PID\x010123456789abcdef\x02__IMAGO_EPOCH\x010\x02__IMAGO_SEQ\x018",

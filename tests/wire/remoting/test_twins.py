@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from imago_testing.frames.remoting import commands, ints, load_captures, load_known, longs, texts
 from imago_testing.searching import examples
 from imago_wire.errors import ProtocolError
-from imago_wire.remoting import _remoting_c as compiled  # type: ignore[attr-defined]  # built, not typed
-from imago_wire.remoting import _remoting_py as plain
-from imago_wire.remoting import items as items_of
 from imago_wire.remoting.command import RemotingCommand, SerializeType
 from imago_wire.remoting.frame import FRAME_BYTES_MAX, HEADER_BYTES_MAX, encode_frame
 from imago_wire.remoting.header import decode_raw_header
 from imago_wire.remoting.messages import BatchEntry, encode_batch
+from imago_wire.remoting.scanning import _remoting_c as compiled  # type: ignore[attr-defined]  # built, not typed
+from imago_wire.remoting.scanning import _remoting_py as plain
+from imago_wire.remoting.scanning import items as items_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,23 +19,27 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from imago_broker.admin.errors import AdminError
-from imago_broker.admin.identity import (
+from imago_broker.admin.calls.identity import (
     CSRF,
+    OPERATOR,
+    actor_of,
     bearer_token,
     csrf_of,
     note_caller,
     note_holder_of_token,
     user_by_session,
     user_by_token,
+    user_of,
 )
+from imago_broker.admin.errors import AdminError
 from imago_broker.admin.rights import SHOW_STATE, any_user, open_to_all
-from imago_broker.admin.signing import SCHEME
 from imago_broker.admin.token_review import TokenReviewer
-from imago_broker.model.access import AccessKind, Need
+from imago_broker.model.access.access import AccessKind, Need
+from imago_broker.model.access.users import MEMBER
+from imago_broker.shard_work.signing import SCHEME
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from aiohttp.typedefs import Middleware
 
@@ -53,10 +57,15 @@ OF_PROXIES = ("forwarded", "via", "x-real-ip")
 """Headers that a proxy adds; so are all that begin with `X-Forwarded-`."""
 
 
-def authorize(services: AdminServices, rights: Mapping[tuple[str, str], RouteRight]) -> Middleware:
+def authorize(
+    services: AdminServices,
+    rights: Mapping[tuple[str, str], RouteRight],
+    allowed: Callable[[web.Request], None],
+) -> Middleware:
     """Ask for credentials where some are needed, and for the route's right, by method and path.
 
-    The token is read again at each call, so it may change.
+    The token is read again at each call, so it may change. `allowed` is told of each request that
+    may be served: only then is its body read.
     """
 
     reviewer = TokenReviewer(services.config.token_review, services.clock)
@@ -67,11 +76,14 @@ def authorize(services: AdminServices, rights: Mapping[tuple[str, str], RouteRig
     ) -> web.StreamResponse:
         resource = request.match_info.route.resource
         right = rights.get((request.method, resource.canonical)) if resource is not None else None
+        if request.headers.get("Authorization", "").startswith(SCHEME):
+            allowed(request)  # a broker's signature is of the body, too
         if right is not open_to_all and not await note_holder_of_token(services, request):
             if services.config.acl.enabled:
                 await _check_user(services, request, right, reviewer)
             else:
                 _check_place(services, request)
+        allowed(request)
         return await handler(request)
 
     return check
@@ -98,10 +110,21 @@ async def _check_user(
             " the file that IMAGO_ADMIN_TOKEN_FILE names, and no password.",
         )
     note_caller(request, name)
-    address = request.remote or ""
     needs = list(right(services, request)) if right is not None else NOBODY
     if right not in _WITH_OUTDATED_USERS:
         check_users_current(services)
+    _check_needs(services, request, needs)
+
+
+def require(services: AdminServices, request: web.Request, needs: Iterable[Need]) -> None:
+    """Raise unless the caller has rights that are known now alone: of what the body names, or of
+    messages that are looked up. Who has the admin token needs none."""
+    if services.config.acl.enabled and user_of(request) not in {MEMBER, OPERATOR}:
+        _check_needs(services, request, needs)
+
+
+def _check_needs(services: AdminServices, request: web.Request, needs: Iterable[Need]) -> None:
+    name, address = actor_of(request)
     allowed = services.access.rights_of(name)
     for need in needs:
         if not allowed.meets(need, address):

@@ -6,33 +6,13 @@ import difflib
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_broker.service.log_walk import NotReadableNowError
+from imago_broker.shard_work.errors import AdminError
 from imago_log.errors import DiskFullError, NotLeadingError, StoreClosedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-
-class AdminError(Exception):
-    """An answer `{"error": code, "message": …, "cure": …}` with an HTTP status."""
-
-    def __init__(
-        self,
-        status: int,
-        code: str,
-        message: str,
-        cure: str,
-        *,
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.headers = headers
-        self.status = status
-        self.code = code
-        self.message = message
-        self.cure = cure
-
-    def body(self) -> dict[str, str]:
-        return {"error": self.code, "message": self.message, "cure": self.cure}
+__all__ = ["CURE_ROOM", "AdminError", "bad_request", "not_found", "of_store", "refuse_unknown"]
 
 
 def bad_request(message: str, cure: str) -> AdminError:
@@ -53,12 +33,14 @@ _LISTS: Final[Mapping[str, str]] = {
 """What shows the names there are of a kind of thing."""
 
 
-def not_found(what: str, name: str, known: Iterable[str]) -> AdminError:
+def not_found(
+    what: str, name: str, known: Iterable[str], where: str = "on this shard"
+) -> AdminError:
     """A thing that is not there, with the nearest that is."""
     near = difflib.get_close_matches(name, list(known), n=1)
     listed = f"`{_LISTS[what]}`, or GET /admin/v1/{what}s"
     cure = f"Did you mean {near[0]!r}?" if near else f"List them: {listed}."
-    return AdminError(404, f"{what}_not_found", f"There is no {what} {name!r} on this shard.", cure)
+    return AdminError(404, f"{what}_not_found", f"There is no {what} {name!r} {where}.", cure)
 
 
 def refuse_unknown(body: Mapping[str, Any], known: Iterable[str]) -> None:

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import web
 
 from imago_broker.admin.access import check_users_known
-from imago_broker.admin.errors import AdminError
-from imago_broker.admin.guard import audit, json_body, json_response
-from imago_broker.admin.identity import (
+from imago_broker.admin.calls.guard import audit, json_body, json_response
+from imago_broker.admin.calls.identity import (
     COOKIE,
     ENDED,
     SESSION_SECONDS,
@@ -23,14 +22,15 @@ from imago_broker.admin.identity import (
     user_by_session,
     user_of,
 )
-from imago_broker.admin.signing import admin_token
-from imago_broker.model.users import User
+from imago_broker.admin.errors import AdminError
+from imago_broker.model.access.users import User
+from imago_broker.shard_work.signing import admin_token
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
     from imago_broker.admin.services import AdminServices
-    from imago_broker.model.users import BearerToken
+    from imago_broker.model.access.users import BearerToken
 
 AT_ONCE_MAX: Final = 2
 """Passwords that are compared at the same time: each takes tens of milliseconds, on purpose."""
@@ -39,6 +39,8 @@ WAITING_MAX: Final = 32
 OF_ADDRESS_MAX: Final = 4
 """The same, from one address: it shuts nobody else out."""
 RETRY_SECONDS: Final = 1
+BODY_BYTES_MAX: Final = 8 << 10
+"""Of a login, which anybody may send: a name and a password."""
 _NOBODY: Final = User(name="nobody", hashed="")
 
 
@@ -92,7 +94,7 @@ async def log_in(services: AdminServices, request: web.Request) -> web.Response:
             "Sessions are signed with the admin token, and this broker has none.",
             "Set admin.token_file to a file with a secret.",
         )
-    body = await json_body(request)
+    body = await json_body(request, BODY_BYTES_MAX)
     if "token" in body:
         user, token = _by_token(services, request, str(body["token"]))
     else:

@@ -1,4 +1,7 @@
-"""What each admin route needs a right to, as its row in the table of routes says."""
+"""What each admin route needs a right to, as its row in the table of routes says.
+
+What a request code of RocketMQ does as well needs the same here: both are made of the same needs.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 from imago_broker.admin.errors import AdminError
-from imago_broker.model.access import (
+from imago_broker.admin.message_ids import by_id
+from imago_broker.model.access.access import (
     CLUSTER_NAME,
     READ,
     RULE,
@@ -16,8 +20,8 @@ from imago_broker.model.access import (
     Need,
     Operation,
 )
-from imago_broker.model.names import WITHHELD_TOPICS
-from imago_broker.service.copies import read_copy
+from imago_broker.processors.rocketmq.needs import needs_to_read, needs_to_reset, of_topic
+from imago_broker.service.puts.copies import read_copy
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -57,15 +61,19 @@ def _named(kind: AccessKind, parameter: str, operations: tuple[Operation, ...]) 
     return lambda _, request: (Need(operations, kind, request.match_info[parameter]),)
 
 
+def _topic(operations: tuple[Operation, ...]) -> RouteRight:
+    return lambda _, request: (of_topic(request.match_info["topic"], operations),)
+
+
 SHOW_CLUSTER: Final = _cluster(SHOW)
 SHOW_STATE: Final = _cluster(SHOW)
 """Of what says how things are, which whoever looks for a fault may see where rights of users are
 not known any more, too."""
 RUN_CLUSTER: Final = _cluster(RUN)
 RULE_CLUSTER: Final = _cluster(RULE)
-SHOW_TOPIC: Final = _named(AccessKind.TOPIC, "topic", READ)
-ALTER_TOPIC: Final = _named(AccessKind.TOPIC, "topic", _ALTER)
-DELETE_TOPIC: Final = _named(AccessKind.TOPIC, "topic", _DELETE)
+SHOW_TOPIC: Final = _topic(READ)
+ALTER_TOPIC: Final = _topic(_ALTER)
+DELETE_TOPIC: Final = _topic(_DELETE)
 SHOW_GROUP: Final = _named(AccessKind.GROUP, "group", READ)
 ALTER_GROUP: Final = _named(AccessKind.GROUP, "group", _ALTER)
 DELETE_GROUP: Final = _named(AccessKind.GROUP, "group", _DELETE)
@@ -77,7 +85,7 @@ def put_topic(services: AdminServices, request: web.Request) -> Iterable[Need]:
     """Need to create a topic where there is none, else to alter it."""
     name = request.match_info["topic"]
     known = services.topics.get(name) is not None
-    return (Need(_ALTER if known else _CREATE, AccessKind.TOPIC, name),)
+    return (of_topic(name, _ALTER if known else _CREATE),)
 
 
 def put_group(services: AdminServices, request: web.Request) -> Iterable[Need]:
@@ -87,14 +95,21 @@ def put_group(services: AdminServices, request: web.Request) -> Iterable[Need]:
     return (Need(_ALTER if known else _CREATE, AccessKind.GROUP, name),)
 
 
+def reset_progress(_: AdminServices, request: web.Request) -> Iterable[Need]:
+    """Need what it needs to have the group go on elsewhere in the topic of the path."""
+    return needs_to_reset(request.match_info["topic"], request.match_info["group"])
+
+
 def find_messages(services: AdminServices, request: web.Request) -> Iterable[Need]:
-    """Need to read the topic: the one that is named, or that the message of an id is in."""
+    """Need to read the topic: the one that is named, or that the message of an id is in.
+
+    A message that is not here needs nothing here: whoever has it asks, and topics that the caller
+    may not read are not searched.
+    """
     topic = request.query.get("topic", "")
     if "id" in request.query:
-        from imago_broker.admin.messages import by_id  # noqa: PLC0415  it needs this module's peers
-
         records = by_id(services, request.query["id"])
         topic = read_copy(records[0]).topic if records else topic
-    if topic in WITHHELD_TOPICS:
-        return (Need(RUN, AccessKind.CLUSTER, CLUSTER_NAME),)
-    return (Need(READ, AccessKind.TOPIC, topic),)
+        if not topic:
+            return ()
+    return needs_to_read(topic)

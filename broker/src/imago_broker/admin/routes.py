@@ -9,37 +9,34 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from imago_broker.admin import (
-    configuration,
-    groups,
-    leadership,
-    login,
-    marks,
-    messages,
+from imago_broker.admin import dashboard, login, readers, rights
+from imago_broker.admin.access import authorize
+from imago_broker.admin.calls.guard import audited, errors_as_json, no_foreign_pages
+from imago_broker.admin.calls.identity import ENDED, EndedSessions
+from imago_broker.admin.calls.repeating import repeatable
+from imago_broker.admin.metaq import (
     metaq,
     metaq_dashboard,
     metaq_http,
     metaq_slave,
     metaq_transactions,
+)
+from imago_broker.admin.resources import (
+    configuration,
+    each_shard,
+    groups,
+    marks,
+    messages,
     moves,
-    opening,
     pipelines,
     quotas,
-    rights,
     status,
     topics,
     users,
     whole,
 )
-from imago_broker.admin.access import authorize
-from imago_broker.admin.access_spreading import SPREADER, AccessSpreader
-from imago_broker.admin.draining import Drainer
-from imago_broker.admin.guard import audited, errors_as_json, no_foreign_pages
-from imago_broker.admin.identity import ENDED, EndedSessions
-from imago_broker.admin.remaining import PROGRESS
-from imago_broker.admin.repeating import repeatable
-from imago_broker.admin.shards import to_master
-from imago_broker.admin.spreading import Spreader
+from imago_broker.admin.shards import leadership, opening
+from imago_broker.admin.shards.shards import to_master
 
 if TYPE_CHECKING:
     from imago_broker.admin.rights import RouteRight
@@ -50,7 +47,8 @@ Handler = Callable[["AdminServices", web.Request], Awaitable[web.Response]]
 BODY_BYTES_MAX = 1 << 20
 
 ROUTES: tuple[tuple[str, str, Handler, RouteRight], ...] = (
-    ("GET", "/", status.dashboard, rights.open_to_all),
+    ("GET", "/", dashboard.page, rights.open_to_all),
+    ("GET", "/dashboard/{file}", dashboard.file, rights.open_to_all),
     ("GET", "/healthz", status.healthz, rights.open_to_all),
     ("GET", "/livez", status.healthz, rights.open_to_all),
     ("POST", "/login", login.log_in, rights.open_to_all),
@@ -62,7 +60,10 @@ ROUTES: tuple[tuple[str, str, Handler, RouteRight], ...] = (
     ("GET", "/admin/v1/status", status.status, rights.SHOW_STATE),
     ("GET", "/admin/v1/cluster", status.cluster, rights.SHOW_STATE),
     ("GET", "/admin/v1/cluster/topics", whole.topics, rights.SHOW_CLUSTER),
+    ("GET", "/admin/v1/cluster/topics/{topic}", each_shard.topic, rights.SHOW_TOPIC),
     ("GET", "/admin/v1/cluster/groups", whole.groups, rights.SHOW_CLUSTER),
+    ("GET", "/admin/v1/cluster/groups/{group}", each_shard.group, rights.SHOW_GROUP),
+    ("GET", "/admin/v1/cluster/brokers", each_shard.brokers, rights.SHOW_STATE),
     ("GET", "/admin/v1/shard", leadership.shard, rights.SHOW_STATE),
     ("GET", "/admin/v1/restart-check", leadership.restart_check, rights.SHOW_CLUSTER),
     ("GET", "/admin/v1/restart-done", leadership.restart_done, rights.SHOW_CLUSTER),
@@ -95,6 +96,8 @@ ROUTES: tuple[tuple[str, str, Handler, RouteRight], ...] = (
     ("PUT", "/admin/v1/groups/{group}", groups.put, rights.put_group),
     ("DELETE", "/admin/v1/groups/{group}", groups.delete, rights.DELETE_GROUP),
     ("POST", "/admin/v1/groups/{group}/reset", groups.reset, rights.ALTER_GROUP),
+    ("GET", "/admin/v1/readers", readers.list_all, rights.SHOW_CLUSTER),
+    ("POST", "/admin/v1/readers", readers.keep, rights.of_members),
     ("GET", "/admin/v1/users", users.list_all, rights.RULE_CLUSTER),
     ("GET", "/admin/v1/users/{user}", users.show, rights.RULE_CLUSTER),
     ("PUT", "/admin/v1/users/{user}", users.put, rights.RULE_CLUSTER),
@@ -117,7 +120,7 @@ ROUTES: tuple[tuple[str, str, Handler, RouteRight], ...] = (
         "POST",
         "/admin/v1/metaq/topics/{topic}/groups/{group}/partitions/{partition}/skip",
         metaq_dashboard.skip,
-        rights.ALTER_GROUP,
+        rights.reset_progress,
     ),
     ("GET", "/admin/v1/metaq/config", metaq.config, rights.SHOW_CLUSTER),
     ("GET", "/admin/v1/metaq/stats", metaq.stats, rights.SHOW_CLUSTER),
@@ -181,14 +184,19 @@ def rights_by_route() -> dict[tuple[str, str], RouteRight]:
     }
 
 
-def build_admin(services: AdminServices) -> web.Application:
-    """Return the admin application; the assembly gives it a port."""
+def build_admin(
+    services: AdminServices, allowed: Callable[[web.Request], None] = lambda _: None
+) -> web.Application:
+    """Return the admin application; the assembly gives it a port.
+
+    `allowed` is called of each request that is one and that its caller may have served.
+    """
     app = web.Application(
         middlewares=[
             audited,
             errors_as_json,
             no_foreign_pages,
-            authorize(services, rights_by_route()),
+            authorize(services, rights_by_route(), allowed),
             users.supers_by_supers,
             repeatable(),
             leadership.operator_fence(services),
@@ -201,27 +209,4 @@ def build_admin(services: AdminServices) -> web.Application:
     app[ENDED] = EndedSessions()
     for method, path, handler, _ in ROUTES:
         app.router.add_route(method, path, partial(handler, services))
-    _keep_at_work(app, Drainer(services), Spreader(services), AccessSpreader(services))
     return app
-
-
-def _keep_at_work(
-    app: web.Application, drainer: Drainer, spreader: Spreader, users_spreader: AccessSpreader
-) -> None:
-    """Have topics leave, and spread, and users too, for as long as the application runs."""
-
-    async def start(_: web.Application) -> None:
-        drainer.start()
-        spreader.start()
-        users_spreader.start()
-
-    async def stop(_: web.Application) -> None:
-        await users_spreader.stop()
-        await spreader.stop()
-        await drainer.stop()
-
-    app[SPREADER] = users_spreader
-    app[marks.DRAINER] = drainer
-    app[PROGRESS] = drainer.progress
-    app.on_startup.append(start)
-    app.on_cleanup.append(stop)

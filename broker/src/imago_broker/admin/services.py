@@ -5,32 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from imago_broker.shard_work.services import ShardServices
+
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from prometheus_client import CollectorRegistry
 
     from imago_broker.config import BrokerConfig
     from imago_broker.config.changes import Changes
-    from imago_broker.model.topics import TopicConfig
-    from imago_broker.ports import (
-        Clock,
-        MetaqConsumers,
-        MetaqSlaveControl,
-        PipelineRecords,
-        Registry,
-        ShardControl,
-        SharedMarks,
-    )
+    from imago_broker.ports import MetaqSlaveControl, PipelineRecords
     from imago_broker.processors.metaq.peer import Peer
-    from imago_broker.service.access import AccessService
-    from imago_broker.service.groups import GroupService
-    from imago_broker.service.metaq_transactions.service import MetaqTransactions
-    from imago_broker.service.offsets import ConsumerOffsets
-    from imago_broker.service.throttling import QuotaService
-    from imago_broker.service.topics import TopicService
-    from imago_log import MessageStore
+    from imago_broker.service.access.throttling import QuotaService
+    from imago_broker.shard_work.work import ShardWork
     from imago_log.results import StoreHealth
     from imago_wire.text.items import Item
 
@@ -74,30 +61,18 @@ class MetaqManagement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AdminServices:
-    """Everything that a route may use. Callables are cheap and answer for this moment."""
+class AdminServices(ShardServices):
+    """Everything that a route may use."""
 
-    current_config: Callable[[], BrokerConfig]
     replace_config: Callable[[BrokerConfig], None]
     """Put changed dynamic settings in force."""
-    topics: TopicService
-    groups: GroupService
-    access: AccessService
+    work: ShardWork
+    """What this shard does with the others."""
     quotas: QuotaService
-    offsets: ConsumerOffsets
     reset_offsets: Callable[[str, str, Mapping[int, int]], None]
     """(group, topic, queue to offset): set them, and have live consumers go on from there."""
-    metaq_transactions: MetaqTransactions
-    store: MessageStore
-    coordinator: Registry
-    marks: SharedMarks
     pipelines: PipelineRecords
-    metaq_consumers: MetaqConsumers
-    clock: Clock
-    peer_tls: Callable[[], ssl.SSLContext | None]
-    """With what the admin ports of other brokers are asked; None: without TLS."""
     registry: CollectorRegistry
-    control: ShardControl
     uuid: str
     replica: Callable[[], int]
     health: Callable[[], StoreHealth]
@@ -105,6 +80,8 @@ class AdminServices:
     """Why the broker is not ready; empty when it is."""
     write_problems: Callable[[], list[str]]
     """Why a broker that is ready takes no messages; empty when it does."""
+    refused: Callable[[], tuple[list[str], list[str]]]
+    """Why puts, and gets, of the shard are refused now; both empty: they are served."""
     connections: Callable[[], Mapping[str, int]]
     counters: Callable[[], Counters]
     replicated: Callable[[], Awaitable[str]]
@@ -114,13 +91,6 @@ class AdminServices:
     member_groups: Callable[[], list[str]]
     """Groups that have a connected consumer."""
     metaq: MetaqManagement
-    on_topic_made: list[Callable[[TopicConfig, str], None]]
-    """Told each topic that a send has made here, and the template that it is made of."""
     version: str
     not_compiled: Sequence[str] | None
     """Hot modules and names that the plain Python twins serve; None: all, by `IMAGO_PURE=1`."""
-
-    @property
-    def config(self) -> BrokerConfig:
-        """The configuration in force, dynamic changes included."""
-        return self.current_config()

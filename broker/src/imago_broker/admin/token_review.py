@@ -20,10 +20,11 @@ import aiohttp
 import orjson
 
 from imago_broker.admin.errors import AdminError
-from imago_broker.model.users import name_problem
+from imago_broker.model.access.users import name_problem
+from imago_wire.errors import WrongError
 
 if TYPE_CHECKING:
-    from imago_broker.config.security_sections import TokenReviewSection
+    from imago_broker.config.sections.security_sections import TokenReviewSection
     from imago_broker.ports import Clock
 
 log = logging.getLogger(__name__)
@@ -107,7 +108,7 @@ def _read(path: str) -> str:
 
 def _decoded(status: int, raw: bytes) -> object:
     if status >= 300:
-        raise ValueError(f"it answers {status}: {raw[:200]!r}")
+        raise WrongError(f"it answers {status}: {raw[:200]!r}")
     found: object = orjson.loads(raw)
     return found
 

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from imago_broker.core.explain import Explanation, explain
-from imago_broker.model.cluster import Role
-from imago_broker.model.sealing import seal_of
-from imago_wire import properties as names
+from imago_broker.model.registry.cluster import Role
+from imago_broker.model.topics.sealing import seal_of
+from imago_wire.record_format import properties as names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from imago_broker.model.cluster import BrokerRecord, ClusterView
     from imago_broker.model.groups import GroupConfig
-    from imago_broker.model.shard import Election
-    from imago_broker.model.shard_status import FollowerStatus
-    from imago_broker.model.topics import TopicConfig
+    from imago_broker.model.registry.cluster import BrokerRecord, ClusterView
+    from imago_broker.model.registry.shard import Election
+    from imago_broker.model.registry.shard_status import FollowerStatus
+    from imago_broker.model.topics.topics import TopicConfig
     from imago_log.results import DamagedRange
-    from imago_wire.record import StoredMessage
+    from imago_wire.records.record import StoredMessage
 
 TEXT_CHARS_MAX = 2000
 
@@ -93,9 +94,13 @@ def group(config: GroupConfig | None, name: str) -> dict[str, Any]:
     return {"name": name} | (config.to_json() if config else {})
 
 
-def message(stored: StoredMessage) -> dict[str, Any]:
-    """One message for people: text where the body is text, else its size alone."""
+def message(stored: StoredMessage, *, whole: bool = False) -> dict[str, Any]:
+    """One message for people: text where the body is text, else its size alone.
+
+    `whole`: also its body as it is, in base64.
+    """
     shown = stored.properties
+    body = {"body": b64encode(stored.body).decode()} if whole else {}
     try:
         text: str | None = stored.body.decode()[:TEXT_CHARS_MAX]
     except UnicodeDecodeError:
@@ -105,6 +110,7 @@ def message(stored: StoredMessage) -> dict[str, Any]:
         "queue": stored.queue_id,
         "offset": stored.queue_offset,
         "id": stored.offset_message_id,
+        "uniqueId": shown.get(names.UNIQ_KEY),
         "position": int(shown.get(names.METAQ_POS, "-1"), 16),
         "logOffset": stored.physical_offset,
         "storeTime": stored.store_ms,
@@ -114,7 +120,7 @@ def message(stored: StoredMessage) -> dict[str, Any]:
         "size": len(stored.body),
         "text": text,
         "properties": {k: v for k, v in shown.items() if not k.startswith("__")},
-    }
+    } | body
 
 
 def member(record: BrokerRecord) -> dict[str, Any]:
@@ -132,6 +138,7 @@ def member(record: BrokerRecord) -> dict[str, Any]:
         "logEnd": record.log_end,
         "damaged": record.damaged,
         "full": record.full,
+        "crowded": record.crowded,
         "problem": record.problem,
         "metaq": record.metaq_url.removeprefix("meta://"),
         "rocketmq": record.rocketmq_address,

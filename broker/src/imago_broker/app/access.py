@@ -7,31 +7,35 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imago_broker.admin.signing import TOKEN_SIZE_MIN, admin_token
 from imago_broker.errors import ExitCode, FatalError
 from imago_broker.model import names
-from imago_broker.processors.rocketmq.access_hook import AccessHook
-from imago_broker.processors.rocketmq.rights import BROKER_RIGHTS, NAME_RIGHTS
+from imago_broker.processors.rocketmq.access.access_hook import AccessHook
+from imago_broker.processors.rocketmq.access.rights import (
+    NAME_RIGHTS,
+    MessageTopics,
+)
 from imago_broker.server.introduction_entry import IntroductionEntry
 from imago_broker.server.introductions import Introductions, target_of
-from imago_broker.service.copies import read_copy
+from imago_broker.service.puts.copies import read_copy
+from imago_broker.shard_work.signing import TOKEN_SIZE_MIN, admin_token
 from imago_wire.errors import ProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from imago_broker.app.shard_member import ShardMember
+    from imago_broker.app.member.shard_member import ShardMember
     from imago_broker.config import BrokerConfig
-    from imago_broker.model.cluster import BrokerRecord
+    from imago_broker.model.registry.cluster import BrokerRecord
     from imago_broker.ports import Clock
+    from imago_broker.processors.rocketmq.access.rights import Right, TopicsAt
     from imago_broker.processors.rocketmq.exchange import Hook
     from imago_broker.server.client_ports import Door
     from imago_broker.server.listener import Listener
     from imago_broker.server.session import Session
-    from imago_broker.service.access import AccessService
-    from imago_broker.service.messages import MessageService
+    from imago_broker.service.access.access import AccessService
+    from imago_broker.service.access.throttling import Direction, QuotaService
+    from imago_broker.service.puts.messages import MessageService
     from imago_broker.service.role import RoleState
-    from imago_broker.service.throttling import QuotaService
     from imago_log.store import MessageStore
 
 logger = logging.getLogger(__name__)
@@ -114,20 +118,27 @@ _WAITING = names.PARKING_TOPICS | {
 
 
 def broker_hooks(
-    config: BrokerConfig, access: AccessService, messages: MessageService, quotas: QuotaService
+    config: BrokerConfig,
+    access: AccessService,
+    messages: MessageService,
+    quotas: QuotaService,
+    *,
+    rights: Mapping[int, Right],
+    limited: Mapping[int, Direction],
 ) -> Sequence[Hook]:
-    """Return the check of each request to RocketMQ's ports."""
+    """Return the check of each request to RocketMQ's ports; `rights` and `limited`: by code."""
     if not config.acl.enabled:
         return ()
     store = messages.store
     hook = AccessHook(
         access,
-        BROKER_RIGHTS,
+        rights,
         access.denials,
-        topic_at(store),
+        topics_at(store),
         quotas,
         size_at=size_at(store),
         light_queues=lambda: messages.light.enabled,
+        limited=limited,
     )
     return (hook,)
 
@@ -142,17 +153,18 @@ def size_at(store: MessageStore) -> Callable[[int], int]:
     return lambda offset: len(store.record_at(offset) or b"")
 
 
-def topic_at(store: MessageStore) -> Callable[[int], str]:
-    """Return what tells the topic of the message at a log offset; "" where there is none."""
+def topics_at(store: MessageStore) -> TopicsAt:
+    """Return what tells the topics of the message that is seen at a log offset."""
 
-    def found(offset: int) -> str:
+    def found(offset: int) -> MessageTopics | None:
         record = store.record_at(offset) if offset >= 0 else None
         if record is None:
-            return ""
+            return None
         try:
             message = read_copy(record)
         except ProtocolError:
-            return ""
-        return (message.text(b"REAL_TOPIC") if message.topic in _WAITING else "") or message.topic
+            return None
+        real = message.text(b"REAL_TOPIC") if message.topic in _WAITING else ""
+        return MessageTopics(message.topic, real or message.topic)
 
     return found

@@ -4,97 +4,107 @@ from __future__ import annotations
 
 import asyncio
 import importlib.metadata
+import logging
+from dataclasses import fields
 from typing import TYPE_CHECKING, Protocol
 
 from imago_broker.admin.services import AdminServices, Counters, GroupMember, MetaqManagement
-from imago_broker.app.alone import AloneShard
+from imago_broker.app.member import hindrances
+from imago_broker.app.member.alone import AloneShard
 from imago_broker.metrics import registry
-from imago_broker.model.cluster import RegistryConnection
-from imago_broker.service.put_status import PutStatus
+from imago_broker.service.puts.put_status import PutStatus
+from imago_broker.shard_work.services import ShardServices
 from imago_wire import compiled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Collection, Mapping
 
     from imago_broker.app.core_services import CoreServices
-    from imago_broker.app.listeners import Ports
-    from imago_broker.app.metaq_port import ConfigFile, MetaqPort
+    from imago_broker.app.member.shard_member import ShardMember
+    from imago_broker.app.member.shard_worker import ShardWorker
+    from imago_broker.app.ports.listeners import Ports
+    from imago_broker.app.ports.metaq_port import ConfigFile, MetaqPort
     from imago_broker.app.process_hooks import ProcessHooks
     from imago_broker.app.reloading import ConfigSource
-    from imago_broker.app.shard_member import ShardMember
     from imago_broker.config import BrokerConfig
-    from imago_broker.errors import FatalError
     from imago_broker.metrics import BrokerCollector, MetaqCounters
     from imago_broker.ports import Clock, Coordinator, Registry
     from imago_broker.processors.rocketmq.assembly import RocketmqAssembly
     from imago_broker.replication.metaq.slave import MetaqSlave
-    from imago_broker.service.clients import ClientRegistry
-    from imago_broker.service.gate import ShardGate
-    from imago_broker.service.messages import MessageService
-    from imago_log.results import StoreHealth
+    from imago_broker.service.groups.clients import ClientRegistry
+    from imago_broker.service.puts.messages import MessageService
+
+logger = logging.getLogger(__name__)
 
 
-class BrokerState(Protocol):
-    """What changes of a broker while it runs."""
+class BrokerState(hindrances.HinderedState, Protocol):
+    """The broker: its parts, and what changes of it while it runs."""
 
-    config: BrokerConfig
-    gate: ShardGate | None
-    serving: bool
-    failed: asyncio.Future[FatalError]
     first_log_end: int
     metaq: MetaqPort | None
     metaq_slave: MetaqSlave | None
     process: ProcessHooks
     source: ConfigSource
     config_file: ConfigFile
+    core: CoreServices
+    rocketmq: RocketmqAssembly
+    metaq_counters: MetaqCounters
+    coordinator: Coordinator
+    clock: Clock
+    collector: BrokerCollector
+    member: ShardMember | None
+    uuid: str
+    ports: Ports
+    shards: ShardWorker
 
-    @property
-    def health(self) -> StoreHealth: ...
+    def apply(self, config: BrokerConfig) -> None: ...
 
 
-def admin_services(
-    state: BrokerState,
-    *,
-    core: CoreServices,
-    rocketmq: RocketmqAssembly,
-    metaq_counters: MetaqCounters,
-    coordinator: Coordinator,
-    clock: Clock,
-    collector: BrokerCollector,
-    member: ShardMember | None,
-    uuid: str,
-    ports: Ports,
-    replace_config: Callable[[BrokerConfig], None],
-) -> AdminServices:
-    """Hand the parts over; `member`: None where the shard is shared with nobody."""
-    messages, store = core.messages, core.messages.store
+def shard_services(state: BrokerState) -> ShardServices:
+    """Hand over what the work among shards asks of the parts."""
+    core, coordinator, store = state.core, state.coordinator, state.core.messages.store
     alone = AloneShard(
         lambda: store.epoch_seen, lambda: "" if state.serving else "the broker to serve"
     )
-    return AdminServices(
+    return ShardServices(
         current_config=lambda: state.config,
-        replace_config=replace_config,
         topics=core.topics,
         groups=core.groups,
         access=core.access,
-        quotas=core.quotas,
         offsets=core.offsets,
-        reset_offsets=rocketmq.clients.resetter.reset,
         metaq_transactions=core.metaq_transactions,
         store=store,
         coordinator=coordinator,
         marks=coordinator.marks,
-        pipelines=coordinator.pipelines,
         metaq_consumers=coordinator.metaq_consumers,
-        clock=clock,
-        peer_tls=lambda: ports.peer_tls,
-        registry=registry(collector),
-        control=member or alone,
-        uuid=uuid,
+        clock=state.clock,
+        peer_tls=lambda: state.ports.peer_tls,
+        control=state.member or alone,
+        subscribed=state.rocketmq.clients.registry.subscribed,
+        clients_return_ms=state.rocketmq.readers.clients_return_ms,
+        on_topic_made=state.rocketmq.names.on_topic_made,
+    )
+
+
+def admin_services(state: BrokerState) -> AdminServices:
+    """Hand over what the admin interface asks of the parts."""
+    core, rocketmq, coordinator = state.core, state.rocketmq, state.coordinator
+    messages, store, ports, member = core.messages, core.messages.store, state.ports, state.member
+    shard = shard_services(state)
+    return AdminServices(
+        **{each.name: getattr(shard, each.name) for each in fields(shard)},
+        work=state.shards.work,
+        replace_config=state.apply,
+        quotas=core.quotas,
+        reset_offsets=rocketmq.clients.resetter.reset,
+        pipelines=coordinator.pipelines,
+        registry=registry(state.collector),
+        uuid=state.uuid,
         replica=lambda: _replica(coordinator),
         health=lambda: state.health,
-        problems=lambda: problems(state, member),
-        write_problems=lambda: write_problems(state, coordinator),
+        problems=lambda: hindrances.problems(state, member),
+        write_problems=lambda: hindrances.write_problems(state, coordinator),
+        refused=lambda: hindrances.refused(state, coordinator, member),
         connections=lambda: {
             "metaq": ports.metaq.connections,
             "rocketmq": ports.rocketmq.connections + ports.fast.connections,
@@ -104,7 +114,7 @@ def admin_services(
             messages_in=messages.appended,
             messages_out=rocketmq.delivery.traffic.messages,
             bytes_in=store.log_end - state.first_log_end,
-            bytes_out=rocketmq.delivery.traffic.bytes + metaq_counters.bytes_out,
+            bytes_out=rocketmq.delivery.traffic.bytes + state.metaq_counters.bytes_out,
         ),
         replicated=lambda: _replicated(messages),
         members=lambda group: _members(rocketmq.clients.registry, group),
@@ -117,42 +127,20 @@ def admin_services(
             slave=state.metaq_slave,
             stop=state.process.stop,
         ),
-        on_topic_made=rocketmq.names.on_topic_made,
         version=importlib.metadata.version("imago-mq"),
         not_compiled=None if compiled.PURE else compiled.missing,
     )
 
 
-def problems(state: BrokerState, member: ShardMember | None) -> list[str]:
-    """Return why clients should not be sent here; empty when they should.
+async def readers_elsewhere(services: ShardServices) -> Mapping[str, Collection[str]] | None:
+    """Ask the other shards which groups read which topics; None where one does not say."""
+    from imago_broker.shard_work import errors, readers  # noqa: PLC0415  aiohttp, on a full disk alone
 
-    A broker that takes no messages for now still has routes and messages to read, which may be
-    nowhere else: a full disk, or a registry that is away, concerns all members alike.
-    """
-    found = []
-    if not state.serving:
-        found.append("the broker is starting or stopping")
-    if state.failed.done():
-        found.append(f"the broker has failed: {state.failed.result()}")
-    if member is not None:
-        found += member.unready()
-    return found
-
-
-def write_problems(state: BrokerState, registry: Registry) -> list[str]:
-    """Return why messages may be refused here although clients are sent here.
-
-    Not that this member does not lead: its shard takes them elsewhere.
-    """
-    found = []
-    health, gate = state.health, state.gate
-    if not health.writable:
-        found.append(f"the disk is full: {health.disk_used_ratio:.0%} used")
-    if registry.state is not RegistryConnection.CONNECTED:
-        found.append(f"the registry is {registry.state.value}")
-    if gate is not None and gate.short:
-        found.append("too few members are in sync for messages that wait for them")
-    return found
+    try:
+        return await readers.elsewhere(services)
+    except errors.AdminError as error:
+        logger.warning("readers_unknown reason=%s No unexpired message goes.", error)
+        return None
 
 
 def _replica(registry: Registry) -> int:

@@ -10,50 +10,52 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imago_broker.app.access import follow_copy
-from imago_broker.app.admin_view import admin_services
+from imago_broker.app.admin_view import admin_services, readers_elsewhere, shard_services
 from imago_broker.app.clock import SystemClock
-from imago_broker.app.coordination import join, make_coordinator
+from imago_broker.app.coordination import announce, join, make_coordinator
 from imago_broker.app.core_services import CoreServices
-from imago_broker.app.identity import advertised_host, data_folder_uuid, numeric_address
-from imago_broker.app.listeners import Ports
-from imago_broker.app.metaq_originals import make_metaq_slave, make_samsa_master
-from imago_broker.app.metaq_port import ConfigFile, serve_metaq
-from imago_broker.app.metrics import add_metrics
+from imago_broker.app.kept_settings.told_settings import ToldSettings
+from imago_broker.app.member.hindrances import refused
+from imago_broker.app.member.identity import advertised_host, data_folder_uuid, numeric_address
+from imago_broker.app.member.metaq_originals import make_metaq_slave, make_samsa_master
+from imago_broker.app.member.role_services import RoleServices
+from imago_broker.app.member.shard_member import ShardMember, is_member
+from imago_broker.app.member.shard_worker import ShardWorker
+from imago_broker.app.metrics.metrics import add_metrics
+from imago_broker.app.ports.listeners import Ports
+from imago_broker.app.ports.metaq_port import ConfigFile, serve_metaq
+from imago_broker.app.ports.rocketmq_ports import assemble_rocketmq, serve_names, serve_rocketmq
 from imago_broker.app.process_hooks import ProcessHooks
 from imago_broker.app.registration import Registration, broker_record
 from imago_broker.app.reloading import ConfigSource, reload
-from imago_broker.app.rocketmq_ports import assemble_rocketmq, serve_names, serve_rocketmq
-from imago_broker.app.role_services import RoleServices
-from imago_broker.app.shard_member import ShardMember, is_member
-from imago_broker.app.storage import open_store
+from imago_broker.app.storage import close_store, open_store
 from imago_broker.app.ticking import Ticker
-from imago_broker.app.told_settings import ToldSettings
 from imago_broker.errors import ExitCode, FatalError
 from imago_broker.metrics import BrokerCollector, MetaqCounters
-from imago_broker.model.cluster import RegistryConnection
-from imago_broker.ports import CoordinatorConflictError, CoordinatorError
-from imago_broker.service.gate import ShardGate
-from imago_broker.service.put_status import PutStatus
+from imago_broker.model.registry.cluster import RegistryConnection
+from imago_broker.service.puts.gate import ShardGate
+from imago_broker.service.puts.put_status import PutStatus
+from imago_broker.service.readers import LogClaims
 from imago_broker.service.role import ALONE, UNSETTLED, RoleState
 from imago_broker.service.serving_rules import ServingRules, always
-from imago_log.errors import StoreError
 
 if TYPE_CHECKING:
     from imago_broker.admin.services import AdminServices
-    from imago_broker.app.metaq_port import MetaqPort
+    from imago_broker.app.ports.metaq_port import MetaqPort
     from imago_broker.config import BrokerConfig
     from imago_broker.config.changes import Changes
-    from imago_broker.config.sections import RocketmqSection
-    from imago_broker.model.cluster import BrokerRecord
+    from imago_broker.config.sections.sections import RocketmqSection
+    from imago_broker.model.registry.cluster import BrokerRecord
     from imago_broker.namesrv.server import NameService
     from imago_broker.ports import Clock, Coordinator
     from imago_broker.processors.rocketmq.assembly import RocketmqAssembly
     from imago_broker.replication.metaq.slave import MetaqSlave
     from imago_broker.server.client_ports import ClientPorts
-    from imago_broker.service.groups import GroupService
-    from imago_broker.service.messages import MessageService
-    from imago_broker.service.offsets import ConsumerOffsets
-    from imago_broker.service.topics import TopicService
+    from imago_broker.service.groups.groups import GroupService
+    from imago_broker.service.groups.offsets import ConsumerOffsets
+    from imago_broker.service.puts.messages import MessageService
+    from imago_broker.service.topics.topics import TopicService
+    from imago_log.errors import StoreError
     from imago_log.results import StoreHealth
     from imago_log.store import MessageStore
 
@@ -110,8 +112,9 @@ class Broker:
         self.metaq_counters = MetaqCounters()
         self.told_host = config.broker.advertised_host or self.host  # for clients
         self.config_file = ConfigFile(lambda: self.config, host=self.told_host)
-        self.coordinator = coordinator or make_coordinator(config, self.config_file())
+        self.coordinator = coordinator or make_coordinator(config, self.config_file(), stores=True)
         self.serving = False
+        self.shards = ShardWorker()
         self.ports = Ports(config, self.coordinator.view, self.record, self.clock)
         self.role = RoleState(UNSETTLED if is_member(config) else ALONE)
         self.member: ShardMember | None = None
@@ -213,19 +216,7 @@ class Broker:
 
     def admin_services(self) -> AdminServices:
         """Return what the admin interface asks of the parts."""
-        return admin_services(
-            self,
-            core=self.core,
-            rocketmq=self.rocketmq,
-            metaq_counters=self.metaq_counters,
-            coordinator=self.coordinator,
-            clock=self.clock,
-            collector=self.collector,
-            member=self.member,
-            uuid=self.uuid,
-            ports=self.ports,
-            replace_config=self.apply,
-        )
+        return admin_services(self)
 
     def _open(self, address: str) -> None:
         config, loop = self.config, asyncio.get_running_loop()
@@ -236,7 +227,7 @@ class Broker:
             rocketmq_port=self.ports.told_rocketmq_port,
             lead=not is_member(config),
         )
-        self._opened.callback(self._close_store)
+        self._opened.callback(lambda: close_store(self.store, clean=self._clean))
         self.told = ToldSettings(Path(config.broker.data_dir))
         config = self.config = self.told.over(config)
         self.store.on_failure.add(self._store_failed_in_other_thread)
@@ -272,8 +263,8 @@ class Broker:
             self.fail(FatalError(reason, exit_code=ExitCode.FENCED))
 
     async def _serve(self) -> None:
-        loop = asyncio.get_running_loop()
-        config = self.config
+        loop, config = asyncio.get_running_loop(), self.config
+        self.registration = Registration(self.coordinator, self.topics, config)
         self.rocketmq = assemble_rocketmq(
             config,
             self.core,
@@ -283,14 +274,16 @@ class Broker:
             serving_rules=self.serving_rules,
             host=self.told_host,
             ports=self.ports,
+            shards=self.shards,
             told=self.told,
             before_settings_change=self._rocketmq_settings_changed,
+            topics_published=self.registration.published,
         )
-        self.registration = Registration(self.coordinator, self.topics, config)
         self._wire_ports(loop)
         self.ticker = Ticker(
             self.store,
             self.clock,
+            claims=LogClaims(self.rocketmq.needed, self.rocketmq.readers, self._may_force),
             needed=self.rocketmq.needed,
             sync_interval_ms=lambda: self.config.store.sync_interval_ms,
             sweep=self._sweep,
@@ -305,6 +298,7 @@ class Broker:
         add_metrics(
             self.collector,
             config=config,
+            members=lambda: self.config.broker.replicas,
             core=self.core,
             registry=self.coordinator,
             role=self.role,
@@ -312,6 +306,7 @@ class Broker:
             rocketmq=self.rocketmq,
             metaq_counters=self.metaq_counters,
             health=lambda: self.health,
+            refused=lambda: refused(self, self.coordinator, self.member),
             member=self.member,
         )
         for listener in self.ports.wanted:
@@ -322,10 +317,7 @@ class Broker:
             self.config,
             core=self.core,
             serving_rules=self.serving_rules,
-            delay=self.rocketmq.delays.levels,
-            transactions=self.rocketmq.transactions.service,
-            timers=self.rocketmq.delays.timers,
-            pops=self.rocketmq.pop.service,
+            features=self.rocketmq.features,
             static_topics=self.rocketmq.names.static_topics,
             held_pulls=self.rocketmq.delivery.hold,
             client_ports=self.client_ports,
@@ -353,13 +345,9 @@ class Broker:
         self._announced.push_async_callback(
             self.registration.withdraw, lambda: self.config.metaq.stop_linger_ms
         )
-        try:
-            await self.registration.announce(self.record())
-        except CoordinatorConflictError as error:
-            raise FatalError(str(error), exit_code=ExitCode.USAGE) from error
-        except CoordinatorError as error:
-            raise FatalError(str(error), exit_code=ExitCode.UNEXPECTED) from error
+        await announce(self.registration, self.record())
         self._announced.callback(self.rocketmq.stop)
+        self._announced.push_async_callback(self.rocketmq.readers.stop)
         if member is None:
             self.rocketmq.start()
             self.core.metaq_transactions.start()
@@ -367,6 +355,8 @@ class Broker:
             self._announced.push_async_callback(lambda: member.leave(orderly=self._clean))
             await member.start()
             await self.registration.published(PUBLISH_SECONDS_MAX)  # what a first master makes
+        self._opened.push_async_callback(self.shards.stop)
+        await self.shards.start(shard_services(self))
         if config.admin.enabled:
             await self.ports.admin.start(self.admin_services)
         for part in (self.samsa, self.ticker, self.source, self.metaq_slave):
@@ -401,7 +391,13 @@ class Broker:
             self.names = serve_names(self.ports, config, self.rocketmq, self.coordinator, loop)
             self._opened.push_async_callback(self.names.stop)
 
+    def _may_force(self) -> bool:
+        return self.member is None or self.member.may_force()
+
     def _sweep(self) -> None:
+        self.rocketmq.readers.look(
+            self.coordinator.metaq_consumers, lambda: readers_elsewhere(shard_services(self))
+        )
         self.ports.leave_files(self.store.log_end - self.store.log_start)
         self.rocketmq.tick()
         self.core.clean_up()
@@ -411,10 +407,3 @@ class Broker:
     def _store_failed_in_other_thread(self, error: StoreError) -> None:
         loop = self.failed.get_loop()
         loop.call_soon_threadsafe(self.fail, FatalError(str(error), exit_code=ExitCode.IO))
-
-    def _close_store(self) -> None:
-        try:
-            self.store.close(clean=self._clean)
-        except StoreError as error:
-            raise FatalError(str(error), exit_code=ExitCode.IO) from error
-        logger.info("broker_stopped clean=%s", self._clean)

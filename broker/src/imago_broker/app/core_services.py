@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imago_broker.app.declared_topics import DeclaredTopics
+from imago_broker.app.kept_settings.declared_topics import DeclaredTopics
 from imago_broker.config.live import LiveSettings
-from imago_broker.core.acknowledgement import Acknowledgement
-from imago_broker.service.access import AccessService
-from imago_broker.service.groups import KIND as GROUP_KIND
-from imago_broker.service.groups import GroupService
-from imago_broker.service.lingering import Lingering
-from imago_broker.service.messages import MessageService
+from imago_broker.core.puts.acknowledgement import Acknowledgement
+from imago_broker.service.access.access import AccessService
+from imago_broker.service.access.throttling import QuotaService
+from imago_broker.service.groups.groups import KIND as GROUP_KIND
+from imago_broker.service.groups.groups import GroupService
+from imago_broker.service.groups.offsets import KIND as OFFSET_KIND
+from imago_broker.service.groups.offsets import ConsumerOffsets
 from imago_broker.service.metaq_transactions.service import MetaqTransactions
-from imago_broker.service.offsets import KIND as OFFSET_KIND
-from imago_broker.service.offsets import ConsumerOffsets
-from imago_broker.service.put_status import PutStatus
-from imago_broker.service.throttling import QuotaService
-from imago_broker.service.topics import TopicService
+from imago_broker.service.puts.messages import MessageService
+from imago_broker.service.puts.put_status import PutStatus
+from imago_broker.service.topics.lingering import Lingering
+from imago_broker.service.topics.topics import TopicService
 from imago_log.errors import DiskFullError, StoreError
 from imago_log.metadata.changes import TOPIC_KIND
 
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from imago_broker.config import BrokerConfig
-    from imago_broker.config.sections import RocketmqSection
+    from imago_broker.config.sections.sections import RocketmqSection
     from imago_broker.ports import Clock
-    from imago_broker.service.gate import ShardGate
+    from imago_broker.service.puts.gate import ShardGate
     from imago_log.store import MessageStore
 
 logger = logging.getLogger(__name__)
@@ -75,7 +76,9 @@ class CoreServices:
             groups_max=config.limits.groups_max,
         )
         self.offsets = ConsumerOffsets(store, loop=loop, keeps_light=self.messages.light.keeps)
-        self.access = AccessService(store, clock=clock, shard=config.broker.shard)
+        self.access = AccessService(
+            store, clock=clock, shard=config.broker.shard, audit=config.acl.audit
+        )
         self.quotas = QuotaService(
             self.access, clock=clock, topics=self.topics.all, groups=self.groups.all
         )
@@ -125,6 +128,8 @@ class CoreServices:
         except DiskFullError as error:
             # Topics that are there are served all the same.
             self.declared.wait_for_room(error)
+        with contextlib.suppress(DiskFullError):  # the next leader does it
+            self.messages.store.identities.complete()
 
     def close(self, *, clean: bool) -> None:
         """Answer what still waits; `clean`: write what is gathered."""

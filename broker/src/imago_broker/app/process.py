@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from imago_broker.app.broker import Broker
-from imago_broker.app.open_files import raise_limit
+from imago_broker.app.ports.open_files import raise_limit
 from imago_broker.app.process_hooks import ProcessHooks
 from imago_broker.app.starting import configure_logging, unless
 from imago_broker.errors import ExitCode, FatalError
@@ -41,11 +41,16 @@ HEAP_BLOCK_BYTES_MAX = 2 << 20
 FREE_BYTES_KEPT = 16 << 20
 
 
+def _untold(_: str) -> None:
+    """Nobody asks why it ends."""
+
+
 def main(
     config: BrokerConfig,
     *,
     on_ready: Callable[[Broker], None] | None = None,
     reread: Callable[[], BrokerConfig] | None = None,
+    on_failure: Callable[[str], None] = _untold,
 ) -> int:
     """Run a broker on an event loop of its own; return the process's exit code."""
     os.umask(OTHERS)  # whatever this process writes
@@ -54,7 +59,7 @@ def main(
     sys.setswitchinterval(THREAD_TURN_SECONDS)
     configure_logging(config.log.level)
     warn_of_plain_twins(compiled.missing)
-    return uvloop.run(run(config, on_ready=on_ready, reread=reread))
+    return uvloop.run(run(config, on_ready=on_ready, reread=reread, on_failure=on_failure))
 
 
 def keep_freed_memory() -> None:
@@ -76,11 +81,12 @@ async def run(
     *,
     on_ready: Callable[[Broker], None] | None = None,
     reread: Callable[[], BrokerConfig] | None = None,
+    on_failure: Callable[[str], None] = _untold,
 ) -> int:
     """Serve until SIGTERM or SIGINT; return the process's exit code.
 
     `on_ready` is called once everything serves. `reread` gives the configuration anew at SIGHUP;
-    without it the signal is ignored.
+    without it the signal is ignored. `on_failure` is told why it ends if nobody has asked for it.
     """
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
@@ -100,6 +106,7 @@ async def run(
         await broker.stop(clean=failure is None or failure.exit_code is not ExitCode.IO)
     except FatalError as error:
         logger.critical("%s", error)
+        on_failure(str(error))
         return int(error.exit_code)
     except BaseException:
         await broker.stop()
@@ -107,7 +114,10 @@ async def run(
     finally:
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.remove_signal_handler(number)
-    return int(failure.exit_code if failure is not None else ExitCode.CLEAN)
+    if failure is None:
+        return int(ExitCode.CLEAN)
+    on_failure(str(failure))
+    return int(failure.exit_code)
 
 
 def warn_of_plain_twins(missing: Sequence[str]) -> None:

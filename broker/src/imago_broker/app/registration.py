@@ -7,26 +7,28 @@ import logging
 import zlib
 from typing import TYPE_CHECKING
 
-from imago_broker.model.cluster import BrokerRecord
-from imago_broker.model.placed import pattern_placements, placement
+from imago_broker.model.registry.cluster import BrokerRecord
+from imago_broker.model.topics.placed import pattern_placements, placement
 from imago_broker.ports import CoordinatorError
-from imago_broker.replication.addresses import own_addresses
+from imago_broker.replication.links.addresses import own_addresses
 from imago_broker.replication.outlook import log_position
+from imago_log.disk.pressure import DiskLevel
+from imago_log.lifecycle.retention import FORCED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from imago_broker.app.listeners import Ports
+    from imago_broker.app.ports.listeners import Ports
     from imago_broker.config import BrokerConfig
-    from imago_broker.model.cluster import Role, TopicPlacement
-    from imago_broker.model.topics import TopicConfig
+    from imago_broker.model.registry.cluster import Role, TopicPlacement
+    from imago_broker.model.topics.topics import TopicConfig
     from imago_broker.ports import Registry
-    from imago_broker.service.topics import TopicService
+    from imago_broker.service.topics.topics import TopicService
     from imago_log.store import MessageStore
 
 NEW_TOPIC_SECONDS_MAX = 2.0
-"""How long whoever made a topic waits for the registry to have it: less than MetaQ's producers wait
-for an answer (3 s). While the registry is away they are answered all the same."""
+"""How long whoever made or changed a topic waits for the registry to have it: less than MetaQ's
+producers wait for an answer (3 s). While the registry is away they are answered all the same."""
 
 UNREGISTER_SECONDS_MAX = 2.0
 
@@ -64,12 +66,15 @@ def broker_record(
         log_epoch=epoch,
         log_end=end,
         damaged=store is not None and store.damaged,
-        full=store is not None and store.full,
+        full=store is not None and store.disk_level is DiskLevel.FULL,
+        crowded=store is not None and store.disk_level in FORCED,
         zone=config.broker.zone,
         addresses=own_addresses(),
         client_host=config.broker.advertised_host,
         client_metaq=config.metaq.advertised_port,
         client_rocketmq=config.rocketmq.advertised_port,
+        grpc=ports.grpc_port,
+        client_grpc=config.rocketmq.grpc_advertised_port,
     )
 
 
@@ -108,13 +113,15 @@ class Registration:
             logger.warning("patterns_not_published reason=%s", error)
 
     def changed(self, record: BrokerRecord, config: BrokerConfig, config_file: bytes) -> None:
-        """Announce a zone and patterns that have changed; the registry repeats what it cannot."""
+        """Announce what has changed (zone, patterns, port); the registry repeats what it cannot."""
         if self._patterns != (patterns := _patterns(config)):
             self._patterns = patterns
             self._keep(asyncio.create_task(self._offer_patterns()))
         self._registry.tell_checksum(zlib.crc32(config_file))
         registered = self._registry.registered
-        if registered is None or registered.zone == record.zone:
+        if registered is None:
+            return
+        if (registered.zone, registered.replication) == (record.zone, record.replication):
             return
         self._keep(asyncio.create_task(self._register(record)))
 
@@ -124,10 +131,11 @@ class Registration:
         except CoordinatorError as error:
             logger.warning("record_not_changed reason=%s", error)
 
-    async def published(self, timeout_seconds: float) -> None:
+    async def published(self, timeout_seconds: float | None = None) -> None:
         """Wait until topics that have changed are in the registry: for a while, it repeats."""
         if self._tasks:
-            await asyncio.wait(tuple(self._tasks), timeout=timeout_seconds)
+            seconds = NEW_TOPIC_SECONDS_MAX if timeout_seconds is None else timeout_seconds
+            await asyncio.wait(tuple(self._tasks), timeout=seconds)
 
     def when_published(self, topic: str, then: Callable[[], None]) -> bool:
         """Call `then` once the topic's last change is in the registry, or when that takes too long.

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from imago_broker.config.changes import Changes, compare
-from imago_broker.core.metaq_filters import check_config
+from imago_broker.core.metaq.metaq_filters import check_config
 from imago_broker.errors import RequestError
 from imago_log.errors import DiskFullError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from imago_broker.app.declared_topics import DeclaredTopics
+    from imago_broker.app.kept_settings.declared_topics import DeclaredTopics
     from imago_broker.config import BrokerConfig
 
 logger = logging.getLogger(__name__)

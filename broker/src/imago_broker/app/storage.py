@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from imago_broker.app import anew
+from imago_broker.app.member import anew
 from imago_broker.core.deletion_times import DeletionTimes
 from imago_broker.errors import ExitCode, FatalError
 from imago_log.config import StoreConfig, always_due
@@ -15,14 +16,17 @@ from imago_log.errors import (
     DiskFullError,
     FileSizeError,
     LogIOError,
+    StoreError,
 )
 from imago_log.store import MessageStore
-from imago_wire.record import host_bytes
+from imago_wire.records.record import host_bytes
 
 if TYPE_CHECKING:
     from imago_broker.config import BrokerConfig
     from imago_broker.ports import Clock
     from imago_log.config import Due
+
+logger = logging.getLogger(__name__)
 
 
 def open_store(
@@ -72,6 +76,15 @@ def open_store(
         raise FatalError(f"{folder}: {error}", exit_code=ExitCode.IO) from error
 
 
+def close_store(store: MessageStore, *, clean: bool) -> None:
+    """Close the store; FatalError where its disk does not let it."""
+    try:
+        store.close(clean=clean)
+    except StoreError as error:
+        raise FatalError(str(error), exit_code=ExitCode.IO) from error
+    logger.info("broker_stopped clean=%s", clean)
+
+
 def store_config(
     config: BrokerConfig, folder: Path, store_host: bytes, due: Due = always_due
 ) -> StoreConfig:
@@ -90,5 +103,6 @@ def store_config(
         scrub_interval_ms=store.scrub_interval_ms,
         disk_clean_ratio=store.disk_clean_ratio,
         disk_force_ratio=store.disk_force_ratio,
+        disk_force_unread=store.disk_force_deletes == "oldest",
         disk_full_ratio=store.disk_full_ratio,
     )

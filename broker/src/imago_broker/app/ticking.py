@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from imago_broker.ports import Clock
     from imago_broker.service.needed_records import NeededRecords
+    from imago_log.lifecycle.claims import Claims
     from imago_log.results import StoreHealth
     from imago_log.store import MessageStore
 
@@ -30,14 +31,15 @@ class Ticker:
         store: MessageStore,
         clock: Clock,
         *,
+        claims: Claims,
         needed: NeededRecords,
         sync_interval_ms: Callable[[], int],
         sweep: Callable[[], None],
         fail: Callable[[FatalError], None],
     ) -> None:
         """`sweep` is called after each tick of the store; `fail` where the store's disk fails."""
-        self.health = store.tick(needed.needed_from)
-        self._store, self._needed = store, needed
+        self.health = store.tick(claims)
+        self._store, self._claims, self._needed = store, claims, needed
         self._clock = clock
         self._sync_interval_ms = sync_interval_ms
         self._sweep = sweep
@@ -61,7 +63,7 @@ class Ticker:
     def _tick(self) -> None:
         self._ticks = asyncio.get_running_loop().call_later(TICK_SECONDS, self._tick)
         try:
-            self.health = self._store.tick(self._needed.needed_from)
+            self.health = self._store.tick(self._claims)
         except LogIOError as error:
             self._fail(FatalError(str(error), exit_code=ExitCode.IO))
             return

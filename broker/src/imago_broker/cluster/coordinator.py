@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from imago_broker.cluster import znodes
+from imago_broker.cluster.desired.keeper import RECORD, Keeper
 from imago_broker.cluster.desired_writer import DesiredWriter
-from imago_broker.cluster.keeper import RECORD, Keeper
-from imago_broker.cluster.leased_session import LeasedSession
-from imago_broker.cluster.metaq_consumers import TreeMetaqConsumers
-from imago_broker.cluster.pipeline_records import TreePipelineRecords
+from imago_broker.cluster.edits.shared import surplus
+from imago_broker.cluster.ports.metaq_consumers import TreeMetaqConsumers
+from imago_broker.cluster.ports.pipeline_records import TreePipelineRecords
+from imago_broker.cluster.ports.shard_states import TreeShardStates
+from imago_broker.cluster.ports.shared_marks import TreeSharedMarks
+from imago_broker.cluster.ports.shared_nodes import SharedNodes
 from imago_broker.cluster.preparation import Preparation
-from imago_broker.cluster.session_lease import monotonic_ms
-from imago_broker.cluster.shard_states import TreeShardStates
-from imago_broker.cluster.shared import surplus
-from imago_broker.cluster.shared_marks import TreeSharedMarks
-from imago_broker.cluster.shared_nodes import SharedNodes
+from imago_broker.cluster.session.leased_session import LeasedSession
+from imago_broker.cluster.session.session_lease import monotonic_ms
+from imago_broker.cluster.session.wake import RETRY_SECONDS, Wake
 from imago_broker.cluster.snapshot_reader import SnapshotReader
 from imago_broker.cluster.tree import NodeError, TreeConfigurationError, TreeUnavailableError
-from imago_broker.cluster.wake import RETRY_SECONDS, Wake
-from imago_broker.model.cluster import RegistryConnection
+from imago_broker.model.registry.cluster import RegistryConnection
 from imago_broker.ports import (
     CoordinatorConflictError,
     CoordinatorError,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from imago_broker.cluster.settings import CoordinatorConfig
     from imago_broker.cluster.tree import NodeTree
-    from imago_broker.model.cluster import (
+    from imago_broker.model.registry.cluster import (
         BrokerRecord,
         ClusterView,
         ForeignBroker,
@@ -89,7 +89,8 @@ class TreeCoordinator:
             self._session,
             self._write_wake,
         )
-        nodes = SharedNodes(config, tree, self._reader)
+        self._paths = paths
+        self._nodes = nodes = SharedNodes(config, tree, self._reader)
         self.shard_states = TreeShardStates(
             paths,
             tree,
@@ -207,6 +208,9 @@ class TreeCoordinator:
 
     async def remove_topic(self, name: str) -> None:
         await self._writer.written(self._keeper.topics.want_none([name]))
+
+    async def read_topic(self, name: str) -> None:
+        await self._nodes.read_now(self._paths.bucket(name))
 
     async def put_foreign(self, broker: ForeignBroker) -> None:
         await self._writer.written([self._keeper.foreigners.want(broker.key, broker)])

@@ -7,18 +7,18 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from imago_broker.cluster.wake import RETRY_SECONDS
+from imago_broker.cluster.session.wake import RETRY_SECONDS
 from imago_broker.ports import CoordinatorUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from imago_broker.cluster.keeper import Keeper
-    from imago_broker.cluster.leased_session import LeasedSession
+    from imago_broker.cluster.desired.keeper import Keeper
     from imago_broker.cluster.preparation import Preparation
+    from imago_broker.cluster.session.leased_session import LeasedSession
+    from imago_broker.cluster.session.wake import Wake
     from imago_broker.cluster.settings import CoordinatorConfig
     from imago_broker.cluster.snapshot_reader import SnapshotReader
-    from imago_broker.cluster.wake import Wake
     from imago_broker.ports import CoordinatorError
 
 logger = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from imago_broker.cluster.coordinator import TreeCoordinator
-from imago_broker.cluster.session import TreeSession
+from imago_broker.cluster.session.session import TreeSession
 from imago_broker.cluster.tree import (
     NODE_BYTES_MAX,
     OPERATIONS_MAX,
@@ -31,7 +31,7 @@ from imago_broker.cluster.tree import (
     SetData,
     TreeUnavailableError,
 )
-from imago_broker.model.cluster import RegistryConnection
+from imago_broker.model.registry.cluster import RegistryConnection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from imago_broker.cluster import znodes
-from imago_broker.cluster.shard_record import decode_shard
-from imago_broker.cluster.state_node import decode_state
+from imago_broker.cluster.edits.shard_record import decode_shard
+from imago_broker.cluster.edits.state_node import decode_state
 from imago_broker.cluster.tree import NoNodeError
-from imago_broker.model.cluster import BrokerRecord, ClusterView, ForeignBroker
+from imago_broker.model.registry.cluster import BrokerRecord, ClusterView, ForeignBroker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from imago_broker.cluster.tree import Node, NodeTree
     from imago_broker.cluster.znodes import Paths
-    from imago_broker.model.cluster import TopicPlacement
+    from imago_broker.model.registry.cluster import TopicPlacement
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +33,10 @@ READS_AT_ONCE = 16
 """Few enough that decoding them holds up the event loop for a few milliseconds only."""
 
 T = TypeVar("T")
+
+
+def _epoch_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 @dataclass(slots=True)
@@ -52,9 +57,12 @@ class _Shelf(Generic[T]):
 class Mirror:
     """Reads the registry of one cluster and holds the last `ClusterView` of it."""
 
-    def __init__(self, paths: Paths, tree: NodeTree) -> None:
+    def __init__(
+        self, paths: Paths, tree: NodeTree, *, epoch_ms: Callable[[], int] = _epoch_ms
+    ) -> None:
         self._paths = paths
         self._tree = tree
+        self._epoch_ms = epoch_ms
         self._identity = _Shelf(lambda path, node: znodes.decode_identity(path, node.data))
         self._topics = _Shelf(lambda path, node: znodes.decode_topics(path, node.data))
         self._kv = _Shelf(lambda path, node: znodes.decode_kv(path, node.data))
@@ -186,8 +194,13 @@ class Mirror:
         )
         if now == before:
             return False
-        self._view = replace(now, version=before.version + 1)
+        self._view = replace(now, version=before.version + 1, away_since=self._away_since(now))
         return True
+
+    def _away_since(self, now: ClusterView) -> Mapping[int, int]:
+        """When each shard was first seen without its master: the registry itself does not say."""
+        known, this_ms = self._view.away_since, self._epoch_ms()
+        return MappingProxyType({shard: known.get(shard, this_ms) for shard in now.away()})
 
     def _merged_topics(self, before: Mapping[str, TopicPlacement]) -> Mapping[str, TopicPlacement]:
         merged: dict[str, TopicPlacement] = {}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from uuid import uuid4
 
-from imago_broker.cluster import edits, znodes
+from imago_broker.cluster import znodes
+from imago_broker.cluster.edits import edits
 from imago_broker.cluster.tree import TreeConfigurationError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Preparation:
         session_id = self._tree.session_id
         await edits.ensure(self._tree, self._paths.skeleton())
         wanted = znodes.ClusterIdentity(
-            cluster_id or uuid4().hex,
+            cluster_id or self._config.new_id(),
             self._config.metaq_root,
             self._config.metaq_broker_id_base,
         )

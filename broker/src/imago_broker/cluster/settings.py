@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from imago_broker.core.shard.leader_lease import lease_until
-from imago_broker.model.cluster import SHARD_MAX
+from imago_broker.model.registry.cluster import SHARD_MAX
+from imago_wire.errors import WrongError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def random_id() -> str:
+    """Return a name that no other cluster has."""
+    return uuid4().hex
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +27,8 @@ class CoordinatorConfig:
     """Name below which the registry stands: `/imago/<cluster>`."""
     metaq_root: str = "/meta"
     """Root of the public tree that MetaQ clients read (their `zk.zkRoot`)."""
+    new_id: Callable[[], str] = random_id
+    """Names the cluster, where this process is the first one of it."""
     alone: bool = False
     """Nobody else can reach the registry: no tree for clients is kept, and no lease ends."""
     metaq_broker_id_base: int = 0
@@ -39,15 +52,15 @@ class CoordinatorConfig:
 
     def __post_init__(self) -> None:
         if not self.cluster or set(self.cluster) & set("/\0") or self.cluster in (".", ".."):
-            raise ValueError(f"cluster: {self.cluster!r} cannot be the name of a node")
+            raise WrongError(f"cluster: {self.cluster!r} cannot be the name of a node")
         if not self.metaq_root.startswith("/") or self.metaq_root.endswith("/"):
-            raise ValueError(f"metaq.zk_root: {self.metaq_root!r}, must look like /meta")
+            raise WrongError(f"metaq.zk_root: {self.metaq_root!r}, must look like /meta")
         if not 0 <= self.metaq_broker_id_base <= SHARD_MAX:
-            raise ValueError(
+            raise WrongError(
                 f"metaq.broker_id_base: {self.metaq_broker_id_base}, must be 0 to {SHARD_MAX}"
             )
         if self.session_timeout_ms < 2000:
-            raise ValueError(
+            raise WrongError(
                 f"session_timeout_ms: {self.session_timeout_ms}, must be at least 2000"
             )
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from imago_broker.cluster.leased_session import tell
 from imago_broker.cluster.mirror import Mirror
+from imago_broker.cluster.session.leased_session import tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from imago_broker.cluster.keeper import Keeper
+    from imago_broker.cluster.desired.keeper import Keeper
+    from imago_broker.cluster.session.wake import Wake
     from imago_broker.cluster.tree import NodeTree
-    from imago_broker.cluster.wake import Wake
     from imago_broker.cluster.znodes import Paths
-    from imago_broker.model.cluster import ClusterView
+    from imago_broker.model.registry.cluster import ClusterView
 
 
 class SnapshotReader:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from imago_broker.model.cluster import RegistryConnection
+    from imago_broker.model.registry.cluster import RegistryConnection
 
 
 NODE_BYTES_MAX = 1_000_000

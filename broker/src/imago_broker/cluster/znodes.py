@@ -30,13 +30,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import orjson
 
 from imago_broker.cluster.tree import NODE_BYTES_MAX
-from imago_broker.model.cluster import (
+from imago_broker.model.registry.cluster import (
     BrokerRecord,
     ForeignBroker,
     Role,
     ShardQueues,
     TopicPlacement,
 )
+from imago_wire.errors import WrongError, WrongKindError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -49,7 +50,7 @@ FOREIGN_BYTES_MAX = 16 << 20
 T = TypeVar("T")
 
 
-class GarbageError(ValueError):
+class GarbageError(WrongError):
     """A node holds what cannot be understood."""
 
     def __init__(self, path: str, reason: str) -> None:
@@ -157,7 +158,7 @@ def encode_identity(identity: ClusterIdentity) -> bytes:
 def decode_identity(path: str, data: bytes) -> ClusterIdentity:
     def read(value: dict[str, Any]) -> ClusterIdentity:
         if value["format"] != FORMAT:
-            raise ValueError(f"format {value['format']!r:.20}, this version knows {FORMAT}")
+            raise WrongError(f"format {value['format']!r:.20}, this version knows {FORMAT}")
         return ClusterIdentity(
             of(str, value["id"]), of(str, value["metaqRoot"]), of(int, value["brokerIdBase"])
         )
@@ -172,7 +173,7 @@ def encode_epoch(epoch: int) -> bytes:
 def decode_epoch(path: str, data: bytes) -> int:
     def read(value: dict[str, Any]) -> int:
         if (epoch := of(int, value["epoch"])) < 0:
-            raise ValueError(f"epoch {epoch} is negative")
+            raise WrongError(f"epoch {epoch} is negative")
         return epoch
 
     return decode(path, data, dict, read)
@@ -195,6 +196,7 @@ def encode_broker(record: BrokerRecord) -> bytes:
             "logEnd": record.log_end,
             "damaged": record.damaged,
             "full": record.full,
+            "crowded": record.crowded,
             "slot": record.slot,
             "problem": record.problem,
             "epochSeen": record.epoch_seen,
@@ -203,6 +205,8 @@ def encode_broker(record: BrokerRecord) -> bytes:
             "clientHost": record.client_host,
             "clientMetaq": record.client_metaq,
             "clientRocketmq": record.client_rocketmq,
+            "grpc": record.grpc,
+            "clientGrpc": record.client_grpc,
         }
     )
 
@@ -228,6 +232,7 @@ def decode_broker(path: str, data: bytes, incarnation: int) -> BrokerRecord:
             log_end=value.get("logEnd", 0),
             damaged=of(bool, value.get("damaged", False)),
             full=of(bool, value.get("full", False)),
+            crowded=of(bool, value.get("crowded", False)),
             slot=value.get("slot", -1),
             problem=of(str, value.get("problem", "")),
             epoch_seen=value.get("epochSeen", 0),
@@ -236,6 +241,8 @@ def decode_broker(path: str, data: bytes, incarnation: int) -> BrokerRecord:
             client_host=of(str, value.get("clientHost", "")),
             client_metaq=value.get("clientMetaq", 0),
             client_rocketmq=value.get("clientRocketmq", 0),
+            grpc=value.get("grpc", 0),
+            client_grpc=value.get("clientGrpc", 0),
         )
 
     return decode(path, data, dict, read)
@@ -244,7 +251,7 @@ def decode_broker(path: str, data: bytes, incarnation: int) -> BrokerRecord:
 def encode_topics(topics: Mapping[str, TopicPlacement]) -> bytes:
     data = orjson.dumps({name: _topic_json(topic) for name, topic in topics.items()})
     if len(data) > NODE_BYTES_MAX:
-        raise ValueError(f"{len(data)} bytes of topics in one node, at most {NODE_BYTES_MAX}")
+        raise WrongError(f"{len(data)} bytes of topics in one node, at most {NODE_BYTES_MAX}")
     return data
 
 
@@ -291,7 +298,7 @@ def encode_foreign(broker: ForeignBroker) -> bytes:
     )
     data = zlib.compress(plain)
     if len(data) > NODE_BYTES_MAX or len(plain) > FOREIGN_BYTES_MAX:
-        raise ValueError(f"{len(plain)} bytes of foreign broker, {len(data)} deflated: too many")
+        raise WrongError(f"{len(plain)} bytes of foreign broker, {len(data)} deflated: too many")
     return data
 
 
@@ -359,14 +366,14 @@ def _inflated(path: str, data: bytes) -> bytes:
 def _sized(value: object) -> bytes:
     data = orjson.dumps(value)
     if len(data) > NODE_BYTES_MAX:
-        raise ValueError(f"{len(data)} bytes, a node holds at most {NODE_BYTES_MAX}")
+        raise WrongError(f"{len(data)} bytes, a node holds at most {NODE_BYTES_MAX}")
     return data
 
 
 def of(kind: type[T], value: Any) -> T:
     """Return the value if it is exactly of this kind; TypeError."""
     if type(value) is not kind:
-        raise TypeError(f"{value!r:.40} where {kind.__name__} belongs")
+        raise WrongKindError(f"{value!r:.40} where {kind.__name__} belongs")
     return value
 
 
@@ -378,5 +385,5 @@ def number(text: str) -> int:
     """Return what a node's name says, written as we write numbers; ValueError."""
     # int() would take "+1", "1_0" and Arabic digits, and two names must not mean one shard.
     if not (text.isascii() and text.isdigit()) or str(int(text)) != text:
-        raise ValueError(f"{text!r:.40} is no number")
+        raise WrongError(f"{text!r:.40} is no number")
     return int(text)

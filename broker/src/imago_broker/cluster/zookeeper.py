@@ -26,10 +26,10 @@ from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import EventType, KazooState, KeeperState, WatchedEvent
 
-from imago_broker.cluster import edits
 from imago_broker.cluster.coordinator import TreeCoordinator
-from imago_broker.cluster.granting import Grants
-from imago_broker.cluster.kazoo_parts import (
+from imago_broker.cluster.edits import edits
+from imago_broker.cluster.session.granting import Grants
+from imago_broker.cluster.session.kazoo_parts import (
     OPEN,
     REFUSALS,
     BoundedHandler,
@@ -39,8 +39,9 @@ from imago_broker.cluster.kazoo_parts import (
     parse_hosts,
     translated,
 )
-from imago_broker.cluster.protecting import RightsWalk
-from imago_broker.cluster.session import TreeSession
+from imago_broker.cluster.session.protecting import RightsWalk
+from imago_broker.cluster.session.session import TreeSession
+from imago_broker.cluster.session.tree_access import NodeRights
 from imago_broker.cluster.tree import (
     OPERATIONS_MAX,
     Check,
@@ -53,15 +54,14 @@ from imago_broker.cluster.tree import (
     TreeConfigurationError,
     TreeUnavailableError,
 )
-from imago_broker.cluster.tree_access import NodeRights
 from imago_broker.cluster.znodes import Paths
-from imago_broker.model.cluster import RegistryConnection
+from imago_broker.model.registry.cluster import RegistryConnection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from imago_broker.cluster.session.tree_access import TreeAccess
     from imago_broker.cluster.settings import CoordinatorConfig
-    from imago_broker.cluster.tree_access import TreeAccess
 
 logger = logging.getLogger(__name__)
 kazoo_logger = logger.getChild("kazoo")

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
+from imago_wire.errors import WrongError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import tzinfo
@@ -26,7 +28,7 @@ _MONTHS = {name.upper(): number for number, name in enumerate(calendar.month_abb
 _DAYS = {"SUN": 1, "MON": 2, "TUE": 3, "WED": 4, "THU": 5, "FRI": 6, "SAT": 7}
 
 
-class CronError(ValueError):
+class CronError(WrongError):
     """The expression is none: what is wrong, and how it should look."""
 
 
@@ -150,6 +152,39 @@ class Cron:
                 return hour, at, first[2]
         later = _from(self.hours, hour + 1)
         return None if later is None else (later, first[1], first[2])
+
+
+def cron_pattern() -> str:
+    """Return an expression that matches what `Cron.parse` takes, whatever the case of letters."""
+    plain = [_list(_part(each)) for each in _FIELDS]
+    days = _list(f"{_part(_FIELDS[3])}|L")
+    week = _numbers_pattern(_FIELDS[5])
+    weekdays = _list(f"{_part(_FIELDS[5])}|({week})L|L|({week})#[1-5]")
+    either = f"({days}\\s+({plain[4]})\\s+\\?|\\?\\s+({plain[4]})\\s+{weekdays})"
+    first = "\\s+".join(f"({each})" for each in plain[:3])
+    size = f"(?=[\\s\\S]{{0,{LENGTH_MAX}}}$)"
+    return f"{size}\\s*{first}\\s+{either}(\\s+({plain[6]}))?\\s*"
+
+
+def _list(part: str) -> str:
+    return f"({part})(,({part}))*"
+
+
+def _part(wanted: _Field) -> str:
+    number = _numbers_pattern(wanted)
+    return f"([*]|({number})(-({number}))?)(/0*[1-9][0-9]*)?"
+
+
+def _numbers_pattern(wanted: _Field) -> str:
+    """Return what a number of a field looks like, with as many zeros in front as are read."""
+    last_digits: dict[str, str] = {}
+    for number in map(str, range(wanted.low, wanted.high + 1)):
+        last_digits[number[:-1]] = last_digits.get(number[:-1], "") + number[-1]
+    firsts: dict[tuple[int, str], list[str]] = {}
+    for first, last in last_digits.items():
+        firsts.setdefault((len(first), f"[{last[0]}-{last[-1]}]"), []).append(first)
+    words = [f"0{{0,{4 - size}}}({'|'.join(each)}){last}" for (size, last), each in firsts.items()]
+    return "|".join([*words, *wanted.names])
 
 
 def _from(numbers: tuple[int, ...], low: int) -> int | None:

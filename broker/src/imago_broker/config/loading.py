@@ -12,11 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, get_type_hints
 
+from imago_broker.config.sections.section import RULE
 from imago_broker.config.settings import BrokerConfig, ConfigError, Value
 from imago_broker.config.units import kind_of, measured
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from imago_broker.config.key_rules import BrokerKey
 
 ENVIRONMENT_PREFIX = "IMAGO__"
 TOPICS = "topics"
@@ -33,6 +36,8 @@ class KeyDescription:
     doc: str
     dynamic: bool
     """Whether it may change while the broker runs."""
+    rule: BrokerKey
+    """What it may say."""
 
 
 def load(text: str = "", environ: Mapping[str, str] | None = None) -> BrokerConfig:
@@ -101,6 +106,7 @@ def describe() -> list[KeyDescription]:
                 default=getattr(defaults, key.name),
                 doc=key.metadata["doc"],
                 dynamic=key.metadata["dynamic"],
+                rule=key.metadata[RULE],
             )
             for key in fields(cls)
         ]
@@ -128,23 +134,24 @@ def _section(name: str, cls: Any, values: Mapping[str, Any]) -> Any:
     for key, value in values.items():
         if key not in known:
             raise ConfigError(_unknown("key", f"{name}.{key}", [f"{name}.{k}" for k in known]))
-        checked[key] = _typed(f"{name}.{key}", hints[key], value)
+        checked[key] = typed(f"{name}.{key}", hints[key], value)
     try:
         return cls(**checked)
     except ValueError as error:
         raise ConfigError(f"{name}.{error}") from error
 
 
-def _typed(path: str, wanted: Any, value: Any) -> Value:
+def typed(path: str, wanted: Any, value: Any) -> Value:
+    """Return a value as a key of this type holds it; ConfigError for one of another kind."""
     if wanted == tuple[str, ...]:
         if isinstance(value, list | tuple) and all(isinstance(item, str) for item in value):
             return tuple(value)
-        raise ConfigError(f"{path}: {value!r}, must be a list of texts")
+        raise ConfigError(f"{path}: {value!r:.200}, must be a list of texts")
     if wanted is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     # bool is an int to Python and never one to a person.
     if type(value) is not wanted:
-        raise ConfigError(f"{path}: {value!r}, must be a {_type_name(wanted)}")
+        raise ConfigError(f"{path}: {value!r:.200}, must be a {_type_name(wanted)}")
     result: Value = value
     return result
 

@@ -44,6 +44,16 @@ A table whose name has a `*` (`[topics."logs-*"]`) is a pattern of `metaq.topic_
 that puts make by it have these settings.
 
 MetaQ's `server.ini` is translated by `imago config convert`.
+
+## Attributes of topics
+
+These keys are attributes of a topic everywhere else, with dots: `retention.ms`, `delete.when`,
+`metaq.publish`, `metaq.filter.GROUP` (here `group.GROUP`). `message.type` is one more, for
+RocketMQ's own proxies and tools: `UNSPECIFIED`, `NORMAL`, `FIFO`, `DELAY`, `TRANSACTION`, `MIXED`,
+`PRIORITY` or `LITE`; brokers themselves take any message. Where people write them (the admin
+interface, `imago topic`, the Python client, an ImagoTopic) other names are refused. RocketMQ's
+tools may set any, like `queue.type` or `cleanup.policy`, which mean nothing here and are kept.
+All attributes of a topic, or of a group, have 32 KiB together at most.
 """
 
 NOTES = {
@@ -74,7 +84,7 @@ def page() -> str:
     for section, keys in groupby(describe(), key=lambda key: key.key.partition(".")[0]):
         parts += [
             f"\n## [{section}]\n\n",
-            "| key | default | dynamic | meaning |\n|---|---|---|---|\n",
+            "| key | default | range | dynamic | meaning |\n|---|---|---|---|---|\n",
         ]
         parts += (_row(key) for key in keys)
         parts.append(NOTES.get(section, ""))
@@ -85,7 +95,14 @@ def _row(key: KeyDescription) -> str:
     name = key.key.partition(".")[2]
     dynamic = "yes" if key.dynamic else ""
     meaning = key.doc.replace("|", "\\|")
-    return f"| `{name}` | {_default(key.default)} | {dynamic} | {meaning} |\n"
+    return f"| `{name}` | {_default(key.default)} | {_range(key)} | {dynamic} | {meaning} |\n"
+
+
+def _range(key: KeyDescription) -> str:
+    low, high = key.rule.low, key.rule.high
+    if low is not None and high is not None:
+        return f"{low} to {high}"
+    return f"{low} or more" if low is not None else ""
 
 
 def _default(value: Value) -> str:

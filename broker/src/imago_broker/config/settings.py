@@ -8,15 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from imago_broker.config import relations
-from imago_broker.config.cluster_sections import (
+from imago_broker.config.sections import relations
+from imago_broker.config.sections.cluster_sections import (
     AcknowledgementSection,
     ReplicationSection,
     ZookeeperSection,
 )
-from imago_broker.config.metaq_section import MetaqSection
-from imago_broker.config.section import LEVELS, ConfigError, Scalar, Value, is_pattern
-from imago_broker.config.sections import (
+from imago_broker.config.sections.metaq_section import MetaqSection
+from imago_broker.config.sections.section import LEVELS, ConfigError, Scalar, Value, is_pattern
+from imago_broker.config.sections.sections import (
     AdminSection,
     BrokerSection,
     LimitsSection,
@@ -24,18 +24,23 @@ from imago_broker.config.sections import (
     NamesrvSection,
     RocketmqSection,
     StoreSection,
-    TlsSection,
 )
-from imago_broker.config.security_sections import (
+from imago_broker.config.sections.security_sections import (
     AclSection,
     SecuritySection,
+    TlsSection,
     TokenReviewSection,
 )
+from imago_wire.errors import WrongError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = ["LEVELS", "BrokerConfig", "ConfigError", "Scalar", "Value"]
+
+
+_SDK_PORTS = {0: 0, 10911: 8081}
+"""By RocketMQ's port: where SDKs are served if nothing else is said. Both are the original's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,10 +66,8 @@ class BrokerConfig:
     """Topics to create at start when missing, and patterns of topics: name to settings."""
 
     def __post_init__(self) -> None:
-        if self.metaq.broker_id_base + self.broker.shard > 1023:
-            raise ValueError("metaq.broker_id_base + broker.shard: must be at most 1023")
         if problem := relations.problem(self):
-            raise ValueError(problem)
+            raise WrongError(problem)
 
     @property
     def patterns(self) -> dict[str, Mapping[str, Scalar]]:
@@ -87,6 +90,11 @@ class BrokerConfig:
         return self.replication.min_in_sync or min(2, self.broker.replicas)
 
     @property
+    def replicates(self) -> bool:
+        """Whether other members may copy this one's log."""
+        return self.broker.replicas > 1 or self.replication.open
+
+    @property
     def replication_port(self) -> int:
         """Port of the other members; 0: any free one."""
         replication, rocketmq = self.replication.port, self.rocketmq.port
@@ -102,6 +110,16 @@ class BrokerConfig:
         """Port of RocketMQ's second listener; 0: any free one."""
         rocketmq = self.rocketmq
         return rocketmq.fast_port if rocketmq.fast_port >= 0 else max(0, rocketmq.port - 2)
+
+    @property
+    def grpc_port(self) -> int:
+        """Port of RocketMQ 5's SDKs; 0: any free one, -1: none."""
+        rocketmq = self.rocketmq
+        if not (rocketmq.enabled and rocketmq.grpc_enabled):
+            return -1
+        if rocketmq.grpc_port >= 0:
+            return rocketmq.grpc_port
+        return _SDK_PORTS.get(rocketmq.port, -1)
 
     @property
     def broker_name(self) -> str:

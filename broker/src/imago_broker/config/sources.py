@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from imago_broker.config.loading import from_tree, parse_tree
-from imago_broker.config.metaq_ini import convert
+from imago_broker.config.metaq.metaq_ini import convert
 from imago_broker.config.settings import ConfigError
 
 if TYPE_CHECKING:

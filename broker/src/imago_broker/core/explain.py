@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from imago_broker.model.cluster import shard_name
+from imago_broker.model.registry.cluster import Role, shard_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from imago_broker.model.cluster import BrokerRecord, ClusterView
-    from imago_broker.model.shard import Member, ShardState
+    from imago_broker.model.registry.cluster import BrokerRecord, ClusterView
+    from imago_broker.model.registry.shard import Member, ShardState
 
 
 _FULL_PAGE = "docs/runbook.md, A disk runs full"
@@ -43,6 +43,8 @@ def explain(
             f"one of its members: {_named(view, shard, _needed(view, shard, state))}",
             "start it; members of the in-sync set lead at once when they are back",
         )
+    if state is None and any(m.epoch_seen or m.log_epoch for m in view.members(shard)):
+        return _stateless(view, shard)
     if state is None:
         return Explanation(
             f"{shard_name(shard)} has never been led",
@@ -55,6 +57,12 @@ def explain(
 def _led(
     view: ClusterView, shard: int, master: BrokerRecord, state: ShardState | None, least: int
 ) -> Explanation:
+    if state is None and len(view.members_known(shard)) > 1:
+        return Explanation(
+            f"{shard_name(shard)} is led by {_place(master)}, and its state was deleted",
+            "its master to write it again",
+            f"within a second; if the master hangs, {_lossy(view, shard)}",
+        )
     if state is None:
         return Explanation(f"{shard_name(shard)} is led by its only broker, {_place(master)}")
     cause = state.history[-1].cause if state.history else state.cause
@@ -76,7 +84,9 @@ def _led(
     if master.full:
         return Explanation(why, *_room_for(view, shard, master, state))
     if behind:
-        return Explanation(why, f"{_named(view, shard, behind)} to catch up", "nothing to do")
+        full = [m.uuid for m in view.members(shard) if m.full and m.uuid in behind]
+        cure = f"free room on the disk of {_named(view, shard, full)}" if full else "nothing to do"
+        return Explanation(why, f"{_named(view, shard, behind)} to catch up", cure)
     return Explanation(why)
 
 
@@ -156,16 +166,41 @@ def _leaderless(view: ClusterView, shard: int, state: ShardState) -> Explanation
         return Explanation(why, "an election", f"one of {candidates} leads within a second")
     missing = [member.uuid for member in state.in_sync if member.uuid not in live]
     names = _named(view, shard, missing)
-    lossy = max(live.values(), key=lambda record: (record.log_epoch, record.log_end))
-    loss = (
-        f"start it; if its data is gone for good, `imago shard elect {shard} --allow-data-loss` "
-        f"makes {_place(lossy)} lead, which may lack acknowledged messages"
-    )
+    loss = f"start it; if its data is gone for good, {_lossy(view, shard)}"
     if back:
         why += ", and those in sync that are back had their machines stop without a sync"
         return Explanation(why, f"all of the in-sync set: {names} is missing", loss)
     return Explanation(
         f"{why}, and no live member is known to have all acknowledged messages", names, loss
+    )
+
+
+def _stateless(view: ClusterView, shard: int) -> Explanation:
+    """Explain a shard whose state somebody has deleted, and that had been led: see `choose`."""
+    live = {member.uuid: member for member in view.members(shard)}
+    busy = [uuid for uuid, member in live.items() if member.role is not Role.ELECTING]
+    missing = view.members_known(shard).keys() - live.keys()
+    why = f"{shard_name(shard)} has no master, and its state was deleted, with who is in sync"
+    leads = "the member with the longest log leads once all known members are there and stand still"
+    if busy:
+        return Explanation(
+            why,
+            _named(view, shard, [*busy, *missing]),
+            f"{leads}, within seconds; if one does not come to that, {_lossy(view, shard)}",
+        )
+    if missing:
+        names = _named(view, shard, missing)
+        loss = f"start it; if its data is gone for good, {_lossy(view, shard)}"
+        return Explanation(why, names, f"{leads}: {loss}")
+    return Explanation(why, "an election", "the member with the longest log leads within a second")
+
+
+def _lossy(view: ClusterView, shard: int) -> str:
+    """Return a person's last way out, as a part of a sentence."""
+    best = max(view.members(shard), key=lambda record: (record.log_epoch, record.log_end))
+    return (
+        f"`imago shard elect {shard} --allow-data-loss` makes {_place(best)} lead, "
+        "which may lack acknowledged messages"
     )
 
 

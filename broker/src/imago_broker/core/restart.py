@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from imago_broker.model.cluster import BrokerRecord, ClusterView
-    from imago_broker.model.shard_status import LocalShardStatus
+    from imago_broker.model.registry.cluster import BrokerRecord, ClusterView
+    from imago_broker.model.registry.shard_status import LocalShardStatus
 
 NO_MASTER_AFTER = "noMasterAfter"
 BELOW_MIN_IN_SYNC = "belowMinInSync"
@@ -22,9 +22,19 @@ class RestartRisks(NamedTuple):
 
 
 def risks(
-    view: ClusterView, own: BrokerRecord, status: LocalShardStatus, *, log_end: int, least: int
+    view: ClusterView,
+    own: BrokerRecord,
+    status: LocalShardStatus,
+    *,
+    log_end: int,
+    least: int,
+    replicas: int,
 ) -> RestartRisks:
-    """Return what speaks against a restart now; `least`: in-sync members that puts need."""
+    """Return what speaks against a restart now.
+
+    `least`: in-sync members that puts need; `replicas`: members that the shard is to have. Where
+    that is one, it has all it ever will on its own disk: nothing waits to be copied.
+    """
     state = view.states.get(own.shard)
     others = [member for member in view.members(own.shard) if member.uuid != own.uuid]
     live = {(member.uuid, member.incarnation) for member in others}
@@ -35,7 +45,8 @@ def risks(
         found.append(NO_MASTER_AFTER)
     if len(in_sync) < least:
         found.append(BELOW_MIN_IN_SYNC)
-    lacking = _unreplicated(status, log_end) if leads else 0
+    copied = bool(others) or replicas > 1
+    lacking = _unreplicated(status, log_end) if leads and copied else 0
     if lacking:
         found.append(UNREPLICATED_BYTES)
     if not others:

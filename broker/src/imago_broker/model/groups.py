@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
 
-from imago_broker.model import names
+from imago_broker.model import bounds, names
+from imago_wire.errors import WrongError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+RETRY_QUEUES_MAX: Final = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,24 +19,26 @@ class GroupConfig:
     """What a consumer group may do and how its failed messages are tried again."""
 
     name: str
-    consume_enable: bool = True
-    consume_from_min_enable: bool = True
-    consume_broadcast_enable: bool = True
-    consume_message_orderly: bool = False
-    retry_queues: int = 1
-    retry_max_times: int = 16
-    broker_id: int = 0
-    which_broker_when_consume_slowly: int = 1
-    notify_consumer_ids_changed_enable: bool = True
-    group_sys_flag: int = 0
-    consume_timeout_minute: int = 15
-    attributes: Mapping[str, str] = field(default_factory=dict)
-    forbidden_topics: tuple[str, ...] = ()
+    consume_enable: bool = bounds.flag(True)
+    consume_from_min_enable: bool = bounds.flag(True)
+    consume_broadcast_enable: bool = bounds.flag(True)
+    consume_message_orderly: bool = bounds.flag(False)
+    retry_queues: int = bounds.whole(1, 0, RETRY_QUEUES_MAX)
+    """0: what consumers give back is forgotten, as at RocketMQ."""
+    retry_max_times: int = bounds.whole(16, -1, bounds.INT_HIGH)
+    broker_id: int = bounds.whole(0, bounds.LONG_LOW, bounds.LONG_HIGH)
+    which_broker_when_consume_slowly: int = bounds.whole(1, bounds.LONG_LOW, bounds.LONG_HIGH)
+    notify_consumer_ids_changed_enable: bool = bounds.flag(True)
+    group_sys_flag: int = bounds.whole(0, bounds.INT_LOW, bounds.INT_HIGH)
+    consume_timeout_minute: int = bounds.whole(15, 0, bounds.INT_HIGH)
+    attributes: Mapping[str, str] = bounds.texts_by_name()
+    forbidden_topics: tuple[str, ...] = bounds.texts()
     """Topics that the group may not read, sorted."""
 
     def __post_init__(self) -> None:
         if problem := names.group_problem(self.name):
-            raise ValueError(problem)
+            raise WrongError(problem)
+        bounds.require(self)
 
     def to_json(self) -> dict[str, Any]:
         """Return the form that is stored with the log."""
@@ -43,8 +48,15 @@ class GroupConfig:
         return stored | {"forbidden_topics": forbidden} if forbidden else stored
 
     @classmethod
+    def said(cls, value: Mapping[str, Any]) -> GroupConfig:
+        """Read `to_json`'s form of another broker; ValueError for what no group can be."""
+        return cls(name=names.said_text(value, "name"), **bounds.given(cls, value))
+
+    @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> GroupConfig:
-        """Read `to_json`'s form; fields of a later version are dropped."""
-        known = {f.name for f in fields(cls)}
-        found = {key: item for key, item in value.items() if key in known}
-        return cls(**found | {"forbidden_topics": tuple(found.get("forbidden_topics", ()))})
+        """Read `to_json`'s form, also as older versions let it be: within bounds.
+
+        Fields of a later version are dropped. KeyError or ValueError for what nobody can read.
+        """
+        stored = {**value, "forbidden_topics": tuple(value.get("forbidden_topics", ()))}
+        return cls(name=value["name"], **bounds.mended(cls, stored))

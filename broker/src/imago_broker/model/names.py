@@ -8,11 +8,21 @@ which MetaQ users have in their topics; a name never starts with a dot.
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+from imago_wire import system_topics
+from imago_wire.errors import WrongError
+from imago_wire.system_topics import REPLY_TOPIC_SUFFIX, SYSTEM_TOPICS
 
 TOPIC_SIZE_MAX = 127
 PREFIXED_TOPIC_SIZE_MAX = 255
 """Of retry and dead-letter topics, whose names hold the name of a group."""
 GROUP_SIZE_MAX = 255
+RETRYING_GROUP_SIZE_MAX = PREFIXED_TOPIC_SIZE_MAX - len("%RETRY%")
+"""Of a group with settings: what its consumers give back is put into a topic of its own."""
 WORD_SIZE_MAX = 255
 """Of names that clients make up without a rule of ours: client ids, groups of producers."""
 SUBSCRIPTION_SIZE_MAX = 32 << 10
@@ -44,23 +54,7 @@ OWN_GROUPS = frozenset({"IMAGO_CLI"})
 
 _NAME = re.compile(r"[%|A-Za-z0-9_-][%|A-Za-z0-9_.-]*", re.ASCII)
 
-SYSTEM_TOPICS = frozenset(
-    {
-        META_TOPIC,
-        DEFAULT_TOPIC,
-        SCHEDULE_TOPIC,
-        "BenchmarkTest",
-        "OFFSET_MOVED_EVENT",
-        "SELF_TEST_TOPIC",
-        GIVEN_UP_TOPIC,
-        HALF_TOPIC,
-        TRANSACTION_MARK_TOPIC,
-        "RMQ_SYS_TRACE_TOPIC",
-    }
-)
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
-REPLY_TOPIC_SUFFIX = "_REPLY_TOPIC"
-"""Of the topic of a cluster's replies to requests."""
 TIMER_TOPIC = "rmq_sys_wheel_timer"
 """Where messages wait that are to be delivered at a time of their own."""
 METAQ_PREPARED_TOPIC = "rmq_sys_metaq_prepared"
@@ -79,21 +73,20 @@ WITHHELD_TOPICS = PARKING_TOPICS | {
 }
 """Whose records no consumer was given to work on: those of others that wait, and the broker's."""
 
-CLOSED_TO_SENDERS = frozenset(
-    {
-        META_TOPIC,
-        SCHEDULE_TOPIC,
-        TIMER_TOPIC,
-        "OFFSET_MOVED_EVENT",
-        "SELF_TEST_TOPIC",
-        GIVEN_UP_TOPIC,
-        HALF_TOPIC,
-        TRANSACTION_MARK_TOPIC,
-        METAQ_PREPARED_TOPIC,
-        METAQ_OUTCOME_TOPIC,
-    }
-)
+BROKERS_ALONE = WITHHELD_TOPICS | {"OFFSET_MOVED_EVENT", "SELF_TEST_TOPIC"}
+"""Topics that only the broker writes and reads. What is in any other one was a client's, or is
+meant for one: it is not the broker's to forget, whatever the topic is called."""
+
+CLOSED_TO_SENDERS = BROKERS_ALONE | {GIVEN_UP_TOPIC}
 """System topics into which no client may put."""
+
+
+def said_text(said: Mapping[str, object], key: str) -> str:
+    """Return a text that an object of JSON has by this key; ValueError where it has none."""
+    value = said.get(key)
+    if not isinstance(value, str):
+        raise WrongError(f"{key}: {value!r:.60}, must be a text")
+    return value
 
 
 def topic_size_max(name: str) -> int:
@@ -124,6 +117,15 @@ def group_problem(name: str) -> str | None:
     return None
 
 
+def retrying_problem(group: str) -> str | None:
+    """Return why a group of this name cannot have messages tried again, or None when it can."""
+    return group_problem(group) or (
+        topic_problem(retry_topic(group))
+        and f"the group's name has {len(group)} characters, at most {RETRYING_GROUP_SIZE_MAX}"
+        " where its messages are to be tried again"
+    )
+
+
 def word_problem(what: str, word: str) -> str | None:
     """Return why nothing of this name is kept, or None: it is short, and can be printed."""
     if len(word) > WORD_SIZE_MAX:
@@ -138,13 +140,27 @@ def shown(word: str) -> str:
     return word if len(word) <= WORD_SIZE_MAX else f"{word[:WORD_SIZE_MAX]}…"
 
 
-def is_system(name: str) -> bool:
-    """Return whether the broker itself owns the topic."""
-    return (
-        name in SYSTEM_TOPICS
-        or name.startswith(SYSTEM_TOPIC_PREFIX)
-        or name.endswith(REPLY_TOPIC_SUFFIX)
-    )
+def is_system(name: str, cluster: str) -> bool:
+    """Return whether brokers of this cluster have made the topic for themselves."""
+    return system_topics.is_system(name, (cluster,))
+
+
+def on_every_shard(name: str, cluster: str) -> bool:
+    """Return whether each shard makes this topic, into which clients put, for itself."""
+    return name in (DEFAULT_TOPIC, reply_topic(cluster))
+
+
+def is_reserved(name: str) -> bool:
+    """Return whether RocketMQ has no tool make, change or delete a topic of this name."""
+    return name in SYSTEM_TOPICS or name.startswith(SYSTEM_TOPIC_PREFIX)
+
+
+def looks_own(name: str) -> bool:
+    """Return whether a topic of this name was never one of MetaQ's clients.
+
+    By looks alone, as its records were written: what is in the log already does not change.
+    """
+    return is_reserved(name) or name.endswith(REPLY_TOPIC_SUFFIX)
 
 
 def is_derived(name: str) -> bool:
@@ -164,4 +180,4 @@ def dlq_topic(group: str) -> str:
 
 def reply_topic(cluster: str) -> str:
     """Return the topic to which consumers send their replies to requests."""
-    return cluster + REPLY_TOPIC_SUFFIX
+    return system_topics.reply_topic(cluster)

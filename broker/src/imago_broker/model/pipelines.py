@@ -6,6 +6,8 @@ import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from imago_wire.errors import WrongError
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -58,4 +60,4 @@ def read_number(value: Mapping[str, Any], name: str) -> int:
     number = value.get(name)
     if isinstance(number, int) and not isinstance(number, bool) and 0 <= number <= NUMBER_MAX:
         return number
-    raise ValueError(f"{name}: {number!r:.40} is no whole number from 0 to {NUMBER_MAX}")
+    raise WrongError(f"{name}: {number!r:.40} is no whole number from 0 to {NUMBER_MAX}")

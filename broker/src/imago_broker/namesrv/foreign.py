@@ -10,9 +10,9 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from imago_broker.model.cluster import ForeignBroker
-from imago_broker.model.foreign import bytes_of
 from imago_broker.model.names import shown
+from imago_broker.model.registry.cluster import ForeignBroker
+from imago_broker.model.registry.foreign import bytes_of
 from imago_broker.namesrv import routes, smallest_ids, told_settings
 from imago_broker.ports import CoordinatorError, CoordinatorUnavailableError
 from imago_broker.processors.rocketmq.exchange import Exchange, Reply, RequestError
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from imago_broker.namesrv.later import Later
     from imago_broker.namesrv.told_settings import NameSettings
     from imago_broker.ports import Clock, Registry
-    from imago_broker.service.channel import Channel
+    from imago_broker.service.groups.channel import Channel
     from imago_wire.remoting.bodies.route import QueueData
 
 log = logging.getLogger(__name__)

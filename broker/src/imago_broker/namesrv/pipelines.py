@@ -14,6 +14,7 @@ import orjson
 from imago_broker.model.pipelines import is_pipeline_name, read_number, read_progress
 from imago_broker.ports import CoordinatorConflictError
 from imago_broker.processors.rocketmq.exchange import Reply, RequestError
+from imago_wire.errors import WrongError, in_our_words
 from imago_wire.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:
@@ -61,13 +62,14 @@ def _read(value: str) -> tuple[int, PipelineProgress]:
         told = _object(value)
         return read_number(told, "epoch"), read_progress(told)
     except ValueError as error:
-        raise RequestError(ResponseCode.SYSTEM_ERROR, f"progress: {error}") from error
+        reason = in_our_words(error, "no JSON object")
+        raise RequestError(ResponseCode.SYSTEM_ERROR, f"progress: {reason}") from error
 
 
 def _object(value: str) -> dict[str, Any]:
     if len(value) > VALUE_SIZE_MAX:
-        raise ValueError(f"{len(value)} characters, at most {VALUE_SIZE_MAX} are taken")
+        raise WrongError(f"{len(value)} characters, at most {VALUE_SIZE_MAX} are taken")
     told = orjson.loads(value)
     if isinstance(told, dict):
         return told
-    raise ValueError("no JSON object")
+    raise WrongError("no JSON object")

@@ -24,7 +24,7 @@ from imago_wire.remoting.headers.namesrv import (
     WipeWritePermOfBrokerRequestHeader,
 )
 from imago_wire.remoting.peer import Version
-from imago_wire.remoting.properties_text import decode_properties_text, encode_properties_text
+from imago_wire.remoting.texts.properties_text import decode_properties_text, encode_properties_text
 
 if TYPE_CHECKING:
     from imago_broker.namesrv.foreign import ForeignBrokers
@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from imago_broker.ports import PipelineRecords, Registry, SharedMarks
 
 PLACED_FIELD = "imagoPlaced"
-"""Asks for the queues of shards without a live broker too: our own clients use it."""
+"""Asks for the queues and topics of shards without a live broker, too, and for those shards: our
+own clients use it."""
 
 
 class NameProcessor:
@@ -66,7 +67,7 @@ class NameProcessor:
             with_order=self._settings.allows(told_settings.ORDER),
             acting_master=version >= Version.V5_0_0,
             standard=version >= Version.V4_9_4 or bool(header.accept_standard_json_only),
-            placed=exchange.ext.get(PLACED_FIELD) == "true",
+            placed=_wants_placed(exchange),
         )
         if body is None:
             raise RequestError(
@@ -76,14 +77,16 @@ class NameProcessor:
             )
         return Reply(body=body)
 
-    def cluster_info(self, _: Exchange) -> Reply:
+    def cluster_info(self, exchange: Exchange) -> Reply:
         """GET_BROKER_CLUSTER_INFO: always with bare broker ids, as the originals write it."""
-        return Reply(body=routes.cluster_info(self._registry.view()).encode())
+        found = routes.cluster_info(self._registry.view(), placed=_wants_placed(exchange))
+        return Reply(body=found.encode())
 
-    def all_topics(self, _: Exchange) -> Reply:
+    def all_topics(self, exchange: Exchange) -> Reply:
         """GET_ALL_TOPIC_LIST_FROM_NAMESERVER."""
         self._allow(told_settings.ALL_TOPICS)
-        return Reply(body=routes.all_topics(self._registry.view()).encode())
+        found = routes.all_topics(self._registry.view(), placed=_wants_placed(exchange))
+        return Reply(body=found.encode())
 
     def topics_of_cluster(self, exchange: Exchange) -> Reply:
         """GET_TOPICS_BY_CLUSTER: an unknown cluster has none."""
@@ -120,12 +123,14 @@ class NameProcessor:
             raise RequestError(ResponseCode.SYSTEM_ERROR, "disable")
 
     def delete_topic(self, exchange: Exchange) -> Reply | None:
-        """DELETE_TOPIC_IN_NAMESRV: our brokers take their own topics out when they delete them."""
+        """DELETE_TOPIC_IN_NAMESRV: our brokers take their own topics out when they delete them, and
+        have done so when they answer."""
         header = DeleteTopicFromNamesrvRequestHeader.from_ext(exchange.ext)
 
         async def drop() -> None:
             for broker in self._foreign.drop_topic(header.topic, header.cluster_name):
                 await self._registry.put_foreign(broker)
+            await self._registry.read_topic(header.topic)
 
         self._later.answer(exchange, drop(), Reply)
         return None
@@ -238,3 +243,7 @@ def _kv_problem(header: PutKVConfigRequestHeader) -> str | None:
     if (size := len(header.value)) > names.KV_VALUE_SIZE_MAX:
         return f"the value has {size} characters, at most {names.KV_VALUE_SIZE_MAX}"
     return None
+
+
+def _wants_placed(exchange: Exchange) -> bool:
+    return exchange.ext.get(PLACED_FIELD) == "true"

@@ -6,12 +6,14 @@ import json
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-from imago_broker.model.cluster import PERM_WRITE
-from imago_broker.model.static_topics import NAMESPACE, key_of
+from imago_broker.core.away import away
+from imago_broker.model.registry.cluster import PERM_WRITE, shard_name
+from imago_broker.model.topics.static_topics import NAMESPACE, key_of
 from imago_wire.remoting.bodies.route import (
     MASTER_ID,
     BrokerData,
     ClusterInfo,
+    MissingShardData,
     QueueData,
     TopicList,
     TopicRouteData,
@@ -20,7 +22,7 @@ from imago_wire.remoting.bodies.route import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from imago_broker.model.cluster import BrokerRecord, ClusterView
+    from imago_broker.model.registry.cluster import BrokerRecord, ClusterView
 
 ORDER_NAMESPACE = "ORDER_TOPIC_CONFIG"
 UNIT = 0x1
@@ -108,8 +110,11 @@ def _parsed(text: str) -> Any:
         return None  # a tool has changed it
 
 
-def cluster_info(view: ClusterView) -> ClusterInfo:
-    """Return all brokers by name, and the broker names of each cluster."""
+def cluster_info(view: ClusterView, *, placed: bool = False) -> ClusterInfo:
+    """Return all brokers by name, and the broker names of each cluster.
+
+    `placed`: name the shards, too, that nobody leads now.
+    """
     clusters: dict[str, list[str]] = defaultdict(list)
     brokers = {}
     for data in _brokers(view, None):
@@ -118,12 +123,37 @@ def cluster_info(view: ClusterView) -> ClusterInfo:
     return ClusterInfo(
         broker_addr_table=brokers,
         cluster_addr_table={name: tuple(found) for name, found in clusters.items()},
+        imago_missing=_missing(view) if placed else None,
+        imago_metaq=_metaq(view) if placed else None,
     )
 
 
-def all_topics(view: ClusterView) -> TopicList:
-    """Return the names of all topics."""
-    return _topics(view, lambda _: True)
+def _metaq(view: ClusterView) -> dict[str, dict[int, str]]:
+    """Return the addresses for MetaQ's clients of all members that have one."""
+    found: dict[str, dict[int, str]] = defaultdict(dict)
+    for broker in view.brokers:
+        if broker.metaq or broker.client_metaq:
+            address = broker.metaq_url.removeprefix("meta://")
+            found[broker.broker_name][_broker_id(view, broker)] = address
+    return dict(found)
+
+
+def _missing(view: ClusterView) -> tuple[MissingShardData, ...]:
+    prefix = _name_prefix(view)
+    return tuple(
+        MissingShardData(
+            broker_name=prefix + shard_name(each.shard), since=each.since_ms, why=each.why
+        )
+        for each in away(view)
+    )
+
+
+def all_topics(view: ClusterView, *, placed: bool = False) -> TopicList:
+    """Return the names of all topics; `placed`: also of those that no live broker has."""
+    found = _topics(view, lambda _: True)
+    if not placed:
+        return found
+    return TopicList(topic_list=tuple(dict.fromkeys((*view.topics, *found.topic_list))))
 
 
 def topics_of_cluster(view: ClusterView, cluster: str) -> TopicList:

@@ -20,7 +20,7 @@ from imago_wire.remoting.headers.namesrv import NotifyMinBrokerIdChangeRequestHe
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from imago_broker.model.cluster import ForeignBroker
+    from imago_broker.model.registry.cluster import ForeignBroker
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from imago_broker.processors.rocketmq.exchange import RequestError
-from imago_broker.processors.rocketmq.original_settings import original_settings
+from imago_broker.processors.rocketmq.tools.original_settings import original_settings
 from imago_wire.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from imago_broker.core.acknowledgement import Acknowledgement
-    from imago_wire.record import Entry
+    from imago_broker.core.puts.acknowledgement import Acknowledgement
+    from imago_wire.records.record import Entry
 
 PeerT = TypeVar("PeerT")
 AskedT = TypeVar("AskedT")

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from imago_broker.model.shard import ShardState
+    from imago_broker.model.registry.shard import ShardState
 
 OTHER = "other"
 KNOWN_CAUSES = frozenset(

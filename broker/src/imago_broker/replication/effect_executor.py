@@ -10,14 +10,20 @@ from typing import TYPE_CHECKING
 
 from imago_broker.core.shard import effects as do
 from imago_broker.core.shard import events
-from imago_broker.model.cluster import Role
-from imago_broker.replication.following import Following
-from imago_broker.replication.leading import Leading
+from imago_broker.model.registry.cluster import Role
+from imago_broker.replication.follower.following import Following
+from imago_broker.replication.leader.leading import Leading
 from imago_broker.replication.outlook import log_of
 from imago_broker.replication.peer_handlers import FollowerHandler, LeaderHandler
-from imago_broker.service.put_status import PutStatus
+from imago_broker.service.puts.put_status import PutStatus
 from imago_broker.service.role import ShardRole
-from imago_log.errors import LogIOError, NoSpaceError, StaleEpochError, StoreError
+from imago_log.errors import (
+    DiskFullError,
+    LogIOError,
+    NoSpaceError,
+    StaleEpochError,
+    StoreError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,6 +75,9 @@ class EffectExecutor:
         self._line = line
         self._dispatch = dispatch
         self._tell_left = left
+        self._no_room = ""
+        """Why our log is not in line with the leader's yet: it is tried again with each connection
+        to the leader."""
         self._served_epoch = 0
         """The epoch in which the host was last told to lead."""
         self._table: dict[type, Callable[[Any], None]] = {
@@ -202,9 +211,12 @@ class EffectExecutor:
         self._host.release()
 
     def _hold_puts(self, effect: do.HoldPuts) -> None:
-        enough_again = effect.replicated and not self._parts.gate.replicated
-        self._parts.gate.count(replicated=effect.replicated)
-        if enough_again:
+        gate = self._parts.gate
+        enough_again = effect.replicated and not gate.replicated
+        alone_again = effect.alone and not gate.alone
+        gate.count(replicated=effect.replicated)
+        gate.alone = effect.alone
+        if enough_again or alone_again:
             self._parts.messages.acknowledgements.progressed()
         if not self._parts.messages.held:
             self._host.hold()
@@ -231,6 +243,7 @@ class EffectExecutor:
     def _follow(self, effect: do.Follow) -> None:
         parts = self._parts
         self._unfollow()
+        self._no_room = ""
         parts.store.follow(effect.epoch)
         self.following = Following(
             effect.leader,
@@ -254,15 +267,26 @@ class EffectExecutor:
 
     def _truncate(self, effect: do.Truncate) -> None:
         store = self._parts.store
-        self.note(f"cuts the log from {store.log_end} to {effect.end}")
-        store.truncate(effect.end)
+        what = f"cuts the log from {store.log_end} to {effect.end}"
+        self._realign(what, lambda: store.truncate(effect.end))
 
     def _reset(self, effect: do.Reset) -> None:
         store = self._parts.store
-        self.note(f"begins an empty log at {effect.start}; it had {store.log_start} to "
-                  f"{store.log_end}")  # fmt: skip
-        store.reset(effect.start)
+        what = f"begins an empty log at {effect.start}; it had {store.log_start} to {store.log_end}"
+        self._realign(what, lambda: store.reset(effect.start))
         self.announce()
+
+    def _realign(self, what: str, realign: Callable[[], None]) -> None:
+        """Bring our log in line with the leader's; without room for that, wait for some."""
+        try:
+            realign()
+        except DiskFullError as error:
+            if not self._no_room:
+                self.note(f"waits for room: {what}: {error}")
+            self._no_room = str(error)
+        else:
+            self._no_room = ""
+            self.note(what)
 
     def _mark(self, effect: do.Mark) -> None:
         # Others keep in the set of the next leadership whom the registry calls clean.
@@ -270,7 +294,11 @@ class EffectExecutor:
         self.announce()
 
     def _fetch(self, effect: do.FetchFrom) -> None:
-        if self.following is not None:
+        if self.following is None:
+            return
+        if self._no_room:
+            self.following.hang_up(f"DiskFullError: no room to cut the log: {self._no_room}")
+        else:
             self.following.fetch(effect.offset, effect.epoch)
 
     def _hang_up(self, effect: do.Hangup) -> None:

@@ -12,6 +12,8 @@ import os
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from imago_wire.errors import WrongKindError
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -97,5 +99,5 @@ def _stored(failure: Failure) -> dict[str, Any]:
 def _read(data: bytes) -> Failure:
     fields = json.loads(data)
     if not isinstance(fields, dict):
-        raise TypeError(f"a {type(fields).__name__}, not an object")
+        raise WrongKindError(f"a {type(fields).__name__}, not an object")
     return Failure(effect=fields.pop(EFFECT_KEY, None), **fields)

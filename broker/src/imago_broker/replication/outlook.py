@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from imago_broker.core.shard.events import ViewSeen
 from imago_broker.core.shard.reconcile import last_epoch
 from imago_broker.core.shard.values import Log, MemberInfo
-from imago_broker.model.shard import ShardState
+from imago_broker.model.registry.cluster import Role
+from imago_broker.model.registry.shard import ShardState
 
 if TYPE_CHECKING:
-    from imago_broker.model.cluster import ClusterView
+    from imago_broker.model.registry.cluster import ClusterView
     from imago_log.store import MessageStore
 
 
@@ -38,7 +39,10 @@ def view_seen(view: ClusterView, shard: int, log: Log, ticket: int) -> ViewSeen:
             log_end=record.log_end,
             damaged=record.damaged,
             full=record.full,
+            crowded=record.crowded,
             epoch_seen=record.epoch_seen,
+            standing=record.role is Role.ELECTING,
+            leads=record.role is Role.MASTER,
         )
         for record in view.members(shard)
     }

@@ -9,16 +9,16 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
-    from imago_broker.model.cluster import BrokerRecord
+    from imago_broker.model.registry.cluster import BrokerRecord
     from imago_broker.ports import Clock, Registry, ShardStates
-    from imago_broker.replication.addresses import Addresses
     from imago_broker.replication.counters import ReplicationCounters
     from imago_broker.replication.failures import Failures
-    from imago_broker.replication.member import MemberIdentity
-    from imago_broker.replication.port import RefusedPeers, ReplicationPort
+    from imago_broker.replication.links.addresses import Addresses
+    from imago_broker.replication.links.member import MemberIdentity
+    from imago_broker.replication.links.port import RefusedPeers, ReplicationPort
     from imago_broker.replication.repair import Repairs
-    from imago_broker.service.gate import ShardGate
-    from imago_broker.service.messages import MessageService
+    from imago_broker.service.puts.gate import ShardGate
+    from imago_broker.service.puts.messages import MessageService
     from imago_broker.service.role import RoleState
     from imago_log.store import MessageStore
 

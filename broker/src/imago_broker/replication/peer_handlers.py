@@ -8,10 +8,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from imago_broker.core.acknowledgement import Acknowledgement
+from imago_broker.core.puts.acknowledgement import Acknowledgement
 from imago_broker.core.shard.events import EpochHeard, Welcomed
 from imago_broker.core.shard.values import Log
-from imago_broker.replication.lending import Lender
+from imago_broker.replication.leader.lending import Lender
 from imago_broker.replication.outlook import log_of
 from imago_wire.replication.frames import RefusalCode
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
     from imago_broker.core.shard.events import Event
     from imago_broker.core.shard.member import ShardMachine
-    from imago_broker.model.shard import Member
-    from imago_broker.replication.following import Following
-    from imago_broker.replication.leading import Leading
+    from imago_broker.model.registry.shard import Member
+    from imago_broker.replication.follower.following import Following
+    from imago_broker.replication.leader.leading import Leading
+    from imago_broker.replication.leader.sending import SendCursor
     from imago_broker.replication.parts import ShardParts
     from imago_broker.replication.repair import Asker
-    from imago_broker.replication.sending import SendCursor
     from imago_wire.replication.frames import Fetch, Refuse, Welcome
 
 logger = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from imago_broker.core.shard.events import ProposalDone, ProposalRefused, ProposalUnknown
-from imago_broker.model.shard import stamped
+from imago_broker.model.registry.shard import stamped
 from imago_broker.ports import (
     CoordinatorConflictError,
     CoordinatorError,
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from imago_broker.core.shard.effects import Propose
     from imago_broker.core.shard.events import Event
-    from imago_broker.model.cluster import BrokerRecord
+    from imago_broker.model.registry.cluster import BrokerRecord
     from imago_broker.ports import Clock, Registry, ShardStates
 
 logger = logging.getLogger(__name__)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from imago_broker.core.shard import events
 from imago_broker.core.shard.member import ShardMachine
-from imago_broker.model.cluster import RegistryConnection
-from imago_broker.model.shard import NOT_CREATED, Member, told
+from imago_broker.model.registry.cluster import RegistryConnection
+from imago_broker.model.registry.shard import NOT_CREATED, Member, told
 from imago_broker.replication.effect_executor import EffectExecutor
 from imago_broker.replication.outlook import log_of, view_seen
 from imago_broker.replication.registry_line import RegistryLine
@@ -24,8 +24,8 @@ from imago_broker.replication.troubles import Troubles
 
 if TYPE_CHECKING:
     from imago_broker.core.shard.values import ShardLimits
-    from imago_broker.model.cluster import ClusterView
-    from imago_broker.replication.link import Link
+    from imago_broker.model.registry.cluster import ClusterView
+    from imago_broker.replication.links.link import Link
     from imago_broker.replication.parts import Host, ShardParts
     from imago_broker.replication.repair import Asker
 
@@ -68,7 +68,7 @@ class ShardShell:
             answered=self._requests.answered,
             left=self._left.set,
         )
-        self._troubles = Troubles(parts, host, self.machine, self.executor, self.dispatch)
+        self.troubles = Troubles(parts, host, self.machine, self.executor, self.dispatch)
         self._events: deque[events.Event] = deque()
         self._busy = self._started = self._closed = False
         self._timer: asyncio.TimerHandle | None = None
@@ -88,7 +88,7 @@ class ShardShell:
     @property
     def needed_for(self) -> str:
         """What keeps a member that stands still from throwing its log away."""
-        return self._troubles.needed_for
+        return self.troubles.needed_for
 
     @property
     def leader_end(self) -> int | None:
@@ -107,6 +107,7 @@ class ShardShell:
         parts.registry.on_state(self._session_changed)
         parts.messages.acknowledgements.on_durable(self._durable_moved)
         self._store.on_append.add(self._appended)
+        self._store.on_forced.add(self.troubles.note_forced)
         self._look()
         self._set_timer()
 
@@ -133,8 +134,9 @@ class ShardShell:
         self.executor.close()
         self._parts.addresses.close()
         self._store.on_append.remove(self._appended)
+        self._store.on_forced.remove(self.troubles.note_forced)
         self._requests.close()
-        await self._troubles.close()
+        await self.troubles.close()
         await self._line.close()
 
     async def hand_over(self, target: str | None, request: str) -> tuple[bool, str]:
@@ -254,7 +256,7 @@ class ShardShell:
             self._look()
             self.dispatch(events.Tick(self.machine.watermark.progress()))
             self._look_after_connections()
-            self._troubles.look_at_failures(in_sync=self.in_sync)
+            self.troubles.look_at_failures(in_sync=self.in_sync)
         finally:
             self._set_timer()
 
@@ -275,8 +277,8 @@ class ShardShell:
             if executor.following.session is not None and executor.following.session.copying:
                 askers.append(executor.following.session)
         self._parts.repairs.tick(now_ms, askers)
-        self._troubles.look_at_damage(now_ms)
-        self._troubles.look_at_room(now_ms)
+        self.troubles.look_at_damage(now_ms)
+        self.troubles.look_at_room(now_ms)
 
     # What moves every turn
 

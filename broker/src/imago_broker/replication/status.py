@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_broker.model.shard_status import FollowerStatus
-from imago_broker.replication.sending import FRAME_BYTES
+from imago_broker.model.registry.shard_status import FollowerStatus
+from imago_broker.replication.leader.sending import FRAME_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from imago_broker.core.shard.values import FollowerProgress
-    from imago_broker.model.shard import Member
-    from imago_broker.replication.leading import Refused
+    from imago_broker.model.registry.shard import Member
+    from imago_broker.replication.leader.leading import Refused
     from imago_broker.replication.shell import ShardShell
     from imago_log.results import DamagedRange
 

@@ -13,6 +13,7 @@ from imago_broker.core.shard.events import HandoverAsked
 from imago_broker.core.shard.expendable import has_room_elsewhere, needed_for
 from imago_broker.ports import CoordinatorError
 from imago_broker.replication.outlook import log_of, view_seen
+from imago_log.disk.pressure import DiskLevel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from imago_broker.core.shard.member import ShardMachine
     from imago_broker.replication.effect_executor import EffectExecutor
     from imago_broker.replication.parts import Host, ShardParts
+    from imago_log.lifecycle.forced import ForcedRange
 
 STUCK_LOOK_SECONDS = 1.0
 """How often a member that stands still looks whether it may begin anew."""
@@ -32,9 +34,8 @@ DAMAGED_AGAIN_MS = 30_000
 """How long until it tries again."""
 NO_ROOM = "no-room"
 """The request of a leader without room, for whose answer nobody waits."""
-FULL_LEADS_MS = 10_000
-"""How long a leader refuses messages for want of room before it gives leadership to a member that
-has room."""
+CROWDED_LEADS_MS = 10_000
+"""How long a leader has too little room before it gives leadership to a member that has more."""
 
 
 class Troubles:
@@ -58,8 +59,8 @@ class Troubles:
         self._way_out: asyncio.Task[None] | None = None
         self._damaged = parts.store.damaged
         self._damage_due_ms = parts.clock.monotonic_ms() + DAMAGED_LEADS_MS
-        self._full = parts.store.full
-        self._full_since_ms = parts.clock.monotonic_ms()
+        self._crowded = self._crowding()
+        self._crowded_since_ms = parts.clock.monotonic_ms()
 
     async def close(self) -> None:
         """Look no more."""
@@ -91,17 +92,39 @@ class Troubles:
             self._dispatch(HandoverAsked(DAMAGE))
 
     def look_at_room(self, now_ms: int) -> None:
-        """Have the others know of a full disk; give leadership to a member with room."""
-        store, executor = self._parts.store, self._executor
-        if store.full != self._full:
-            self._full, self._full_since_ms = store.full, now_ms
+        """Have the others know how full the disk is; give leadership to a member with more room.
+
+        Old messages go for new ones only where no member has room: see `may_force`.
+        """
+        executor, crowding = self._executor, self._crowding()
+        if crowding != self._crowded:
+            self._crowded, self._crowded_since_ms = crowding, now_ms
             executor.announce()
-        leading = self._full and executor.leading is not None
-        if leading and now_ms - self._full_since_ms >= FULL_LEADS_MS:
-            self._full_since_ms = now_ms
+        leading = crowding and executor.leading is not None
+        if leading and now_ms - self._crowded_since_ms >= CROWDED_LEADS_MS:
+            self._crowded_since_ms = now_ms
             state = self._machine.state
-            if has_room_elsewhere(state.shard, state.live, state.uuid):
+            if has_room_elsewhere(state.shard, state.live, state.uuid, crowding):
                 self._dispatch(HandoverAsked(NO_ROOM))
+
+    def may_force(self) -> bool:
+        """Whether the log's oldest files may go for want of room: no in-sync member has any."""
+        state = self._machine.state
+        if not self._machine.may_serve(self._parts.clock.monotonic_ms()):
+            return False
+        return not has_room_elsewhere(state.shard, state.live, state.uuid)
+
+    def note_forced(self, went: ForcedRange, messages: int) -> None:
+        """Have people know what went for want of room."""
+        self._executor.note(
+            f"log offsets {went.start} to {went.end} went for want of room before they had expired:"
+            f" {messages} messages"
+        )
+
+    def _crowding(self) -> int:
+        """How little room our disk has, as `MemberInfo` counts it."""
+        level = self._parts.store.disk_level
+        return 2 if level is DiskLevel.FULL else int(level is DiskLevel.FORCE)
 
     async def _find_way_out(self, failure: str) -> None:
         """Begin anew where the shard has all that it acknowledged elsewhere."""

@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from imago_broker.server.introductions import TAKEN, target_of
-from imago_broker.service.channel import Reply
+from imago_broker.service.groups.channel import Reply
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting.codes import ResponseCode
 from imago_wire.remoting.command import RemotingCommand

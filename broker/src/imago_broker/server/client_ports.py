@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING
 
 from imago_broker.server.connection_states import WaitReason
 from imago_broker.server.introductions import Introduced, target_of
-from imago_broker.server.probe import port_to_ask, until_it_leads
-from imago_broker.server.relay import Address, Relay
-from imago_broker.server.relay_handover import ClientSession
+from imago_broker.server.relay.probe import port_to_ask, until_it_leads
+from imago_broker.server.relay.relay import Address, Relay
+from imago_broker.server.relay.relay_handover import ClientSession
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Sequence
 
-    from imago_broker.model.cluster import BrokerRecord
+    from imago_broker.model.registry.cluster import BrokerRecord
     from imago_broker.server.introductions import Introductions
     from imago_broker.server.listener import Listener
     from imago_broker.server.session import Session
-    from imago_broker.server.tls_certificates import Certificates
+    from imago_broker.server.tls.tls_certificates import Certificates
 
 log = logging.getLogger(__name__)
 

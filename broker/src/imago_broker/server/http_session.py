@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from enum import Enum
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
+import orjson
+
+from imago_broker.core.http_framing import HttpFraming, HttpRefusedError
 from imago_broker.server.session import Session
 from imago_broker.server.unfinished import Unfinished
 from imago_broker.server.write_backlog import WriteBacklog
@@ -21,8 +26,21 @@ FORGET_S: Final = 1.0
 """How long whoever reads a body has to hear that its connection is lost."""
 
 
+class _Turn(Enum):
+    """What may come next of a connection's requests: one is served after the other."""
+
+    HEAD = "the head of the next request"
+    BEGINNING = "nothing, until it is known that the caller may have the request served"
+    BODY = "the body"
+    ANSWER = "nothing, until the request is answered"
+    REFUSED = "nothing more"
+
+
 class HttpSession(Session):
-    """Passes everything on to the library's own protocol; knows how long an answer is owed.
+    """Passes requests on to the library's own protocol; knows how long an answer is owed.
+
+    The library gets a request's head when it is whole, its body once its caller may have it served,
+    and the next request when it is answered: it joins, refuses and keeps no bytes without a limit.
 
     A peer that sends the head or the body of a request by drops holds a connection for ever as
     far as the library is concerned. Here a request that has no answer after `stall_ms`, counted
@@ -44,6 +62,10 @@ class HttpSession(Session):
         self._stall_ms = stall_ms
         self._output_stall_ms = output_stall_ms
         self._write_backlog = WriteBacklog(budget)
+        self._framing = HttpFraming()
+        self._turn = _Turn.HEAD
+        self._is_answered = False
+        """Whether the request whose body comes is answered already."""
         self._owing = False
         self._owing_since_ms: int | None = None
         self._taken = 0
@@ -56,10 +78,67 @@ class HttpSession(Session):
         self._inner.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
+        if self._turn is _Turn.REFUSED:
+            return
         self._owing = True
-        self._taken += len(data)
+        self._framing.add(data)
+        if self._is_answered:  # what the library still reads of the body, it throws away
+            self._taken = self._framing.held
+        else:
+            self._taken += len(data)
         self.unfinished.note(self._taken)
-        self._inner.data_received(data)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Pass on what may be now, of what has come."""
+        try:
+            while self._pass_on_one():
+                pass
+        except HttpRefusedError as refusal:
+            self._refuse(refusal)
+            return
+        if self._turn in (_Turn.BEGINNING, _Turn.ANSWER) and self._framing.held:
+            self.transport.pause_reading()
+
+    def _pass_on_one(self) -> bool:
+        """Pass on a head or a piece of a body; False: there is none, or it is not its turn."""
+        framing = self._framing
+        if self._turn is _Turn.HEAD:
+            head = framing.head()
+            if head:
+                self._turn, self._is_answered = _Turn.BEGINNING, False
+                self._inner.data_received(head)
+            return bool(head)
+        if self._turn is not _Turn.BODY:
+            return False
+        piece = framing.body()
+        if piece:
+            self._inner.data_received(piece)
+        if not framing.in_body:
+            self._turn = _Turn.HEAD if self._is_answered else _Turn.ANSWER
+            return True
+        return bool(piece)
+
+    def allowed(self) -> None:
+        """The request is one that its caller may have served: the body may come."""
+        if self._turn is _Turn.BEGINNING:
+            self._turn = _Turn.BODY if self._framing.in_body else _Turn.ANSWER
+            self._read_on()
+
+    def _read_on(self) -> None:
+        if self.transport.is_closing():
+            return
+        self.transport.resume_reading()
+        self._go_on()
+
+    def _refuse(self, refusal: HttpRefusedError) -> None:
+        """Answer what is no request, or no body of one, and read nothing more."""
+        log.info("http_bad_request peer=%s reason=%s", self.address, refusal.message)
+        if self._turn is _Turn.HEAD or not self._is_answered:
+            self.transport.write(_answer(refusal))
+        self._turn = _Turn.REFUSED
+        self._framing.clear()
+        self.transport.close()
 
     def eof_received(self) -> None:
         self._inner.eof_received()
@@ -72,6 +151,8 @@ class HttpSession(Session):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.unfinished.end()
+        self._framing.clear()
+        self._turn = _Turn.REFUSED
         self._write_backlog.count(0)
         loop, error = asyncio.get_running_loop(), exc or ConnectionResetError("Connection lost")
         # Its task may have been made just now; it would trip over a connection that has ended.
@@ -81,10 +162,14 @@ class HttpSession(Session):
 
     def answered(self) -> None:
         """An answer is about to be sent."""
-        self._owing = False
         self._owing_since_ms = None
-        self._taken = 0
-        self.unfinished.left(0)
+        self._taken = self._framing.held
+        self._owing = self._taken > 0
+        self.unfinished.left(self._taken)
+        self._is_answered = True
+        if self._turn in (_Turn.BEGINNING, _Turn.ANSWER):
+            self._turn = _Turn.BODY if self._framing.in_body else _Turn.HEAD
+            asyncio.get_running_loop().call_soon(self._read_on)
 
     def sweep(self, now_ms: int) -> None:
         """Drop a peer whose request has been under way for too long, or that reads nothing."""
@@ -117,12 +202,34 @@ def _forget(error: Exception) -> None:
     error.__traceback__ = None
 
 
+def _answer(refusal: HttpRefusedError) -> bytes:
+    """Return the one form of errors, for a request that never came to be one."""
+    cure = "Send an HTTP/1.1 request: see docs/admin.md for the paths and methods."
+    body = orjson.dumps({"error": "http", "message": refusal.message, "cure": cure})
+    phrase = HTTPStatus(refusal.status).phrase
+    head = (
+        f"HTTP/1.1 {refusal.status} {phrase}\r\nContent-Type: application/json; charset=utf-8\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+def _session_of(request: web.BaseRequest) -> HttpSession | None:
+    transport = request.transport
+    session = transport.get_protocol() if transport is not None else None
+    return session if isinstance(session, HttpSession) else None
+
+
+def note_allowed(request: web.BaseRequest) -> None:
+    """Tell the request's session that it may be served."""
+    if (session := _session_of(request)) is not None:
+        session.allowed()
+
+
 async def note_answer(request: web.BaseRequest, response: web.StreamResponse) -> None:
     """Tell the request's session: for the library's signal before each answer."""
     del response
-    transport = request.transport
-    session = transport.get_protocol() if transport is not None else None
-    if isinstance(session, HttpSession):
+    if (session := _session_of(request)) is not None:
         session.answered()
 
 
@@ -140,4 +247,6 @@ class PeersMistakes(logging.Filter):
             record.args = (peer, type(error).__name__)
             record.exc_info = None
             record.levelno, record.levelname = logging.INFO, "INFO"
+            # Its frames hold what was sent, and through the library's queue the error itself.
+            error.__traceback__ = None
         return True

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
-from imago_broker.model.users import MEMBER
+from imago_broker.model.access.users import MEMBER
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,13 +18,14 @@ from typing import TYPE_CHECKING
 from imago_broker.server.places import KeptPlaces, Place, Places, Port
 from imago_broker.server.refusals import Refusals
 from imago_broker.server.session import Session
-from imago_broker.server.tls_entry import TlsDoor
+from imago_broker.server.tls.tls_entry import TlsDoor
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from imago_broker.server.handshake_queue import HandshakeQueue
-    from imago_broker.server.tls_certificates import Certificates
+    from imago_broker.server.tls.handshake_queue import HandshakeQueue
+    from imago_broker.server.tls.self_signed import SelfSigned
+    from imago_broker.server.tls.tls_certificates import Certificates
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +82,8 @@ class Listener:
         self._left = asyncio.Event()
         self._unswept: list[Session] = []
         self._sock: socket.socket | None = None
-        self._stopped = False
+        self.stopped = False
+        """Whether it has been told to stop since it was started."""
 
     @property
     def connections(self) -> int:
@@ -100,7 +102,7 @@ class Listener:
 
     def secure(
         self,
-        certificates: Certificates,
+        certificates: Certificates | SelfSigned,
         queue: HandshakeQueue,
         *,
         plain_too: bool,
@@ -124,7 +126,7 @@ class Listener:
         """Bind and accept; OSError when the port cannot be had."""
         loop = asyncio.get_running_loop()
         sock = self.bind()
-        self._stopped = False
+        self.stopped = False
         self._server = await loop.create_server(self._make, sock=sock, backlog=BACKLOG)
         self._sock = None
         self._sweeper = loop.call_later(SWEEP_SECONDS, self._sweep)
@@ -137,7 +139,7 @@ class Listener:
 
     async def stop(self, *, drain_seconds: float = 0.0) -> None:
         """Accept no more, let the sessions finish what is in flight, then close them."""
-        self._stopped = True
+        self.stopped = True
         if self._sock is not None:
             self._sock.close()
             self._sock = None
@@ -158,7 +160,7 @@ class Listener:
 
     def admit(self, session: Session) -> bool:
         """Count a new connection, or say that there is no place for it."""
-        if self._stopped:
+        if self.stopped:
             return False  # accepted just before, and not yet a session when the others were ended
         if session in self._sessions:
             return True  # it has the place of the one that was there before

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from imago_broker.model.users import name_problem
+from imago_broker.model.access.users import name_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence

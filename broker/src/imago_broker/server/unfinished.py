@@ -13,6 +13,9 @@ log = logging.getLogger(__name__)
 
 STEP_BYTES = 4096
 """What a connection may hold more than was counted: less than that is not worth a call."""
+CROWDED_PART = 8
+"""Where connections together hold this part of the budget, what comes next is looked at sooner:
+most of it may be of callers who would be refused."""
 PATIENCE_SECONDS = 1.0
 """How long a full budget of input waits before connections are ended."""
 
@@ -52,6 +55,10 @@ class Unfinished:
     def waits(self) -> bool:
         """Whether the connection is not to be read: the budget of all connections is used up."""
         return self._budget.waits(self)
+
+    def crowded(self) -> bool:
+        """Whether all connections together hold much."""
+        return self._budget.held >= self._budget.bytes_max // CROWDED_PART
 
     def note(self, size: int) -> None:
         """Say how much is held; a little more than before is left to the next sweep."""

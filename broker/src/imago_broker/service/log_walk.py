@@ -10,17 +10,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from imago_log.errors import CorruptLogError
-from imago_wire.layout import MAGIC_V1, MAGIC_V2
-from imago_wire.record import scan_records
-from imago_wire.record_fields import read_layout
-from imago_wire.references import read_reference
+from imago_wire.record_format.layout import MAGIC_V1, MAGIC_V2
+from imago_wire.record_format.record_fields import read_layout
+from imago_wire.record_format.references import read_reference
+from imago_wire.records.record import scan_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from imago_log.results import ReadResult
     from imago_log.store import MessageStore
-    from imago_wire.record import RecordView
+    from imago_wire.records.record import RecordView
 
 READ_AGAIN_MS = 500
 """After which a start tries again to read what it could not."""

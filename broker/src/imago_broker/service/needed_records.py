@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from imago_broker.service.delays.levels import DelayService
-    from imago_broker.service.delays.timers import TimerService
+    from collections.abc import Callable, Sequence
+
     from imago_broker.service.metaq_transactions.notes import MetaqTransactionNotes
-    from imago_broker.service.pop.service import PopService
-    from imago_broker.service.transactions.service import TransactionService
     from imago_log.store import MessageStore
 
 
-class NeededRecords:
-    """Those of timers, delayed messages and open transactions, on one leader.
+class KeepsRecords(Protocol):
+    """What has something to make of records still, or has to know that the log lost its oldest."""
 
-    What groups have out by POP keeps nothing: it is forgotten with its records.
-    """
+    @property
+    def needed_from(self) -> Callable[[], int]: ...
+
+    @property
+    def log_shortened(self) -> Callable[[], None]: ...
+
+
+class NeededRecords:
+    """Those of features, as delayed messages and open transactions, and of MetaQ, on one leader."""
 
     def __init__(
         self,
         store: MessageStore,
-        delay: DelayService,
-        transactions: TransactionService,
-        timers: TimerService,
         metaq_transactions: MetaqTransactionNotes,
-        pops: PopService,
+        features: Sequence[KeepsRecords],
     ) -> None:
         self._store = store
-        self._delay, self._transactions, self._timers = delay, transactions, timers
-        self._metaq_transactions, self._pops = metaq_transactions, pops
+        self._metaq_transactions, self._features = metaq_transactions, features
         self._log_start = store.log_start
 
     def needed_from(self) -> int:
@@ -40,10 +41,8 @@ class NeededRecords:
         """
         return min(
             self._store.high_watermark,
-            self._delay.needed_from(),
-            self._transactions.needed_from(),
-            self._timers.needed_from(),
             self._metaq_transactions.needed_from(),
+            *(feature.needed_from() for feature in self._features),
         )
 
     def look(self) -> None:
@@ -51,7 +50,6 @@ class NeededRecords:
         self._metaq_transactions.note_now_and_then()
         if self._store.log_start != self._log_start:
             self._log_start = self._store.log_start
-            self._transactions.log_shortened()
-            self._timers.log_shortened()
             self._metaq_transactions.log_shortened()
-            self._pops.log_shortened()
+            for feature in self._features:
+                feature.log_shortened()

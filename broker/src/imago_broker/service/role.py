@@ -11,12 +11,12 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from imago_broker.model.cluster import Role
+from imago_broker.model.registry.cluster import Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from imago_broker.model.cluster import BrokerRecord
+    from imago_broker.model.registry.cluster import BrokerRecord
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from imago_broker.model.cluster import Role
+from imago_broker.model.registry.cluster import Role
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from imago_cli.demo.checks import ReadRecords
     from imago_cli.demo.processes import Cluster
     from imago_cli.demo.records import DemoRecord
-    from imago_cli.pace import Pace
+    from imago_cli.messages.pace import Pace
 
 DEFAULT_DATA = Path("demo-data")
 _MARKER = ".imago-demo"

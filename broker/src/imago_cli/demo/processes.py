@@ -15,7 +15,7 @@ import orjson
 
 from imago_cli.distribution import install
 from imago_cli.exits import CommandError
-from imago_cli.java import find_java, spark_home
+from imago_cli.servers.java import find_java, spark_home
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,6 +20,7 @@ import lz4.frame
 import orjson
 
 from imago_wire.crc import crc31
+from imago_wire.errors import WrongError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -74,7 +75,7 @@ def number_of(body: bytes) -> int:
     try:
         return int(orjson.loads(body)["number"])
     except (KeyError, TypeError) as error:
-        raise ValueError("not a record of the demonstration") from error
+        raise WrongError("not a record of the demonstration") from error
 
 
 def _packages(root: Path) -> Iterator[Fact]:

@@ -6,8 +6,8 @@ import asyncio
 from typing import TYPE_CHECKING, Final
 
 from imago_cli.demo.checks import ReadRecords
-from imago_cli.pace import Pace
-from imago_cli.side_by_side import side_by_side
+from imago_cli.messages.pace import Pace
+from imago_cli.messages.side_by_side import side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING
 import psutil
 
 from imago_cli.exits import CommandError
-from imago_cli.java import find_java
-from imago_cli.zookeeper_server import class_path, four_letters
+from imago_cli.servers.java import find_java
+from imago_cli.servers.zookeeper_server import class_path, four_letters
 from imago_log.disk.vfs import disk_usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from imago_broker.cluster.tree_access import TreeAccess
+    from imago_broker.cluster.session.tree_access import TreeAccess
     from imago_broker.config import BrokerConfig
 
 PYTHON_MIN = (3, 11)
@@ -229,7 +229,7 @@ def check_zookeeper(
 def check_listeners(config: BrokerConfig) -> Iterator[CheckFinding]:
     """Who may use the broker."""
     bind = config.broker.bind
-    if config.acl.enabled:
+    if config.acl.refuses:
         yield CheckFinding("access", CheckLevel.OK, f"listeners bind {bind}; requests need a user")
     elif bind in _ANYWHERE:
         yield CheckFinding(

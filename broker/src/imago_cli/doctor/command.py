@@ -18,7 +18,7 @@ from imago_cli.doctor.security import check_security
 from imago_cli.doctor.shards import check_shards
 from imago_cli.exits import Exit
 from imago_cli.output import print_json, print_table
-from imago_cli.server_config import listener_ports, read_config
+from imago_cli.servers.server_config import listener_ports, read_config
 from imago_cli.up import state as up_state
 from imago_cli.up.plan import HOST, ClusterPlan
 

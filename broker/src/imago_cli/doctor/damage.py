@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_cli.doctor.checks import CheckFinding, CheckLevel
+from imago_wire.errors import in_our_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +28,7 @@ def check_damage(folder: Path) -> Iterator[CheckFinding]:
         try:
             ranges = decode_ranges(path.read_bytes())
         except (OSError, ValueError, KeyError, TypeError) as error:
-            told = f"{path} cannot be read: {error}"
+            told = f"{path} cannot be read: {in_our_words(error)}"
             yield CheckFinding(
                 "log", CheckLevel.WARNING, told, "none needed: the next start writes it anew"
             )

@@ -7,15 +7,15 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from imago_broker.admin.signing import TOKEN_SIZE_MIN
-from imago_broker.server.tls_certificates import CertificateError, TlsFiles, load
+from imago_broker.server.tls.tls_certificates import CertificateError, TlsFiles, load
+from imago_broker.shard_work.signing import TOKEN_SIZE_MIN
 from imago_cli.doctor.checks import CheckFinding, CheckLevel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from imago_broker.config import BrokerConfig
-    from imago_broker.config.cluster_sections import ZookeeperSection
+    from imago_broker.config.sections.cluster_sections import ZookeeperSection
 
 SOON_SECONDS: Final = 14 * 86_400
 """A certificate that ends earlier is reported."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from imago_cli.admin_http import cluster_at
-from imago_cli.cluster import missing_members
+from imago_cli.clusters.admin_http import cluster_at
+from imago_cli.clusters.cluster import missing_members
 from imago_cli.doctor.checks import CheckFinding, CheckLevel
 from imago_cli.output import counted
 

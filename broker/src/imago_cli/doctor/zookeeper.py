@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from imago_broker.cluster.handshake import granted_session_timeout_ms
-from imago_broker.cluster.kazoo_parts import parse_hosts
+from imago_broker.cluster.session.handshake import granted_session_timeout_ms
+from imago_broker.cluster.session.kazoo_parts import parse_hosts
 from imago_broker.cluster.tree import TreeConfigurationError
 
 if TYPE_CHECKING:
     import ssl
 
-    from imago_broker.cluster.tree_access import TreeAccess
+    from imago_broker.cluster.session.tree_access import TreeAccess
 
 
 def granted_ms(

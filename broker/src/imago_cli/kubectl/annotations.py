@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Any, Final
 
-from imago_operator import names
+from imago_operator.model import names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

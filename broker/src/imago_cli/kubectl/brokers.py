@@ -10,7 +10,7 @@ from urllib.parse import quote
 from imago_cli.exits import CommandError
 from imago_cli.kubectl.tool import Kubectl, KubectlError
 from imago_cli.output import say
-from imago_operator import names
+from imago_operator.model import names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -99,7 +99,7 @@ class ClusterBrokers:
                 metaq = ""
                 continue
             if page["missing"]:
-                silent = ", ".join(page["missing"])
+                silent = "; ".join(map(_said_of, page["missing"]))
                 raise CommandError(f"not answered by {silent}", cure=EXPLAIN.format(self._cluster))
             yield from page["items"]
             start = page["next"]
@@ -229,3 +229,10 @@ def _unreachable(pod: str, error: KubectlError) -> CommandError:
     why = lines[-1] if lines else error.message
     cure = error.cure or f"kubectl describe pod {pod}; kubectl logs {pod} -c {CONTAINER}"
     return CommandError(f"{pod}: {why}", cure=cure)
+
+
+def _said_of(missing: str | Mapping[str, Any]) -> str:
+    """Return a missing shard with the reason; older brokers tell its name alone."""
+    if isinstance(missing, str):
+        return missing
+    return f"{missing['shard']} ({missing['why']})"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_cli.kubectl.annotations import remarks
+from imago_cli.kubectl.lateness import not_looked_at
 from imago_operator.plan.rows import PlanRow
 from imago_operator.reasons import find
 from imago_operator.reasons.cluster import EXPLAIN
@@ -41,6 +42,8 @@ class Story:
     next: str
     notable: tuple[Mapping[str, Any], ...]
     pending: tuple[Mapping[str, str], ...]
+    late: str
+    """Since when nobody has looked; empty: somebody has, just now."""
     stale: bool
     """Whether the status speaks of an older spec."""
     remarks: tuple[str, ...]
@@ -62,6 +65,7 @@ class Story:
             next=progress.get("next", ""),
             notable=tuple(one for one in status.get("conditions", ()) if _is_notable(one)),
             pending=tuple(pending),
+            late=not_looked_at(cluster),
             stale=status.get("observedGeneration", 0) < metadata.get("generation", 0),
             remarks=tuple(remarks(cluster)),
         )
@@ -76,7 +80,8 @@ class Story:
             "since": self.since,
             "waitsFor": self.waits_for,
             "next": self.next,
-            "observed": not self.stale,
+            "observed": not (self.stale or self.late),
+            "notLookedAt": self.late,
             "conditions": [{**one, **_advice(one)} for one in self.notable],
             "pendingApprovals": [dict(one) for one in self.pending],
             "remarks": list(self.remarks),
@@ -88,8 +93,7 @@ class Story:
             yield f"{self.cluster}: the operator has not observed it yet"
             yield "  cure: is it running, and for this namespace?"
             return
-        number = "" if self.number is None else f"{self.number} "
-        yield f"{self.cluster}: case {number}{self.row}, since {self.since}"
+        yield from self._case()
         if self.waits_for:
             yield f"  waits for: {self.waits_for}"
         if self.next:
@@ -103,6 +107,15 @@ class Story:
             yield f"waits for approval: {desired['summary']}"
             yield f"  kubectl imago approve {self.cluster} {desired['id']}"
         yield from self.remarks
+
+    def _case(self) -> Iterator[str]:
+        number = "" if self.number is None else f"{self.number} "
+        case = f"case {number}{self.row}, since {self.since}"
+        if self.late:
+            yield f"{self.cluster}: {self.late}"
+            yield f"  it was {case}"
+        else:
+            yield f"{self.cluster}: {case}"
 
 
 def _is_notable(condition: Mapping[str, Any]) -> bool:

@@ -7,6 +7,7 @@ from uuid import uuid4
 
 import typer
 
+from imago_cli.clusters.moves import find_shard
 from imago_cli.exits import CommandError, CommandUsageError
 from imago_cli.kubectl.brokers import ClusterBrokers
 from imago_cli.kubectl.options import (
@@ -18,7 +19,6 @@ from imago_cli.kubectl.options import (
     Output,
 )
 from imago_cli.kubectl.tool import CLUSTERS, Kubectl
-from imago_cli.moves import find_shard
 from imago_cli.output import print_json, say
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import typer
 
 from imago_cli import exits
-from imago_cli.kubectl import handover, orders, plan, queues, status, users
+from imago_cli.kubectl import handover, orders, queues, status, users
+from imago_cli.kubectl.on_call import outside, report, serving
+from imago_cli.kubectl.planning import plan
 from imago_cli.main import run
 from imago_cli.usage import invoke
 
@@ -37,6 +39,11 @@ def build() -> typer.Typer:
         orders.restart,
         queues.topics,
         queues.groups,
+        serving.puts,
+        serving.disks,
+        outside.addresses,
+        outside.pipelines,
+        report.report,
     ):
         root.command()(command)
     users.attach(root)

@@ -18,7 +18,7 @@ from imago_cli.kubectl.options import (
 )
 from imago_cli.kubectl.tool import CLUSTERS, REBALANCES, Kubectl
 from imago_cli.output import print_json, say
-from imago_operator import names
+from imago_operator.model import names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

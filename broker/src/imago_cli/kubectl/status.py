@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from imago_cli.exits import Exit
 from imago_cli.kubectl.explain import Story
+from imago_cli.kubectl.lateness import not_looked_at
 from imago_cli.kubectl.options import (
     Cluster,
     Context,
@@ -24,10 +24,11 @@ from imago_cli.output import counted, print_json, print_line, print_table, role_
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-LATE = timedelta(seconds=90)
-"""Three times as long as the operator leaves between two looks."""
-COLUMNS = ("namespace", "cluster", "ready", "reason", "shards", "in sync", "version", "waits for")
-MEMBERS = ("shard", "epoch", "phase", "pod", "role", "state", "lag")
+COLUMNS = (
+    *("namespace", "cluster", "ready", "available", "reason", "shards", "in sync", "version"),
+    "waits for",
+)
+MEMBERS = ("shard", "epoch", "phase", "puts", "gets", "pod", "role", "state", "lag")
 
 
 def status(
@@ -44,7 +45,8 @@ def status(
 ) -> None:
     """Show clusters, or one with its shards and members.
 
-    Exit code 1: a shard has no master, or the operator cannot tell.
+    Exit code 1: clients cannot put or get on some shard, or nobody can tell: the operator cannot,
+    or has not looked for a minute and a half.
     """
     kube = Kubectl(namespace, context, kubeconfig)
     if cluster is None:
@@ -53,7 +55,7 @@ def status(
     else:
         found = [kube.get(CLUSTERS, cluster)]
         _print_one(kube, found[0], output)
-    if any(condition(one, "Available").get("status", "True") != "True" for one in found):
+    if any(holds(one, "Available") != "True" for one in found):
         raise typer.Exit(Exit.FAILED)
 
 
@@ -82,7 +84,9 @@ def condition(resource: Mapping[str, Any], type_: str) -> Mapping[str, Any]:
 
 
 def holds(resource: Mapping[str, Any], type_: str) -> str:
-    """Return True, False or Unknown."""
+    """Return True, False or Unknown: a condition is worth no more than the look that it is of."""
+    if not_looked_at(resource):
+        return "Unknown"
     return str(condition(resource, type_).get("status", "Unknown"))
 
 
@@ -103,6 +107,7 @@ def _brief(one: Mapping[str, Any]) -> dict[str, Any]:
         "namespace": one["metadata"].get("namespace", ""),
         "name": one["metadata"]["name"],
         "ready": holds(one, "Ready"),
+        "available": holds(one, "Available"),
         "reason": "NotLookedAt"
         if not_looked_at(one)
         else condition(one, "Ready").get("reason", "NotYetReconciled"),
@@ -119,20 +124,6 @@ def _in_sync(one: Mapping[str, Any]) -> str:
     return "?" if count is None or not_looked_at(one) else str(count)
 
 
-def not_looked_at(one: Mapping[str, Any]) -> str:
-    """Say since when the operator has not looked at a cluster; empty: it has, just now."""
-    said = one.get("status", {}).get("lookedAt")
-    if said is None:
-        return ""
-    age = datetime.now(UTC) - datetime.fromisoformat(said)
-    if age < LATE:
-        return ""
-    since = f"last observed {said} ({int(age.total_seconds())} s ago): what follows may no longer"
-    if condition(one, "Available").get("reason") == "NotObserved":
-        return f"{since} be so: the operator observes it again once that is cured"
-    return f"{since} be so. Is the operator running? kubectl -n imago-system get pods"
-
-
 def _print_one(kube: Kubectl, found: Mapping[str, Any], output: Format) -> None:
     if output is Format.JSON:
         print_json({**_brief(found), "status": found.get("status", {})})
@@ -140,7 +131,8 @@ def _print_one(kube: Kubectl, found: Mapping[str, Any], output: Format) -> None:
     for line in _head(found):
         print_line(line)
     shards = found.get("status", {}).get("shards", ())
-    print_table("", MEMBERS, [row for shard in shards for row in _members(shard)])
+    stale = bool(not_looked_at(found))
+    print_table("", MEMBERS, [row for shard in shards for row in _members(shard, stale=stale)])
     for line in _remarks(kube, found):
         print_line(line)
 
@@ -148,22 +140,33 @@ def _print_one(kube: Kubectl, found: Mapping[str, Any], output: Format) -> None:
 def _head(found: Mapping[str, Any]) -> Iterator[str]:
     ready, said = condition(found, "Ready"), found.get("status", {})
     name = f"{found['metadata']['name']} (namespace {found['metadata'].get('namespace', '')})"
-    yield f"{name}: Ready={holds(found, 'Ready')} {ready.get('reason', 'NotYetReconciled')}"
+    late = not_looked_at(found)
+    reason = "NotLookedAt" if late else ready.get("reason", "NotYetReconciled")
+    yield f"{name}: Ready={holds(found, 'Ready')} {reason}"
+    if late:
+        yield f"  {late}"
     if text := ready.get("message"):
         yield f"  {text}"
-    if late := not_looked_at(found):
-        yield f"  {late}"
+    service = condition(found, "Available")
+    if service.get("message") and service["message"] != text:
+        yield f"  Available={holds(found, 'Available')} {service['reason']}: {service['message']}"
     if said.get("zookeeper"):
         yield f"  MetaQ clients:    zkConnect {said['zookeeper']}"
     if said.get("bootstrap"):
         yield f"  RocketMQ clients: name server {said['bootstrap']}"
+    for way in said.get("listeners", ()):
+        asked = way.get("bootstrap") or "an address that is not known yet"
+        registry = f", MetaQ's zkConnect {way['zookeeper']}" if way.get("zookeeper") else ""
+        yield f"  outside, {way['name']}: name server {asked}{registry}"
 
 
-def _members(shard: Mapping[str, Any]) -> Iterator[tuple[object, ...]]:
+def _members(shard: Mapping[str, Any], *, stale: bool) -> Iterator[tuple[object, ...]]:
     name, epoch = f"shard-{shard['id']}", shard.get("epoch", "")
+    served = ("?", "?") if stale else tuple(shard.get(kind, "Unknown") for kind in ("puts", "gets"))
     for one in shard.get("members") or [{"pod": "", "role": "", "state": ""}]:
-        mine = (one["pod"], role_name(one["role"]), one["state"], one.get("lag", ""))
-        yield (name, epoch, shard["phase"], *mine)
+        state, lag = ("?", "?") if stale else (one["state"], one.get("lag", ""))
+        mine = (one["pod"], role_name(one["role"]), state, lag)
+        yield (name, epoch, "?" if stale else shard["phase"], *served, *mine)
 
 
 def _remarks(kube: Kubectl, found: Mapping[str, Any]) -> Iterator[str]:
@@ -178,6 +181,8 @@ def _remarks(kube: Kubectl, found: Mapping[str, Any]) -> Iterator[str]:
         left = leaving.get("messagesRemaining")
         unread = "" if left is None else f", {counted(left, 'message')} to read"
         yield f"going: {victims}: {leaving['step']}{unread}"
+    if holds(found, "Degraded") == "True":
+        yield f"degraded: {condition(found, 'Degraded').get('message', '')}"
     if text := condition(found, "RegistryOpen").get("message"):
         yield f"ZooKeeper is open: {text}"
     for claim in said.get("storage", ()):

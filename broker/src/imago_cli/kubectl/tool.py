@@ -22,6 +22,7 @@ TOPICS: Final = "imagotopics.imago.dev"
 GROUPS: Final = "imagoconsumergroups.imago.dev"
 USERS: Final = "imagousers.imago.dev"
 REBALANCES: Final = "imagorebalances.imago.dev"
+PIPELINES: Final = "imagopipelines.imago.dev"
 CURES: Final = (
     (
         "the server doesn't have a resource type",

@@ -25,11 +25,11 @@ from imago_cli.kubectl.options import (
 )
 from imago_cli.kubectl.tool import CLUSTERS, USERS, Kubectl, KubectlError
 from imago_cli.output import print_json, print_line, print_table, say
-from imago_cli.user import resource_of, resource_text
-from imago_operator import names
+from imago_cli.users.user import resource_of, resource_text
+from imago_operator.model import names
 from imago_operator.spec.kinds import API_VERSION, USER
+from imago_operator.spec.schema.values import Duration
 from imago_operator.spec.user import Authentication
-from imago_operator.spec.values import Duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -77,8 +77,31 @@ def list_users(
         say(f"{cluster} has no users")
 
 
+def _of_cluster(kube: Kubectl, cluster: str, name: str) -> Mapping[str, Any]:
+    """Return the ImagoUser that a cluster's user is declared by; its own name counts first."""
+    users: list[Mapping[str, Any]] = [one for one in kube.all_of(USERS) if _is_of(one, cluster)]
+    users.sort(key=lambda one: one["metadata"]["name"] != name)
+    found = next((u for u in users if name in (u["metadata"]["name"], _name_of(u))), None)
+    if found is None:
+        raise CommandError(
+            f"{cluster} has no ImagoUser {name} here",
+            cure=f"`kubectl imago user list {cluster}` lists the users that it has",
+        )
+    return found
+
+
 def show(
-    name: Name,
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="Name of an ImagoUser; with --cluster, of a user as brokers call it, too.",
+            show_default=False,
+        ),
+    ],
+    cluster: Annotated[
+        str | None,
+        typer.Option("--cluster", help="Only a user of this ImagoCluster, by either name."),
+    ] = None,
     namespace: Namespace = None,
     context: Context = None,
     kubeconfig: Kubeconfig = None,
@@ -86,7 +109,7 @@ def show(
 ) -> None:
     """Show an ImagoUser: its state, its Secret, its rules."""
     kube = Kubectl(namespace, context, kubeconfig)
-    found = kube.get(USERS, name)
+    found = kube.get(USERS, name) if cluster is None else _of_cluster(kube, cluster, name)
     if output is Format.JSON:
         print_json({key: found.get(key, {}) for key in ("metadata", "spec", "status")})
         return

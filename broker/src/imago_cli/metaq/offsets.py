@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import typer
 
-from imago_cli.admin_http import DEFAULT_ADMIN, Admin, CallRefusedError, ask
+from imago_cli.clusters.admin_http import DEFAULT_ADMIN, Admin, CallRefusedError, ask
 from imago_cli.connect import AsJson, Yes, confirm, nearest
 from imago_cli.exits import CommandError
 from imago_cli.output import counted, print_json, print_line, print_table, say

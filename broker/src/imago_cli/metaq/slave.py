@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from imago_cli.admin_http import DEFAULT_ADMIN, Admin, ask
+from imago_cli.clusters.admin_http import DEFAULT_ADMIN, Admin, ask
 from imago_cli.connect import AsJson  # noqa: TC001  typer reads the annotation
 from imago_cli.output import print_json, print_line, say
 

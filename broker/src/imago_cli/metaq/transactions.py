@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import typer
 
-from imago_cli.admin_http import DEFAULT_ADMIN, Admin, ask
+from imago_cli.clusters.admin_http import DEFAULT_ADMIN, Admin, ask
 from imago_cli.connect import AsJson, Yes, confirm
 from imago_cli.output import print_json, print_table, say
 

@@ -6,7 +6,7 @@ import os
 import secrets
 from typing import TYPE_CHECKING, Any
 
-from imago_cli.admin_http import TOKEN_VARIABLE
+from imago_cli.clusters.admin_http import TOKEN_VARIABLE
 from imago_cli.output import say
 
 if TYPE_CHECKING:

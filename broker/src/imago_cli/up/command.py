@@ -16,8 +16,9 @@ import typer
 from imago_broker.config.loading import ENVIRONMENT_PREFIX
 from imago_broker.server.binding import cure_of
 from imago_cli.exits import CommandUsageError, Exit
-from imago_cli.java import find_java
 from imago_cli.output import print_json, print_line, print_table, role_name
+from imago_cli.servers.java import find_java
+from imago_cli.servers.zookeeper_server import ZooKeeperServer
 from imago_cli.up import state as up_state
 from imago_cli.up.access import use_token, with_token
 from imago_cli.up.configs import CONFIGS, base_settings, config_path, write_configs
@@ -32,7 +33,6 @@ from imago_cli.up.plan import (
 from imago_cli.up.protection import refuse_less
 from imago_cli.up.roles import Roles
 from imago_cli.up.supervisor import ProcessSpec, SupervisedProcess, while_all_live
-from imago_cli.zookeeper_server import ZooKeeperServer
 from imago_log.disk.vfs import OTHERS
 
 if TYPE_CHECKING:
@@ -325,12 +325,8 @@ async def _start_all(children: Sequence[SupervisedProcess]) -> None:
 
 
 def for_other_commands(ready: Mapping[str, Any]) -> str:
-    """Return what tells other commands where the cluster is: MetaQ takes puts at masters only."""
-    masters = [broker["metaq"] for broker in ready["brokers"] if broker["role"] == "master"]
-    return (
-        f"export IMAGO_BOOTSTRAP={ready['namesrv']} IMAGO_METAQ={','.join(masters)}"
-        f" IMAGO_ADMIN={ready['brokers'][0]['admin']}"
-    )
+    """Return what tells other commands where the cluster is; who leads is asked there."""
+    return f"export IMAGO_BOOTSTRAP={ready['namesrv']} IMAGO_ADMIN={ready['brokers'][0]['admin']}"
 
 
 def serves_https(config: BrokerConfig) -> bool:

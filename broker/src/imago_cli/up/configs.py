@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from imago_broker.config import BrokerConfig, ConfigError
 from imago_broker.config.loading import ENVIRONMENT_PREFIX, parse_tree, with_overrides
-from imago_broker.config.metaq_ini import convert
+from imago_broker.config.metaq.metaq_ini import convert
 from imago_broker.config.sources import from_tree_with_ini, read_ini
-from imago_broker.core.metaq_filters import check_config
+from imago_broker.core.metaq.metaq_filters import check_config
 from imago_cli import toml_text
 from imago_cli.exits import CommandUsageError
 from imago_cli.output import say
-from imago_cli.server_config import unreadable
+from imago_cli.servers.server_config import unreadable
 from imago_cli.up.plan import local_base, merged, refuse_owned_keys
 
 if TYPE_CHECKING:

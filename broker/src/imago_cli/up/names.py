@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from imago_cli.admin_http import cluster_at
+from imago_cli.clusters.admin_http import cluster_at
 from imago_cli.exits import CommandError
 from imago_client.blocking import Client
 from imago_client.config import ClientConfig, parse_addresses
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from imago_broker.config import BrokerConfig
-    from imago_broker.config.sections import TlsSection
+    from imago_broker.config.sections.security_sections import TlsSection
 
 NEW_TOPICS_LIKE = "TBW102"
 """Topic whose route RocketMQ clients use for a topic that does not exist yet."""

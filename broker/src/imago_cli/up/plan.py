@@ -1,10 +1,11 @@
 """What `imago up` runs: ports, folders and configuration of every process, as values.
 
 Without a port base the well-known ports are used: MetaQ 8123, RocketMQ 10911 (its fast port two
-below, replication one above), admin 8080, name service 9876, ZooKeeper 2181; broker i of the
-machine stands 10 (RocketMQ) or 1 (others) further. With a base N nothing outside the block that
-starts at N is bound: name service N, ZooKeeper N + 1, broker i at N + 10 + 10 i. Brokers are
-counted shard by shard: replica r of shard k of M replicas is broker k M + r.
+below, replication one above), admin 8080, RocketMQ's SDKs 8081, name service 9876, ZooKeeper 2181;
+broker i of the machine stands 10 (RocketMQ) or 1 (others) further. Where there are several, 8081 is
+the second's admin port, and SDKs have 8180 + i. With a base N nothing outside the block that starts
+at N is bound: name service N, ZooKeeper N + 1, broker i at N + 10 + 10 i. Brokers are counted shard
+by shard: replica r of shard k of M replicas is broker k M + r.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ OWNED_KEYS: Mapping[str, str] = {
     "metaq.port": "--port-base",
     "rocketmq.port": "--port-base",
     "rocketmq.fast_port": "--port-base",
+    "rocketmq.grpc_port": "--port-base",
     "replication.port": "--port-base",
     "admin.port": "--port-base",
     "namesrv.port": "--port-base",
@@ -79,6 +81,7 @@ class BrokerPorts:
     metaq: int
     rocketmq: int
     admin: int
+    grpc: int
 
     @property
     def fast(self) -> int:
@@ -163,9 +166,10 @@ class ClusterPlan:
         """Ports of one broker."""
         number = place.shard * self.replicas + place.replica
         if self.port_base is None:
-            return BrokerPorts(8123 + number, 10911 + 10 * number, 8080 + number)
+            grpc = 8081 if self.shards * self.replicas == 1 else 8180 + number
+            return BrokerPorts(8123 + number, 10911 + 10 * number, 8080 + number, grpc)
         first = self.port_base + 10 + 10 * number
-        return BrokerPorts(metaq=first + 1, rocketmq=first + 2, admin=first + 4)
+        return BrokerPorts(metaq=first + 1, rocketmq=first + 2, admin=first + 4, grpc=first + 5)
 
     def broker_data(self, place: BrokerPlace) -> Path:
         return self.data / place.name
@@ -182,6 +186,7 @@ class ClusterPlan:
             yield f"RocketMQ's fast port of {place.name}", ports.fast
             yield f"replication of {place.name}", ports.replication
             yield f"the admin interface of {place.name}", ports.admin
+            yield f"RocketMQ's SDKs of {place.name}", ports.grpc
 
     def broker_tree(self, place: BrokerPlace, base: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         """Configuration of one broker: what the base says, and what belongs to the plan."""
@@ -195,7 +200,11 @@ class ClusterPlan:
                 "data_dir": str(self.broker_data(place)),
             },
             "metaq": {"port": ports.metaq},
-            "rocketmq": {"port": ports.rocketmq, "fast_port": ports.fast},
+            "rocketmq": {
+                "port": ports.rocketmq,
+                "fast_port": ports.fast,
+                "grpc_port": ports.grpc,
+            },
             "replication": {"port": ports.replication},
             "admin": {"loopback_trusted": True, **base.get("admin", {}), "port": ports.admin},
             "namesrv": self._namesrv_section(enabled=self.zookeeper == NO_ZOOKEEPER),
@@ -226,6 +235,7 @@ class ClusterPlan:
             "metaq": f"{host}:{ports.metaq}",
             "rocketmq": f"{host}:{ports.rocketmq}",
             "fast": f"{host}:{ports.fast}",
+            "grpc": f"{host}:{ports.grpc}",
             "replication": f"{host}:{ports.replication}",
             "admin": f"http://{host}:{ports.admin}",
             "data": str(self.broker_data(place)),

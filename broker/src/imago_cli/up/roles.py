@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from imago_cli.admin_http import cluster_at
+from imago_cli.clusters.admin_http import cluster_at
 from imago_cli.exits import CommandError
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from imago_cli.up.access import TOKEN_FILE
 from imago_cli.up.configs import CONFIGS
 from imago_cli.up.plan import OWN_ZOOKEEPER, ClusterPlan
 from imago_log.disk.vfs import make_private
+from imago_wire.errors import in_our_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -135,7 +136,7 @@ def _read(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except ValueError as error:
-        raise _damaged(path, str(error)) from error
+        raise _damaged(path, in_our_words(error, "no JSON")) from error
     if not isinstance(value, dict) or value.get("format") != FORMAT:
         raise _damaged(path, f"not of format {FORMAT}")
     value.setdefault("replicas", 1)

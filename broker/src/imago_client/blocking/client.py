@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
-from imago_client.blocking.consumers import PullConsumer
-from imago_client.blocking.driver import BlockingDriver
-from imago_client.blocking.group import GroupConsumer
-from imago_client.blocking.pipelines import PipelineRun
-from imago_client.blocking.pop_consumer import PopConsumer
-from imago_client.blocking.producer import Producer
-from imago_client.blocking.requests import Requester
-from imago_client.blocking.transactions import TransactionProducer
+from imago_client.blocking.rocketmq.consumers import PullConsumer
+from imago_client.blocking.rocketmq.driver import BlockingDriver
+from imago_client.blocking.rocketmq.group import GroupConsumer
+from imago_client.blocking.rocketmq.pipelines import PipelineRun
+from imago_client.blocking.rocketmq.pop_consumer import PopConsumer
+from imago_client.blocking.rocketmq.producer import Producer
+from imago_client.blocking.rocketmq.requests import Requester
+from imago_client.blocking.rocketmq.transactions import TransactionProducer
+from imago_client.checks import topic_tags
 from imago_client.config import ClientConfig, ConsumerConfig, ProducerConfig
-from imago_client.core.requesting import AwaitedReplies
-from imago_client.core.subscriptions import ALL
-from imago_client.core.transacting import group_of_check
+from imago_client.core.consuming.subscriptions import ALL
+from imago_client.core.sending.requesting import AwaitedReplies
+from imago_client.core.sending.transacting import group_of_check
 from imago_client.errors import UsageError
 from imago_client.messages import check_name
 from imago_client.process import new_state
 from imago_wire.remoting.codes import RequestCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
-    from imago_client.blocking.admin import Admin
-    from imago_client.core.transacting import Decision
+    from imago_client.blocking.rocketmq.admin import Admin
+    from imago_client.core.sending.transacting import Decision
     from imago_client.received import ReceivedMessage
     from imago_wire.remoting.command import RemotingCommand
 
@@ -51,7 +52,7 @@ class Client:
     def admin(self) -> Admin:
         """Administration of topics, groups and offsets."""
         # Loaded when used: it costs as much as the rest, and readers of topics never need it.
-        from imago_client.blocking.admin import Admin  # noqa: PLC0415
+        from imago_client.blocking.rocketmq.admin import Admin  # noqa: PLC0415
 
         return Admin(self._state, self._driver)
 
@@ -59,7 +60,7 @@ class Client:
         self, config: ProducerConfig | None = None, *, idempotent: bool = False
     ) -> Producer:
         """Return a new producer; `idempotent` turns that setting on."""
-        settings = config or ProducerConfig()
+        settings = ProducerConfig.of(config)
         if idempotent:
             settings = replace(settings, idempotent=True)
         return Producer(self._state, self._driver, settings)
@@ -75,9 +76,10 @@ class Client:
         `checker` decides about transactions of the group that nobody ended, while `poll` runs:
         see `TransactionProducer`.
         """
+        check_name("producer group", group, characters_max=120)
         if group in self._transacting:
             raise UsageError(f"group {group!r}: this client has a producer of it already")
-        settings = replace(config or ProducerConfig(), group=group)
+        settings = replace(ProducerConfig.of(config), group=group)
         producer = TransactionProducer(
             self._state, self._driver, settings, checker, self._forget_transactions
         )
@@ -86,10 +88,11 @@ class Client:
 
     def requester(self, config: ProducerConfig | None = None) -> Requester:
         """Return one who sends messages and waits for the replies of their consumers."""
-        return Requester(self._state, self._driver, config or ProducerConfig(), self._awaited)
+        return Requester(self._state, self._driver, ProducerConfig.of(config), self._awaited)
 
     def pull_consumer(self, group: str) -> PullConsumer:
         """Return a consumer that reads what the caller asks for, with the group's offsets."""
+        check_name("consumer group", group, characters_max=120)
         return PullConsumer(self._state, self._driver, group)
 
     def pop_consumer(self, group: str) -> PopConsumer:
@@ -109,8 +112,8 @@ class Client:
         `topics`: names, or names with TAG expressions (`{"orders": "paid || sent"}`) or
         SQL92 filters over properties (`{"orders": Sql("price > 5")}`).
         """
-        settings = ConsumerConfig(group=config) if isinstance(config, str) else config
-        wanted = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, ALL)
+        settings = ConsumerConfig.of(config)
+        wanted = topic_tags(topics, ALL)
         if settings.group in self._consumers:
             raise UsageError(f"group {settings.group!r}: this client is a member already")
         consumer = GroupConsumer(self._state, self._driver, settings, wanted, self._forget)
@@ -135,6 +138,15 @@ class Client:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:
+        if hasattr(self, "_driver") and self._driver.is_open:
+            _warn(
+                f"unclosed client of {','.join(self.config.bootstrap)}: use `with`, or call close",
+                ResourceWarning,
+                source=self,
+                stacklevel=2,
+            )
 
     def _forget(self, consumer: GroupConsumer) -> None:
         self._consumers.pop(consumer.config.group, None)

@@ -8,13 +8,14 @@ import time
 from typing import TYPE_CHECKING, Final, Self
 
 from imago_client.blocking.metaq_transactions import LocalTransaction, XaResource
+from imago_client.connections.reaching import ended, not_had
 from imago_client.errors import (
     ClientClosedError,
     RequestTimeoutError,
     UsageError,
 )
-from imago_client.metaq.bounds import bounds
 from imago_client.metaq.introducing import introduce
+from imago_client.metaq.reading.bounds import bounds
 from imago_client.metaq.values import (
     FETCH_BYTES_MAX,
     Fetched,
@@ -31,7 +32,6 @@ from imago_client.metaq.values import (
     read_stats,
     result_text,
 )
-from imago_client.reaching import ended, not_had
 from imago_client.tls import client_context
 from imago_wire.errors import ProtocolError
 from imago_wire.text.commands import Stats

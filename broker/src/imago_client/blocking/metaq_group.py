@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Final, Self
 
+from imago_client.checks import metaq_topics
 from imago_client.core.metaq.membership import TreeMember
 from imago_client.core.metaq.nodes import BrokerAddresses, PartitionId, StoredOffset
-from imago_client.errors import ClientError, UsageError
-from imago_client.metaq.cursor import FetchCursor
-from imago_client.metaq.delivery import SeenIds, is_wanted
-from imago_client.metaq.fetching import note_failed_filter
-from imago_client.metaq.group_config import new_consumer_id
+from imago_client.errors import ClientError
+from imago_client.metaq.groups.group_config import new_consumer_id
+from imago_client.metaq.reading.cursor import FetchCursor
+from imago_client.metaq.reading.delivery import SeenIds, is_wanted
+from imago_client.metaq.reading.fetching import note_failed_filter
 from imago_client.metaq.values import Partition
 from imago_wire.errors import ProtocolError
 from imago_wire.text.commands import OFFSET_END
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from imago_client.blocking.metaq import MetaqClient
-    from imago_client.metaq.delivery import MessageFilter
-    from imago_client.metaq.group_config import MetaqGroupConsumerConfig
-    from imago_client.metaq.group_offsets import OffsetStorage
+    from imago_client.metaq.groups.group_config import MetaqGroupConsumerConfig
+    from imago_client.metaq.groups.group_offsets import OffsetStorage
+    from imago_client.metaq.groups.zookeeper import MetaqTree
+    from imago_client.metaq.reading.delivery import MessageFilter
     from imago_client.metaq.values import MetaqMessage
-    from imago_client.metaq.zookeeper import MetaqTree
 
 log = logging.getLogger(__name__)
 
@@ -65,8 +66,7 @@ class MetaqGroupConsumer:
         rng: Random | None = None,
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        if not topics:
-            raise UsageError("topics: a consumer needs at least one")
+        topics = metaq_topics(topics)
         self.config = config
         self._client, self._tree, self._offsets = client, tree, offsets
         self._wanted, self._clock_s = wanted, clock_s

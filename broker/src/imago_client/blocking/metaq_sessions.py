@@ -16,14 +16,19 @@ from imago_client.core.metaq.nodes import read_cluster, read_offered
 from imago_client.core.metaq.ordering import OrderedPartitions, OrderedStep, by_key, next_step
 from imago_client.core.metaq.routes import PartitionRotation, PublishedRoutes, read_routes
 from imago_client.errors import ClientError, ConnectionLostError, TryAgainError, UsageError
-from imago_client.metaq.browsing import BROWSER_BYTES, BROWSER_GROUP, browsing_cursor, serving
-from imago_client.metaq.group_config import MetaqGroupConsumerConfig, broadcast_group
-from imago_client.metaq.group_offsets import LocalFileOffsets, ZooKeeperOffsets
-from imago_client.metaq.group_producer import is_closed
-from imago_client.metaq.local_messages import KeptByPartition
-from imago_client.metaq.sessions import metaq_config
+from imago_client.metaq.groups.group_config import MetaqGroupConsumerConfig, broadcast_group
+from imago_client.metaq.groups.group_offsets import LocalFileOffsets, ZooKeeperOffsets
+from imago_client.metaq.groups.group_producer import is_closed
+from imago_client.metaq.groups.local_messages import KeptByPartition
+from imago_client.metaq.groups.sessions import metaq_config
+from imago_client.metaq.groups.zookeeper import MetaqTree
+from imago_client.metaq.reading.browsing import (
+    BROWSER_BYTES,
+    BROWSER_GROUP,
+    browsing_cursor,
+    serving,
+)
 from imago_client.metaq.values import MetaqError, PutResult, put_command
-from imago_client.metaq.zookeeper import MetaqTree
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -33,8 +38,8 @@ if TYPE_CHECKING:
     from imago_client.blocking.metaq_transactions import LocalTransaction, XaResource
     from imago_client.core.metaq.nodes import PartitionId
     from imago_client.core.metaq.routes import PartitionSelector
-    from imago_client.metaq.delivery import MessageFilter
-    from imago_client.metaq.group_offsets import OffsetStorage
+    from imago_client.metaq.groups.group_offsets import OffsetStorage
+    from imago_client.metaq.reading.delivery import MessageFilter
     from imago_client.metaq.values import MetaqConfig, MetaqMessage, Partition
 
 log = logging.getLogger(__name__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Final
 
+from imago_client.checks import check_text
 from imago_client.core.effects import Operation, Request, Wait, ask
 from imago_client.core.routing import TopicRoute, topic_route
 from imago_client.core.state import RouteLookup
@@ -19,13 +20,13 @@ from imago_client.errors import (
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting.bodies.route import ClusterInfo, TopicList, TopicRouteData
 from imago_wire.remoting.codes import RequestCode, ResponseCode
-from imago_wire.remoting.fields import header
+from imago_wire.remoting.fields import Header, header
 from imago_wire.remoting.headers.namesrv import GetRouteInfoRequestHeader
+from imago_wire.system_topics import is_system
 
 if TYPE_CHECKING:
     from imago_client.core.state import ClientState
     from imago_wire.remoting.command import RemotingCommand
-    from imago_wire.remoting.fields import Header
 
 
 @header
@@ -38,8 +39,13 @@ class RouteRequestHeader(GetRouteInfoRequestHeader):
     imago_placed: bool = True
 
 
-_OWN: Final = ("%", "RMQ_SYS_", "rmq_sys_", "IMAGO_META")
-"""How topics begin that belong to brokers and groups."""
+@header
+class PlacedRequestHeader(Header):
+    """A question that Imago's name service answers for shards without a live broker, too."""
+
+    imago_placed: bool = True
+
+
 TEMPLATE_TOPIC: Final = "TBW102"
 """Its route shows which brokers create topics on the first send."""
 
@@ -119,6 +125,7 @@ def _ask_route(state: ClientState, topic: str) -> Operation[TopicRoute]:
 
 def find_named_route(state: ClientState, topic: str) -> Operation[TopicRoute]:
     """Return the route of a topic that a person has named: the error names the nearest there is."""
+    check_text("topic", topic)
     try:
         return (yield from find_route(state, topic))
     except NoRouteError as error:
@@ -139,7 +146,7 @@ def _with_nearest(state: ClientState, error: NoRouteError) -> Operation[NoRouteE
         except (ClientError, ProtocolError):
             names = []
         state.keep_listed_topics(names)
-    wanted = [name for name in names if not name.startswith(_OWN)]
+    wanted = [name for name in names if not (name.startswith("%") or is_system(name, ()))]
     near = difflib.get_close_matches(error.topic, wanted, n=1)
     return NoRouteError(error.topic, near=near[0]) if near else error
 
@@ -157,8 +164,10 @@ def find_publish_route(state: ClientState, topic: str, queues_max: int) -> Opera
 
 
 def cluster_info(state: ClientState) -> Operation[ClusterInfo]:
-    """Return all live brokers by cluster and shard."""
-    answer = yield from ask_name_service(state, RequestCode.GET_BROKER_CLUSTER_INFO)
+    """Return all live brokers by cluster and shard, and the shards that nobody leads."""
+    answer = yield from ask_name_service(
+        state, RequestCode.GET_BROKER_CLUSTER_INFO, PlacedRequestHeader()
+    )
     return ClusterInfo.decode(answer.body)
 
 

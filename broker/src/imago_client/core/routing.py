@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from imago_client.errors import NoMasterError, NoQueuesError, NoRouteError
@@ -35,12 +35,12 @@ class TopicRoute:
     lost_queues: tuple[MessageQueue, ...] = ()
     """Queues that hold messages to read, of shards that have no live broker at the moment."""
 
-    @property
-    def led_queues(self) -> tuple[MessageQueue, ...]:
-        """The write queues whose shard has a master now."""
-        return tuple(
-            queue for queue in self.write_queues if MASTER_ID in self.addresses.get(queue.shard, {})
-        )
+    led_queues: tuple[MessageQueue, ...] = field(init=False, compare=False, repr=False)
+    """The write queues whose shard has a master now."""
+
+    def __post_init__(self) -> None:
+        led = (one for one in self.write_queues if MASTER_ID in self.addresses.get(one.shard, {}))
+        object.__setattr__(self, "led_queues", tuple(led))
 
     def master(self, shard: str) -> str:
         """Return the address of a shard's master."""

@@ -14,9 +14,9 @@ import importlib
 from typing import TYPE_CHECKING
 
 from imago_client.metaq.client import MetaqClient
-from imago_client.metaq.consumer import MetaqConsumer, MetaqConsumerConfig
-from imago_client.metaq.offsets import FileOffsets, MemoryOffsets, OffsetStore
 from imago_client.metaq.producer import MetaqProducer
+from imago_client.metaq.reading.consumer import MetaqConsumer, MetaqConsumerConfig
+from imago_client.metaq.reading.offsets import FileOffsets, MemoryOffsets, OffsetStore
 from imago_client.metaq.transacting import XaError, Xid
 from imago_client.metaq.transactions import LocalTransaction, XaResource
 from imago_client.metaq.values import (
@@ -32,39 +32,39 @@ if TYPE_CHECKING:
     from imago_client.core.metaq.nodes import PartitionId, StoredOffset
     from imago_client.core.metaq.ordering import OrderedPartitions
     from imago_client.core.metaq.shares import ShareStrategy
-    from imago_client.metaq.group_config import MetaqGroupConsumerConfig
-    from imago_client.metaq.group_consumer import MetaqGroupConsumer
-    from imago_client.metaq.group_offsets import (
+    from imago_client.metaq.groups.group_config import MetaqGroupConsumerConfig
+    from imago_client.metaq.groups.group_consumer import MetaqGroupConsumer
+    from imago_client.metaq.groups.group_offsets import (
         LocalFileOffsets,
         OffsetStorage,
         SqlOffsets,
         ZooKeeperOffsets,
     )
-    from imago_client.metaq.group_producer import MetaqGroupProducer, OrderedProducer
-    from imago_client.metaq.oneway_producer import OnewayProducer
-    from imago_client.metaq.recovering import DropPolicy, RecoverManager, RejectionPolicy
-    from imago_client.metaq.sessions import MetaqSessionFactory
+    from imago_client.metaq.groups.group_producer import MetaqGroupProducer, OrderedProducer
+    from imago_client.metaq.groups.oneway_producer import OnewayProducer
+    from imago_client.metaq.groups.recovering import DropPolicy, RecoverManager, RejectionPolicy
+    from imago_client.metaq.groups.sessions import MetaqSessionFactory
 
 _HOMES = {
-    "metaq.group_config": ("MetaqGroupConsumerConfig",),
-    "metaq.group_consumer": ("MetaqGroupConsumer",),
-    "metaq.group_offsets": (
+    "metaq.groups.group_config": ("MetaqGroupConsumerConfig",),
+    "metaq.groups.group_consumer": ("MetaqGroupConsumer",),
+    "metaq.groups.group_offsets": (
         "LocalFileOffsets",
         "OffsetStorage",
         "SqlOffsets",
         "ZooKeeperOffsets",
     ),
-    "metaq.group_producer": (
+    "metaq.groups.group_producer": (
         "MetaqGroupProducer",
         "OrderedProducer",
     ),
-    "metaq.oneway_producer": ("OnewayProducer",),
-    "metaq.recovering": (
+    "metaq.groups.oneway_producer": ("OnewayProducer",),
+    "metaq.groups.recovering": (
         "DropPolicy",
         "RecoverManager",
         "RejectionPolicy",
     ),
-    "metaq.sessions": ("MetaqSessionFactory",),
+    "metaq.groups.sessions": ("MetaqSessionFactory",),
     "core.metaq.nodes": (
         "PartitionId",
         "StoredOffset",

@@ -6,11 +6,11 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Self
 
-from imago_client.metaq.bounds import bounds_async
 from imago_client.metaq.connection import TextConnections
-from imago_client.metaq.consumer import MetaqConsumer, MetaqConsumerConfig
-from imago_client.metaq.offsets import MemoryOffsets
 from imago_client.metaq.producer import MetaqProducer
+from imago_client.metaq.reading.bounds import bounds_async
+from imago_client.metaq.reading.consumer import MetaqConsumer, MetaqConsumerConfig
+from imago_client.metaq.reading.offsets import MemoryOffsets
 from imago_client.metaq.transactions import LocalTransaction, XaResource
 from imago_client.metaq.values import (
     Fetched,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from types import TracebackType
 
-    from imago_client.metaq.offsets import OffsetStore
+    from imago_client.metaq.reading.offsets import OffsetStore
     from imago_client.metaq.values import MetaqMessage
 
 

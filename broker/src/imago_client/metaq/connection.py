@@ -6,12 +6,13 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final, cast
 
-from imago_client.admission import Admission
+from imago_client.connections.admission import Admission
+from imago_client.connections.closing import close_once
+from imago_client.connections.opening import Connections
+from imago_client.connections.reaching import ended, not_had
 from imago_client.errors import ConnectionLostError, RequestTimeoutError
 from imago_client.metaq.introducing import introduce_async
 from imago_client.metaq.values import FETCH_BYTES_MAX, checked_response
-from imago_client.opening import Connections
-from imago_client.reaching import ended, not_had
 from imago_client.tls import Trust
 from imago_wire.errors import ProtocolError
 from imago_wire.text.commands import Quit, Version
@@ -77,7 +78,7 @@ class TextConnection(asyncio.Protocol):
         """Tell the broker, close, and wait until the connection is gone."""
         if self._transport is not None and not self.lost.done():
             self._transport.write(encode(Quit()))
-            self._transport.close()
+            close_once(self._transport)
             await asyncio.wait([self.lost], timeout=self._config.request_timeout_s)
             self._transport.abort()  # nobody reads any more
             await self.lost
@@ -100,7 +101,7 @@ class TextConnection(asyncio.Protocol):
                 log.exception("heartbeat_failed address=%s; the connection is closed", self.address)
                 break
         if self._transport is not None:
-            self._transport.close()
+            close_once(self._transport)
 
     # What asyncio calls.
 
@@ -121,7 +122,7 @@ class TextConnection(asyncio.Protocol):
         except ProtocolError as error:
             self._fail(error)
             if self._transport is not None:
-                self._transport.close()
+                close_once(self._transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._fail(exc)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NoReturn
 
+from imago_client.checks import check_fields, check_positive, check_text
 from imago_client.config import check_addresses, parse_addresses
 from imago_client.core.metaq.nodes import DEFAULT_ROOT
 from imago_client.credentials import check_user
@@ -79,19 +80,19 @@ class MetaqConfig:
     """File with the password alone; it is read again when it changes."""
 
     def __post_init__(self) -> None:
+        check_fields(self)
         check_tls(self)
         check_user(self)
         if self.servers or self.zookeeper is None:
             check_addresses(self.servers, "servers")
-        for name in _POSITIVE:
-            if getattr(self, name) <= 0:
-                raise UsageError(f"{name}: {getattr(self, name)}, must be above 0")
+        check_positive(self, *_POSITIVE)
 
     @classmethod
     def of(cls, servers: str | MetaqConfig) -> MetaqConfig:
         """Return `servers` itself if it is a configuration, else one made of its addresses."""
         if isinstance(servers, MetaqConfig):
             return servers
+        check_text("servers", servers)
         return cls(servers=parse_addresses(servers.replace(_PREFIX, ""), "servers"))
 
 
@@ -168,6 +169,8 @@ def put_command(
     if len(payload) > BODY_BYTES_MAX:
         raise UsageError(f"payload: {len(payload)} bytes, the limit is {BODY_BYTES_MAX}")
     checked_word("topic", topic)
+    if attribute is not None:
+        check_text("attribute", attribute)
     try:
         flag, body = encode_body(payload, attribute)
     except UnicodeEncodeError:
@@ -178,6 +181,7 @@ def put_command(
 
 def checked_word(what: str, name: str) -> None:
     """UsageError: a name that MetaQ's lines cannot carry."""
+    check_text(what, name)
     if not name.isprintable() or " " in name or not name:
         raise UsageError(f"{what} {name!r}: must be a word, without white space")
 

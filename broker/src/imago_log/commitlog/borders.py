@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from imago_wire.errors import RecordError
 from imago_wire.hot import view_record
-from imago_wire.layout import (
+from imago_wire.record_format.layout import (
     AFTER_STORE_HOST,
     BLANK_SIZE,
     FIXED_SIZE_V4,
@@ -26,7 +26,7 @@ from imago_wire.layout import (
     TOPIC_BYTES_MAX,
     blank_record,
 )
-from imago_wire.record_fields import read_layout
+from imago_wire.record_format.record_fields import read_layout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

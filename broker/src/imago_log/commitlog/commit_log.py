@@ -16,7 +16,7 @@ from imago_log.commitlog.log_files import LogFiles
 from imago_log.disk.files import fatal, write_all
 from imago_log.errors import CorruptLogError, DiskFullError, LogIOError
 from imago_wire.errors import LimitExceededError
-from imago_wire.layout import BLANK_SIZE, blank_record
+from imago_wire.record_format.layout import BLANK_SIZE, blank_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

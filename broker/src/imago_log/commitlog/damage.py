@@ -18,6 +18,7 @@ import orjson
 from imago_log.disk.files import fatal, read_whole, replace_whole
 from imago_log.results import DamagedRange
 from imago_wire.crc import crc31
+from imago_wire.errors import WrongError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -50,10 +51,10 @@ def decode_ranges(data: bytes) -> list[tuple[int, int, int, str]]:
     checksum, _, rest = data.partition(b"\n")
     content = rest.removesuffix(b"\n")
     if not checksum.isdigit() or int(checksum) != crc31(content):
-        raise ValueError("checksum does not match")
+        raise WrongError("checksum does not match")
     found = orjson.loads(content)
     if found["format"] != FORMAT:
-        raise ValueError(f"format {found['format']}")
+        raise WrongError(f"format {found['format']}")
     return [
         (int(each["from"]), int(each["to"]), int(each["since"]), str(each["reason"]))
         for each in found["ranges"]

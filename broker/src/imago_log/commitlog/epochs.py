@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from imago_log.disk.files import fatal, read_whole, replace_whole
 from imago_log.errors import NoSpaceError
 from imago_wire.crc import crc31
+from imago_wire.errors import WrongError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +44,7 @@ def decode_epochs(data: bytes) -> tuple[Epochs, int]:
     """Return the epochs and the highest one promised. ValueError: the file is damaged."""
     count, checksum, rest = data.split(b"\n", 2)
     if int(checksum) and crc31(rest) != int(checksum):  # 0: written without a checksum
-        raise ValueError(f"checksum {crc31(rest)}, the file says {int(checksum)}")
+        raise WrongError(f"checksum {crc31(rest)}, the file says {int(checksum)}")
     lines = rest.splitlines()
     promised = 0
     if lines and lines[-1].startswith(_PROMISED):
@@ -51,9 +52,9 @@ def decode_epochs(data: bytes) -> tuple[Epochs, int]:
     pairs = [line.partition(b"-") for line in lines]
     epochs = tuple((int(epoch), int(start)) for epoch, _, start in pairs)
     if len(epochs) != int(count):
-        raise ValueError(f"{len(epochs)} epochs, the file says {int(count)}")
+        raise WrongError(f"{len(epochs)} epochs, the file says {int(count)}")
     if list(epochs) != sorted(epochs) or len({epoch for epoch, _ in epochs}) != len(epochs):
-        raise ValueError("epochs are not in order")
+        raise WrongError("epochs are not in order")
     return epochs, max(promised, last_of(epochs))
 
 

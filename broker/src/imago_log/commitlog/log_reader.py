@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 from imago_log.commitlog.borders import border_behind, first_confirmed, segment_end
 from imago_wire.hot import scan_records, whole_records
-from imago_wire.layout import BLANK_SIZE
-from imago_wire.record import ScanStop
+from imago_wire.record_format.layout import BLANK_SIZE
+from imago_wire.records.record import ScanStop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from imago_log.commitlog.borders import Witness
     from imago_log.commitlog.commit_log import CommitLog
-    from imago_wire.record import RecordView
+    from imago_wire.records.record import RecordView
 
 CHUNK_BYTES = 8 << 20
 LOOK_BACK_BYTES = 1 << 20

@@ -15,7 +15,16 @@ from imago_wire.hot import (
     queue_records,
     view_record,
 )
-from imago_wire.layout import FIXED_SIZE_V4, HEAD, MAGIC_V1, MAGIC_V2, UNIT
+from imago_wire.record_format.layout import (
+    FIXED_SIZE_V4,
+    HEAD,
+    HOST_V4_SIZE,
+    HOST_V6_SIZE,
+    MAGIC_V1,
+    MAGIC_V2,
+    SYS_BORN_V6,
+    UNIT,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,6 +36,8 @@ if TYPE_CHECKING:
 
 Run = tuple[int, int, int]
 """Records of one queue that are neighbours in the log: log offset, size, first queue offset."""
+TIMED_SIZE = HEAD.size + HOST_V6_SIZE + 8
+"""From a record's begin to the end of its store time, at most."""
 WINDOW_BYTES_MAX = 1 << 20
 GAP_BYTES_MAX = 4096
 """Reading over a gap this small is cheaper than a second read."""
@@ -193,22 +204,41 @@ class LogRecords:
 
     def whole(self, place: int) -> bytes | None:
         """Return the record that starts at a log offset, or None when none does."""
-        if not self._log.start <= place < self._log.end or self.damage.at(place) is not None:
+        head = self._head(place)
+        if not head:
             return None
-        head = self._log.read(place, HEAD.size)
-        if len(head) < HEAD.size:
-            return None
-        size, magic, _, _, _, _, own_place, _, _ = HEAD.unpack(head)
-        if magic not in (MAGIC_V1, MAGIC_V2) or own_place != place:
-            return None
-        if not FIXED_SIZE_V4 <= size <= segment_end(self._log, place) - place:
-            return None
-        record = self._log.read(place, size)
+        record = self._log.read(place, int.from_bytes(head[:4], "big"))
         try:
             view_record(record, verify=True)
         except RecordError:
             return None
         return record
+
+    def _head(self, place: int) -> bytes:
+        """Return how the record begins that starts at a log offset; empty when none does."""
+        if not self._log.start <= place < self._log.end or self.damage.at(place) is not None:
+            return b""
+        head = self._log.read(place, TIMED_SIZE)
+        if len(head) < HEAD.size:
+            return b""
+        size, magic, _, _, _, _, own_place, _, _ = HEAD.unpack_from(head)
+        if magic not in (MAGIC_V1, MAGIC_V2) or own_place != place:
+            return b""
+        fits = FIXED_SIZE_V4 <= size <= segment_end(self._log, place) - place
+        return head if fits else b""
+
+    def glanced_ms(self, place: int) -> int | None:
+        """Return what the head of a record says of its store time; None: no record is there.
+
+        It is good for an order alone, as nothing tells whether the record is whole; and it costs
+        nothing where records are megabytes.
+        """
+        head = self._head(place)
+        if len(head) < TIMED_SIZE:
+            return None
+        flags = HEAD.unpack_from(head)[7]
+        at = HEAD.size + (HOST_V6_SIZE if flags & SYS_BORN_V6 else HOST_V4_SIZE)
+        return int.from_bytes(head[at : at + 8], "big")
 
     def store_ms(self, place: int, offset: int = 0) -> int:
         """Return the store time of the record at a log offset, the one of a queue offset.

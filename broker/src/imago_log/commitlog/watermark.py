@@ -12,11 +12,6 @@ ALL_VISIBLE = (1 << 63) - 1
 """The high watermark of a log that has one member: everything written is visible."""
 
 
-def nothing_needed() -> int:
-    """Return a log offset above every record: nobody needs any."""
-    return ALL_VISIBLE
-
-
 class HighWatermark:
     """Records below `value` are visible; what readers see of it ends at the log's end."""
 

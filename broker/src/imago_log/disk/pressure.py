@@ -54,6 +54,8 @@ class DiskPressure:
         """What may be written before old files of the log go for it."""
         self.refusal: DiskFullError | None = None
         """Why messages are refused."""
+        self.copy_refusal: DiskFullError | None = None
+        """Why a leader's bytes are refused, too."""
 
     @property
     def is_full(self) -> bool:
@@ -73,13 +75,22 @@ class DiskPressure:
         return self._vfs.disk_usage(self._root)
 
     def decide(self, used_ratio: float) -> None:
-        """Refuse messages on a full disk, with what is used by now; take them again below."""
-        self.refusal = None
+        """Refuse messages on a full disk, with what is used by now; take them again below.
+
+        A leader's bytes are refused halfway from there to the disk's end: among them is the word
+        that old files go.
+        """
+        self.refusal = self.copy_refusal = None
         if self.is_full:
             self.refusal = DiskFullError(used_ratio=used_ratio, limit_ratio=self._ratios.full)
+        copies = (1 + self._ratios.full) / 2
+        if self.used_ratio > copies:
+            self.copy_refusal = DiskFullError(used_ratio=used_ratio, limit_ratio=copies)
         self.look_at_space()
 
     def look_at_space(self) -> None:
         """Refuse messages while views find no room: memory must hold what their files cannot."""
-        if self._space.short and self.refusal is None:
-            self.refusal = DiskFullError(used_ratio=self.used_ratio, limit_ratio=1.0)
+        if self._space.short:
+            no_room = DiskFullError(used_ratio=self.used_ratio, limit_ratio=1.0)
+            self.refusal = self.refusal or no_room
+            self.copy_refusal = self.copy_refusal or no_room

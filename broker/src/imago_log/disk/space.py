@@ -11,7 +11,7 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING
 
-from imago_log.errors import DiskFullError, NoSpaceError
+from imago_log.errors import NO_ROOM, DiskFullError, NoSpaceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -67,14 +67,26 @@ class Space:
 
     def look(self) -> None:
         """See whether there is room again."""
-        if not self.short:
-            return
-        with contextlib.suppress(OSError):
+        if self.short and self._has(PROBE_BYTES) is None:
+            self.short = False
+            logger.warning("disk.space-again")
+
+    def require(self, size: int) -> None:
+        """Raise DiskFullError unless there is room for so many bytes, and for small files."""
+        error = self._has(size + PROBE_BYTES)
+        if error is not None and error.errno in NO_ROOM:
+            used_ratio = self._vfs.disk_usage(self._probe.parent).ratio
+            raise DiskFullError(used_ratio=used_ratio, limit_ratio=1.0) from error
+
+    def _has(self, size: int) -> OSError | None:
+        """Return why so many bytes cannot be had; None: they can."""
+        try:
             fd = self._vfs.open(self._probe, create=True)
             try:
-                self._vfs.allocate(fd, PROBE_BYTES)
-                self.short = False
-                logger.warning("disk.space-again")
+                self._vfs.allocate(fd, size)
             finally:
                 self._vfs.close(fd)
                 self._vfs.unlink(self._probe)
+        except OSError as error:
+            return error
+        return None

@@ -7,17 +7,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from imago_log.commitlog.flusher import Flusher
     from imago_log.lifecycle.housekeeping import Housekeeper
-    from imago_log.lifecycle.store_state import StoreState
-    from imago_log.status import StoreStatus
+    from imago_log.state import StoreState
 
 
 class StoreClosing:
     """The end of one store; the second call does nothing."""
 
-    def __init__(
-        self, state: StoreState, status: StoreStatus, flusher: Flusher, keeper: Housekeeper
-    ) -> None:
-        self._state, self._status, self._flusher, self._keeper = state, status, flusher, keeper
+    def __init__(self, s: StoreState, flusher: Flusher, keeper: Housekeeper) -> None:
+        self._state, self._status, self._flusher, self._keeper = s, s.status, flusher, keeper
         self._released = False
 
     def run(self, *, clean: bool) -> None:

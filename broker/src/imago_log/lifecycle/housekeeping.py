@@ -9,28 +9,18 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
+from imago_log.disk.pressure import DiskLevel
 from imago_log.errors import DiskFullError
 from imago_log.lifecycle.retention import AgeClock
 from imago_log.results import StoreHealth
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from imago_log.commitlog.commit_log import CommitLog
-    from imago_log.commitlog.damage import Damage
-    from imago_log.commitlog.epochs import EpochFile
-    from imago_log.commitlog.stamps import LogStamps
-    from imago_log.config import Due
-    from imago_log.disk.folder import DataFolder
-    from imago_log.disk.pressure import DiskPressure
-    from imago_log.disk.space import Space
-    from imago_log.disk.worker import Background
+    from imago_log.lifecycle.claims import Claims
     from imago_log.lifecycle.log_deleter import LogDeleter
+    from imago_log.lifecycle.scrubbing import Scrubber
     from imago_log.lifecycle.view_sync import ViewSync
-    from imago_log.repair.inspecting import Inspector
-    from imago_log.repair.scrubbing import Scrubber
+    from imago_log.state import StoreState
     from imago_log.views.directory import QueueDirectory
-    from imago_log.views.materialiser import Materialiser
     from imago_log.views.write_behind import WriteBehind
 
 SPARE_AT_RATIO = 0.5
@@ -41,37 +31,25 @@ class Housekeeper:
 
     def __init__(
         self,
-        wall: Callable[[], int],
-        monotonic: Callable[[], int],
-        log: CommitLog,
-        damage: Damage,
-        epochs: EpochFile,
-        folder: DataFolder,
-        stamps: LogStamps,
+        s: StoreState,
         directory: QueueDirectory,
-        materialiser: Materialiser,
         write_behind: WriteBehind,
         view_sync: ViewSync,
         deleter: LogDeleter,
-        inspector: Inspector,
         scrubber: Scrubber,
-        pressure: DiskPressure,
-        space: Space,
-        background: Background,
-        due: Due,
     ) -> None:
-        self._due = due
-        self._wall, self._clock, self._log, self._damage = wall, monotonic, log, damage
-        self._epochs, self._folder = epochs, folder
+        self._due = s.config.due
+        self._wall, self._clock, self._log, self._damage = s.clock, s.monotonic, s.log, s.damage
+        self._epochs, self._folder = s.epochs, s.folder
         self._directory = directory
-        self._materialiser, self._write_behind = materialiser, write_behind
+        self._materialiser, self._write_behind = s.materialiser, write_behind
         self._view_sync, self._deleter = view_sync, deleter
-        self._inspector, self._scrubber = inspector, scrubber
-        self._pressure, self._space, self._background = pressure, space, background
-        self._age_clock = AgeClock(stamps.store_ms)
+        self._inspector, self._scrubber = s.inspector, scrubber
+        self._pressure, self._space, self._background = s.pressure, s.space, s.background
+        self._age_clock = AgeClock(s.stamps.store_ms)
 
-    def tick(self, needed_from: Callable[[], int]) -> StoreHealth:
-        """Do what is due and return a health report; `needed_from`: see `LogDeleter.delete_old`."""
+    def tick(self, claims: Claims) -> StoreHealth:
+        """Do what is due and return a health report; `claims`: see `LogDeleter.delete_old`."""
         self._write_behind.expect_any_clock()
         now_ms = self._clock()
         age_ms = self._age_clock.now(self._wall(), now_ms)
@@ -82,7 +60,7 @@ class Housekeeper:
         self._view_sync.take_synced()
         self._pressure.measure()
         with self._space.log_awaited():
-            self._deleter.delete_old(age_ms, needed_from, due=self._due(None))
+            self._deleter.delete_old(age_ms, claims, due=self._due(None))
         with self._space.awaited():
             self._epochs.save()
             self._directory.take_up_some()
@@ -130,6 +108,11 @@ class Housekeeper:
     def full(self) -> bool:
         """Whether messages are refused for want of room, as of the last tick."""
         return self._pressure.is_full or self._space.short
+
+    @property
+    def level(self) -> DiskLevel:
+        """How full the disk is, as of the last tick."""
+        return DiskLevel.FULL if self.full else self._pressure.level
 
     def _health(self) -> StoreHealth:
         usage = self._pressure.usage()

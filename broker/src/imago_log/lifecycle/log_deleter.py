@@ -11,29 +11,22 @@ from typing import TYPE_CHECKING
 from imago_log.commitlog.watermark import ALL_VISIBLE
 from imago_log.disk.files import fatal
 from imago_log.errors import UnreadableError
-from imago_log.lifecycle.retention import Limits, LogFile, files_to_delete, files_to_spare
-from imago_log.metadata.changes import LOG_KIND, LOG_START, QUEUE_KIND, queue_key
+from imago_log.lifecycle.forced import ForcedDeletions, ForcedRange, ReadThrough, forced_range
+from imago_log.lifecycle.retention import (
+    FORCED,
+    Limits,
+    LogFile,
+    files_to_delete,
+    files_to_spare,
+)
+from imago_log.metadata.changes import LOG_FORCED, LOG_KIND, LOG_START, QUEUE_KIND, queue_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
-    from imago_log.commitlog.checkpointer import Checkpointer
-    from imago_log.commitlog.commit_log import CommitLog
-    from imago_log.commitlog.damage import Damage
-    from imago_log.commitlog.epochs import EpochFile
-    from imago_log.commitlog.records import LogRecords
-    from imago_log.commitlog.stamps import LogStamps
-    from imago_log.commitlog.watermark import HighWatermark
-    from imago_log.config import StoreConfig
-    from imago_log.disk.pressure import DiskPressure
-    from imago_log.disk.space import Space
-    from imago_log.disk.vfs import Vfs
-    from imago_log.disk.worker import Background
-    from imago_log.metadata.state import Metadata
-    from imago_log.repair.inspecting import Inspector
-    from imago_log.status import StoreStatus
-    from imago_log.views.key_index import KeyIndex
-    from imago_log.views.queues import Queues
+    from imago_log.lifecycle.claims import Claims
+    from imago_log.metadata.changes import Change
+    from imago_log.state import StoreState
     from imago_log.writing.metadata_log import MetadataLog
 
 QUEUES_OPENED_MAX = 200
@@ -43,35 +36,18 @@ QUEUES_OPENED_MAX = 200
 class LogDeleter:
     """Deletes log files of one store. All methods belong to the store's thread."""
 
-    def __init__(
-        self,
-        config: StoreConfig,
-        vfs: Vfs,
-        log: CommitLog,
-        damage: Damage,
-        records: LogRecords,
-        epochs: EpochFile,
-        stamps: LogStamps,
-        watermark: HighWatermark,
-        checkpointer: Checkpointer,
-        status: StoreStatus,
-        metadata: Metadata,
-        metadata_log: MetadataLog,
-        queues: Queues,
-        keys: KeyIndex,
-        inspector: Inspector,
-        pressure: DiskPressure,
-        space: Space,
-        background: Background,
-    ) -> None:
-        self._vfs, self._log, self._damage, self._records = vfs, log, damage, records
-        self._epochs, self._stamps, self._watermark = epochs, stamps, watermark
-        self._checkpointer, self._status = checkpointer, status
-        self._metadata, self._metadata_log = metadata, metadata_log
-        self._queues, self._keys, self._inspector = queues, keys, inspector
-        self._pressure, self._space, self._background = pressure, space, background
+    def __init__(self, s: StoreState, metadata_log: MetadataLog, forced: ForcedDeletions) -> None:
+        self.forced = forced
+        self._read_through = ReadThrough(s.queues)
+        self._force_unread = s.config.disk_force_unread
+        self._vfs, self._log, self._damage, self._records = s.vfs, s.log, s.damage, s.records
+        self._epochs, self._stamps, self._watermark = s.epochs, s.stamps, s.watermark
+        self._checkpointer, self._status = s.checkpointer, s.status
+        self._metadata, self._metadata_log = s.metadata, metadata_log
+        self._queues, self._keys, self._inspector = s.queues, s.keys, s.inspector
+        self._pressure, self._space, self._background = s.pressure, s.space, s.background
         self._limits = Limits(
-            retention_ms=config.retention_ms, retention_bytes=config.retention_bytes
+            retention_ms=s.config.retention_ms, retention_bytes=s.config.retention_bytes
         )
         self._newest_ms: dict[int, int] = {}
         self._seen_ms: dict[int, int] = {}
@@ -87,13 +63,13 @@ class LogDeleter:
         """Forget the times of files: the log is about to be cut."""
         self._newest_ms.clear()
 
-    def delete_old(self, now_ms: int, needed_from: Callable[[], int], *, due: bool = True) -> None:
+    def delete_old(self, now_ms: int, claims: Claims, *, due: bool = True) -> None:
         """Delete files that are too old or too many, and those that the leader deletes.
 
-        `needed_from` returns the log offset of the oldest record that somebody will still need,
-        and is called only when a file is about to go. That record and all behind it stay, like
-        what a follower still reads; a disk above `disk_force_ratio` does not wait for either.
-        What is too old waits until it is `due`.
+        `claims` are asked only when a file is about to go. A record of which something has to come
+        stays, and all behind it, like what a follower still reads. What is too old waits until it
+        is `due`. Above `disk_force_ratio` the oldest file goes before it expires, one a round; a
+        follower does not keep it then, nor, with `disk_force_unread`, anybody else.
         """
         log = self._log
         if self._follow_log_start() or not self._status.leading:
@@ -108,7 +84,6 @@ class LogDeleter:
             files,
             file_size=log.segment_size,
             now_ms=now_ms,
-            level=self._pressure.level,
             limits=self._limits if due else replace(self._limits, retention_ms=0),
         )
         if count:
@@ -116,15 +91,37 @@ class LogDeleter:
                 files,
                 count,
                 file_size=log.segment_size,
-                level=self._pressure.level,
-                needed_from=min(self._follower_from, needed_from()),
+                needed_from=min(self._follower_from, claims.needed_from()),
             )
-        if count and self._queues.open_some(self._metadata.topics, QUEUES_OPENED_MAX):
-            self._begin_log_at(bases[count - 1] + log.segment_size)
+        force = not count and bool(bases) and self._pressure.level in FORCED
+        if (count or force) and self._queues.open_some(self._metadata.topics, QUEUES_OPENED_MAX):
+            start = bases[max(count, 1) - 1] + log.segment_size
+            if count:
+                self._begin_log_at(start)
+            elif claims.may_force() and self._is_expendable(start, claims):
+                self._begin_log_at(start, self._forced_to(start, now_ms))
 
-    def _begin_log_at(self, start: int) -> None:
-        """Delete the files before an offset, at once or when all members know of it."""
+    def _is_expendable(self, end: int, claims: Claims) -> bool:
+        """Whether what ends there may go before it has expired."""
+        if self._force_unread:
+            return True
+        return end <= claims.needed_from() and self._read_through.is_read(
+            self._log.start, end, claims
+        )
+
+    def _forced_to(self, end: int, now_ms: int) -> list[Change]:
+        """Say that the log goes up to there for want of room, in one piece with what went so."""
+        before, start = forced_range(self._metadata), self._log.start
+        first = before.start if before is not None and before.end == start else start
+        return [(LOG_KIND, LOG_FORCED, [first, end, now_ms])]
+
+    def _begin_log_at(self, start: int, said: Sequence[Change] = ()) -> None:
+        """Delete the files before an offset, at once or when all members know of it.
+
+        `said`: what readers are told of it.
+        """
         self._restate(start)
+        self._metadata_log.put_again(list(said))
         if self._watermark.is_alone:
             self._delete_before(start)
         else:
@@ -163,7 +160,11 @@ class LogDeleter:
             return None  # the next round knows
 
     def _delete_before(self, start: int) -> None:
+        before, said = self._log.start, forced_range(self._metadata)
         paths = self._log.delete_before(start)
+        if said is not None and before < said.end <= start:
+            went = ForcedRange(max(said.start, before), said.end, said.at_ms)
+            self.forced.note(went, sum(int(path.name) < said.end for path in paths))
         with self._space.awaited():  # the files that stay are correct, and go the next time
             self._epochs.forget_before(start)
         self._damage.forget_before(start)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_log.disk.folder import LastStop
-from imago_wire.layout import FIXED_SIZE_V4
+from imago_wire.record_format.layout import FIXED_SIZE_V4
 
 if TYPE_CHECKING:
-    from imago_log.lifecycle.store_state import StoreState
+    from imago_log.state import StoreState
 
 
 def lost_at_end(parts: StoreState, end: int, last_stop: LastStop) -> int:

@@ -18,17 +18,17 @@ from imago_log.errors import CorruptLogError, ViewsInvalidError
 from imago_log.lifecycle.lost_ends import keep_ends, lost_at_end
 from imago_log.lifecycle.recovery import claimed_records, recover
 from imago_log.metadata.state import Metadata
-from imago_log.views.dispatcher import Dispatcher
-from imago_log.views.refilling import begin_empty_queues
+from imago_log.views.filling.dispatcher import Dispatcher
+from imago_log.views.queues.refilling import begin_empty_queues
 from imago_wire.hot import queue_records
-from imago_wire.layout import UNIT
+from imago_wire.record_format.layout import UNIT
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from imago_log.commitlog.log_reader import Extent
-    from imago_log.lifecycle.store_state import StoreState
-    from imago_log.views.consume_queue import ConsumeQueue
+    from imago_log.state import StoreState
+    from imago_log.views.units.consume_queue import ConsumeQueue
 
 logger = logging.getLogger(__name__)
 

@@ -44,7 +44,7 @@ from imago_log.commitlog.log_reader import LogReader
 from imago_log.disk.folder import LastStop
 from imago_wire.errors import RecordError
 from imago_wire.hot import view_record
-from imago_wire.layout import BLANK_SIZE
+from imago_wire.record_format.layout import BLANK_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from imago_log.commitlog.borders import Witness
     from imago_log.commitlog.commit_log import CommitLog
     from imago_log.commitlog.log_reader import Extent
-    from imago_wire.record import RecordView
+    from imago_wire.records.record import RecordView
 
 
 def recover(

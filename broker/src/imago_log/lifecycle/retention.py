@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 FORCED = (DiskLevel.FORCE, DiskLevel.FULL)
-"""Levels at which the oldest file goes whatever its age, even if it is still needed."""
+"""Levels at which the oldest file goes whatever its age, where nobody needs it any more."""
 
 FILES_AT_ONCE_MAX = 10
 """Files that one round deletes, so that one mistake of a clock or a disk figure stays small."""
@@ -71,12 +71,11 @@ class Limits:
 
 
 def files_to_delete(
-    files: Sequence[LogFile], *, file_size: int, now_ms: int, level: DiskLevel, limits: Limits
+    files: Sequence[LogFile], *, file_size: int, now_ms: int, limits: Limits
 ) -> int:
-    """Return how many of the oldest closed files go now; the written file is not among them.
+    """Return how many of the oldest closed files have expired; the written file is not among them.
 
-    Expired files always go. Above the force ratio the oldest goes whatever its age, one a round:
-    the next round sees what that has freed.
+    That is what the settings ask for, however full the disk is.
     """
     count = 0
     for file in files:
@@ -86,20 +85,14 @@ def files_to_delete(
         if not (too_old or too_many):
             break
         count += 1
-    if level in FORCED and files:
-        count = max(count, 1)
     return min(count, FILES_AT_ONCE_MAX)
 
 
 def files_to_spare(
-    files: Sequence[LogFile], count: int, *, file_size: int, level: DiskLevel, needed_from: int
+    files: Sequence[LogFile], count: int, *, file_size: int, needed_from: int
 ) -> int:
     """Return how many of the `count` oldest files stay, since a record in them is still needed.
 
-    `needed_from`: log offset of the oldest such record. Above the force ratio the oldest file goes
-    all the same, one a round.
+    `needed_from`: log offset of the oldest such record. No disk is too full for that.
     """
-    free = sum(file.base + file_size <= needed_from for file in files[:count])
-    if level in FORCED and count:
-        free = max(free, 1)
-    return count - free
+    return count - sum(file.base + file_size <= needed_from for file in files[:count])

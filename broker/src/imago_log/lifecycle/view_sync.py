@@ -2,65 +2,57 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
+from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
+from imago_log.disk.files import replace_whole
 from imago_log.disk.folder import LastStop
 from imago_log.errors import NoSpaceError
-from imago_log.lifecycle.sync_job import SyncJob
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from imago_log.commitlog.checkpoint import Checkpoint
-    from imago_log.commitlog.checkpointer import Checkpointer
     from imago_log.commitlog.commit_log import CommitLog
     from imago_log.commitlog.damage import Damage
-    from imago_log.commitlog.watermark import HighWatermark
-    from imago_log.config import StoreConfig
+    from imago_log.disk.files import Unsynced
     from imago_log.disk.folder import DataFolder
-    from imago_log.disk.space import Space
     from imago_log.disk.vfs import Vfs
-    from imago_log.disk.worker import Background
-    from imago_log.metadata.state import Metadata
-    from imago_log.views.key_index import KeyIndex
-    from imago_log.views.materialiser import Materialiser
-    from imago_log.views.queue_writing import QueueWriter
+    from imago_log.metadata.image import MetadataImage
+    from imago_log.results import DamagedRange
+    from imago_log.state import StoreState
+    from imago_log.views.metaq.metaq_segments import MetaqSegments
+    from imago_log.views.units.consume_queue import ConsumeQueue
 
 SYNC_REST = 30
 """Between two rounds of syncing views there is so many times what the last one took."""
+REST_SECONDS = 0.001
+FILES_AT_ONCE = 128
+"""Files that a sync holds open."""
 
 
 class ViewSync:
     """Plans each round in the store's thread; the worker executes it."""
 
-    def __init__(
-        self,
-        config: StoreConfig,
-        monotonic: Callable[[], int],
-        last_stop: LastStop,
-        vfs: Vfs,
-        folder: DataFolder,
-        log: CommitLog,
-        damage: Damage,
-        watermark: HighWatermark,
-        checkpointer: Checkpointer,
-        metadata: Metadata,
-        queue_writer: QueueWriter,
-        keys: KeyIndex,
-        materialiser: Materialiser,
-        space: Space,
-        background: Background,
-    ) -> None:
-        self._sync_interval_ms = config.view_sync_interval_ms
-        self._checkpoint_interval_ms = config.checkpoint_interval_ms
-        self._clock, self._last_stop = monotonic, last_stop
-        self._vfs, self._folder, self._log, self._damage = vfs, folder, log, damage
-        self._watermark, self._checkpointer, self._metadata = watermark, checkpointer, metadata
-        self._queue_writer, self._keys, self._materialiser = queue_writer, keys, materialiser
-        self._space, self._background = space, background
-        self._next_sync_ms = monotonic()
+    def __init__(self, s: StoreState, last_stop: LastStop) -> None:
+        self._sync_interval_ms = s.config.view_sync_interval_ms
+        self._checkpoint_interval_ms = s.config.checkpoint_interval_ms
+        self._clock, self._last_stop = s.monotonic, last_stop
+        self._vfs, self._folder, self._log, self._damage = s.vfs, s.folder, s.log, s.damage
+        self._watermark, self._checkpointer, self._metadata = (
+            s.watermark,
+            s.checkpointer,
+            s.metadata,
+        )
+        self._queue_writer, self._keys, self._materialiser = s.queue_writer, s.keys, s.materialiser
+        self._space, self._background = s.space, s.background
+        self._next_sync_ms = s.monotonic()
         if last_stop is LastStop.CLEAN:
-            self._next_sync_ms += config.view_sync_interval_ms
+            self._next_sync_ms += s.config.view_sync_interval_ms
         self._next_checkpoint_ms = 0
         self._syncing: SyncJob | None = None
         self._synced: SyncJob | None = None
@@ -178,3 +170,87 @@ class ViewSync:
             self._run(job)
             self.take_synced()
         return self._checkpointer.write()
+
+
+@dataclass(slots=True)
+class SyncJob:
+    """One round of making views durable: what to sync, and what holds afterwards."""
+
+    files: list[Unsynced]
+    snapshot: MetadataImage | None
+    queues: list[tuple[ConsumeQueue, int, int]]
+    segments: list[tuple[MetaqSegments, int]]
+    views_end: int
+    metadata_end: int
+    keys: tuple[int, int]
+    version: int
+    healed: tuple[DamagedRange, ...]
+    """Damage whose views are whole again, and on the device once this is done."""
+    began_ms: int
+    took_ms: int = 0
+
+    def end(self, now_ms: int) -> None:
+        """Record how long it took."""
+        self.took_ms = now_ms - self.began_ms
+
+    def all_files(self) -> Iterator[Unsynced]:
+        """The files of queues, which may be thousands, are named here: in the worker."""
+        for queue, synced, _ in self.queues:
+            for files in queue.files():
+                yield from files.unsynced(synced)
+        yield from self.files
+
+    def run(self, log: CommitLog, damage: Damage, vfs: Vfs, folder: DataFolder) -> None:
+        """Sync everything. The log first: no view may be ahead of it on the device."""
+        log.sync()
+        if self.snapshot is not None:
+            replace_whole(vfs, folder.metadata, self.snapshot.encode(_rest))
+        folders: set[Path] = set()
+        files = self.all_files()
+        while batch := list(islice(files, FILES_AT_ONCE)):
+            _sync_files(vfs, [path for path, _ in batch])
+            folders.update(*(path.parents for path, is_new in batch if is_new))
+        for path in sorted(folders.difference(folder.root.parents)):
+            with _unless_deleted("sync", path):
+                vfs.sync_folder(path)
+        for segments, position in self.segments:
+            segments.mark_synced(position)
+        if self.healed:
+            damage.forget_healed(self.healed)
+            damage.save()
+
+
+def _rest() -> None:
+    """Yield the interpreter to the store's thread: only sleeping makes sure of it."""
+    time.sleep(REST_SECONDS)
+
+
+def _sync_files(vfs: Vfs, paths: Sequence[Path]) -> None:
+    """Sync some files: the device has begun with all of them before the first one is waited for.
+
+    One after the other, each would wait for the device alone: thousands take several times as long.
+    """
+    opened: list[tuple[Path, int]] = []
+    try:
+        for path in paths:
+            with _unless_deleted("open", path):
+                opened.append((path, vfs.open(path)))
+        for _, fd in opened:
+            vfs.start_sync(fd)
+        for path, fd in opened:
+            with _unless_deleted("sync", path):
+                vfs.sync(fd)
+    finally:
+        for _, fd in opened:
+            vfs.close(fd)
+
+
+@contextlib.contextmanager
+def _unless_deleted(action: str, path: Path) -> Iterator[None]:
+    """Tolerate a missing file: topics and old files may go while the worker runs."""
+    try:
+        yield
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise NoSpaceError.of(action, path, error) from error

@@ -5,12 +5,14 @@ A change is the body of a record of the reserved topic `IMAGO_META`. See docs/fo
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from imago_log.errors import ChangeTooLargeError
+from imago_wire.errors import WrongError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -21,15 +23,21 @@ QUEUE_KIND = "queue"
 """Next offset and position of a queue whose records are all gone, by `queue_key`."""
 SECRET_KINDS = frozenset({"access-user"})
 """Whose values let people in: nothing shows them."""
+IDENTITY_KIND = "topic-identity"
+"""What tells a topic of an older version from all others, by name: its incarnation, a number."""
 LOG_KIND = "log"
-"""What the leader says of the log itself: `LOG_START`."""
+"""What the leader says of the log itself: `LOG_START` and `LOG_FORCED`."""
 LOG_START = "start"
 """Where the log of every member begins, once they all hold this change."""
+LOG_FORCED = "forced"
+"""What went last for want of room, before it had expired: log offsets from … to, and when."""
 RECORD_BYTES_MAX = 256 << 10
 """A record that holds changes of this size takes no more; the last one may be larger."""
 CHANGE_BYTES_MAX = 1 << 20
 """Largest change that anybody outside may ask for: every follower takes a record of it."""
 NAME_BYTES_MAX = 255
+UNIQUE_FROM = 1 << 62
+"""Incarnations from here on are drawn at random; lower ones were places in the log."""
 METAQ_BEGIN = "metaq.begin."
 """Attribute before a partition's number: where it begins for MetaQ's clients."""
 
@@ -44,7 +52,7 @@ class Topic:
 
     name: str
     incarnation: int
-    """Counts the creations under this name."""
+    """One of a kind in the world: no other topic has it, wherever and under whatever name."""
     birth: int
     """Log offset of the record that created it: older records of the name are not its own."""
     dual: bool
@@ -117,7 +125,7 @@ def check_topic_name(name: str) -> None:
     """ValueError: the name cannot be that of a folder."""
     size = len(name.encode())
     if not 0 < size <= NAME_BYTES_MAX or name in (".", "..") or "/" in name or "\0" in name:
-        raise ValueError(f"topic name {name[:64]!r}")
+        raise WrongError(f"topic name {name[:64]!r}")
 
 
 def is_dual(name: str, value: Mapping[str, JSON]) -> bool:
@@ -130,6 +138,11 @@ def is_dual(name: str, value: Mapping[str, JSON]) -> bool:
     attributes = value.get("attributes") or {}
     system = name.startswith(("SCHEDULE_TOPIC_", "RMQ_SYS_", "rmq_sys_", "%RETRY%", "%DLQ%"))
     return not system and attributes.get("dialects") != "rocketmq"
+
+
+def random_incarnation() -> int:
+    """Return what tells a new topic from all others, of every cluster."""
+    return UNIQUE_FROM | secrets.randbits(62)
 
 
 def queue_key(topic: str, queue_id: int) -> str:
@@ -171,5 +184,5 @@ def decode_changes(body: bytes) -> list[Change]:
     found = orjson.loads(body)
     changes = found.get("changes") if isinstance(found, dict) else None
     if not isinstance(changes, list):
-        raise ValueError("no list of changes")  # noqa: TRY004 - it is about the bytes
+        raise WrongError("no list of changes")
     return [(str(kind), str(key), value) for kind, key, value in changes]

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 from imago_log.metadata.numbered_runs import NumberedRuns
 from imago_wire.hot import numbered_records
-from imago_wire.sequences import MARK, read_stored
+from imago_wire.record_format.sequences import MARK, read_stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from imago_log.metadata.numbered_runs import Run
-    from imago_wire.record import RecordView
-    from imago_wire.sequences import Sequence as Sent
+    from imago_wire.record_format.sequences import Sequence as Sent
+    from imago_wire.records.record import RecordView
 
 PRODUCER_KIND = "producer"
 QUEUES_MAX = 100_000

@@ -16,6 +16,7 @@ from imago_log.metadata.changes import META_TOPIC, QUEUE_KIND, TOPIC_KIND, Topic
 from imago_log.metadata.image import SNAPSHOT_FORMAT, MetadataImage
 from imago_log.metadata.producers import PRODUCER_KIND, Producers
 from imago_wire.crc import crc31
+from imago_wire.errors import WrongError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -184,10 +185,10 @@ class Metadata:
         checksum, _, rest = data.partition(b"\n")
         content = rest.removesuffix(b"\n")
         if not checksum.isdigit() or int(checksum) != crc31(content):
-            raise ValueError("checksum does not match")
+            raise WrongError("checksum does not match")
         found = orjson.loads(content)
         if found["format"] != SNAPSHOT_FORMAT:
-            raise ValueError(f"format {found['format']}")
+            raise WrongError(f"format {found['format']}")
         metadata = cls()
         metadata.apply(((kind, key, value) for kind, key, value in found["changes"]), 0)
         metadata.end, metadata.restated = int(found["end"]), int(found["restated"])

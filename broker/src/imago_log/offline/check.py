@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from imago_log.metadata.state import Metadata
-    from imago_wire.record import RecordView
+    from imago_wire.records.record import RecordView
 
 __all__ = ["CheckProgress", "Finding", "NotADataFolderError", "Severity", "check"]
 

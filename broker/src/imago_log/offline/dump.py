@@ -14,10 +14,10 @@ from imago_log.metadata.changes import META_TOPIC, SECRET_KINDS, decode_changes,
 from imago_log.offline.records import blocks, look_behind
 from imago_log.offline.stopped import NotADataFolderError, StoppedStore
 from imago_wire.compression import inflate
-from imago_wire.errors import ProtocolError
-from imago_wire.layout import BODY_BYTES_MAX, SYS_COMPRESSED
-from imago_wire.properties import METAQ_ID, METAQ_POS
-from imago_wire.record import ScanStop, StoredMessage, decode_record, host_text
+from imago_wire.errors import ProtocolError, WrongError
+from imago_wire.record_format.layout import BODY_BYTES_MAX, SYS_COMPRESSED
+from imago_wire.record_format.properties import METAQ_ID, METAQ_POS
+from imago_wire.records.record import ScanStop, StoredMessage, decode_record, host_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from imago_log.metadata.changes import JSON
     from imago_log.offline.records import Block
-    from imago_wire.record import RecordView
+    from imago_wire.records.record import RecordView
 
 __all__ = ["NotADataFolderError", "Unreadable", "dump", "readable_body", "to_json"]
 
@@ -54,7 +54,7 @@ def dump(
     broker's own records (`IMAGO_META`) are among them when no topic is given. Errors: as `check`.
     """
     if queue_id is not None and topic is None:
-        raise ValueError("a queue is a topic's: a topic is needed too")
+        raise WrongError("a queue is a topic's: a topic is needed too")
     store = StoppedStore(data_dir)
     return _Dump(store, topic, queue_id, start).run(count)
 

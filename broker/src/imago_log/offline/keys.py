@@ -9,7 +9,7 @@ from imago_log.offline.findings import REBUILD
 from imago_log.offline.stopped import file_size, read_part
 from imago_log.views.key_index import ENTRIES_PER_FILE, ENTRY_SIZE
 from imago_wire.hot import key_entries
-from imago_wire.layout import KEY_ENTRY
+from imago_wire.record_format.layout import KEY_ENTRY
 
 if TYPE_CHECKING:
     from collections.abc import Callable

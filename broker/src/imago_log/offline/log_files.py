@@ -9,12 +9,12 @@ from imago_log.disk.files import OFFSET_DIGITS
 from imago_log.disk.folder import LastStop
 from imago_log.offline.findings import RESTORE, START
 from imago_log.offline.records import CHUNK_BYTES, blocks, look_behind
-from imago_log.views.witness import UnitWitness, noted_borders
+from imago_log.views.units.witness import UnitWitness, noted_borders
 from imago_wire.crc import crc31
 from imago_wire.errors import RecordError
-from imago_wire.layout import BLANK_SIZE, SYS_COMMIT
-from imago_wire.record import ScanStop
-from imago_wire.record_fields import read_layout
+from imago_wire.record_format.layout import BLANK_SIZE, SYS_COMMIT
+from imago_wire.record_format.record_fields import read_layout
+from imago_wire.records.record import ScanStop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from imago_log.offline.metadata import MetadataCheck
     from imago_log.offline.records import Block
     from imago_log.offline.stopped import StoppedStore
-    from imago_wire.record import RecordView
+    from imago_wire.records.record import RecordView
 
 Extent = tuple[int, int]
 """From one log offset to another."""

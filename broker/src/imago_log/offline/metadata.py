@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from imago_log.metadata.changes import JSON
     from imago_log.offline.findings import Findings
     from imago_log.offline.stopped import StoppedStore
-    from imago_wire.record import RecordView
+    from imago_wire.records.record import RecordView
 
 _META = META_TOPIC.encode()
 _NAMED_MAX = 3

@@ -9,19 +9,19 @@ import orjson
 from imago_log.disk.files import offset_name, offsets_of
 from imago_log.offline.findings import START
 from imago_log.offline.stopped import file_size, read_part
-from imago_log.views.metaq_archive import is_archive
-from imago_log.views.metaq_segments import ORIGIN, SUFFIX
+from imago_log.views.metaq.metaq_archive import is_archive
+from imago_log.views.metaq.metaq_segments import ORIGIN, SUFFIX
 from imago_wire.crc import crc31
 from imago_wire.errors import ProtocolError
 from imago_wire.hot import metaq_form
-from imago_wire.layout import METAQ_HEADER, METAQ_HEADER_SIZE
+from imago_wire.record_format.layout import METAQ_HEADER, METAQ_HEADER_SIZE
 
 if TYPE_CHECKING:
     from imago_log.metadata.changes import Topic
     from imago_log.offline.findings import Findings
     from imago_log.offline.queues import QueuesCheck
     from imago_log.offline.stopped import StoppedStore
-    from imago_wire.record import RecordView
+    from imago_wire.records.record import RecordView
 
 
 def _cure(name: str) -> str:

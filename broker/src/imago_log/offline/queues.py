@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from imago_log.offline.findings import REBUILD
 from imago_log.offline.units import UnitSequence
-from imago_log.views.unit_files import BLANK_SIZE_FIELD, LOST_SIZE_FIELD
-from imago_wire.layout import POSITION_UNIT, UNIT
+from imago_log.views.units.unit_files import BLANK_SIZE_FIELD, LOST_SIZE_FIELD
+from imago_wire.record_format.layout import POSITION_UNIT, UNIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from imago_log.metadata.state import Metadata
     from imago_log.offline.findings import Findings
     from imago_log.offline.stopped import StoppedStore
-    from imago_wire.record import RecordView
+    from imago_wire.records.record import RecordView
 
 _UNKNOWN = -1
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from imago_log.commitlog.borders import HEAD_BYTES, record_places
 from imago_wire.errors import RecordError
 from imago_wire.hot import scan_records, view_record
-from imago_wire.record import ScanStop
+from imago_wire.records.record import ScanStop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from imago_log.offline.stopped import StoppedLog
-    from imago_wire.record import RecordView
+    from imago_wire.records.record import RecordView
 
 CHUNK_BYTES = 4 << 20
 

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 
 from imago_log.reading.by_properties import read_wanted
 from imago_log.results import ReadResult, ReadStatus
-from imago_log.views.lost import first_kept
-from imago_log.views.unit_files import LOST_SIZE_FIELD
-from imago_wire import properties as names
+from imago_log.views.units.lost import first_kept
+from imago_log.views.units.unit_files import LOST_SIZE_FIELD
 from imago_wire.errors import RecordError
 from imago_wire.hot import fitting_units, view_record
-from imago_wire.layout import UNIT
-from imago_wire.record import key_hash
+from imago_wire.record_format import properties as names
+from imago_wire.record_format.layout import UNIT
+from imago_wire.records.record import key_hash
 
 if TYPE_CHECKING:
     from imago_log.commitlog.damage import Damage
     from imago_log.commitlog.records import LogRecords, Run
     from imago_log.reading.by_properties import Wanted
-    from imago_log.views.consume_queue import ConsumeQueue
     from imago_log.views.key_index import KeyIndex
+    from imago_log.views.units.consume_queue import ConsumeQueue
 
 FILTERED_UNITS_MAX = 800
 """Units that one filtered read inspects, as RocketMQ does, unless more messages are wanted."""
@@ -158,19 +158,28 @@ def find_key(
     wanted: tuple[str, str],
     places: tuple[int, int],
     times: tuple[int, int],
-    count_max: int,
+    limits: tuple[int, int | None],
 ) -> list[bytes]:
     """Return the newest records of a (topic, key) stored within the times, oldest first.
 
-    `places` bounds the log offsets that can be of those times.
+    `places` bounds the log offsets that can be of those times, `limits` how many are returned and
+    their bytes: at least one.
     """
+    count_max, bytes_max = limits
     topic, key = (text.encode() for text in wanted)
     found: dict[int, bytes] = {}
+    size = 0
     for place in index.candidates(key_hash(topic, key), *places):
         if place in found:
             continue
+        stored_ms = records.glanced_ms(place)
+        if stored_ms is None or not times[0] <= stored_ms <= times[1]:
+            continue
         record = records.whole(place)
         if record is not None and _has_key(record, topic, key, times):
+            size += len(record)
+            if found and bytes_max is not None and size > bytes_max:
+                break
             found[place] = record
             if len(found) >= count_max:
                 break

@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from imago_log.results import ReadResult, ReadStatus
-from imago_log.views.unit_files import LOST_SIZE_FIELD
+from imago_log.views.units.unit_files import LOST_SIZE_FIELD
 from imago_wire.hot import fitting_units, view_record
-from imago_wire.layout import UNIT
+from imago_wire.record_format.layout import UNIT
 
 if TYPE_CHECKING:
     from imago_log.commitlog.damage import Damage
     from imago_log.commitlog.records import LogRecords
-    from imago_log.views.consume_queue import ConsumeQueue
+    from imago_log.views.units.consume_queue import ConsumeQueue
 
 EXAMINED_MAX = 800
 """Messages that one read inspects, as RocketMQ does, unless more are wanted."""

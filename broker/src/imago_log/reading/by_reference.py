@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Final, cast
 from imago_log.errors import UnreadableError
 from imago_log.reading.by_offset import read_queue
 from imago_log.results import ReadResult, ReadStatus
-from imago_log.views.unit_files import LOST_SIZE_FIELD
+from imago_log.views.units.unit_files import LOST_SIZE_FIELD
 from imago_wire.hot import view_record
-from imago_wire.layout import UNIT
-from imago_wire.references import Reference, offset_in, read_reference
+from imago_wire.record_format.layout import UNIT
+from imago_wire.record_format.references import Reference, offset_in, read_reference
 
 if TYPE_CHECKING:
     from imago_log.commitlog.records import LogRecords
     from imago_log.reading.by_properties import Wanted
     from imago_log.reading.rereading import Rereader
     from imago_log.status import StoreStatus
-    from imago_log.views.consume_queue import ConsumeQueue
     from imago_log.views.directory import QueueDirectory
-    from imago_log.views.visibility import Visibility
-    from imago_wire.record import RecordView
+    from imago_log.views.units.consume_queue import ConsumeQueue
+    from imago_log.views.units.visibility import Visibility
+    from imago_wire.records.record import RecordView
 
 REFERENCES_MAX: Final = 64
 """References that one read follows, whatever they lead to: each takes as long as some ten plain

@@ -8,24 +8,18 @@ from typing import TYPE_CHECKING
 from imago_log.errors import UnreadableError
 from imago_log.reading import by_offset
 from imago_log.results import ReadResult, ReadStatus
-from imago_log.views.lost import is_lost
+from imago_log.views.units.lost import is_lost
 from imago_wire.hot import view_record
-from imago_wire.layout import UNIT
+from imago_wire.record_format.layout import UNIT
 
 if TYPE_CHECKING:
-    from imago_log.commitlog.commit_log import CommitLog
-    from imago_log.commitlog.damage import Damage
-    from imago_log.commitlog.records import LogRecords
-    from imago_log.commitlog.watermark import HighWatermark
     from imago_log.reading.by_properties import Wanted
     from imago_log.reading.by_reference import ReferenceReader
     from imago_log.reading.rereading import Rereader
-    from imago_log.repair.inspecting import Inspector
-    from imago_log.views.consume_queue import ConsumeQueue
+    from imago_log.state import StoreState
     from imago_log.views.directory import QueueDirectory
-    from imago_log.views.key_index import KeyIndex
-    from imago_log.views.visibility import Visibility
-    from imago_wire.record import Placed
+    from imago_log.views.units.consume_queue import ConsumeQueue
+    from imago_wire.records.record import Placed
 
 
 class MessageReader:
@@ -33,20 +27,15 @@ class MessageReader:
 
     def __init__(
         self,
-        log: CommitLog,
-        damage: Damage,
-        records: LogRecords,
-        watermark: HighWatermark,
+        s: StoreState,
         directory: QueueDirectory,
-        visibility: Visibility,
-        keys: KeyIndex,
-        inspector: Inspector,
         rereader: Rereader,
         references: ReferenceReader,
     ) -> None:
-        self._log, self._damage, self._records, self._watermark = log, damage, records, watermark
-        self._directory, self._visibility, self._keys = directory, visibility, keys
-        self._inspector, self._rereader, self._references = inspector, rereader, references
+        self._log, self._damage, self._records = s.log, s.damage, s.records
+        self._watermark, self._visibility = s.watermark, s.visibility
+        self._directory, self._keys, self._inspector = directory, s.keys, s.inspector
+        self._rereader, self._references = rereader, references
 
     def queue_range(self, topic: str, queue_id: int) -> tuple[int, int]:
         """Return the smallest stored and the visible end queue offset; (0, 0) when unknown."""
@@ -152,19 +141,33 @@ class MessageReader:
         except UnreadableError as error:
             return self._rereader.read(error, queue, offset, read)
 
+    def glanced_time(self, topic: str, queue_id: int, offset: int) -> int | None:
+        """Return what a message's head says of its store time, or None: good for an order alone."""
+        for _, place, *_ in self.placed(topic, queue_id, offset, 1):
+            return self._records.glanced_ms(place)
+        return None
+
     def _store_time(self, queue: ConsumeQueue, offset: int) -> int | None:
         place, size, _ = queue.unit(offset)
         lost = is_lost(self._damage, place, size)
         return None if lost else self._records.store_ms(place, offset)
 
     def find_key(
-        self, topic: str, key: str, begin_ms: int, end_ms: int, count_max: int
+        self,
+        topic: str,
+        key: str,
+        begin_ms: int,
+        end_ms: int,
+        count_max: int,
+        *,
+        bytes_max: int | None = None,
     ) -> list[bytes]:
         """Return whole records whose KEYS or UNIQ_KEY holds the key, oldest first.
 
-        Of more than `count_max` the newest.
+        Of more than `count_max`, or than fit into `bytes_max`, the newest: at least one.
         """
         places = (self._log.start, self._watermark.visible)
         times = (begin_ms, end_ms)
         wanted = (topic, key)
-        return by_offset.find_key(self._keys, self._records, wanted, places, times, count_max)
+        limits = (count_max, bytes_max)
+        return by_offset.find_key(self._keys, self._records, wanted, places, times, limits)

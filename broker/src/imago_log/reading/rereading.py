@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from imago_log.disk.folder import DataFolder
     from imago_log.repair.inspecting import Inspector
-    from imago_log.views.consume_queue import ConsumeQueue
+    from imago_log.views.units.consume_queue import ConsumeQueue
 
 logger = logging.getLogger(__name__)
 

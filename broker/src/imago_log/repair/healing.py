@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 from imago_log.commitlog.borders import segment_end
 from imago_log.errors import LogIOError
-from imago_log.views.lost import not_real_until
+from imago_log.views.units.lost import not_real_until
 from imago_wire.hot import key_entries, scan_records
-from imago_wire.layout import BLANK_SIZE
-from imago_wire.record import ScanStop
+from imago_wire.record_format.layout import BLANK_SIZE
+from imago_wire.records.record import ScanStop
 
 if TYPE_CHECKING:
     from imago_log.commitlog.commit_log import CommitLog
     from imago_log.commitlog.damage import Damage
     from imago_log.repair.restoring import ViewRestorer
     from imago_log.results import DamagedRange
-    from imago_wire.record import RecordView
+    from imago_wire.records.record import RecordView
 
 logger = logging.getLogger(__name__)
 

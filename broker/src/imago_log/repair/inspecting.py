@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from imago_log.commitlog.log_reader import LogReader, find_damage
 from imago_log.errors import NoSpaceError
-from imago_log.views.unit_files import BLANK_SIZE_FIELD, LOST_SIZE_FIELD
+from imago_log.views.units.unit_files import BLANK_SIZE_FIELD, LOST_SIZE_FIELD
 from imago_wire.hot import queue_records, view_record
-from imago_wire.layout import POSITION_UNIT, UNIT
+from imago_wire.record_format.layout import POSITION_UNIT, UNIT
 
 if TYPE_CHECKING:
     from imago_log.commitlog.borders import Witness
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from imago_log.commitlog.recent import RecentLog
     from imago_log.disk.worker import Background
     from imago_log.errors import UnreadableError
-    from imago_log.views.consume_queue import ConsumeQueue
-    from imago_log.views.queue_writing import QueueWriter
-    from imago_log.views.queues import Queues
-    from imago_wire.record import RecordView
+    from imago_log.views.queues.queue_writing import QueueWriter
+    from imago_log.views.queues.queues import Queues
+    from imago_log.views.units.consume_queue import ConsumeQueue
+    from imago_wire.records.record import RecordView
 
 logger = logging.getLogger(__name__)
 

@@ -6,11 +6,11 @@ import logging
 from typing import TYPE_CHECKING
 
 from imago_log.metadata.changes import META_TOPIC
-from imago_log.views.lost import not_real_until
-from imago_log.views.unit_files import BLANK_SIZE_FIELD, LOST_SIZE_FIELD
+from imago_log.views.units.lost import not_real_until
+from imago_log.views.units.unit_files import BLANK_SIZE_FIELD, LOST_SIZE_FIELD
 from imago_wire.hot import key_entries, scan_records, view_record
-from imago_wire.layout import POSITION_UNIT, UNIT
-from imago_wire.record import ScanStop
+from imago_wire.record_format.layout import POSITION_UNIT, UNIT
+from imago_wire.records.record import ScanStop
 
 if TYPE_CHECKING:
     from imago_log.commitlog.checkpointer import Checkpointer
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from imago_log.disk.folder import DataFolder
     from imago_log.metadata.changes import Topic
     from imago_log.metadata.state import Metadata
-    from imago_log.views.consume_queue import ConsumeQueue
     from imago_log.views.key_index import KeyIndex
-    from imago_log.views.queues import Queues
-    from imago_log.views.refilling import Refiller
-    from imago_wire.record import RecordView
+    from imago_log.views.queues.queues import Queues
+    from imago_log.views.queues.refilling import Refiller
+    from imago_log.views.units.consume_queue import ConsumeQueue
+    from imago_wire.records.record import RecordView
 
 logger = logging.getLogger(__name__)
 

@@ -11,23 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from imago_log.disk.files import fatal, replace_whole
 from imago_log.metadata.state import Metadata
-from imago_log.views.lost import lost_from
+from imago_log.views.units.lost import lost_from
 
 if TYPE_CHECKING:
-    from imago_log.commitlog.checkpointer import Checkpointer
-    from imago_log.commitlog.commit_log import CommitLog
-    from imago_log.commitlog.damage import Damage
-    from imago_log.commitlog.epochs import EpochFile
-    from imago_log.commitlog.recent import RecentLog
-    from imago_log.commitlog.watermark import HighWatermark
-    from imago_log.disk.folder import DataFolder
-    from imago_log.disk.vfs import Vfs
     from imago_log.metadata.changes import Change
-    from imago_log.views.key_index import KeyIndex
-    from imago_log.views.materialiser import Materialiser
-    from imago_log.views.queue_folders import QueueFolders
-    from imago_log.views.queue_loading import QueueLoader
-    from imago_log.views.queues import Queues
+    from imago_log.state import StoreState
 
 
 class Cut(NamedTuple):
@@ -41,28 +29,12 @@ class Cut(NamedTuple):
 class LogCutter:
     """Cuts, while the worker is idle."""
 
-    def __init__(
-        self,
-        vfs: Vfs,
-        folder: DataFolder,
-        log: CommitLog,
-        recent: RecentLog,
-        damage: Damage,
-        epochs: EpochFile,
-        watermark: HighWatermark,
-        checkpointer: Checkpointer,
-        metadata: Metadata,
-        folders: QueueFolders,
-        loader: QueueLoader,
-        queues: Queues,
-        keys: KeyIndex,
-        materialiser: Materialiser,
-    ) -> None:
-        self._vfs, self._folder, self._log, self._recent = vfs, folder, log, recent
-        self._damage, self._epochs, self._watermark = damage, epochs, watermark
-        self._checkpointer, self._metadata = checkpointer, metadata
-        self._folders, self._loader, self._queues = folders, loader, queues
-        self._keys, self._materialiser = keys, materialiser
+    def __init__(self, s: StoreState) -> None:
+        self._vfs, self._folder, self._log, self._recent = s.vfs, s.folder, s.log, s.recent
+        self._damage, self._epochs, self._watermark = s.damage, s.epochs, s.watermark
+        self._checkpointer, self._metadata = s.checkpointer, s.metadata
+        self._folders, self._loader, self._queues = s.queue_folders, s.queue_loader, s.queues
+        self._keys, self._materialiser = s.keys, s.materialiser
 
     def cut(self, end: int, state: Metadata | None) -> Cut:
         """Cut at a record border; `state` is that of the metadata there.

@@ -7,24 +7,18 @@ from typing import TYPE_CHECKING, NamedTuple
 from imago_log.commitlog.epochs import last_of
 from imago_log.errors import CorruptRecordError, ReplicaGapError, StaleEpochError
 from imago_log.metadata.changes import META_TOPIC, TOPIC_KIND, decode_changes
-from imago_log.views.refilling import begin_empty_queues
+from imago_log.views.queues.refilling import begin_empty_queues
 from imago_wire.hot import index_records, view_record, whole_records
-from imago_wire.layout import BLANK_SIZE
-from imago_wire.record import ScanStop
-from imago_wire.sequences import MARK
+from imago_wire.record_format.layout import BLANK_SIZE
+from imago_wire.record_format.sequences import MARK
+from imago_wire.records.record import ScanStop
 
 if TYPE_CHECKING:
-    from imago_log.commitlog.commit_log import CommitLog
-    from imago_log.commitlog.epochs import EpochFile, Epochs
-    from imago_log.commitlog.recent import RecentLog
-    from imago_log.commitlog.stamps import LogStamps
+    from imago_log.commitlog.epochs import Epochs
     from imago_log.metadata.changes import Change
-    from imago_log.metadata.state import Metadata
-    from imago_log.status import StoreStatus
+    from imago_log.state import StoreState
     from imago_log.views.directory import QueueDirectory
-    from imago_log.views.key_index import KeyIndex
-    from imago_log.views.queue_writing import QueueWriter
-    from imago_log.views.reindexing import TailFinder
+    from imago_log.views.filling.reindexing import TailFinder
 
 _META = META_TOPIC.encode()
 
@@ -41,26 +35,17 @@ class _Piece(NamedTuple):
 class FollowerLog:
     """Takes the leader's bytes, and knows which of the leader's metadata must come first."""
 
-    def __init__(
-        self,
-        log: CommitLog,
-        recent: RecentLog,
-        epochs: EpochFile,
-        stamps: LogStamps,
-        status: StoreStatus,
-        metadata: Metadata,
-        keys: KeyIndex,
-        queues: QueueWriter,
-        directory: QueueDirectory,
-        find_tail: TailFinder,
-    ) -> None:
-        self._log, self._recent, self._epochs, self._stamps = log, recent, epochs, stamps
-        self._status, self._metadata, self._keys, self._queues = status, metadata, keys, queues
+    def __init__(self, s: StoreState, directory: QueueDirectory, find_tail: TailFinder) -> None:
+        self._log, self._recent, self._epochs, self._stamps = s.log, s.recent, s.epochs, s.stamps
+        self._status, self._metadata, self._keys = s.status, s.metadata, s.keys
+        self._queues = s.queue_writer
         self._directory, self._find_tail = directory, find_tail
         self._changed: list[tuple[str, str]] = []
-        self._catching_up = metadata.end > log.end
+        self._catching_up = s.metadata.end > s.log.end
         """The metadata are of a later log end than this one."""
-        self._metadata_missing = self._catching_up or 0 < log.start == log.end or metadata.unsure
+        self._metadata_missing = (
+            self._catching_up or 0 < s.log.start == s.log.end or s.metadata.unsure
+        )
         """Topics and queues of the deleted or damaged part of the log come first."""
 
     @property

@@ -7,14 +7,10 @@ from typing import TYPE_CHECKING
 from imago_log.errors import CorruptLogError, ReplicaGapError
 from imago_log.results import FileSlice
 from imago_wire.hot import scan_records, view_record
-from imago_wire.record import ScanStop
+from imago_wire.records.record import ScanStop
 
 if TYPE_CHECKING:
-    from imago_log.commitlog.commit_log import CommitLog
-    from imago_log.commitlog.damage import Damage
-    from imago_log.commitlog.epochs import EpochFile
-    from imago_log.commitlog.recent import RecentLog
-    from imago_log.commitlog.records import LogRecords
+    from imago_log.state import StoreState
     from imago_log.views.directory import QueueDirectory
 
 CHUNK_BYTES = 8 << 20
@@ -23,17 +19,9 @@ CHUNK_BYTES = 8 << 20
 class LogByteReader:
     """Reads the log of one store as it is."""
 
-    def __init__(
-        self,
-        log: CommitLog,
-        recent: RecentLog,
-        epochs: EpochFile,
-        damage: Damage,
-        records: LogRecords,
-        directory: QueueDirectory,
-    ) -> None:
-        self._log, self._recent, self._epochs, self._damage = log, recent, epochs, damage
-        self._records, self._directory = records, directory
+    def __init__(self, s: StoreState, directory: QueueDirectory) -> None:
+        self._log, self._recent, self._epochs, self._damage = s.log, s.recent, s.epochs, s.damage
+        self._records, self._directory = s.records, directory
 
     def read(self, offset: int, bytes_max: int) -> bytes | memoryview:
         """Return log bytes from an offset on, up to the end of its file, its epoch or the log.

@@ -8,18 +8,12 @@ from imago_log.commitlog.log_reader import find_damage
 from imago_log.disk.files import fatal, read_whole
 from imago_log.metadata.changes import META_TOPIC, decode_changes
 from imago_log.metadata.state import Metadata
-from imago_log.views.lost import is_lost
+from imago_log.views.units.lost import is_lost
 from imago_wire.hot import view_record
-from imago_wire.layout import UNIT
+from imago_wire.record_format.layout import UNIT
 
 if TYPE_CHECKING:
-    from imago_log.commitlog.borders import Witness
-    from imago_log.commitlog.commit_log import CommitLog
-    from imago_log.commitlog.damage import Damage
-    from imago_log.commitlog.records import LogRecords
-    from imago_log.disk.folder import DataFolder
-    from imago_log.disk.vfs import Vfs
-    from imago_log.views.queues import Queues
+    from imago_log.state import StoreState
 
 _UNITS_AT_ONCE = 1024
 
@@ -27,20 +21,10 @@ _UNITS_AT_ONCE = 1024
 class PastMetadata:
     """Reads the last snapshot, and the changes since."""
 
-    def __init__(
-        self,
-        vfs: Vfs,
-        folder: DataFolder,
-        log: CommitLog,
-        damage: Damage,
-        witness: Witness,
-        records: LogRecords,
-        metadata: Metadata,
-        queues: Queues,
-    ) -> None:
-        self._vfs, self._folder, self._log = vfs, folder, log
-        self._damage, self._witness = damage, witness
-        self._records, self._metadata, self._queues = records, metadata, queues
+    def __init__(self, s: StoreState) -> None:
+        self._vfs, self._folder, self._log = s.vfs, s.folder, s.log
+        self._damage, self._witness = s.damage, s.witness
+        self._records, self._metadata, self._queues = s.records, s.metadata, s.queues
 
     def at(self, end: int) -> Metadata | None:
         """Return the state at a log offset: the last snapshot, or nothing, and the changes since.

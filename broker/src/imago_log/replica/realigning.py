@@ -7,28 +7,21 @@ from typing import TYPE_CHECKING
 from imago_log.commitlog.borders import segment_end
 from imago_log.commitlog.log_reader import survey
 from imago_log.metadata.state import Metadata
-from imago_log.replica.cutting import Cut
-from imago_log.views.refilling import begin_empty_queues
+from imago_log.replica.cutting import Cut, LogCutter
+from imago_log.replica.past_metadata import PastMetadata
+from imago_log.views.filling.reindexing import Reindexer
+from imago_log.views.queues.refilling import begin_empty_queues
+from imago_wire.errors import WrongError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from imago_log.commitlog.borders import Witness
-    from imago_log.commitlog.checkpointer import Checkpointer
-    from imago_log.commitlog.commit_log import CommitLog
-    from imago_log.commitlog.damage import Damage
-    from imago_log.commitlog.epochs import EpochFile
-    from imago_log.commitlog.watermark import HighWatermark
-    from imago_log.disk.folder import DataFolder
     from imago_log.lifecycle.housekeeping import Housekeeper
-    from imago_log.replica.cutting import LogCutter
     from imago_log.replica.follower_log import FollowerLog
     from imago_log.replica.log_bytes import LogByteReader
-    from imago_log.replica.past_metadata import PastMetadata
     from imago_log.signals import Signal
-    from imago_log.status import StoreStatus
+    from imago_log.state import StoreState
     from imago_log.views.directory import QueueDirectory
-    from imago_log.views.reindexing import Reindexer
 
 
 class Realigner:
@@ -36,29 +29,20 @@ class Realigner:
 
     def __init__(
         self,
-        status: StoreStatus,
-        folder: DataFolder,
-        log: CommitLog,
-        damage: Damage,
-        witness: Witness,
-        epochs: EpochFile,
-        watermark: HighWatermark,
-        checkpointer: Checkpointer,
-        metadata: Metadata,
-        past_metadata: PastMetadata,
+        s: StoreState,
         directory: QueueDirectory,
-        reindexer: Reindexer,
-        cutter: LogCutter,
         follower: FollowerLog,
         log_bytes: LogByteReader,
         keeper: Housekeeper,
         on_metadata: Signal[Iterable[tuple[str, str]]],
     ) -> None:
-        self._status, self._folder, self._log = status, folder, log
-        self._damage, self._witness = damage, witness
-        self._epochs, self._watermark, self._checkpointer = epochs, watermark, checkpointer
-        self._metadata, self._past_metadata = metadata, past_metadata
-        self._directory, self._reindexer, self._cutter = directory, reindexer, cutter
+        self._space = s.space
+        self._status, self._folder, self._log = s.status, s.folder, s.log
+        self._damage, self._witness = s.damage, s.witness
+        self._epochs, self._watermark, self._checkpointer = s.epochs, s.watermark, s.checkpointer
+        self._metadata, self._past_metadata = s.metadata, PastMetadata(s)
+        self._directory, self._cutter = directory, LogCutter(s)
+        self._reindexer = Reindexer(s.log, s.damage, s.metadata, s.queues, s.keys, s.refiller)
         self._follower, self._log_bytes, self._keeper = follower, log_bytes, keeper
         self._on_metadata = on_metadata
 
@@ -67,11 +51,14 @@ class Realigner:
 
         A crash leaves the old end, the new one or a record border between them. Within damage
         any place may be a border: who asks has a log that is whole there. ValueError: `end` is no
-        record border, or this store leads; nothing was cut.
+        record border, or this store leads; DiskFullError: no room to write what stays. Nothing was
+        cut.
         """
         self._check_follows()
         if not self._may_cut(end):
-            raise ValueError(f"{end} is no record border of a log that ends at {self._log.end}")
+            raise WrongError(f"{end} is no record border of a log that ends at {self._log.end}")
+        if end != self._log.end:
+            self._space.require(self._metadata_size())
         with self._status.failing():
             if end == self._log.end:
                 self._epochs.truncate(end)
@@ -122,8 +109,12 @@ class Realigner:
                 self._directory.materialise(self._metadata.topics[name])
 
     def reset(self, start: int) -> None:
-        """Drop everything and begin at `start`, empty: see `MessageStore.needs_metadata`."""
+        """Drop everything and begin at `start`, empty: see `MessageStore.needs_metadata`.
+
+        DiskFullError: no room to note it, and nothing was dropped.
+        """
         self._check_follows()
+        self._space.require(0)
         with self._status.failing():
             self._keeper.settle()
             self._status.check_open()
@@ -138,14 +129,18 @@ class Realigner:
         self._tell(made)
 
     def install_metadata(self, data: bytes) -> None:
-        """Take over the leader's snapshot, durably. ValueError: it is damaged, nothing changed."""
+        """Take over the leader's snapshot, durably.
+
+        ValueError: it is damaged; DiskFullError. Nothing has changed.
+        """
         self._check_follows()
         try:
             state = Metadata.from_snapshot(data)
         except (KeyError, TypeError) as error:
-            raise ValueError(f"no metadata snapshot: {error}") from error
+            raise WrongError(f"no metadata snapshot: {error}") from error
         if state.end < self._log.end:
-            raise ValueError(f"a snapshot of {state.end}, the log ends at {self._log.end}")
+            raise WrongError(f"a snapshot of {state.end}, the log ends at {self._log.end}")
+        self._space.require(len(data))
         with self._status.failing():
             self._keeper.settle()
             self._status.check_open()
@@ -160,10 +155,14 @@ class Realigner:
             self._follower.take_metadata(state.end)
         self._tell(made)
 
+    def _metadata_size(self) -> int:
+        """Return about how many bytes a snapshot has: one more stands beside it for a moment."""
+        return len(self._metadata.snapshot())
+
     def _check_follows(self) -> None:
         self._status.check_open()
         if self._status.leading:
-            raise ValueError("a leader's log is never cut")
+            raise WrongError("a leader's log is never cut")
 
     def _tell(self, made: Cut) -> None:
         if made.changes:

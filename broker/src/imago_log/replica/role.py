@@ -7,15 +7,11 @@ from typing import TYPE_CHECKING
 from imago_log.errors import NoSpaceError, StaleEpochError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
-    from imago_log.commitlog.commit_log import CommitLog
-    from imago_log.commitlog.epochs import EpochFile
-    from imago_log.commitlog.watermark import HighWatermark
-    from imago_log.disk.pressure import DiskPressure
     from imago_log.replica.follower_log import FollowerLog
     from imago_log.signals import Signal
-    from imago_log.status import StoreStatus
+    from imago_log.state import StoreState
     from imago_log.views.write_behind import WriteBehind
     from imago_log.writing.appender import Appender
 
@@ -25,19 +21,14 @@ class ReplicaRole:
 
     def __init__(
         self,
-        clock: Callable[[], int],
-        status: StoreStatus,
-        pressure: DiskPressure,
-        log: CommitLog,
-        epochs: EpochFile,
-        watermark: HighWatermark,
+        s: StoreState,
         appender: Appender,
         follower: FollowerLog,
         write_behind: WriteBehind,
         on_metadata: Signal[Iterable[tuple[str, str]]],
     ) -> None:
-        self._clock, self._status, self._pressure = clock, status, pressure
-        self._log, self._epochs, self._watermark = log, epochs, watermark
+        self._clock, self._status, self._pressure = s.clock, s.status, s.pressure
+        self._log, self._epochs, self._watermark = s.log, s.epochs, s.watermark
         self._appender, self._follower, self._write_behind = appender, follower, write_behind
         self._on_metadata = on_metadata
 
@@ -90,8 +81,8 @@ class ReplicaRole:
         records before a record that does not fit its queue: `log_end` says.
         """
         self._status.check_open()
-        if self._pressure.refusal is not None:
-            raise self._pressure.refusal
+        if self._pressure.copy_refusal is not None:
+            raise self._pressure.copy_refusal
         with self._status.failing():
             try:
                 self._follower.take(offset, data, epoch, epoch_start)

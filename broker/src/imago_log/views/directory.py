@@ -9,12 +9,12 @@ if TYPE_CHECKING:
     from imago_log.disk.worker import Background
     from imago_log.metadata.changes import Topic
     from imago_log.metadata.state import Metadata
-    from imago_log.views.consume_queue import ConsumeQueue
-    from imago_log.views.materialiser import Materialiser
-    from imago_log.views.queue_folders import QueueFolders
-    from imago_log.views.queues import Queues
+    from imago_log.views.metaq.materialiser import Materialiser
+    from imago_log.views.queues.queue_folders import QueueFolders
+    from imago_log.views.queues.queues import Queues
+    from imago_log.views.units.consume_queue import ConsumeQueue
     from imago_wire.hot import QueueTail
-    from imago_wire.record import RecordView
+    from imago_wire.records.record import RecordView
 
 TAKEN_UP_MAX = 8
 """Partitions that one round takes up: opening one reads several files."""

@@ -12,8 +12,9 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from imago_log.disk.files import FilePool, Unsynced, fatal, offset_name, offsets_of, write_all
+from imago_wire.errors import WrongError
 from imago_wire.hot import key_entries
-from imago_wire.layout import KEY_ENTRY
+from imago_wire.record_format.layout import KEY_ENTRY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +58,7 @@ class KeyIndex:
         self.written_count, self.written_end, self.end = count, end, end
         self._truncate_files(count)
         if count and not self._holds(count):
-            raise ValueError(f"the key index holds less than {count} entries")
+            raise WrongError(f"the key index holds less than {count} entries")
 
     def _holds(self, count: int) -> bool:
         if not self._starts or not self._starts[-1] < count:

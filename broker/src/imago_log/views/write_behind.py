@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from imago_log.disk.pressure import DiskPressure
     from imago_log.disk.space import Space
     from imago_log.views.key_index import KeyIndex
-    from imago_log.views.materialiser import Materialiser
-    from imago_log.views.queue_writing import QueueWriter
+    from imago_log.views.metaq.materialiser import Materialiser
+    from imago_log.views.queues.queue_writing import QueueWriter
 
 KEYS_PENDING_BYTES = 1 << 16
 RELIEF_INTERVAL_BYTES = 32 << 20

@@ -5,50 +5,45 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_log.errors import DeadQueueError, LogIOError
-from imago_wire.entries import ENTRY_BODY, ENTRY_BORN_HOST, ENTRY_PROPERTIES, ENTRY_TAIL
 from imago_wire.errors import LimitExceededError
 from imago_wire.hot import EntryRun, RecordBuilder, entries_size_max
-from imago_wire.layout import BLANK_SIZE, METAQ_EPOCH_MS, METAQ_ID_REST, METAQ_ID_TIME_AT
-from imago_wire.record import record_size
+from imago_wire.record_format.entries import (
+    ENTRY_BODY,
+    ENTRY_BORN_HOST,
+    ENTRY_PROPERTIES,
+    ENTRY_TAIL,
+)
+from imago_wire.record_format.layout import (
+    BLANK_SIZE,
+    METAQ_EPOCH_MS,
+    METAQ_ID_REST,
+    METAQ_ID_TIME_AT,
+)
+from imago_wire.records.record import record_size
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from imago_log.commitlog.commit_log import CommitLog
-    from imago_log.commitlog.recent import RecentLog
-    from imago_log.commitlog.stamps import LogStamps
-    from imago_log.config import StoreConfig
-    from imago_log.disk.pressure import DiskPressure
-    from imago_log.metadata.state import Metadata
     from imago_log.signals import Signal
-    from imago_log.status import StoreStatus
-    from imago_log.views.key_index import KeyIndex
+    from imago_log.state import StoreState
     from imago_log.views.write_behind import WriteBehind
-    from imago_wire.entries import Entries
-    from imago_wire.record import Placed
+    from imago_wire.record_format.entries import Entries
+    from imago_wire.records.record import Placed
 
 
 class Appender:
     """Writes entries to the log of a member that leads."""
 
-    def __init__(
-        self,
-        config: StoreConfig,
-        clock: Callable[[], int],
-        status: StoreStatus,
-        pressure: DiskPressure,
-        log: CommitLog,
-        stamps: LogStamps,
-        recent: RecentLog,
-        keys: KeyIndex,
-        metadata: Metadata,
-        write_behind: WriteBehind,
-        on_append: Signal[[]],
-    ) -> None:
-        self._config, self._clock, self._status, self._pressure = config, clock, status, pressure
-        self._log, self._stamps, self._recent, self._keys = log, stamps, recent, keys
-        self._metadata, self._write_behind, self._on_append = metadata, write_behind, on_append
-        self._builder = RecordBuilder(config.store_host, config.metaq_broker_id, stamps.metaq_id)
+    def __init__(self, s: StoreState, write_behind: WriteBehind, on_append: Signal[[]]) -> None:
+        self._config, self._clock, self._status, self._pressure = (
+            s.config,
+            s.clock,
+            s.status,
+            s.pressure,
+        )
+        self._log, self._stamps, self._recent, self._keys = s.log, s.stamps, s.recent, s.keys
+        self._metadata, self._write_behind, self._on_append = s.metadata, write_behind, on_append
+        self._builder = RecordBuilder(
+            s.config.store_host, s.config.metaq_broker_id, s.stamps.metaq_id
+        )
 
     def begin(self) -> None:
         """Continue above the highest MetaQ id of the log, which may be another member's.

@@ -15,16 +15,16 @@ from imago_log.metadata.changes import (
     encode_changes,
     is_dual,
 )
-from imago_wire.entries import PLACED_PHYSICAL_OFFSET
+from imago_log.metadata.identities import TopicIdentities
+from imago_wire.errors import WrongError
 from imago_wire.hot import make_entry
+from imago_wire.record_format.entries import PLACED_PHYSICAL_OFFSET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from imago_log.commitlog.commit_log import CommitLog
-    from imago_log.metadata.state import Metadata
+    from imago_log.state import StoreState
     from imago_log.views.directory import QueueDirectory
-    from imago_log.views.queue_writing import QueueWriter
     from imago_log.writing.appender import Appender
 
 
@@ -33,17 +33,16 @@ class MetadataLog:
 
     def __init__(
         self,
-        store_host: bytes,
-        clock: Callable[[], int],
-        log: CommitLog,
-        metadata: Metadata,
+        s: StoreState,
         appender: Appender,
         directory: QueueDirectory,
-        queues: QueueWriter,
+        draw: Callable[[], int] | None,
     ) -> None:
-        self._store_host, self._clock, self._log = store_host, clock, log
-        self._metadata, self._appender = metadata, appender
-        self._directory, self._queues = directory, queues
+        """`draw` gives new topics their incarnations."""
+        self._store_host, self._clock, self._log = s.config.store_host, s.clock, s.log
+        self._metadata, self._appender = s.metadata, appender
+        self._directory, self._queues = directory, s.queue_writer
+        self.identities = TopicIdentities(s.metadata, self.put, draw)
 
     def create_topics(self, values: Mapping[str, Mapping[str, JSON]]) -> None:
         """Create topics, or replace the values of existing ones (same incarnation): all, or none.
@@ -65,10 +64,10 @@ class MetadataLog:
         """Return what the log keeps of a topic. ValueError: the name cannot be stored."""
         check_topic_name(name)
         if name == META_TOPIC:
-            raise ValueError(f"{META_TOPIC} is the store's own")
+            raise WrongError(f"{META_TOPIC} is the store's own")
         old = self._metadata.topics.get(name)
         return {
-            "incarnation": old.incarnation if old else self._log.end + 1,
+            "incarnation": old.incarnation if old else self.identities.draw(),
             "birth": old.birth if old else None,  # None: this record itself
             "dual": old.dual if old else is_dual(name, value),
             "value": dict(value),
@@ -79,7 +78,7 @@ class MetadataLog:
         for name in names:
             if name not in self._metadata.topics:
                 raise KeyError(name)
-        self.put([(TOPIC_KIND, name, None) for name in names])
+        self.put(self.identities.without(names))
         # The files go only once the deletion cannot be undone by a power loss.
         self._log.sync()
         for name in names:
@@ -96,7 +95,7 @@ class MetadataLog:
         """
         for kind, _, _ in changes:
             if kind == TOPIC_KIND:
-                raise ValueError("topics change through create_topic and delete_topic")
+                raise WrongError("topics change through create_topic and delete_topic")
         return self.put(changes, size_max=CHANGE_BYTES_MAX)
 
     def meta(self, kind: str) -> Mapping[str, JSON]:
@@ -110,7 +109,7 @@ class MetadataLog:
         """
         found = self._metadata.topics[topic]
         if not found.dual:
-            raise ValueError(f"topic {topic} has no MetaQ positions")
+            raise WrongError(f"topic {topic} has no MetaQ positions")
         if not found.materialised:
             attributes = {**found.attributes, "materialised": "true"}
             self.create_topics({topic: {**found.value, "attributes": attributes}})

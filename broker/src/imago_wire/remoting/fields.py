@@ -25,7 +25,7 @@ from typing import (
     get_type_hints,
 )
 
-from imago_wire.errors import ProtocolError
+from imago_wire.errors import ProtocolError, WrongError, WrongKindError
 from imago_wire.remoting.values import Lazy, Value, value_class
 
 Int = Annotated[int, 32]
@@ -48,6 +48,15 @@ class HeaderFieldError(ProtocolError):
     def __init__(self, name: str, what: str) -> None:
         super().__init__(f"the custom field <{name}> {what}")
         self.name = name
+
+
+def int_field(ext: Mapping[str, str], name: str, default: int) -> int:
+    """Return a number of 32 bits that not all clients send. HeaderFieldError: it is none."""
+    text = ext.get(name)
+    try:
+        return _int(text) if text else default
+    except ValueError as error:
+        raise HeaderFieldError(name, str(error)) from None
 
 
 def wire(name: str, *, default: Any = MISSING) -> Any:
@@ -144,8 +153,20 @@ def _parser(hint: object) -> Callable[[str], object] | None:
     if hint is bool:
         return _bool
     if isinstance(hint, type) and issubclass(hint, Enum):
-        return hint
-    raise TypeError(f"no ext form for a field of type {hint}")
+        return _word_of(hint)
+    raise WrongKindError(f"no ext form for a field of type {hint}")
+
+
+def _word_of(kind: type[Enum]) -> Callable[[str], object]:
+    words = ", ".join(str(one.value) for one in kind)
+
+    def read(text: str) -> Enum:
+        try:
+            return kind(text)
+        except ValueError:
+            raise WrongError(f"is none of {words}: {text[:32]!r}") from None
+
+    return read
 
 
 def _int(text: str) -> int:
@@ -163,7 +184,7 @@ def _number(text: str, bound: int) -> int:
         number = int(text)
         if -bound <= number < bound:
             return number
-    raise ValueError(f"is not a number of {bound.bit_length()} bits: {text[:32]!r}")
+    raise WrongError(f"is not a number of {bound.bit_length()} bits: {text[:32]!r}")
 
 
 def _bool(text: str) -> bool:

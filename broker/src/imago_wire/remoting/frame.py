@@ -74,7 +74,8 @@ class FrameDecoder:
         if len(buffer) < end:
             return None
         serialize = buffer[_LENGTH_SIZE]
-        header, body = bytes(buffer[_PREFIX.size : header_end]), bytes(buffer[header_end:end])
+        with memoryview(buffer) as view:  # a slice of the buffer itself would be copied twice
+            header, body = bytes(view[_PREFIX.size : header_end]), bytes(view[header_end:end])
         del buffer[:end]
         return decode_header(serialize, header, body)
 

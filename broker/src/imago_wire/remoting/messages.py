@@ -1,8 +1,8 @@
 """Messages as clients see them: pulled records, batch bodies, and records made for a client.
 
-A pulled body is whole commit-log records, one after the other; `imago_wire.layout` draws them.
-A batch body (SEND_BATCH_MESSAGE) is entries of, big-endian, i32 entry size, i32 magic 0,
-i32 checksum 0, i32 flag, i32 body size, body, i16 properties size, properties.
+A pulled body is whole commit-log records, one after the other; `imago_wire.record_format.layout`
+draws them. A batch body (SEND_BATCH_MESSAGE) is entries of, big-endian, i32 entry size, i32 magic
+0, i32 checksum 0, i32 flag, i32 body size, body, i16 properties size, properties.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from imago_wire import properties as names
 from imago_wire.crc import crc31
 from imago_wire.errors import LimitExceededError
-from imago_wire.layout import (
+from imago_wire.record_format import properties as names
+from imago_wire.record_format.layout import (
     AFTER_STORE_HOST,
     BODY_BYTES_MAX,
     HEAD,
@@ -25,8 +25,8 @@ from imago_wire.layout import (
     SYS_STORE_V6,
     TOPIC_BYTES_V1_MAX,
 )
-from imago_wire.record import StoredMessage, decode_record
-from imago_wire.remoting.twins import scan_batch
+from imago_wire.records.record import StoredMessage, decode_record
+from imago_wire.remoting.scanning.twins import scan_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

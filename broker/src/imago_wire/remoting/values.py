@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import MISSING, FrozenInstanceError, dataclass, fields
 from typing import Any, ClassVar, Generic, TypeVar
 
+from imago_wire.errors import WrongKindError
+
 _V = TypeVar("_V", bound="Value")
 _T = TypeVar("_T")
 
@@ -42,9 +44,9 @@ class Value:
             elif factory is not MISSING:
                 set_field(self, factory())
             else:
-                raise TypeError(f"{type(self).__name__}() needs {name!r}")
+                raise WrongKindError(f"{type(self).__name__}() needs {name!r}")
         if given:
-            raise TypeError(f"{type(self).__name__}() has no {next(iter(given))!r}")
+            raise WrongKindError(f"{type(self).__name__}() has no {next(iter(given))!r}")
 
     def _values(self) -> tuple[Any, ...]:
         return tuple(getattr(self, name) for name in self._setters)

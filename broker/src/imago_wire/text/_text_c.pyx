@@ -17,10 +17,10 @@ from cpython.unicode cimport PyUnicode_DecodeASCII
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.string cimport memcmp, memcpy
 
-from imago_wire import _record_c as _compiled_record
+from imago_wire.records import _record_c as _compiled_record
 from imago_wire.text import _text_py as _reference
 from imago_wire.text import items as _items
-from imago_wire import layout as _layout
+from imago_wire.record_format import layout as _layout
 from imago_wire.errors import ChecksumError, ProtocolError
 
 cdef extern from "_hot.h" nogil:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from imago_wire._record_py import metaq_entry
 from imago_wire.errors import ChecksumError, LimitExceededError, ProtocolError
+from imago_wire.records._record_py import metaq_entry
 from imago_wire.text.commands import Command, Get, Put
 from imago_wire.text.items import BAD, GET, OTHER, PUT, BadLineItem, GetItem, OtherItem, PutItem
 from imago_wire.text.line import Pending, parse_line
@@ -17,7 +17,7 @@ from imago_wire.text.line import Pending, parse_line
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from imago_wire.entries import Entry, Placed, QueueTail
+    from imago_wire.record_format.entries import Entry, Placed, QueueTail
     from imago_wire.text.items import AskedPut, Item
 
 _PUT_LINE: Final = re.compile(

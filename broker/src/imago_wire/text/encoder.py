@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
-from imago_wire.errors import ProtocolError
+from imago_wire.errors import ProtocolError, WrongKindError
 from imago_wire.text.commands import (
     Auth,
     Command,
@@ -45,7 +45,7 @@ def encode(command: Command) -> bytes:
 
     ProtocolError: a word is empty or holds a space or a line end, so that it could not be read.
     """
-    raise TypeError(f"{type(command).__name__} is no command")
+    raise WrongKindError(f"{type(command).__name__} is no command")
 
 
 @encode.register

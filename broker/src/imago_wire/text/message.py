@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from imago_wire.crc import Buffer, crc31
 from imago_wire.errors import ChecksumError, LimitExceededError, ProtocolError
-from imago_wire.layout import METAQ_EPOCH_MS, METAQ_HEADER, METAQ_HEADER_SIZE
+from imago_wire.record_format.layout import METAQ_EPOCH_MS, METAQ_HEADER, METAQ_HEADER_SIZE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -54,6 +54,7 @@ def parse_transaction_key(text: str) -> TransactionKey | None:
         try:
             global_id, branch = bytes.fromhex(parts[2]), bytes.fromhex(parts[3])
         except ValueError as error:
-            raise ProtocolError(f"transaction key {text[:64]!r}: {error}") from error
+            what = "its ids are not hexadecimal"
+            raise ProtocolError(f"transaction key {text[:64]!r}: {what}") from error
         return XaTransactionKey(parse_i32(parts[1]), global_id, branch, parts[4])
     raise ProtocolError(f"transaction key {text[:64]!r}")

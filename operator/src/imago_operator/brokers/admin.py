@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from imago_operator.brokers.http import BrokerCalls
-    from imago_operator.state import Probe, RegistryView, RemainingContent
+    from imago_operator.model.state import Probe, RegistryView, RemainingContent
 
 ASKED_AT_ONCE: Final = 3
 """Brokers that are asked for the same snapshot together: one may just have died."""
@@ -83,8 +83,12 @@ class AdminClient:
             return raised
         raise RetryError("no broker could raise the operator's epoch", delay_s=RETRY_S)
 
-    async def handover(self, broker: str, *, uuid: str, epoch: int, operator_epoch: int) -> None:
-        body = {"brokerId": uuid, "epoch": epoch}
+    async def handover(
+        self, broker: str, *, uuid: str, epoch: int, operator_epoch: int, target: str = ""
+    ) -> None:
+        body: dict[str, Any] = {"brokerId": uuid, "epoch": epoch}
+        if target:
+            body["target"] = target
         await self._change("POST", broker, "/admin/v1/handover", body, operator_epoch)
 
     async def elect(self, broker: str, *, uuid: str, operator_epoch: int) -> None:

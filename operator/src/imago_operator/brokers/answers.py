@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from imago_operator.brokerkeys import KEYS
-from imago_operator.state import (
+from imago_operator.broker_rules.keys import KEYS
+from imago_operator.model.state import (
     Probe,
+    Refusal,
     RegistryView,
     RemainingContent,
     RestartCheck,
@@ -18,7 +19,7 @@ from imago_operator.state import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from imago_operator.brokerkeys import Scalar
+    from imago_operator.broker_rules.keys import Scalar
 
 
 log = logging.getLogger(__name__)
@@ -86,8 +87,19 @@ def probe_of(
         else None,
         caught_up=bool(done and done.get("caughtUp")),
         full=(status.get("disk") or {}).get("writable") is False,
+        puts=_refusal(status.get("puts")),
+        gets=_refusal(status.get("gets")),
         log=(int(status.get("epoch") or 0), int(status.get("logEnd") or 0)),
     )
+
+
+def _refusal(said: Mapping[str, Any] | None) -> Refusal | None:
+    """Return whether clients are refused, and why; None: a broker that does not say."""
+    if said is None:
+        return None
+    if said["accepted"]:
+        return Refusal("")
+    return Refusal("; ".join(map(str, said.get("reasons") or ())) or "the broker does not say why")
 
 
 def _settings(answer: Mapping[str, Any]) -> dict[str, Scalar]:

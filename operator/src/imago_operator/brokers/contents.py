@@ -77,7 +77,7 @@ class Contents:
             path = f"/admin/v1/cluster/groups?metaq=true&limit={GROUPS_A_CALL}&{part}"
             answer = await self._calls.get_at_any(brokers, path)
             found |= {item["name"]: group_of(item) for item in answer["items"]}
-            missing |= set(answer["missing"])
+            missing |= {_shard_of(each) for each in answer["missing"]}
         return SeenGroups(groups=found, missing=tuple(sorted(missing)))
 
     async def put_group(
@@ -184,6 +184,11 @@ class Contents:
             await self._calls.change_at_any("DELETE", brokers, path, None, epoch=epoch)
         except MissingError:
             return
+
+
+def _shard_of(missing: str | Mapping[str, Any]) -> str:
+    """Return a missing shard's name; older brokers say no more."""
+    return missing if isinstance(missing, str) else str(missing["shard"])
 
 
 def topic_of(said: Mapping[str, Any]) -> SeenTopic:

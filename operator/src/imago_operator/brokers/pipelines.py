@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -32,7 +33,21 @@ class Pipelines:
 def record_of(answer: Mapping[str, Any]) -> PipelineRecord:
     """Return what a broker says of a pipeline."""
     progress = answer.get("progress") or {}
-    return PipelineRecord(epoch=answer["epoch"], rows=progress.get("rows"), lag=progress.get("lag"))
+    at = progress.get("at")
+    return PipelineRecord(
+        epoch=answer["epoch"],
+        rows=progress.get("rows"),
+        lag=progress.get("lag"),
+        at=None if at is None else _moment(at),
+    )
+
+
+def _moment(ms: int) -> datetime | None:
+    """Return a moment by the clock of a run; None: no calendar has it."""
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC)
+    except (OverflowError, OSError, ValueError):
+        return None
 
 
 def _path(name: str) -> str:

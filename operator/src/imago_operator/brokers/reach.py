@@ -9,15 +9,15 @@ import logging
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final
 
-from imago_operator import names
 from imago_operator.brokers.admin import AdminClient
 from imago_operator.brokers.contents import Contents
 from imago_operator.brokers.pipelines import Pipelines
 from imago_operator.certificates.state import TRUSTED
 from imago_operator.manifests.brokers import TLS
 from imago_operator.manifests.services import ADMIN
+from imago_operator.model import names
+from imago_operator.model.secret_data import decoded
 from imago_operator.reconcile import Reached
-from imago_operator.secret_data import decoded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

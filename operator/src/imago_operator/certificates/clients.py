@@ -9,19 +9,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from imago_operator import names
-from imago_operator.actions import CertificateWork, Certify
 from imago_operator.certificates.plan import CONDITION, CertificatesPlan, next_step
 from imago_operator.certificates.state import AuthorityPhase
-from imago_operator.desired import clients_ca_secret
-from imago_operator.spec.tls import ClientsAuthorityMode
-from imago_operator.state import ConditionFinding
+from imago_operator.model import names
+from imago_operator.model.actions import CertificateWork, Certify
+from imago_operator.model.desired import clients_ca_secret
+from imago_operator.model.state import ConditionFinding
+from imago_operator.spec.cluster.tls import ClientsAuthorityMode
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from imago_operator.certificates.state import SeenAuthority, SeenCertificates, SeenClients
-    from imago_operator.desired import Desired
+    from imago_operator.model.desired import Desired
 
 NAMED_MAX: Final = 5
 """Users that a message names."""

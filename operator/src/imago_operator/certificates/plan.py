@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from imago_operator import names
-from imago_operator.actions import CertificateWork, Certify
 from imago_operator.certificates.state import (
     QUORUM,
     TRUSTED,
@@ -23,18 +21,21 @@ from imago_operator.certificates.state import (
     SeenCertificates,
     pem_parts,
 )
-from imago_operator.desired import fingerprint, signing
-from imago_operator.spec.tls import AuthorityMode
-from imago_operator.spec.zookeeper import RegistryTls
-from imago_operator.state import ConditionFinding, written
+from imago_operator.model import names
+from imago_operator.model.actions import CertificateWork, Certify
+from imago_operator.model.desired import fingerprint, signing
+from imago_operator.model.outside import openssl_name, told_host
+from imago_operator.model.state import ConditionFinding, written
+from imago_operator.spec.cluster.tls import AuthorityMode
+from imago_operator.spec.cluster.zookeeper import RegistryTls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from datetime import datetime
 
     from imago_operator.certificates.state import Holder, SeenCertificate
-    from imago_operator.desired import Desired
-    from imago_operator.spec.tls import Authority, ClientsAuthority, Tls
+    from imago_operator.model.desired import Desired
+    from imago_operator.spec.cluster.tls import Authority, ClientsAuthority, Tls
 
 CONDITION: Final = "CertificatesValid"
 ISSUED: Final = "Issued"
@@ -221,15 +222,8 @@ def _of_members(desired: Desired, shard: int) -> Iterator[str]:
         yield f"DNS:{service}.{desired.namespace}.svc"
         yield f"DNS:{service}.{desired.namespace}.svc.cluster.local"
     for listener in desired.spec.listeners:
-        template = listener.advertised_host_template
-        for ordinal in range(desired.replicas) if template else ():
-            yield f"DNS:{_host(template or '', desired, shard, ordinal)}"
-
-
-def _host(template: str, desired: Desired, shard: int, ordinal: int) -> str:
-    return (
-        template.replace("{shard}", str(shard))
-        .replace("{ordinal}", str(ordinal))
-        .replace("{pod}", names.pod(desired.name, shard, ordinal))
-        .replace("{namespace}", desired.namespace)
-    )
+        if listener.bootstrap_host:
+            yield openssl_name(listener.bootstrap_host)
+        for ordinal in range(desired.members_there):
+            if host := told_host(desired, listener, shard, ordinal):
+                yield openssl_name(host)

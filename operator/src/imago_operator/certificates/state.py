@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
-from imago_operator import names
-from imago_operator.desired import fingerprint
-from imago_operator.secret_data import decoded
-from imago_operator.state import parsed
+from imago_operator.model import names
+from imago_operator.model.desired import fingerprint
+from imago_operator.model.secret_data import decoded
+from imago_operator.model.state import parsed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

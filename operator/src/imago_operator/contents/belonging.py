@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from imago_operator import names
 from imago_operator.contents.conditions import ContentRefusal
+from imago_operator.model import names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from imago_operator.spec.common import ClusterRef
+    from imago_operator.spec.schema.common import ClusterRef
 
 SHOWN_MAX: Final = 5
 """Clusters that are named where there is none of a name."""

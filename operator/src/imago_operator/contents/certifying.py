@@ -11,11 +11,11 @@ from datetime import timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from imago_operator import names
 from imago_operator.certificates.state import CERTIFICATE, KEY, NAMES, NOT_AFTER, SIGNER, SINCE
-from imago_operator.desired import fingerprint
+from imago_operator.model import names
+from imago_operator.model.desired import fingerprint
+from imago_operator.model.state import parsed, written
 from imago_operator.spec.user import UserCertificate
-from imago_operator.state import parsed, written
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,7 +12,7 @@ from imago_operator.contents.leaving import Leaving, leave
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from imago_operator.state import ConditionFinding
+    from imago_operator.model.state import ConditionFinding
 
 DELETE = "Delete"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from imago_operator.spec.common import Condition, ConditionStatus
-from imago_operator.state import ConditionFinding
-from imago_operator.status import Event, condition_of
+from imago_operator.model.state import ConditionFinding
+from imago_operator.reporting.status import Event, condition_of
+from imago_operator.spec.schema.common import Condition, ConditionStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -5,14 +5,14 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from imago_operator import names
 from imago_operator.certificates.state import TRUSTED
-from imago_operator.desired import resource_of, zookeeper_for_clients
 from imago_operator.errors import InvalidError
 from imago_operator.manifests.services import ADMIN, NAME_SERVICE
+from imago_operator.model import names
+from imago_operator.model.desired import resource_of, zookeeper_for_clients
+from imago_operator.spec.cluster.tls import ClientsAuthority
 from imago_operator.spec.kinds import CLUSTER
-from imago_operator.spec.tls import ClientsAuthority
-from imago_operator.spec.values import Duration
+from imago_operator.spec.schema.values import Duration
 
 if TYPE_CHECKING:
     from imago_operator.contents.belonging import Manifest

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, Final
 from imago_operator.contents.claiming import ClaimLook, ClaimPlan, held, leaving, still
 from imago_operator.contents.conditions import ContentRefusal, conditions, holds, ready
 from imago_operator.contents.values import SYSTEM_PREFIXES
-from imago_operator.desired import fingerprint
+from imago_operator.model.desired import fingerprint
+from imago_operator.model.state import written
+from imago_operator.model.wording import counted
 from imago_operator.spec.group import GroupMode, GroupStatus, LastReset, Position, TopicLag
-from imago_operator.state import written
-from imago_operator.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from imago_operator.contents.values import GroupLag, SeenGroup
+    from imago_operator.model.state import ConditionFinding
     from imago_operator.spec.group import GroupSpec, ResetRequest
-    from imago_operator.state import ConditionFinding
 
 UNITS: Final = ("", "k", "M", "G", "T", "P", "E")
 TOPICS_MAX: Final = 100
@@ -237,10 +237,8 @@ def status_of(
 
 
 def _seen(look: GroupLook, status: GroupStatus) -> GroupStatus:
-    if not look.counts:
-        return status
-    if not look.known:
-        return replace(status, state="Unknown")
+    if not (look.counts and look.known):
+        return replace(status, state="Unknown", members=None, lag=None, topics=())
     group = look.group
     if group is None:
         return replace(status, state="Empty", members=0, lag="0", topics=())

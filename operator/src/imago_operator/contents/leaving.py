@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from imago_operator.contents.conditions import ContentRefusal
-from imago_operator.state import parsed
+from imago_operator.model.state import parsed
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from imago_operator.contents.belonging import Claimant
-    from imago_operator.state import ConditionFinding
+    from imago_operator.model.state import ConditionFinding
 
 
 @dataclass(frozen=True, slots=True)

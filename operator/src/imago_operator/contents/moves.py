@@ -10,8 +10,9 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
-from imago_operator import names
 from imago_operator.contents.conditions import ContentRefusal, conditions, holds, ready
+from imago_operator.model import names
+from imago_operator.model.wording import counted
 from imago_operator.spec.rebalance import (
     Approval,
     Moved,
@@ -20,7 +21,6 @@ from imago_operator.spec.rebalance import (
     RebalanceMode,
     RebalanceStatus,
 )
-from imago_operator.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from imago_operator.contents.belonging import Claimant
     from imago_operator.contents.values import SeenShard, SeenTopic
+    from imago_operator.model.state import ConditionFinding
     from imago_operator.spec.rebalance import RebalanceSpec
-    from imago_operator.state import ConditionFinding
 
 OVER: Final = frozenset({Phase.SUCCEEDED, Phase.FAILED})
 LEAVING: Final = frozenset({RebalanceMode.DRAIN, RebalanceMode.SEAL})

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from imago_operator import names
 from imago_operator.contents.certifying import renewed_at
+from imago_operator.model import names
+from imago_operator.model.state import parsed, written
 from imago_operator.spec.user import UserToken
-from imago_operator.state import parsed, written
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from imago_operator import names
 from imago_operator.contents.claiming import ClaimLook, ClaimPlan, held, leaving, still
 from imago_operator.contents.conditions import ContentRefusal, conditions, holds, ready
-from imago_operator.desired import fingerprint
+from imago_operator.model import names
+from imago_operator.model.desired import fingerprint
 from imago_operator.spec.topic import (
     AdoptionPolicy,
     Dialects,
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from imago_operator.contents.values import SeenTopic
+    from imago_operator.model.state import ConditionFinding
     from imago_operator.spec.topic import TopicSpec
-    from imago_operator.state import ConditionFinding
 
 ACKNOWLEDGEMENT: Final = "acknowledgement"
 RETENTION: Final = "retention.ms"

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from imago_operator import names
 from imago_operator.certificates.state import CERTIFICATE, KEY
 from imago_operator.contents import certifying, tokens
 from imago_operator.contents.certifying import CertificateNeed
@@ -28,8 +27,10 @@ from imago_operator.contents.user_acts import (
     UserAct,
     WriteSecret,
 )
-from imago_operator.desired import fingerprint
-from imago_operator.spec.fields import to_json
+from imago_operator.model import names
+from imago_operator.model.desired import fingerprint
+from imago_operator.model.state import parsed, written
+from imago_operator.spec.schema.fields import to_json
 from imago_operator.spec.user import (
     ANONYMOUS,
     AclOperation,
@@ -39,15 +40,14 @@ from imago_operator.spec.user import (
     ResourceType,
     UserStatus,
 )
-from imago_operator.state import parsed, written
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from imago_operator.contents.certifying import UserSigner
     from imago_operator.contents.values import SeenSecret, SeenUser
+    from imago_operator.model.state import ConditionFinding
     from imago_operator.spec.user import Acl, UserSpec, UserToken
-    from imago_operator.state import ConditionFinding
 
 PASSWORD: Final = "password"  # noqa: S105  names of entries
 NEXT: Final = "password.next"

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from imago_operator import names
-from imago_operator.actions import CertificateWork, Certify
 from imago_operator.certificates.plan import alternative_names, formerly_trusted
 from imago_operator.certificates.state import (
     CERTIFICATE,
@@ -27,19 +25,21 @@ from imago_operator.certificates.state import (
     pem_parts,
     secret_of_holder,
 )
-from imago_operator.desired import fingerprint, signing
 from imago_operator.issuing import openssl
 from imago_operator.manifests.common import child
-from imago_operator.secret_data import coded
-from imago_operator.state import written
+from imago_operator.model import names
+from imago_operator.model.actions import CertificateWork, Certify
+from imago_operator.model.desired import fingerprint, signing
+from imago_operator.model.secret_data import coded
+from imago_operator.model.state import written
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
     from imago_operator.certificates.state import Holder, SeenAuthority, SeenCertificates
-    from imago_operator.desired import Desired
-    from imago_operator.spec.values import Duration
+    from imago_operator.model.desired import Desired
+    from imago_operator.spec.schema.values import Duration
 
 DAY_S: Final = 86_400
 SLACK: Final = timedelta(hours=1)

@@ -6,11 +6,11 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from imago_operator import names
 from imago_operator.errors import BlockedError, OperatorError, RetryError
 from imago_operator.kube.failures import RETRY_S, ExistsError, GoneError
 from imago_operator.kube.http import APPLY, JSON, MERGE, ApiServer
 from imago_operator.kube.resources import RESOURCES, resource_of
+from imago_operator.model import names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

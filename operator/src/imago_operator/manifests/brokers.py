@@ -5,10 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from imago_operator import names
-from imago_operator.desired import clients_ca_secret, fingerprint
 from imago_operator.manifests.common import (
     CONTAINER_SECURITY,
+    LAST_WORDS,
     POD_SECURITY,
     Manifest,
     child,
@@ -18,23 +17,25 @@ from imago_operator.manifests.common import (
     resources,
     selector,
 )
-from imago_operator.manifests.config import FILE
+from imago_operator.manifests.config import CONFIG, FILE, config_name
 from imago_operator.manifests.environment import environment
 from imago_operator.manifests.services import ports_of
-from imago_operator.podfiles import (
+from imago_operator.model import names
+from imago_operator.model.desired import clients_ca_secret, fingerprint
+from imago_operator.model.podfiles import (
     ACCOUNT_FOLDER,
     CLIENTS_CA_FOLDER,
     TLS_FOLDER,
     ZOOKEEPER_TLS_FOLDER,
     ZOOKEEPER_USER_FOLDER,
 )
-from imago_operator.spec.brokers import AntiAffinity, StorageType
-from imago_operator.spec.zookeeper import RegistryAccess
+from imago_operator.spec.cluster.brokers import AntiAffinity, StorageType
+from imago_operator.spec.cluster.zookeeper import RegistryAccess
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from imago_operator.desired import Desired
+    from imago_operator.model.desired import Desired
 
 HANDOVER: Final = """\
 import urllib.request as http
@@ -102,7 +103,7 @@ def template_notes(desired: Desired, shard: int) -> dict[str, str]:
 
 def pod_template(desired: Desired, shard: int) -> Manifest:
     template = desired.spec.brokers.template.pod
-    spec = _pod_spec(desired, shard)
+    spec = _pod_spec(desired, shard, config_name(desired))
     noted = {
         names.SPEC_HASH: desired.spec_hash,
         names.CONFIG_HASH: desired.config_hash,
@@ -110,7 +111,8 @@ def pod_template(desired: Desired, shard: int) -> Manifest:
     }
     if desired.resource.restart:
         noted[names.RESTART] = desired.resource.restart
-    noted[names.TEMPLATE_HASH] = fingerprint([spec, noted])
+    # Which file it is counts by what needs a restart: the rest is set while brokers run.
+    noted[names.TEMPLATE_HASH] = fingerprint([_pod_spec(desired, shard, ""), noted])
     metadata = {
         "labels": {**template.metadata.labels, **labels(desired, names.BROKER, shard)},
         "annotations": {**template.metadata.annotations, **noted},
@@ -118,7 +120,7 @@ def pod_template(desired: Desired, shard: int) -> Manifest:
     return {"metadata": metadata, "spec": spec}
 
 
-def _pod_spec(desired: Desired, shard: int) -> Manifest:
+def _pod_spec(desired: Desired, shard: int, config: str) -> Manifest:
     template = desired.spec.brokers.template.pod
     spec: Manifest = {
         "serviceAccountName": names.service_account(desired.name),
@@ -127,7 +129,7 @@ def _pod_spec(desired: Desired, shard: int) -> Manifest:
         "terminationGracePeriodSeconds": template.termination_grace_period_seconds,
         "securityContext": merged(POD_SECURITY, template.security_context),
         "containers": [_container(desired, shard), *template.sidecars],
-        "volumes": [*_volumes(desired, shard), *template.volumes],
+        "volumes": [*_volumes(desired, shard, config), *template.volumes],
         "affinity": dict(template.affinity) or _affinity(desired, shard),
         "topologySpreadConstraints": list(template.topology_spread_constraints)
         or _spread(desired, shard),
@@ -156,7 +158,7 @@ def _container(desired: Desired, shard: int) -> Manifest:
         "securityContext": merged(CONTAINER_SECURITY, template.security_context),
         "volumeMounts": [
             {"name": "data", "mountPath": "/data"},
-            {"name": "config", "mountPath": "/etc/imago/config", "readOnly": True},
+            {"name": CONFIG, "mountPath": "/etc/imago/config", "readOnly": True},
             {"name": "token", "mountPath": "/etc/imago/token", "readOnly": True},
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108  the pod's own
             *_mounts(desired),
@@ -171,6 +173,7 @@ def _container(desired: Desired, shard: int) -> Manifest:
         "lifecycle": {
             "preStop": {"exec": {"command": ["python3", "-c", HANDOVER % wait_s]}},
         },
+        **LAST_WORDS,
     }
     return {key: value for key, value in container.items() if value != {}}
 
@@ -226,9 +229,9 @@ def _account() -> Manifest:
     return {"name": ACCOUNT, "projected": {"defaultMode": 0o440, "sources": sources}}
 
 
-def _volumes(desired: Desired, shard: int) -> list[Manifest]:
+def _volumes(desired: Desired, shard: int, config: str) -> list[Manifest]:
     found: list[Manifest] = [
-        {"name": "config", "configMap": {"name": names.config(desired.name)}},
+        {"name": CONFIG, "configMap": {"name": config}},
         {
             "name": "token",
             "secret": {"secretName": names.token(desired.name), "defaultMode": 0o440},

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from imago_operator import names
 from imago_operator.certificates.plan import alternative_names, holders
 from imago_operator.certificates.state import secret_of_holder
 from imago_operator.manifests.common import Manifest, child
-from imago_operator.spec.fields import to_json
-from imago_operator.spec.tls import AuthorityMode
+from imago_operator.model import names
+from imago_operator.spec.cluster.tls import AuthorityMode
+from imago_operator.spec.schema.fields import to_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from imago_operator.certificates.state import Holder
-    from imago_operator.desired import Desired
+    from imago_operator.model.desired import Desired
 
 API_VERSION: Final = "cert-manager.io/v1"
 CERTIFICATE: Final = "Certificate"

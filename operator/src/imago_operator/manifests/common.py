@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from imago_operator import names
-from imago_operator.desired import Desired, fingerprint
-from imago_operator.spec.fields import to_json
+from imago_operator.model import names
+from imago_operator.model.desired import Desired, fingerprint
 from imago_operator.spec.kinds import API_VERSION
+from imago_operator.spec.schema.fields import to_json
 
 if TYPE_CHECKING:
-    from imago_operator.spec.common import ChildMetadata, Resources
+    from imago_operator.spec.schema.common import ChildMetadata, Resources
 
 Manifest = dict[str, Any]
 
@@ -29,6 +29,14 @@ CONTAINER_SECURITY: Final = {
     "readOnlyRootFilesystem": True,
     "capabilities": {"drop": ["ALL"]},
 }
+
+TERMINATION_LOG: Final = "/dev/termination-log"
+LAST_WORDS: Final = {
+    "terminationMessagePath": TERMINATION_LOG,
+    # Of a process that has left no word, the end of its log.
+    "terminationMessagePolicy": "FallbackToLogsOnError",
+}
+"""Why a container has ended is in its pod's status, where the operator reads it."""
 
 
 def labels(desired: Desired, component: str, shard: int | None = None) -> dict[str, str]:

@@ -5,33 +5,60 @@ from __future__ import annotations
 import base64
 import json
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from imago_operator import names
-from imago_operator.desired import REGISTRY_USER
 from imago_operator.manifests.common import Manifest, child
-from imago_operator.secret_data import coded
+from imago_operator.model import names
+from imago_operator.model.desired import REGISTRY_USER, fingerprint
+from imago_operator.model.secret_data import coded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from imago_operator.brokerkeys import Scalar
-    from imago_operator.desired import Desired
+    from imago_operator.broker_rules.keys import Scalar
+    from imago_operator.model.desired import Desired
 
 FILE = "broker.toml"
+CONFIG = "config"
+"""Volume with that file."""
 
 
 def config_map(desired: Desired) -> Manifest:
-    """Return the ConfigMap with the file that all brokers of the cluster read."""
-    text = toml(desired.settings)
-    return child(
-        desired,
-        "v1",
-        "ConfigMap",
-        names.config(desired.name),
-        names.BROKER,
-        {"data": {FILE: text}},
-    )
+    """Return the ConfigMap with the file that brokers read.
+
+    Each content has one of its own that never changes, and pods name the one that they were made
+    with: whatever restarts for another reason reads what it has read before.
+    """
+    return config_map_of(desired, desired.settings)
+
+
+def config_map_of(desired: Desired, settings: Mapping[str, Scalar]) -> Manifest:
+    """Return the one with other settings than those of today."""
+    text = toml(settings)
+    name = names.config(desired.name, fingerprint(text))
+    content = {"immutable": True, "data": {FILE: text}}
+    return child(desired, "v1", "ConfigMap", name, names.BROKER, content)
+
+
+def config_name(desired: Desired) -> str:
+    """Return the name of the ConfigMap with the settings of today."""
+    return names.config(desired.name, fingerprint(toml(desired.settings)))
+
+
+def config_of(pod: Mapping[str, Any]) -> str:
+    """Return the ConfigMap of a broker's pod, or of a template; empty: it has none."""
+    volumes = pod.get("spec", {}).get("volumes") or ()
+    found = (one.get("configMap") or {} for one in volumes if one.get("name") == CONFIG)
+    return str(next(found, {}).get("name", ""))
+
+
+def with_config(template: Mapping[str, Any], name: str) -> Manifest:
+    """Return a template of pods that names another ConfigMap."""
+    volumes = [
+        {**one, "configMap": {**one["configMap"], "name": name}} if one["name"] == CONFIG else one
+        for one in template["spec"]["volumes"]
+    ]
+    return {**template, "spec": {**template["spec"], "volumes": volumes}}
 
 
 def service_account(desired: Desired) -> Manifest:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from imago_operator import names
-from imago_operator.desired import REGISTRY_USER, ZOOKEEPER_TLS_PORT
+from imago_operator.manifests.common import TERMINATION_LOG
 from imago_operator.manifests.services import node_port
-from imago_operator.podfiles import ZOOKEEPER_TLS_FOLDER, ZOOKEEPER_USER_FOLDER
-from imago_operator.spec.zookeeper import RegistryAccess
+from imago_operator.model import names
+from imago_operator.model.desired import REGISTRY_USER, ZOOKEEPER_TLS_PORT
+from imago_operator.model.podfiles import ZOOKEEPER_TLS_FOLDER, ZOOKEEPER_USER_FOLDER
+from imago_operator.spec.cluster.zookeeper import RegistryAccess
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from imago_operator.brokerkeys import Scalar
-    from imago_operator.desired import Desired
+    from imago_operator.broker_rules.keys import Scalar
     from imago_operator.manifests.common import Manifest
-    from imago_operator.spec.cluster import ExternalListener
+    from imago_operator.model.desired import Desired
+    from imago_operator.spec.cluster.cluster import ExternalListener
 
 REGISTRY: Final = "IMAGO__ZOOKEEPER__"
 REGISTRY_CA: Final = f"{ZOOKEEPER_TLS_FOLDER}/ca.crt"
@@ -41,6 +42,7 @@ def environment(desired: Desired, shard: int) -> list[Manifest]:
         },
         # For people who run `imago …` in the pod.
         {"name": "IMAGO_ADMIN_TOKEN_FILE", "value": "/etc/imago/token/token"},
+        {"name": "IMAGO_TERMINATION_LOG", "value": TERMINATION_LOG},
     ]
     external = desired.spec.zookeeper.external
     if external is not None and external.auth is not None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from imago_operator import names
 from imago_operator.manifests import zookeeper
 from imago_operator.manifests.common import Manifest, child, selector
 from imago_operator.manifests.services import ADMIN, REPLICATION, client_ports, ports_of
+from imago_operator.model import names
 
 if TYPE_CHECKING:
-    from imago_operator.desired import Desired
+    from imago_operator.model.desired import Desired
 
 
 def disruption_budget(desired: Desired, shard: int) -> Manifest:

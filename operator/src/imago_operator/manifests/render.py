@@ -20,8 +20,8 @@ from imago_operator.manifests.zookeeper import managed_zookeeper
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from imago_operator.desired import Desired
     from imago_operator.manifests.common import Manifest
+    from imago_operator.model.desired import Desired
 
 
 def render(

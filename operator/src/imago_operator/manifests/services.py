@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from imago_operator import names
-from imago_operator.desired import ZOOKEEPER_PORT
 from imago_operator.manifests.common import Manifest, child, selector
-from imago_operator.podfiles import METAQ_TLS_PORT
-from imago_operator.spec.zookeeper import RegistryTls
+from imago_operator.model import names
+from imago_operator.model.desired import ZOOKEEPER_PORT
+from imago_operator.model.podfiles import METAQ_TLS_PORT
+from imago_operator.spec.cluster.zookeeper import RegistryTls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from imago_operator.desired import Desired
-    from imago_operator.spec.cluster import ExternalListener
+    from imago_operator.model.desired import Desired
+    from imago_operator.spec.cluster.cluster import ExternalListener
 
-METAQ, ROCKETMQ, FAST, REPLICATION = 8123, 10911, 10909, 10912
+METAQ, ROCKETMQ, FAST, SDKS, REPLICATION = 8123, 10911, 10909, 8081, 10912
 NAME_SERVICE, ADMIN = 9876, 8080
 PORTS: Final = {
     "metaq": METAQ,
     "rocketmq": ROCKETMQ,
     "fast": FAST,
+    "grpc": SDKS,
     "replication": REPLICATION,
     "namesrv": NAME_SERVICE,
     "admin": ADMIN,
@@ -29,7 +30,9 @@ PORTS: Final = {
 TLS_PORTS: Final = {"metaq-tls": METAQ_TLS_PORT}
 """More of them, where brokers have certificates."""
 _PORTS_PER_SHARD: Final = 20
-CLIENT_PORTS: Final = ("namesrv", "metaq", "rocketmq", "fast")
+NAME_SERVICE_OFFSET, ZOOKEEPER_OFFSET = 9, 8
+"""Ports on the nodes, from a listener's first one on."""
+CLIENT_PORTS: Final = ("namesrv", "metaq", "rocketmq", "fast", "grpc")
 
 
 def ports_of(desired: Desired) -> dict[str, int]:
@@ -59,7 +62,7 @@ def external_services(desired: Desired, shards: Iterable[int]) -> list[Manifest]
         found += [
             _external(desired, listener, shard, ordinal)
             for shard in sorted(shards)
-            for ordinal in range(desired.replicas)
+            for ordinal in range(desired.members_there)
         ]
     return found
 
@@ -72,13 +75,23 @@ def node_port(first: int, shard: int, protocol: str) -> int:
     return first + _PORTS_PER_SHARD * shard + (0 if protocol == "metaq" else 10)
 
 
+def outside_name(name: str, listener: ExternalListener) -> str:
+    """Return the name of the Service by which a pod, or a Service, is reached from outside."""
+    return f"{name}-{listener.name}"
+
+
+def serves_plain_zookeeper(desired: Desired) -> bool:
+    """Whether MetaQ's clients find brokers in a ZooKeeper of the cluster's own."""
+    managed = desired.spec.zookeeper.managed is not None
+    return managed and desired.registry_tls is not RegistryTls.ENFORCING
+
+
 def _finding(desired: Desired, listener: ExternalListener) -> list[Manifest]:
     """Return the Services that clients ask first: the name service, and a managed ZooKeeper."""
-    ways = [(names.bootstrap(desired.name), names.BROKER, _port("namesrv"), 9)]
-    managed = desired.spec.zookeeper.managed is not None
-    if managed and desired.registry_tls is not RegistryTls.ENFORCING:
+    ways = [(names.bootstrap(desired.name), names.BROKER, _port("namesrv"), NAME_SERVICE_OFFSET)]
+    if serves_plain_zookeeper(desired):
         client = {"name": "client", "port": ZOOKEEPER_PORT, "targetPort": "client"}
-        ways.append((names.zookeeper(desired.name), names.ZOOKEEPER, client, 8))
+        ways.append((names.zookeeper(desired.name), names.ZOOKEEPER, client, ZOOKEEPER_OFFSET))
     found = []
     for name, component, port, offset in ways:
         if listener.first_node_port is not None:
@@ -89,7 +102,7 @@ def _finding(desired: Desired, listener: ExternalListener) -> list[Manifest]:
             "ports": [port],
         }
         extra = listener.service_template.metadata
-        named = f"{name}-{listener.name}"
+        named = outside_name(name, listener)
         found.append(child(desired, "v1", "Service", named, component, {"spec": spec}, extra=extra))
     return found
 
@@ -119,7 +132,7 @@ def _external(desired: Desired, listener: ExternalListener, shard: int, ordinal:
         desired,
         "v1",
         "Service",
-        f"{pod}-{listener.name}",
+        outside_name(pod, listener),
         names.BROKER,
         {"spec": spec},
         shard=shard,

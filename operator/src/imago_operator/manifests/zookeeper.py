@@ -5,10 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from imago_operator import names
-from imago_operator.desired import ZOOKEEPER_PORT, ZOOKEEPER_TLS_PORT, fingerprint
 from imago_operator.manifests.common import (
     CONTAINER_SECURITY,
+    LAST_WORDS,
     POD_SECURITY,
     Manifest,
     child,
@@ -28,16 +27,18 @@ from imago_operator.manifests.zookeeper_start import (
     is_ready,
     start,
 )
-from imago_operator.spec.brokers import StorageType
-from imago_operator.spec.common import Retention
-from imago_operator.spec.fields import chosen
-from imago_operator.spec.zookeeper import QuorumTls, RegistryTls
+from imago_operator.model import names
+from imago_operator.model.desired import ZOOKEEPER_PORT, ZOOKEEPER_TLS_PORT, fingerprint
+from imago_operator.spec.cluster.brokers import StorageType
+from imago_operator.spec.cluster.zookeeper import QuorumTls, RegistryTls
+from imago_operator.spec.schema.common import Retention
+from imago_operator.spec.schema.fields import chosen
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from imago_operator.desired import Desired
-    from imago_operator.spec.cluster import ManagedZooKeeper
+    from imago_operator.model.desired import Desired
+    from imago_operator.spec.cluster.cluster import ManagedZooKeeper
 
 TICK_MS: Final = 1000
 """Brokers ask for sessions from 2 s on, and the server grants at least two ticks."""
@@ -285,6 +286,7 @@ def _container(desired: Desired, managed: ManagedZooKeeper) -> Manifest:
             "timeoutSeconds": 5,
         },
         "lifecycle": {"preStop": {"exec": {"command": ["sleep", str(LINGER_S)]}}},
+        **LAST_WORDS,
     }
     return {key: value for key, value in container.items() if value != {}}
 

@@ -24,8 +24,8 @@ from __future__ import annotations
 from typing import Final
 
 from imago_operator.certificates.state import CERTIFICATE, KEY, QUORUM, TRUSTED
-from imago_operator.desired import ZOOKEEPER_PORT, ZOOKEEPER_TLS_PORT
-from imago_operator.spec.zookeeper import QuorumTls, RegistryTls
+from imago_operator.model.desired import ZOOKEEPER_PORT, ZOOKEEPER_TLS_PORT
+from imago_operator.spec.cluster.zookeeper import QuorumTls, RegistryTls
 
 CONFIG: Final = "zoo.cfg"
 FOLDER: Final = "/etc/imago-zookeeper"

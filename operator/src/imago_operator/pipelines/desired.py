@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final
 
-from imago_operator import names
-from imago_operator.desired import OwnerResource, fingerprint, resource_of
 from imago_operator.errors import InvalidError
-from imago_operator.spec.fields import to_json
+from imago_operator.model import names
+from imago_operator.model.desired import OwnerResource, fingerprint, resource_of
 from imago_operator.spec.kinds import PIPELINE
+from imago_operator.spec.schema.fields import to_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from imago_operator.desired import OperatorInfo
-    from imago_operator.spec.common import Resources
+    from imago_operator.model.desired import OperatorInfo
     from imago_operator.spec.pipeline import PipelineSpec
+    from imago_operator.spec.schema.common import Resources
 
 NAME_SERVICE: Final = 9876
 MIB: Final = 1 << 20

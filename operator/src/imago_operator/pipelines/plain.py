@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from imago_operator.desired import OperatorInfo
+from imago_operator.model.desired import OperatorInfo
 from imago_operator.pipelines import render
 from imago_operator.pipelines.account import account
 from imago_operator.pipelines.desired import desired_pipeline

@@ -12,8 +12,9 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
-from imago_operator import names
-from imago_operator.actions import Apply
+from imago_operator.model import names
+from imago_operator.model.actions import Apply
+from imago_operator.model.state import ConditionFinding, parsed, written
 from imago_operator.pipelines import render, user
 from imago_operator.pipelines.state import (
     Action,
@@ -26,7 +27,6 @@ from imago_operator.pipelines.state import (
     Suspend,
 )
 from imago_operator.spec.pipeline import Engine, RestartPolicy
-from imago_operator.state import ConditionFinding, parsed, written
 
 if TYPE_CHECKING:
     from imago_operator.pipelines.state import PipelineLook, RunObject

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from imago_operator import names
 from imago_operator.manifests.common import CONTAINER_SECURITY
+from imago_operator.model import names
 from imago_operator.pipelines.config import CHECKPOINT, FILE, FOLDER
 from imago_operator.spec.kinds import API_VERSION
 

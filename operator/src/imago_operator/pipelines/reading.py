@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from imago_operator import names
+from imago_operator.model import names
 from imago_operator.pipelines.desired import number
 from imago_operator.pipelines.pods import DRIVER, EXECUTOR
 from imago_operator.pipelines.render import JOB

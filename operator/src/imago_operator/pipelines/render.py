@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
-from imago_operator import names
+from imago_operator.model import names
 from imago_operator.pipelines import config, pods
 
 if TYPE_CHECKING:

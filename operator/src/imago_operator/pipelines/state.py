@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from imago_operator.actions import Apply
+from imago_operator.model.actions import Apply
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
 
+    from imago_operator.model.state import ConditionFinding
     from imago_operator.pipelines.desired import DesiredPipeline
     from imago_operator.pipelines.user import SeenPipelineUser
     from imago_operator.spec.pipeline import PipelineStatus
-    from imago_operator.state import ConditionFinding
 
 
 class RunStage(StrEnum):
@@ -67,6 +67,8 @@ class PipelineRecord:
     epoch: int
     rows: int | None = None
     lag: int | None = None
+    at: datetime | None = None
+    """When its run told so."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

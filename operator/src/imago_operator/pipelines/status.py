@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from imago_operator import names
 from imago_operator.contents.conditions import conditions
+from imago_operator.model import names
+from imago_operator.model.state import written
 from imago_operator.pipelines.pods import EXECUTOR
 from imago_operator.pipelines.render import JOB, SPARK_API
 from imago_operator.pipelines.state import RunStage
 from imago_operator.spec.pipeline import EngineRef
-from imago_operator.state import written
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from imago_operator.model.state import ConditionFinding
     from imago_operator.pipelines.state import PipelineLook, PipelinePlan, PipelineRecord, RunObject
     from imago_operator.spec.pipeline import PipelineStatus, Runs
-    from imago_operator.state import ConditionFinding
 
 ERROR_MAX: Final = 1024
 _UNITS: Final = ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k"))
@@ -41,7 +41,10 @@ def status_of(
         state=_state(look, planned),
         runs=_runs(look, before.runs),
         rows=before.rows if record is None or record.rows is None else record.rows,
-        lag=before.lag if record is None or record.lag is None else shown(record.lag),
+        lag=_lag(record, current),
+        reported_at=before.reported_at
+        if record is None or record.at is None
+        else written(record.at.replace(second=0)),
         replicas=look.executors,
         selector=f"{names.PIPELINE_LABEL}={look.desired.name},{names.COMPONENT_LABEL}={EXECUTOR}",
     )
@@ -52,6 +55,14 @@ def _told(look: PipelineLook) -> PipelineRecord | None:
     record, current = look.record, look.current
     ours = {look.status.epoch, *([] if current is None else [current.epoch])}
     return record if record is not None and record.epoch in ours else None
+
+
+def _lag(record: PipelineRecord | None, current: RunObject | None) -> str | None:
+    """Return how far the run that goes on is behind, as it told itself; None: none tells."""
+    runs = current is not None and current.stage is RunStage.RUNNING
+    if record is None or record.lag is None or current is None or not runs:
+        return None
+    return shown(record.lag) if record.epoch == current.epoch else None
 
 
 def _engine(current: RunObject | None) -> EngineRef | None:

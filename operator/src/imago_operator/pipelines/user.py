@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from imago_operator import names
-from imago_operator.desired import fingerprint
+from imago_operator.model import names
+from imago_operator.model.desired import fingerprint
 from imago_operator.pipelines.pods import labels, owner_reference
-from imago_operator.spec.common import USER_SIZE_MAX, ConditionStatus
 from imago_operator.spec.kinds import API_VERSION
+from imago_operator.spec.schema.common import USER_SIZE_MAX, ConditionStatus
 from imago_operator.spec.user import AuthenticationType
 
 if TYPE_CHECKING:

@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
-from imago_operator import names
-from imago_operator.actions import Drift
+from imago_operator.model import names
+from imago_operator.model.actions import Drift
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from imago_operator.state import OwnedObject
+    from imago_operator.model.state import OwnedObject
 
 Fields = Mapping[str, Any]
 Step = str | Mapping[str, Any]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from imago_operator.desired import Desired, OwnerResource, UnreadableSpec
+from imago_operator.model.accepted import kept_form
+from imago_operator.model.desired import Desired, OwnerResource, UnreadableSpec
+from imago_operator.model.state import ConditionFinding, PlanWait
+from imago_operator.model.versions import step_problem
 from imago_operator.plan.rows import PlanRow, PlanStep
-from imago_operator.state import ConditionFinding, PlanWait
-from imago_operator.versions import numbers
 
 if TYPE_CHECKING:
-    from imago_operator.state import Observed
+    from imago_operator.model.state import Observed
+    from imago_operator.plan.look import ClusterLook
 
 
 def standing_still(desired: Desired | UnreadableSpec, observed: Observed) -> PlanStep | None:
@@ -22,12 +24,32 @@ def standing_still(desired: Desired | UnreadableSpec, observed: Observed) -> Pla
         return _paused(resource)
     if isinstance(desired, UnreadableSpec):
         return _invalid(desired.problem, reason=desired.reason)
-    if problem := version_problem(desired, observed):
-        return _invalid(problem, reason="DowngradeRefused")
+    if desired.problem is None:
+        problem = step_problem(observed.status.version, desired.version)
+        if problem is not None:
+            return _invalid(problem, reason="DowngradeRefused")
     if not observed.synced:
         wait = PlanWait(key="reading", message="Kubernetes' lists to be complete", deadline_s=120)
         return PlanStep(row=PlanRow.READING, wait=wait, next="compare actual with desired state")
     return None
+
+
+def accepted(look: ClusterLook) -> dict[str, Any]:
+    """Return what is to be kept in mind of the spec before anything is done by it."""
+    text = None if look.desired.problem is not None else kept_form(look.desired)
+    known = text is None or text == look.observed.status.accepted_spec
+    return {} if known else {"accepted_spec": text}
+
+
+def refused(look: ClusterLook) -> PlanStep | None:
+    """Say what is wrong with the spec where the cluster is kept by the one before."""
+    problem = look.desired.problem
+    if problem is None:
+        return None
+    go_on = "observed only" if look.desired.observed_only else "kept as the spec before has it"
+    text = f"{problem.problem}. Until that is corrected the cluster is {go_on}."
+    said = ConditionFinding(type="Stalled", holds=True, reason=problem.reason, message=text)
+    return PlanStep(row=PlanRow.INVALID, findings=(said,), next="the spec is corrected")
 
 
 def _deleting() -> PlanStep:
@@ -53,17 +75,3 @@ def _invalid(problem: str, reason: str = "InvalidSpec") -> PlanStep:
         ConditionFinding(type="Ready", holds=False, reason="InvalidSpec", message=problem),
     )
     return PlanStep(row=PlanRow.INVALID, findings=said, next="the spec is corrected")
-
-
-def version_problem(desired: Desired, observed: Observed) -> str | None:
-    """Return why the cluster cannot get the version: only one minor step up, none down."""
-    running = observed.status.version
-    if running is None:
-        return None
-    now, wanted = numbers(running), numbers(desired.version)
-    if wanted[:2] < now[:2]:
-        return f"spec.version: {desired.version} is older than {running}, which brokers have"
-    if wanted[0] != now[0] or wanted[1] > now[1] + 1:
-        text = f"spec.version: from {running} to {desired.version} is more than one minor step"
-        return f"{text}; set {now[0]}.{now[1] + 1} first, with an operator that runs it"
-    return None

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from imago_operator import names
 from imago_operator.manifests.brokers import template_notes
 from imago_operator.manifests.zookeeper import zookeeper_notes
-from imago_operator.spec.brokers import SHARD_ID_MAX
+from imago_operator.model import names
+from imago_operator.spec.cluster.brokers import SHARD_ID_MAX
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from imago_operator.desired import Desired
-    from imago_operator.state import Observed, Pod, Shard
+    from imago_operator.model.desired import Desired
+    from imago_operator.model.state import Claim, Observed, Pod, Shard
 
 RESIZE_PENDING: Final = "FileSystemResizePending"
 
@@ -121,6 +121,12 @@ class ClusterLook:
         """Whether clients find a member of the shard less, for whatever reason."""
         serving = [pod for pod in self.observed.pods_of(number) if pod.serving]
         return len(serving) < self.desired.replicas
+
+    def has_member(self, claim: Claim) -> bool:
+        """Whether a claim is of a member that its shard has, or is to have."""
+        found = self.observed.sets().get(claim.shard)
+        there = (found.replicas or 0) if found else 0
+        return claim.ordinal < max(self.desired.replicas, there)
 
     def rack(self, pod: Pod) -> str:
         """Return the rack of a pod's node; empty where it is unknown."""

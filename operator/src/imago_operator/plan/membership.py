@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from imago_operator.model.state import Pod
     from imago_operator.plan.look import ClusterLook
-    from imago_operator.state import Pod
 
 UNREADY_S: Final = 60.0
 """How long a member in sync is waited for that is not ready: a restart may be what cures it."""
@@ -43,7 +43,7 @@ def needed(look: ClusterLook, pod: Pod) -> bool:
 
 def overdue(look: ClusterLook, pod: Pod) -> bool:
     """Whether the pod has had all the time that the policy gives it to be ready."""
-    return _unready_for(look, pod) >= look.desired.spec.update_policy.ready_timeout.seconds
+    return unready_for(look, pod) >= look.desired.spec.update_policy.ready_timeout.seconds
 
 
 def never_runs(look: ClusterLook, pod: Pod) -> bool:
@@ -56,10 +56,10 @@ def never_runs(look: ClusterLook, pod: Pod) -> bool:
 def lacks(look: ClusterLook, number: int) -> str:
     """Return what a shard waits for until one of its members may go; empty: nothing."""
     pods = look.observed.pods_of(number)
-    if len(pods) < look.desired.replicas:
+    if _misses(look, number):
         return f"shard-{number}: a missing pod to be ready"
     behind = [pod for pod in pods if not able(look, pod)]
-    unready = [p for p in pods if not p.ready and _unready_for(look, p) < UNREADY_S]
+    unready = [p for p in pods if not p.ready and unready_for(look, p) < UNREADY_S]
     if behind:
         return f"shard-{number}: {_listed(behind)} to be in sync"
     return f"shard-{number}: {_listed(unready)} to be ready" if unready else ""
@@ -72,8 +72,13 @@ def restarts(look: ClusterLook, number: int) -> bool:
     """
     pods = look.observed.pods_of(number)
     going = [pod for pod in pods if pod.deleting or not (able(look, pod) or look.outdated(pod))]
-    missing = len(pods) < look.desired.replicas
-    return missing or any(not overdue(look, pod) for pod in going)
+    return _misses(look, number) or any(not overdue(look, pod) for pod in going)
+
+
+def _misses(look: ClusterLook, number: int) -> bool:
+    """Whether a pod that is to be there is not; one that is to leave does not stand in for it."""
+    there = {pod.ordinal for pod in look.observed.pods_of(number)}
+    return not there.issuperset(range(look.desired.replicas))
 
 
 def others_able(look: ClusterLook, pod: Pod) -> bool:
@@ -91,7 +96,7 @@ def _others(look: ClusterLook, pod: Pod) -> list[Pod]:
     return [other for other in look.observed.pods_of(pod.shard) if other.name != pod.name]
 
 
-def _unready_for(look: ClusterLook, pod: Pod) -> float:
+def unready_for(look: ClusterLook, pod: Pod) -> float:
     """Return for how many seconds a pod has not been ready; 0 where that is not known."""
     if pod.ready or pod.turned is None:
         return 0.0

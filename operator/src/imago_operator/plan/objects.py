@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from imago_operator import names
-from imago_operator.actions import (
+from imago_operator.certificates.clients import plan as clients_plan
+from imago_operator.certificates.plan import CONDITION, ISSUED, CertificatesPlan
+from imago_operator.certificates.plan import plan as certificates_plan
+from imago_operator.manifests.brokers import stateful_set
+from imago_operator.manifests.common import applied_hash, child
+from imago_operator.manifests.config import config_of
+from imago_operator.manifests.render import render
+from imago_operator.model import names
+from imago_operator.model.actions import (
     Apply,
     CreateRegistryUser,
     CreateToken,
@@ -15,30 +22,28 @@ from imago_operator.actions import (
     SetConfig,
     Uncordon,
 )
-from imago_operator.certificates.clients import plan as clients_plan
-from imago_operator.certificates.plan import CONDITION, ISSUED, CertificatesPlan
-from imago_operator.certificates.plan import plan as certificates_plan
-from imago_operator.manifests.brokers import stateful_set
-from imago_operator.manifests.common import applied_hash, child
-from imago_operator.manifests.render import render
-from imago_operator.plan import membership, registry, troubles
+from imago_operator.model.state import STATEFUL_SET, ConditionFinding
+from imago_operator.model.wording import counted
+from imago_operator.plan import troubles
 from imago_operator.plan.drift import drifted, foreign
+from imago_operator.plan.members.leaving import size
+from imago_operator.plan.registry import registry
+from imago_operator.plan.restarts import trying
 from imago_operator.plan.rows import PlanRow, PlanStep
-from imago_operator.spec.common import Retention
 from imago_operator.spec.kinds import API_VERSION
-from imago_operator.state import STATEFUL_SET, ConditionFinding
-from imago_operator.wording import counted
+from imago_operator.spec.schema.common import Retention
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from imago_operator.actions import Action, Drift
     from imago_operator.manifests.common import Manifest
+    from imago_operator.model.actions import Action
+    from imago_operator.model.state import OwnedObject, Pod
     from imago_operator.plan.look import ClusterLook
-    from imago_operator.state import OwnedObject, Pod
 
 ZONE: Final = "broker.zone"
 REBALANCE: Final = "ImagoRebalance"
+REPLICAS: Final = "spec.replicas"
 REMOVABLE: Final = frozenset({"Service", "PodDisruptionBudget", "NetworkPolicy", "ConfigMap"})
 """Kinds that go when nothing wants them. A StatefulSet never goes this way."""
 
@@ -51,8 +56,9 @@ def children(look: ClusterLook) -> PlanStep:
         actions.append(CreateToken(names.token(look.desired.name)))
     if registry.user_is_missing(look) and not registry.user_is_lost(look):
         actions.append(CreateRegistryUser(names.registry_user(look.desired.name)))
-    actions += [made for m in manifests if (made := _applied(look, m))]
-    actions += _unwanted(look, manifests)
+    made = [each for m in manifests for each in _applied(look, m)]
+    actions += made
+    actions += _unwanted(look, [*manifests, *(dict(each.manifest) for each in made)])
     actions += _ownership(look)
     said = ConditionFinding(
         type="ResourcesApplied",
@@ -77,6 +83,8 @@ def certificates(look: ClusterLook) -> PlanStep:
         text = f"The operator may not read Secret {names.zookeeper_certificate(look.desired.name)}."
         said = ConditionFinding(type=CONDITION, holds=False, reason="SecretRefused", message=text)
         found = CertificatesPlan(found.actions, (said,))
+    elif all(finding.reason == ISSUED for finding in found.findings):
+        found = CertificatesPlan(found.actions, _unnamed(look) or found.findings)
     clients = clients_plan(look.desired, seen, look.now)
     # One condition: what clients wait for is said where members have what they need.
     content = all(finding.reason == ISSUED for finding in found.findings)
@@ -86,6 +94,22 @@ def certificates(look: ClusterLook) -> PlanStep:
         findings=(content and clients.findings) or found.findings,
         next="look again whether brokers have their certificates",
     )
+
+
+def _unnamed(look: ClusterLook) -> tuple[ConditionFinding, ...]:
+    """Say that brokers tell clients what their certificates cannot name.
+
+    Admission lets no such listener in; one that was there before goes on.
+    """
+    spec = look.desired.spec
+    ways = [way.name for way in spec.listeners if spec.tls and way.advertised_host_template is None]
+    if not ways:
+        return ()
+    text = (
+        f"Listener {', '.join(ways)}: brokers advertise the address of their node, which no"
+        " certificate names; clients that check names refuse them."
+    )
+    return (ConditionFinding(type=CONDITION, holds=False, reason="AddressNotNamed", message=text),)
 
 
 def wanted(look: ClusterLook) -> tuple[Manifest, ...]:
@@ -102,40 +126,46 @@ def _is_needed(look: ClusterLook, number: int) -> bool:
     return look.informed and not look.empty(number)
 
 
-def _applied(look: ClusterLook, manifest: Manifest) -> Apply | None:
-    """Return how an object becomes what it is to be; None: it is, or must wait."""
+def _applied(look: ClusterLook, manifest: Manifest) -> tuple[Apply, ...]:
+    """Return how an object becomes what it is to be; nothing: it is, or must wait."""
     found = look.observed.child(manifest["kind"], manifest["metadata"]["name"])
+    whole = manifest
+    if manifest["kind"] == STATEFUL_SET and manifest["spec"]["replicas"]:
+        manifest = _sized(look, whole)
     drift = () if found is None else drifted(manifest, found)
     why = difference(look, manifest)
+    if why and _is_scaled_up(look, found, whole, manifest):
+        why, drift = "", tuple(one for one in drift if one.path != REPLICAS)
     drift = foreign(drift) if why else drift
     why = why or ("drifted" if drift else "")
     if not why or (found is not None and (found.deleting or is_made_anew(found, manifest))):
-        return None
-    if found is not None and found.shard is not None and _has_too_many(found, manifest):
-        return _one_less(look, found, drift)
-    return Apply(manifest, why, drift)
+        return ()
+    if found is not None and not drift and _keeps_template(look, found):
+        return tuple(Apply(each, why) for each in trying.kept(look, found, manifest))
+    return (Apply(manifest, why, drift),)
 
 
-def _has_too_many(found: OwnedObject, manifest: Manifest) -> bool:
-    """Whether a shard has more members than it is to have, and not because it stops."""
-    wanted = manifest.get("spec", {}).get("replicas") or 0
-    return found.kind == STATEFUL_SET and 0 < wanted < (found.replicas or 0)
+def _keeps_template(look: ClusterLook, found: OwnedObject) -> bool:
+    if found.kind != STATEFUL_SET or found.shard is None or not found.template:
+        return False
+    return trying.held_back(look, found.shard)
 
 
-def _one_less(look: ClusterLook, found: OwnedObject, drift: tuple[Drift, ...]) -> Apply | None:
-    """Take the last member away that somebody added, while all others are there and could lead."""
-    assert found.shard is not None
-    assert found.replicas is not None
-    pods = look.observed.pods_of(found.shard)
-    last = next((pod for pod in pods if pod.ordinal == found.replicas - 1), None)
-    if last is not None and not (look.informed and membership.others_able(look, last)):
-        return None
-    if last is not None and len(pods) < found.replicas:
-        return None  # one that stays is not there: until it is back this one stands in for it
-    if any(pod.deleting or pod.ordinal >= found.replicas for pod in pods):
-        return None  # the one before it goes
-    fewer = stateful_set(look.desired, found.shard, replicas=found.replicas - 1)
-    return Apply(fewer, "drifted", drift)
+def _is_scaled_up(
+    look: ClusterLook, found: OwnedObject | None, whole: Manifest, manifest: Manifest
+) -> bool:
+    """Whether somebody has scaled a set up, and who is too many has to stay for now."""
+    if found is None or manifest is whole:
+        return False
+    return manifest["spec"]["replicas"] == found.replicas and not difference(look, whole)
+
+
+def _sized(look: ClusterLook, manifest: Manifest) -> Manifest:
+    """Return a shard's StatefulSet with as many members as it is to have for now."""
+    number = manifest["metadata"]["labels"].get(names.SHARD_LABEL)
+    if number is None:
+        return manifest  # of ZooKeeper's servers
+    return stateful_set(look.desired, int(number), replicas=size(look, int(number)))
 
 
 def difference(look: ClusterLook, manifest: Manifest) -> str:
@@ -156,12 +186,28 @@ def is_made_anew(found: OwnedObject, manifest: Manifest) -> bool:
     return found.kind == STATEFUL_SET and template != noted.get(names.CLAIM_TEMPLATE)
 
 
-def _unwanted(look: ClusterLook, manifests: tuple[Manifest, ...]) -> Iterator[Action]:
+def _unwanted(look: ClusterLook, manifests: Iterable[Manifest]) -> Iterator[Action]:
     kept = {(m["kind"], m["metadata"]["name"]) for m in manifests}
+    kept |= {("ConfigMap", name) for name in _configs(look)}
     for found in look.observed.children:
         gone = (found.kind, found.name) not in kept and not found.deleting
         if gone and found.kind in REMOVABLE:
             yield DeleteChild(found.kind, found.name, found.uid)
+
+
+def _configs(look: ClusterLook) -> Iterator[str]:
+    """Yield the settings that pods were made with, or may be made with at this moment.
+
+    A node that starts again needs them for the pods that were on it.
+    """
+    for pod in look.observed.pods:
+        yield pod.config
+    for found in look.observed.sets().values():
+        yield config_of(found.template)
+        seen = found.live.get("status", {}).get("observedGeneration")
+        if seen is not None and seen != found.live["metadata"].get("generation"):
+            # Its controller may still make pods of the template before.
+            yield from (c.name for c in look.observed.children if c.kind == "ConfigMap")
 
 
 def _ownership(look: ClusterLook) -> Iterator[Action]:

@@ -7,30 +7,23 @@ taken away but pods that do not run.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from imago_operator.desired import Desired, UnreadableSpec
-from imago_operator.plan import (
-    lifecycle,
-    objects,
-    permission,
-    registry,
-    repair,
-    rollout,
-    scaledown,
-    spreading,
-    storage,
-    troubles,
-)
+from imago_operator.model.desired import Desired, UnreadableSpec
+from imago_operator.model.state import ConditionFinding, PlanWait, parsed
+from imago_operator.plan import lifecycle, objects, repair, scaledown, storage, troubles
 from imago_operator.plan.look import ClusterLook
+from imago_operator.plan.members import leaving
+from imago_operator.plan.registry import registry, spreading
+from imago_operator.plan.restarts import permission, rollout
 from imago_operator.plan.rows import PlanRow, PlanStep, ReconcilePlan
-from imago_operator.state import ConditionFinding, PlanWait, parsed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import datetime
 
-    from imago_operator.state import Observed
+    from imago_operator.model.state import Observed
 
 READY_S: Final = 600.0
 URGENT: Final[tuple[Callable[[ClusterLook], PlanStep | None], ...]] = (
@@ -44,6 +37,9 @@ URGENT: Final[tuple[Callable[[ClusterLook], PlanStep | None], ...]] = (
 ORDERLY: Final[tuple[Callable[[ClusterLook], PlanStep | None], ...]] = (
     storage.storage,
     rollout.rollout,
+    leaving.leave,
+    leaving.join,
+    leaving.claims,
     spreading.spread,
     scaledown.resume,
     scaledown.scale_down,
@@ -59,17 +55,25 @@ def plan(desired: Desired | UnreadableSpec, observed: Observed, now: datetime) -
         assert still is not None
         return _plan([still], observed, now)
     look = ClusterLook(desired, observed, now)
-    return _plan(list(_steps(look)), observed, now)
+    found = _plan(list(_steps(look)), observed, now)
+    return replace(found, record={**found.record, **lifecycle.accepted(look)})
 
 
 def _steps(look: ClusterLook) -> Iterator[PlanStep]:
+    if wrong := lifecycle.refused(look):
+        yield wrong
+    if look.desired.observed_only:
+        yield from (troubles.members(look), troubles.pods(look))
+        return
     applied = objects.children(look)
     yield objects.certificates(look)
     yield from (applied, objects.roles(look), objects.settings(look), objects.scale_up(look))
     yield from (storage.classes(look), troubles.members(look), troubles.pods(look))
     remade = storage.remade(look)
     yield from (storage.growth(look), remade, permission.windows(look), registry.openness(look))
-    cases = URGENT if applied.actions or remade.actions else (*URGENT, *ORDERLY)
+    # By a spec that somebody has tried to change nothing is restarted or removed.
+    urgent = applied.actions or remade.actions or look.desired.problem is not None
+    cases = URGENT if urgent else (*URGENT, *ORDERLY)
     for case in cases:
         step = case(look)
         if step is None:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from imago_operator import names
-from imago_operator.actions import DeleteClaim, DeletePod
+from imago_operator.model import names
+from imago_operator.model.actions import DeleteClaim, DeletePod
+from imago_operator.model.state import ConditionFinding, PlanWait, parsed, written
+from imago_operator.model.wording import counted
 from imago_operator.plan import membership
 from imago_operator.plan.rows import PlanRow, PlanStep
-from imago_operator.spec.cluster_status import ReplacedMember
-from imago_operator.state import ConditionFinding, PlanWait, parsed, written
-from imago_operator.wording import counted
+from imago_operator.spec.cluster.cluster_status import ReplacedMember
 
 if TYPE_CHECKING:
-    from imago_operator.actions import Action
+    from imago_operator.model.actions import Action
+    from imago_operator.model.state import Claim, Pod
     from imago_operator.plan.look import ClusterLook
-    from imago_operator.state import Claim, Pod
 
 GONE_S: Final = 300.0
 """How long a node must be gone before the disk that was on it counts as lost."""
@@ -29,7 +29,7 @@ def stuck(look: ClusterLook) -> PlanStep | None:
     actions: list[Action] = []
     for shard in (None, *look.running):
         for pod in look.observed.pods_of(shard):
-            if membership.never_runs(look, pod) and look.outdated(pod):
+            if membership.never_runs(look, pod) and (look.outdated(pod) or _has_no_file(look, pod)):
                 actions.append(DeletePod(pod.name, pod.uid, shard, f"stuck: {pod.waiting}"))
                 break  # one at a time in each shard
     if not actions:
@@ -37,6 +37,11 @@ def stuck(look: ClusterLook) -> PlanStep | None:
     text = f"{counted(len(actions), 'pod')} never ran: {_listed(actions)}."
     said = ConditionFinding(type="Updating", holds=True, reason="Repair", message=text)
     return PlanStep(row=PlanRow.STUCK, actions=tuple(actions), findings=(said,), next="they run")
+
+
+def _has_no_file(look: ClusterLook, pod: Pod) -> bool:
+    """Whether the settings that the pod was made with are gone: another one names today's."""
+    return bool(pod.config) and look.observed.child("ConfigMap", pod.config) is None
 
 
 def _listed(actions: list[Action]) -> str:
@@ -95,7 +100,7 @@ def _lost(look: ClusterLook, number: int) -> list[Claim]:
     if nodes is None or not look.informed:
         return []
     found = []
-    for claim in look.observed.claims_of(number):
+    for claim in filter(look.has_member, look.observed.claims_of(number)):
         pod = _pod(look, claim)
         # A node that is only off the list may still run a pod that serves.
         running = pod is not None and (pod.ready or pod.broker is not None or pod.node in nodes)

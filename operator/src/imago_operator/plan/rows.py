@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from imago_operator.actions import Action
-    from imago_operator.state import ConditionFinding, PlanWait
+    from imago_operator.model.actions import Action
+    from imago_operator.model.state import ConditionFinding, PlanWait
 
 
 class PlanRow(Enum):
@@ -31,11 +31,12 @@ class PlanRow(Enum):
     STORAGE = (13, "GrowingVolumes")
     SCALE_UP = (14, "ScalingUp")
     ROLLOUT = (15, "Restarting")
-    RESUME = (16, "TakingShardsBack")
-    BLOCKED = (17, "ScaleDownBlocked")
-    SCALE_DOWN = (18, "ScalingDown")
-    MEMBERS = (19, "MembersMissing")
-    SETTLED = (20, "Settled")
+    CHANGE_MEMBERS = (16, "ChangingMembers")
+    RESUME = (17, "TakingShardsBack")
+    BLOCKED = (18, "ScaleDownBlocked")
+    SCALE_DOWN = (19, "ScalingDown")
+    MEMBERS = (20, "MembersMissing")
+    SETTLED = (21, "Settled")
 
     @property
     def number(self) -> int:

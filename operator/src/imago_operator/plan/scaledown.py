@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from imago_operator import names
-from imago_operator.actions import (
+from imago_operator.manifests.brokers import stateful_set
+from imago_operator.model import names
+from imago_operator.model.actions import (
     Apply,
     Cordon,
     DeleteChild,
@@ -19,21 +20,20 @@ from imago_operator.actions import (
     Stop,
     Uncordon,
 )
-from imago_operator.manifests.brokers import stateful_set
+from imago_operator.model.state import STATEFUL_SET, ConditionFinding, PlanWait, written
+from imago_operator.model.wording import counted
 from imago_operator.plan.objects import REBALANCE, rebalance
 from imago_operator.plan.rows import PlanRow, PlanStep
-from imago_operator.spec.cluster import DrainPolicy
-from imago_operator.spec.cluster_status import ScaleDownStatus
-from imago_operator.spec.common import Retention
-from imago_operator.state import STATEFUL_SET, ConditionFinding, PlanWait, written
-from imago_operator.wording import counted
+from imago_operator.spec.cluster.cluster import DrainPolicy
+from imago_operator.spec.cluster.cluster_status import ScaleDownStatus
+from imago_operator.spec.schema.common import Retention
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from imago_operator.actions import Action
+    from imago_operator.model.actions import Action
+    from imago_operator.model.state import Claim, OwnedObject
     from imago_operator.plan.look import ClusterLook
-    from imago_operator.state import Claim, OwnedObject
 
 REMOVE_S: Final = 600.0
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_operator.actions import ClassClaim, DeleteChild, GrowClaim
+from imago_operator.model.actions import ClassClaim, DeleteChild, GrowClaim
+from imago_operator.model.state import STATEFUL_SET, ConditionFinding, PlanWait
 from imago_operator.plan.look import RESIZE_PENDING
 from imago_operator.plan.objects import is_made_anew, wanted
 from imago_operator.plan.rows import PlanRow, PlanStep
-from imago_operator.state import STATEFUL_SET, ConditionFinding, PlanWait
 
 if TYPE_CHECKING:
-    from imago_operator.actions import Action
+    from imago_operator.model.actions import Action
+    from imago_operator.model.state import Claim
     from imago_operator.plan.look import ClusterLook
-    from imago_operator.state import Claim
 
 STORAGE = "StorageReady"
 RESIZE_S = 1800.0
@@ -59,7 +59,7 @@ def storage(look: ClusterLook) -> PlanStep | None:
         return PlanStep(row=PlanRow.STORAGE, findings=(said,))
     if _short(look):
         return None  # they have just been told to grow
-    return _growing(look, [c for c in look.observed.claims if c.shard in look.running])
+    return _growing(look, _mine(look))
 
 
 def _unsupported(look: ClusterLook) -> ConditionFinding | None:
@@ -75,8 +75,12 @@ def _short(look: ClusterLook) -> list[Claim]:
     size = look.desired.spec.brokers.storage.size
     if size is None:
         return []
-    mine = (c for c in look.observed.claims if c.shard in look.running)
-    return [claim for claim in mine if claim.requested < size.bytes]
+    return [claim for claim in _mine(look) if claim.requested < size.bytes]
+
+
+def _mine(look: ClusterLook) -> list[Claim]:
+    """Return the claims of members that are to run; those of who has left stay as they are."""
+    return [c for c in look.observed.claims if c.shard in look.running and look.has_member(c)]
 
 
 def _grows(look: ClusterLook, claim: Claim) -> bool:
@@ -88,7 +92,7 @@ def classes(look: ClusterLook) -> PlanStep:
     desired = look.desired.spec.brokers.storage.volume_attributes_class_name
     actions = [
         ClassClaim(c.name, c.uid, desired)
-        for c in look.observed.claims
+        for c in filter(look.has_member, look.observed.claims)
         if desired is not None and desired not in (c.attributes_class, c.attributes_asked)
     ]
     return PlanStep(row=PlanRow.STORAGE, actions=tuple(actions), next="their volumes are changed")
@@ -123,7 +127,7 @@ def _growing(look: ClusterLook, claims: list[Claim]) -> PlanStep | None:
 
 def grown(look: ClusterLook) -> PlanStep | None:
     """Wait until volumes have the size asked for: nothing else waits for that."""
-    waiting = _small([c for c in look.observed.claims if c.shard in look.running])
+    waiting = _small(_mine(look))
     if not waiting:
         return None
     text = f"{waiting[0].name} to have the requested size"

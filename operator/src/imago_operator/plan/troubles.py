@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from imago_operator.model.state import ConditionFinding
 from imago_operator.plan.drift import drifted
 from imago_operator.plan.rows import PlanRow, PlanStep
-from imago_operator.state import ConditionFinding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from imago_operator.manifests.common import Manifest
+    from imago_operator.model.state import Pod, Shard
     from imago_operator.plan.look import ClusterLook
-    from imago_operator.state import Pod, Shard
 
 MEMBERS: Final = "MembersImpaired"
 CONTESTED: Final = "DriftContested"
@@ -52,7 +52,9 @@ def _named(look: ClusterLook, shard: Shard, uuid: str) -> str:
 
 
 def pods(look: ClusterLook) -> PlanStep:
-    """Name pods that no node takes, in the scheduler's words, and those whose image is missing.
+    """Name pods that no node takes, whose image is missing, and whose containers fail.
+
+    In the words of the scheduler, and in the containers' own.
 
     Whatever else is under way: a restart that such a pod holds up does not say so itself.
     """
@@ -65,7 +67,12 @@ def pods(look: ClusterLook) -> PlanStep:
     for image in sorted(without):
         waiting = [pod for pod in here if pod.missing_image == image]
         told.append(f"Image {image} cannot be pulled for {_listed(waiting)}.")
-    reason = "PodsUnschedulable" if homeless else "ImageMissing"
+    failing = {pod.failure: pod for pod in reversed(here) if pod.failure}
+    for words, first in sorted(failing.items()):
+        alike = [pod for pod in here if pod.failure == words and pod is not first]
+        more = f" (and {_listed(alike)})" if alike else ""
+        told.append(f"{first.name}{more}: {words.rstrip('.')}.")
+    reason = "PodsUnschedulable" if homeless else "ImageMissing" if without else "PodsFailing"
     text = " ".join(told)
     said = ConditionFinding(type="Degraded", holds=True, reason=reason, message=text)
     return PlanStep(row=PlanRow.MEMBERS, findings=(said,) if told else ())

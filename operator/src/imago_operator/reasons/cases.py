@@ -25,14 +25,16 @@ CASES: Final = (
         "InvalidSpec",
         "the spec is wrong; the operator does not run the version, or it goes down, or up by"
         " more than one minor step",
-        "nothing; brokers keep what they have",
+        "+ and what repairs, by the last spec that was accepted (status.acceptedSpec); restarts"
+        " and removal wait. Where there is none: nothing; brokers keep what they have",
     ),
     Case("Reading", "Kubernetes' lists are not complete", "nothing", late="2 min"),
     Case(
         "ApplyingObjects",
         "objects are missing, differ or are no longer wanted",
-        "server-side apply; Services, ConfigMaps, NetworkPolicies and PodDisruptionBudgets that"
-        " are no longer wanted are deleted. No restart begins in the same reconciliation",
+        "server-side apply; Services, ConfigMaps that no pod names, NetworkPolicies and"
+        " PodDisruptionBudgets that are no longer wanted are deleted. A new template of pods goes"
+        " to one shard first. No restart begins in the same reconciliation",
         additive=True,
     ),
     Case(
@@ -90,6 +92,15 @@ CASES: Final = (
         " the shard are in sync, whether or not they are ready, and the broker's own restart check"
         " has no objection; as many shards as maxUnavailableShards says, all in one rack",
         late="readyTimeout",
+    ),
+    Case(
+        "ChangingMembers",
+        "shards have more or fewer members than replicasPerShard says, or puts count on fewer",
+        "more: add all of them, wait until every shard has all in sync, then have puts count on"
+        " them; fewer: have puts count on those that stay, then the last of each shard leaves, one"
+        " at a time, while the others are in sync; a leader hands over first; then its claim goes"
+        " (whenScaled Delete), once the status has named it",
+        late="leaving: 10 min",
     ),
     Case(
         "TakingShardsBack",

@@ -29,6 +29,14 @@ CERTIFICATES: Final = (
         "Write `tls.crt`, `tls.key` and `ca.crt` into it.",
     ),
     _of(
+        "AddressNotNamed",
+        "A listener of type NodePort has no `advertisedHostTemplate`: brokers advertise the address"
+        " of their node, and certificates name no node. Clients that check names refuse them,"
+        " inside of the cluster too; Java's clients do not check.",
+        "Set the listener's `advertisedHostTemplate` to names that lead to the nodes of the pods:"
+        " certificates name them at once, and the brokers are restarted to advertise them.",
+    ),
+    _of(
         "SecretRefused",
         "The operator may not read the Secrets of ZooKeeper's certificate: `CLUSTER-zookeeper-tls`,"
         " or `CLUSTER-ca`. Brokers reach ZooKeeper without TLS, unless they had it before.",

@@ -9,109 +9,17 @@ from imago_operator.reasons import registry
 from imago_operator.reasons.certificates import CERTIFICATES
 from imago_operator.reasons.model import (
     BY_ITSELF,
+    OPERATOR_LOG,
     Happening,
     Reason,
     own_mistake,
     refused_by_kubernetes,
 )
+from imago_operator.reasons.service import READY
 
 _of = partial(Reason, "ImagoCluster")
 EXPLAIN: Final = "`kubectl imago explain CLUSTER` names what it waits for."
-OPERATOR_LOG: Final = "`kubectl -n imago-system logs deploy/imago-operator`"
 
-READY: Final = (
-    _of("Ready", "AllShardsServing", "Every shard has a master and all its members."),
-    _of(
-        "Ready",
-        "NotYetReconciled",
-        "The operator has not read all objects yet.",
-        f"Nothing for two minutes; then look at the operator: {OPERATOR_LOG}.",
-    ),
-    _of(
-        "Ready",
-        "BrokersStarting",
-        "Members of a shard are missing or not in sync. Shards with a master serve meanwhile.",
-        "`kubectl imago status CLUSTER` shows which; `kubectl describe pod` why one does not run.",
-    ),
-    _of(
-        "Ready",
-        "DiskFull",
-        "Brokers whose disk is full refuse messages; consumers read as before.",
-        "Raise `spec.brokers.storage.size`; see *A disk runs full*.",
-    ),
-    _of(
-        "Ready",
-        "ShardOffline",
-        "A shard has no master: its queues accept and deliver nothing.",
-        "See *A shard without master*.",
-    ),
-    _of(
-        "Ready",
-        "ZooKeeperUnavailable",
-        "No broker answers, or those that answer have no ZooKeeper.",
-        "See *ZooKeeper is gone*.",
-    ),
-    _of(
-        "Ready",
-        "InvalidSpec",
-        "The spec is refused; brokers keep the one before. Until it is corrected the operator"
-        " neither observes nor repairs anything: counts and shards of the status are as old as its"
-        " `lookedAt`.",
-        "Correct the field that the message names.",
-    ),
-    _of(
-        "Ready",
-        "Paused",
-        "The annotation imago.dev/pause-reconciliation stops the operator.",
-        "`kubectl imago resume CLUSTER` when you are done.",
-    ),
-    _of(
-        "Ready",
-        "Deleting",
-        "The cluster is being deleted; claims stay unless `whenDeleted` is Delete.",
-    ),
-    _of("Available", "EveryShardHasMaster", "Every shard accepts and delivers messages."),
-    _of(
-        "Available",
-        "ShardWithoutMaster",
-        "The shards named have no master.",
-        "See *A shard without master*.",
-    ),
-    _of("ZooKeeperConnected", "Connected", "Brokers have their session."),
-    _of(
-        "ZooKeeperConnected",
-        "ZooKeeperUnavailable",
-        "Brokers answer, and have no session with ZooKeeper. Masters stop acknowledging when their"
-        " lease is over; nothing is restarted or removed.",
-        "See *ZooKeeper is gone*.",
-    ),
-    _of(
-        "Available",
-        "NoBrokerAnswers",
-        "No broker answers the operator: it cannot tell whether clients are served.",
-        "See ZooKeeperConnected of the same reason.",
-    ),
-    _of(
-        "Available",
-        "NotObserved",
-        "The operator does not observe the cluster now; `status.lookedAt` says when it last did.",
-        "Correct what Ready and Stalled name; brokers serve meanwhile.",
-    ),
-    _of(
-        "ZooKeeperConnected",
-        "NoBrokerAnswers",
-        "No broker answers the operator's HTTP calls. Clients may still be served.",
-        "Are pods running? May the operator reach port 8080 (NetworkPolicy)? Is the Secret"
-        " `CLUSTER-admin-token` the one that brokers have mounted?",
-    ),
-    _of(
-        "ZooKeeperConnected",
-        "OtherCluster",
-        "Brokers report another cluster id than the one on record: ZooKeeper was replaced or"
-        " emptied, or another cluster's address is in the spec. The operator removes nothing.",
-        "See *ZooKeeper is gone*.",
-    ),
-)
 WORK: Final = (
     _of("ResourcesApplied", "Applied", "Every object has its desired state."),
     _of(
@@ -159,6 +67,28 @@ WORK: Final = (
     _of("Reconciling", "GrowingVolumes", "Volumes are growing.", "See StorageReady."),
     _of("Reconciling", "ScalingUp", "New shards start.", BY_ITSELF),
     _of("Reconciling", "Restarting", "Pods are being restarted.", "See Updating."),
+    _of("Reconciling", "ChangingMembers", "Members join or leave.", BY_ITSELF),
+    _of(
+        "Reconciling",
+        "AddingMembers",
+        "Members that were added copy their shards. Until all are in sync, puts need no more of"
+        " them than before.",
+        "Nothing while they copy: `kubectl imago status` shows how far each is. A pod that does not"
+        " start is in *Degraded*.",
+    ),
+    _of(
+        "Reconciling",
+        "RemovingMembers",
+        "Members leave, one of a shard at a time, while those that stay are in sync.",
+        "Nothing; where it waits, for the pods that the message names.",
+    ),
+    _of(
+        "Reconciling",
+        "MembersHeld",
+        "More members are wanted, and brokers are of a version that lets nobody join a shard of"
+        " one member while it runs.",
+        "Set `spec.version` to 0.2 or later; members are added once the brokers have it.",
+    ),
     _of("Reconciling", "TakingShardsBack", "A scale-down was cancelled.", BY_ITSELF),
     _of("Reconciling", "ScalingDown", "Shards are being removed.", "See ScalingDown."),
     _of(
@@ -296,6 +226,14 @@ TROUBLE: Final = (
     ),
     _of(
         "Degraded",
+        "PodsFailing",
+        "Containers of the pods named end again and again, or cannot begin; the message has their"
+        " own last words.",
+        "Correct what they name: a setting in `spec.brokers.config`, a Secret, a volume. The"
+        " operator then replaces the pods. `kubectl logs POD --previous` has more.",
+    ),
+    _of(
+        "Degraded",
         "ZooKeeperOnOneNode",
         "A majority of ZooKeeper's servers is on one node: when that node fails, nothing is"
         " acknowledged until it is back.",
@@ -334,21 +272,25 @@ TROUBLE: Final = (
     _of(
         "Stalled",
         "InvalidSpec",
-        "The spec is refused.",
+        "The spec is refused. Until it is corrected the operator observes and repairs the cluster"
+        " by the last one that it accepted (`status.acceptedSpec`); restarts and removal of"
+        " shards wait.",
         "Correct the field that the message names.",
     ),
     _of(
         "Stalled",
         "UnsupportedVersion",
         "`spec.version` is newer than the operator, or more than one minor line older. Brokers"
-        " keep what they have; the operator does nothing to them.",
+        " keep what they have. Where it is newer, the operator repairs them by the last spec that"
+        " it accepted; where they are too old for it, it observes them and does nothing to them.",
         "Upgrade the operator, or return to a version that runs the brokers; then continue one"
         " minor line at a time (docs/upgrade.md).",
     ),
     _of(
         "Stalled",
         "DowngradeRefused",
-        "The version is older than what runs, or more than one minor step newer.",
+        "The version is older than what runs, or more than one minor step newer. The cluster is"
+        " kept by the last spec that the operator accepted.",
         "Go in single minor steps; brokers of an older version are not supported on newer data.",
     ),
     _of(

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 NOTHING: Final = "Nothing."
 BY_ITSELF: Final = "Nothing: it passes by itself."
+OPERATOR_LOG: Final = "`kubectl -n imago-system logs deploy/imago-operator`"
 
 
 @dataclass(frozen=True, slots=True)

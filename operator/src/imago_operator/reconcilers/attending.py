@@ -16,16 +16,16 @@ from imago_operator.contents.conditions import ContentRefusal, conditions, holds
 from imago_operator.contents.leaving import Leaving
 from imago_operator.errors import BlockedError, InvalidError, OperatorError, RetryError
 from imago_operator.reconcilers.claims import Voice, status_from
-from imago_operator.status import mistake
+from imago_operator.reporting.status import mistake
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from imago_operator.contents.belonging import Manifest
+    from imago_operator.model.state import ConditionFinding
     from imago_operator.reconcile import Context, ObjectKey
     from imago_operator.reconcilers.claims import ClaimLookup
     from imago_operator.spec.kinds import Kind
-    from imago_operator.state import ConditionFinding
 
 log = logging.getLogger(__name__)
 

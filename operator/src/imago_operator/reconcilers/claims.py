@@ -15,12 +15,12 @@ from imago_operator.contents.belonging import (
 )
 from imago_operator.contents.conditions import ContentRefusal, changes
 from imago_operator.errors import BlockedError, InvalidError, RetryError
-from imago_operator.installations import Installations
+from imago_operator.observing.installations import Installations
 from imago_operator.reconcilers.recent import Recent
-from imago_operator.spec.build import build
-from imago_operator.spec.fields import to_json
 from imago_operator.spec.kinds import API_VERSION
-from imago_operator.spec.schema import with_defaults
+from imago_operator.spec.schema.build import build
+from imago_operator.spec.schema.fields import to_json
+from imago_operator.spec.schema.schema import with_defaults
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping, Sequence
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from imago_operator.contents.claiming import ClaimPlan
     from imago_operator.contents.leaving import Leaving
     from imago_operator.reconcile import Context, Reached
-    from imago_operator.spec.common import Conditions
     from imago_operator.spec.kinds import Kind
+    from imago_operator.spec.schema.common import Conditions
 
 SHARED_S: Final = 5.0
 """How old what many keys share may be. What is to go with its resource is asked for anew."""

@@ -11,29 +11,30 @@ from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator.apply import Executor
 from imago_operator.contents.belonging import is_going
-from imago_operator.desired import Desired, desired_of
 from imago_operator.errors import BlockedError, InvalidError, OperatorError, RetryError
-from imago_operator.installations import Installations, operated_by
-from imago_operator.observed import ClusterSeen, status_of_manifest
+from imago_operator.model.accepted import in_force
+from imago_operator.model.desired import Desired
+from imago_operator.model.state import ConditionFinding, Observed, parsed, written
+from imago_operator.observing.installations import Installations, operated_by
+from imago_operator.observing.observed import ClusterSeen, status_of_manifest
 from imago_operator.plan import ReconcilePlan, plan
+from imago_operator.plan.restarts.staging import staged
 from imago_operator.plan.rows import PlanRow
-from imago_operator.plan.staging import staged
 from imago_operator.reconcile import ObjectKey
 from imago_operator.reconcilers.dependents import Dependents, Told
-from imago_operator.spec.common import ConditionStatus
-from imago_operator.spec.fields import to_json
+from imago_operator.reporting.status import events_of, in_short, mistake, stalled, status_of
 from imago_operator.spec.kinds import API_VERSION, CLUSTER
-from imago_operator.state import ConditionFinding, Observed, parsed, written
-from imago_operator.status import events_of, mistake, stalled, status_of
+from imago_operator.spec.schema.common import ConditionStatus
+from imago_operator.spec.schema.fields import to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from imago_operator.desired import UnreadableSpec
-    from imago_operator.observed import Observer
+    from imago_operator.model.desired import UnreadableSpec
+    from imago_operator.model.state import RegistryView
+    from imago_operator.observing.observed import Observer
     from imago_operator.reconcile import Context
-    from imago_operator.spec.cluster_status import ClusterStatus
-    from imago_operator.state import RegistryView
+    from imago_operator.spec.cluster.cluster_status import ClusterStatus
 
     Manifest = Mapping[str, Any]
 
@@ -55,6 +56,8 @@ LOOK_EVERY: Final = timedelta(seconds=30)
 CORRECTED_MAX: Final = 10
 """Events of what was put back in one look."""
 REMEMBERED_MAX: Final = 2000
+CLOCK: Final = slice(11, None)
+"""The time of day of a moment as a status has it."""
 RESTLESS: Final = frozenset({PlanRow.FAILOVER, PlanRow.REGISTRY, PlanRow.BOOTSTRAP})
 """Rows in which what is waited for shows in no object of Kubernetes."""
 
@@ -86,6 +89,7 @@ class ClusterReconciler:
         """Clusters there are; of them those that stand still, and those that are not Ready."""
         self.stalled: set[ObjectKey] = set()
         self.unready: set[ObjectKey] = set()
+        self.unavailable: set[ObjectKey] = set()
 
     async def reconcile(self, key: ObjectKey) -> float | None:
         try:
@@ -130,7 +134,7 @@ class ClusterReconciler:
         self, key: ObjectKey, manifest: Manifest, memory: _Memory, why: str
     ) -> float:
         """Leave a cluster to another installation, and say so once."""
-        for found in (self.seen, self.stalled, self.unready):
+        for found in (self.seen, self.stalled, self.unready, self.unavailable):
             found.discard(key)
         if not memory.aside:
             log.warning("%s: %s", key, why)
@@ -174,7 +178,7 @@ class ClusterReconciler:
 
     def _forget(self, key: ObjectKey) -> None:
         self._memories.pop(key, None)
-        for found in (self.seen, self.stalled, self.unready):
+        for found in (self.seen, self.stalled, self.unready, self.unavailable):
             found.discard(key)
 
     def _count(self, key: ObjectKey, status: ClusterStatus) -> None:
@@ -182,6 +186,7 @@ class ClusterReconciler:
         for keys, belongs in (
             (self.stalled, "Stalled" in holds),
             (self.unready, "Ready" not in holds),
+            (self.unavailable, "Available" not in holds),
         ):
             (keys.add if belongs else keys.discard)(key)
 
@@ -200,9 +205,10 @@ class ClusterReconciler:
             metadata.get("generation"),
             metadata.get("deletionTimestamp"),
             tuple(sorted((metadata.get("annotations") or {}).items())),
+            (manifest.get("status") or {}).get("version"),
         )
         if memory.desired is None or memory.read_as != read_as:
-            memory.desired = desired_of(manifest, self._context.operator)
+            memory.desired = in_force(manifest, self._context.operator)
             memory.read_as = read_as
         return memory.desired
 
@@ -253,8 +259,8 @@ class ClusterReconciler:
         """Write the status if it says something new, and events of what changed."""
         now, before = self._context.now(), observed.status
         after = status_of(desired, observed, found, now)
-        if isinstance(desired, Desired) and observed.synced:
-            after = _dated(after, observed.status, now)
+        seen = isinstance(desired, Desired) and observed.synced
+        after = _dated(after, observed.status, now, seen=seen)
         self._count(ObjectKey(self.kind, desired.resource.namespace, desired.resource.name), after)
         # What the last pass has written down is no news, but must not be unsaid either.
         due = memory.said_at is None or now - memory.said_at >= STATUS_EVERY or found.record
@@ -295,12 +301,25 @@ class ClusterReconciler:
             await self._kube.event(manifest, event.type, event.reason, event.message)
 
 
-def _dated(after: ClusterStatus, before: ClusterStatus, now: datetime) -> ClusterStatus:
-    """Say when it was observed: with whatever else is new, and now and then by itself."""
+def _dated(
+    after: ClusterStatus, before: ClusterStatus, now: datetime, *, seen: bool
+) -> ClusterStatus:
+    """Say when it was observed: with whatever else is new, and now and then by itself.
+
+    `seen`: whether it was observed now; else only what follows from that is said.
+    """
     said = before.looked_at
-    if after == before and said is not None and now - parsed(said) < LOOK_EVERY:
+    fresh = not seen or (said is not None and now - parsed(said) < LOOK_EVERY)
+    if after == before and fresh:
         return after
-    return replace(after, looked_at=written(now))
+    looked = written(now) if seen else said
+    ready, serving = in_short(after)
+    return replace(
+        after,
+        looked_at=looked,
+        ready=f"{ready} at {written(now)[CLOCK]}",
+        serving=f"{serving} at {written(now)[CLOCK]}",
+    )
 
 
 def _connected(registry: RegistryView | None) -> bool:

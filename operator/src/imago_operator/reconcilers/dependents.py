@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator.contents.belonging import cluster_of
 from imago_operator.contents.connecting import checks_rights, entries_of, super_users
-from imago_operator.desired import fingerprint
 from imago_operator.errors import OperatorError
+from imago_operator.model.desired import fingerprint
 from imago_operator.reconcile import ObjectKey
 from imago_operator.reconcilers.claims import SHARED_S
 from imago_operator.spec.kinds import USER

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from imago_operator import names
-from imago_operator.actions import Apply
 from imago_operator.contents.belonging import cluster_of
 from imago_operator.contents.connecting import has_certificates
 from imago_operator.errors import BlockedError, InvalidError, RetryError
+from imago_operator.model import names
+from imago_operator.model.actions import Apply
+from imago_operator.model.state import ConditionFinding
 from imago_operator.pipelines import reading, state, user
 from imago_operator.pipelines.desired import PipelineAccess, desired_pipeline
 from imago_operator.pipelines.plan import plan
@@ -18,7 +19,6 @@ from imago_operator.pipelines.status import status_of
 from imago_operator.reconcilers.attending import Attendant
 from imago_operator.reconcilers.claims import ClaimLookup, status_from
 from imago_operator.spec.kinds import PIPELINE
-from imago_operator.state import ConditionFinding
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from imago_operator import names
 from imago_operator.certificates.state import CERTIFICATE, KEY, TRUSTED, authority_of
 from imago_operator.contents import certifying, tokens, user_acts, users
 from imago_operator.contents.belonging import claimant_of, cluster_of
@@ -25,11 +24,12 @@ from imago_operator.contents.values import SeenSecret
 from imago_operator.errors import RetryError
 from imago_operator.issuing import openssl
 from imago_operator.issuing.writing import end_of, whole_days
-from imago_operator.observed import owner_uid
+from imago_operator.model import names
+from imago_operator.model.secret_data import coded, decoded
+from imago_operator.observing.observed import owner_uid
 from imago_operator.reconcilers.attending import Attendant
 from imago_operator.reconcilers.claims import ClaimLookup, content_name, problem_of, status_from
 from imago_operator.reconcilers.recent import Recent
-from imago_operator.secret_data import coded, decoded
 from imago_operator.spec.kinds import API_VERSION, USER
 from imago_operator.spec.user import AuthenticationType
 

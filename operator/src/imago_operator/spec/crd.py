@@ -13,9 +13,9 @@ import yaml
 from imago_operator.spec.kinds import GROUP, KINDS, VERSION, Kind
 
 if TYPE_CHECKING:
-    from imago_operator.spec.column import Column
-    from imago_operator.spec.fields import Schema
-    from imago_operator.spec.rule import Rule
+    from imago_operator.spec.schema.column import Column
+    from imago_operator.spec.schema.fields import Schema
+    from imago_operator.spec.schema.rule import Rule
 
 HEAD: Final = "# Made by `make docs` from operator/src/imago_operator/spec.\n"
 METADATA: Final = {"type": "object"}

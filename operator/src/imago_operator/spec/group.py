@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from imago_operator.spec.column import AGE, CLUSTER_OF, MESSAGE, READY, STATUS, Column
-from imago_operator.spec.common import (
+from imago_operator.broker_rules.keys import BOUNDS
+from imago_operator.spec.schema.column import AGE, CLUSTER_OF, MESSAGE, READY, STATUS, Column
+from imago_operator.spec.schema.common import (
     GROUP_SIZE_MAX,
     MESSAGE_NAME_PATTERN,
     TOPIC_SIZE_MAX,
@@ -16,8 +17,8 @@ from imago_operator.spec.common import (
     conditions_field,
     generation_field,
 )
-from imago_operator.spec.fields import described
-from imago_operator.spec.values import Duration
+from imago_operator.spec.schema.fields import described
+from imago_operator.spec.schema.values import Duration
 
 
 class GroupMode(StrEnum):
@@ -91,13 +92,17 @@ class GroupSpec:
     consume_enabled: bool = described("Whether the group may consume.", default=True)
     ordered: bool = described("Whether the group consumes each queue in order.", default=False)
     retry_queues: int = described(
-        "Number of queues of the group's retry topic on each shard.", default=1, low=1, high=64
+        "Number of queues of the group's retry topic on each shard, when that is made. 0: what"
+        " consumers give back is forgotten.",
+        default=1,
+        low=BOUNDS["group.retry_queues"][0],
+        high=BOUNDS["group.retry_queues"][1],
     )
     max_retries: int = described(
         "How often a message is delivered again before it goes to the dead letters.",
         default=16,
-        low=0,
-        high=1000,
+        low=BOUNDS["group.retry_max_times"][0],
+        high=BOUNDS["group.retry_max_times"][1],
     )
     max_lag: MaxLag = described("Lag above which the operator reports the group.", default=MaxLag)
     reset: ResetRequest | None = described(
@@ -139,9 +144,13 @@ class GroupStatus:
     state: str | None = described(
         "Whether the group has members.", default=None, one_of=("Empty", "Stable", "Unknown")
     )
-    members: int = described("Number of members.", default=0, low=0)
+    members: int | None = described(
+        "Number of members; absent while no broker tells.", default=None, low=0
+    )
     lag: str | None = described(
-        "Unread messages, to one digit: 0, ~20, ~3k.", default=None, size_max=8
+        "Unread messages, to one digit: 0, ~20, ~3k; absent while no broker tells.",
+        default=None,
+        size_max=8,
     )
     topics: tuple[TopicLag, ...] = described(
         "Lag by topic.", default=(), size_max=100, map_key="topic"

@@ -12,34 +12,24 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from imago_operator.errors import InvalidError
-from imago_operator.spec import (
-    cluster_status,
-    group,
-    pipeline,
-    rebalance,
-    rules,
-    tls_rules,
-    topic,
-    user,
-    user_rules,
-    zookeeper,
-)
-from imago_operator.spec.build import build
-from imago_operator.spec.cluster import ClusterSpec
-from imago_operator.spec.cluster_status import ClusterStatus
-from imago_operator.spec.fields import Schema, schema_of
+from imago_operator.spec import group, pipeline, rebalance, rules, topic, user, user_rules
+from imago_operator.spec.cluster import cluster_status, tls_rules, zookeeper
+from imago_operator.spec.cluster.cluster import ClusterSpec
+from imago_operator.spec.cluster.cluster_status import ClusterStatus
 from imago_operator.spec.group import GroupSpec, GroupStatus
 from imago_operator.spec.pipeline import PipelineSpec, PipelineStatus
 from imago_operator.spec.rebalance import RebalanceSpec, RebalanceStatus
-from imago_operator.spec.schema import Problem, problems, with_defaults
+from imago_operator.spec.schema.build import build
+from imago_operator.spec.schema.fields import Schema, schema_of
+from imago_operator.spec.schema.schema import Problem, problems, with_defaults
 from imago_operator.spec.topic import TopicSpec, TopicStatus
 from imago_operator.spec.user import UserSpec, UserStatus
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from imago_operator.spec.column import Column
-    from imago_operator.spec.rule import Rule
+    from imago_operator.spec.schema.column import Column
+    from imago_operator.spec.schema.rule import Rule
 
 GROUP: Final = "imago.dev"
 VERSION: Final = "v1alpha1"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from imago_operator.spec.column import AGE, CLUSTER_OF, MESSAGE, READY, STATUS, Column
-from imago_operator.spec.common import (
+from imago_operator.spec.schema.column import AGE, CLUSTER_OF, MESSAGE, READY, STATUS, Column
+from imago_operator.spec.schema.common import (
     GROUP_SIZE_MAX,
     MESSAGE_NAME_PATTERN,
     NAME_SIZE_MAX,
@@ -19,9 +19,9 @@ from imago_operator.spec.common import (
     conditions_field,
     generation_field,
 )
-from imago_operator.spec.fields import IntOrText, Json, described
+from imago_operator.spec.schema.fields import IntOrText, Json, described
+from imago_operator.spec.schema.values import Duration, Quantity
 from imago_operator.spec.user import OBJECT_PATTERN
-from imago_operator.spec.values import Duration, Quantity
 
 
 class Engine(StrEnum):
@@ -281,7 +281,14 @@ class PipelineStatus:
     )
     runs: Runs = described("Starts, ends and failures.", default=Runs)
     rows: int | None = described("Approximate number of rows written.", default=None, low=0)
-    lag: str | None = described("Approximate number of unread messages.", default=None, size_max=8)
+    lag: str | None = described(
+        "Approximate number of unread messages; absent while no run reports.",
+        default=None,
+        size_max=8,
+    )
+    reported_at: str | None = described(
+        "When the run last reported its progress, to the minute.", default=None, size_max=40
+    )
     replicas: int = described("Existing executors.", default=0, low=0)
     selector: str | None = described("Label selector of the executors.", default=None, size_max=512)
     applied_hash: str | None = described(
@@ -297,6 +304,7 @@ COLUMNS: Final = (
     Column("State", ".status.state"),
     Column("Rows", ".status.rows", "integer"),
     Column("Lag", ".status.lag"),
+    Column("Reported", ".status.reportedAt", "date"),
     AGE,
     Column("Attempts", ".status.runs.attempts", "integer", priority=1),
     MESSAGE,

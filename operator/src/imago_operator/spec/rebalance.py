@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from imago_operator.spec.brokers import SHARD_ID_MAX, SHARDS_MAX
-from imago_operator.spec.column import AGE, CLUSTER_OF, MESSAGE, READY, Column
-from imago_operator.spec.common import (
+from imago_operator.spec.cluster.brokers import SHARD_ID_MAX, SHARDS_MAX
+from imago_operator.spec.schema.column import AGE, CLUSTER_OF, MESSAGE, READY, Column
+from imago_operator.spec.schema.common import (
     TOPIC_SIZE_MAX,
     ClusterRef,
     Conditions,
     conditions_field,
     generation_field,
 )
-from imago_operator.spec.fields import described
+from imago_operator.spec.schema.fields import described
 
 TOPIC_GLOB = r"^[%|A-Za-z0-9_*-][%|A-Za-z0-9_.*-]*$"
 

@@ -11,7 +11,7 @@ from imago_operator.spec.kinds import API_VERSION, KINDS, Kind
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from imago_operator.spec.fields import Schema
+    from imago_operator.spec.schema.fields import Schema
 
 HEAD: Final = f"""\
 # Custom resources

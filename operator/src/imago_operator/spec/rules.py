@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from imago_operator.spec.rule import Rule, exactly_one, immutable, resource_name, spans
-from imago_operator.spec.values import Quantity
+from imago_operator.spec import setting_rules
+from imago_operator.spec.schema.rule import Rule, exactly_one, immutable, resource_name, spans
+from imago_operator.spec.schema.values import Quantity
 
 BROKERS, STORAGE = "spec.brokers", "spec.brokers.storage"
 ZOOKEEPER = "spec.zookeeper"
@@ -49,7 +50,10 @@ OWNED_SETTINGS: Final = (
     "rocketmq.port",
     "rocketmq.advertised_port",
     "rocketmq.fast_port",
+    "rocketmq.grpc_port",
+    "rocketmq.grpc_advertised_port",
     "replication.port",
+    "replication.open",
     "replication.min_in_sync",
     "namesrv.enabled",
     "namesrv.port",
@@ -158,17 +162,6 @@ CLUSTER: Final[tuple[Rule, ...]] = (
         holds=lambda node: not _one_copy_stands_for_all(node),
         message="minInSync 1 would call one copy replicated: set 2, or acknowledgement leader",
     ),
-    _may_not_fall(
-        BROKERS, "replicasPerShard", "replicasPerShard cannot be lowered: members hold copies"
-    ),
-    Rule(
-        path=BROKERS,
-        cel="oldSelf.replicasPerShard > 1 || self.replicasPerShard == oldSelf.replicasPerShard",
-        holds_after=lambda node, old: (
-            old["replicasPerShard"] > 1 or node["replicasPerShard"] == old["replicasPerShard"]
-        ),
-        message="replicasPerShard 1 cannot be changed: a shard of one member copies to nobody",
-    ),
     Rule(
         path=f"{BROKERS}.config",
         cel=f"self.all(key, key.matches('{_SETTING}'))",
@@ -182,6 +175,7 @@ CLUSTER: Final[tuple[Rule, ...]] = (
         message="config may not set what the operator sets: ports, names, addresses, members,"
         " acknowledgement, log.level",
     ),
+    *setting_rules.rules(OWNED_SETTINGS),
     _setting_stays(
         _FILE_SIZE,
         f"{_FILE_SIZE} cannot be changed: brokers do not start on a log whose files have another"

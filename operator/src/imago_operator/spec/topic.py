@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from imago_operator.spec.brokers import SHARD_ID_MAX, SHARDS_MAX
-from imago_operator.spec.column import AGE, CLUSTER_OF, MESSAGE, READY, STATUS, Column
-from imago_operator.spec.common import (
+from imago_operator.broker_rules.keys import BOUNDS
+from imago_operator.spec.cluster.brokers import SHARD_ID_MAX, SHARDS_MAX
+from imago_operator.spec.schema.column import AGE, CLUSTER_OF, MESSAGE, READY, STATUS, Column
+from imago_operator.spec.schema.common import (
     MESSAGE_NAME_PATTERN,
     TOPIC_SIZE_MAX,
     AcknowledgementLevel,
@@ -18,8 +19,8 @@ from imago_operator.spec.common import (
     conditions_field,
     generation_field,
 )
-from imago_operator.spec.fields import IntOrText, described
-from imago_operator.spec.values import Duration
+from imago_operator.spec.schema.fields import IntOrText, described
+from imago_operator.spec.schema.values import Duration
 
 
 class Dialects(StrEnum):
@@ -90,7 +91,7 @@ class TopicSpec:
         " shrinks.",
         default=8,
         low=1,
-        high=4096,
+        high=BOUNDS["topic.write_queues"][1],
     )
     acknowledgement: AcknowledgementLevel | None = described(
         "What a put waits for; unless given, the cluster's level.", default=None

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from imago_operator.spec.column import AGE, CLUSTER_OF, MESSAGE, READY, STATUS, Column
-from imago_operator.spec.common import (
+from imago_operator.spec.schema.column import AGE, CLUSTER_OF, MESSAGE, READY, STATUS, Column
+from imago_operator.spec.schema.common import (
     USER_PATTERN,
     USER_SIZE_MAX,
     ChildMetadata,
@@ -16,9 +16,9 @@ from imago_operator.spec.common import (
     conditions_field,
     generation_field,
 )
-from imago_operator.spec.fields import described
+from imago_operator.spec.schema.fields import described
+from imago_operator.spec.schema.values import Duration
 from imago_operator.spec.topic import DeletionPolicy
-from imago_operator.spec.values import Duration
 
 OBJECT_PATTERN: Final = r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 ACLS_MAX: Final = 256

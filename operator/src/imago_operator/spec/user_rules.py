@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from imago_operator.spec.common import USER_SIZE_MAX
-from imago_operator.spec.rule import Rule, immutable, spans
+from imago_operator.spec.schema.common import USER_SIZE_MAX
+from imago_operator.spec.schema.rule import Rule, immutable, spans
+from imago_operator.spec.schema.values import Duration
 from imago_operator.spec.user import ANONYMOUS
-from imago_operator.spec.values import Duration
 
 
 def _user_name(node: Any) -> str:

@@ -38,7 +38,7 @@ def staged(attempt: Path, query: str, batch: int) -> StagedBatch:
     """
     files: list[DataFile] = []
     contents: list[_Content] = []
-    for path in sorted(attempt.glob("*/*.parquet")) if attempt.exists() else ():
+    for path in sorted(attempt.rglob("*.parquet")) if attempt.exists() else ():
         content = _content(path)
         name = path.relative_to(attempt.parent).as_posix()
         files.append(DataFile(name, "", content.rows, path.stat().st_size))

@@ -17,34 +17,32 @@ configuration, 5 another run took over.
 
 from __future__ import annotations
 
-import argparse
 import json
-import logging
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Observation, SparkSession
+from pyspark.sql import Observation
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from imago_spark.errors import OptionError
-from imago_spark.pipelines import settings, streaming
+from imago_spark.pipelines import application, settings, streaming
 from imago_spark.pipelines.footers import CHECKED
-from imago_spark.pipelines.landing import checked
-from imago_spark.pipelines.session import is_submitted, session, submitted_session
+from imago_spark.pipelines.landing import Shape, checked
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Sequence
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
-EXIT_USAGE = 2
+SHAPE = Shape()
 
 
 def build(spark: SparkSession, options: dict[str, str]) -> DataFrame:
     """Return the topics' rows with their date and whether the body matches its checksum."""
-    return checked(spark.read.format("imago").options(**options).load())
+    return checked(spark.read.format("imago").options(**{"columns": "core"} | options).load())
 
 
 def land(frame: DataFrame, path: str) -> dict[str, int]:
@@ -67,17 +65,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="ingest", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--config", type=Path, help="configuration file of a stream")
-    parser.add_argument("--epoch", type=int, help="of this run")
+    parser = application.parser("ingest", __doc__)
     parser.add_argument("--bootstrap", help="name-service addresses")
     parser.add_argument("--topics", help="names, joined with commas")
     parser.add_argument("--path", help="folder to write")
-    parser.add_argument("--cores", type=int, default=2, help="where nobody has submitted it")
-    parser.add_argument("--memory", default="1g", help="of the driver's JVM, likewise")
-    parser.add_argument("--short", action="store_true", help="start fast, for little data")
     parser.add_argument(
         "--wait",
         action="store_true",
@@ -86,30 +77,23 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _spark(asked: argparse.Namespace) -> SparkSession:
-    if is_submitted():
-        return submitted_session("imago-ingest")
-    spark = session("imago-ingest", cores=asked.cores, memory=asked.memory, is_short=asked.short)
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
-
-
 def _stream(asked: argparse.Namespace) -> int:
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    logging.getLogger("py4j").setLevel(logging.WARNING)
+    application.log_lines()
     try:
         wanted = settings.load(asked.config, asked.epoch)
     except OptionError as error:
-        print(f"ingest: {error}", file=sys.stderr)
-        return EXIT_USAGE
-    return streaming.run(wanted, lambda: _spark(asked))
+        return application.refused("ingest", error)
+    return streaming.run(wanted, lambda: application.spark("ingest", asked), SHAPE)
 
 
 def _once(asked: argparse.Namespace) -> int:
     if missing := [name for name in ("bootstrap", "topics", "path") if not getattr(asked, name)]:
-        print(f"ingest: --{missing[0]} is missing, or --config", file=sys.stderr)
-        return EXIT_USAGE
-    spark = _spark(asked)
+        return application.refused("ingest", f"--{missing[0]} is missing, or --config")
+    if (Path(asked.path) / "_imago").exists():
+        return application.refused(
+            "ingest", f"--path {asked.path}: is a table of a pipeline, which this would replace"
+        )
+    spark = application.spark("ingest", asked)
     try:
         # Nothing is read yet: the offsets are looked up when the rows are written.
         frame = build(spark, {"bootstrap": asked.bootstrap, "subscribe": asked.topics})

@@ -11,24 +11,28 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from imago_spark.broker import TopicBrokers
-from imago_spark.errors import FencedError
-from imago_spark.offsets import EARLIEST, LATEST, to_engine
+from imago_spark.errors import DataLossError, SourceError, TableError
+from imago_spark.offsets import EARLIEST, LATEST
 from imago_spark.options import parse_options
+from imago_spark.pipelines.contract import INGEST
 from imago_spark.pipelines.footers import CHECKED, staged
+from imago_spark.progress import Progress, made_anew_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from imago_spark.pipelines.settings import IngestSettings
-    from imago_spark.pipelines.table import TableWriter
+    from imago_spark.pipelines.table import StagedBatch, TableWriter
 
 log = logging.getLogger(__name__)
 
@@ -49,24 +53,52 @@ def checked(rows: DataFrame) -> DataFrame:
     )
 
 
+def accept(_: StagedBatch, __: Path) -> None:
+    """Have nothing against a batch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """What an application makes of messages; each message stays one row."""
+
+    application: str = INGEST
+    rows: Callable[[DataFrame], DataFrame] = checked
+    folders: tuple[str, ...] = ("date",)
+    """Columns that name the folders of a row."""
+    fields: Mapping[str, str] = field(default_factory=dict)
+    """With their types, what its rows have beside the columns of messages."""
+    check: Callable[[StagedBatch, Path], None] = accept
+    """Raises what keeps a batch, staged in a folder, out of the table."""
+
+
 class Landing:
     """Handles each micro-batch; `may_write` raises FencedError once another run took over."""
 
     def __init__(
-        self, table: TableWriter, may_write: Callable[[], None], *, skips_lost: bool = False
+        self,
+        table: TableWriter,
+        may_write: Callable[[], None],
+        settings: IngestSettings,
+        shape: Shape,
     ) -> None:
         self.table = table
         self.busy = False
         """Whether a micro-batch is on its way."""
-        self.fenced: FencedError | None = None
-        self._may_write, self._skips_lost = may_write, skips_lost
+        self.failed: SourceError | None = None
+        """Why the last micro-batch did not get into the table."""
+        self.rejected = 0
+        self._may_write, self._settings, self._shape = may_write, settings, shape
+
+    @property
+    def application(self) -> str:
+        return self._shape.application
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         self.busy = True
         try:
             self._land(frame, batch)
-        except FencedError as error:
-            self.fenced = error
+        except SourceError as error:
+            self.failed = error
             raise
         finally:
             self.busy = False
@@ -79,30 +111,78 @@ class Landing:
             log.info("batch %d is in the table already", batch)
             return
         attempt = self.table.stage()
-        checked(frame).write.partitionBy("date").parquet(str(attempt))
-        added = staged(attempt, query, batch)
+        before = topics_now(self._settings)
+        shape = self._shape
+        shape.rows(frame).write.partitionBy(*shape.folders).parquet(str(attempt))
+        added = of_topics(staged(attempt, query, batch), before, topics_now(self._settings))
+        shape.check(added, attempt)
+        self._check_begins(added)
         self._may_write()
         if added.files:
-            made = self.table.commit(added, holes=self._skips_lost)
+            made = self.table.commit(added, holes=self._settings.skips_lost)
+            self.rejected += added.rejected
             log.info("batch %d: %d rows, %d in the table", batch, added.rows, made.rows)
         # Not if anything failed: what was committed may still have to be moved from there.
         shutil.rmtree(attempt, ignore_errors=True)
 
+    def _check_begins(self, added: StagedBatch) -> None:
+        """Refuse a checkpoint that had read a queue before there was this table of it."""
+        settings, had = self._settings, self.table.last.ends
+        new = {one.queue: one.start for one in added.landed if one.queue not in had}
+        if settings.from_latest or settings.skips_lost or not new:
+            return
+        brokers = TopicBrokers(parse_options(settings.source_options()))
+        for queue, first in brokers.earliest(new).items():
+            if first < new[queue]:
+                raise TableError(
+                    f"{queue}: offsets {first} to {new[queue] - 1} would be missing: the checkpoint"
+                    " is of another table, or the table was removed; give it a new checkpoint"
+                )
+
+
+def of_topics(added: StagedBatch, before: Progress, after: Progress) -> StagedBatch:
+    """Note of which topics the rows are that were read between two looks at what there is.
+
+    DataLossError: one was made anew meanwhile, so nobody can say.
+    """
+    for one in added.landed:
+        first, second = before.incarnation(one.queue), after.incarnation(one.queue)
+        if first is not None and second is not None and not first.is_same(second):
+            raise DataLossError(made_anew_text(one.queue, one.end))
+    return replace(
+        added,
+        incarnations=before.incarnations | after.incarnations,
+        cluster=after.cluster or before.cluster,
+    )
+
+
+def topics_now(settings: IngestSettings) -> Progress:
+    """Return which topics a stream of these settings reads at the moment."""
+    brokers = TopicBrokers(parse_options(settings.source_options()))
+    return brokers.identities(brokers.queues())
+
 
 def start(spark: SparkSession, settings: IngestSettings, landing: Landing) -> StreamingQuery:
     """Start the stream into a table whose run has begun."""
-    source = settings.source_options() | {"startingOffsets": _beginning(settings, landing.table)}
+    source = settings.source_options() | {"startingOffsets": beginning(settings, landing.table)}
     rows = spark.readStream.format("imago").options(**source).load()
-    writer = rows.writeStream.queryName("imago-ingest").foreachBatch(landing)
+    writer = rows.writeStream.queryName(f"imago-{landing.application}").foreachBatch(landing)
     writer = writer.option("checkpointLocation", settings.checkpoint)
     if settings.available_now:
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=f"{settings.trigger_s} seconds").start()
 
 
-def _beginning(settings: IngestSettings, table: TableWriter) -> str:
-    """Return the beginning for a new checkpoint: the end of the table."""
+def beginning(settings: IngestSettings, table: TableWriter) -> str:
+    """Return the beginning for a new checkpoint: the end of the table, of the topics it has."""
     elsewhere = LATEST if settings.from_latest else EARLIEST
     queues = TopicBrokers(parse_options(settings.source_options())).queues()
-    ends = {queue: table.last.ends.get(queue, elsewhere) for queue in queues}
-    return json.dumps(to_engine(ends)["topics"])
+    last = table.last
+    had = {
+        queue: end
+        for queue, end in last.ends.items()
+        if queue.topic in settings.topics and (queue in queues or not settings.skips_lost)
+    }
+    known = Progress(offsets=had, incarnations=last.incarnations, cluster=last.cluster)
+    offsets = dict.fromkeys(queues, elsewhere) | had
+    return json.dumps(replace(known.without(()), offsets=offsets).to_json())

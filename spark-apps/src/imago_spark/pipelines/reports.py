@@ -19,7 +19,7 @@ from imago_spark.options import parse_options
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from imago_client.blocking.pipelines import PipelineRun
+    from imago_client.blocking.rocketmq.pipelines import PipelineRun
     from imago_client.message_queue import MessageQueue
     from imago_spark.pipelines.settings import IngestSettings
     from imago_spark.pipelines.table import Commit

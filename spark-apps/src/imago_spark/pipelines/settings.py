@@ -1,4 +1,4 @@
-"""The configuration file of the ingest application: TOML, with the names of an ImagoPipeline.
+"""The configuration file of a stream into a table: TOML, with the names of an ImagoPipeline.
 
 ```toml
 bootstrap = "demo-bootstrap:9876"     # name service
@@ -17,13 +17,16 @@ onDataLoss = "fail"                   # or skip: go on where retention has remov
 splitBytes = 67108864                 # about what one task reads
 progressSeconds = 5                   # how often progress is reported
 ```
+
+An application may have further names in `[config]`. `path` may stand there, too: an ImagoPipeline
+whose `code` an application is has no other place for it.
 """
 
 from __future__ import annotations
 
 import difflib
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -44,7 +47,14 @@ _TOP: Final = (
     "maxRowsPerTrigger",
     "config",
 )
-_CONFIG: Final = ("trigger", "triggerSeconds", "onDataLoss", "splitBytes", "progressSeconds")
+_CONFIG: Final = (
+    "trigger",
+    "triggerSeconds",
+    "onDataLoss",
+    "splitBytes",
+    "progressSeconds",
+    "path",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,10 +75,13 @@ class IngestSettings:
     skips_lost: bool = False
     split_bytes: int | None = None
     progress_s: int = 5
+    own: Mapping[str, Any] = field(default_factory=dict)
+    """What the file says for this application alone."""
 
     def source_options(self) -> dict[str, str]:
         """Return the options of the source, without its beginning."""
         options = {"bootstrap": self.bootstrap, "subscribe": ",".join(self.topics)}
+        options["columns"] = "core"
         if self.pipeline is not None:
             options |= {"pipeline": self.pipeline, "epoch": str(self.epoch)}
         if self.rows_max is not None:
@@ -80,8 +93,8 @@ class IngestSettings:
         return options
 
 
-def load(path: Path, epoch: int | None) -> IngestSettings:
-    """Read a configuration file. OptionError names its mistake."""
+def load(path: Path, epoch: int | None, own: tuple[str, ...] = ()) -> IngestSettings:
+    """Read a configuration file, with an application's `own` names. OptionError: its mistake."""
     try:
         given = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -89,34 +102,35 @@ def load(path: Path, epoch: int | None) -> IngestSettings:
     except ValueError as error:
         raise OptionError(f"{path}: {error}") from error
     try:
-        return _settings(given, epoch)
+        return _settings(given, epoch, own)
     except OptionError as error:
         raise OptionError(f"{path}: {error}") from None
 
 
-def _settings(given: Mapping[str, Any], epoch: int | None) -> IngestSettings:
+def _settings(given: Mapping[str, Any], epoch: int | None, own: tuple[str, ...]) -> IngestSettings:
     _refuse_unknown(given, _TOP, "")
     config = given.get("config", {})
     if not isinstance(config, dict):
         raise OptionError("config: must be a table")
-    _refuse_unknown(config, _CONFIG, "config.")
+    _refuse_unknown(config, (*_CONFIG, *own), "config.")
     if (given.get("pipeline") is None) != (epoch is None):
         raise OptionError("pipeline and --epoch: give both, or none")
     return IngestSettings(
-        bootstrap=_text(given, "bootstrap"),
-        topics=_texts(given, "topics"),
-        path=_folder(given),
-        checkpoint=_text(given, "checkpoint"),
-        pipeline=_text(given, "pipeline") if "pipeline" in given else None,
+        bootstrap=text_in(given, "bootstrap"),
+        topics=texts_in(given, "topics"),
+        path=_folder(given if "path" in given else config),
+        checkpoint=text_in(given, "checkpoint"),
+        pipeline=text_in(given, "pipeline") if "pipeline" in given else None,
         epoch=epoch or 0,
-        group=_text(given, "groupName") if "groupName" in given else None,
-        from_latest=_choice(given, "startFrom", ("Earliest", "Latest")) == "Latest",
-        rows_max=_count(given, "maxRowsPerTrigger", None),
-        available_now=_choice(config, "trigger", ("continuous", "available-now")) != "continuous",
-        trigger_s=_count(config, "triggerSeconds", 10, SECONDS_MAX) or 0,
-        skips_lost=_choice(config, "onDataLoss", ("fail", "skip")) == "skip",
-        split_bytes=_count(config, "splitBytes", None),
-        progress_s=_count(config, "progressSeconds", 5, SECONDS_MAX) or 0,
+        group=text_in(given, "groupName") if "groupName" in given else None,
+        from_latest=choice_in(given, "startFrom", ("Earliest", "Latest")) == "Latest",
+        rows_max=count_in(given, "maxRowsPerTrigger", None),
+        available_now=choice_in(config, "trigger", ("continuous", "available-now")) != "continuous",
+        trigger_s=count_in(config, "triggerSeconds", 10, SECONDS_MAX) or 0,
+        skips_lost=choice_in(config, "onDataLoss", ("fail", "skip")) == "skip",
+        split_bytes=count_in(config, "splitBytes", None),
+        progress_s=count_in(config, "progressSeconds", 5, SECONDS_MAX) or 0,
+        own={name: config[name] for name in own if name in config},
     )
 
 
@@ -128,14 +142,14 @@ def _refuse_unknown(given: Iterable[str], names: tuple[str, ...], where: str) ->
             raise OptionError(f"{where}{name} is unknown; {hint}")
 
 
-def _text(given: Mapping[str, Any], name: str) -> str:
+def text_in(given: Mapping[str, Any], name: str) -> str:
     value = given.get(name)
     if isinstance(value, str) and value.strip():
         return value.strip()
     raise OptionError(f"{name}: must be a text that is not empty")
 
 
-def _texts(given: Mapping[str, Any], name: str) -> tuple[str, ...]:
+def texts_in(given: Mapping[str, Any], name: str) -> tuple[str, ...]:
     value = given.get(name)
     if isinstance(value, list) and value and all(isinstance(one, str) and one for one in value):
         return tuple(dict.fromkeys(value))
@@ -143,20 +157,20 @@ def _texts(given: Mapping[str, Any], name: str) -> tuple[str, ...]:
 
 
 def _folder(given: Mapping[str, Any]) -> Path:
-    path = _text(given, "path")
+    path = text_in(given, "path")
     if not path.startswith("/"):
         raise OptionError(f"path: {path!r}, must be a folder of a mounted volume, like /lake")
     return Path(path)
 
 
-def _choice(given: Mapping[str, Any], name: str, known: tuple[str, ...]) -> str:
+def choice_in(given: Mapping[str, Any], name: str, known: tuple[str, ...]) -> str:
     value = given.get(name, known[0])
     if value not in known:
         raise OptionError(f"{name}: {value!r}, must be {' or '.join(known)}")
     return str(value)
 
 
-def _count(
+def count_in(
     given: Mapping[str, Any], name: str, default: int | None, most: int = 1 << 40
 ) -> int | None:
     value = given.get(name, default)

@@ -1,4 +1,4 @@
-"""One run of the ingest application, from start to exit code."""
+"""One run of a stream into a table, from start to exit code: ingest and parse."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ import json
 import logging
 import signal
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, StreamingQueryException
 
 from imago_spark.errors import FencedError, SourceError
+from imago_spark.pipelines.application import EXIT_FAILED, EXIT_FENCED, ended
+from imago_spark.pipelines.contract import claim
 from imago_spark.pipelines.landing import Landing, start
+from imago_spark.pipelines.late_workers import run_stream
 from imago_spark.pipelines.reports import Fence, Reports
 from imago_spark.pipelines.table import TableWriter
 
@@ -24,24 +26,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from imago_spark.pipelines.landing import Shape
     from imago_spark.pipelines.settings import IngestSettings
 
 log = logging.getLogger(__name__)
 
-EXIT_FAILED: Final = 1
-EXIT_FENCED: Final = 5
 BATCH_SECONDS_MAX: Final = 60
 """How long a batch may go on after SIGTERM; it is dropped then, and the next run does it again."""
 LOOK_SECONDS: Final = 1
-WORKER_LATE: Final = "Python worker failed to connect back"
-"""What Spark says of a Python that it started on the driver and waited ten seconds for.
-
-No setting changes the ten seconds, and a busy machine needs more of them now and then.
-"""
-STARTS_MAX: Final = 5
-"""How often in a row a run starts its stream and writes nothing, before it fails."""
-LAST_WORDS: Final = Path("/dev/termination-log")
-LAST_WORDS_SIZE_MAX: Final = 1000
 
 
 class StopSignal:
@@ -60,7 +52,7 @@ class StopSignal:
         log.info("signal %d: stopping after the batch", number)
 
 
-def run(settings: IngestSettings, open_session: Callable[[], SparkSession]) -> int:
+def run(settings: IngestSettings, open_session: Callable[[], SparkSession], shape: Shape) -> int:
     """Run until nothing is left to do, or SIGTERM; return the exit code."""
     stop, fence = StopSignal(), Fence(settings)
     stop.install()
@@ -69,41 +61,31 @@ def run(settings: IngestSettings, open_session: Callable[[], SparkSession]) -> i
         fence()  # before Spark is there: a run that is over shall not even start
         spark = open_session()
         try:
+            claim(table, shape.application, shape.fields)
             table.begin()
-            _run(spark, settings, Landing(table, fence, skips_lost=settings.skips_lost), stop)
+            landing = Landing(table, fence, settings, shape)
+            _run(spark, settings, landing, stop)
         finally:
             spark.stop()
     except FencedError as error:
-        return _ended(EXIT_FENCED, f"this run is over: {error}")
+        return ended(EXIT_FENCED, f"this run is over: {error}")
     except (SourceError, PySparkException, Py4JError) as error:
-        return _ended(EXIT_FAILED, str(error))
+        return ended(EXIT_FAILED, str(error))
     last = table.last
-    print(json.dumps({"rows": last.rows, "damaged": last.damaged, "batch": last.batch}), flush=True)
+    told = {"rows": last.rows, "damaged": last.damaged, "batch": last.batch}
+    if shape.fields:
+        told["rejected"] = landing.rejected
+    print(json.dumps(told), flush=True)
     return 0
-
-
-def _ended(code: int, why: str) -> int:
-    """Report the cause, also to Kubernetes' termination log; return the exit code."""
-    log.error("%s", why)
-    if LAST_WORDS.exists():
-        with contextlib.suppress(OSError):
-            LAST_WORDS.write_text(why.strip()[:LAST_WORDS_SIZE_MAX], encoding="utf-8")
-    return code
 
 
 def _run(spark: SparkSession, settings: IngestSettings, landing: Landing, stop: StopSignal) -> None:
     reports = Reports(settings)
-    late = 0
-    while True:
-        before = landing.table.last
-        try:
-            _run_query(spark, settings, landing, reports, stop)
-            break
-        except PySparkException as error:
-            late = late + 1 if landing.table.last == before else 1
-            if late == STARTS_MAX or stop.asked or WORKER_LATE not in str(error):
-                raise
-            log.warning("%s: starting the stream again from its checkpoint", WORKER_LATE)
+    run_stream(
+        lambda: _run_query(spark, settings, landing, reports, stop),
+        lambda: landing.table.last,
+        may_again=lambda: not stop.asked,
+    )
     _tell(reports, landing)
 
 
@@ -118,8 +100,8 @@ def _run_query(
     try:
         _watch(query, settings, landing, reports, stop)
     except StreamingQueryException as error:
-        if landing.fenced is not None:
-            raise landing.fenced from error
+        if landing.failed is not None:  # in our words, not in a trace of Spark's
+            raise landing.failed from error
         if FencedError.__name__ in str(error):  # the source was told first
             raise FencedError(settings.pipeline or "") from error
         raise

@@ -2,6 +2,7 @@
 
 ```
 PATH/date=2026-11-21/000000000012-00000.parquet   committed rows; any reader of Parquet finds them
+PATH/_rejects/date=…/….parquet                    of parse: rows that are none of the table's
 PATH/_imago/commits/000000/000000000012.json      the content of a commit, and the table's offsets
 PATH/_imago/staging/<attempt>/date=…/….parquet    uncommitted rows; readers skip `_` names
 ```
@@ -24,21 +25,23 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from imago_client.message_queue import MessageQueue
 from imago_spark.errors import FencedError, TableError
-from imago_spark.offsets import from_engine, to_engine
+from imago_spark.progress import Progress
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from imago_spark.offsets import Offsets
+    from imago_spark.incarnations import Incarnations
 
 FORMAT: Final = 1
+GOOD, REJECTED, REJECTS = "rejected=false", "rejected=true", "_rejects"
+"""Staged folders that go to the table itself and to its rejects, and the folder of these."""
 FOLDER_SIZE: Final = 10_000
 """Commits in one folder: finding the last one costs two short listings."""
 
@@ -78,6 +81,10 @@ class Commit:
     """Of those, rows whose body does not match the checksum stored with it."""
     ends: Mapping[MessageQueue, int]
     """Up to where the table has each queue."""
+    incarnations: Incarnations = field(default_factory=dict)
+    """Which topics these are, where that is known."""
+    cluster: str | None = None
+    """And of which cluster."""
     files: tuple[DataFile, ...] = ()
     """Added by it."""
     landed: tuple[Landed, ...] = ()
@@ -92,10 +99,18 @@ class StagedBatch:
     files: tuple[DataFile, ...]
     landed: tuple[Landed, ...]
     damaged: int = 0
+    incarnations: Incarnations = field(default_factory=dict)
+    """Which topics its rows are of, where that is known."""
+    cluster: str | None = None
 
     @property
     def rows(self) -> int:
         return sum(file.rows for file in self.files)
+
+    @property
+    def rejected(self) -> int:
+        """Of those, rows that are set aside."""
+        return sum(file.rows for file in self.files if REJECTED in file.staged.split("/"))
 
 
 class TableWriter:
@@ -149,11 +164,12 @@ class TableWriter:
         """Add a batch. `holes`: rows before it may be missing because they are gone for good.
 
         FencedError: another run has begun. TableError: the table has some of the rows already, or
-        would lack rows before them.
+        would lack rows before them, or has those of another topic of that name.
         """
         last = self.last
+        ends = _same_topics(last, added, holes=holes)
         for landed in added.landed:
-            _check_joins(last.ends, landed, holes=holes)
+            _check_joins(ends, landed, holes=holes)
         made = replace(
             last,
             number=last.number + 1,
@@ -161,7 +177,9 @@ class TableWriter:
             batch=added.batch,
             rows=last.rows + added.rows,
             damaged=last.damaged + added.damaged,
-            ends=dict(last.ends) | {one.queue: one.end for one in added.landed},
+            ends=ends | {one.queue: one.end for one in added.landed},
+            incarnations=last.incarnations | added.incarnations,
+            cluster=added.cluster or last.cluster,
             files=tuple(self._placed(added.files, last.number + 1)),
             landed=added.landed,
         )
@@ -196,7 +214,9 @@ class TableWriter:
 
     def _placed(self, files: Iterable[DataFile], number: int) -> Iterable[DataFile]:
         for index, file in enumerate(files):
-            folder = file.staged.split("/")[1:-1]
+            folder = [part for part in file.staged.split("/")[1:-1] if part != GOOD]
+            if REJECTED in folder:
+                folder[folder.index(REJECTED)] = REJECTS
             yield replace(file, path="/".join([*folder, f"{number:012d}-{index:05d}.parquet"]))
 
     def _path_of(self, number: int) -> Path:
@@ -224,7 +244,7 @@ class TableWriter:
         """Move the files of a commit to their places, unless they are there."""
         folders = {(self.path / file.path).parent for file in commit.files}
         for folder in folders:
-            folder.mkdir(exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True)
         for file in commit.files:
             target = self.path / file.path
             if target.exists():
@@ -236,6 +256,24 @@ class TableWriter:
                     raise TableError(f"{target}: committed, but its rows are gone") from None
         for folder in folders:
             _sync(folder)
+
+
+def _same_topics(last: Commit, added: StagedBatch, *, holes: bool) -> dict[MessageQueue, int]:
+    """Return the ends to which a batch is added: not those of topics that were made anew."""
+    ends = dict(last.ends)
+    for queue, end in last.ends.items():
+        place = (queue.topic, queue.shard)
+        known, found = last.incarnations.get(place), added.incarnations.get(place)
+        if known is None or found is None or known.is_same(found):
+            continue
+        if not holes:
+            raise TableError(
+                f"{queue}: the table has the offsets below {end} of another topic"
+                f" {queue.topic!r}, deleted since or of another cluster: the batch has those of a"
+                ' new one; give the table a new path, or set onDataLoss = "skip" to add them'
+            )
+        del ends[queue]
+    return ends
 
 
 def _check_joins(ends: Mapping[MessageQueue, int], landed: Landed, *, holes: bool) -> None:
@@ -276,7 +314,9 @@ def _encode(commit: Commit) -> dict[str, Any]:
         "batch": commit.batch,
         "rows": commit.rows,
         "damaged": commit.damaged,
-        "ends": to_engine(dict(commit.ends)),
+        "ends": Progress(
+            offsets=dict(commit.ends), incarnations=commit.incarnations, cluster=commit.cluster
+        ).to_json(),
         "files": [[file.staged, file.path, file.rows, file.bytes] for file in commit.files],
         "landed": [
             [one.queue.topic, one.queue.shard, one.queue.queue_id, one.start, one.end]
@@ -288,7 +328,7 @@ def _encode(commit: Commit) -> dict[str, Any]:
 def _decode(value: dict[str, Any]) -> Commit:
     if value["format"] != FORMAT:
         raise ValueError(f"format {value['format']!r}, this version knows {FORMAT}")
-    ends: Offsets = from_engine(value["ends"])
+    ends = Progress.from_json(value["ends"], "the table")
     return Commit(
         number=value["number"],
         epoch=value["epoch"],
@@ -297,7 +337,9 @@ def _decode(value: dict[str, Any]) -> Commit:
         batch=value["batch"],
         rows=value["rows"],
         damaged=value["damaged"],
-        ends=ends,
+        ends=ends.offsets,
+        incarnations=ends.incarnations,
+        cluster=ends.cluster,
         files=tuple(DataFile(*file) for file in value["files"]),
         landed=tuple(
             Landed(MessageQueue(topic, shard, queue), start, end)

@@ -7,7 +7,7 @@ import pytest
 from imago_broker.core.shard.election import ElectionOutcome, Patience, choose, electable, elected
 from imago_broker.core.shard.in_sync import former_after, resized
 from imago_broker.core.shard.values import MemberInfo
-from imago_broker.model.shard import Member, ShardState
+from imago_broker.model.registry.shard import Member, ShardState
 
 A, B, C = Member("a", 1), Member("b", 2), Member("c", 3)
 KNOWN = frozenset("abc")

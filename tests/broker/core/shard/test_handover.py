@@ -7,7 +7,7 @@ from dataclasses import replace
 from imago_broker.core.shard import effects as fx
 from imago_broker.core.shard import events as ev
 from imago_broker.core.shard.values import MemberInfo
-from imago_broker.model.shard import Member
+from imago_broker.model.registry.shard import Member
 from imago_testing.clusters.shard_machine import (
     LIVE,
     ME,
@@ -75,6 +75,19 @@ def test_an_orderly_stop_hands_over_and_leaves_the_set_at_once() -> None:
     told.tell(ev.ProposalDone(proposed.ticket, replace(proposed.shard, version=8)))
     assert isinstance(told.effects[-1], fx.Leave)
     assert told.machine.tick(10) == []
+
+
+def test_who_gives_up_leadership_acknowledges_nothing_alone_until_that_is_decided() -> None:
+    told = handing_over()
+    told.machine.left(OTHER, 1)  # nobody could lead in its place
+    told.tell(ev.StopAsked())
+    proposed = told.only(fx.Propose)
+    assert proposed.shard.leader is None
+    assert told.effects[-1] == fx.HoldPuts(replicated=True, alone=False)
+    told.tell(ev.ProposalUnknown(proposed.ticket))
+    assert not [each for each in told.effects if isinstance(each, fx.HoldPuts)]
+    told.tell(ev.ProposalRefused(proposed.ticket, "no"))
+    assert told.effects[-1] == fx.HoldPuts(replicated=True)
 
 
 def test_a_handover_prefers_a_whole_log_and_refuses_a_damaged_one() -> None:

@@ -10,7 +10,7 @@ from imago_broker.core.shard import effects as fx
 from imago_broker.core.shard import events as ev
 from imago_broker.core.shard.machine import _ACTIONS, _FACTS, Outlook
 from imago_broker.core.shard.values import Log, MachineRole, MemberInfo
-from imago_broker.model.shard import Member, ShardState
+from imago_broker.model.registry.shard import Member, ShardState
 from imago_testing.clusters.shard_machine import (
     ALONE,
     LIVE,
@@ -349,3 +349,69 @@ def test_an_unbelievable_epoch_is_not_believed() -> None:
     told = Told()
     told.leading()
     assert told.tell(ev.EpochHeard(1 << 62)) == []
+
+
+# ---- a state that was deleted -------------------------------------------------------------
+
+GONE = ShardState()
+
+
+def told_live(*, leads: bool, epoch: int = 4) -> dict[str, MemberInfo]:
+    """Both are registered; the other as a leader of an epoch, or as a follower of nobody knows."""
+    other = MemberInfo(12, 1, epoch_seen=epoch, standing=False, leads=leads)
+    return {"a": MemberInfo(11, 0, epoch_seen=4, standing=False), "b": other}
+
+
+def deleted(live: dict[str, MemberInfo]) -> Told:
+    """A follower of `OTHER` in epoch 4 that is told that the state is gone."""
+    told = Told(epoch_seen=4)
+    told.registered(state(OTHER, 4, ME, OTHER), told_live(leads=True))
+    told.sees(GONE, live)
+    told.sees(GONE, live, told.only(fx.ReadView).ticket)
+    return told
+
+
+def test_a_leadership_stands_without_its_node_while_its_leader_says_so() -> None:
+    told = deleted(told_live(leads=True))
+    roles = [told.machine.state.role]
+    told.sees(GONE, told_live(leads=False))  # it gave leadership away
+    roles.append(told.machine.state.role)
+    assert roles == [MachineRole.FOLLOWING, MachineRole.ELECTING]
+
+
+@pytest.mark.parametrize("live", [told_live(leads=False), told_live(leads=True, epoch=6)])
+def test_no_leadership_of_the_past_stands_without_its_node(live: dict[str, MemberInfo]) -> None:
+    told = deleted(live)
+    assert told.machine.state.role is MachineRole.ELECTING
+    told.sees(GONE, live, told.only(fx.ReadView).ticket)
+    assert [e for e in told.effects if isinstance(e, fx.Propose)] == [], "the other may yet lead"
+    still = {uuid: info._replace(standing=True, leads=False) for uuid, info in live.items()}
+    told.sees(GONE, still)
+    proposed = told.only(fx.Propose).shard
+    assert (proposed.leader, proposed.in_sync, proposed.unclean) == (ME, (ME,), False)
+    assert proposed.epoch == 1 + live["b"].epoch_seen
+
+
+def test_a_person_may_end_a_leadership_that_is_not_written_again() -> None:
+    live = told_live(leads=True)
+    told = deleted(live)
+    told.tell(ev.ElectAsked("r1", False))
+    assert "without loss" in told.only(fx.Answer).text
+    told.tell(ev.ElectAsked("r2", True))
+    assert told.machine.state.role is MachineRole.ELECTING
+    told.sees(GONE, live, told.only(fx.ReadView).ticket)
+    assert [e for e in told.effects if isinstance(e, fx.Propose)] == [], "its leader has some time"
+    told.now_ms = 5000
+    told.sees(GONE, live)
+    proposed = told.only(fx.Propose).shard
+    assert (proposed.leader, proposed.unclean, proposed.epoch) == (ME, True, 5)
+
+
+def test_a_leader_that_writes_its_state_again_goes_on_whatever_a_person_asked() -> None:
+    live = told_live(leads=True)
+    told = deleted(live)
+    told.tell(ev.ElectAsked("r1", True))
+    again = state(OTHER, 4, ME, OTHER, version=0)
+    told.sees(again, live, told.only(fx.ReadView).ticket)
+    assert told.only(fx.Answer) == fx.Answer("r1", False, "b leads")
+    assert told.machine.state.role is MachineRole.FOLLOWING

@@ -5,7 +5,7 @@ from __future__ import annotations
 from imago_broker.core.shard.in_sync import gone
 from imago_broker.core.shard.values import ShardLimits
 from imago_broker.core.shard.watermark import Watermark
-from imago_broker.model.shard import Member
+from imago_broker.model.registry.shard import Member
 
 B, C = Member("b", 2), Member("c", 3)
 

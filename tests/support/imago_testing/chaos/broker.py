@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from imago_testing.chaos.nursery import RUNS, Nursery
 from imago_testing.processes.ports import free_port_block
 from imago_testing.processes.servers import accepts, wait_until
-from imago_wire.record import ScanStop, scan_records
+from imago_wire.records.record import ScanStop, scan_records
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,6 +31,7 @@ port = {metaq}
 message_bytes_max = 1048576
 [rocketmq]
 port = {rocketmq}
+grpc_port = 0
 message_bytes_max = 1048576
 [namesrv]
 port = {namesrv}

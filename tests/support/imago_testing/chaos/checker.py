@@ -7,18 +7,20 @@ queue has the messages that name it, each once, in the order of the log; a consu
 a committed offset never goes back once it was told; both protocols show the same messages, byte for
 byte, in the same order. In a shard all this is so on every member once it leads, but for messages
 that have expired, and for damage that it names by file and byte and that no other member can put
-right; and once nobody disturbs it, it is soon whole again.
+right; and once nobody disturbs it, it is soon whole again. No disk is too full for what a group
+has not read.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from imago_testing.chaos.drained import check_drained
 from imago_testing.chaos.history import Ending, Protocol, Step
+from imago_testing.chaos.violations import Broken, Violation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -30,48 +32,18 @@ _REFERENCES_BYTES_MAX = 512
 """In front of a message: a record of some 180 bytes for each of two light queues at most."""
 
 
-class Broken(Enum):
-    LOST = "an acknowledged message is not there"
-    MOVED = "an acknowledged message is not where it was said to be"
-    DUPLICATED = "a message is there more than once"
-    REORDERED = "messages of one producer changed their order"
-    RENAMED = "an acknowledged message has another id than was said"
-    REUSED = "two messages have the same id"
-    UNSTABLE = "a place once showed another message"
-    PHANTOM = "a message that nobody sent, or a damaged one"
-    MISSED = "a consumer never saw a message"
-    ASTRAY = "a consumer was sent away from where it wanted to go on"
-    REWOUND = "a committed offset went back"
-    INVENTED = "a committed offset that nobody committed"
-    DISAGREED = "the two protocols show different messages"
-    GAP = "the places of a queue do not follow each other"
-    APART = "a shard that nobody disturbed was not whole again in time"
-    UNLED = "a member could not be made leader"
-    IDLE = "a fault found nothing to be done to"
-    INTRUDED = "somebody without the right to it was served"
-    UNHEALED = "a member has damage where another one is whole"
-    UNNAMED = "damage without a file and a byte"
-
-
-@dataclass(frozen=True, slots=True)
-class Violation:
-    broken: Broken
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.broken.name}: {self.text}"
-
-
 def check(history: History) -> list[Violation]:
     """Return every broken promise of a run."""
     found = [
         *(Violation(Broken.APART, each) for each in history.apart),
         *(Violation(Broken.UNLED, each) for each in history.unled),
         *(Violation(Broken.IDLE, each) for each in history.idle),
+        *(Violation(Broken.FORCED_OUT, each) for each in history.forced_out),
         *(Violation(Broken.INTRUDED, each) for each in history.intruded),
         *_gone_on(history),
         *_progress(history),
         *_healed(history),
+        *(each for drained in history.drains for each in check_drained(drained)),
     ]
     places = _log_offsets(history)
     endings = history.endings

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _READ_BYTES = 1 << 18
 _FETCH_BYTES = 1 << 19
 GROUP = "chaos"
+XA = "XID:100:676c:6271:chaos"
+"""What the keys of transactions begin with."""
 Answer = TypeVar("Answer")
 
 

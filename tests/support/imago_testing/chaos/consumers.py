@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from imago_testing.chaos.connections import Where
     from imago_testing.chaos.history import History, LightMessages, Messages
-    from imago_wire.record import StoredMessage
+    from imago_wire.records.record import StoredMessage
     from imago_wire.remoting.command import RemotingCommand
     from imago_wire.text.message import Message
 

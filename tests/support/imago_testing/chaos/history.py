@@ -8,6 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from imago_testing.chaos.drained import DrainedShard
 
 
 class Protocol(Enum):
@@ -143,5 +147,9 @@ class History:
     """Faults that did nothing: nobody has seen what would have become of them."""
     intruded: list[str] = field(default_factory=list)
     """What a closed cluster took from somebody who has no right to it."""
+    forced_out: list[str] = field(default_factory=list)
+    """Messages that a full disk took although a group had not read them."""
     unled: list[str] = field(default_factory=list)
     """Members that could not be made leader when all was over, and why."""
+    drains: list[DrainedShard] = field(default_factory=list)
+    """Shards that were drained and removed meanwhile."""

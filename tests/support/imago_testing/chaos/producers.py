@@ -15,7 +15,7 @@ from imago_testing.chaos.connections import (
     tags,
 )
 from imago_testing.chaos.history import Key, Place, Protocol
-from imago_wire.remoting.message_ids import parse_offset_message_id
+from imago_wire.remoting.texts.message_ids import parse_offset_message_id
 from imago_wire.text.commands import Result, Value
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from imago_testing.chaos.checker import Broken
+from imago_testing.chaos.violations import Broken
 
 if TYPE_CHECKING:
-    from imago_testing.chaos.checker import Violation
     from imago_testing.chaos.history import History
+    from imago_testing.chaos.violations import Violation
 
 
 @dataclass(slots=True)

@@ -12,13 +12,18 @@ from imago_broker.cluster.memory import MemoryEnsemble, MemoryTree
 from imago_broker.cluster.settings import CoordinatorConfig
 from imago_broker.cluster.tree import Create, Delete, NodeError, NodeTree, Operation, SetData
 from imago_broker.cluster.zookeeper import ZooKeeperTree
-from imago_broker.model.cluster import BrokerRecord, ForeignBroker, ShardQueues, TopicPlacement
+from imago_broker.model.registry.cluster import (
+    BrokerRecord,
+    ForeignBroker,
+    ShardQueues,
+    TopicPlacement,
+)
 from imago_testing.processes.zookeeper import end_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from imago_broker.model.cluster import ClusterView, RegistryConnection
+    from imago_broker.model.registry.cluster import ClusterView, RegistryConnection
     from imago_testing.processes.zookeeper import RunningZooKeeper
 
 SECONDS_MAX = 50

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from imago_broker.model.cluster import Role
-from imago_broker.service.put_status import PutStatus
+from imago_broker.model.registry.cluster import Role
+from imago_broker.service.puts.put_status import PutStatus
 from imago_broker.service.role import ALONE, ShardRole
 
 if TYPE_CHECKING:

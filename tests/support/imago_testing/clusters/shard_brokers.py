@@ -10,21 +10,21 @@ from imago_broker.app import Broker
 from imago_broker.cluster.coordinator import TreeCoordinator
 from imago_broker.cluster.memory import MemoryEnsemble, MemoryTree
 from imago_broker.cluster.settings import CoordinatorConfig
-from imago_broker.core.acknowledgement import Acknowledgement
-from imago_broker.model.cluster import Role
-from imago_broker.model.topics import TopicConfig
+from imago_broker.core.puts.acknowledgement import Acknowledgement
+from imago_broker.model.registry.cluster import Role
+from imago_broker.model.topics.topics import TopicConfig
 from imago_testing.clusters.brokers import loopback_config
-from imago_wire.record import decode_record, make_entry
+from imago_wire.records.record import decode_record, make_entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from imago_broker.replication.shell import ShardShell
-    from imago_broker.service.gate import ShardGate
-    from imago_broker.service.put_status import PutStatus
+    from imago_broker.service.puts.gate import ShardGate
+    from imago_broker.service.puts.put_status import PutStatus
     from imago_log.store import MessageStore
-    from imago_wire.record import Placed
+    from imago_wire.records.record import Placed
 
 TOPIC = "orders"
 SECONDS_MAX = 50.0
@@ -135,8 +135,9 @@ class ShardBrokers:
         await until(lambda: all(self.in_sync(number) == set(numbers) for number in self.brokers))
 
     async def same_logs(self) -> None:
-        """Wait until all logs end alike; then compare them byte by byte."""
+        """Wait until all logs end alike and are whole; then compare them byte by byte."""
         stores = [broker.store for broker in self.brokers.values()]
+        await until(lambda: not any(store.damaged_ranges() for store in stores))
         await until(lambda: len({store.log_end for store in stores}) == 1)
         start = max(store.log_start for store in stores)
         logs = {log_bytes(store, start) for store in stores}

@@ -9,7 +9,7 @@ from imago_broker.core.shard import effects as fx
 from imago_broker.core.shard import events as ev
 from imago_broker.core.shard.member import ShardMachine
 from imago_broker.core.shard.values import Log, MemberInfo, ShardLimits
-from imago_broker.model.shard import Member, ShardState
+from imago_broker.model.registry.shard import Member, ShardState
 
 if TYPE_CHECKING:
     from imago_broker.core.shard.effects import Effect

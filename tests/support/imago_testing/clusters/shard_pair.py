@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -12,16 +13,16 @@ import aiohttp
 from imago_broker.app import Broker
 from imago_broker.cluster.memory import MemoryEnsemble, memory_coordinator
 from imago_broker.cluster.settings import CoordinatorConfig
-from imago_broker.model.topics import TopicConfig
+from imago_broker.model.topics.topics import TopicConfig
 from imago_testing.peers.admin import Admin, broker_config
 from imago_testing.peers.remoting import RemotingPeer
 from imago_wire.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Collection
     from pathlib import Path
 
-    from imago_broker.config.sections import TlsSection
+    from imago_broker.config.sections.security_sections import TlsSection
 
 LOOKS_MAX = 1000
 
@@ -58,10 +59,12 @@ class Pair:
 
 
 @asynccontextmanager
-async def running_pair(folder: Path, *tls: TlsSection, closed: bool = False) -> AsyncIterator[Pair]:
+async def running_pair(
+    folder: Path, *tls: TlsSection, closed: bool = False, without_admin: Collection[int] = ()
+) -> AsyncIterator[Pair]:
     """Run two brokers with a registry in memory; they stop in order. `tls`: of each its own.
 
-    `closed`: with access control.
+    `closed`: with access control. `without_admin`: the shards whose broker has no admin interface.
     """
     ensemble, settings = MemoryEnsemble(), CoordinatorConfig(session_timeout_ms=60_000)
     brokers: list[Broker] = []
@@ -75,14 +78,21 @@ async def running_pair(folder: Path, *tls: TlsSection, closed: bool = False) -> 
             store=replace(config.store, segment_bytes_max=8 << 20),
             tls=tls[shard] if tls else config.tls,
             acl=replace(config.acl, enabled=closed),
+            admin=replace(config.admin, enabled=shard not in without_admin),
         )
         brokers.append(Broker(config, coordinator=memory_coordinator(settings, ensemble)))
         await brokers[-1].start()
+    for broker in brokers:  # each knows the other's shard, or a call may leave it out
+        await eventually(partial(_sees_both, broker))
     async with aiohttp.ClientSession() as session:
         one, two = (Admin(session, broker) for broker in brokers)
         yield Pair(one, two, ensemble)
     for broker in brokers:
         await broker.stop()
+
+
+def _sees_both(broker: Broker) -> bool:
+    return broker.coordinator.view().shards() == (0, 1)
 
 
 async def eventually(holds: Callable[[], object]) -> None:

@@ -30,6 +30,7 @@ session_timeout_ms = 4000
 port = {base}
 [rocketmq]
 port = {rocketmq}
+grpc_port = 0
 light_queues = true
 [namesrv]
 port = {names}

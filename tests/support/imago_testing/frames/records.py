@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from imago_testing.frames.twins import Twin
 from imago_wire.compression import compress
-from imago_wire.record import host_bytes, metaq_shape
+from imago_wire.records.record import host_bytes, metaq_shape
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

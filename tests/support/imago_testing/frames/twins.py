@@ -12,7 +12,14 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 KINDS: Final = ("python", "compiled")
-MODULES: Final = ("text._text", "_record", "_scan", "_index", "_metaq", "_timing")
+MODULES: Final = (
+    "text._text",
+    "records._record",
+    "records._scan",
+    "records._index",
+    "records._metaq",
+    "records._timing",
+)
 
 
 class Twin:

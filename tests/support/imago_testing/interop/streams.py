@@ -19,7 +19,7 @@ from imago_testing.processes.servers import wait_until
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from imago_client.blocking import producer as ours
+    from imago_client.blocking.rocketmq import producer as ours
     from imago_testing.interop.metaq import Got, MetaqConsumer, MetaqProducer
     from imago_testing.interop.rocketmq import Producer, PushConsumer
 

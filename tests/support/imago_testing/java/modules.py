@@ -93,6 +93,7 @@ class JavaModule:
 METAQ_CLIENT = JavaModule("metaq-client", ("driver", "metaq"))
 ROCKETMQ4_CLIENT = JavaModule("rocketmq4-client", ("driver", "rocketmq"))
 ROCKETMQ5_CLIENT = JavaModule("rocketmq5-client", ("driver", "rocketmq"))
+ROCKETMQ5_SDK = JavaModule("rocketmq5-sdk", ("sdk",))
 METAQ_SERVER = JavaModule("metaq-server", ("metaq-server",))
 METAQ_PARTS = JavaModule("metaq-parts", ("metaq-parts",))
 ROCKETMQ4_SERVER = JavaModule("rocketmq4-server", ("filter",))

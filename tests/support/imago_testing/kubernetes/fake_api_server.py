@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from imago_operator import names
 from imago_operator.kube.failures import failure
 from imago_operator.kube.http import APPLY, JSON
 from imago_operator.kube.objects import STATUS_MANAGER
 from imago_operator.kube.resources import RESOURCES
+from imago_operator.model import names
 from imago_testing.kubernetes.copying import copied
 
 Manifest = dict[str, Any]

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from imago_operator.desired import OperatorInfo
 from imago_operator.errors import BlockedError, RetryError
+from imago_operator.model.desired import OperatorInfo
 from imago_operator.reconcile import Context, ObjectKey, Reached, Reconciler
 from imago_testing.kubernetes.copying import copied
 

@@ -3,7 +3,7 @@
 
 The file is JSON: `objects` by kind, `brokers` as pod → "METHOD PATH" → [status, answer], `refusals`
 as words that a command line must contain → what is said on standard error, `dryRun` as what an
-apply would store. `calls` next to it gets one line of JSON a call.
+apply would store, `logs` by pod. `calls` next to it gets one line of JSON a call.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ def main(arguments: list[str]) -> int:
         "exec": execute,
         "create": create,
         "delete": delete,
+        "logs": logs,
     }
     return known[given[0]](world, given[1:])
 
@@ -93,6 +94,14 @@ def execute(world: dict[str, Any], words: list[str]) -> int:
     for question in asked:
         status, answer = answers.get(question, NOTHING)
         print(status, json.dumps(answer))
+    return 0
+
+
+def logs(world: dict[str, Any], words: list[str]) -> int:
+    text = world["logs"].get(f"{words[0]}-previous" if "--previous" in words else words[0])
+    if text is None:
+        return refuse(f'Error from server (BadRequest): no container of "{words[0]}" found')
+    sys.stdout.write(text)
     return 0
 
 

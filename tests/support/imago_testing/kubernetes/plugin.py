@@ -34,6 +34,7 @@ class Kube:
     objects: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     brokers: dict[str, dict[str, Any]] = field(default_factory=dict)
     refusals: dict[str, str] = field(default_factory=dict)
+    logs: dict[str, str] = field(default_factory=dict)
     dry_run: list[dict[str, Any]] = field(default_factory=list)
 
     def run(self, *arguments: str) -> Done:
@@ -42,6 +43,7 @@ class Kube:
             "brokers": self.brokers,
             "refusals": self.refusals,
             "dryRun": self.dry_run,
+            "logs": self.logs,
         }
         self.file.write_text(json.dumps(world))
         self.capture.readouterr()

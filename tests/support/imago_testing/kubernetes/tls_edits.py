@@ -44,6 +44,14 @@ BAD_TLS: Final = (
         {"spec.listeners": [_listener(tls=True)]},
     ),
     *(
+        rule(CLUSTER, "certificates name no node", _tls() | {"spec.listeners": [said]})
+        for said in (
+            _listener(),
+            _listener(bootstrapHost="mq.example.org"),
+            {"name": "out", "type": "LoadBalancer", "advertisedHostTemplate": "{pod}.example.org"},
+        )
+    ),
+    *(
         rule(
             CLUSTER, "only tls.client_auth none or optional", _tls() | {"spec.brokers.config": said}
         )

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import imago_operator
-from imago_operator.desired import Desired, OperatorInfo, desired_of
 from imago_operator.kube.resources import RESOURCES
 from imago_operator.manifests.render import render
-from imago_operator.observed import CHILD_KINDS
+from imago_operator.model.desired import Desired, OperatorInfo, desired_of
+from imago_operator.observing.observed import CHILD_KINDS
 from imago_operator.plan.objects import REMOVABLE
+from imago_operator.runtime.watched import CHILDREN, OWN
 from imago_operator.spec.kinds import KINDS
-from imago_operator.watched import CHILDREN, OWN
 from imago_testing.kubernetes.custom_resources import manifest
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ class Call(NamedTuple):
 def rendered_kinds() -> frozenset[str]:
     """Return the kinds of everything that a cluster with all its parts is made of."""
     listener = {"name": "out", "type": "LoadBalancer", "advertisedHostTemplate": "{pod}.mq"}
+    listener["bootstrapHost"] = "mq"
     tls = {"ca": {"mode": "CertManager", "issuerRef": {"name": "issuer"}}}
     cluster = manifest("ImagoCluster", {"spec.listeners": [listener], "spec.tls": tls})
     desired = desired_of(cluster, OperatorInfo(version="0.1.0"))
@@ -86,15 +87,17 @@ MEANT: Final[dict[Call, frozenset[str]]] = {
     Call("apply", "apply", "made"): frozenset({"Secret"}),
     Call("apply", "delete", "action.kind"): REMOVABLE | {SET, REBALANCE},
     Call("apply", "patch", "kind"): frozenset({"Pod", CLAIM}),
-    Call("audit", "list", "watched.kind"): OWN_KINDS,
-    Call("audit", "get", "key.kind"): OWN_KINDS,
-    Call("observed", "list", "kind"): frozenset({*CHILD_KINDS, "Pod", CLAIM, "Certificate"}),
-    Call("volumes", "list", "kind"): frozenset({"Node", "StorageClass"}),
+    Call("runtime.audit", "list", "watched.kind"): OWN_KINDS,
+    Call("runtime.audit", "get", "key.kind"): OWN_KINDS,
+    Call("observing.observed", "list", "kind"): frozenset(
+        {*CHILD_KINDS, "Pod", CLAIM, "Certificate"}
+    ),
+    Call("observing.volumes", "list", "kind"): frozenset({"Node", "StorageClass"}),
     Call("reconcilers.cluster", "get", "key.kind"): frozenset({CLUSTER}),
     Call("reconcilers.cluster", "get", "self.kind"): frozenset({CLUSTER}),
     Call("reconcilers.cluster", "apply_status", "{"): frozenset({CLUSTER}),
     Call("reconcilers.cluster", "event", "manifest"): frozenset({CLUSTER}),
-    Call("installations", "get", "LEASE"): frozenset({"Lease"}),
+    Call("observing.installations", "get", "LEASE"): frozenset({"Lease"}),
     Call("reconcilers.attending", "get", "key.kind"): OWN_KINDS - {CLUSTER},
     Call("reconcilers.claims", "list", "kind.name"): frozenset({TOPIC, GROUP, USER}),
     Call("reconcilers.claims", "apply_status", "{"): OWN_KINDS - {CLUSTER},
@@ -102,7 +105,7 @@ MEANT: Final[dict[Call, frozenset[str]]] = {
     Call("reconcilers.claims", "event", "manifest"): OWN_KINDS - {CLUSTER},
     Call("reconcilers.user", "apply", "secret_of("): frozenset({"Secret"}),
     Call("reconcilers.dependents", "list", "USER.name"): frozenset({USER}),
-    Call("authorities", "list", "USER.name"): frozenset({USER}),
+    Call("observing.authorities", "list", "USER.name"): frozenset({USER}),
     Call("reconcilers.pipeline", "list", "kind"): frozenset({"ServiceAccount"}),
     Call("reconcilers.pipeline", "apply", "made"): frozenset({"ConfigMap", CLAIM, USER}),
     Call("reconcilers.pipeline", "create", "made"): RUNS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from imago_operator.spec.zookeeper import QuorumTls, RegistryAccess, RegistryTls
+from imago_operator.spec.cluster.zookeeper import QuorumTls, RegistryAccess, RegistryTls
 from imago_testing.operated.cluster import OperatedCluster
 from imago_testing.operated.faults import heal
 from imago_testing.operated.resources import resource, wanted
@@ -14,7 +14,7 @@ from imago_testing.operated.world import ClusterWorld
 if TYPE_CHECKING:
     import random
 
-    from imago_operator.desired import Desired
+    from imago_operator.model.desired import Desired
 
 
 def managed(access: RegistryAccess = RegistryAccess.NONE) -> dict[str, Any]:

@@ -11,8 +11,13 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from imago_operator import names
-from imago_operator.actions import (
+from imago_operator.errors import BlockedError, OperatorError, RetryError
+from imago_operator.kube.objects import Kubernetes
+from imago_operator.manifests.brokers import TLS
+from imago_operator.manifests.config import CONFIG
+from imago_operator.model import names
+from imago_operator.model.accepted import in_force
+from imago_operator.model.actions import (
     Apply,
     Cordon,
     CreateRegistryUser,
@@ -25,26 +30,22 @@ from imago_operator.actions import (
     SetConfig,
     Uncordon,
 )
-from imago_operator.desired import OperatorInfo, desired_of, fingerprint
-from imago_operator.errors import BlockedError, OperatorError, RetryError
-from imago_operator.kube.objects import Kubernetes
-from imago_operator.manifests.brokers import TLS
-from imago_operator.observed import Observer, shard_of_set
+from imago_operator.model.desired import OperatorInfo, desired_of, fingerprint
+from imago_operator.observing.observed import Observer, shard_of_set
+from imago_operator.observing.volumes import Volumes, size_of
 from imago_operator.reconcile import Context, ObjectKey, Reached
 from imago_operator.reconcilers.cluster import LOOK_EVERY, ClusterReconciler
-from imago_operator.state import written
-from imago_operator.volumes import Volumes, size_of
 from imago_testing.kubernetes.copying import copied
 from imago_testing.kubernetes.fake_api_server import FakeApiServer, Manifest, merged
-from imago_testing.operated.objects import told_of_registry
+from imago_testing.operated.objects import pod_status, told_of_registry
 from imago_testing.operated.resources import OPERATOR
 from imago_testing.operated.world import ClusterWorld
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from imago_operator.actions import Action
-    from imago_operator.state import Claim, Pod, Probe, RegistryView, RemainingContent
+    from imago_operator.model.actions import Action
+    from imago_operator.model.state import Claim, Pod, Probe, RegistryView, RemainingContent
 
 
 _SECOND = timedelta(seconds=1)
@@ -98,12 +99,14 @@ class Brokers:
         self.epoch += 1
         return self.epoch
 
-    async def handover(self, broker: str, *, uuid: str, epoch: int, operator_epoch: int) -> None:
+    async def handover(
+        self, broker: str, *, uuid: str, epoch: int, operator_epoch: int, target: str = ""
+    ) -> None:
         pod = self._pod(broker)
         shard = self.world.shards[pod.shard or 0]
         if shard.master != uuid or shard.epoch != epoch:
             raise BlockedError("it no longer leads", until="somebody looks again")
-        self._do(Handover(pod.name, uuid, shard.id, epoch), operator_epoch)
+        self._do(Handover(pod.name, uuid, shard.id, epoch, target), operator_epoch)
 
     async def elect(self, broker: str, *, uuid: str, operator_epoch: int) -> None:
         pod = self._pod(broker)
@@ -170,6 +173,8 @@ class OperatedCluster:
         self.brokers = Brokers(self.world)
         self.made_of: dict[str, str] = {}
         """The revisions that pods were made of, by the pods' uids."""
+        self.shown: dict[str, Pod] = {}
+        """Pods as Kubernetes has been told of them."""
         self.kubernetes.changed.append(self._take_in)
         self._show_nodes()
         self.errors: list[OperatorError] = []
@@ -241,7 +246,7 @@ class OperatedCluster:
 
     def _edit(self, patch: Manifest) -> None:
         stored = self.kubernetes.put(merged(self.cluster, patch))
-        self.world.desired = desired_of(stored, self.operator)
+        self.world.desired = in_force(stored, self.operator)
 
     def condition(self, type_: str) -> tuple[str, str] | None:
         """Return status and reason of a condition."""
@@ -274,14 +279,14 @@ class OperatedCluster:
 
     def turn(self) -> None:
         """Let a second pass in the world, and show what came of it."""
-        before = dict(self.world.pods)
-        claims = set(self.world.claims)
+        before, claims = self.shown, set(self.world.claims)
         self.world.turn()
         for name in set(before) - set(self.world.pods):
             self.kubernetes.drop("Pod", self.key.namespace, name)
         for name, pod in self.world.pods.items():
             if before.get(name) != pod:
                 self.kubernetes.put(self._pod(pod))
+        self.shown = dict(self.world.pods)
         for name in set(self.world.claims) - claims:
             self.kubernetes.put(self._claim(self.world.claims[name]))
         self._note_revisions()
@@ -331,18 +336,12 @@ class OperatedCluster:
             reference = {"apiVersion": "apps/v1", "kind": "StatefulSet", "controller": True}
             said = {"name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"]}
             metadata["ownerReferences"] = [reference | said]
-        ready: Manifest = {"type": "Ready", "status": "True" if pod.ready else "False"}
-        if pod.turned is not None:
-            ready["lastTransitionTime"] = written(pod.turned)
-        status: Manifest = {"conditions": [ready]}
-        if pod.broker is not None:
-            status["podIP"] = pod.name  # the fake brokers answer to names
-        if pod.waiting:
-            status["containerStatuses"] = [{"state": {"waiting": {"reason": pod.waiting}}}]
+        status = pod_status(pod)
         spec: Manifest = {"nodeName": pod.node} if pod.node else {}
+        spec["volumes"] = [{"name": CONFIG, "configMap": {"name": pod.config}}]
         if pod.certified and pod.shard is not None:
             secret = {"secretName": names.certificate(self.key.name, pod.shard)}
-            spec["volumes"] = [{"name": TLS, "secret": secret}]
+            spec["volumes"].append({"name": TLS, "secret": secret})
         component = names.ZOOKEEPER if pod.shard is None else names.BROKER
         spec["containers"] = [{"name": component, "env": told_of_registry(pod)}]
         return {"kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
@@ -384,6 +383,8 @@ class OperatedCluster:
 
     def _child_gone(self, manifest: Manifest) -> None:
         key = manifest["kind"], manifest["metadata"]["name"]
+        if key[0] == "ConfigMap":
+            self.world.manifests.pop(key, None)
         if key not in self.world.children:
             return
         uid = self.world.children[key].uid

@@ -16,7 +16,9 @@ SHARDS_MAX: Final = 3
 def heal(world: ClusterWorld) -> None:
     """End every fault."""
     world.zookeeper = True
+    world.wrong = False
     world.broken_images.clear()
+    world.refused.clear()
     world.full.clear()
     world.silent.clear()
     world.dark.clear()
@@ -56,3 +58,16 @@ def fault(rng: random.Random, world: ClusterWorld, some: str) -> None:
             world.scale(rng.randrange(SHARDS_MAX), rng.choice((0, 1, 2, 4, 5)))
         case _:
             world.crash(some)
+
+
+def mistake(rng: random.Random, world: ClusterWorld, some: str) -> None:
+    """Have somebody edit what is refused, or let members begin anew while that stands."""
+    match rng.randrange(4):
+        case 0:
+            world.wrong = not world.wrong
+        case 1:
+            world.refused ^= {"retention_ms = 5"}
+        case 2:
+            world.broken_images ^= {rng.choice(("mine:2", "mine:3", "imago/broker:1.3.0"))}
+        case _:
+            world.reboot(some)

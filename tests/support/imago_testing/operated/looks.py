@@ -6,16 +6,16 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from imago_operator.actions import DeletePod, Handover
-from imago_operator.spec.cluster_status import ReconcileProgress
-from imago_operator.state import written
+from imago_operator.model.actions import DeletePod, Handover
+from imago_operator.model.state import written
+from imago_operator.spec.cluster.cluster_status import ReconcileProgress
 from imago_testing.operated.resources import wanted
 from imago_testing.operated.things import START
 from imago_testing.operated.world import ClusterWorld
 
 if TYPE_CHECKING:
+    from imago_operator.model.state import Observed
     from imago_operator.plan import ReconcilePlan
-    from imago_operator.state import Observed
 
 
 def running(changes: dict[str, Any] | None = None) -> Observed:

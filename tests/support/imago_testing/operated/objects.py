@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from imago_operator import names
 from imago_operator.kube.resources import RESOURCES
+from imago_operator.manifests.config import CONFIG
 from imago_operator.manifests.environment import registry_environment, registry_tls_environment
 from imago_operator.manifests.zookeeper import QUORUM_TLS
 from imago_operator.manifests.zookeeper import TLS as ZOO_TLS
-from imago_operator.spec.zookeeper import QuorumTls, RegistryAccess, RegistryTls
+from imago_operator.model import names
+from imago_operator.model.state import written
+from imago_operator.spec.cluster.zookeeper import QuorumTls, RegistryAccess, RegistryTls
 from imago_testing.operated.resources import OPERATOR, UID
 
 if TYPE_CHECKING:
-    from imago_operator.state import Claim, Pod, Probe
+    from imago_operator.model.state import Claim, Pod, Probe
     from imago_testing.operated.world import ClusterWorld
 
 Objects = dict[str, list[dict[str, Any]]]
@@ -91,12 +93,30 @@ def pod_object(pod: Pod, uids: dict[str, str]) -> dict[str, Any]:
         "spec": {
             "nodeName": pod.node,
             "containers": [{"name": component, "env": told_of_registry(pod)}],
+            "volumes": [{"name": CONFIG, "configMap": {"name": pod.config}}],
         },
         "status": {
             "podIP": f"10.0.{9 if pod.shard is None else pod.shard}.{pod.ordinal + 1}",
             "conditions": [{"type": "Ready", "status": str(pod.ready)}],
         },
     }
+
+
+def pod_status(pod: Pod) -> dict[str, Any]:
+    """Return what a kubelet says of a pod; the fake brokers answer to names."""
+    ready: dict[str, Any] = {"type": "Ready", "status": "True" if pod.ready else "False"}
+    if pod.turned is not None:
+        ready["lastTransitionTime"] = written(pod.turned)
+    status: dict[str, Any] = {"conditions": [ready]}
+    if pod.broker is not None:
+        status["podIP"] = pod.name
+    if pod.waiting:
+        state: dict[str, Any] = {"state": {"waiting": {"reason": pod.waiting}}}
+        if pod.failure:
+            words = pod.failure.rpartition(": ")[2]
+            state["lastState"] = {"terminated": {"exitCode": 2, "message": words}}
+        status["containerStatuses"] = [{"name": names.BROKER, **state}]
+    return status
 
 
 def told_of_registry(pod: Pod) -> list[dict[str, Any]]:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from imago_operator.actions import Apply
-from imago_operator.desired import OperatorInfo
+from imago_operator.model.actions import Apply
+from imago_operator.model.desired import OperatorInfo
 from imago_operator.pipelines.desired import DesiredPipeline, desired_pipeline
 from imago_operator.pipelines.plan import plan
 from imago_operator.pipelines.render import JOB

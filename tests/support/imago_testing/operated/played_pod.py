@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from imago_broker.config import BrokerConfig
-    from imago_operator.desired import Desired
+    from imago_operator.model.desired import Desired
 
 TOKENS: Final = "/etc/imago/token"
 Secrets = dict[str, dict[str, str]]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from imago_broker.config.loading import load
-from imago_operator.desired import Desired, OperatorInfo, desired_of
 from imago_operator.manifests.brokers import pod_template
 from imago_operator.manifests.config import toml
+from imago_operator.model.desired import Desired, OperatorInfo, desired_of
 from imago_testing.kubernetes.custom_resources import CLUSTER, manifest
 
 if TYPE_CHECKING:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_operator import names
-from imago_operator.actions import (
+from imago_operator.manifests.zookeeper import zookeeper_notes
+from imago_operator.model import names
+from imago_operator.model.actions import (
     Apply,
+    Cordon,
     DeleteChild,
     DeleteClaim,
     DeletePod,
@@ -16,10 +18,11 @@ from imago_operator.actions import (
     Stop,
     destructive,
 )
-from imago_operator.desired import Desired, UnreadableSpec
-from imago_operator.manifests.zookeeper import zookeeper_notes
-from imago_operator.spec.cluster import OnOperatorUpgrade
-from imago_operator.state import STATEFUL_SET, Observed, Pod, parsed
+from imago_operator.model.desired import Desired, UnreadableSpec
+from imago_operator.model.state import STATEFUL_SET, Observed, Pod, parsed
+from imago_operator.promises import broken
+from imago_operator.spec.cluster.cluster import OnOperatorUpgrade
+from imago_operator.spec.schema.common import Retention
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,9 +41,11 @@ def violations(
         return ["acts on what is to stand still"] if plan.actions else []
     checks = (
         *(_one_disruption, _restarts, _members, _servers, _pods, _claims, _uninformed),
-        *(_held, _drained, _elections, _repair),
+        *(_held, _drained, _elections, _repair, _kept),
     )
-    return [text for check in checks for text in check(desired, observed, plan, now)]
+    found = [text for check in checks for text in check(desired, observed, plan, now)]
+    refused = broken(desired, observed, plan.actions, now)
+    return [*found, *(f"the operator itself refuses: {text}" for text in refused)]
 
 
 def _of(observed: Observed, action: DeletePod | Handover) -> Pod | None:
@@ -84,8 +89,8 @@ def _may_be_in_sync(observed: Observed, pod: Pod) -> bool:
 
 
 def _down(desired: Desired, observed: Observed, shard: int) -> bool:
-    """Whether a shard lacks a member, for whatever reason."""
-    pods = observed.pods_of(shard)
+    """Whether a shard lacks a member that it is to have, for whatever reason."""
+    pods = [pod for pod in observed.pods_of(shard) if pod.ordinal < desired.replicas]
     return len(pods) < desired.replicas or not all(can_lead(observed, pod) for pod in pods)
 
 
@@ -100,6 +105,7 @@ def _one_disruption(
         others = [other for other in observed.pods_of(pod.shard) if other.name != pod.name]
         if any(other.deleting for other in others):
             yield f"{pod.name} goes while another member of its shard does"
+        others = _needed(desired, pod, others)
         if _is_late(desired, pod, now) and not _may_be_in_sync(observed, pod):
             continue
         if sum(can_lead(observed, other) for other in others) < max(
@@ -115,12 +121,22 @@ def _one_disruption(
         yield "more shards down than the policy allows"
 
 
+def _needed(desired: Desired, pod: Pod, others: list[Pod]) -> list[Pod]:
+    """Return who must be able to lead while a member goes; one that leaves is not waited for."""
+    if pod.ordinal < desired.replicas:
+        return others
+    return [other for other in others if other.ordinal < desired.replicas]
+
+
 def _restarts(
     desired: Desired, observed: Observed, plan: ReconcilePlan, now: datetime
 ) -> Iterator[str]:
     """A member that its shard lacks anyway takes as long to come back as any other."""
     concerned = {pod.shard for pod in _taken(observed, plan)}
-    goes = {p.shard for p in observed.pods if p.deleting and not _is_late(desired, p, now)}
+    size = {number: child.replicas or 0 for number, child in observed.sets().items()}
+    going = [p for p in observed.pods if p.deleting and not _is_late(desired, p, now)]
+    # Who leaves, or whose shard stops, does not come back: that is no restart.
+    goes = {p.shard for p in going if p.ordinal < size.get(p.shard or 0, p.ordinal + 1)}
     both = concerned | (goes - {None})
     if concerned and len(both) > desired.spec.update_policy.max_unavailable_shards:
         yield "restarts in more shards than the policy allows"
@@ -137,29 +153,56 @@ def _is_let_go(desired: Desired, observed: Observed, pod: Pod) -> bool:
     if pod.broker is None:
         return not _may_be_in_sync(observed, pod)
     usual = {"belowMinInSync"} if desired.replicas <= desired.min_in_sync else set()
-    usual |= (
-        {"noMasterAfter", "belowMinInSync", "singleReplica"} if desired.replicas == 1 else set()
-    )
+    if desired.replicas == 1:
+        # Nobody else ever has what it has: older brokers count all of it as not copied.
+        usual |= {"noMasterAfter", "belowMinInSync", "singleReplica", "unreplicatedBytes"}
     check = pod.broker.restart
     return check is not None and set(check.risks) <= usual
 
 
-def _members(_: Desired, observed: Observed, plan: ReconcilePlan, __: datetime) -> Iterator[str]:
-    """A set gets fewer members only one by one, while all that stay could lead."""
+def _members(
+    desired: Desired, observed: Observed, plan: ReconcilePlan, _: datetime
+) -> Iterator[str]:
+    """A set gets fewer members only one by one, while all that it is to have could lead.
+
+    One that is made anew has all that are there: its controller takes the others away.
+    """
     for action in plan.actions:
         if not isinstance(action, Apply) or action.manifest["kind"] != STATEFUL_SET:
             continue
-        child = observed.child(STATEFUL_SET, action.manifest["metadata"]["name"])
+        said = action.manifest["metadata"]["labels"].get(names.SHARD_LABEL)
         fewer = action.manifest["spec"]["replicas"]
-        if child is None or child.shard is None or fewer >= (child.replicas or 0) or not fewer:
-            continue
-        pods = observed.pods_of(child.shard)
-        stay = [can_lead(observed, pod) for pod in pods if pod.ordinal < fewer]
-        goes = [pod for pod in pods if pod.ordinal >= fewer]
+        if said is not None and fewer:
+            yield from _fewer(desired, observed, int(said), fewer)
+
+
+def _fewer(desired: Desired, observed: Observed, number: int, fewer: int) -> Iterator[str]:
+    child = observed.child(STATEFUL_SET, names.stateful_set(desired.name, number))
+    pods = observed.pods_of(number)
+    goes = [pod for pod in pods if pod.ordinal >= fewer]
+    if child is None:
+        lost = [pod.name for pod in goes if not pod.deleting]
+        yield from [f"shard-{number} is made anew without {', '.join(lost)}"] if lost else []
+    elif goes and fewer < (child.replicas or 0):
+        wanted = [pod for pod in pods if pod.ordinal < min(fewer, desired.replicas)]
         if len(goes) > 1 or any(pod.deleting for pod in pods):
-            yield f"shard-{child.shard} loses several members at once"
-        if goes and (len(stay) < fewer or not all(stay)):
-            yield f"shard-{child.shard} loses a member while others cannot lead"
+            yield f"shard-{number} loses several members at once"
+        if len(wanted) < desired.replicas or not all(can_lead(observed, p) for p in wanted):
+            yield f"shard-{number} loses a member while others cannot lead"
+        able = sum(can_lead(observed, pod) for pod in pods if pod.ordinal < fewer)
+        yield from _leaving(observed, number, goes, able)
+
+
+def _leaving(observed: Observed, number: int, goes: list[Pod], able: int) -> Iterator[str]:
+    """A member that leaves does not lead, and no put needs more than those that stay."""
+    registry = observed.registry
+    shard = registry.shards.get(number) if registry else None
+    if shard and any(p.broker and p.broker.uuid == shard.master for p in goes):
+        yield f"shard-{number} loses its leader without a handover"
+    for pod in observed.pods_of(number):
+        least = pod.broker.config.get("replication.min_in_sync", 0) if pod.broker else 0
+        if isinstance(least, int) and least > able:
+            yield f"shard-{number} has {able} members left in sync, and puts need {least}"
 
 
 def _servers(
@@ -216,9 +259,17 @@ def _claims(
         claim = next((c for c in observed.claims if c.name == action.name), None)
         if claim is None or claim.uid != action.uid:
             yield f"a claim that was not seen: {action}"
-        elif not (_is_of_drained(desired, observed, action) or _is_replaced(observed, action, now)):
+        elif not (
+            _is_of_drained(desired, observed, action)
+            or _is_replaced(observed, action, now)
+            or _has_left(desired, observed, action)
+        ):
             yield f"a claim that somebody needs: {action}"
-    shards = [a.shard for a in doomed if not _is_of_drained(desired, observed, a)]
+    shards = [
+        a.shard
+        for a in doomed
+        if not (_is_of_drained(desired, observed, a) or _has_left(desired, observed, a))
+    ]
     if len(shards) != len(set(shards)):
         yield "two members of a shard at a time"
 
@@ -230,6 +281,21 @@ def _is_of_drained(desired: Desired, observed: Observed, action: DeleteClaim) ->
     listed = begun is not None and action.name in begun.claims
     stays = len(observed.sets()) <= desired.spec.brokers.shards
     return bool(shard and shard.drained and listed and action.name not in pods and not stays)
+
+
+def _has_left(desired: Desired, observed: Observed, action: DeleteClaim) -> bool:
+    """Whether nobody mounts the claim any more, and all that stay have what it has."""
+    claim = next(c for c in observed.claims if c.name == action.name)
+    child = observed.sets().get(action.shard)
+    policy = desired.spec.brokers.storage.persistent_volume_claim_retention_policy
+    on_record = any(
+        m.claim == action.name and m.uid == claim.uid for m in observed.status.left_members
+    )
+    if child is None or not on_record or policy.when_scaled is not Retention.DELETE:
+        return False
+    beyond = claim.ordinal >= max(child.replicas or 0, desired.spec.brokers.replicas_per_shard)
+    there = {f"data-{pod.name}" for pod in observed.pods}
+    return beyond and action.name not in there and not _down(desired, observed, action.shard)
 
 
 def _is_replaced(observed: Observed, action: DeleteClaim, now: datetime) -> bool:
@@ -285,6 +351,8 @@ def _held(desired: Desired, observed: Observed, plan: ReconcilePlan, _: datetime
         claims = [c for c in observed.claims if c.name == f"data-{pod.name}"]
         ordered = pod.annotations.get(names.RESTART, "") != desired.resource.restart
         same = pod.annotations.get(names.SPEC_HASH) == desired.spec_hash
+        if pod.ordinal >= desired.spec.brokers.replicas_per_shard:
+            continue  # it is to leave
         if same and not (ordered or pod.edited) and not any(c.conditions for c in claims):
             yield f"restarts {pod.name}, about which the user said nothing new"
 
@@ -311,6 +379,23 @@ def _elections(
             allowed = desired.resource.allow_data_loss == str(action.shard)
             if not allowed or shard is None or shard.in_sync or shard.master:
                 yield f"elects who may lack messages: {action}"
+
+
+def _kept(desired: Desired, observed: Observed, plan: ReconcilePlan, _: datetime) -> Iterator[str]:
+    """By the spec before one that is wrong nothing is restarted or removed."""
+    if desired.problem is None:
+        return
+    if desired.observed_only and plan.actions:
+        yield "acts on what it only observes"
+    if any(_taken(observed, plan)):
+        yield "restarts by a spec that somebody has tried to change"
+    for action in plan.actions:
+        sets = isinstance(action, DeleteChild) and action.kind == STATEFUL_SET
+        gone = sets and not action.orphan  # type: ignore[union-attr]  # it is one
+        if gone or isinstance(action, (Cordon, MarkDrained, Stop)):
+            yield f"removes by a spec that somebody has tried to change: {action}"
+    if not any(f.type == "Stalled" for f in plan.findings) and plan.row.number > 3:
+        yield "does not say that the spec is wrong"
 
 
 def _repair(

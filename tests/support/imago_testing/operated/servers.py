@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from itertools import combinations, product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from imago_operator import names
-from imago_operator.spec.zookeeper import QuorumTls, RegistryTls
-from imago_operator.state import STATEFUL_SET
-from imago_testing.operated.things import RACKS, Things
+from imago_operator.manifests.config import FILE
+from imago_operator.model import names
+from imago_operator.model.state import STATEFUL_SET
+from imago_operator.plan.members.counting import LEAST
+from imago_operator.spec.cluster.zookeeper import QuorumTls, RegistryTls
+from imago_testing.operated.things import RACKS, Things, number_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from imago_operator.state import Pod
+    from imago_operator.model.state import Pod
 
 HOMELESS = "Unschedulable"
+FILELESS = "ContainerCreating"
 SENDS_TLS = frozenset({QuorumTls.SENDING, QuorumTls.ENFORCING})
 ACCEPTS_TLS = frozenset(QuorumTls) - {QuorumTls.NONE}
 ACCEPTS_PLAIN = frozenset(QuorumTls) - {QuorumTls.ENFORCING}
@@ -87,6 +90,22 @@ class Servers(Things):
             said = f"{one.name}, {one.quorum_tls}, and {other.name}, {other.quorum_tls}"
             assert meet(one.quorum_tls, other.quorum_tls), said
 
+    def check_fewer(self, key: tuple[str, str], manifest: Mapping[str, Any]) -> None:
+        """Raise AssertionError if a shard that serves loses its leader, or too many members."""
+        number, fewer = number_of(manifest), manifest.get("spec", {}).get("replicas")
+        shard = None if number is None else self.shards.get(number)
+        before = self.children[key].replicas if key in self.children else None
+        if key[0] != STATEFUL_SET or shard is None or shard.master is None or not fewer:
+            return
+        if fewer >= (before or 0):
+            return
+        stay = {p.name: p for p in self.pods.values() if p.shard == number and p.ordinal < fewer}
+        leads = [p for p in stay.values() if p.broker and p.broker.uuid == shard.master]
+        assert leads, f"shard-{number} loses its leader"
+        synced = sum(self.in_sync(pod) for pod in stay.values())
+        least = self.told(leads[0])[LEAST]
+        assert synced >= least or len(shard.in_sync) < least, f"shard-{number}: puts refused"
+
     def _forgive_servers(self) -> None:
         for name, uid in list(self.missed.items()):
             pod = self.pods.get(name)
@@ -113,6 +132,21 @@ class Servers(Things):
         count = Counter(pod.node for pod in self._servers())
         return min(filter(self._takes, self.nodes), key=lambda name: count[name], default=None)
 
+    def _read(self, pod: Pod) -> Pod:
+        """Return a pod whose broker begins: it reads the file that its pod names, as that is now.
+
+        Without it no container is made; with a line in it that brokers refuse they end at once.
+        """
+        found = self.manifests.get(("ConfigMap", pod.config))
+        if found is None:
+            return replace(pod, waiting=FILELESS)
+        wrong = [line for line in found["data"][FILE].splitlines() if line in self.refused]
+        if not wrong:
+            return pod
+        self.misled.add(pod.name)
+        words = f"broker ended with code 2: {wrong[0]}"
+        return replace(pod, waiting="CrashLoopBackOff", failure=words)
+
     # ---- faults ----------------------------------------------------------------------------
 
     def cordon(self, node: str, *, open_again: bool = False) -> None:
@@ -127,6 +161,27 @@ class Servers(Things):
             if len(fellows) + 1 >= self._size_of(pod) and all(p.serving for p in fellows):
                 self._vanish(pod.name)
 
+    def kill(self, name: str) -> None:
+        """Take a pod away, as a user or a node's end does."""
+        if name in self.pods:
+            self._vanish(name)
+
+    def crash(self, name: str) -> None:
+        """The broker in a pod ends, and ends again whenever it is started."""
+        pod = self.pods.get(name)
+        if pod is not None and not pod.deleting:
+            self._depart(pod)
+            self.joined.discard(pod.uid)
+            ill = replace(pod, broker=None, ready=False, turned=self.now)
+            self.pods[name] = replace(ill, waiting="CrashLoopBackOff")
+
+    def reboot(self, name: str) -> None:
+        """The broker in a pod ends, and its container is started again: an error, a node."""
+        pod = self.pods.get(name)
+        if pod is not None and not pod.deleting and not pod.waiting:
+            self._depart(pod)
+            self.pods[name] = replace(pod, broker=None, ready=False, turned=self.now)
+
     def cut_power(self, node: str) -> None:
         """A node is off: its pods stay on the list, and none of them answers."""
         self.dark.add(node)
@@ -134,6 +189,26 @@ class Servers(Things):
             self._depart(pod)
             self.joined.discard(pod.uid)
             self.pods[pod.name] = replace(pod, broker=None, ready=False, turned=self.now)
+
+    def scale(self, number: int, replicas: int) -> None:
+        """Somebody scales a shard's StatefulSet, who knows nothing of the operator."""
+        key = STATEFUL_SET, names.stateful_set("demo", number)
+        if key not in self.children:
+            return
+        manifest = self.manifests[key]
+        spec = {**manifest["spec"], "replicas": replicas}
+        self.manifests[key] = {**manifest, "spec": spec}
+        ours: dict[str, Any] = {f"f:{name}": {} for name in spec if name != "replicas"}
+        managed = ((names.MANAGER, {"f:metadata": {}, "f:spec": ours}),)
+        self.children[key] = replace(
+            self.children[key], replicas=replicas, managed=managed, live=self.manifests[key]
+        )
+
+    def lose_node(self, name: str) -> None:
+        """A node goes for good, with the volumes that are on it."""
+        self.nodes.pop(name, None)
+        for pod in [p for p in self.pods.values() if p.node == name]:
+            self._vanish(pod.name)
 
     def _size_of(self, pod: Pod) -> int:
         name = names.zookeeper("demo")
@@ -151,5 +226,9 @@ class Servers(Things):
             return
         shard, uuid = self.shards[pod.shard], pod.broker.uuid
         members = tuple(m for m in shard.members if m.uuid != uuid)
+        if shard.drained:
+            self.holders.pop(shard.id, None)  # there is nothing that anybody needs
+        elif uuid in shard.in_sync:
+            self.holders[shard.id] = (shard.in_sync - {uuid}) or frozenset({uuid})
         master = None if shard.master == uuid else shard.master
         self.shards[pod.shard] = replace(shard, members=members, master=master)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from imago_operator import names
-from imago_operator.desired import Desired, desired_of
+from imago_operator.model import names
+from imago_operator.model.accepted import in_force
+from imago_operator.model.desired import Desired, desired_of
+from imago_operator.model.state import TopicNeeds, written
 from imago_operator.plan import PlanRow, plan
-from imago_operator.spec.fields import to_json
-from imago_operator.state import TopicNeeds, written
-from imago_operator.status import status_of
+from imago_operator.plan.restarts.staging import staged
+from imago_operator.reporting.status import status_of
+from imago_operator.spec.schema.fields import to_json
 from imago_testing.operated.resources import OPERATOR, resource, wanted
 from imago_testing.operated.things import START
 from imago_testing.operated.world import ClusterWorld
@@ -18,8 +20,8 @@ from imago_testing.operated.world import ClusterWorld
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from imago_operator.desired import UnreadableSpec
-    from imago_operator.state import Observed
+    from imago_operator.model.desired import UnreadableSpec
+    from imago_operator.model.state import Observed
 
 GROWN: Final = {"spec.brokers.storage.size": "20Gi"}
 FILLED: Final = {"spec.brokers.shards": 3, "spec.scaleUp": {"fill": True}}
@@ -37,9 +39,11 @@ def by_row() -> dict[str, dict[str, Any]]:
 def _told() -> Iterator[dict[str, Any]]:
     world = ClusterWorld(wanted())
     yield from _life(world)
-    for change, orders in (({}, {names.PAUSE: "true"}), ({"spec.brokers.shards": 99}, {})):
-        desired = desired_of(resource(change, orders), OPERATOR)
-        yield _manifest(desired, world.observe(), change, orders)
+    orders = {names.PAUSE: "true"}
+    yield _manifest(wanted({}, orders), world.observe(), {}, orders)
+    change = {"spec.brokers.shards": 99}
+    wrong = {**resource(change), "status": to_json(world.status)}
+    yield _manifest(in_force(wrong, OPERATOR), world.observe(), change)
     yield _manifest(world.desired, replace(world.observe(), synced=False))
     yield _deleted(world)
     yield from _faults(world)
@@ -115,6 +119,10 @@ def _edits(world: ClusterWorld) -> Iterator[dict[str, Any]]:
         yield _look(world, less)
     world.desired = wanted(FILLED)
     yield from _life(world, FILLED)
+    world.behind = 2
+    more = FILLED | {"spec.brokers.replicasPerShard": 5}
+    world.desired = wanted(more)
+    yield from _life(world, more)
 
 
 def _life(world: ClusterWorld, change: dict[str, Any] | None = None) -> Iterator[dict[str, Any]]:
@@ -147,5 +155,6 @@ def _manifest(
     annotations: dict[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return the resource with the status that a look gives it."""
+    desired = staged(desired, seen) if isinstance(desired, Desired) else desired
     status = status_of(desired, seen, plan(desired, seen, START), START)
     return {**resource(change, annotations), "status": to_json(status)}

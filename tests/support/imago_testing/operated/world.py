@@ -8,15 +8,11 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from imago_operator import names
-from imago_operator.brokerkeys import KEYS
-from imago_operator.desired import Desired
 from imago_operator.manifests.brokers import TLS
-from imago_operator.plan import ReconcilePlan, plan
-from imago_operator.plan.staging import staged
-from imago_operator.spec.values import Quantity
-from imago_operator.spec.zookeeper import RegistryAccess
-from imago_operator.state import (
+from imago_operator.manifests.config import config_of
+from imago_operator.model import names
+from imago_operator.model.desired import Desired
+from imago_operator.model.state import (
     STATEFUL_SET,
     Claim,
     Observed,
@@ -26,16 +22,21 @@ from imago_operator.state import (
     Shard,
     ShardBroker,
 )
-from imago_operator.status import status_of
-from imago_testing.operated.resources import told_of
+from imago_operator.plan import ReconcilePlan, plan
+from imago_operator.plan.look import ClusterLook
+from imago_operator.plan.restarts.staging import staged
+from imago_operator.reporting.status import status_of
+from imago_operator.spec.cluster.zookeeper import RegistryAccess
+from imago_operator.spec.schema.values import Quantity
 from imago_testing.operated.rules import violations
-from imago_testing.operated.servers import HOMELESS, Servers
-from imago_testing.operated.things import Disk, meeting
+from imago_testing.operated.servers import FILELESS, HOMELESS, Servers
+from imago_testing.operated.things import Disk, meeting, number_of, replication_of
+from imago_testing.operated.wrong_edits import wrongly_edited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from imago_operator.actions import (
+    from imago_operator.model.actions import (
         Action,
         Apply,
         Cordon,
@@ -54,18 +55,8 @@ if TYPE_CHECKING:
         Stop,
         Uncordon,
     )
-    from imago_operator.desired import UnreadableSpec
-    from imago_operator.spec.cluster_status import ClusterStatus
-
-
-def number_of(manifest: Mapping[str, Any]) -> int | None:
-    said = manifest["metadata"].get("labels", {}).get(names.SHARD_LABEL)
-    return None if said is None else int(said)
-
-
-def replication_of(template: Mapping[str, Any]) -> str:
-    """Return how brokers of this template copy the log from each other."""
-    return told_of(template).get("IMAGO__TLS__REPLICATION", "disabled")
+    from imago_operator.model.desired import UnreadableSpec
+    from imago_operator.spec.cluster.cluster_status import ClusterStatus
 
 
 @dataclass
@@ -79,7 +70,7 @@ class ClusterWorld(Servers):
 
         `dies_after`: how many of its calls the operator makes before it ends.
         """
-        seen = self.observe()
+        seen, unserved = self.observe(), self.unserved()
         desired = self._staged(seen)
         found = plan(desired, seen, self.now)
         broken = violations(desired, seen, found, self.now)
@@ -91,11 +82,29 @@ class ClusterWorld(Servers):
         calls.append(partial(self._write, status_of(desired, seen, found, self.now)))
         for call in calls[:dies_after]:
             call()
+        if dies_after is None:
+            self._check_told(desired, seen, unserved)
         self.now += timedelta(seconds=1)
         return seen, found
 
+    def _check_told(
+        self, desired: Desired | UnreadableSpec, seen: Observed, unserved: set[int]
+    ) -> None:
+        """Hold what is said against what clients got when it was looked."""
+        told = {c.type: c.status.value for c in self.status.conditions}
+        if not isinstance(desired, Desired) or desired.resource.deleting:
+            return
+        stay = ClusterLook(desired, seen, self.now).targets
+        lacking = sorted(unserved & set(stay))
+        if lacking:
+            assert told["Available"] != "True", f"shards {lacking} take nothing"
+            assert told["Ready"] != "True", f"shards {lacking} take nothing"
+        for shard in self.status.shards:
+            assert shard.id not in unserved or shard.puts != "Accepted", f"shard-{shard.id}"
+
     def _staged(self, seen: Observed) -> Desired | UnreadableSpec:
-        return staged(self.desired, seen) if isinstance(self.desired, Desired) else self.desired
+        desired = wrongly_edited(self.desired, seen.status) if self.wrong else self.desired
+        return staged(desired, seen) if isinstance(desired, Desired) else desired
 
     def _write(self, status: ClusterStatus) -> None:
         self.status = status
@@ -109,6 +118,7 @@ class ClusterWorld(Servers):
         metadata = manifest["metadata"]
         key = manifest["kind"], metadata["name"]
         before = self.children.get(key)
+        self.check_fewer(key, manifest)
         self.manifests[key] = manifest
         self.children[key] = OwnedObject(
             kind=key[0],
@@ -146,6 +156,10 @@ class ClusterWorld(Servers):
         pod = self.pods[action.name]
         assert pod.uid == action.uid
         self._take_note(pod)
+        self._end(pod)
+
+    def _end(self, pod: Pod) -> None:
+        """Have a pod stop: one that serves, or whose node is off, stays on the list meanwhile."""
         serves = pod.broker is not None or (pod.shard is None and self.runs(pod))
         if pod.node in self.dark or (self.grace and serves):
             self.pods[pod.name] = replace(pod, deleting=True)
@@ -186,7 +200,7 @@ class ClusterWorld(Servers):
         assert shard.master == action.uuid
         better = sorted(shard.in_sync - {action.uuid})
         if better:
-            self._lead(shard, better[0])
+            self._lead(shard, action.target if action.target in better else better[0])
 
     def _elect(self, action: Elect) -> None:
         self._lead(self.shards[action.shard], action.uuid)
@@ -249,7 +263,7 @@ class ClusterWorld(Servers):
         shard = self.shards[pod.shard]
         if not self._understands(pod, shard):
             self._note_sync(pod, in_sync=False)
-        elif self.in_sync(pod):
+        elif self.in_sync(pod) or not self.is_joined(pod, shard):
             return
         elif self.connected and shard.master and self._after("catch up", pod.uid, self.behind):
             self._note_sync(pod, in_sync=True)
@@ -296,18 +310,17 @@ class ClusterWorld(Servers):
             pod = self.pods.get(name)
             back = pod is not None and pod.uid != uid and self.in_sync(pod)
             number = int(name.rpartition("-")[0].rpartition("-s")[2])
-            if back or not sets.get(number):
+            if back or int(name.rpartition("-")[2]) >= (sets.get(number) or 0):
                 del self.hurt[name]
 
     def _pods(self, name: str, manifest: Mapping[str, Any]) -> None:
         spec, shard = manifest["spec"], number_of(manifest)
         for ordinal in range(spec["replicas"]):
             self._pod(f"{name}-{ordinal}", ordinal, shard, spec)
-        beyond = [
-            p for p in self.pods.values() if p.shard == shard and p.ordinal >= spec["replicas"]
-        ]
+        beyond = [p for p in list(self.pods.values()) if p.shard == shard and not p.deleting]
         for pod in beyond:
-            self._vanish(pod.name)
+            if pod.ordinal >= spec["replicas"]:
+                self._end(pod)
 
     def _pod(self, name: str, ordinal: int, shard: int | None, spec: Mapping[str, Any]) -> None:
         if name not in self.pods and self._after("be made", name, self.absence):
@@ -323,6 +336,7 @@ class ClusterWorld(Servers):
                 turned=self.now,
                 waiting="ImagePullBackOff" if bad else None,
                 missing_image=image if bad else "",
+                config=config_of(template) if shard is not None else "",
                 certified=any(v["name"] == TLS for v in template["spec"].get("volumes", ())),
                 **meeting(template),
             )
@@ -342,11 +356,13 @@ class ClusterWorld(Servers):
 
     def _start(self, name: str) -> None:
         pod = self.pods[name]
-        if pod.waiting not in {None, HOMELESS} or pod.deleting or pod.broker is not None:
+        if pod.waiting not in {None, HOMELESS, FILELESS} or pod.deleting or pod.broker is not None:
             return
         if pod.node is None:
             node = self._place(pod)
             pod = replace(pod, node=node, waiting=None if node else HOMELESS)
+        if pod.shard is not None and (self.runs(pod) or pod.waiting == FILELESS):
+            pod = self._read(replace(pod, waiting=None))
         if pod.shard is not None and self.runs(pod) and self.connected and self.lets_in(pod):
             pod = replace(pod, broker=self._join(pod))
         self.pods[name] = pod
@@ -356,53 +372,18 @@ class ClusterWorld(Servers):
         disk = self.disks.setdefault(f"data-{pod.name}", Disk(uuid=self.uid("broker")))
         shard = self.shards.get(pod.shard) or Shard(id=pod.shard, master=None, epoch=0)
         members = tuple(m for m in shard.members if m.uuid != disk.uuid)
-        in_sync = shard.master is None or not self.behind
+        holders = self.holders.get(shard.id, frozenset({disk.uuid}))
+        joins = not self.behind and self.is_joined(pod, shard)
+        in_sync = disk.uuid in holders if shard.master is None else joins
         member = ShardBroker(uuid=disk.uuid, in_sync=in_sync, lag_bytes=0)
         self.shards[pod.shard] = replace(shard, members=(*members, member))
-        settings = getattr(self.desired, "dynamic", {})
-        self.config[pod.uid] = {name: settings[name] for name in KEYS if name in settings}
+        self.config[pod.uid] = self.read(pod)
         version = pod.annotations.get(names.VERSION, "")
         return Probe(uuid=disk.uuid, shard=pod.shard, role="slave", settled=True, version=version)
 
     def _lead(self, shard: Shard, uuid: str) -> None:
         now = self.shards[shard.id]
         self.shards[shard.id] = replace(now, master=uuid, epoch=(now.epoch or 0) + 1)
-
-    # ---- faults ----------------------------------------------------------------------------
-
-    def kill(self, name: str) -> None:
-        """Take a pod away, as a user or a node's end does."""
-        if name in self.pods:
-            self._vanish(name)
-
-    def crash(self, name: str) -> None:
-        """The broker in a pod ends, and ends again whenever it is started."""
-        pod = self.pods.get(name)
-        if pod is not None and not pod.deleting:
-            self._depart(pod)
-            self.joined.discard(pod.uid)
-            ill = replace(pod, broker=None, ready=False, turned=self.now)
-            self.pods[name] = replace(ill, waiting="CrashLoopBackOff")
-
-    def scale(self, number: int, replicas: int) -> None:
-        """Somebody scales a shard's StatefulSet, who knows nothing of the operator."""
-        key = STATEFUL_SET, names.stateful_set("demo", number)
-        if key not in self.children:
-            return
-        manifest = self.manifests[key]
-        spec = {**manifest["spec"], "replicas": replicas}
-        self.manifests[key] = {**manifest, "spec": spec}
-        ours: dict[str, Any] = {f"f:{name}": {} for name in spec if name != "replicas"}
-        managed = ((names.MANAGER, {"f:metadata": {}, "f:spec": ours}),)
-        self.children[key] = replace(
-            self.children[key], replicas=replicas, managed=managed, live=self.manifests[key]
-        )
-
-    def lose_node(self, name: str) -> None:
-        """A node goes for good, with the volumes that are on it."""
-        self.nodes.pop(name, None)
-        for pod in [p for p in self.pods.values() if p.node == name]:
-            self._vanish(pod.name)
 
     def settle(self, looks: int = 400) -> list[tuple[Observed, ReconcilePlan]]:
         """Look and let things happen until nothing is left to do; return every look."""

@@ -8,6 +8,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_testing.peers.signing import GROUP, TOPIC, valid_request
+from imago_testing.peers.wild import OF_PYTHON
 from imago_wire.remoting.codes import RequestCode
 from imago_wire.remoting.command import FLAG_ONEWAY, RemotingCommand, SerializeType
 from imago_wire.remoting.frame import FrameDecoder, encode_frame
@@ -209,11 +210,18 @@ async def _answers(
                 decoder.feed(data)
                 while (frame := decoder.next_frame()) is not None:
                     if frame.is_response:
-                        left.pop(frame.opaque, None)
+                        asked = left.pop(frame.opaque, None)
+                        _check(frame, asked)
                     elif not frame.is_oneway:
                         writer.write(encode_frame(frame.answer(0)))
     except TimeoutError:
         raise AssertionError(f"no answer to {_shown(left.values())}") from None
+
+
+def _check(answer: RemotingCommand, asked: RemotingCommand | None) -> None:
+    """What is wrong with a request is said in words of the protocol."""
+    found = OF_PYTHON.search((answer.remark or "").encode())
+    assert found is None, f"{answer.remark!r:.300} to {_shown([asked] if asked else [])}"
 
 
 def _shown(requests: Any) -> str:

@@ -7,9 +7,9 @@ import base64
 import json
 from typing import TYPE_CHECKING, Final, SupportsIndex
 
-from imago_broker.model.access import AccessKind, AccessRule, Operation, Resource
-from imago_broker.model.topics import TopicConfig
-from imago_broker.service.access_edits import Actor
+from imago_broker.model.access.access import AccessKind, AccessRule, Operation, Resource
+from imago_broker.model.topics.topics import TopicConfig
+from imago_broker.service.access.access_edits import Actor
 from imago_testing.peers.remoting import RemotingPeer, send_ext
 from imago_testing.peers.signing import call_signed
 from imago_testing.peers.transactions import half_properties

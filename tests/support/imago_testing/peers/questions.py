@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 import aiohttp
 
 from imago_broker.admin.routes import ROUTES
+from imago_broker.features.catalogue import BROKER_RIGHTS
 from imago_broker.model.names import HALF_TOPIC, TIMER_TOPIC
-from imago_broker.processors.rocketmq.rights import BROKER_RIGHTS, NAME_RIGHTS
-from imago_broker.service.copies import read_copy
+from imago_broker.processors.rocketmq.access.rights import NAME_RIGHTS
+from imago_broker.service.puts.copies import read_copy
 from imago_testing.peers.listening import (
     MARKS,
     OWN,
@@ -24,13 +25,13 @@ from imago_testing.peers.listening import (
 )
 from imago_testing.peers.signing import GROUP, TOPIC, valid_request
 from imago_wire.remoting.codes import RequestCode as Code
-from imago_wire.remoting.handles import RecallHandle
+from imago_wire.remoting.texts.handles import RecallHandle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from imago_broker.app import Broker
-    from imago_broker.service.copies import StoredCopy
+    from imago_broker.service.puts.copies import StoredCopy
     from imago_testing.peers.listening import Person
 
 REQUEST_SECONDS_MAX: Final = 30

@@ -15,7 +15,7 @@ from imago_wire.remoting.peer import OWN_VERSION
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from imago_wire.record import StoredMessage
+    from imago_wire.records.record import StoredMessage
 
 WAIT_SECONDS = 50.0
 """Only so that a test that would hang fails instead."""

@@ -11,7 +11,7 @@ from imago_wire.remoting.messages import decode_messages
 
 if TYPE_CHECKING:
     from imago_testing.peers.remoting import RemotingPeer
-    from imago_wire.record import StoredMessage
+    from imago_wire.records.record import StoredMessage
     from imago_wire.remoting.command import RemotingCommand
 
 COMMIT, ROLLBACK, UNKNOWN = 8, 12, 0

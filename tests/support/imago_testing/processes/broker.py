@@ -44,10 +44,10 @@ class BrokerProcess:
         """Memory that the process holds now."""
         return int(psutil.Process(self.pid).memory_info().rss)
 
-    def peer_ports(self) -> set[int]:
-        """The ports of the peers whose connections the process holds."""
+    def connections(self) -> set[tuple[int, int]]:
+        """The connections that the process holds: its own port and the peer's."""
         connections = psutil.Process(self.pid).net_connections("tcp")
-        return {each.raddr.port for each in connections if each.raddr}
+        return {(each.laddr.port, each.raddr.port) for each in connections if each.raddr}
 
     def log_text(self) -> str:
         return self.server.log_path.read_text(errors="replace")
@@ -81,7 +81,7 @@ def _settings(folder: Path, base: int) -> Settings:
     return {
         "broker": {"data_dir": str(folder / "data"), "bind": "127.0.0.1", "host": "127.0.0.1"},
         "metaq": {"port": base},
-        "rocketmq": {"port": base + 3},
+        "rocketmq": {"port": base + 3, "grpc_port": 0},
         "namesrv": {"port": base + 5},
         "admin": {"port": base + 2, "loopback_trusted": True},
         # How full the disk of the machine is that runs the tests is no concern of theirs.

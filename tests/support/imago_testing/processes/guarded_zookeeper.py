@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kazoo.client import KazooClient
 
-from imago_broker.cluster.tree_access import TreeAccess
+from imago_broker.cluster.session.tree_access import TreeAccess
 from imago_broker.cluster.zookeeper import ZooKeeperTree
 from imago_testing.processes.certificates import Authority
 from imago_testing.processes.ports import free_port_block

@@ -9,8 +9,8 @@ import shutil
 import stat
 from typing import TYPE_CHECKING, Any
 
-from imago_cli.java import find_java
-from imago_cli.zookeeper_server import ZooKeeperServer
+from imago_cli.servers.java import find_java
+from imago_cli.servers.zookeeper_server import ZooKeeperServer
 from imago_testing.processes.ports import free_port_block
 from imago_testing.processes.servers import ServerProcess
 

@@ -6,8 +6,6 @@ import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from imago_operator import names
-from imago_operator.actions import CertificateWork, Certify
 from imago_operator.certificates.state import (
     ZOOKEEPER,
     SeenCertificates,
@@ -15,12 +13,14 @@ from imago_operator.certificates.state import (
     certificate_of,
 )
 from imago_operator.issuing.writing import secret_of
-from imago_operator.secret_data import decoded
+from imago_operator.model import names
+from imago_operator.model.actions import CertificateWork, Certify
+from imago_operator.model.secret_data import decoded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from imago_operator.desired import Desired
+    from imago_operator.model.desired import Desired
 
 
 class Secrets:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from kazoo.client import KazooClient
 
-from imago_cli.java import find_java
-from imago_cli.zookeeper_server import ZooKeeperServer
+from imago_cli.servers.java import find_java
+from imago_cli.servers.zookeeper_server import ZooKeeperServer
 from imago_testing.processes.ports import free_port_block
 from imago_testing.processes.servers import ProcessFailedError, ServerProcess, wait_until
 

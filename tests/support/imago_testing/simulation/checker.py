@@ -20,7 +20,7 @@ from imago_testing.simulation.winners import (
 )
 
 if TYPE_CHECKING:
-    from imago_broker.model.shard import Member, ShardState
+    from imago_broker.model.registry.shard import Member, ShardState
     from imago_testing.simulation.client import Put
     from imago_testing.simulation.frames import Fetch
     from imago_testing.simulation.member import Process
@@ -63,7 +63,7 @@ class Checker:
         other = self.leaders.setdefault(epoch, process.uuid)
         if other != process.uuid:
             raise InvariantBrokenError(4, f"{other} and {process.uuid} lead in epoch {epoch}")
-        state = self.world.coordinator.state
+        state = self.world.coordinator.told
         if state.epoch == epoch:
             self.new_leader(process.disk)
         self.state_dirty = True
@@ -250,11 +250,15 @@ class Checker:
                 12, f"{process.uuid} delivered {record}, it was {seen} before"
             )
 
-    def state_changed(self, before: ShardState, after: ShardState) -> None:
+    def state_changed(self, before: ShardState, after: ShardState, *, forgotten: bool) -> None:
+        """The state was changed, or written again after it was `forgotten`."""
         if after.epoch < before.epoch or (
             after.leader != before.leader and after.leader and after.epoch == before.epoch
         ):
-            raise InvariantBrokenError(5, f"epoch {before.epoch} became {after.epoch}")
+            # An epoch in which nobody has led may be forgotten with its election.
+            led = self.leaders.get(after.epoch, "")
+            if not forgotten or led or after.epoch <= max(self.leaders, default=0):
+                raise InvariantBrokenError(5, f"epoch {before.epoch} became {after.epoch}")
         if after.epoch != before.epoch:
             self.elections += 1
             if self.elections > 3 * (self.faults + 1):
@@ -351,7 +355,7 @@ class Checker:
         """Whether somebody else leads by an act that no lease and no in-sync set holds against:
         its session was ended before its time (and it acts alone), or a person forced an
         election."""
-        stored = self.world.coordinator.state
+        stored = self.world.coordinator.told
         state = process.machine.state
         if stored.leads(state.member) and stored.epoch == state.epoch:
             return False

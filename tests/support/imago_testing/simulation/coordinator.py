@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from imago_broker.model.shard import Member, ShardState
+from imago_broker.model.registry.shard import NOT_CREATED, Member, ShardState
 
 if TYPE_CHECKING:
     from imago_broker.core.shard.values import MemberInfo
@@ -38,6 +38,10 @@ class Coordinator:
         self.state = ShardState()
         self.registered: dict[str, tuple[MemberInfo, Session]] = {}
         self.known: frozenset[str] = frozenset()
+        self.last = ShardState()
+        """The state as it was before somebody deleted its node."""
+        self.forgets_next = False
+        """Whether the node is deleted as soon as another leadership is written."""
 
     def open(self, uuid: str, now_ms: int) -> Session:
         self.zxid += 1
@@ -63,20 +67,30 @@ class Coordinator:
         self.known |= {session.uuid}
         return Member(session.uuid, self.zxid)
 
-    def describe(
-        self, session: Session, unclean: bool, log_epoch: int, log_end: int, damaged: bool
-    ) -> bool:
+    def describe(self, session: Session, info: MemberInfo) -> bool:
         entry = self.registered.get(session.uuid)
         if entry is None or entry[1] is not session:
             return False
-        info = entry[0]._replace(
-            unclean=unclean, log_epoch=log_epoch, log_end=log_end, damaged=damaged
+        self.registered[session.uuid] = (
+            info._replace(incarnation=entry[0].incarnation, replica=entry[0].replica),
+            session,
         )
-        self.registered[session.uuid] = (info, session)
         return True
 
     def live(self) -> dict[str, MemberInfo]:
         return {uuid: info for uuid, (info, _) in self.registered.items()}
+
+    @property
+    def told(self) -> ShardState:
+        """The state as it was told last, though its node may be deleted."""
+        return self.last if self.state.version == NOT_CREATED else self.state
+
+    def forget(self) -> None:
+        """Somebody deletes the state's node."""
+        self.zxid += 1
+        self.last = self.told
+        self.forgets_next = False
+        self.state = ShardState()
 
     def change(
         self, session: Session, writer: Member, shard: ShardState, expected: int
@@ -90,5 +104,8 @@ class Coordinator:
         if self.state.version != expected:
             return f"version {self.state.version}, expected {expected}"
         self.zxid += 1
+        if shard.leads(writer):
+            info = entry[0]._replace(standing=False, leads=True, epoch_seen=shard.epoch)
+            self.registered[writer.uuid] = (info, session)
         self.state = replace(shard, version=expected + 1)
         return self.state

@@ -171,6 +171,17 @@ class Faults:
             process.session.session.closed = True
             self.world.end_session(process.session.session)
 
+    def forget(self) -> None:
+        """A person deletes the state's node, whether somebody leads or not; or just when one has
+        written who leads next."""
+        way = self.world.rng.choice(("now", "next election", "handover"))
+        if way == "now":
+            self.world.forget_state()
+            return
+        self.world.coordinator.forgets_next = True
+        if way == "handover":
+            self.handover()
+
     def drop(self) -> None:
         """A session's connection breaks; what it had asked is in doubt."""
         process = self.world.processes[self.someone()]
@@ -235,6 +246,7 @@ FAULTS: dict[str, Callable[[Faults], None]] = {
     "no_coordinator": Faults.no_coordinator,
     "coordinator_down": Faults.coordinator_down,
     "expire": Faults.expire,
+    "forget": Faults.forget,
     "drop": Faults.drop,
     "reset_connection": Faults.reset_connection,
     "slow": Faults.slow,
@@ -258,6 +270,7 @@ WEIGHTS = {
     "no_coordinator": 4,
     "coordinator_down": 1,
     "expire": 4,
+    "forget": 1,
     "drop": 4,
     "reset_connection": 4,
     "slow": 2,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from imago_broker.core.shard.values import Epochs, Log
-    from imago_broker.model.shard import Member
+    from imago_broker.model.registry.shard import Member
     from imago_testing.simulation.disk import Record
 
 

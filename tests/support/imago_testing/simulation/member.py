@@ -9,7 +9,7 @@ from imago_broker.core.shard import events as ev
 from imago_broker.core.shard.member import ShardMachine
 from imago_broker.core.shard.reconcile import last_epoch
 from imago_broker.core.shard.values import MachineRole, MemberInfo
-from imago_broker.model.shard import stamped
+from imago_broker.model.registry.shard import stamped
 from imago_testing.simulation.client import Level, Put
 from imago_testing.simulation.replication import FollowerEnd, LeaderEnd, take_frame
 from imago_testing.simulation.session import SessionClient
@@ -55,7 +55,9 @@ class Process:
         self.accepting = ""
         self.damage_told = False
         """Whether our registration says that our log is damaged."""
-        self.enough = False
+        self.role_told = (True, False)
+        """Whether it says that we neither lead nor follow; and that we lead."""
+        self.enough, self.alone = False, True
         """Whether replicated puts may be acknowledged, as the core has told."""
         self.syncing_end: int | None = None
         """Up to where the running sync will have synced; None: none is running."""
@@ -69,6 +71,7 @@ class Process:
     def info(self) -> MemberInfo:
         log = self.disk.log()
         self.damage_told = log.damaged
+        self.role_told = (self.standing, self.leads)
         return MemberInfo(
             0,
             self.index,
@@ -77,6 +80,8 @@ class Process:
             log.end,
             damaged=log.damaged,
             epoch_seen=self.disk.epoch_seen,
+            standing=self.standing,
+            leads=self.leads,
         )
 
     # ---- core ----------------------------------------------------------------------------
@@ -96,7 +101,7 @@ class Process:
         elif role is MachineRole.FOLLOWING:
             self.follower_end.go_on()
         self.heal()
-        self.tell_damage()
+        self.tell_changes()
         self.tick_due()
 
     def heal(self) -> None:
@@ -115,12 +120,22 @@ class Process:
             whole = {record.ident for record in other.records} - other.damaged.keys()
             disk.damaged = {i: end for i, end in disk.damaged.items() if i not in whole}
 
-    def tell_damage(self) -> None:
-        """Have our registration say that our log is damaged, or whole again."""
-        log = self.disk.log()
-        if log.damaged != self.damage_told and self.machine.state.member is not None:
-            self.damage_told = log.damaged
-            self.session.describe(self.disk.unclean, last_epoch(log), log.end)
+    @property
+    def standing(self) -> bool:
+        """Whether we neither lead nor follow."""
+        return self.machine.state.role not in (MachineRole.LEADING, MachineRole.FOLLOWING)
+
+    @property
+    def leads(self) -> bool:
+        """Whether we have begun to take puts in this leadership."""
+        return self.machine.state.leadership.puts is not None
+
+    def tell_changes(self) -> None:
+        """Have our registration say that our log is damaged, or whole again; or our other role."""
+        now = (self.disk.log().damaged, (self.standing, self.leads))
+        told = (self.damage_told, self.role_told)
+        if now != told and self.machine.state.member is not None:
+            self.session.describe()
 
     def tick_due(self) -> None:
         after = self.machine.tick_after_ms()
@@ -131,6 +146,7 @@ class Process:
             if self.world.story is not None:
                 self.world.note(self.uuid, "effect", effect)
             _EFFECTS[type(effect)](self, effect)
+        self.tell_changes()
         self.moved()
 
     def moved(self) -> None:
@@ -199,17 +215,18 @@ class Process:
 
     def accept_puts(self, effect: fx.AcceptPuts) -> None:
         self.accepting = "replicated" if effect.replicated else "leader"
-        self.enough = effect.replicated
+        self.enough, self.alone = effect.replicated, True
 
     def hold_puts(self, effect: fx.HoldPuts) -> None:
         self.accepting = ""
-        self.enough = effect.replicated
+        self.enough, self.alone = effect.replicated, effect.alone
 
     def mark(self, effect: fx.Mark) -> None:
         self.disk.unclean = effect.unclean
 
     def describe(self, effect: fx.Describe) -> None:
-        self.session.describe(effect.unclean, effect.log_epoch, effect.log_end)
+        del effect
+        self.session.describe()
 
     def leave(self, _: fx.Leave) -> None:
         self.world.stopped(self)
@@ -292,7 +309,7 @@ class Process:
         }
         left = []
         for end, put in self.pending:
-            if end > ends[put.level]:
+            if end > ends[put.level] or (not put.level.replicated and not self.alone):
                 left.append((end, put))
             elif put.level.replicated and not self.enough:
                 self.world.client.failed(put)

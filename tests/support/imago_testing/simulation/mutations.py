@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from imago_broker.core.shard import election, in_sync, reconcile
 from imago_broker.core.shard.state import RULES, Rules
-from imago_broker.model.shard import Member
+from imago_broker.model.registry.shard import Member
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         MemberInfo,
         ShardProgress,
     )
-    from imago_broker.model.shard import ShardState
+    from imago_broker.model.registry.shard import ShardState
 
 
 POWER = {"power": 6, "kill": 3, "reset_connection": 3, "one_way": 2, "pause": 2, "power_all": 1}
@@ -172,6 +172,7 @@ MUTATIONS = (
         what="a later life is in sync for what an earlier one held",
         rules=replace(RULES, joiner=_latest_life),
         weights=SLOW_POWER,
+        seeds_max=600,
     ),
     Mutation(
         name="kip-966",

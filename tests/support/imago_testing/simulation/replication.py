@@ -11,7 +11,7 @@ from imago_testing.simulation.frames import Ack, Data, Fetch, Frame, Hello, Refu
 
 if TYPE_CHECKING:
     from imago_broker.core.shard.effects import FetchFrom
-    from imago_broker.model.shard import Member
+    from imago_broker.model.registry.shard import Member
     from imago_testing.simulation.disk import Disk, Record
     from imago_testing.simulation.member import Process
 

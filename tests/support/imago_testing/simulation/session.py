@@ -11,7 +11,7 @@ from imago_broker.core.shard.leader_lease import lease_until
 
 if TYPE_CHECKING:
     from imago_broker.core.shard.values import Live
-    from imago_broker.model.shard import ShardState
+    from imago_broker.model.registry.shard import ShardState
     from imago_testing.simulation.coordinator import Session
     from imago_testing.simulation.member import Process
     from imago_testing.simulation.world import SimulatedRun
@@ -191,15 +191,16 @@ class SessionClient:
 
         self.call(act, done, lambda: None)
 
-    def describe(self, unclean: bool, log_epoch: int, log_end: int) -> None:
+    def describe(self) -> None:
+        """Have the registration say how the member is now."""
         session = self.session
         if session is None:
             return
         coordinator, world = self.world.coordinator, self.world
-        damaged = bool(self.process.disk.damaged)
+        info = self.process.info()
 
         def act() -> object:
-            if coordinator.describe(session, unclean, log_epoch, log_end, damaged):
+            if coordinator.describe(session, info):
                 world.wake_watchers()
             return None
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from imago_broker.core.shard.values import Log
-from imago_broker.model.shard import Member, ShardState
+from imago_broker.model.registry.shard import Member, ShardState
 
 Life = tuple[int, int]
 """(index of a member, number of its life)."""

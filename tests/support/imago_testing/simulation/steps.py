@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from imago_broker.core.shard.reconcile import CutBack
-    from imago_broker.model.shard import Member
+    from imago_broker.model.registry.shard import Member
 
 
 class Steps:

@@ -14,7 +14,7 @@ from imago_testing.simulation.disk import Disk, Record
 from imago_testing.stores.in_memory import HOST, START_MS, FakeClock, small_config
 from imago_testing.stores.members import log_bytes
 from imago_testing.stores.vfs import MemoryVfs
-from imago_wire.record import decode_record, make_entry
+from imago_wire.records.record import decode_record, make_entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from imago_broker.core.shard import effects as fx
 from imago_broker.core.shard import events as ev
-from imago_broker.model.shard import Member, ShardState
+from imago_broker.model.registry.shard import Member, ShardState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

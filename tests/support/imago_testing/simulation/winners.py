@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from imago_testing.simulation.disk import Disk, holds
 
 if TYPE_CHECKING:
-    from imago_broker.model.shard import Member, ShardState
+    from imago_broker.model.registry.shard import Member, ShardState
     from imago_testing.simulation.checker import Checker
 
 SETTLED_MS = 1000

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from imago_broker.core.shard.effects import Answer
-    from imago_broker.model.shard import Member, ShardState
+    from imago_broker.model.registry.shard import Member, ShardState
     from imago_testing.simulation.coordinator import Session
     from imago_testing.simulation.frames import Frame
 
@@ -273,6 +273,12 @@ class SimulatedRun:
         if self.coordinator.expire(session):
             self.wake_watchers()
 
+    def forget_state(self) -> None:
+        """Somebody deletes the node of the shard's state."""
+        self.note("world", "coordinator", "the state is deleted")
+        self.coordinator.forget()
+        self.wake_watchers()
+
     def wake_watchers(self) -> None:
         """Watches fire: whoever is connected reads again, at its own time."""
         for process in self.processes:
@@ -282,12 +288,15 @@ class SimulatedRun:
     def change_state(
         self, process: Process, session: Session, member: Member, shard: ShardState, expected: int
     ) -> ShardState | str:
-        before = self.coordinator.state
+        before = self.coordinator.told
         result = self.coordinator.change(session, member, shard, expected)
         if not isinstance(result, str):
             self.note(process.uuid, "state", result)
-            self.checker.state_changed(before, result)
+            forgotten = result.version == 0
+            self.checker.state_changed(before, result, forgotten=forgotten)
             self.wake_watchers()
+            if self.coordinator.forgets_next and result.epoch != before.epoch:
+                self.forget_state()
         return result
 
     # ---- clients -----------------------------------------------------------------------------

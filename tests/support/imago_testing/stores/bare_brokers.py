@@ -10,17 +10,17 @@ from itertools import count
 from random import Random
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from imago_broker.core.acknowledgement import Acknowledgement
-from imago_broker.model.topics import TopicConfig
-from imago_broker.service.copies import read_copy
-from imago_broker.service.messages import MessageService
-from imago_broker.service.topics import TopicService
+from imago_broker.core.puts.acknowledgement import Acknowledgement
+from imago_broker.model.topics.topics import TopicConfig
+from imago_broker.service.puts.copies import read_copy
+from imago_broker.service.puts.messages import MessageService
+from imago_broker.service.topics.topics import TopicService
 from imago_testing.stores.members import open_member
 from imago_testing.stores.vfs import MemoryVfs
 from imago_testing.virtual.clocks import ManualClock
 from imago_testing.virtual.timers import ManualLoop
-from imago_wire.layout import UNIT
-from imago_wire.record import scan_records
+from imago_wire.record_format.layout import UNIT
+from imago_wire.records.record import scan_records
 
 if TYPE_CHECKING:
     import asyncio
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from imago_log import MessageStore
-    from imago_wire.record import Entry
+    from imago_wire.records.record import Entry
 
 
 class BareBroker:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from imago_log import FileSlice, MessageStore, MetaqStatus, ReadStatus, StoreConfig
 from imago_wire.hot import metaq_whole
-from imago_wire.record import decode_record, make_entry, metaq_block
+from imago_wire.records.record import decode_record, make_entry, metaq_block
 
 if TYPE_CHECKING:
     from imago_testing.stores.vfs import MemoryVfs

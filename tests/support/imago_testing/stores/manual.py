@@ -10,7 +10,7 @@ from imago_wire.errors import LimitExceededError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from imago_wire.record import Entry, Placed, QueueTail
+    from imago_wire.records.record import Entry, Placed, QueueTail
 
 
 class ManualStore:

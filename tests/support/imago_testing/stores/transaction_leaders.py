@@ -7,12 +7,12 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from imago_broker.config.live import LiveSettings
-from imago_broker.config.sections import RocketmqSection
-from imago_broker.core.transactions import Outcome
-from imago_broker.processors.rocketmq.end_transaction_path import EndPath
+from imago_broker.config.sections.sections import RocketmqSection
+from imago_broker.core.transactions.transactions import Outcome
 from imago_broker.processors.rocketmq.exchange import Lane
-from imago_broker.service.delays.levels import DelayService
-from imago_broker.service.put_status import PutStatus
+from imago_broker.processors.rocketmq.send.end_transaction_path import EndPath
+from imago_broker.service.delays.levels.levels import DelayService
+from imago_broker.service.puts.put_status import PutStatus
 from imago_broker.service.transactions.checks import TransactionChecks
 from imago_broker.service.transactions.service import TransactionService
 from imago_testing.stores.bare_brokers import BareBroker

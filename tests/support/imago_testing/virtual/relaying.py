@@ -13,12 +13,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from imago_broker.core.budget import InputBudget, OutputBudget
-from imago_broker.model.cluster import BrokerRecord
+from imago_broker.model.registry.cluster import BrokerRecord
 from imago_broker.processors.rocketmq.exchange import OK, Reply
 from imago_broker.server.client_ports import ClientPorts, Door
 from imago_broker.server.listener import Listener
-from imago_broker.server.remoting_server import RemotingServer
-from imago_broker.server.text_session import TextLimits, TextSession
+from imago_broker.server.remoting.remoting_server import RemotingServer
+from imago_broker.server.text.text_session import TextLimits, TextSession
 from imago_testing.peers.metaq import put_frame
 from imago_testing.peers.remoting import heartbeat, pull_ext, send_ext
 from imago_wire.remoting.codes import RequestCode, ResponseCode
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from imago_broker.processors.rocketmq.exchange import Exchange
-    from imago_broker.server.text_channel import TextChannel
+    from imago_broker.server.text.text_channel import TextChannel
     from imago_testing.virtual.loop import Network, VirtualLoop, VirtualTransport, Wire
     from imago_wire.text.commands import Command
 

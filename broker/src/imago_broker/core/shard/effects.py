@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from imago_broker.model.shard import Member, ShardState
+    from imago_broker.model.registry.shard import Member, ShardState
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +128,14 @@ class AcceptPuts:
 class HoldPuts:
     """Let new puts wait: leadership is being handed over, for `handover_ms_max` at most.
 
-    Those that were taken at replicated levels are acknowledged only while `replicated`; it
-    comes again when that changes.
+    Those that were taken at replicated levels are acknowledged only while `replicated`, those at
+    levels that wait for no other member only while `alone`; it comes again when that changes.
     """
 
     replicated: bool
+    alone: bool = True
+    """False once we have proposed that nobody leads: whoever is elected then may lack what we
+    alone have, and no lease of ours keeps it from being elected."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from imago_broker.core.shard.in_sync import former_after
 from imago_broker.core.shard.values import Live, MemberInfo
-from imago_broker.model.shard import HISTORY_MAX, NOT_CREATED, Election, Member, ShardState
+from imago_broker.model.registry.shard import HISTORY_MAX, NOT_CREATED, Election, Member, ShardState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -94,6 +94,10 @@ def choose(
     if not shard.in_sync or outdated(shard, live):
         # Without its state, or with an older one than the logs, all that counts is the logs.
         why = "first election" if shard.version == NOT_CREATED else "the state does not fit"
+        busy = sorted(uuid for uuid, info in live.items() if not info.standing)
+        if busy:
+            # They lead or follow, or did a moment ago: what they said of their logs is of the past.
+            return Choice((), f"waiting for {', '.join(busy)} to see that the state is gone")
         return _highest(known | live.keys(), live, why)
     fit = [member for member in shard.in_sync if may_lead(member, live.get(member.uuid))]
     if fit:

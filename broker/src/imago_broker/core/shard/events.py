@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from imago_broker.core.shard.values import Live, Log, ShardProgress
-    from imago_broker.model.shard import Member, ShardState
+    from imago_broker.model.registry.shard import Member, ShardState
 
 
 @dataclass(frozen=True, slots=True)

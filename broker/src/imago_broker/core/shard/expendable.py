@@ -8,7 +8,7 @@ from imago_broker.core.shard.election import is_live, leader_lives
 
 if TYPE_CHECKING:
     from imago_broker.core.shard.values import Live
-    from imago_broker.model.shard import ShardState
+    from imago_broker.model.registry.shard import ShardState
 
 
 def needed_for(shard: ShardState, live: Live, uuid: str, min_in_sync: int) -> str:
@@ -33,7 +33,14 @@ def needed_for(shard: ShardState, live: Live, uuid: str, min_in_sync: int) -> st
     return ""
 
 
-def has_room_elsewhere(shard: ShardState, live: Live, uuid: str) -> bool:
-    """Whether another in-sync member could lead with a whole log and room for messages."""
-    others = (member for member in shard.in_sync if member.uuid != uuid and is_live(member, live))
-    return any(not (live[each.uuid].damaged or live[each.uuid].full) for each in others)
+def has_room_elsewhere(shard: ShardState, live: Live, uuid: str, crowding: int = 1) -> bool:
+    """Whether another in-sync member could lead with a whole log and more room.
+
+    `crowding`: ours, see `MemberInfo`.
+    """
+    others = (
+        live[member.uuid]
+        for member in shard.in_sync
+        if member.uuid != uuid and is_live(member, live)
+    )
+    return any(not each.damaged and each.crowding < crowding for each in others)

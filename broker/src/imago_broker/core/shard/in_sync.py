@@ -10,8 +10,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from imago_broker.core.shard.values import FollowerProgress, Live, ShardLimits, ShardProgress
-    from imago_broker.model.shard import Member, ShardState
+    from imago_broker.model.registry.shard import Member, ShardState
 
 
 def former_after(
@@ -66,6 +68,27 @@ def gone(
         return f"{member.uuid} lost its connection" if lost else None
     behind_ms = now_ms - max(follower.caught_up_ms, follower.joined_ms)
     return f"{member.uuid} is {behind_ms} ms behind" if behind_ms >= limits.lag_ms_max else None
+
+
+def crowded_out(
+    staying: Iterable[Member], me: Member, live: Live, min_in_sync: int
+) -> Member | None:
+    """Return the member that is to leave the set since its disk takes no more, or None.
+
+    As long as enough stay. Where not, puts are refused once it takes no copies; and nobody leaves
+    a leader that has no room itself.
+    """
+    there = list(staying)
+    own = live.get(me.uuid)
+    if len(there) <= min_in_sync or (own is not None and own.full):
+        return None
+    return next((each for each in there if each != me and is_full(each, live)), None)
+
+
+def is_full(member: Member, live: Live) -> bool:
+    """Whether a member has said that its disk has no room for messages."""
+    info = live.get(member.uuid)
+    return info is not None and info.full
 
 
 def joiner(member: Member, follower: FollowerProgress, live: Live) -> Member | None:

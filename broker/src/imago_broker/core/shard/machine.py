@@ -11,9 +11,9 @@ from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from imago_broker.core.shard import electing, events, following, handing_over, leading
+from imago_broker.core.shard import events
 from imago_broker.core.shard.effects import Leave, Mark, Note
-from imago_broker.core.shard.election import leader_lives
+from imago_broker.core.shard.election import is_live, leader_lives
 from imago_broker.core.shard.state import (
     RULES,
     Proposed,
@@ -22,14 +22,15 @@ from imago_broker.core.shard.state import (
     Transition,
     confirmed_epoch,
 )
+from imago_broker.core.shard.steps import electing, following, handing_over, leading
 from imago_broker.core.shard.values import MachineRole, ShardLimits
+from imago_broker.model.registry.shard import NOT_CREATED, ShardState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from imago_broker.core.shard.effects import Effect
-    from imago_broker.core.shard.values import ShardProgress
-    from imago_broker.model.shard import ShardState
+    from imago_broker.core.shard.values import Live, ShardProgress
 
 EPOCH_MAX = 1 << 62
 """A peer that speaks of more is not believed."""
@@ -85,7 +86,9 @@ def _look_after(transition: Transition, progress: ShardProgress) -> None:
     state = transition.state
     if not state.leadership.led:
         return
-    if state.stopping_ms is not None:
+    if state.shard.version == NOT_CREATED:
+        leading.write_again(transition)
+    elif state.stopping_ms is not None:
         handing_over.stop(transition, progress, state.stopping_ms)
     elif state.leadership.handover is not None:
         handing_over.hand_over(transition, state.leadership.handover, progress)
@@ -121,12 +124,35 @@ def _view_seen(transition: Transition, event: events.ViewSeen) -> None:
     # coordinator itself has lost its memory.
     older = event.shard.version < state.shard.version
     if older and not (fresh and event.shard.version < state.question_version):
+        # A late snapshot; or the node was deleted, and perhaps made anew.
+        transition.ask()
         return
+    shard = event.shard
+    if shard.version == NOT_CREATED and _stands(state, event.live):
+        shard = replace(state.shard, version=NOT_CREATED)
     if fresh:
         transition.set(fresh_version=event.shard.version, viewed=True)
     if transition.state.viewed:
         transition.set(live=event.live, known=event.known, log=event.log)
-        _take(transition, event.shard)
+        _take(transition, shard)
+
+
+def _stands(state: State, live: Live) -> bool:
+    """Whether the leadership that we know of goes on without its node, until the leader writes it
+    again.
+
+    The leader knows who is in sync, and nobody else does: with the leader gone, our own knowledge
+    of that may be old. A leader that may have given leadership away does not write itself again,
+    and its registration says no longer that it leads.
+    """
+    leader = state.shard.leader
+    if leader is None or not is_live(leader, live):
+        return False
+    if leader != state.member:
+        info = live[leader.uuid]
+        return info.leads and info.epoch_seen == state.shard.epoch
+    given = state.proposed is not None and state.proposed.shard.leader != leader
+    return state.role is MachineRole.LEADING and not given
 
 
 def _take(transition: Transition, shard: ShardState) -> None:
@@ -207,7 +233,13 @@ def _handover_asked(transition: Transition, event: events.HandoverAsked) -> None
 
 
 def _elect_asked(transition: Transition, event: events.ElectAsked) -> None:
+    known = transition.state.shard
+    if known.version == NOT_CREATED and outlook(transition.state) is Outlook.THEIRS:
+        # A person is not held up by a leadership that only we remember.
+        transition.set(shard=ShardState())
     electing.elect_asked(transition, event, vacant=outlook(transition.state) is Outlook.VACANT)
+    if transition.state.forced is None:
+        transition.set(shard=known)
 
 
 def _stop_asked(transition: Transition, _: events.StopAsked) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from imago_broker.core.shard.effects import Effect
     from imago_broker.core.shard.events import Event
     from imago_broker.core.shard.values import Log
-    from imago_broker.model.shard import Member
+    from imago_broker.model.registry.shard import Member
 
 LEADING_TICK_MS = 100
 ELECTING_TICK_MS = 25

@@ -21,7 +21,7 @@ from imago_broker.core.shard.values import (
     ShardLimits,
     ShardProgress,
 )
-from imago_broker.model.shard import Member, ShardState
+from imago_broker.model.registry.shard import Member, ShardState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -161,8 +161,12 @@ def confirmed_epoch(state: State) -> int:
     So a higher one is known to nobody; where the coordinator has lost its memory, registrations
     still tell what was promised before.
     """
-    registered = max((info.epoch_seen for info in state.live.values()), default=0)
-    return min(state.epoch_heard, max(registered, state.shard.epoch, state.epoch_own))
+    return min(state.epoch_heard, max(registered_epoch(state), state.shard.epoch, state.epoch_own))
+
+
+def registered_epoch(state: State) -> int:
+    """Return the highest epoch that a registered member had promised itself to."""
+    return max((info.epoch_seen for info in state.live.values()), default=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

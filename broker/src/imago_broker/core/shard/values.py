@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from imago_wire.errors import WrongError
+
 if TYPE_CHECKING:
-    from imago_broker.model.shard import Member
+    from imago_broker.model.registry.shard import Member
 
 Epochs = tuple[tuple[int, int], ...]
 """(epoch, log offset at which it begins), both rising. An epoch ends where the next begins."""
@@ -45,9 +47,21 @@ class MemberInfo(NamedTuple):
     damaged: bool = False
     """Whether a part of the log is out of service: it leads only where no whole one can."""
     full: bool = False
-    """Whether its disk has no room for messages: a handover prefers the others."""
+    """Whether its disk has no room for messages: it leads, and is waited for, only where too few
+    have some."""
+    crowded: bool = False
+    """Whether its disk is so full that old messages would have to go for new ones, if it led."""
     epoch_seen: int = 0
     """Highest epoch that the member had promised itself to when its registration was written."""
+    standing: bool = True
+    """Whether it neither led nor followed then: what it says of its log is so until it does."""
+    leads: bool = False
+    """Whether it led then, in `epoch_seen`."""
+
+    @property
+    def crowding(self) -> int:
+        """How little room its disk has: 0 enough, 1 crowded, 2 full."""
+        return 2 if self.full else int(self.crowded)
 
 
 Live = Mapping[str, MemberInfo]
@@ -113,4 +127,4 @@ class ShardLimits:
 
     def __post_init__(self) -> None:
         if self.min_in_sync < 1:
-            raise ValueError(f"min_in_sync: {self.min_in_sync}, must be at least 1")
+            raise WrongError(f"min_in_sync: {self.min_in_sync}, must be at least 1")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from imago_broker.core.shard.values import FollowerProgress, ShardProgress
 
 if TYPE_CHECKING:
-    from imago_broker.model.shard import Member
+    from imago_broker.model.registry.shard import Member
 
 
 class _Follower:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from imago_wire.errors import WrongError
 
-class FilterError(ValueError):
+
+class FilterError(WrongError):
     """The expression is refused; the text says why, in RocketMQ's words where it has some."""
 
 

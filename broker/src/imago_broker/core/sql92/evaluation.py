@@ -19,7 +19,7 @@ from imago_broker.core.sql92.values import (
     to_integer,
     to_long,
 )
-from imago_wire.properties import NAME_END, VALUE_END
+from imago_wire.record_format.properties import NAME_END, VALUE_END
 
 if TYPE_CHECKING:
     from typing import Any

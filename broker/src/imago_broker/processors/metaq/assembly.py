@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from imago_broker.config.live import LiveSettings
-    from imago_broker.config.metaq_section import MetaqSection
+    from imago_broker.config.sections.metaq_section import MetaqSection
     from imago_broker.core.budget import OutputBudget
     from imago_broker.metrics import MetaqCounters
     from imago_broker.ports import Clock
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from imago_broker.processors.metaq.patterns import Patterns
     from imago_broker.processors.metaq.puts import WhenPublished
     from imago_broker.processors.metaq.realtime import RealTimeStatistics
-    from imago_broker.service.messages import MessageService
     from imago_broker.service.metaq_transactions.service import MetaqTransactions
+    from imago_broker.service.puts.messages import MessageService
     from imago_broker.service.serving_rules import ServingRules
-    from imago_broker.service.topics import TopicService
+    from imago_broker.service.topics.topics import TopicService
     from imago_log.store import MessageStore
 
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from imago_broker.core.metaq_filters import filters_of
+from imago_broker.core.metaq.metaq_filters import filters_of
 from imago_broker.core.sql92.errors import FilterError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from imago_broker.core.metaq_filters import GroupFilter
-    from imago_broker.model.topics import TopicConfig
-    from imago_broker.service.topics import TopicService
+    from imago_broker.core.metaq.metaq_filters import GroupFilter
+    from imago_broker.model.topics.topics import TopicConfig
+    from imago_broker.service.topics.topics import TopicService
 
 logger = logging.getLogger(__name__)
 

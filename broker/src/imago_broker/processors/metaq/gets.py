@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from imago_broker.core.metaq_filters import HEADER_SIZE, first_run
+from imago_broker.core.metaq.metaq_filters import HEADER_SIZE, first_run
 from imago_broker.processors.metaq import realtime, texts
 from imago_broker.processors.metaq.asks import ASKS
 from imago_broker.service.serving_rules import NO_LEASE, UNSETTLED
@@ -17,9 +17,9 @@ from imago_wire.text.status import Status
 
 if TYPE_CHECKING:
     from imago_broker.config.live import LiveSettings
-    from imago_broker.config.metaq_section import MetaqSection
+    from imago_broker.config.sections.metaq_section import MetaqSection
     from imago_broker.core.budget import OutputBudget
-    from imago_broker.core.metaq_filters import GroupFilter
+    from imago_broker.core.metaq.metaq_filters import GroupFilter
     from imago_broker.metrics import MetaqCounters
     from imago_broker.processors.metaq.filters import GroupFilters
     from imago_broker.processors.metaq.identity import MetaqIdentity
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from imago_broker.processors.metaq.peer import Peer
     from imago_broker.processors.metaq.realtime import RealTimeStatistics
     from imago_broker.service.serving_rules import ServingRules
-    from imago_broker.service.topics import TopicService
+    from imago_broker.service.topics.topics import TopicService
     from imago_log.results import MetaqRead
     from imago_log.store import MessageStore
     from imago_wire.text.items import GetItem

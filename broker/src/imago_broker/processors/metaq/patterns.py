@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from imago_broker.model.declared import pattern_topic
+from imago_broker.model.topics.declared import pattern_topic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from imago_broker.config.live import LiveSettings
-    from imago_broker.config.metaq_section import MetaqSection
+    from imago_broker.config.sections.metaq_section import MetaqSection
     from imago_broker.config.settings import Scalar
-    from imago_broker.model.topics import TopicConfig
-    from imago_broker.service.topics import TopicService
+    from imago_broker.model.topics.topics import TopicConfig
+    from imago_broker.service.topics.topics import TopicService
 
     Settings = Mapping[str, Scalar]
     Patterns = Mapping[str, Settings]

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from imago_log.results import FileSlice
-    from imago_wire.remoting.granting import UserGrants
+    from imago_wire.remoting.scanning.granting import UserGrants
 
 
 class Peer(Protocol):

@@ -6,19 +6,22 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from imago_broker.core.acknowledgement import Acknowledgement
-from imago_broker.core.metaq_transaction import MetaqTransactionError, TransactionProblem
+from imago_broker.core.puts.acknowledgement import Acknowledgement
+from imago_broker.core.transactions.metaq_transaction import (
+    MetaqTransactionError,
+    TransactionProblem,
+)
 from imago_broker.errors import BrokerError
 from imago_broker.model import names
-from imago_broker.model.sealing import seal_of
+from imago_broker.model.topics.sealing import seal_of
 from imago_broker.processors.metaq import realtime, texts
 from imago_broker.processors.metaq.asks import ASKS
 from imago_broker.processors.rounds import Round
-from imago_broker.service.put_status import PutStatus
+from imago_broker.service.puts.put_status import PutStatus
 from imago_log.errors import StoreError
 from imago_wire.errors import ChecksumError, ProtocolError
 from imago_wire.hot import encode_put_results, metaq_entry, take_puts
-from imago_wire.record import ENTRY_BODY
+from imago_wire.records.record import ENTRY_BODY
 from imago_wire.text.commands import Put
 from imago_wire.text.encoder import result
 from imago_wire.text.items import PUT
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from imago_broker.config.live import LiveSettings
-    from imago_broker.config.metaq_section import MetaqSection
+    from imago_broker.config.sections.metaq_section import MetaqSection
     from imago_broker.metrics import MetaqCounters
     from imago_broker.ports import Clock
     from imago_broker.processors.metaq.identity import MetaqIdentity
@@ -37,11 +40,11 @@ if TYPE_CHECKING:
     from imago_broker.processors.metaq.peer import Peer
     from imago_broker.processors.metaq.realtime import RealTimeStatistics
     from imago_broker.processors.metaq.transactions import MetaqTransactionProcessor
-    from imago_broker.service.messages import MessageService
+    from imago_broker.service.puts.messages import MessageService
     from imago_broker.service.serving_rules import ServingRules
-    from imago_broker.service.topic_handles import TopicHandle
-    from imago_broker.service.topics import TopicService
-    from imago_wire.record import Placed
+    from imago_broker.service.topics.topic_handles import TopicHandle
+    from imago_broker.service.topics.topics import TopicService
+    from imago_wire.records.record import Placed
     from imago_wire.text.items import AskedPut, Item, PutItem
 
     PutRound = Round[Peer, AskedPut]
@@ -301,7 +304,7 @@ class PutProcessor:
         return handle
 
     def _create(self, topic: str, partition: int) -> None:
-        own = names.is_system(topic) or names.is_derived(topic) or names.topic_problem(topic)
+        own = names.looks_own(topic) or names.is_derived(topic) or names.topic_problem(topic)
         made = None if own or self._topics.intake.cordoned else self._patterns.made(topic)
         if made is None:
             raise self._refusal(topic, partition, texts.topic_not_accepted(topic))

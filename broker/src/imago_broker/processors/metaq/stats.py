@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from imago_broker.config.live import LiveSettings
-    from imago_broker.config.metaq_section import MetaqSection
+    from imago_broker.config.sections.metaq_section import MetaqSection
     from imago_broker.metrics import MetaqCounters
-    from imago_broker.model.topics import TopicConfig
+    from imago_broker.model.topics.topics import TopicConfig
     from imago_broker.ports import Clock
     from imago_broker.processors.metaq.identity import MetaqIdentity
     from imago_broker.processors.metaq.peer import Peer
     from imago_broker.processors.metaq.realtime import RealTimeStatistics
     from imago_broker.service.serving_rules import ServingRules
-    from imago_broker.service.topics import TopicService
+    from imago_broker.service.topics.topics import TopicService
     from imago_log.store import MessageStore
     from imago_wire.text.commands import Stats
 

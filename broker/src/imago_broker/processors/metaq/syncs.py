@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from imago_broker.core.metaq_copies import copied_entry
+from imago_broker.core.metaq.metaq_copies import copied_entry
 from imago_broker.errors import BrokerError
 from imago_broker.model import names
-from imago_broker.model.topics import TopicConfig
+from imago_broker.model.topics.topics import TopicConfig
 from imago_broker.processors.metaq import texts
-from imago_broker.service.put_status import APPENDED
+from imago_broker.service.puts.put_status import APPENDED
 from imago_log.errors import StoreError
-from imago_wire.errors import ChecksumError, ProtocolError
+from imago_wire.errors import ChecksumError, ProtocolError, WrongError, in_our_words
 from imago_wire.hot import encode_put_results
 from imago_wire.text.commands import CHECKSUM_NONE
 from imago_wire.text.encoder import result
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from imago_broker.processors.metaq.identity import MetaqIdentity
     from imago_broker.processors.metaq.patterns import TopicPatterns
     from imago_broker.processors.metaq.peer import Peer
-    from imago_broker.service.messages import MessageService
-    from imago_broker.service.put_status import PutStatus
-    from imago_broker.service.topics import TopicService
-    from imago_wire.record import Placed, QueueTail
+    from imago_broker.service.puts.messages import MessageService
+    from imago_broker.service.puts.put_status import PutStatus
+    from imago_broker.service.topics.topics import TopicService
+    from imago_wire.records.record import Placed, QueueTail
     from imago_wire.text.commands import Sync
 
 PROBED: Final = "_metaq_slave_status_test"
@@ -81,7 +81,7 @@ class SyncProcessor:
         except ChecksumError:
             self._refuse(asked, Status.INTERNAL_SERVER_ERROR, texts.CHECKSUM_FAILURE)
         except (ProtocolError, BrokerError, StoreError, ValueError) as error:
-            self._refuse(asked, Status.INTERNAL_SERVER_ERROR, str(error))
+            self._refuse(asked, Status.INTERNAL_SERVER_ERROR, in_our_words(error))
         else:
             peer.puts += 1
             self._messages.put_copies([entry], None, self._done, asked)
@@ -91,18 +91,18 @@ class SyncProcessor:
         if config is None:
             made = self._made(topic)
             if made is None:
-                raise ValueError(texts.topic_not_accepted(topic))
+                raise WrongError(texts.topic_not_accepted(topic))
             config = self._topics.create_or_update(made)
         if not config.dual:
-            raise ValueError(texts.topic_not_accepted(topic))
+            raise WrongError(texts.topic_not_accepted(topic))
         if not 0 <= partition < config.write_queues:
-            raise ValueError(texts.wrong_partition(partition))
+            raise WrongError(texts.wrong_partition(partition))
         return self._messages.store.tail(topic, partition)
 
     def _made(self, topic: str) -> TopicConfig | None:
         if topic == PROBED:
             return TopicConfig(name=topic, read_queues=1, write_queues=1)
-        if names.is_system(topic) or names.is_derived(topic) or names.topic_problem(topic):
+        if names.looks_own(topic) or names.is_derived(topic) or names.topic_problem(topic):
             return None
         return self._patterns.made(topic)
 

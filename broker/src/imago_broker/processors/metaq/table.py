@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from imago_broker.config.live import LiveSettings
-    from imago_broker.config.metaq_section import MetaqSection
+    from imago_broker.config.sections.metaq_section import MetaqSection
     from imago_broker.metrics import MetaqCounters
     from imago_broker.processors.metaq.assembly import MetaqAssembly
     from imago_broker.processors.metaq.peer import Peer

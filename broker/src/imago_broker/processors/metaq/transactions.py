@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from imago_broker.core.metaq_transaction import (
+from imago_broker.core.transactions.metaq_transaction import (
     MetaqOutcome,
     MetaqTransactionError,
     TransactionProblem,
 )
 from imago_broker.processors.metaq import texts
 from imago_broker.processors.metaq.asks import ASKS
-from imago_broker.service.put_status import PutStatus
+from imago_broker.service.puts.put_status import PutStatus
 from imago_wire.text.commands import Transaction, TransactionType
 from imago_wire.text.encoder import result
 from imago_wire.text.status import Status
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from imago_broker.config.live import LiveSettings
-    from imago_broker.config.metaq_section import MetaqSection
+    from imago_broker.config.sections.metaq_section import MetaqSection
     from imago_broker.metrics import MetaqCounters
     from imago_broker.processors.metaq.peer import Peer
     from imago_broker.service.metaq_transactions.service import MetaqTransactions
     from imago_broker.service.serving_rules import ServingRules
-    from imago_broker.service.topic_handles import TopicHandle
+    from imago_broker.service.topics.topic_handles import TopicHandle
     from imago_wire.text.items import PutItem
 
 logger = logging.getLogger(__name__)

@@ -11,55 +11,55 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from imago_broker.config.live import LiveSettings
+from imago_broker.processors.rocketmq.groups.resetting import OffsetResetter
 from imago_broker.processors.rocketmq.lanes import Lanes
-from imago_broker.processors.rocketmq.memory_window import MemoryWindow
-from imago_broker.processors.rocketmq.resetting import OffsetResetter
-from imago_broker.processors.rocketmq.rights import PUBLISH, of_topic
+from imago_broker.processors.rocketmq.needs import PUBLISH, of_topic
+from imago_broker.processors.rocketmq.pull.filter_turns import FilterTurns
+from imago_broker.processors.rocketmq.pull.memory_window import MemoryWindow
+from imago_broker.processors.rocketmq.pull.subscriptions import MessageSelector
 from imago_broker.processors.rocketmq.rules import GroupRules
-from imago_broker.service.clients import ClientRegistry
-from imago_broker.service.delays.levels import DelayService
-from imago_broker.service.delays.timers import TimerService
-from imago_broker.service.figure_history import FigureHistory
-from imago_broker.service.locks import QueueLocks
+from imago_broker.service.delays.levels.levels import DelayService
+from imago_broker.service.delays.timers.timers import TimerService
+from imago_broker.service.figures.figure_history import FigureHistory
+from imago_broker.service.figures.traffic import Traffic
+from imago_broker.service.figures.usage import UsageFigures
+from imago_broker.service.groups.clients import ClientRegistry
+from imago_broker.service.groups.locks import QueueLocks
+from imago_broker.service.groups.pull_hold import PullHold
+from imago_broker.service.groups.resets import PendingResets
+from imago_broker.service.groups.sweeping import Sweeper
 from imago_broker.service.needed_records import NeededRecords
-from imago_broker.service.pop.reading import PopReader
-from imago_broker.service.pop.request_modes import RequestModes
-from imago_broker.service.pop.service import PopService
-from imago_broker.service.pop.waiting import PopWaiting
-from imago_broker.service.pull_hold import PullHold
-from imago_broker.service.resets import PendingResets
-from imago_broker.service.sequencing import SequencedPuts
-from imago_broker.service.static_topics import KIND as STATIC_KIND
-from imago_broker.service.static_topics import StaticTopics
-from imago_broker.service.sweeping import Sweeper
-from imago_broker.service.traffic import Traffic
+from imago_broker.service.puts.sequencing import SequencedPuts
+from imago_broker.service.readers import QueueReaders
+from imago_broker.service.topics.static_topics import KIND as STATIC_KIND
+from imago_broker.service.topics.static_topics import StaticTopics
+from imago_broker.service.topics.versions import TableVersion
 from imago_broker.service.transactions.checks import TransactionChecks
 from imago_broker.service.transactions.service import TransactionService
-from imago_broker.service.usage import UsageFigures
-from imago_broker.service.versions import TableVersion
-from imago_wire.remoting.message_ids import UniqueKeys
+from imago_wire.remoting.texts.message_ids import UniqueKeys
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Awaitable, Callable, Iterable
 
-    from imago_broker.config.sections import RocketmqSection
+    from imago_broker.config.sections.sections import RocketmqSection
     from imago_broker.core.budget import OutputBudget
-    from imago_broker.model.topics import TopicConfig
+    from imago_broker.model.topics.topics import TopicConfig
     from imago_broker.ports import Clock, Registry, SharedMarks, ToldEntries
     from imago_broker.processors.rocketmq.identity import RocketmqIdentity
-    from imago_broker.processors.rocketmq.static_front import OtherBrokers
-    from imago_broker.service.access import AccessService
-    from imago_broker.service.access_drafts import Drafts
-    from imago_broker.service.clients import ConnectedClient
-    from imago_broker.service.groups import GroupService
-    from imago_broker.service.messages import MessageService
+    from imago_broker.processors.rocketmq.installed import Installed
+    from imago_broker.processors.rocketmq.static.static_front import OtherBrokers
+    from imago_broker.service.access.access import AccessService
+    from imago_broker.service.access.access_drafts import Drafts
+    from imago_broker.service.access.throttling import QuotaService
+    from imago_broker.service.groups.clients import ConnectedClient
+    from imago_broker.service.groups.groups import GroupService
+    from imago_broker.service.groups.offsets import ConsumerOffsets
     from imago_broker.service.metaq_transactions.service import MetaqTransactions
-    from imago_broker.service.offsets import ConsumerOffsets
+    from imago_broker.service.puts.messages import MessageService
     from imago_broker.service.role import ShardRole
     from imago_broker.service.serving_rules import ServingRules
-    from imago_broker.service.throttling import QuotaService
-    from imago_broker.service.topics import TopicService
+    from imago_broker.service.topics.topics import TopicService
     from imago_log.store import MessageStore
 
 
@@ -87,6 +87,8 @@ class BrokerParts:
     metaq_transactions: MetaqTransactions
     budget: OutputBudget
     """Of what the connections of all ports have not read yet."""
+    topics_published: Callable[[], Awaitable[None]]
+    """Wait until the registry has all topics as they are now: for a while, it repeats."""
 
     @property
     def store(self) -> MessageStore:
@@ -127,9 +129,11 @@ class PutParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryParts:
-    """Pulls that wait, and figures of what was delivered."""
+    """Pulls that wait, what selects messages, and figures of what was delivered."""
 
     hold: PullHold
+    turns: FilterTurns
+    selector: MessageSelector
     memory: MemoryWindow
     traffic: Traffic
     history: FigureHistory
@@ -153,16 +157,6 @@ class TransactionParts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PopServices:
-    """POP consumption."""
-
-    service: PopService
-    reader: PopReader
-    waiting: PopWaiting
-    modes: RequestModes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RocketmqAssembly:
     """The parts that the processors are made from; for `table` and the broker's `app` alone."""
 
@@ -176,18 +170,18 @@ class RocketmqAssembly:
     delivery: DeliveryParts
     delays: DelayParts
     transactions: TransactionParts
-    pop: PopServices
     needed: NeededRecords
+    readers: QueueReaders
+    features: list[Installed]
+    """What plugs in, in the order in which it starts."""
     started_ms: int
     lanes: Lanes = field(default_factory=Lanes.made)
 
     def start(self) -> None:
         """Do from now on what only a master does by itself."""
         self.names.static_topics.start()
-        self.delays.levels.start()
-        self.delays.timers.start()
-        self.transactions.service.start()
-        self.pop.service.start()
+        for feature in self.features:
+            feature.start()
 
     def tick(self) -> None:
         """Do what is due every second."""
@@ -198,15 +192,14 @@ class RocketmqAssembly:
     def answer_held(self) -> None:
         """Answer now what waits for messages."""
         self.delivery.hold.release_all()
-        self.pop.waiting.release_all()
+        for feature in self.features:
+            feature.release()
 
     def stop(self) -> None:
         """Do it no more."""
         self.delivery.usage.stop()
-        self.pop.service.stop()
-        self.transactions.service.stop()
-        self.delays.timers.stop()
-        self.delays.levels.stop()
+        for feature in reversed(self.features):
+            feature.stop()
 
 
 def assemble(
@@ -220,17 +213,16 @@ def assemble(
     """Make what only RocketMQ needs and connect it with what the broker has anyway.
 
     `before_settings_change` is called when a client changes settings, so that every interface shows
-    the same. Delays, timers, transactions and POP are not started: that happens once the broker may
-    write.
+    the same. Features come later (`features.catalogue`), and nothing is started: that happens once
+    the broker may write.
     """
     store, live = broker.store, LiveSettings(settings, before_settings_change)
     delays = _delays(broker, settings.delay_levels)
-    delivery = _delivery(
-        broker, delays.timers, held_max=settings.pull_holds_max, cluster=identity.cluster
-    )
-    clients = _clients(broker, identity, delivery.hold)
+    hold = _pull_hold(broker, settings.pull_holds_max)
+    clients = _clients(broker, identity, hold)
+    delivery = _delivery(broker, hold, delays.timers, clients.registry, live, identity.cluster)
     transactions = _transactions(broker, live, identity, delays.levels, clients.registry)
-    pop = _pop(broker, delivery.memory)
+    features: list[Installed] = []
     now_ms = broker.clock.epoch_ms()
     return RocketmqAssembly(
         identity=identity,
@@ -251,14 +243,15 @@ def assemble(
         delivery=delivery,
         delays=delays,
         transactions=transactions,
-        pop=pop,
-        needed=NeededRecords(
+        features=features,
+        needed=NeededRecords(store, broker.metaq_transactions.notes, features),
+        readers=QueueReaders(
             store,
-            delays.levels,
-            transactions.service,
-            delays.timers,
-            broker.metaq_transactions.notes,
-            pop.service,
+            broker.topics,
+            broker.offsets,
+            clients.registry,
+            clock=broker.clock,
+            cluster=identity.cluster,
         ),
         started_ms=now_ms,
     )
@@ -299,19 +292,33 @@ def _delays(broker: BrokerParts, levels: str) -> DelayParts:
     return DelayParts(levels=delay, timers=timers)
 
 
-def _delivery(
-    broker: BrokerParts, timers: TimerService, *, held_max: int, cluster: str
-) -> DeliveryParts:
+def _pull_hold(broker: BrokerParts, held_max: int) -> PullHold:
     hold = PullHold(broker.loop, broker.clock, held_max=held_max)
     broker.messages.on_arrival(hold.arrived)
     broker.topics.on_change.append(lambda name, _config: hold.topic_changed(name))
     broker.messages.light.on_gone.append(hold.topic_changed)
+    return hold
+
+
+def _delivery(
+    broker: BrokerParts,
+    hold: PullHold,
+    timers: TimerService,
+    clients: ClientRegistry,
+    settings: LiveSettings[RocketmqSection],
+    cluster: str,
+) -> DeliveryParts:
+    turns = FilterTurns(broker.loop)
     traffic = Traffic()
     usage = UsageFigures(broker.messages, traffic, broker.clock, loop=broker.loop, cluster=cluster)
     broker.topics.handles.on_first_put.append(usage.used)
     broker.topics.on_change.append(usage.topic_changed)
     return DeliveryParts(
         hold=hold,
+        turns=turns,
+        selector=MessageSelector(
+            clients=clients, groups=broker.groups, filters=turns.filters, settings=settings
+        ),
         memory=MemoryWindow.of_machine(broker.store),
         traffic=traffic,
         history=FigureHistory(broker.messages, traffic, timers, broker.clock),
@@ -371,29 +378,3 @@ def _transactions(
         broker_name=identity.broker_name,
     )
     return TransactionParts(service=service, checks=checks)
-
-
-def _pop(broker: BrokerParts, memory: MemoryWindow) -> PopServices:
-    service = PopService(broker.messages, broker.offsets, loop=broker.loop)
-    waiting = PopWaiting(broker.loop, broker.clock)
-    service.on_stop.append(waiting.release_all)
-    service.awaited_room.on_room.append(waiting.look_again)
-    broker.offsets.on_set.append(waiting.look_again)
-    broker.messages.on_arrival(waiting.arrived)
-    broker.groups.on_closed.append(waiting.group_closed)
-    broker.topics.on_change.append(lambda name, _config: waiting.topic_changed(name))
-    modes = RequestModes(broker.store)
-    broker.offsets.on_forgotten.append(modes.forget)
-
-    def topic_changed(name: str, config: TopicConfig | None) -> None:
-        if config is None:
-            modes.forget_topic(name)
-
-    broker.topics.on_change.append(topic_changed)
-    broker.messages.light.on_gone.append(waiting.topic_changed)
-    return PopServices(
-        service=service,
-        reader=PopReader(broker.store, service, first_in_memory=memory.holds_first),
-        waiting=waiting,
-        modes=modes,
-    )

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from imago_broker.service.channel import Reply
+from imago_broker.service.groups.channel import Reply
 from imago_wire.remoting.command import RemotingCommand
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from imago_broker.service.channel import Channel
-    from imago_broker.service.throttling import Accounts
+    from imago_broker.model.access.access import Need
+    from imago_broker.service.access.throttling import Accounts
+    from imago_broker.service.groups.channel import Channel
 
 __all__ = ["OK", "Exchange", "Hook", "Lane", "Reply", "RequestError"]
 
@@ -54,6 +55,9 @@ class Hook(Protocol):
     def before(self, exchange: Exchange) -> None:
         """Raise `RequestError` to refuse the request."""
 
+    def require(self, exchange: Exchange, needs: Sequence[Need]) -> None:
+        """Raise `RequestError` unless a request that came past `before` may have this too."""
+
     def after(self, exchange: Exchange, reply: Reply) -> None:
         """See the answer; it is already decided."""
 
@@ -68,7 +72,11 @@ class Exchange:
     hooks: Sequence[Hook] = field(default=(), init=False)
     answered: bool = field(default=False, init=False)
     user: str | None = field(default=None, init=False)
-    """Whose request it is, once that was checked; None: nobody checks."""
+    """Whose request it is, once that was checked; None: nobody is known to have sent it."""
+    trusted: bool = field(default=False, init=False)
+    """Whether access control lets it do all: its address is on the white list."""
+    denied: bool = field(default=False, init=False)
+    """Whether access control has refused it."""
     accounts: Accounts = field(default=(), init=False)
     """What its answer is charged to."""
 
@@ -76,6 +84,11 @@ class Exchange:
     def ext(self) -> Mapping[str, str]:
         """The request's header fields; empty when it has none."""
         return self.command.ext
+
+    @property
+    def may_all(self) -> bool:
+        """Whether nobody asks what it may: it is trusted, or nothing stands before its handler."""
+        return self.trusted or not self.hooks
 
     def enter(self, lane: Lane, hooks: Sequence[Hook]) -> None:
         """Count the request as unfinished in its lane until it is answered."""
@@ -91,6 +104,15 @@ class Exchange:
             hook.after(self, reply)
         if not self.command.is_oneway:
             self.channel.reply(self.command, reply)
+
+    def require(self, needs: Callable[[], Sequence[Need]]) -> None:
+        """Raise `RequestError` unless its user has a right that is known now alone.
+
+        Of messages that a request means by their place: when it came they may not have been seen
+        yet, or others than now.
+        """
+        for hook in self.hooks:
+            hook.require(self, needs())
 
     def keep_little(self) -> None:
         """Keep of the request only what its answer needs: it may wait for long, as many do."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from imago_broker.processors.rocketmq.exchange import Reply
-from imago_broker.service.put_status import PutStatus
+from imago_broker.service.puts.put_status import PutStatus
 from imago_wire.remoting.codes import ResponseCode
 
 _UNAVAILABLE = (

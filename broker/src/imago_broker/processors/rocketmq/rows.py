@@ -17,17 +17,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from imago_broker.errors import RequestError as ServiceError
-from imago_broker.processors.rocketmq.access_hook import AccessHook
+from imago_broker.processors.rocketmq.access.access_hook import AccessHook
 from imago_broker.processors.rocketmq.exchange import Exchange, Hook, Lane, Reply, RequestError
-from imago_broker.service.put_status import PutStatus
+from imago_broker.service.puts.put_status import PutStatus
 from imago_broker.service.serving_rules import Asks, ServingRules
-from imago_log.errors import NotLeadingError, StoreClosedError
-from imago_wire.errors import ProtocolError
+from imago_log.errors import DiskFullError, NotLeadingError, StoreClosedError
+from imago_wire.errors import ProtocolError, in_our_words
 from imago_wire.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:
-    from imago_broker.processors.rocketmq.refused_requests import RefusedRequest
-    from imago_broker.service.grants import AccessGrants
+    from imago_broker.processors.rocketmq.access.refused_requests import RefusedRequest
+    from imago_broker.service.access.grants import AccessGrants
 
 log = logging.getLogger(__name__)
 
@@ -165,11 +165,15 @@ def reply_of(handle: Handler, exchange: Exchange) -> Reply | None:
         return handle(exchange)
     except RequestError as refusal:
         return refusal.reply
-    except (ProtocolError, ServiceError, ValueError) as mistake:
+    except (ProtocolError, ServiceError) as mistake:
         # What the client sent does not add up: RocketMQ answers the exception's text.
         return Reply(ResponseCode.SYSTEM_ERROR, str(mistake)[:REMARK_SIZE_MAX])
+    except ValueError as mistake:
+        return Reply(ResponseCode.SYSTEM_ERROR, in_our_words(mistake)[:REMARK_SIZE_MAX])
     except (NotLeadingError, StoreClosedError) as lost:
         return not_here(str(lost))  # this member has ceased to be the master meanwhile
+    except DiskFullError as full:  # of a topic, group or offset; messages say it themselves
+        return not_here(f"the broker's disk is full: {full}")
     except Exception:
         # A mistake of ours must cost one request, not the connection that others share.
         code, peer = exchange.command.code, exchange.channel.peer

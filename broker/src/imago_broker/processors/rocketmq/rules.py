@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 
 from imago_broker.model import names
 from imago_broker.model.groups import GroupConfig
-from imago_broker.model.topics import PERM_READ, TopicConfig
+from imago_broker.model.topics.sealing import seal_of
+from imago_broker.model.topics.topics import PERM_READ, TopicConfig
 from imago_broker.processors.rocketmq.exchange import RequestError
 from imago_wire.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:
-    from imago_broker.service.groups import GroupService
+    from imago_broker.service.groups.groups import GroupService
     from imago_broker.service.serving_rules import ServingRules
-    from imago_broker.service.topics import TopicService
+    from imago_broker.service.topics.topics import TopicService
 
 FAQ = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 GROUP_SIZE_MAX = 120
@@ -92,6 +93,19 @@ def topic_of(topics: TopicService, topic: str) -> TopicConfig:
     return config
 
 
+def taking_queues(topic: TopicConfig) -> int:
+    """Return in how many queues, from 0 on, messages are put and found by readers; refuse none.
+
+    Sealed topics of groups take what comes from the queues beside them that are read out.
+    """
+    seal = seal_of(topic)
+    write = topic.write_queues if seal is None else seal.write_queues
+    found = min(write, topic.read_queues)
+    if found <= 0:
+        raise forbidden(f"the topic[{topic.name}] has no queue that takes messages and is read")
+    return found
+
+
 def readable_topic(topics: TopicService, topic: str) -> TopicConfig:
     """Return the settings of a topic that may be read, or refuse."""
     config = topic_of(topics, topic)
@@ -124,6 +138,17 @@ class GroupRules:
         if config is None:
             raise unknown_group(group)
         return config
+
+    def retries(self, group: str) -> TopicConfig:
+        """Return a group's retry topic for what it gives back; it takes that though it is sealed.
+
+        Not on a shard that is on record as drained, which may go at any moment: consumers keep
+        what they cannot give back, and try it again themselves.
+        """
+        name = names.retry_topic(group)
+        if self._topics.intake.closed:
+            raise forbidden(f"the topic[{name}] sending message is forbidden, its shard is drained")
+        return self.own_topic(name)
 
     def own_topic(self, topic: str) -> TopicConfig:
         """Return a group's retry or dead-letter topic, made now if need be: one queue, readable."""

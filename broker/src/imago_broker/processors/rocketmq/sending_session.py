@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from imago_broker.service.channel import Channel
+from imago_broker.service.groups.channel import Channel
 
 if TYPE_CHECKING:
-    from imago_wire.remoting.granting import Grants
-    from imago_wire.remoting.items import SendItem
+    from imago_wire.remoting.scanning.granting import Grants
+    from imago_wire.remoting.scanning.items import SendItem
 
 
 class SendingSession(Channel, Protocol):

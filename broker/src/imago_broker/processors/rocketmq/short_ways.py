@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_broker.processors.rocketmq.directions import Directions
-from imago_broker.processors.rocketmq.end_transaction_path import EndPath
-from imago_broker.processors.rocketmq.pull import PullProcessor, PullReading
-from imago_broker.processors.rocketmq.pull_path import PullPath
-from imago_broker.processors.rocketmq.send_path import SendPath
+from imago_broker.processors.rocketmq.pull.directions import Directions
+from imago_broker.processors.rocketmq.pull.pull import PullProcessor, PullReading
+from imago_broker.processors.rocketmq.pull.pull_path import PullPath
+from imago_broker.processors.rocketmq.send.end_transaction_path import EndPath
+from imago_broker.processors.rocketmq.send.send_path import SendPath
 
 if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.assembly import RocketmqAssembly
+    from imago_broker.processors.rocketmq.pull.subscriptions import MessageSelector
     from imago_broker.processors.rocketmq.rows import Table
-    from imago_broker.processors.rocketmq.subscriptions import MessageSelector
 
 
 def build_send_path(parts: RocketmqAssembly, table: Table) -> SendPath:

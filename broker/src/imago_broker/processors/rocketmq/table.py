@@ -1,34 +1,29 @@
-"""All request codes that a broker serves to RocketMQ clients, a row each; tools': `admin_rows`."""
+"""The request codes that a broker serves to RocketMQ clients, a row each.
+
+Those of tools are in `admin_rows`, those of features in their folders.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypedDict
 
-from imago_broker.processors.rocketmq.access_rows import access_rows
-from imago_broker.processors.rocketmq.admin_rows import admin_rows
-from imago_broker.processors.rocketmq.assignments import AssignmentProcessor
-from imago_broker.processors.rocketmq.filter_turns import FilterTurns
-from imago_broker.processors.rocketmq.half_sends import HalfSends
-from imago_broker.processors.rocketmq.members import MemberProcessor
-from imago_broker.processors.rocketmq.offsets import OffsetProcessor
-from imago_broker.processors.rocketmq.pop import PopParts, PopProcessor
-from imago_broker.processors.rocketmq.pull import PullProcessor
-from imago_broker.processors.rocketmq.queries import QueryProcessor
-from imago_broker.processors.rocketmq.recalling import RecallProcessor
-from imago_broker.processors.rocketmq.receipts import ReceiptProcessor
-from imago_broker.processors.rocketmq.replying import ReplyProcessor
+from imago_broker.processors.rocketmq.groups.members import MemberProcessor
+from imago_broker.processors.rocketmq.groups.offsets import OffsetProcessor
+from imago_broker.processors.rocketmq.pull.pull import PullProcessor
+from imago_broker.processors.rocketmq.pull.queries import QueryProcessor
 from imago_broker.processors.rocketmq.rows import Row, Table, build_table
-from imago_broker.processors.rocketmq.send import SendProcessor
-from imago_broker.processors.rocketmq.send_back import SendBackProcessor
+from imago_broker.processors.rocketmq.send.half_sends import HalfSends
+from imago_broker.processors.rocketmq.send.send import SendProcessor
+from imago_broker.processors.rocketmq.send.send_back import SendBackProcessor
 from imago_broker.processors.rocketmq.short_ways import (
     build_pull_path,
     build_send_path,
     pull_reading,
 )
-from imago_broker.processors.rocketmq.static_front import StaticFront
-from imago_broker.processors.rocketmq.subscriptions import MessageSelector
-from imago_broker.processors.rocketmq.transactions import TransactionProcessor
+from imago_broker.processors.rocketmq.static.static_front import StaticFront
+from imago_broker.processors.rocketmq.tools.admin_rows import admin_rows
+from imago_broker.processors.rocketmq.users.access_rows import access_rows
 from imago_broker.service.serving_rules import Asks
 from imago_wire.remoting.codes import RequestCode as Code
 
@@ -38,9 +33,10 @@ if TYPE_CHECKING:
 
     from imago_broker.processors.rocketmq.assembly import RocketmqAssembly
     from imago_broker.processors.rocketmq.exchange import Hook
-    from imago_broker.processors.rocketmq.pull_path import PullPath
+    from imago_broker.processors.rocketmq.pull.pull_path import PullPath
+    from imago_broker.processors.rocketmq.pull.subscriptions import MessageSelector
     from imago_broker.processors.rocketmq.rows import Handler
-    from imago_broker.processors.rocketmq.send_path import SendPath
+    from imago_broker.processors.rocketmq.send.send_path import SendPath
 
 
 class _PullColumns(TypedDict):
@@ -68,13 +64,7 @@ def build_processors(
 ) -> Processors:
     """Build the tables of both ports over the same parts."""
     front = StaticFront(parts.names.static_topics, parts.broker.others, loop)
-    turns = FilterTurns(loop)
-    selector = MessageSelector(
-        clients=parts.clients.registry,
-        groups=parts.broker.groups,
-        filters=turns.filters,
-        settings=parts.settings,
-    )
+    selector = parts.delivery.selector
     pull = PullProcessor(
         pull_reading(parts),
         group_rules=parts.names.group_rules,
@@ -93,9 +83,10 @@ def build_processors(
         *_client_rows(parts, loop, selector, pull),
         *admin_rows(parts),
         *users,
+        *(row for feature in parts.features for row in feature.rows),
     ]
     main = build_table(
-        front.before(turns.patient(rows)),
+        front.before(parts.delivery.turns.patient(rows)),
         hooks,
         serving_rules=parts.broker.serving_rules,
         confirm=parts.broker.messages.acknowledgements.when_replicated,
@@ -137,27 +128,9 @@ def _client_rows(
         delay=parts.delays.levels,
         traffic=parts.delivery.traffic,
     )
-    replying = ReplyProcessor(
-        store=parts.broker.store,
-        messages=parts.broker.messages,
-        topics=parts.broker.topics,
-        clients=parts.clients.registry,
-        clock=parts.broker.clock,
-        settings=parts.settings,
-        cluster=parts.identity.cluster,
-    )
-    recalling = RecallProcessor(
-        store=parts.broker.store,
-        messages=parts.broker.messages,
-        topics=parts.broker.topics,
-        timers=parts.delays.timers,
-        identity=parts.identity,
-        settings=parts.settings,
-        clock=parts.broker.clock,
-        loop=loop,
-    )
     offset = OffsetProcessor(
         store=parts.broker.store,
+        registry=parts.broker.registry,
         topics=parts.broker.topics,
         offsets=parts.broker.offsets,
         resets=parts.clients.resets,
@@ -177,76 +150,14 @@ def _client_rows(
         selector=selector,
     )
     query = QueryProcessor(store=parts.broker.store, clock=parts.broker.clock)
-    transaction = TransactionProcessor(
-        parts.transactions.service,
-        parts.transactions.checks,
-        messages=parts.broker.messages,
-        clock=parts.broker.clock,
-        settings=parts.settings,
-    )
-    pop = _pop_processor(parts, selector)
-    receipt = ReceiptProcessor(
-        store=parts.broker.store,
-        topics=parts.broker.topics,
-        pops=parts.pop.service,
-        waiting=parts.pop.waiting,
-        clock=parts.broker.clock,
-    )
-    assignment = AssignmentProcessor(
-        modes=parts.pop.modes,
-        topics=parts.broker.topics,
-        groups=parts.broker.groups,
-        clients=parts.clients.registry,
-        registry=parts.broker.registry,
-        identity=parts.identity,
-    )
     pulls: _PullColumns = {"elsewhere": pull.redirect, "fast": False, "filtered": True}
     return [
         Row(Code.SEND_MESSAGE, send.send, lanes.send, Asks.CHANGE),
         Row(Code.SEND_MESSAGE_V2, send.send, lanes.send, Asks.CHANGE),
         Row(Code.SEND_BATCH_MESSAGE, send.send, lanes.send, Asks.CHANGE),
-        Row(Code.SEND_REPLY_MESSAGE, replying.send_reply, lanes.send, Asks.CHANGE),
-        Row(Code.SEND_REPLY_MESSAGE_V2, replying.send_reply, lanes.send, Asks.CHANGE),
-        Row(
-            Code.RECALL_MESSAGE,
-            recalling.recall,
-            lanes.send,
-            Asks.CHANGE,
-            elsewhere=recalling.elsewhere,
-        ),
         Row(Code.CONSUMER_SEND_MSG_BACK, back.send_back, lanes.send, Asks.CHANGE),
-        Row(
-            Code.END_TRANSACTION,
-            transaction.end,
-            lanes.transaction,
-            Asks.CHANGE,
-            elsewhere=transaction.elsewhere,
-        ),
-        Row(Code.RESUME_CHECK_HALF_MESSAGE, transaction.resume, lanes.transaction, Asks.CHANGE),
         Row(Code.PULL_MESSAGE, pull.pull, lanes.pull, Asks.MESSAGES, **pulls),
         Row(Code.LITE_PULL_MESSAGE, pull.pull, lanes.pull, Asks.MESSAGES, **pulls),
-        Row(Code.POP_MESSAGE, pop.pop, lanes.pull, Asks.CHANGE, fast=False, filtered=True),
-        Row(Code.PEEK_MESSAGE, pop.peek, lanes.pull, Asks.CHANGE, fast=False),
-        Row(Code.NOTIFICATION, pop.notify, lanes.pull, Asks.CHANGE, fast=False),
-        Row(Code.POLLING_INFO, pop.polling_info, lanes.client, Asks.CHANGE, fast=False),
-        Row(Code.ACK_MESSAGE, receipt.acknowledge, lanes.client, Asks.CHANGE),
-        Row(Code.BATCH_ACK_MESSAGE, receipt.acknowledge_batch, lanes.client, Asks.CHANGE),
-        Row(Code.CHANGE_MESSAGE_INVISIBLETIME, receipt.postpone, lanes.client, Asks.CHANGE),
-        Row(Code.QUERY_ASSIGNMENT, assignment.query, lanes.client, Asks.MEMBER),
-        Row(
-            Code.SET_MESSAGE_REQUEST_MODE,
-            assignment.set_mode,
-            lanes.admin,
-            Asks.CHANGE,
-            replicated=True,
-        ),
-        Row(
-            Code.GET_ALL_MESSAGE_REQUEST_MODE,
-            assignment.all_modes,
-            lanes.admin,
-            Asks.STATE,
-            replicated=True,
-        ),
         Row(Code.QUERY_CONSUMER_OFFSET, offset.query, lanes.client, Asks.STATE, replicated=True),
         Row(Code.UPDATE_CONSUMER_OFFSET, offset.update, lanes.client, Asks.CHANGE, replicated=True),
         Row(Code.GET_MAX_OFFSET, offset.end, lanes.client, Asks.STATE),
@@ -264,23 +175,3 @@ def _client_rows(
         Row(Code.VIEW_MESSAGE_BY_ID, query.view, lanes.query, Asks.MEMBER),
         Row(Code.QUERY_MESSAGE, query.query, lanes.query, Asks.MEMBER),
     ]
-
-
-def _pop_processor(parts: RocketmqAssembly, selector: MessageSelector) -> PopProcessor:
-    popping = PopParts(
-        pops=parts.pop.service,
-        reader=parts.pop.reader,
-        waiting=parts.pop.waiting,
-        topics=parts.broker.topics,
-        groups=parts.broker.groups,
-        clock=parts.broker.clock,
-        traffic=parts.delivery.traffic,
-    )
-    return PopProcessor(
-        popping,
-        group_rules=parts.names.group_rules,
-        selector=selector,
-        resets=parts.clients.resets,
-        budget=parts.broker.budget,
-        identity=parts.identity,
-    )

@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from imago_broker.core.metaq_copies import copied_entry
-from imago_broker.service.put_status import APPENDED, PutStatus
+from imago_broker.core.metaq.metaq_copies import copied_entry
+from imago_broker.service.puts.put_status import APPENDED, PutStatus
 from imago_wire.hot import metaq_whole
-from imago_wire.layout import METAQ_HEADER, METAQ_HEADER_SIZE
+from imago_wire.record_format.layout import METAQ_HEADER, METAQ_HEADER_SIZE
 from imago_wire.text.commands import Get, Offset, Result
 from imago_wire.text.status import Status
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from imago_broker.ports import Clock
-    from imago_broker.service.messages import MessageService
-    from imago_wire.record import Entry, Placed, QueueTail
+    from imago_broker.service.puts.messages import MessageService
+    from imago_wire.records.record import Entry, Placed, QueueTail
     from imago_wire.text.commands import Request, Response
 
     Ask = Callable[[Callable[[int], Request]], Awaitable[Response]]

@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from imago_broker.config.metaq_ini import settings_of_topics
-from imago_broker.config.section import FILTER_PREFIX, ConfigError
-from imago_broker.model.declared import QUEUES, declared_topic
-from imago_broker.model.topics import METAQ_FILTER
+from imago_broker.config.metaq.metaq_ini import settings_of_topics
+from imago_broker.config.sections.section import FILTER_PREFIX, ConfigError
+from imago_broker.model.topics.declared import QUEUES, declared_topic
+from imago_broker.model.topics.topics import METAQ_FILTER
 from imago_wire.text.commands import Result, Stats
 from imago_wire.text.status import Status
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from imago_broker.config.settings import Scalar
-    from imago_broker.model.topics import TopicConfig
+    from imago_broker.model.topics.topics import TopicConfig
     from imago_broker.replication.metaq.copied import Ask
 
 logger = logging.getLogger(__name__)

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Final, cast
 
 from imago_broker.core.repeated_lines import RepeatedLines
 from imago_broker.model import names
-from imago_broker.service.acknowledgements import tell
-from imago_broker.service.put_status import APPENDED, PutStatus
+from imago_broker.service.puts.acknowledgements import tell
+from imago_broker.service.puts.put_status import APPENDED, PutStatus
 from imago_wire.crc import crc31
-from imago_wire.entries import ENTRY_TAIL
 from imago_wire.errors import ProtocolError
 from imago_wire.hot import metaq_form
-from imago_wire.layout import METAQ_HEADER, METAQ_HEADER_SIZE
+from imago_wire.record_format.entries import ENTRY_TAIL
+from imago_wire.record_format.layout import METAQ_HEADER, METAQ_HEADER_SIZE
 from imago_wire.text.commands import Quit, Result, Sync, Version
 from imago_wire.text.decoder import Decoder
 from imago_wire.text.encoder import encode
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from imago_broker.config.live import LiveSettings
-    from imago_broker.config.metaq_section import MetaqSection
+    from imago_broker.config.sections.metaq_section import MetaqSection
     from imago_broker.ports import Clock
-    from imago_broker.service.acknowledgements import Done
-    from imago_broker.service.messages import MessageService
-    from imago_broker.service.put_jobs import PutJob
-    from imago_wire.record import Entry, Placed
+    from imago_broker.service.puts.acknowledgements import Done
+    from imago_broker.service.puts.messages import MessageService
+    from imago_broker.service.puts.put_jobs import PutJob
+    from imago_wire.records.record import Entry, Placed
 
 logger = logging.getLogger(__name__)
 
@@ -131,7 +131,7 @@ class SamsaMaster:
             at += len(entries)
             sent = [
                 (entry, place) for entry, place in zip(entries, places, strict=True)
-                if place[3] >= 0 and not names.is_system(entry[ENTRY_TAIL].topic.decode())
+                if place[3] >= 0 and not names.looks_own(entry[ENTRY_TAIL].topic.decode())
             ]  # fmt: skip
             if not sent:
                 waiting.append(job)

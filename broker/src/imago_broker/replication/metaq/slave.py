@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from imago_broker.errors import BrokerError
 from imago_broker.model import names
 from imago_broker.model.metaq_slave import PartitionStatus, SlaveStatus
-from imago_broker.model.topics import TopicConfig
+from imago_broker.model.topics.topics import TopicConfig
 from imago_broker.ports import CoordinatorError
 from imago_broker.replication.metaq.copied import CopiedPartition, CopyError
 from imago_broker.replication.metaq.master_settings import MasterSettings
@@ -25,19 +25,19 @@ from imago_client.errors import ClientError
 from imago_client.metaq.connection import TextConnections
 from imago_client.metaq.values import MetaqConfig
 from imago_log.errors import StoreError
-from imago_wire.errors import ProtocolError
-from imago_wire.record import host_bytes
+from imago_wire.errors import ProtocolError, WrongError
+from imago_wire.records.record import host_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from imago_broker.config.live import LiveSettings
-    from imago_broker.config.metaq_section import MetaqSection
+    from imago_broker.config.sections.metaq_section import MetaqSection
     from imago_broker.model.metaq_tree import MetaqMaster
     from imago_broker.ports import Clock, MetaqConsumers
     from imago_broker.replication.metaq.copied import Ask
-    from imago_broker.service.messages import MessageService
-    from imago_broker.service.topics import TopicService
+    from imago_broker.service.puts.messages import MessageService
+    from imago_broker.service.topics.topics import TopicService
     from imago_wire.text.commands import Request, Response
 
 logger = logging.getLogger(__name__)
@@ -209,11 +209,11 @@ class MetaqSlave:
         self._left_out, self._partitions = tuple(left_out), partitions
 
     def _make(self, name: str, count: int) -> None:
-        if "*" in name or names.is_system(name):
-            raise ValueError("it is a pattern, or a name of this broker's own")
+        if "*" in name or names.looks_own(name):
+            raise WrongError("it is a pattern, or a name of this broker's own")
         old = self._topics.get(name)
         if old is not None and not old.dual:
-            raise ValueError("the topic here is none of MetaQ's")
+            raise WrongError("the topic here is none of MetaQ's")
         topic = old or TopicConfig(name=name, read_queues=count, write_queues=count)
         if topic.queues < count:
             topic = replace(topic, read_queues=count, write_queues=count)

@@ -6,20 +6,20 @@ import logging
 import re
 from typing import TYPE_CHECKING, Final
 
-from imago_broker.core.timer_record import Firing, decode_firing, done_places
+from imago_broker.core.timers.timer_record import Firing, decode_firing, done_places
 from imago_broker.model.names import TIMER_TOPIC
-from imago_broker.model.system_topics import TIMER_BUCKETS
-from imago_broker.service.copies import read_copy
+from imago_broker.model.topics.system_topics import TIMER_BUCKETS
 from imago_broker.service.log_walk import message_from, queue_blocks
-from imago_wire import properties as props
-from imago_wire.record import make_entry
-from imago_wire.record_fields import read_layout
-from imago_wire.sequences import TIMER_MARK
+from imago_broker.service.puts.copies import read_copy
+from imago_wire.record_format import properties as props
+from imago_wire.record_format.record_fields import read_layout
+from imago_wire.record_format.sequences import TIMER_MARK
+from imago_wire.records.record import make_entry
 
 if TYPE_CHECKING:
     from imago_log.results import DamagedRange
     from imago_log.store import MessageStore
-    from imago_wire.record import Entry
+    from imago_wire.records.record import Entry
 
 log = logging.getLogger(__name__)
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NotRequired, TypedDict, Unpack
 
 from imago_broker.model import names
-from imago_broker.service.copies import joined
 from imago_broker.service.delays.restoring import SHAPE
-from imago_broker.service.delays.timer_bucket import bucket_of
-from imago_wire import properties as props
-from imago_wire.record import make_entry
+from imago_broker.service.delays.timers.timer_bucket import bucket_of
+from imago_broker.service.puts.copies import joined
+from imago_wire.record_format import properties as props
+from imago_wire.records.record import make_entry
 
 if TYPE_CHECKING:
-    from imago_broker.service.delays.levels import DelayService
+    from imago_broker.service.delays.levels.levels import DelayService
     from imago_log.store import MessageStore
-    from imago_wire.record import Entry, QueueTail
+    from imago_wire.records.record import Entry, QueueTail
 
 _REPLACED = (
     b"DELAY",

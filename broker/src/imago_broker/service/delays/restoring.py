@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING
 
 from imago_broker.errors import RequestError
 from imago_broker.model import names
-from imago_broker.service.copies import joined
-from imago_wire import properties as props
+from imago_broker.service.puts.copies import joined
 from imago_wire.errors import ProtocolError
-from imago_wire.layout import (
+from imago_wire.record_format import properties as props
+from imago_wire.record_format.layout import (
     CLIENT_PROPERTIES_BYTES_MAX,
     SYS_COMPRESSED,
     SYS_COMPRESSION_MASK,
 )
-from imago_wire.record import make_entry
+from imago_wire.records.record import make_entry
 
 if TYPE_CHECKING:
-    from imago_broker.service.copies import StoredCopy
-    from imago_broker.service.topics import TopicService
+    from imago_broker.service.puts.copies import StoredCopy
+    from imago_broker.service.topics.topics import TopicService
     from imago_log.store import MessageStore
-    from imago_wire.record import Entry
+    from imago_wire.records.record import Entry
 
 log = logging.getLogger(__name__)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from imago_broker.core.metaq_transaction import TransactionPhase
+from imago_broker.core.transactions.metaq_transaction import TransactionPhase
 from imago_broker.model import names
 from imago_broker.service.metaq_transactions import transaction_log
 from imago_broker.service.transactions.transaction_log import stale_pieces
 from imago_log.errors import StoreError
-from imago_wire.record import PLACED_PHYSICAL_OFFSET
+from imago_wire.records.record import PLACED_PHYSICAL_OFFSET
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from imago_broker.core.metaq_transaction import (
+from imago_broker.core.transactions.metaq_transaction import (
     MetaqOutcome,
     MetaqTransactionError,
     TransactionLimits,
@@ -19,7 +19,7 @@ from imago_broker.core.metaq_transaction import (
     TransactionPhase,
     TransactionProblem,
 )
-from imago_broker.core.metaq_transactions import OpenTransactions, check_decisions
+from imago_broker.core.transactions.metaq_transactions import OpenTransactions, check_decisions
 from imago_broker.model import names
 from imago_broker.service.log_walk import READ_AGAIN_MS, NotReadableNowError
 from imago_broker.service.metaq_transactions import transaction_log
@@ -30,22 +30,22 @@ from imago_broker.service.metaq_transactions.term import (
     refusal_of,
 )
 from imago_broker.service.metaq_transactions.writer import MetaqTransactionWriter
-from imago_broker.service.put_status import PutStatus
+from imago_broker.service.puts.put_status import PutStatus
 from imago_broker.service.transactions.transaction_log import generation_of
-from imago_wire.record import PLACED_PHYSICAL_OFFSET, PLACED_QUEUE_OFFSET
+from imago_wire.records.record import PLACED_PHYSICAL_OFFSET, PLACED_QUEUE_OFFSET
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Sequence
 
     from imago_broker.config.live import LiveSettings
-    from imago_broker.config.metaq_section import MetaqSection
-    from imago_broker.core.metaq_transaction import MetaqTransaction
+    from imago_broker.config.sections.metaq_section import MetaqSection
+    from imago_broker.core.transactions.metaq_transaction import MetaqTransaction
     from imago_broker.ports import Clock
-    from imago_broker.service.messages import MessageService
     from imago_broker.service.metaq_transactions.term import EndTold
-    from imago_broker.service.topics import TopicService
-    from imago_wire.record import Placed
+    from imago_broker.service.puts.messages import MessageService
+    from imago_broker.service.topics.topics import TopicService
+    from imago_wire.records.record import Placed
 
 logger = logging.getLogger(__name__)
 

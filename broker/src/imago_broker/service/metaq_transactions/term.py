@@ -7,15 +7,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from imago_broker.core.metaq_transaction import MetaqTransactionError, TransactionProblem
-from imago_broker.core.transactions import Border
+from imago_broker.core.transactions.metaq_transaction import (
+    MetaqTransactionError,
+    TransactionProblem,
+)
+from imago_broker.core.transactions.transactions import Border
 from imago_broker.service.log_walk import NotReadableNowError
-from imago_broker.service.put_status import PutStatus
+from imago_broker.service.puts.put_status import PutStatus
 
 if TYPE_CHECKING:
     import asyncio
 
-    from imago_broker.core.metaq_transactions import OpenTransactions
+    from imago_broker.core.transactions.metaq_transactions import OpenTransactions
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, unquote
 
-from imago_broker.core.metaq_transaction import (
+from imago_broker.core.transactions.metaq_transaction import (
     MetaqOutcome,
     MetaqTransaction,
     TransactionMessage,
@@ -28,15 +28,15 @@ from imago_broker.core.metaq_transaction import (
 from imago_broker.model import names
 from imago_broker.service.log_walk import queue_blocks, record_from
 from imago_broker.service.transactions.transaction_log import NOTE, copies
-from imago_wire.record import make_entry
+from imago_wire.records.record import make_entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from imago_broker.service.copies import StoredCopy
+    from imago_broker.service.puts.copies import StoredCopy
     from imago_log.metadata.changes import Change
     from imago_log.store import MessageStore
-    from imago_wire.record import Entry
+    from imago_wire.records.record import Entry
 
 KIND = "metaq-transaction"
 """Of what is noted in the metadata."""

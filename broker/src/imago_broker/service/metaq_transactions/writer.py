@@ -6,29 +6,32 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from imago_broker.core.acknowledgement import Acknowledgement
-from imago_broker.core.metaq_transaction import MetaqOutcome, MetaqTransactionError
+from imago_broker.core.puts.acknowledgement import Acknowledgement
+from imago_broker.core.transactions.metaq_transaction import MetaqOutcome, MetaqTransactionError
 from imago_broker.model import names
-from imago_broker.model.topics import TopicConfig
+from imago_broker.model.topics.topics import TopicConfig
 from imago_broker.service.metaq_transactions import transaction_log
 from imago_broker.service.metaq_transactions.term import lost
 from imago_broker.service.metaq_transactions.transaction_log import OutcomeMark
-from imago_broker.service.put_status import PutStatus
+from imago_broker.service.puts.put_status import PutStatus
 from imago_log.errors import StoreError
 from imago_wire.errors import ProtocolError
 from imago_wire.hot import metaq_entry
-from imago_wire.record import PLACED_PHYSICAL_OFFSET, PLACED_QUEUE_OFFSET, Placed
+from imago_wire.records.record import PLACED_PHYSICAL_OFFSET, PLACED_QUEUE_OFFSET, Placed
 
 if TYPE_CHECKING:
     import asyncio
 
-    from imago_broker.core.metaq_transaction import MetaqTransaction, TransactionMessage
+    from imago_broker.core.transactions.metaq_transaction import (
+        MetaqTransaction,
+        TransactionMessage,
+    )
     from imago_broker.ports import Clock
-    from imago_broker.service.messages import MessageService
     from imago_broker.service.metaq_transactions.term import MetaqTerm
-    from imago_broker.service.topics import TopicService
+    from imago_broker.service.puts.messages import MessageService
+    from imago_broker.service.topics.topics import TopicService
     from imago_log.store import MessageStore
-    from imago_wire.record import Entry
+    from imago_wire.records.record import Entry
 
 logger = logging.getLogger(__name__)
 

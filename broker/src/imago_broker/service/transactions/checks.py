@@ -13,7 +13,7 @@ import logging
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from imago_broker.core.transactions import Outcome
+from imago_broker.core.transactions.transactions import Outcome
 from imago_broker.model import names
 from imago_broker.service.transactions.transaction_log import (
     NoHalf,
@@ -22,9 +22,9 @@ from imago_broker.service.transactions.transaction_log import (
     read_half,
     unique_of,
 )
-from imago_wire import properties as props
 from imago_wire.hot import Half
-from imago_wire.record import StoredMessage
+from imago_wire.record_format import properties as props
+from imago_wire.records.record import StoredMessage
 from imago_wire.remoting.codes import RequestCode
 from imago_wire.remoting.headers.send import CheckTransactionStateRequestHeader
 from imago_wire.remoting.messages import encode_message
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from imago_broker.config.live import LiveSettings
-    from imago_broker.config.sections import RocketmqSection
+    from imago_broker.config.sections.sections import RocketmqSection
     from imago_broker.ports import Clock
-    from imago_broker.service.channel import Channel
-    from imago_broker.service.clients import ClientRegistry
-    from imago_broker.service.copies import StoredCopy
-    from imago_broker.service.messages import MessageService
+    from imago_broker.service.groups.channel import Channel
+    from imago_broker.service.groups.clients import ClientRegistry
+    from imago_broker.service.puts.copies import StoredCopy
+    from imago_broker.service.puts.messages import MessageService
     from imago_broker.service.transactions.service import TransactionService
 
 logger = logging.getLogger(__name__)

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from imago_broker.service.transactions.transaction_log import unique_of
 from imago_wire.hot import Half, open_halves
-from imago_wire.record import ENTRY_PROPERTIES, PLACED_PHYSICAL_OFFSET, PLACED_QUEUE_OFFSET
+from imago_wire.records.record import ENTRY_PROPERTIES, PLACED_PHYSICAL_OFFSET, PLACED_QUEUE_OFFSET
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from imago_broker.service.transactions.term import Term
-    from imago_wire.record import Entry, Placed
-    from imago_wire.remoting.items import AskedSend
+    from imago_wire.records.record import Entry, Placed
+    from imago_wire.remoting.scanning.items import AskedSend
 
 
 class HalfRun:

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from imago_broker.errors import RequestError
 from imago_broker.model import names
-from imago_broker.service.copies import joined
+from imago_broker.service.delays.levels.levels import asked_level
 from imago_broker.service.delays.parking import message_entry, real_place
 from imago_broker.service.delays.restoring import SHAPE, shape_of
-from imago_broker.service.delays.timer_properties import asked_ms, is_timed
-from imago_wire import properties as props
-from imago_wire.errors import LimitExceededError, ProtocolError
-from imago_wire.layout import (
+from imago_broker.service.delays.timers.timer_properties import asked_ms, is_timed
+from imago_broker.service.puts.copies import joined
+from imago_wire.errors import LimitExceededError, ProtocolError, ToldError
+from imago_wire.record_format import properties as props
+from imago_wire.record_format.layout import (
     CLIENT_PROPERTIES_BYTES_MAX,
     SYS_COMMIT,
     SYS_COMPRESSED,
@@ -20,19 +21,19 @@ from imago_wire.layout import (
     SYS_PREPARED,
     SYS_TRANSACTION_MASK,
 )
-from imago_wire.record import make_entry
+from imago_wire.records.record import make_entry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from imago_broker.service.copies import StoredCopy
-    from imago_broker.service.delays.levels import DelayService
-    from imago_broker.service.topics import TopicService
+    from imago_broker.service.delays.levels.levels import DelayService
+    from imago_broker.service.puts.copies import StoredCopy
+    from imago_broker.service.topics.topics import TopicService
     from imago_log.store import MessageStore
-    from imago_wire.record import Entry, QueueTail
+    from imago_wire.records.record import Entry, QueueTail
 
 
-class NoPlaceError(LookupError):
+class NoPlaceError(ToldError, LookupError):
     """The topic of a message is gone, or cannot take it."""
 
 
@@ -112,8 +113,7 @@ def committed_entry(
         raise NoPlaceError(f"topic[{topic}] not exist, apply first please!")
     queue_id = min(int(queue), max(config.queues - 1, 0))
     properties, shape = props.without(half.properties, _OF_THE_HALF), shape_of(half)
-    text = props.find(properties, b"DELAY") or b""
-    level = int(text[:10]) if text.isdigit() else 0
+    level = asked_level(props.find(properties, b"DELAY") or b"") or 0
     sys_flag = half.sys_flag & _KEPT
     now_ms = delay.now_ms()
     due_ms = (asked_ms(properties, now_ms) or 0) if is_timed(properties) and not level else 0

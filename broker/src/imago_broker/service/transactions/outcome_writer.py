@@ -5,28 +5,28 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from imago_broker.core.transactions import Outcome
+from imago_broker.core.transactions.transactions import Outcome
 from imago_broker.model import names
-from imago_broker.service.put_status import PutStatus
+from imago_broker.service.puts.put_status import PutStatus
 from imago_broker.service.transactions.half_messages import NoPlaceError, committed_entry
 from imago_broker.service.transactions.recent_halves import copy_of
 from imago_broker.service.transactions.term import Term, TransactionRefusedError
 from imago_broker.service.transactions.transaction_log import NoHalf, mark_entry, read_half
 from imago_wire.hot import Half, restore_half, restore_halves
-from imago_wire.record import ENTRY_BODY, ENTRY_TAIL, PLACED_QUEUE_OFFSET, make_entry
+from imago_wire.records.record import ENTRY_BODY, ENTRY_TAIL, PLACED_QUEUE_OFFSET, make_entry
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Mapping, Sequence
 
-    from imago_broker.core.acknowledgement import Acknowledgement
+    from imago_broker.core.puts.acknowledgement import Acknowledgement
     from imago_broker.ports import Clock
-    from imago_broker.service.copies import StoredCopy
-    from imago_broker.service.delays.levels import DelayService
-    from imago_broker.service.messages import MessageService
-    from imago_broker.service.topics import TopicService
+    from imago_broker.service.delays.levels.levels import DelayService
+    from imago_broker.service.puts.copies import StoredCopy
+    from imago_broker.service.puts.messages import MessageService
+    from imago_broker.service.topics.topics import TopicService
     from imago_broker.service.transactions.term import TransactionCounts
-    from imago_wire.record import Entry, Placed, QueueTail
+    from imago_wire.records.record import Entry, Placed, QueueTail
 
 logger = logging.getLogger(__name__)
 

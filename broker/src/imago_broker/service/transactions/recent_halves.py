@@ -6,14 +6,14 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from imago_broker.model import names
-from imago_broker.service.copies import StoredCopy
-from imago_wire.remoting.halves import kept_size
+from imago_broker.service.puts.copies import StoredCopy
+from imago_wire.remoting.scanning.halves import kept_size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from imago_wire.entries import Entry
     from imago_wire.hot import Half
+    from imago_wire.record_format.entries import Entry
 
 RECENT_BYTES_MAX = 32 << 20
 OVERHEAD = 600

@@ -10,9 +10,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from imago_broker.core.transactions import OpenHalves, Outcome, OutcomeVerdict
+from imago_broker.core.transactions.transactions import OpenHalves, Outcome, OutcomeVerdict
 from imago_broker.model import names
-from imago_broker.model.topics import TopicConfig
+from imago_broker.model.topics.topics import TopicConfig
 from imago_broker.service.log_walk import READ_AGAIN_MS, NotReadableNowError
 from imago_broker.service.transactions import transaction_log
 from imago_broker.service.transactions.half_appends import HalfRun
@@ -25,24 +25,24 @@ from imago_broker.service.transactions.term import (
 )
 from imago_broker.service.transactions.transaction_log import Found
 from imago_log.errors import StoreError
-from imago_wire.layout import UNIT
+from imago_wire.record_format.layout import UNIT
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Sequence
 
     from imago_broker.config.live import LiveSettings
-    from imago_broker.config.sections import RocketmqSection
-    from imago_broker.core.acknowledgement import Acknowledgement
+    from imago_broker.config.sections.sections import RocketmqSection
+    from imago_broker.core.puts.acknowledgement import Acknowledgement
     from imago_broker.ports import Clock
-    from imago_broker.service.acknowledgements import Done
-    from imago_broker.service.delays.levels import DelayService
-    from imago_broker.service.messages import MessageService
-    from imago_broker.service.put_status import PutStatus
-    from imago_broker.service.topics import TopicService
+    from imago_broker.service.delays.levels.levels import DelayService
+    from imago_broker.service.puts.acknowledgements import Done
+    from imago_broker.service.puts.messages import MessageService
+    from imago_broker.service.puts.put_status import PutStatus
+    from imago_broker.service.topics.topics import TopicService
     from imago_wire.hot import Half
-    from imago_wire.record import Entry, Placed, QueueTail
-    from imago_wire.remoting.items import AskedSend
+    from imago_wire.records.record import Entry, Placed, QueueTail
+    from imago_wire.remoting.scanning.items import AskedSend
 
 logger = logging.getLogger(__name__)
 

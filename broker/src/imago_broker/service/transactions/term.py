@@ -6,15 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from imago_broker.core.transactions import Border, OpenHalves, Outcome
-from imago_broker.service.put_status import PutStatus
+from imago_broker.core.transactions.transactions import Border, OpenHalves, Outcome
+from imago_broker.service.puts.put_status import PutStatus
 from imago_broker.service.transactions.recent_halves import RecentHalves
+from imago_wire.errors import WrongError
 
 if TYPE_CHECKING:
     from imago_wire.hot import Half
 
 
-class TransactionRefusedError(ValueError):
+class TransactionRefusedError(WrongError):
     """Nothing comes of a half message or of an outcome: the text says why."""
 
 

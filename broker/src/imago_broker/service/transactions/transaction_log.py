@@ -19,25 +19,25 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from imago_broker.core.packed_offsets import pack, unpack
-from imago_broker.core.transactions import Outcome
+from imago_broker.core.transactions.packed_offsets import pack, unpack
+from imago_broker.core.transactions.transactions import Outcome
 from imago_broker.model import names
-from imago_broker.service.copies import read_copy
 from imago_broker.service.log_walk import message_from, queue_blocks
+from imago_broker.service.puts.copies import read_copy
 from imago_log.errors import StoreError
-from imago_wire import properties as props
 from imago_wire.hot import mark_texts
-from imago_wire.record import make_entry
-from imago_wire.record_fields import read_layout
+from imago_wire.record_format import properties as props
+from imago_wire.record_format.record_fields import read_layout
+from imago_wire.records.record import make_entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from imago_broker.service.copies import StoredCopy
+    from imago_broker.service.puts.copies import StoredCopy
     from imago_log.metadata.changes import Change
     from imago_log.store import MessageStore
     from imago_wire.hot import Half
-    from imago_wire.record import Entry
+    from imago_wire.records.record import Entry
 
 logger = logging.getLogger(__name__)
 

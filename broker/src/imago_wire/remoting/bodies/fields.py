@@ -4,7 +4,8 @@ A body class lists its fields with their types; the key in the JSON is the field
 case unless `wire()` says otherwise. Types may be bool, int, float, str, enumerations (by name, or
 by place where a peer writes numbers), other bodies, tuples and frozensets of these, mappings with
 text, whole numbers or bodies as keys, and any of them or None. Readers accept numbers written as
-text, ignore keys they do not know, and take null for absent. None is never written.
+text, ignore keys that they do not know, and take for absent null and, where it may be absent, a
+word that an enumeration does not have. None is never written.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from typing import (
     get_type_hints,
 )
 
-from imago_wire.errors import ProtocolError
+from imago_wire.errors import ProtocolError, WrongError, WrongKindError
 from imago_wire.remoting import fastjson
 from imago_wire.remoting.fastjson import BareKey, Json
 from imago_wire.remoting.fields import wire, wire_name
@@ -40,6 +41,10 @@ _FALSE_AND_TRUE = {"false": False, "true": True}
 
 class BodyError(ProtocolError):
     """A body is not what its code needs: answer SYSTEM_ERROR with this text, and go on."""
+
+
+class _UnknownWordError(WrongError):
+    """An enumeration has no such name or place: clients of other versions write theirs."""
 
 
 class _Form(NamedTuple):
@@ -139,6 +144,10 @@ def _entry_value(cls: type, entry: _Entry, value: Json) -> Any:
         raise BodyError(f"{cls.__name__}.{entry.key} is missing")
     try:
         return entry.form.read(value)
+    except _UnknownWordError:
+        if entry.default is not MISSING:
+            return entry.default  # as if its client had not said it
+        raise BodyError(f"{cls.__name__}.{entry.key} is wrong: {str(value)[:64]}") from None
     except (ValueError, KeyError, IndexError, TypeError, OverflowError):
         raise BodyError(f"{cls.__name__}.{entry.key} is wrong: {str(value)[:64]}") from None
 
@@ -172,7 +181,7 @@ def _list_form(kind: type, item: _Form) -> _Form:
 
     def read(value: Json) -> Any:
         if not isinstance(value, list):
-            raise TypeError("not a list")
+            raise WrongKindError("not a list")
         return kind(item.read(one) for one in value)
 
     def write(value: Any) -> Json:
@@ -186,7 +195,7 @@ def _mapping_form(key_kind: Any, item: _Form) -> _Form:
 
     def read(value: Json) -> Any:
         if not isinstance(value, dict):
-            raise TypeError("not an object")
+            raise WrongKindError("not an object")
         return {read_key(key): item.read(one) for key, one in value.items() if one is not None}
 
     def write(value: Any) -> Json:
@@ -208,9 +217,17 @@ def _key_form(kind: Any) -> tuple[Callable[[str], Any], Callable[[Any], str]]:
 
 def _enum_form(kind: type[Enum]) -> _Form:
     places = list(kind)
+    words = {one.value for one in places}
 
     def read(value: Json) -> Enum:
-        return kind(value) if isinstance(value, str) else places[_read_int(value)]
+        if isinstance(value, str):
+            if value not in words:
+                raise _UnknownWordError
+            return kind(value)
+        place = _read_int(value)
+        if not 0 <= place < len(places):
+            raise _UnknownWordError
+        return places[place]
 
     return _Form(read, lambda value: cast("Json", value.value))
 
@@ -223,19 +240,19 @@ def _read_bool(value: Json) -> bool:
 
 def _read_int(value: Json) -> int:
     if isinstance(value, (list, dict, float)) or (isinstance(value, str) and len(value) > 20):
-        raise TypeError("not a whole number")
+        raise WrongKindError("not a whole number")
     number = int(value)  # type: ignore[arg-type]  # None raises the TypeError that is wanted
     if not -_LONG_MAX - 1 <= number <= _LONG_MAX:
-        raise ValueError("not a number of 64 bits")
+        raise WrongError("not a number of 64 bits")
     return number
 
 
 def _read_float(value: Json) -> float:
     if isinstance(value, (list, dict)) or value is None:
-        raise TypeError("not a number")
+        raise WrongKindError("not a number")
     number = float(value)
     if not isfinite(number):
-        raise ValueError("not a finite number")
+        raise WrongError("not a finite number")
     return number
 
 

@@ -48,11 +48,24 @@ class TopicRouteData(Body):
 
 
 @body
+class MissingShardData(Body):
+    """A shard of ours that nobody leads now, and since when at the latest (epoch ms)."""
+
+    broker_name: str
+    since: int | None = None
+    why: str = ""
+
+
+@body
 class ClusterInfo(Body):
     """All brokers by name, and the broker names of each cluster. Always written with bare ids."""
 
     broker_addr_table: Mapping[str, BrokerData] = field(default_factory=dict)
     cluster_addr_table: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    imago_missing: tuple[MissingShardData, ...] | None = None
+    """Told, as what follows, to our own clients, which ask for it."""
+    imago_metaq: Mapping[str, Mapping[int, str]] | None = None
+    """Where members serve MetaQ's clients, by broker name and broker id."""
 
 
 @body

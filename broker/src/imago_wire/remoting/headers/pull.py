@@ -23,6 +23,11 @@ class BoundaryType(StrEnum):
     LOWER = "LOWER"
     UPPER = "UPPER"
 
+    @classmethod
+    def _missing_(cls, value: object) -> BoundaryType:
+        """Read the word in any case, and any other as LOWER, as the original does."""
+        return cls.UPPER if str(value).upper() == "UPPER" else cls.LOWER
+
 
 @header
 class PullMessageRequestHeader(TopicHeader):

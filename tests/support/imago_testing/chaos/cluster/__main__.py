@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from imago_testing.chaos.cluster.drains import DRAINS
 from imago_testing.chaos.cluster.faults import FAULTS
 from imago_testing.chaos.cluster.members import Sizes
 from imago_testing.chaos.cluster.report import ClusterReport
@@ -67,7 +68,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="chaos", description=__doc__)
     add = parser.add_argument
     add("--minutes", type=float, default=5.0)
-    add("--faults", help=f"in this order, once: {', '.join(FAULTS)}")
+    add("--faults", help=f"in this order, once: {', '.join([*FAULTS, *DRAINS])}")
     add(
         "--closed",
         action="store_true",
@@ -94,10 +95,14 @@ def _arguments() -> argparse.Namespace:
     add("--retention-bytes", type=int, default=Sizes().retention, help="0: everything is kept")
     chosen = parser.parse_args()
     named = f"{chosen.faults or ''},{chosen.without}".split(",")
-    known = [*FAULTS, *ROTATIONS] if chosen.closed else [*FAULTS]
+    known = _known(chosen)
     if unknown := set(filter(None, named)) - set(known):
         parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(known)}")
     return chosen
+
+
+def _known(chosen: argparse.Namespace) -> list[str]:
+    return [*FAULTS, *DRAINS, *(ROTATIONS if chosen.closed else ())]
 
 
 def _rounds(shard: Shard, chosen: argparse.Namespace, total: ClusterReport) -> None:
@@ -105,7 +110,7 @@ def _rounds(shard: Shard, chosen: argparse.Namespace, total: ClusterReport) -> N
         total.add(_play(shard, chosen, chosen.seed, chosen.faults.split(",")))
         return
     end, seed = time.monotonic() + chosen.minutes * 60, chosen.seed
-    known = [*FAULTS, *ROTATIONS] if chosen.closed else [*FAULTS]
+    known = _known(chosen)
     names = [name for name in known if name not in chosen.without.split(",")]
     random.Random(seed).shuffle(names)
     rounds = itertools.cycle(range(0, len(names), _FAULTS_PER_ROUND))

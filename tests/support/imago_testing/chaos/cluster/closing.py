@@ -5,9 +5,9 @@ from __future__ import annotations
 import ssl
 from typing import TYPE_CHECKING, Final
 
-from imago_broker.replication.member_tls import member_uri
+from imago_broker.replication.links.member_tls import member_uri
 from imago_testing.chaos.cluster.knobs import Knobs
-from imago_testing.chaos.connections import GROUP
+from imago_testing.chaos.connections import GROUP, XA
 from imago_testing.chaos.credentials import Credentials
 from imago_testing.chaos.producers import LIGHT
 from imago_testing.processes.certificates import Authority, Pair
@@ -78,18 +78,28 @@ class Closed:
     def new_certificate(self, member: Member) -> Pair:
         """Return one more certificate of a member, which does not have it yet."""
         self._issued += 1
-        hosts = f"IP:{member.address},URI:{member_uri('chaos', 0)}"
+        hosts = f"IP:{member.address},URI:{member_uri('chaos', member.number)}"
         return self.authority.issue(f"{member.name}-{self._issued}", hosts=hosts)
 
     def let_in(self, leader: Member) -> None:
         """Make the users, as far as they are not there."""
         topics = {"type": "Topic", "name": TOPICS, "patternType": "prefix"}
         light = {"type": "Topic", "name": LIGHT, "patternType": "prefix"}
-        group = {"type": "Group", "name": GROUP}
+        dead = {"type": "Topic", "name": f"%DLQ%{GROUP}", "patternType": "prefix"}
+        group = {"type": "Group", "name": GROUP, "patternType": "prefix"}
+        lights = {"type": "Group", "name": LIGHT, "patternType": "prefix"}
         in_group = {"resource": group, "operations": ["subscribe"]}
         reads = [in_group, {"resource": topics, "operations": ["subscribe"]}]
         both = ["publish", "subscribe"]
-        writes = [in_group, *({"resource": each, "operations": both} for each in (topics, light))]
+        in_light = {"resource": lights, "operations": ["subscribe"]}
+        keys = {"type": "Transaction", "name": XA, "patternType": "prefix"}
+        writes = [
+            in_group,
+            in_light,
+            {"resource": keys, "operations": ["publish"]},
+            {"resource": dead, "operations": ["subscribe"]},
+            *({"resource": each, "operations": both} for each in (topics, light)),
+        ]
         for user, told in (
             (SIGNS, {"password": self.rocketmq.secret, "rules": writes}),
             (SHOWS, {"rules": writes}),

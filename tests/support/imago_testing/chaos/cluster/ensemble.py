@@ -6,8 +6,8 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
-from imago_cli.java import find_java
-from imago_cli.zookeeper_server import ZooKeeperServer, four_letters
+from imago_cli.servers.java import find_java
+from imago_cli.servers.zookeeper_server import ZooKeeperServer, four_letters
 from imago_testing.processes.servers import ProcessFailedError, ServerProcess, wait_until
 
 if TYPE_CHECKING:

@@ -8,7 +8,9 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from imago_testing.chaos.cluster.damages import DAMAGES
+from imago_testing.chaos.cluster.drains import DRAINS
 from imago_testing.chaos.cluster.file_faults import FILE_FAULTS
+from imago_testing.chaos.cluster.full_disks import FULL_DISK_FAULTS
 from imago_testing.chaos.cluster.lossy import Line
 from imago_testing.chaos.cluster.members import REPLICATION_PORT
 from imago_testing.chaos.cluster.rotations import ROTATIONS
@@ -355,6 +357,7 @@ FAULTS: dict[str, Fault] = (
         )
     }
     | FILE_FAULTS
+    | FULL_DISK_FAULTS
     | ZOOKEEPER_FAULTS
 )
 
@@ -362,7 +365,7 @@ FAULTS: dict[str, Fault] = (
 @asynccontextmanager
 async def done_to(shard: Shard, name: str, rng: random.Random) -> AsyncIterator[None]:
     """Do the fault; when the block ends it is undone."""
-    steps = (FAULTS | ROTATIONS)[name](shard, rng)
+    steps = (FAULTS | DRAINS | ROTATIONS)[name](shard, rng)
     await anext(steps)
     try:
         yield

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -22,6 +23,7 @@ from imago_testing.processes.certificates import Pair
 from imago_testing.processes.servers import accepts, wait_until
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Mapping
     from pathlib import Path
 
@@ -35,10 +37,14 @@ _FILL_STEP_BYTES = 64 << 10
 _SERVES_SECONDS_MAX = 120
 _HTTP_SECONDS_MAX = 5
 _WORDS_MAX = 200
+_LINGER_MS = 1000
+"""How long topics that are sealed take messages still."""
+_AS_ADMIN = {"Authorization": "Bearer chaos"}
 _CONFIG = """\
 [broker]
 cluster = "chaos"
-shard = 0
+shard = {number}
+seal_linger_ms = {linger_ms}
 replicas = {replicas}
 data_dir = "{data}"
 bind = "0.0.0.0"
@@ -48,7 +54,7 @@ drain_seconds = 5
 connect = "{zookeeper}"
 session_timeout_ms = {session_ms}
 [replication]
-min_in_sync = 2
+min_in_sync = {in_sync}
 handover_linger_ms = 3000
 [metaq]
 message_bytes_max = 1048576
@@ -64,10 +70,6 @@ segment_bytes_max = {segment}
 metaq_segment_bytes_max = 262144
 # The oldest of them go all the time, also while members change places.
 retention_bytes_max = {retention}
-# A disk that is nearly full must not make the broker forget old messages: they are looked for.
-disk_clean_ratio = 1.0
-disk_force_ratio = 1.0
-disk_full_ratio = 1.0
 """
 
 
@@ -100,9 +102,12 @@ class Member:
         library: Path,
         sizes: Sizes,
         closed: Closed | None = None,
+        number: int = 0,
     ) -> None:
-        """`closed`: it speaks TLS alone, and serves who has the right to what it asks."""
-        self.name, self.address = name, network.address(name)
+        """`number` of its shard.
+
+        `closed`: it speaks TLS alone, and serves who has the right to what it asks."""
+        self.name, self.address, self.number = name, network.address(name), number
         self.folder = folder
         folder.mkdir(parents=True)
         self.disk = folder / "disk"
@@ -120,7 +125,10 @@ class Member:
         config.write_text(
             more
             + _CONFIG.format(
+                number=number,
+                linger_ms=_LINGER_MS,
                 replicas=replicas,
+                in_sync=min(2, replicas),
                 data=self.data,
                 host=self.address,
                 zookeeper=zookeeper,
@@ -194,15 +202,27 @@ class Member:
         """How many files the process holds open."""
         return len(os.listdir(f"/proc/{self.pid}/fd"))  # noqa: PTH208 — names are enough
 
-    def fill_disk(self) -> None:
-        """Leave no room on the disk."""
+    def fill_disk(self, used: float = 1.0) -> None:
+        """Have this part of the disk used; 1: leave no room at all."""
         with (self.disk / "ballast").open("wb") as file, contextlib.suppress(OSError):
             for size in itertools.count(0, _FILL_STEP_BYTES):
+                usage = shutil.disk_usage(self.disk)
+                if used < 1 and usage.used >= used * usage.total:
+                    return
                 os.posix_fallocate(file.fileno(), size, _FILL_STEP_BYTES)
 
     def empty_disk(self) -> None:
         """Give the room back."""
         (self.disk / "ballast").unlink(missing_ok=True)
+
+    def forced_out(self) -> float:
+        """How many messages it has deleted before they had expired, since its process began."""
+        request = urllib.request.Request(self._url("/metrics"), headers=_AS_ADMIN)
+        with urllib.request.urlopen(request, timeout=_HTTP_SECONDS_MAX, context=self._tls) as got:
+            text = got.read().decode()
+        found = re.search(r"^imago_log_forced_messages_total (\S+)$", text, re.MULTILINE)
+        assert found, f"{self.name} shows no such metric"
+        return float(found[1])
 
     def disk_use(self) -> str:
         """Return how full its disk is, and with what."""
@@ -230,20 +250,27 @@ class Member:
     ) -> tuple[int, Any]:
         """Call the admin interface; (0, None) when nobody answers."""
         request = urllib.request.Request(
-            f"{'http' if self._closed is None else 'https'}://{self.address}:{ADMIN_PORT}{path}",
+            self._url(path),
             data=None if body is None else json.dumps(body).encode(),
-            headers={"Content-Type": "application/json", "Authorization": "Bearer chaos"},
+            headers={"Content-Type": "application/json", **_AS_ADMIN},
             method=method,
         )
         try:
-            tls = self._closed.rocketmq.tls if self._closed is not None else None
-            with urllib.request.urlopen(request, timeout=seconds_max, context=tls) as answer:
+            with urllib.request.urlopen(request, timeout=seconds_max, context=self._tls) as answer:
                 return answer.status, json.load(answer)
         except urllib.error.HTTPError as error:
             with error:
                 return error.code, json.load(error)
         except (OSError, ValueError):
             return 0, None
+
+    def _url(self, path: str) -> str:
+        scheme = "http" if self._closed is None else "https"
+        return f"{scheme}://{self.address}:{ADMIN_PORT}{path}"
+
+    @property
+    def _tls(self) -> ssl.SSLContext | None:
+        return self._closed.rocketmq.tls if self._closed is not None else None
 
     def close(self) -> None:
         """Whatever happened: leave no process and no disk behind."""
@@ -252,4 +279,5 @@ class Member:
                 os.kill(self.pid, signal.SIGCONT)
         self._nursery.close()
         self.knobs.close()
-        subprocess.run(["umount", "-l", str(self.disk)], check=False)
+        if self.disk.is_mount():
+            subprocess.run(["umount", "-l", str(self.disk)], check=False)

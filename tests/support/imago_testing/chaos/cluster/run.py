@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 LEVELS = ("replicated", "replicated-fsync")
 """One topic for each; what is acknowledged survives all that is done here."""
 QUEUES_PER_TOPIC = 2
+UNREAD = "chaos-unread"
+"""A group that has read nothing: no disk is too full for what it has to read."""
 PRODUCERS_PER_PROTOCOL = 2
 _IN_FLIGHT = (1, 8)
 _PATIENCE_SECONDS = 6.0
@@ -101,11 +103,13 @@ class Run:
         finally:
             self._tree.stop()
         self._history.idle += self._shard.idle
+        self._history.drains += self._shard.drains
         endings = self._history.endings
         if endings and not any(found for each in endings for found in each.light.values()):
             self._history.idle.append("no member showed a message in a light queue")
         self.report.take(self._history, check(self._history), self._shard.exits)
         self._shard.idle.clear()
+        self._shard.drains.clear()
         self._shard.exits.clear()
         self.report.hold_against(self._plan.rate_min)
         self.report.seconds = time.monotonic() - self._began
@@ -124,6 +128,12 @@ class Run:
             assert code in _CREATED, told
         code, told = leader.ask(f"/admin/v1/groups/{GROUP}", method="PUT", body={})
         assert code in _CREATED, told
+        code, told = leader.ask(f"/admin/v1/groups/{UNREAD}", method="PUT", body={})
+        assert code in _CREATED, told
+        for level in LEVELS:
+            body = {"topic": self._topic(level), "to": {str(q): 0 for q in range(QUEUES_PER_TOPIC)}}
+            code, told = leader.ask(f"/admin/v1/groups/{UNREAD}/reset", method="POST", body=body)
+            assert code in _CREATED, told
         if self._shard.closed is not None:
             self._shard.closed.let_in(leader)
         self._tree.start()
@@ -220,11 +230,19 @@ class Run:
         async with done_to(self._shard, name, self._rng):
             pass
         whole_s = await self._whole(f"after {name}")
+        await asyncio.to_thread(self._look_for_forced_out, name)
         await self._next_acknowledgement(name)
         busy = (waited_seconds() - waited) / (time.monotonic() - began)
         gap_s = self._meter.longest_gap(began)
         self.report.fault(name, gap_s=gap_s, whole_s=whole_s, busy=busy)
         self._say(f"{name}: {self.report.last}")
+
+    def _look_for_forced_out(self, name: str) -> None:
+        """See whether a full disk took what the group that reads nothing has not read."""
+        for member in self._shard.members:
+            if count := member.forced_out():
+                text = f"{name}: {member.name} deleted {count:.0f} messages for want of room"
+                self._history.forced_out.append(text)
 
     async def _calm(self) -> None:
         """Let the load run undisturbed, and note how much it writes."""

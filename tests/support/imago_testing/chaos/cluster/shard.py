@@ -16,7 +16,15 @@ from imago_testing.processes.servers import wait_until
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from imago_testing.chaos.drained import DrainedShard
+
 BROKERS = ["b0", "b1", "b2"]
+MORE = ["d0", "d1"]
+"""The machines of more shards, which come and go."""
+MORE_SESSION_MS = 10_000
+"""Of their sessions: a busy machine may not take from them the only member they have."""
+MORE_SEGMENT_BYTES = 4 << 20
+"""Of their files: what a full disk would take first is not in the file that is written."""
 SERVERS = ["z0", "z1", "z2"]
 TICK_MS = 500
 SETTLES_SECONDS_MAX = 60.0
@@ -49,16 +57,19 @@ class Shard:
         self._sizes = sizes or Sizes()
         self._ended_at: dict[str, float] = {}
         self._undo = ExitStack()
+        self._seconds = 0
         self.exits: list[str] = []
         """Members that ended by themselves, with their exit codes."""
         self.idle: list[str] = []
         """Faults that found nothing to be done to."""
+        self.drains: list[DrainedShard] = []
+        """Second shards that were drained and removed, and what clients had of them."""
         self.under = "start"
         """What is done to the shard."""
 
     def __enter__(self) -> Self:
         with ExitStack() as undo:
-            self.network = undo.enter_context(Network([*BROKERS, *SERVERS]))
+            self.network = undo.enter_context(Network([*BROKERS, *SERVERS, *MORE]))
             # From here on this thread, and those it starts, live on the switch.
             self.network.enter_hub()
             self.zookeeper = Ensemble(
@@ -66,7 +77,7 @@ class Shard:
             )
             undo.callback(self.zookeeper.close)
             self.zookeeper.start()
-            library = build(self._folder)
+            library = self._library = build(self._folder)
             if self._closes:
                 self.closed = Closed(self._folder, library)
             self.members: list[Member] = []
@@ -93,6 +104,27 @@ class Shard:
 
     def __exit__(self, *_: object) -> None:
         self._undo.close()
+
+    def one_more(self, number: int = 1) -> Member:
+        """Return a broker of one more shard that was just started, with nothing on its disk."""
+        self._seconds += 1
+        name = MORE[number - 1]
+        member = Member(
+            name,
+            self.network,
+            self._folder / f"{name}-{self._seconds}",
+            zookeeper=self.zookeeper.connect,
+            session_ms=MORE_SESSION_MS,
+            replicas=1,
+            library=self._library,
+            sizes=Sizes(segment=MORE_SEGMENT_BYTES),
+            closed=self.closed,
+            number=number,
+        )
+        self._undo.callback(member.close)
+        member.start()
+        member.wait()
+        return member
 
     def statuses(self) -> dict[str, Any]:
         """What each member says of itself; members that say nothing are left out."""

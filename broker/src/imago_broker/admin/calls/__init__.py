@@ -1,0 +1,1 @@
+"""What stands around every call: who calls, forms of errors, repetitions, calls between brokers."""

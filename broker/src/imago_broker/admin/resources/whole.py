@@ -1,0 +1,180 @@
+"""Lists of the whole cluster at any broker: topics as the registry has them, groups of all shards.
+
+For the operator of many topics and groups: one call answers for a thousand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from imago_broker.admin.calls.guard import json_response
+from imago_broker.admin.lags import lag_of, sums
+from imago_broker.admin.paging import LIMIT, LIMIT_MAX, number, page
+from imago_broker.admin.resources import metaq_groups
+from imago_broker.admin.resources.everywhere import ask_others
+from imago_broker.admin.resources.groups import names as groups_here
+from imago_broker.admin.resources.topics import summary
+from imago_broker.admin.shards.leadership import unavailable
+from imago_broker.admin.shards.shards import is_forwarded
+from imago_broker.core.away import away
+from imago_broker.model.names import is_system
+from imago_broker.model.registry.cluster import RegistryConnection
+from imago_broker.ports import CoordinatorError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from aiohttp import web
+
+    from imago_broker.admin.services import AdminServices
+    from imago_broker.model.registry.cluster import ClusterView, TopicPlacement
+
+NAMES_MAX = 100
+
+
+async def topics(services: AdminServices, request: web.Request) -> web.Response:
+    """GET /admin/v1/cluster/topics: every topic with its settings and its queues on each shard.
+
+    As the registry has them, so no master is asked; the broker's own only with `?system=true`.
+    Without `zooKeeperConnected` it is what the registry had when this broker saw it last.
+    `missing`: shards without a master, whose messages nobody can read now. With `?counts=true`
+    masters are asked after all, for the `messages` of each topic that is shown: those of shards
+    that do not stand in `missing`. Sorted by `name` or `queues`.
+    """
+    view = services.coordinator.view()
+    system = request.query.get("system") == "true"
+    listed = sorted(
+        name for name in view.topics if system or not is_system(name, services.topics.cluster)
+    )
+    connected = services.coordinator.state is RegistryConnection.CONNECTED
+    sorts = {"queues": lambda n: sum(queues.write for queues in view.topics[n].shards.values())}
+    shown = page(listed, request.query, lambda n: placed(view, view.topics[n]), sorts)
+    missing = [each.to_json() for each in away(view)]
+    if request.query.get("counts") == "true":
+        names = [item["name"] for item in shown["items"]]
+        counts = await _counts(services, names) if leads(services) else []
+        if is_forwarded(request):
+            return json_response({"items": counts})
+        others = await ask_others(services, request, own_too=not leads(services))
+        messages: Counter[str] = Counter()
+        for item in (*counts, *others.items):
+            messages[item["name"]] += item["messages"]
+        shown["items"] = [item | {"messages": messages[item["name"]]} for item in shown["items"]]
+        missing = others.missing
+    return json_response(shown | {"zooKeeperConnected": connected, "missing": missing})
+
+
+async def _counts(services: AdminServices, names: Iterable[str]) -> list[dict[str, Any]]:
+    """How many messages of these topics are here."""
+    found = []
+    for name in names:
+        if services.topics.get(name) is not None:
+            found.append({"name": name, "messages": summary(services, name)["messages"]})
+        await asyncio.sleep(0)  # topics have many queues: other work comes in between
+    return found
+
+
+def placed(view: ClusterView, topic: TopicPlacement) -> dict[str, Any]:
+    """One topic; `online`: whether its shard has a master now."""
+    return {
+        "name": topic.name,
+        "order": topic.order,
+        "dialects": "metaq,rocketmq" if topic.dual else "rocketmq",
+        "attributes": dict(topic.attributes),
+        "shards": [
+            {
+                "id": shard,
+                "writeQueues": queues.write,
+                "readQueues": queues.read,
+                "perm": queues.perm,
+                "online": view.master(shard) is not None,
+            }
+            for shard, queues in sorted(topic.shards.items())
+        ],
+    }
+
+
+async def groups(services: AdminServices, request: web.Request) -> web.Response:
+    """GET /admin/v1/cluster/groups: every group with settings, members and lag, of all shards.
+
+    `?group=` (repeatable) names some of them, `?contains=` those with a text. `?metaq=true` adds
+    `metaq` to those that MetaQ's consumers have in ZooKeeper, and those that they have only there.
+    Masters of the shards are asked; shards without one, and those that do not answer or cannot say
+    what is in ZooKeeper, stand in `missing`, and what they know is not in the figures.
+    """
+    limit = number(request.query, "limit", LIMIT, low=1, high=LIMIT_MAX)
+    named = request.query.getall("group", [])[:NAMES_MAX]
+    own = await _own(services, request, named, limit) if leads(services) else {}
+    if is_forwarded(request):
+        return json_response({"items": list(own.values())})
+    others = await ask_others(services, request, own_too=not leads(services))
+    merged: dict[str, dict[str, Any]] = {}
+    for item in (*own.values(), *others.items):
+        merged[item["name"]] = together(merged.get(item["name"]), item)
+    listed = sorted(merged)
+    following = listed[limit] if len(listed) > limit else None
+    items = [merged[name] | {"members": sorted(merged[name]["members"])} for name in listed[:limit]]
+    return json_response({"items": items, "next": following, "missing": others.missing})
+
+
+async def _own(
+    services: AdminServices, request: web.Request, named: Sequence[str], limit: int
+) -> dict[str, dict[str, Any]]:
+    """Return what this shard knows of groups, by name."""
+    start, known = request.query.get("next", ""), groups_here(services)
+    part = request.query.get("contains", "").casefold()
+    listed = (n for n in known if n >= start and (not named or n in named))
+    wanted = sorted(name for name in listed if part in name.casefold())[: limit + 1]
+    found = {name: await _group(services, name) for name in wanted}
+    if request.query.get("metaq") != "true":
+        return found
+    try:
+        asked = named or await services.metaq_consumers.metaq_groups()
+        listed = (name for name in asked if name >= start and part in name.casefold())
+        asked = sorted(listed)[: limit + 1]
+        sides = await metaq_groups.sides(services, asked)
+    except CoordinatorError as error:
+        raise unavailable(error) from error
+    for name, side in sides.items():
+        found[name] = found.get(name, _nobody(name)) | {"metaq": side}
+    return found
+
+
+def _nobody(name: str) -> dict[str, Any]:
+    """A group that brokers keep nothing of."""
+    return {"name": name, "settings": None, "members": [], "topics": {}}
+
+
+def leads(services: AdminServices) -> bool:
+    """Whether clients of this broker's shard are here, and not at another member."""
+    own = services.coordinator.registered
+    return own is None or services.coordinator.view().leads(own)
+
+
+async def _group(services: AdminServices, name: str) -> dict[str, Any]:
+    """One group, as this shard knows it."""
+    await asyncio.sleep(0)  # groups have many queues: other work comes in between
+    topics_of = services.offsets.of_group(name).items()
+    config = services.groups.get(name)
+    return {
+        "name": name,
+        "settings": config.to_json() if config else None,
+        "members": [member.client_id for member in services.members(name)],
+        "topics": {topic: lag_of(services, topic, queues) for topic, queues in topics_of},
+    }
+
+
+def together(one: dict[str, Any] | None, other: dict[str, Any]) -> dict[str, Any]:
+    """Return what two shards say of one group. Members are usually connected to both."""
+    if one is None:
+        return other
+    metaq = metaq_groups.together(one.get("metaq"), other.get("metaq"))
+    both = {
+        "name": one["name"],
+        "settings": one["settings"] or other["settings"],
+        "members": list({*one["members"], *other["members"]}),
+        "topics": sums(one["topics"], other["topics"]),
+    }
+    return both if metaq is None else both | {"metaq": metaq}

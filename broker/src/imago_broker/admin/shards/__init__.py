@@ -1,0 +1,1 @@
+"""Shards among each other: who leads, drains, what all of them are to have."""

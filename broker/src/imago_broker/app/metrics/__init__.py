@@ -1,0 +1,1 @@
+"""The metrics of a broker: name, help, and where each is read from."""

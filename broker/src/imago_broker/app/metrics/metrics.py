@@ -1,0 +1,336 @@
+"""The metrics of a broker: name, help and where each is read from when Prometheus asks.
+
+Those of its shard are in `shard_metrics`, of consumer groups in `group_metrics`,
+of what topics took and groups were given in `usage_metrics`, of features in their folders.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_broker.app.metrics.group_metrics import group_samples
+from imago_broker.app.metrics.quota_metrics import quota_samples
+from imago_broker.app.metrics.shard_metrics import shard_samples
+from imago_broker.app.metrics.usage_metrics import usage_samples
+from imago_broker.config.sections.relations import is_open
+from imago_broker.metrics import Sample, counter, gauge, metaq_samples
+from imago_broker.model.registry.cluster import RegistryConnection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from imago_broker.app.core_services import CoreServices
+    from imago_broker.app.member.hindrances import Hindrances
+    from imago_broker.app.member.shard_member import ShardMember
+    from imago_broker.app.ports.listeners import Ports
+    from imago_broker.config import BrokerConfig
+    from imago_broker.core.budget import InputBudget
+    from imago_broker.metrics import BrokerCollector, MetaqCounters
+    from imago_broker.ports import Registry
+    from imago_broker.processors.rocketmq.assembly import DeliveryParts, RocketmqAssembly
+    from imago_broker.server.listener import Listener
+    from imago_broker.server.tls.tls_entry import TlsDoor
+    from imago_broker.service.access.access import AccessService
+    from imago_broker.service.metaq_transactions.service import MetaqTransactions
+    from imago_broker.service.role import RoleState
+    from imago_log.lifecycle.scrubbing import ScrubCounts
+    from imago_log.results import StoreHealth
+    from imago_log.store import MessageStore
+
+
+def add_metrics(
+    collector: BrokerCollector,
+    *,
+    config: BrokerConfig,
+    members: Callable[[], int],
+    core: CoreServices,
+    registry: Registry,
+    role: RoleState,
+    ports: Ports,
+    rocketmq: RocketmqAssembly,
+    metaq_counters: MetaqCounters,
+    health: Callable[[], StoreHealth],
+    refused: Callable[[], Hindrances],
+    member: ShardMember | None,
+) -> None:
+    """Have the collector give out the samples of all parts.
+
+    `members`: how many the shard is to have now.
+    """
+    store = core.messages.store
+    collector.add(
+        [
+            *_log(store, health, refused),
+            *_shard(config.broker.shard, members, registry, role),
+            *_puts(core),
+            *_ports(ports),
+            *_access(config, core.access),
+            *_input(ports.input_budget),
+            *_rocketmq(rocketmq.delivery),
+            *(sample for feature in rocketmq.features for sample in feature.samples),
+            *metaq_samples(metaq_counters),
+            *_metaq_transactions(core.metaq_transactions),
+        ]
+    )
+    if member is not None:
+        callers = ports.replication.refused
+        collector.add_source(lambda: shard_samples(member, role, callers))
+    collector.add_source(lambda: group_samples(role, core.offsets, store))
+    collector.add_source(lambda: quota_samples(core.quotas))
+    collector.add_source(lambda: usage_samples(rocketmq.delivery.usage))
+
+
+def _log(
+    store: MessageStore, health: Callable[[], StoreHealth], refused: Callable[[], Hindrances]
+) -> list[Sample]:
+    damaged = store.damaged_ranges
+
+    def scrubbed() -> ScrubCounts:
+        return store.components.scrubber.counts
+
+    return [
+        gauge("log_start_offset", "First byte of the log.", lambda: store.log_start),
+        gauge("log_end_offset", "End of the log.", lambda: store.log_end),
+        gauge("log_durable_offset", "End of what is on disk.", lambda: store.durable_end),
+        gauge("log_visible_offset", "End of what is read.", lambda: store.high_watermark),
+        gauge("log_epoch", "Epoch of the master.", lambda: store.epoch_seen),
+        gauge("log_damaged_ranges", "Parts of the log out of service.", lambda: len(damaged())),
+        gauge(
+            "log_damaged_bytes",
+            "Bytes of the log out of service.",
+            lambda: sum(each.size for each in damaged()),
+        ),
+        counter(
+            "log_skipped",
+            "Messages lost in damage, passed over.",
+            lambda: store.components.storage.damage.skipped,
+        ),
+        counter(
+            "log_forced_messages",
+            "Messages deleted for want of room before they had expired.",
+            lambda: store.forced.counts.messages,
+        ),
+        counter(
+            "log_forced_bytes",
+            "Bytes of the log deleted for want of room before they had expired.",
+            lambda: store.forced.counts.bytes,
+        ),
+        counter(
+            "log_scrubbed_bytes", "Verified in the background.", lambda: scrubbed().bytes_verified
+        ),
+        counter("log_scrubs", "Times the whole log was verified.", lambda: scrubbed().passes),
+        counter("views_mended", "Wrong units, keys and files.", lambda: scrubbed().views_mended),
+        gauge("disk_used_ratio", "Used part of the disk.", lambda: health().disk_used_ratio),
+        gauge(
+            "writable",
+            "1 while puts to the shard are accepted, as far as this broker knows.",
+            lambda: not refused().puts,
+        ),
+        gauge("readable", "The same of messages that are read.", lambda: not refused().gets),
+    ]
+
+
+def _shard(
+    shard: int, members: Callable[[], int], registry: Registry, role: RoleState
+) -> list[Sample]:
+    def in_sync() -> int:
+        state = registry.view().states.get(shard)
+        return len(state.in_sync) if state else 1
+
+    return [
+        gauge("shard_leads", "1 while this broker is the master.", lambda: role.leads),
+        gauge("shard_in_sync", "Members in the in-sync set.", in_sync),
+        gauge("shard_replicas", "Members it is to have.", members),
+        gauge("shard_members", "Live members.", lambda: len(registry.view().members(shard))),
+        gauge(
+            "registry_connected",
+            "1 while the registry answers and our registration exists.",
+            lambda: registry.state is RegistryConnection.CONNECTED,
+        ),
+        gauge(
+            "registry_refused_nodes",
+            "Nodes whose content cannot be understood; their last good content counts.",
+            lambda: len(registry.view().refused),
+        ),
+    ]
+
+
+def _puts(core: CoreServices) -> list[Sample]:
+    puts, waiting = core.messages, core.messages.acknowledgements
+    times = puts.append_times
+    return [
+        counter("messages_stored", "Messages appended.", lambda: puts.appended),
+        counter("appends", "Appends: one for all puts of a loop turn.", lambda: puts.appends),
+        counter("put_timeouts", "Puts whose level was late.", lambda: waiting.timeouts),
+        counter("puts_failed", "Messages refused or not appended.", lambda: puts.failed),
+        counter("appended_bytes", "Bytes of the log that puts took.", lambda: puts.appended_bytes),
+        gauge("append_ms_max", "Longest append.", lambda: times.max_ns / 1e6),
+        gauge("append_ms_p99", "Whole ms of 99 of 100.", lambda: times.percentile(0.99)),
+        gauge(
+            "unacknowledged_bytes",
+            "Bytes not yet acknowledged.",
+            lambda: waiting.bytes_waiting,
+        ),
+        gauge("topics", "Topics of this shard.", lambda: len(core.topics.all())),
+        gauge("light_queues", "Light queues.", lambda: len(core.messages.light)),
+        gauge("groups", "Consumer groups.", lambda: len(core.groups.all())),
+    ]
+
+
+def _ports(ports: Ports) -> list[Sample]:
+    return [
+        *_port("metaq", ports.metaq),
+        *_port("rocketmq", ports.rocketmq),
+        *_port("fast", ports.fast),
+        *_port("namesrv", ports.names),
+        *_tls(ports),
+        gauge(
+            "connections_max",
+            "Connections of all client ports that the process has files for.",
+            lambda: ports.places.count_max,
+        ),
+    ]
+
+
+def _access(config: BrokerConfig, access: AccessService) -> list[Sample]:
+    return [
+        gauge(
+            "access_open",
+            "1 while anyone who reaches the ports from other machines may do everything.",
+            lambda: is_open(config),
+        ),
+        gauge("access_users", "Users.", lambda: len(access.users)),
+        counter(
+            "access_denied",
+            "Requests that access control has refused.",
+            lambda: access.denials.count,
+        ),
+        counter(
+            "access_would_be_denied",
+            "Requests that were served, and would be refused without acl.audit.",
+            lambda: access.denials.audited,
+        ),
+    ]
+
+
+def _tls(ports: Ports) -> list[Sample]:
+    certificates = ports.certificates
+    if certificates is None:
+        return []
+    doors = ports.doors
+
+    def total(read: Callable[[TlsDoor], int]) -> int:
+        return sum(map(read, doors))
+
+    return [
+        *_port("metaq_tls", ports.metaq_tls),
+        gauge(
+            "tls_certificate_expires_seconds",
+            "End of the certificate in force, in seconds since 1970; 0: it is not valid now.",
+            lambda: certificates.contexts.expires_s,
+        ),
+        gauge(
+            "tls_certificate_refused",
+            "1 while the certificate's files have something that cannot be used.",
+            lambda: bool(certificates.problem),
+        ),
+        counter(
+            "tls_certificates_loaded",
+            "Certificates that came into force.",
+            lambda: certificates.loaded,
+        ),
+        counter(
+            "tls_handshakes",
+            "Handshakes that were finished.",
+            lambda: total(lambda door: door.handshakes),
+        ),
+        counter(
+            "tls_handshakes_failed",
+            "Connections that were not served for want of TLS.",
+            lambda: total(lambda door: door.failures.count),
+        ),
+        counter(
+            "tls_handshakes_delayed",
+            "Handshakes that waited for their turn (tls.handshakes_per_second_max).",
+            lambda: ports.handshakes.delayed,
+        ),
+        gauge(
+            "tls_handshakes_waiting",
+            "Those that wait now.",
+            lambda: ports.handshakes.waiting,
+        ),
+    ]
+
+
+def _port(name: str, listener: Listener) -> list[Sample]:
+    return [
+        gauge("connections", "Open connections.", lambda: listener.connections, name),
+        counter("connections_accepted", "Accepted.", lambda: listener.accepted, name),
+        counter("connections_refused", "Above a limit.", lambda: listener.refused, name),
+    ]
+
+
+def _input(budget: InputBudget) -> list[Sample]:
+    return [
+        gauge("input_unfinished_bytes", "Of commands that are not whole.", lambda: budget.held),
+        gauge("input_waiting", "Connections not read for the budget.", lambda: budget.waiting),
+        counter("input_dropped", "Connections ended for it.", lambda: budget.dropped),
+    ]
+
+
+def _rocketmq(delivery: DeliveryParts) -> list[Sample]:
+    traffic, hold = delivery.traffic, delivery.hold
+    return [
+        counter("rocketmq_messages_out", "Messages pulled.", lambda: traffic.messages),
+        counter("rocketmq_bytes_out", "Bytes pulled.", lambda: traffic.bytes),
+        counter("rocketmq_reads_found", "Answers with messages.", lambda: traffic.found),
+        counter("rocketmq_reads_missed", "Reads that found none.", lambda: traffic.missed),
+        gauge("rocketmq_pulls_held", "Pulls that wait for messages.", lambda: len(hold)),
+        gauge("rocketmq_read_ms_max", "Longest read.", lambda: traffic.read_ns_max / 1e6),
+    ]
+
+
+def _metaq_transactions(transactions: MetaqTransactions) -> list[Sample]:
+    counts = transactions.counts
+    return [
+        gauge(
+            "metaq_transactions_open",
+            "MetaQ: transactions open or prepared.",
+            lambda: transactions.open.count,
+        ),
+        gauge(
+            "metaq_transactions_bytes",
+            "MetaQ: bytes of open transactions in memory.",
+            lambda: transactions.open.total_bytes,
+        ),
+        gauge(
+            "metaq_transactions_prepared_seconds_max",
+            "MetaQ: age of the oldest prepared transaction; 0: none is.",
+            transactions.oldest_prepared_s,
+        ),
+        gauge(
+            "metaq_transactions_decided",
+            "MetaQ: transactions that a person decided about and no producer forgot.",
+            lambda: len(transactions.open.heuristic),
+        ),
+        counter("metaq_transactions_prepared", "MetaQ: prepared.", lambda: counts.prepared),
+        counter("metaq_transactions_committed", "MetaQ: committed.", lambda: counts.committed),
+        counter(
+            "metaq_transactions_rolled_back", "MetaQ: rolled back.", lambda: counts.rolled_back
+        ),
+        counter(
+            "metaq_transactions_expired",
+            "MetaQ: rolled back since their time was over.",
+            lambda: counts.expired,
+        ),
+        counter(
+            "metaq_transactions_abandoned",
+            "MetaQ: rolled back since their connections were gone.",
+            lambda: counts.abandoned,
+        ),
+        counter(
+            "metaq_transactions_lost",
+            "MetaQ: prepared ones whose messages the log lost.",
+            lambda: counts.lost,
+        ),
+    ]

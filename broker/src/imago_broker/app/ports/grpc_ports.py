@@ -1,0 +1,105 @@
+"""Putting the port of RocketMQ 5's SDKs together, over what serves RocketMQ's other clients."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from imago_broker.app.ports.connection_limits import grpc_limits
+from imago_broker.processors.grpc.asking import TableAsker
+from imago_broker.processors.grpc.authentication import CallUsers
+from imago_broker.processors.grpc.clients import SdkClients
+from imago_broker.processors.grpc.consuming.acknowledging import AckCalls
+from imago_broker.processors.grpc.consuming.receiving import ReceiveCalls
+from imago_broker.processors.grpc.consuming.renewals import PushRenewals
+from imago_broker.processors.grpc.routes import Here, RouteCalls
+from imago_broker.processors.grpc.sending import SendCalls
+from imago_broker.processors.grpc.service import GrpcService
+from imago_broker.processors.grpc.transactions import TransactionCalls
+from imago_broker.server.grpc.grpc_port import GrpcPort
+from imago_broker.server.grpc.grpc_session import GrpcSession
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from imago_broker.app.ports.listeners import Ports
+    from imago_broker.config import BrokerConfig
+    from imago_broker.processors.rocketmq.assembly import RocketmqAssembly
+    from imago_broker.processors.rocketmq.rows import Table
+    from imago_broker.service.role import ShardRole
+
+TICK_SECONDS = 5.0
+
+
+def serve_grpc(
+    ports: Ports,
+    config: BrokerConfig,
+    parts: RocketmqAssembly,
+    table: Table,
+    loop: asyncio.AbstractEventLoop,
+) -> None:
+    """Have a bound listener speak gRPC; `table` serves what its calls become."""
+    broker, identity = parts.broker, parts.identity
+    clock, topics, groups = broker.clock, broker.topics, broker.groups
+    asker, renewals = TableAsker(table), PushRenewals(clock)
+    authentication = CallUsers(broker.access, enabled=config.acl.enabled)
+
+    def body_bytes_max() -> int:
+        return parts.settings.current.message_bytes_max
+
+    def here() -> Here:
+        port = config.rocketmq.grpc_advertised_port or ports.grpc_port
+        return Here(identity.broker_name, identity.host, port)
+
+    role = broker.serving_rules.role
+    clients = SdkClients(
+        asker,
+        parts.clients.registry,
+        groups,
+        clock,
+        loop,
+        renewals=renewals,
+        body_bytes_max=body_bytes_max,
+        may=authentication.may,
+    )
+    acks = AckCalls(asker, clock, broker_name=identity.broker_name, renewals=renewals)
+    renewals.hiding = acks
+    service = GrpcService(
+        authentication,
+        clients=clients,
+        routes=RouteCalls(broker.registry, topics, groups, here, lambda: role.leads),
+        sends=SendCalls(asker, topics, clock, body_bytes_max),
+        transactions=TransactionCalls(asker, broker.store, clock),
+        receives=ReceiveCalls(
+            asker,
+            topics,
+            groups,
+            clock,
+            broker_name=identity.broker_name,
+            acks=acks,
+            renewals=renewals,
+        ),
+        acks=acks,
+    )
+
+    def role_changed(current: ShardRole) -> None:
+        if not current.leads:
+            clients.reconnect()
+
+    role.on_change.append(role_changed)
+    port = GrpcPort(
+        service,
+        limits=grpc_limits(config),
+        budget=broker.budget,
+        input_budget=ports.input_budget,
+    )
+    ports.grpc.serve(partial(GrpcSession, port))
+
+    def tick() -> None:
+        if ports.grpc.stopped:
+            return
+        clients.tick()
+        renewals.tick()
+        loop.call_later(TICK_SECONDS, tick)
+
+    loop.call_later(TICK_SECONDS, tick)

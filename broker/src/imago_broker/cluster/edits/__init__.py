@@ -1,0 +1,1 @@
+"""Safe changes of nodes that many processes share: compare and set, claims."""

@@ -1,0 +1,1 @@
+"""The ports of `imago_broker.ports` over a tree of nodes."""

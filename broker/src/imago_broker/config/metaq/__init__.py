@@ -1,0 +1,1 @@
+"""MetaQ's `server.ini`: read, translated, and written again."""

@@ -1,0 +1,1 @@
+"""Rates, use and latencies from counters that only grow."""

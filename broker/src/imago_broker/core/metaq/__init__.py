@@ -1,0 +1,1 @@
+"""MetaQ's filters, copies and public tree, decided over values."""

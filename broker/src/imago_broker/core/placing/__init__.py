@@ -1,0 +1,1 @@
+"""On which shards topics have their queues, and who reads which."""

@@ -1,0 +1,1 @@
+"""Timers as plain numbers, and what is written down of those that fired."""

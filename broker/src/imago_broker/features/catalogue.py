@@ -1,0 +1,39 @@
+"""The list of all features, and what comes of it where the broker is put together."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from imago_broker.features.delays.feature import DELAYS
+from imago_broker.features.pop.feature import POP
+from imago_broker.features.request_reply.feature import REQUEST_REPLY
+from imago_broker.features.transactions.feature import TRANSACTIONS
+from imago_broker.processors.rocketmq.access.access_hook import LIMITED as COMMON_LIMITED
+from imago_broker.processors.rocketmq.access.rights import COMMON_RIGHTS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from imago_broker.features.feature import Feature
+    from imago_broker.processors.rocketmq.access.rights import Right
+    from imago_broker.processors.rocketmq.assembly import RocketmqAssembly
+    from imago_broker.service.access.throttling import Direction
+
+FEATURES: Final[tuple[Feature, ...]] = (DELAYS, TRANSACTIONS, POP, REQUEST_REPLY)
+"""In the order in which they start; they stop in the reverse one."""
+
+BROKER_RIGHTS: Final[Mapping[int, Right]] = MappingProxyType(
+    dict(COMMON_RIGHTS) | {code: right for each in FEATURES for code, right in each.rights.items()}
+)
+"""What each request code of a broker needs a right to."""
+
+LIMITED: Final[Mapping[int, Direction]] = MappingProxyType(
+    dict(COMMON_LIMITED) | {code: way for each in FEATURES for code, way in each.limited.items()}
+)
+"""Requests whose rate and bytes may be limited."""
+
+
+def install(parts: RocketmqAssembly) -> None:
+    """Make all features in one broker."""
+    parts.features.extend(each.install(parts) for each in FEATURES)

@@ -1,0 +1,7 @@
+"""POP consumption: the broker keeps what each group has taken and not acknowledged yet.
+
+`popping` decides, and knows no loop and no log. `service` keeps what is out, `reading` takes
+messages out of queues, `waiting` holds requests until some come, `room` tells who could take no
+more when it can, `request_modes` says which groups pop. `pop_requests`, `receipts` and
+`assignments` answer RocketMQ's clients; `feature` plugs all of it into a broker.
+"""

@@ -1,0 +1,204 @@
+"""POP as it plugs in: its request codes with their rights, its metrics, and when it works."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from imago_broker.features.feature import Feature
+from imago_broker.features.pop.assignments import AssignmentProcessor
+from imago_broker.features.pop.pop_requests import PopParts, PopProcessor
+from imago_broker.features.pop.reading import PopReader
+from imago_broker.features.pop.receipts import ReceiptProcessor
+from imago_broker.features.pop.request_modes import RequestModes
+from imago_broker.features.pop.service import PopService
+from imago_broker.features.pop.waiting import PopWaiting
+from imago_broker.metrics import counter, gauge
+from imago_broker.model.access.access import READ, SHOW
+from imago_broker.processors.rocketmq.access.rights import both, cluster, consume, group, topic
+from imago_broker.processors.rocketmq.installed import Installed
+from imago_broker.processors.rocketmq.needs import ALTER, SUBSCRIBE, of_group, of_topic
+from imago_broker.processors.rocketmq.rows import Row
+from imago_broker.service.access.throttling import Direction
+from imago_broker.service.serving_rules import Asks
+from imago_wire.remoting.bodies.pop import (
+    BatchAckMessageRequestBody,
+    QueryAssignmentRequestBody,
+    SetMessageRequestModeRequestBody,
+)
+from imago_wire.remoting.codes import RequestCode as Code
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from imago_broker.metrics import Sample
+    from imago_broker.model.access.access import Need
+    from imago_broker.model.topics.topics import TopicConfig
+    from imago_broker.processors.rocketmq.access.rights import Asked, Right
+    from imago_broker.processors.rocketmq.assembly import BrokerParts, RocketmqAssembly
+    from imago_broker.processors.rocketmq.pull.memory_window import MemoryWindow
+
+
+def _batch_ack(asked: Asked) -> Iterable[Need]:
+    for ack in BatchAckMessageRequestBody.decode(asked.command.body).acks:
+        yield of_group(ack.consumer_group, SUBSCRIBE)
+        yield of_topic(ack.topic, SUBSCRIBE)
+
+
+def _assignment(asked: Asked) -> Iterable[Need]:
+    body = QueryAssignmentRequestBody.decode(asked.command.body)
+    yield of_group(body.consumer_group, READ)
+    yield of_topic(body.topic, READ)
+
+
+def _request_mode(asked: Asked) -> Iterable[Need]:
+    body = SetMessageRequestModeRequestBody.decode(asked.command.body)
+    yield of_group(body.consumer_group, ALTER)
+
+
+RIGHTS: Final[Mapping[int, Right]] = MappingProxyType(
+    {
+        Code.POP_MESSAGE: consume,
+        Code.PEEK_MESSAGE: consume,
+        Code.NOTIFICATION: consume,
+        Code.POLLING_INFO: both(topic(READ), group(READ)),
+        Code.ACK_MESSAGE: consume,
+        Code.BATCH_ACK_MESSAGE: _batch_ack,
+        Code.CHANGE_MESSAGE_INVISIBLETIME: consume,
+        Code.QUERY_ASSIGNMENT: _assignment,
+        Code.SET_MESSAGE_REQUEST_MODE: _request_mode,
+        Code.GET_ALL_MESSAGE_REQUEST_MODE: cluster(SHOW),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PopServices:
+    """What POP is made of in one broker."""
+
+    service: PopService
+    reader: PopReader
+    waiting: PopWaiting
+    modes: RequestModes
+
+
+def install(parts: RocketmqAssembly) -> Installed:
+    """Make it, and connect it with what the broker has anyway."""
+    pop = _services(parts.broker, parts.delivery.memory)
+    return Installed(
+        parts=pop,
+        rows=_rows(parts, pop),
+        samples=_samples(pop.service, pop.waiting),
+        start=pop.service.start,
+        stop=pop.service.stop,
+        release=pop.waiting.release_all,
+        log_shortened=pop.service.log_shortened,
+    )
+
+
+def _services(broker: BrokerParts, memory: MemoryWindow) -> PopServices:
+    service = PopService(broker.messages, broker.offsets, loop=broker.loop)
+    waiting = PopWaiting(broker.loop, broker.clock)
+    service.on_stop.append(waiting.release_all)
+    service.awaited_room.on_room.append(waiting.look_again)
+    broker.offsets.on_set.append(waiting.look_again)
+    broker.messages.on_arrival(waiting.arrived)
+    broker.groups.on_closed.append(waiting.group_closed)
+    broker.topics.on_change.append(lambda name, _config: waiting.topic_changed(name))
+    modes = RequestModes(broker.store)
+    broker.offsets.on_forgotten.append(modes.forget)
+
+    def topic_changed(name: str, config: TopicConfig | None) -> None:
+        if config is None:
+            modes.forget_topic(name)
+
+    broker.topics.on_change.append(topic_changed)
+    broker.messages.light.on_gone.append(waiting.topic_changed)
+    return PopServices(
+        service=service,
+        reader=PopReader(broker.store, service, first_in_memory=memory.holds_first),
+        waiting=waiting,
+        modes=modes,
+    )
+
+
+def _rows(parts: RocketmqAssembly, pop: PopServices) -> list[Row]:
+    lanes = parts.lanes
+    popping = PopProcessor(
+        PopParts(
+            pops=pop.service,
+            reader=pop.reader,
+            waiting=pop.waiting,
+            topics=parts.broker.topics,
+            groups=parts.broker.groups,
+            clock=parts.broker.clock,
+            traffic=parts.delivery.traffic,
+        ),
+        group_rules=parts.names.group_rules,
+        selector=parts.delivery.selector,
+        resets=parts.clients.resets,
+        budget=parts.broker.budget,
+        identity=parts.identity,
+    )
+    receipt = ReceiptProcessor(
+        store=parts.broker.store,
+        topics=parts.broker.topics,
+        pops=pop.service,
+        waiting=pop.waiting,
+        clock=parts.broker.clock,
+    )
+    assignment = AssignmentProcessor(
+        modes=pop.modes,
+        topics=parts.broker.topics,
+        groups=parts.broker.groups,
+        clients=parts.clients.registry,
+        registry=parts.broker.registry,
+        identity=parts.identity,
+    )
+    return [
+        Row(Code.POP_MESSAGE, popping.pop, lanes.pull, Asks.CHANGE, fast=False, filtered=True),
+        Row(Code.PEEK_MESSAGE, popping.peek, lanes.pull, Asks.CHANGE, fast=False),
+        Row(Code.NOTIFICATION, popping.notify, lanes.pull, Asks.CHANGE, fast=False),
+        Row(Code.POLLING_INFO, popping.polling_info, lanes.client, Asks.CHANGE, fast=False),
+        Row(Code.ACK_MESSAGE, receipt.acknowledge, lanes.client, Asks.CHANGE),
+        Row(Code.BATCH_ACK_MESSAGE, receipt.acknowledge_batch, lanes.client, Asks.CHANGE),
+        Row(Code.CHANGE_MESSAGE_INVISIBLETIME, receipt.postpone, lanes.client, Asks.CHANGE),
+        Row(Code.QUERY_ASSIGNMENT, assignment.query, lanes.client, Asks.MEMBER),
+        Row(
+            Code.SET_MESSAGE_REQUEST_MODE,
+            assignment.set_mode,
+            lanes.admin,
+            Asks.CHANGE,
+            replicated=True,
+        ),
+        Row(
+            Code.GET_ALL_MESSAGE_REQUEST_MODE,
+            assignment.all_modes,
+            lanes.admin,
+            Asks.STATE,
+            replicated=True,
+        ),
+    ]
+
+
+def _samples(pops: PopService, waiting: PopWaiting) -> list[Sample]:
+    counts = pops.counts
+    return [
+        gauge("pop_out", "Messages that were popped and not acknowledged.", lambda: pops.out),
+        gauge("pop_waiting", "POPs that wait for a message.", lambda: len(waiting)),
+        counter("pop_handed_out", "Messages popped.", lambda: counts.handed_out),
+        counter("pop_again", "Of them popped before.", lambda: counts.again),
+        counter("pop_acknowledged", "Of them acknowledged.", lambda: counts.acknowledged),
+        counter("pop_void", "Receipts that did not count any more.", lambda: counts.void),
+        counter("pop_lost", "Popped messages gone before they were done.", lambda: counts.lost),
+    ]
+
+
+POP: Final = Feature(
+    rights=RIGHTS,
+    limited=MappingProxyType(
+        {Code.POP_MESSAGE: Direction.CONSUMER, Code.PEEK_MESSAGE: Direction.CONSUMER}
+    ),
+    install=install,
+)

@@ -1,0 +1,1 @@
+"""Answers that a consumer sends to the client which waits for them."""

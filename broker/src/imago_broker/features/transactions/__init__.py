@@ -1,0 +1,1 @@
+"""Transactions as producers and tools see them; `service/transactions` keeps what is open."""

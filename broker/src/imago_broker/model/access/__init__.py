@@ -1,0 +1,1 @@
+"""Users, rules, limits per tenant and lists of addresses as values."""

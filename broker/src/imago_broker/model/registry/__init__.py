@@ -1,0 +1,1 @@
+"""What the registry says of a cluster and its shards, as values."""

@@ -1,0 +1,1 @@
+"""Settings of a topic as values: declared, placed, sealed, static, the broker's own."""

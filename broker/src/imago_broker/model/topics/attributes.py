@@ -1,0 +1,112 @@
+"""What a topic's attributes may say.
+
+People name those that mean something here: others are mistyped. RocketMQ's tools may set any,
+which are kept for them, within `ATTRIBUTES_BYTES_MAX`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Final
+
+from imago_broker.config.cron import Cron, CronError
+from imago_broker.model.topics import topics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+NUMBER_MAX: Final = (1 << 63) - 1
+ATTRIBUTES_BYTES_MAX = 32 << 10
+"""Of all of a topic, or a group, together: many topics share one node of the registry."""
+MESSAGE_TYPE: Final = "message.type"
+"""RocketMQ 5's own: its tools show it, and its proxies take messages of this type alone."""
+MESSAGE_TYPES: Final = (
+    "UNSPECIFIED",
+    "NORMAL",
+    "FIFO",
+    "DELAY",
+    "TRANSACTION",
+    "MIXED",
+    "PRIORITY",
+    "LITE",
+)
+SETTABLE: Final = (
+    *sorted(topics.OWN_ATTRIBUTES - {topics.MATERIALISED, topics.SEALED}),
+    MESSAGE_TYPE,
+)
+"""What people may set, beside MetaQ's filters of groups."""
+_KEPT_BY_BROKERS: Final = (topics.MATERIALISED, topics.SEALED, topics.METAQ_BEGIN)
+
+_BOOLEANS = frozenset({"true", "false"})
+_CHOICES: Mapping[str, frozenset[str]] = {
+    topics.DIALECTS: frozenset({"metaq,rocketmq", "rocketmq"}),
+    topics.MATERIALISED: _BOOLEANS,
+    topics.METAQ_ARCHIVE: frozenset({"arc", "zip"}),
+    MESSAGE_TYPE: frozenset(MESSAGE_TYPES),
+    topics.METAQ_PUBLISH: _BOOLEANS,
+    topics.METAQ_STAT: _BOOLEANS,
+    topics.METAQ_SUBSCRIBE: _BOOLEANS,
+}
+_NUMBERS = frozenset({topics.RETENTION_BYTES, topics.RETENTION_MS})
+
+
+def attributes_problem(
+    attributes: Mapping[str, str],
+    *,
+    acknowledgements: frozenset[str],
+    before: Mapping[str, str] | None = None,
+) -> str | None:
+    """Return what is wrong with the first bad attribute of ours, or None.
+
+    `before`: what the topic has; what it keeps as it is does not stand in the way of the rest.
+    """
+    choices = {**_CHOICES, topics.ACKNOWLEDGEMENT: acknowledgements}
+    before = before or {}
+    for name, value in attributes.items():
+        if before.get(name) == value:
+            continue
+        allowed = choices.get(name)
+        if allowed is not None and value not in allowed:
+            return f"{name}: {value!r:.60}, must be one of {', '.join(sorted(allowed))}"
+        if name in _NUMBERS and not is_number(value):
+            return f"{name}: {value!r:.60}, must be a whole number without a unit"
+        if name == topics.DELETE_WHEN:
+            try:
+                Cron.parse(value)
+            except CronError as error:
+                return f"{name}: {error}"
+    return size_problem(attributes, before)
+
+
+def size_problem(attributes: Mapping[str, str], before: Mapping[str, str]) -> str | None:
+    """Return why there may not be so many, or so long, attributes, or None."""
+    size = _size(attributes)
+    if size <= max(ATTRIBUTES_BYTES_MAX, _size(before)):
+        return None
+    return f"attributes: {size} bytes, must be at most {ATTRIBUTES_BYTES_MAX} together"
+
+
+def _size(attributes: Mapping[str, str]) -> int:
+    return sum(
+        len(name.encode(errors="replace")) + len(value.encode(errors="replace"))
+        for name, value in attributes.items()
+        if not name.startswith(_KEPT_BY_BROKERS)
+    )
+
+
+def unknown_problem(names: Iterable[str]) -> str | None:
+    """Return which of the attributes that somebody names nothing reads, or None."""
+    for name in names:
+        if name in SETTABLE or name.removeprefix(topics.METAQ_FILTER) not in ("", name):
+            continue
+        if name.startswith(_KEPT_BY_BROKERS):
+            return f"attributes: {name:.60}: the broker itself keeps it, and nobody sets it"
+        near = difflib.get_close_matches(name, SETTABLE, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(SETTABLE)}"
+        return f"attributes: {name!r:.60}: no such attribute; {hint}"
+    return None
+
+
+def is_number(text: str) -> bool:
+    """Whether the text is a number that a retention limit may be."""
+    return text.isascii() and text.isdecimal() and len(text) < 20 and int(text) <= NUMBER_MAX

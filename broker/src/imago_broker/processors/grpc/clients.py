@@ -1,0 +1,290 @@
+"""Clients: what they say of themselves over telemetry, that they live, and that they leave.
+
+A client is known by its id and its user. Its telemetry stream is the way to it: producers and
+consumers stand beside those of the remoting protocol, in the same registry, for as long as that
+stream lives; what it has said of itself stays for two minutes longer, as it comes back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from imago_broker.processors.grpc.calls import CallError, status
+from imago_broker.processors.grpc.checks import group_name, topic_name
+from imago_broker.processors.grpc.client_channel import ClientChannel
+from imago_broker.processors.grpc.settings import merged_settings
+from imago_broker.processors.rocketmq.needs import PUBLISH, SUBSCRIBE, of_topic
+from imago_broker.service.groups.clients import CLIENT_LIFE_MS
+from imago_wire.grpc.codes import SdkCode
+from imago_wire.grpc.messages import SQL, ClientType
+from imago_wire.remoting.bodies.client import (
+    ConsumerData,
+    ConsumeType,
+    HeartbeatData,
+    ProducerData,
+    SubscriptionData,
+)
+from imago_wire.remoting.codes import RequestCode
+from imago_wire.remoting.peer import Language
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from imago_broker.model.access.access import Need
+    from imago_broker.ports import Clock
+    from imago_broker.processors.grpc.asking import AskedResult, TableAsker
+    from imago_broker.processors.grpc.calls import Call
+    from imago_broker.processors.grpc.consuming.renewals import PushRenewals
+    from imago_broker.service.groups.clients import ClientRegistry
+    from imago_broker.service.groups.groups import GroupService
+
+CLIENTS_MAX = 200_000
+"""Whose settings are kept."""
+NAMED_MAX = 1024
+"""That one client publishes or subscribes to."""
+GRPC_INTERNAL, GRPC_INVALID = 13, 3
+
+_CONSUMERS = {
+    ClientType.PUSH_CONSUMER: ConsumeType.CONSUME_PASSIVELY,
+    ClientType.SIMPLE_CONSUMER: ConsumeType.CONSUME_ACTIVELY,
+}
+
+
+@dataclass(slots=True)
+class SdkClient:
+    """One client, as its settings say."""
+
+    kind: int
+    topics: tuple[str, ...]
+    group: str
+    subscriptions: tuple[SubscriptionData, ...]
+    seen_ms: int
+    channel: ClientChannel | None = None
+
+
+class SdkClients:
+    """Telemetry, Heartbeat and NotifyClientTermination."""
+
+    def __init__(
+        self,
+        asker: TableAsker,
+        registry: ClientRegistry,
+        groups: GroupService,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        renewals: PushRenewals,
+        body_bytes_max: Callable[[], int],
+        may: Callable[[str, Need, str], bool],
+    ) -> None:
+        """`may`: whether a user may have this from an address."""
+        self._asker, self._registry, self._groups = asker, registry, groups
+        self._clock, self._loop, self._renewals = clock, loop, renewals
+        self._body_bytes_max, self._may = body_bytes_max, may
+        self._clients: dict[tuple[str, str], SdkClient] = {}
+
+    def __len__(self) -> int:
+        return len(self._clients)
+
+    def told(self, call: Call, command: Any) -> None:
+        """Take one command of a telemetry stream."""
+        what = command.WhichOneof("content")
+        if what == "settings":
+            self._settings(call, command.settings)
+            return
+        client = self._clients.get(call.key)
+        channel = client.channel if client is not None else None
+        if channel is None:
+            return
+        if what == "thread_stack_trace":
+            found = command.thread_stack_trace
+            channel.traced(found.nonce, found.thread_stack_trace)
+        elif what == "verify_message_result":
+            channel.verified(command.verify_message_result.nonce, command.status.code)
+
+    def ended(self, call: Call) -> None:
+        """A telemetry stream is over; its client may open another one."""
+        client = self._clients.get(call.key)
+        if client is None or client.channel is None or client.channel.stream is not call.stream:
+            return
+        self._leave(client)
+        client.seen_ms = self._clock.epoch_ms()
+
+    def heartbeat(self, call: Call, request: Any) -> None:
+        """Heartbeat: the client lives."""
+        client = self._clients.get(call.key)
+        if client is None:
+            raise CallError(
+                SdkCode.UNRECOGNIZED_CLIENT_TYPE, "no telemetry has said what this client is"
+            )
+        if client.kind not in (ClientType.PRODUCER, *_CONSUMERS):
+            raise CallError(SdkCode.UNRECOGNIZED_CLIENT_TYPE, f"clients of type {client.kind}")
+        if client.kind != ClientType.PRODUCER:
+            group_name(request.group)
+        client.seen_ms = self._clock.epoch_ms()
+        self._register(call, client, lambda error: _settle(call, error))
+
+    def terminate(self, call: Call, request: Any) -> None:
+        """NotifyClientTermination: the client leaves at once."""
+        if request.HasField("group") and request.group.name:
+            group_name(request.group)
+        client = self._clients.pop(call.key, None)
+        if client is None:
+            raise CallError(
+                SdkCode.UNRECOGNIZED_CLIENT_TYPE, "no telemetry has said what this client is"
+            )
+        self._leave(client)
+        self._renewals.gone(call.key)
+        call.answer()
+
+    def tick(self) -> None:
+        """Forget clients that have not come back. Call it every five seconds."""
+        now_ms = self._clock.epoch_ms()
+        for key, client in list(self._clients.items()):
+            if now_ms - client.seen_ms > CLIENT_LIFE_MS:
+                del self._clients[key]
+                self._leave(client)
+                self._renewals.gone(key)
+
+    def reconnect(self) -> None:
+        """Have all clients ask for routes anew: this broker leads no more, or closes."""
+        for client in self._clients.values():
+            if client.channel is not None:
+                client.channel.tell_reconnect()
+
+    def _settings(self, call: Call, told: Any) -> None:
+        kind = told.WhichOneof("content")
+        if kind is None:
+            call.stream.fail(GRPC_INVALID, "settings of neither a producer nor a consumer")
+            return
+        if call.language is Language.UNKNOWN:
+            call.stream.fail(GRPC_INVALID, "x-mq-language names no language")
+            return
+        try:
+            client = self._read(told, kind)
+        except CallError as error:
+            text = f"process client telemetryCommand failed. {error}"
+            call.stream.fail(GRPC_INVALID, text)
+            return
+        if (refusal := self._refusal(call, client)) is not None:
+            ClientChannel(call.stream, call.user, self._loop).tell(
+                status=status(SdkCode.UNAUTHORIZED, refusal)
+            )
+            call.stream.send([], last=True)
+            return
+        self._take_place(call, client)
+
+        def registered(error: CallError | None) -> None:
+            channel = client.channel
+            if channel is None:
+                return
+            if error is not None:
+                channel.tell(status=status(error.code, str(error)))
+                call.stream.send([], last=True)
+                return
+            group = self._groups.get(client.group) if client.group else None
+            channel.tell(
+                status=status(SdkCode.OK),
+                settings=merged_settings(told, group, self._body_bytes_max()),
+            )
+
+        self._register(call, client, registered)
+
+    def _read(self, told: Any, kind: str) -> SdkClient:
+        """Return what settings say; CallError: a name in them is none."""
+        now_ms = self._clock.epoch_ms()
+        if kind == "publishing":
+            topics = tuple(topic_name(each) for each in told.publishing.topics[: NAMED_MAX + 1])
+            _require_few(len(topics))
+            return SdkClient(ClientType.PRODUCER, topics, "", (), now_ms)
+        said = told.subscription
+        _require_few(len(said.subscriptions))
+        found = tuple(
+            SubscriptionData(
+                topic=topic_name(each.topic),
+                sub_string=each.expression.expression or "*",
+                expression_type="SQL92" if each.expression.type == SQL else "TAG",
+                sub_version=now_ms,
+            )
+            for each in said.subscriptions
+        )
+        return SdkClient(told.client_type, (), group_name(said.group), found, now_ms)
+
+    def _refusal(self, call: Call, client: SdkClient) -> str | None:
+        """Return why a client may not be what it says, or None."""
+        wanted = [of_topic(topic, PUBLISH) for topic in client.topics]
+        wanted += [of_topic(each.topic, SUBSCRIBE) for each in client.subscriptions]
+        for need in wanted:
+            if not self._may(call.user, need, call.stream.address):
+                return f"User:{call.user} has no permission to access {need.kind}:{need.name}"
+        return None
+
+    def _take_place(self, call: Call, client: SdkClient) -> None:
+        """Keep a client in place of what was said of it before."""
+        before = self._clients.get(call.key)
+        channel = None
+        if before is not None and before.channel is not None:
+            channel = before.channel
+            if channel.stream is not call.stream or before.group != client.group:
+                self._leave(before)
+                channel = None
+        client.channel = channel or ClientChannel(call.stream, call.user, self._loop)
+        while len(self._clients) >= CLIENTS_MAX and before is None:
+            oldest = next(iter(self._clients))
+            self._leave(self._clients.pop(oldest))
+        self._clients[call.key] = client
+
+    def _register(
+        self, call: Call, client: SdkClient, done: Callable[[CallError | None], None]
+    ) -> None:
+        """Note a client where those of the remoting protocol are."""
+        if client.channel is None:
+            done(None)  # it opens another stream, and says the same over that
+            return
+        consume_type = _CONSUMERS.get(ClientType(client.kind)) if client.group else None
+        consumers: tuple[ConsumerData, ...] = ()
+        if client.group:
+            consumers = (
+                ConsumerData(
+                    group_name=client.group,
+                    consume_type=consume_type or ConsumeType.CONSUME_POP,
+                    subscription_data_set=client.subscriptions,
+                ),
+            )
+        data = HeartbeatData(
+            client_id=call.client_id,
+            consumer_data_set=consumers,
+            producer_data_set=tuple(ProducerData(group_name=topic) for topic in client.topics),
+        )
+
+        def registered(outcome: AskedResult) -> None:
+            done(None if outcome.done else outcome.error())
+
+        self._asker.ask(
+            call,
+            RequestCode.HEART_BEAT,
+            {},
+            registered,
+            body=data.encode(),
+            channel=client.channel,
+        )
+
+    def _leave(self, client: SdkClient) -> None:
+        channel, client.channel = client.channel, None
+        if channel is not None:
+            channel.gone()
+            self._registry.closed(channel)
+
+
+def _require_few(count: int) -> None:
+    if count > NAMED_MAX:
+        raise CallError(SdkCode.BAD_REQUEST, f"{count} topics of one client, at most {NAMED_MAX}")
+
+
+def _settle(call: Call, error: CallError | None) -> None:
+    if error is None:
+        call.answer()
+    else:
+        call.refuse(error)

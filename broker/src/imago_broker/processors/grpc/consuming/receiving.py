@@ -1,0 +1,230 @@
+"""ReceiveMessage: a POP over all queues of this broker, which waits until something is there."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from imago_broker.model.topics.topics import PERM_READ
+from imago_broker.processors.grpc.calls import CallError, status
+from imago_broker.processors.grpc.checks import group_name, topic_name
+from imago_broker.processors.grpc.consuming.receipts import Handle
+from imago_broker.processors.grpc.message_forms import told_message
+from imago_wire.errors import ProtocolError
+from imago_wire.grpc import headers as heads
+from imago_wire.grpc.codes import SdkCode, of_remoting
+from imago_wire.grpc.messages import SQL, make, milliseconds, timestamp
+from imago_wire.remoting.codes import RequestCode, ResponseCode
+from imago_wire.remoting.texts.handles import PopReceipt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from imago_broker.ports import Clock
+    from imago_broker.processors.grpc.asking import AskedResult, TableAsker
+    from imago_broker.processors.grpc.calls import Call
+    from imago_broker.processors.grpc.consuming.acknowledging import AckCalls
+    from imago_broker.processors.grpc.consuming.renewals import PushRenewals
+    from imago_broker.service.groups.groups import GroupService
+    from imago_broker.service.topics.topics import TopicService
+
+log = logging.getLogger(__name__)
+
+BATCH_MAX = 32
+POLL_MS_MIN, POLL_MS_MAX = 5_000, 20_000
+LEFT_MS = 100
+"""Before the client's deadline, so that the answer comes first."""
+REQUEST_MS = 3_000
+"""How long clients wait for an answer beside what they let a poll wait."""
+RENEWED_MS = 60_000
+"""How long what a push consumer gets is out, before that is prolonged."""
+HIDDEN_MS_MIN, HIDDEN_MS_MAX = 10_000, 12 * 3600 * 1000
+_INIT_FROM_END = "1"
+_OLD_CLIENT = "5.0.3"
+
+
+class ReceiveCalls:
+    """What consumers get."""
+
+    def __init__(
+        self,
+        asker: TableAsker,
+        topics: TopicService,
+        groups: GroupService,
+        clock: Clock,
+        *,
+        broker_name: str,
+        acks: AckCalls,
+        renewals: PushRenewals,
+    ) -> None:
+        self._asker, self._topics, self._groups, self._clock = asker, topics, groups, clock
+        self._broker_name, self._acks, self._renewals = broker_name, acks, renewals
+
+    def receive(self, call: Call, request: Any) -> None:
+        """ReceiveMessage."""
+        poll_ms = polling_ms(call, request)
+        topic, group = topic_name(request.message_queue.topic), group_name(request.group)
+        if request.auto_renew:
+            invisible_ms = RENEWED_MS
+        else:
+            invisible_ms = milliseconds(request.invisible_duration)
+            if not HIDDEN_MS_MIN <= invisible_ms <= HIDDEN_MS_MAX:
+                raise CallError(
+                    SdkCode.ILLEGAL_INVISIBLE_TIME,
+                    f"invisible for {invisible_ms} ms: it is 10 s to 12 hours",
+                )
+        config, known = self._topics.get(topic), self._groups.get(group)
+        if config is not None and not config.perm & PERM_READ:
+            raise CallError(SdkCode.FORBIDDEN, "no readable queue")
+        in_order = known is not None and known.consume_message_orderly
+        expression = request.filter_expression
+        now_ms = self._clock.epoch_ms()
+        ext = {
+            "consumerGroup": group,
+            "topic": topic,
+            "queueId": "-1",
+            "maxMsgNums": str(max(1, min(request.batch_size or BATCH_MAX, BATCH_MAX))),
+            "invisibleTime": str(invisible_ms),
+            "pollTime": str(poll_ms),
+            "bornTime": str(now_ms),
+            "initMode": _INIT_FROM_END,
+            "expType": "SQL92" if expression.type == SQL else "TAG",
+            "exp": expression.expression or "*",
+            "order": "true" if in_order else "false",
+        }
+        receive = _Receive(self, call, topic, group, invisible_ms, renewed=request.auto_renew)
+        self._asker.ask(call, RequestCode.POP_MESSAGE, ext, receive.popped)
+
+    def attempts_max(self, group: str) -> int:
+        """Return how often a group gets a message before that is given up."""
+        known = self._groups.get(group)
+        return 17 if known is None else known.retry_max_times + 1
+
+    def told(self, receive: _Receive, records: list[tuple[bytes, Handle]]) -> None:
+        """Answer with messages, or give them back where nobody takes the answer."""
+        call, now_ms = receive.call, self._clock.epoch_ms()
+        messages, given = [], []
+        most = self.attempts_max(receive.group)
+        for record, handle in records:
+            try:
+                message = told_message(
+                    record, str(handle), receive.invisible_ms, topic=receive.topic
+                )
+            except ProtocolError as error:
+                log.warning("message_unreadable topic=%s error=%s", receive.topic, error)
+                continue
+            if message.system_properties.delivery_attempt > most:
+                self._acks.give_up(call, receive.group, receive.topic, handle)
+                continue
+            messages.append(message)
+            given.append((message.system_properties.message_id, handle))
+        if not call.stream.is_open:
+            self._give_back(receive, [handle for _, handle in given])
+            return
+        if receive.renewed:
+            self._renewals.add(call, receive.group, receive.topic, given)
+        call.stream.watch(lambda: self._give_back(receive, [handle for _, handle in given]))
+        code = SdkCode.OK if messages else SdkCode.MESSAGE_NOT_FOUND
+        answers = [make("ReceiveMessageResponse", status=status(code, ""))]
+        answers += [make("ReceiveMessageResponse", message=message) for message in messages]
+        call.send([*answers, _delivered(now_ms)])
+
+    def refused(self, call: Call, error: CallError) -> None:
+        """Answer with a status, in the form that a stream of answers has."""
+        told = make("ReceiveMessageResponse", status=status(error.code, str(error)))
+        call.send([told, _delivered(self._clock.epoch_ms())])
+
+    def handles(self, receive: _Receive, outcome: AskedResult) -> Iterator[tuple[bytes, Handle]]:
+        """Yield the records of a POP's answer, and what names each of their deliveries."""
+        ext = outcome.ext
+        starts = {}
+        for block in ext.get("startOffsetInfo", "").split(";"):
+            words = block.split(" ")
+            if len(words) == 3:
+                starts[words[1]] = int(words[2])
+        stamp, revive = int(ext["popTime"]), int(ext["reviveQid"])
+        for record in records_of(outcome.body):
+            queue_id = int.from_bytes(record[12:16], "big")
+            offset = int.from_bytes(record[20:28], "big")
+            receipt = PopReceipt(
+                start_offset=starts.get(str(queue_id), offset),
+                pop_time=stamp,
+                invisible_time=receive.invisible_ms,
+                revive_queue_id=revive,
+                retry="0",
+                broker_name=self._broker_name,
+                queue_id=queue_id,
+                queue_offset=offset,
+            )
+            yield record, Handle(receipt, int.from_bytes(record[28:36], "big"))
+
+    def _give_back(self, receive: _Receive, handles: list[Handle]) -> None:
+        """Let others have what was taken for a call that nobody waits for any more."""
+        for handle in handles:
+            self._renewals.drop(receive.call.key, receive.group, str(handle))
+            self._acks.hide(receive.call, receive.group, receive.topic, handle, 0)
+
+
+class _Receive:
+    """One call while it waits."""
+
+    def __init__(
+        self,
+        calls: ReceiveCalls,
+        call: Call,
+        topic: str,
+        group: str,
+        invisible_ms: int,
+        *,
+        renewed: bool,
+    ) -> None:
+        self._calls, self.call = calls, call
+        self.topic, self.group = topic, group
+        self.invisible_ms, self.renewed = invisible_ms, renewed
+
+    def popped(self, outcome: AskedResult) -> None:
+        """Take what the POP has found."""
+        if outcome.done:
+            self._calls.told(self, list(self._calls.handles(self, outcome)))
+        elif outcome.code == ResponseCode.POLLING_TIMEOUT:
+            text = "no new message"
+            self._calls.refused(self.call, CallError(SdkCode.MESSAGE_NOT_FOUND, text))
+        elif outcome.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED:
+            code = of_remoting(outcome.code)
+            if "TAG" in outcome.text.upper():
+                code = SdkCode.ILLEGAL_FILTER_EXPRESSION
+            self._calls.refused(self.call, CallError(code, outcome.text))
+        else:
+            self._calls.refused(self.call, outcome.error())
+
+
+def records_of(body: bytes) -> Iterator[bytes]:
+    """Yield the records of an answer."""
+    at = 0
+    while at < len(body):
+        size = int.from_bytes(body[at : at + 4], "big")
+        yield body[at : at + size]
+        at += size
+
+
+def polling_ms(call: Call, request: Any) -> int:
+    """Return how long a call waits for messages; refuse one that has no time for that."""
+    left_ms = call.timeout_ms()
+    if request.HasField("long_polling_timeout"):
+        asked_ms = milliseconds(request.long_polling_timeout)
+    elif left_ms is not None:
+        asked_ms = left_ms - REQUEST_MS // 2
+    else:
+        asked_ms = POLL_MS_MAX
+    poll_ms = max(POLL_MS_MIN, min(asked_ms, POLL_MS_MAX))
+    if left_ms is None or poll_ms <= left_ms - LEFT_MS:
+        return poll_ms
+    if left_ms < POLL_MS_MIN:
+        version = call.headers.get(heads.CLIENT_VERSION, "")
+        code = SdkCode.ILLEGAL_POLLING_TIME if version >= _OLD_CLIENT else SdkCode.BAD_REQUEST
+        raise CallError(code, f"the deadline is in {left_ms} ms, a poll lasts at least 5 s")
+    return left_ms - LEFT_MS
+
+
+def _delivered(now_ms: int) -> Any:
+    return make("ReceiveMessageResponse", delivery_timestamp=timestamp(now_ms))

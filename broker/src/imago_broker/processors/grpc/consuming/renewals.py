@@ -1,0 +1,137 @@
+"""What push consumers work on: kept out for them for as long as they live.
+
+Their messages come with a minute; shortly before that is over it is prolonged, by more each time,
+for three hours. Clients know nothing of it and use the handle that they got: here is which one
+counts by now.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from imago_broker.processors.grpc.calls import CallError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from imago_broker.ports import Clock
+    from imago_broker.processors.grpc.calls import Call
+    from imago_broker.processors.grpc.consuming.receipts import Handle
+
+HANDLES_MAX = 500_000
+"""Of all clients together; what comes above that is not prolonged."""
+AHEAD_MS = 10_000
+LONGEST_MS = 3 * 3600 * 1000
+_STEPS_MS = tuple(minutes * 60_000 for minutes in (1, 3, 5, 10, 30, 60))
+FAILURES_MAX = 3
+LEFT_BEHIND_MS = 1_000
+"""After which others get what a client had that is gone."""
+
+Client = tuple[str, str]
+Key = tuple[str, str]
+"""A group, and the handle that its client was given."""
+
+
+class Hiding(Protocol):
+    """What has a message out for longer."""
+
+    def hide(
+        self,
+        call: Call,
+        group: str,
+        topic: str,
+        handle: Handle,
+        invisible_ms: int,
+        done: Callable[[Handle | CallError], None] = ...,
+    ) -> None:
+        """Have a message out for as long from now on."""
+        ...
+
+
+@dataclass(slots=True)
+class _Kept:
+    call: Call
+    group: str
+    topic: str
+    handle: Handle
+    since_ms: int
+    steps: int = 0
+    failures: int = 0
+    asked: bool = False
+
+
+class PushRenewals:
+    """The messages of all push consumers of this broker."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._kept: dict[Client, dict[Key, _Kept]] = {}
+        self._count = 0
+        self.hiding: Hiding | None = None
+        """Set once, when that is made."""
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, call: Call, group: str, topic: str, given: Iterable[tuple[str, Handle]]) -> None:
+        """Keep messages out that a client was given."""
+        now_ms = self._clock.epoch_ms()
+        of_client = self._kept.setdefault(call.key, {})
+        for _, handle in given:
+            if self._count < HANDLES_MAX:
+                self._count += 1
+                of_client[group, str(handle)] = _Kept(call, group, topic, handle, now_ms)
+
+    def newest(self, client: Client, group: str, told: str) -> Handle | None:
+        """Return the handle that counts now for the one that a client has; None: its own."""
+        kept = self._kept.get(client, {}).get((group, told))
+        return None if kept is None else kept.handle
+
+    def drop(self, client: Client, group: str, told: str) -> None:
+        """Let a message go: its client has said what becomes of it."""
+        self._let_go(client, (group, told))
+
+    def gone(self, client: Client) -> None:
+        """Let others have, soon, what a client had."""
+        of_client = self._kept.pop(client, {})
+        self._count -= len(of_client)
+        for kept in of_client.values():
+            assert self.hiding is not None
+            self.hiding.hide(kept.call, kept.group, kept.topic, kept.handle, LEFT_BEHIND_MS)
+
+    def tick(self) -> None:
+        """Prolong what is nearly over. Call it every five seconds."""
+        now_ms = self._clock.epoch_ms()
+        near_ms = now_ms + AHEAD_MS
+        for client, of_client in list(self._kept.items()):
+            for key, kept in list(of_client.items()):
+                if kept.handle.due_ms > near_ms or kept.asked:
+                    continue
+                if now_ms - kept.since_ms > LONGEST_MS:
+                    self._let_go(client, key)
+                else:
+                    self._prolong(client, key, kept)
+
+    def _let_go(self, client: Client, key: Key) -> None:
+        of_client = self._kept.get(client)
+        if of_client is not None and of_client.pop(key, None) is not None:
+            self._count -= 1
+            if not of_client:
+                del self._kept[client]
+
+    def _prolong(self, client: Client, key: Key, kept: _Kept) -> None:
+        step_ms = _STEPS_MS[min(kept.steps, len(_STEPS_MS) - 1)]
+        kept.asked = True
+
+        def done(found: Handle | CallError) -> None:
+            kept.asked = False
+            if not isinstance(found, CallError):
+                kept.handle, kept.steps, kept.failures = found, kept.steps + 1, 0
+                return
+            kept.failures += 1
+            if kept.failures >= FAILURES_MAX:
+                self._let_go(client, key)
+
+        assert self.hiding is not None
+        self.hiding.hide(kept.call, kept.group, kept.topic, kept.handle, step_ms, done)

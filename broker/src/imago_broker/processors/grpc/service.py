@@ -1,0 +1,123 @@
+"""All calls of clients, as a table: which messages they have, and what serves them."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from imago_broker.processors.grpc.calls import Call, CallError
+from imago_wire.errors import ProtocolError
+from imago_wire.grpc.codes import SdkCode
+from imago_wire.grpc.messages import SERVICE, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from imago_broker.processors.grpc.authentication import CallUsers
+    from imago_broker.processors.grpc.calls import CallStream
+    from imago_broker.processors.grpc.clients import SdkClients
+    from imago_broker.processors.grpc.consuming.acknowledging import AckCalls
+    from imago_broker.processors.grpc.consuming.receiving import ReceiveCalls
+    from imago_broker.processors.grpc.routes import RouteCalls
+    from imago_broker.processors.grpc.sending import SendCalls
+    from imago_broker.processors.grpc.transactions import TransactionCalls
+
+log = logging.getLogger(__name__)
+
+TELEMETRY = "Telemetry"
+RECEIVE = "ReceiveMessage"
+GRPC_INTERNAL, GRPC_INVALID = 13, 3
+
+
+class Method(NamedTuple):
+    """One call: `Request` and `Response` behind its name are its messages."""
+
+    name: str
+    serve: Callable[[Call, Any], None]
+
+    @property
+    def request(self) -> str:
+        """The name of what asks for it."""
+        return "TelemetryCommand" if self.name == TELEMETRY else f"{self.name}Request"
+
+    @property
+    def response(self) -> str:
+        """The name of its answer."""
+        return "TelemetryCommand" if self.name == TELEMETRY else f"{self.name}Response"
+
+
+class GrpcService:
+    """What a port serves."""
+
+    def __init__(
+        self,
+        authentication: CallUsers,
+        *,
+        clients: SdkClients,
+        routes: RouteCalls,
+        sends: SendCalls,
+        transactions: TransactionCalls,
+        receives: ReceiveCalls,
+        acks: AckCalls,
+    ) -> None:
+        self._authentication, self._clients, self._receives = authentication, clients, receives
+        rows = (
+            Method("QueryRoute", routes.route),
+            Method("QueryAssignment", routes.assignment),
+            Method("Heartbeat", clients.heartbeat),
+            Method("NotifyClientTermination", clients.terminate),
+            Method("SendMessage", sends.send),
+            Method("RecallMessage", sends.recall),
+            Method("EndTransaction", transactions.end),
+            Method(RECEIVE, receives.receive),
+            Method("AckMessage", acks.acknowledge),
+            Method("ChangeInvisibleDuration", acks.change),
+            Method("ForwardMessageToDeadLetterQueue", acks.forward),
+            Method(TELEMETRY, clients.told),
+        )
+        self._methods = {SERVICE + row.name: row for row in rows}
+
+    def method(self, path: str) -> Method | None:
+        """Return what serves a path; None: nothing does."""
+        return self._methods.get(path)
+
+    def call(self, method: Method, stream: CallStream, headers: Mapping[str, str]) -> Call:
+        """Return a call that has begun."""
+        return Call(stream, headers, method.response)
+
+    def serve(self, method: Method, call: Call, data: bytes) -> None:
+        """Serve one message of a call."""
+        try:
+            self._serve(method, call, data)
+        except CallError as error:
+            self._refuse(method, call, error)
+        except ProtocolError as error:
+            call.stream.fail(GRPC_INVALID, str(error))
+        except Exception:
+            # A mistake of ours must cost one call, not the connection that others share.
+            log.exception("call_failed method=%s peer=%s", method.name, call.stream.peer)
+            call.stream.fail(GRPC_INTERNAL, "internal error, see the broker's log")
+
+    def lasts(self, method: Method) -> bool:
+        """Whether a call is a stream of commands, which is over when the client says so."""
+        return method.name == TELEMETRY
+
+    def ended(self, method: Method, call: Call) -> None:
+        """A telemetry stream is over."""
+        if method.name == TELEMETRY:
+            self._clients.ended(call)
+
+    def _serve(self, method: Method, call: Call, data: bytes) -> None:
+        request = parse(method.request, data)
+        self._authentication.check(call, method.name, request)
+        if not call.client_id:
+            raise CallError(SdkCode.CLIENT_ID_REQUIRED, "x-mq-client-id is missing")
+        method.serve(call, request)
+
+    def _refuse(self, method: Method, call: Call, error: CallError) -> None:
+        if method.name == RECEIVE:
+            self._receives.refused(call, error)
+        elif method.name == TELEMETRY:
+            call.send_status(error)
+        else:
+            call.refuse(error)

@@ -1,0 +1,88 @@
+"""What a client is to go by: its own settings, with this broker's values."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from imago_wire.grpc.messages import duration, make
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from imago_broker.model.groups import GroupConfig
+
+SEND_ATTEMPTS = 3
+RECEIVE_BATCH = 32
+POLLING_MS = 20_000
+_SECOND, _MINUTE, _HOUR = 1_000, 60_000, 3_600_000
+_WAITS_MS: Final = (
+    *(seconds * _SECOND for seconds in (1, 5, 10, 30)),
+    *(minutes * _MINUTE for minutes in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30)),
+    _HOUR,
+    2 * _HOUR,
+)
+"""Before each try of a message after the first."""
+RETRY_POLICY: Final = "groupRetryPolicy"
+"""The attribute of a group that says other ones."""
+
+
+def merged_settings(told: Any, group: GroupConfig | None, body_bytes_max: int) -> Any:
+    """Return a client's settings with ours in them. `group`: a consumer's; None: the defaults."""
+    merged = make("Settings")
+    merged.CopyFrom(told)
+    merged.metric.Clear()
+    merged.metric.on = False
+    if merged.WhichOneof("content") == "publishing":
+        merged.backoff_policy.CopyFrom(_of_sends())
+        merged.publishing.max_body_size = body_bytes_max
+        merged.publishing.validate_message_type = True
+        return merged
+    merged.backoff_policy.CopyFrom(_of_group(group))
+    subscription = merged.subscription
+    subscription.fifo = group is not None and group.consume_message_orderly
+    subscription.receive_batch_size = RECEIVE_BATCH
+    subscription.long_polling_timeout.CopyFrom(duration(POLLING_MS))
+    return merged
+
+
+def _of_sends() -> Any:
+    backoff = make(
+        "ExponentialBackoff", initial=duration(10), max=duration(_SECOND), multiplier=2.0
+    )
+    return make("RetryPolicy", max_attempts=SEND_ATTEMPTS, exponential_backoff=backoff)
+
+
+def _of_group(group: GroupConfig | None) -> Any:
+    attempts = 17 if group is None else max(1, group.retry_max_times + 1)
+    policy = {} if group is None else _policy(group.attributes)
+    if policy.get("type") == "EXPONENTIAL":
+        said = policy.get("exponentialRetryPolicy")
+        said = said if isinstance(said, dict) else {}
+        backoff = make(
+            "ExponentialBackoff",
+            initial=duration(_number(said, "initial", 5 * _SECOND)),
+            max=duration(_number(said, "max", 2 * _HOUR)),
+            multiplier=float(_number(said, "multiplier", 2)),
+        )
+        return make("RetryPolicy", max_attempts=attempts, exponential_backoff=backoff)
+    waits = _WAITS_MS
+    customized = policy.get("customizedRetryPolicy")
+    if isinstance(customized, dict) and isinstance(customized.get("next"), list):
+        waits = tuple(ms for ms in customized["next"] if isinstance(ms, int) and ms >= 0) or waits
+    made = make("CustomizedBackoff", next=[duration(ms) for ms in waits])
+    return make("RetryPolicy", max_attempts=attempts, customized_backoff=made)
+
+
+def _policy(attributes: Mapping[str, str]) -> dict[str, Any]:
+    """Return what a group says of its retries; nothing where nobody can read it."""
+    try:
+        said = json.loads(attributes.get(RETRY_POLICY, "{}"))
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _number(said: Mapping[str, Any], name: str, default: int) -> int:
+    value = said.get(name)
+    return value if isinstance(value, int) and value > 0 else default

@@ -1,0 +1,1 @@
+"""Access control in front of MetaQ's commands."""

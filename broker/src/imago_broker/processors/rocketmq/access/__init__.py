@@ -1,0 +1,1 @@
+"""Access control in front of RocketMQ's requests: rights of each code, refusals."""

@@ -1,0 +1,41 @@
+"""A feature as one broker has it: what the broker's lists are made longer by."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from imago_broker.metrics import Sample
+    from imago_broker.processors.rocketmq.rows import Row
+
+
+def _nothing() -> None:
+    """Do nothing."""
+
+
+def _needs_none() -> int:
+    return sys.maxsize
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installed:
+    """Rows, metrics, and what is to be done when something happens to the broker."""
+
+    parts: Any
+    """What it is made of, for those who know it."""
+    rows: Sequence[Row]
+    samples: Sequence[Sample] = ()
+    start: Callable[[], None] = _nothing
+    """This member has become the master, and sees all of its log."""
+    stop: Callable[[], None] = _nothing
+    """It is the master no more, or stops."""
+    release: Callable[[], None] = _nothing
+    """Answer now what waits for messages."""
+    needed_from: Callable[[], int] = _needs_none
+    """The log offset of the oldest record of which something has to come still."""
+    log_shortened: Callable[[], None] = _nothing
+    """The log has lost its oldest records."""

@@ -1,0 +1,1 @@
+"""Pulls, also those that wait, and queries by key and id."""

@@ -1,0 +1,1 @@
+"""Requests about static topics, with their queues' own numbers."""

@@ -1,0 +1,1 @@
+"""Requests of RocketMQ's tools: topics, groups, progress, settings, figures of a broker."""

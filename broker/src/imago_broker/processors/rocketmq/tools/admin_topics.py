@@ -1,0 +1,263 @@
+"""Administration of topics: made, changed, deleted, listed, measured."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from imago_broker.model import names
+from imago_broker.model.topics.attributes import MESSAGE_TYPE
+from imago_broker.model.topics.topics import TopicConfig
+from imago_broker.processors.rocketmq import rules
+from imago_broker.processors.rocketmq.exchange import OK, Exchange, Reply, RequestError
+from imago_broker.processors.rocketmq.tools.topic_changes import change
+from imago_broker.processors.rocketmq.tools.wire_forms import changed_attributes, topic_body
+from imago_wire.errors import in_our_words
+from imago_wire.remoting.bodies.client import GroupList, MessageQueue
+from imago_wire.remoting.bodies.config import (
+    CreateTopicListRequestBody,
+    TopicConfigAndQueueMapping,
+    TopicConfigSerializeWrapper,
+)
+from imago_wire.remoting.bodies.config import TopicConfig as TopicConfigBody
+from imago_wire.remoting.bodies.route import TopicList
+from imago_wire.remoting.bodies.stats import (
+    QueryConsumeTimeSpanBody,
+    QueueTimeSpan,
+    TopicOffset,
+    TopicStatsTable,
+)
+from imago_wire.remoting.codes import ResponseCode
+from imago_wire.remoting.fields import int_field
+from imago_wire.remoting.headers.admin import (
+    DeleteTopicRequestHeader,
+    GetTopicConfigRequestHeader,
+    GetTopicStatsInfoRequestHeader,
+    QueryConsumeTimeSpanRequestHeader,
+    QueryTopicConsumeByWhoRequestHeader,
+)
+from imago_wire.remoting.headers.imago import ChangeTopicRequestHeader
+
+if TYPE_CHECKING:
+    from imago_broker.ports import Clock
+    from imago_broker.processors.rocketmq.identity import RocketmqIdentity
+    from imago_broker.service.groups.clients import ClientRegistry
+    from imago_broker.service.groups.offsets import ConsumerOffsets
+    from imago_broker.service.topics.static_topics import StaticTopics
+    from imago_broker.service.topics.topics import TopicService
+    from imago_broker.service.topics.versions import TableVersion
+    from imago_log.store import MessageStore
+
+
+class TopicAdmin:
+    """The request codes about topics."""
+
+    def __init__(
+        self,
+        *,
+        store: MessageStore,
+        topics: TopicService,
+        offsets: ConsumerOffsets,
+        clock: Clock,
+        clients: ClientRegistry,
+        topic_version: TableVersion,
+        identity: RocketmqIdentity,
+        static_topics: StaticTopics,
+    ) -> None:
+        self._store = store
+        self._topics = topics
+        self._offsets = offsets
+        self._clock = clock
+        self._clients = clients
+        self._topic_version = topic_version
+        self._identity = identity
+        self._statics = static_topics
+
+    def create(self, exchange: Exchange) -> Reply:
+        """UPDATE_AND_CREATE_TOPIC: what is named is what the topic has then, whatever it hides."""
+        header = ChangeTopicRequestHeader.from_ext(exchange.ext)
+        body = TopicConfigBody(
+            topic_name=header.topic,
+            read_queue_nums=header.read_queue_nums,
+            write_queue_nums=header.write_queue_nums,
+            perm=header.perm,
+            topic_filter_type=header.topic_filter_type,
+            topic_sys_flag=header.topic_sys_flag or 0,
+            order=header.order,
+        )
+        topics = self._topics
+        wanted = self._checked(body, header.attributes)
+        if header.imago_change is not None:
+            return change(topics, header, wanted, topics.get(wanted.name))
+        _require_enabled(wanted)
+        topics.create_or_update(wanted, hide_messages=True)
+        return OK
+
+    def create_list(self, exchange: Exchange) -> Reply:
+        """UPDATE_AND_CREATE_TOPIC_LIST: all, or none when one of them cannot be."""
+        wanted = CreateTopicListRequestBody.decode(exchange.command.body)
+        configs = [
+            self._checked(body, _as_changes(body.attributes)) for body in wanted.topic_config_list
+        ]
+        for config in configs:
+            _require_enabled(config)
+            self._topics.check(config, hide_messages=True)
+        for config in configs:
+            self._topics.create_or_update(config, hide_messages=True)
+        return OK
+
+    def _checked(self, body: TopicConfigBody, attributes: str | None) -> TopicConfig:
+        name = body.topic_name
+        current = self._topics.get(name)
+        if current is None and (problem := rules.topic_problem(name)):
+            raise rules.invalid(problem)
+        if self._is_reserved(name):
+            raise rules.invalid(f"The topic[{name}] is conflict with system topic.")
+        merged = changed_attributes(current.attributes if current else {}, attributes)
+        try:
+            return replace(
+                current or TopicConfig(name=name),
+                read_queues=body.read_queue_nums,
+                write_queues=body.write_queue_nums,
+                perm=body.perm,
+                order=body.order,
+                sys_flag=body.topic_sys_flag,
+                filter_type=body.topic_filter_type,
+                attributes=merged,
+            )
+        except ValueError as error:
+            raise rules.invalid(in_our_words(error)) from None
+
+    def delete(self, exchange: Exchange) -> Reply:
+        """DELETE_TOPIC_IN_BROKER: one that does not exist is no error."""
+        header = DeleteTopicRequestHeader.from_ext(exchange.ext)
+        if not header.topic.strip():
+            raise rules.invalid("The specified topic is blank.")
+        if self._is_reserved(header.topic):
+            raise rules.invalid(f"The topic[{header.topic}] is conflict with system topic.")
+        self._topics.delete(header.topic)
+        return OK
+
+    def all_configs(self, exchange: Exchange) -> Reply:
+        """GET_ALL_TOPIC_CONFIG: the whole table, or the slice that 5.x asks for."""
+        configs = self._topics.all()
+        start = max(0, int_field(exchange.ext, "topicSeq", 0))
+        count = max(0, int_field(exchange.ext, "maxTopicNum", len(configs)))
+        version = exchange.command.version
+        wrapper = TopicConfigSerializeWrapper(
+            data_version=self._topic_version.body(version),
+            topic_config_table={
+                config.name: topic_body(config, version)
+                for config in configs[start : start + count]
+            },
+            topic_queue_mapping_detail_map={
+                mapping.topic: mapping.to_json() for mapping in self._statics.all()
+            }
+            or None,
+        )
+        return Reply(ext={"totalTopicNum": str(len(configs))}, body=wrapper.encode())
+
+    def config(self, exchange: Exchange) -> Reply:
+        """GET_TOPIC_CONFIG."""
+        header = GetTopicConfigRequestHeader.from_ext(exchange.ext)
+        config = self._topics.get(header.topic)
+        if config is None:
+            raise RequestError(
+                ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {header.topic}"
+            )
+        value = topic_body(config, exchange.command.version).to_json()
+        mapping = self._statics.get(header.topic)
+        if mapping is not None:
+            value["mappingDetail"] = mapping.to_json()
+        return Reply(body=TopicConfigAndQueueMapping.from_json(value).encode())
+
+    def stats(self, exchange: Exchange) -> Reply:
+        """GET_TOPIC_STATS_INFO: each queue's bounds and when it was written last."""
+        header = GetTopicStatsInfoRequestHeader.from_ext(exchange.ext)
+        config = self._config(header.topic)
+        table = {
+            self._queue(config.name, queue_id): self._bounds(config.name, queue_id)
+            for queue_id in range(config.queues)
+        }
+        return Reply(body=TopicStatsTable(offset_table=table).encode())
+
+    def who_consumes(self, exchange: Exchange) -> Reply:
+        """QUERY_TOPIC_CONSUME_BY_WHO: groups with an offset in the topic, and live ones."""
+        header = QueryTopicConsumeByWhoRequestHeader.from_ext(exchange.ext)
+        groups = {
+            *self._offsets.of_topic(header.topic),
+            *self._clients.groups_of_topic(header.topic),
+        }
+        return Reply(body=GroupList(group_list=tuple(sorted(groups))).encode())
+
+    def time_span(self, exchange: Exchange) -> Reply:
+        """QUERY_CONSUME_TIME_SPAN: how old what a group reads next is, queue by queue."""
+        header = QueryConsumeTimeSpanRequestHeader.from_ext(exchange.ext)
+        config = self._config(header.topic)
+        spans = tuple(
+            self._span(header.group, config.name, queue_id) for queue_id in range(config.queues)
+        )
+        return Reply(body=QueryConsumeTimeSpanBody(consume_time_span_set=spans).encode())
+
+    def system_list(self, _: Exchange) -> Reply:
+        """GET_SYSTEM_TOPIC_LIST_FROM_BROKER."""
+        cluster = self._topics.cluster
+        found = tuple(c.name for c in self._topics.all() if names.is_system(c.name, cluster))
+        return Reply(body=TopicList(topic_list=found).encode())
+
+    def _is_reserved(self, name: str) -> bool:
+        return names.is_reserved(name) or names.is_system(name, self._topics.cluster)
+
+    def _config(self, topic: str) -> TopicConfig:
+        config = self._topics.get(topic)
+        if config is None:
+            raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
+        return config
+
+    def _queue(self, topic: str, queue_id: int) -> MessageQueue:
+        return MessageQueue(topic, self._identity.broker_name, queue_id)
+
+    def _bounds(self, topic: str, queue_id: int) -> TopicOffset:
+        low, high = self._store.queue_range(topic, queue_id)
+        written = self._store.store_time(topic, queue_id, high - 1) if high > low else None
+        return TopicOffset(last_update_timestamp=written or 0, max_offset=high, min_offset=low)
+
+    def _span(self, group: str, topic: str, queue_id: int) -> QueueTimeSpan:
+        low, high = self._store.queue_range(topic, queue_id)
+        oldest = self._store.store_time(topic, queue_id, low) or 0
+        newest = self._store.store_time(topic, queue_id, high - 1) or 0
+        offset = self._offsets.query(group, topic, queue_id) or 0
+        consumed = self._store.store_time(topic, queue_id, offset - 1) if offset > 0 else None
+        consumed = consumed if consumed is not None else oldest
+        unread = self._store.store_time(topic, queue_id, max(offset, low))
+        behind = 0 if unread is None or offset >= high else self._clock.epoch_ms() - unread
+        return QueueTimeSpan(
+            message_queue=self._queue(topic, queue_id),
+            min_time_stamp=oldest,
+            min_time_stamp_str=_time_text(oldest),
+            max_time_stamp=newest,
+            max_time_stamp_str=_time_text(newest),
+            consume_time_stamp=consumed,
+            consume_time_stamp_str=_time_text(consumed),
+            delay_time=max(0, behind),
+        )
+
+
+def _require_enabled(wanted: TopicConfig) -> None:
+    """Refuse RocketMQ's tools what its brokers refuse unless they are configured otherwise."""
+    if wanted.attributes.get(MESSAGE_TYPE, "").upper() == "MIXED":
+        raise rules.invalid("MIXED message type is not supported.")
+
+
+def _as_changes(attributes: object) -> str | None:
+    """A list of topics carries whole attributes; given as changes they all are additions."""
+    if not isinstance(attributes, dict):
+        return None
+    return ",".join(f"+{str(k).lstrip('+')}={v}" for k, v in attributes.items())
+
+
+def _time_text(ms: int) -> str:
+    """Return a time in the form that RocketMQ's tools print: `yyyy-MM-dd#HH:mm:ss:SSS`, UTC."""
+    moment = datetime.fromtimestamp(ms / 1000, UTC)
+    return f"{moment:%Y-%m-%d#%H:%M:%S}:{ms % 1000:03d}"

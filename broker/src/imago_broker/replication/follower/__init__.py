@@ -1,0 +1,1 @@
+"""The side that follows: the copy that grows."""

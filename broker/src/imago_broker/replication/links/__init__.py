@@ -1,0 +1,1 @@
+"""Connections between members: sockets, TLS, who may connect."""

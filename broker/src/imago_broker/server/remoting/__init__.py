@@ -1,0 +1,1 @@
+"""Connections of RocketMQ's remoting protocol."""

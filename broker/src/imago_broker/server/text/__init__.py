@@ -1,0 +1,1 @@
+"""Connections of MetaQ's text protocol."""

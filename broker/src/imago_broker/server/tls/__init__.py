@@ -1,0 +1,1 @@
+"""TLS of a listening port: certificates and their rotation, handshakes in turn."""

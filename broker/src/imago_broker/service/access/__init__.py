@@ -1,0 +1,1 @@
+"""Users, rules and limits: kept in the log, copied between shards, decided on the fast path."""

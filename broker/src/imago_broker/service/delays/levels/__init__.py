@@ -1,0 +1,1 @@
+"""RocketMQ's 18 delay levels."""

@@ -1,0 +1,1 @@
+"""Counters of traffic and use, and their history."""

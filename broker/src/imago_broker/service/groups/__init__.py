@@ -1,0 +1,1 @@
+"""Consumer groups: settings, members, offsets, locks, polls that wait."""

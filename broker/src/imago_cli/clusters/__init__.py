@@ -1,0 +1,1 @@
+"""Commands about clusters, shards and topics."""

@@ -1,0 +1,167 @@
+"""`imago cluster`: who leads each shard, and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from imago_cli.clusters.admin_http import DEFAULT_ADMIN, Admin, ask
+from imago_cli.clusters.report import report
+from imago_cli.clusters.top import top
+from imago_cli.connect import AsJson  # noqa: TC001  typer reads the annotation
+from imago_cli.exits import CommandError, Exit
+from imago_cli.output import print_json, print_line, print_table, role_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+COLUMNS = ("shard", "replica", "role", "in sync", "lag bytes", "lag ms", "RocketMQ", "slot", "uuid")
+
+UUID_CHARS = 8
+"""Of a uuid a person needs its beginning, and commands take it; --json has the whole."""
+ASK_SECONDS_MAX = 2.0
+"""Of a member that is asked what keeps it; it may be the one that does not answer."""
+
+
+def attach(root: typer.Typer) -> None:
+    """Add the group of commands."""
+    group = typer.Typer(
+        no_args_is_help=True, help="Show who leads each shard, why, and what members do."
+    )
+    group.command("status")(status)
+    group.command("explain")(explain)
+    group.command("top")(top)
+    group.command("report")(report)
+    root.add_typer(group, name="cluster")
+
+
+def status(admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
+    """Show all shards with their members, roles and lag.
+
+    Exit code 1: a shard has no master, or the broker that is asked does not reach ZooKeeper.
+    """
+    cluster = ask(admin, "/admin/v1/cluster")
+    if as_json:
+        print_json(cluster)
+    else:
+        rows = [row for shard in cluster["shards"] for row in member_rows(shard)]
+        print_table(f"cluster {cluster['cluster']}", COLUMNS, rows)
+        leaderless = [shard["name"] for shard in cluster["shards"] if shard["master"] is None]
+        for name in leaderless:
+            print_line(f"{name} has no master: imago cluster explain")
+        for line in remarks(cluster):
+            print_line(line)
+    led = all(shard["master"] is not None for shard in cluster["shards"])
+    known = cluster["zooKeeperConnected"]
+    raise typer.Exit(Exit.DONE if led and known else Exit.FAILED)
+
+
+def explain(admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
+    """Explain for each shard who leads it and why, what it waits for and what comes next."""
+    cluster = ask(admin, "/admin/v1/cluster")
+    if as_json:
+        print_json({shard["name"]: shard["explain"] for shard in cluster["shards"]})
+        return
+    for shard in cluster["shards"]:
+        said = shard["explain"]
+        print_line(said["why"])
+        if said["waitsFor"]:
+            print_line(f"  waits for: {said['waitsFor']}")
+        if said["next"]:
+            print_line(f"  next: {said['next']}")
+        for line in hindrances(shard):
+            print_line(f"  {line}")
+    for line in remarks(cluster):
+        print_line(line)
+
+
+def hindrances(shard: Mapping[str, Any]) -> Iterator[str]:
+    """Return what keeps each live member that is not in sync, in its own words."""
+    for member in shard["members"]:
+        if member["inSync"]:
+            continue
+        place = f"replica {member['replica']} ({member['rocketmq']})"
+        try:
+            told = ask(member["admin"], "/admin/v1/status", found=True, seconds_max=ASK_SECONDS_MAX)
+        except CommandError as error:
+            yield f"{place}: {error}"
+            continue
+        if told["waitsFor"]:
+            yield f"{place}: {told['waitsFor']}"
+        if not told["disk"]["writable"]:
+            yield f"{place}: its disk is full, {told['disk']['usedShare']:.0%} are used"
+
+
+def member_rows(shard: Mapping[str, Any]) -> Iterator[tuple[object, ...]]:
+    """Return one row per live member, and one for each that is missing."""
+    alive = set()
+    for member in shard["members"]:
+        alive.add(member["uuid"])
+        yield (
+            shard["name"],
+            member["replica"],
+            role_name(member["role"]),
+            "yes" if member["inSync"] else "no",
+            shown(member["lagBytes"]),
+            shown(member["lagMs"]),
+            member["rocketmq"],
+            member.get("slot", member["replica"]),
+            member["uuid"][:UUID_CHARS],
+        )
+    for uuid in shard["inSync"] or ():
+        if uuid not in alive:
+            replica = shard["known"].get(uuid, "?")
+            yield (shard["name"], replica, "gone", "yes", "", "", "", "", uuid[:UUID_CHARS])
+
+
+def missing_members(cluster: Mapping[str, Any], shard: Mapping[str, Any]) -> str:
+    """Return how many members of a shard are missing; empty: none."""
+    wanted, there = cluster.get("replicas", 0), len(shard["members"])
+    if shard.get("drained") or there >= wanted:
+        return ""
+    slots = {member.get("slot", -1) for member in shard["members"]}
+    absent = [str(slot) for slot in range(wanted) if slot not in slots]
+    named = f"; slot {', '.join(absent)} is empty" if len(absent) == wanted - there else ""
+    return f"{there} of {wanted} members are there{named}"
+
+
+def shown(value: object) -> object:
+    """Return a number, or nothing while it is unknown."""
+    return "" if value is None else value
+
+
+def _few_in_sync(cluster: Mapping[str, Any], shard: Mapping[str, Any]) -> str:
+    """Return what the in-sync set is too small for; empty: nothing."""
+    in_sync, least = shard["inSync"], cluster.get("minInSync", 0)
+    if shard["master"] is None or in_sync is None or len(in_sync) >= least:
+        return ""
+    return f"{len(in_sync)} of {least} members are in sync, so replicated messages are refused"
+
+
+def _shard_remarks(cluster: Mapping[str, Any], shard: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what follows the shard's name."""
+    for member in shard["members"]:
+        if member.get("full"):
+            refuses = ", so it refuses messages" if member["uuid"] == shard["master"] else ""
+            yield f" replica {member['replica']}: its disk is full{refuses}"
+    if few := _few_in_sync(cluster, shard):
+        yield f": {few}"
+    marks = [mark for mark in ("cordoned", "draining", "drained") if shard.get(mark)]
+    if marks:
+        yield f" is {' and '.join(marks)}"
+    if missing := missing_members(cluster, shard):
+        yield f": {missing}"
+
+
+def remarks(cluster: Mapping[str, Any]) -> Iterator[str]:
+    """What a person should know besides the table."""
+    for shard in cluster["shards"]:
+        yield from (f"{shard['name']}{each}" for each in _shard_remarks(cluster, shard))
+    if not cluster["zooKeeperConnected"]:
+        yield (
+            "this broker does not reach ZooKeeper: what it shows may be old, and masters refuse"
+            " messages until they reach it again"
+        )
+    for path, reason in cluster["refused"].items():
+        yield f"{path} cannot be understood ({reason}); its last good content counts"

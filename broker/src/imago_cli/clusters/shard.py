@@ -1,0 +1,174 @@
+"""`imago shard`: show shards, hand leadership over, force an election, drain."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+from uuid import uuid4
+
+import typer
+
+from imago_cli.clusters.admin_http import DEFAULT_ADMIN, Admin, ask
+from imago_cli.clusters.cluster import COLUMNS, member_rows
+from imago_cli.clusters.member_names import member_named
+from imago_cli.clusters.moves import ShardName, attach_to_shard, find_shard
+from imago_cli.connect import AsJson, Yes, confirm
+from imago_cli.exits import CommandError, CommandUsageError
+from imago_cli.output import print_json, print_line, print_table, say
+from imago_cli.times import second
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Member = Annotated[
+    str | None,
+    typer.Option("--to", metavar="MEMBER", help="Slot, replica number, name or uuid's beginning."),
+]
+
+
+def attach(root: typer.Typer) -> None:
+    """Add the group of commands."""
+    group = typer.Typer(
+        no_args_is_help=True, help="Show shards, hand leadership over, force an election, drain."
+    )
+    group.command("list")(list_shards)
+    group.command("show")(show)
+    group.command("handover")(handover)
+    group.command("elect")(elect)
+    attach_to_shard(group)
+    root.add_typer(group, name="shard")
+
+
+def list_shards(admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
+    """List the shards: master, epoch, members in sync, last election."""
+    cluster = ask(admin, "/admin/v1/cluster")
+    shards = cluster["shards"]
+    if as_json:
+        print_json(shards)
+        return
+    rows = [
+        (
+            shard["name"],
+            _master(shard),
+            _or_none(shard["epoch"]),
+            f"{len(shard['inSync'] or shard['members'])} of {cluster.get('replicas', '?')}",
+            _last_election(shard),
+        )
+        for shard in shards
+    ]
+    print_table("", ("shard", "master", "epoch", "in sync", "last election"), rows)
+
+
+def show(shard: ShardName, admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
+    """Show one shard: members with lag in bytes and time, elections with their causes."""
+    found = find_shard(ask(admin, "/admin/v1/cluster"), shard)
+    if as_json:
+        print_json(found)
+        return
+    print_table(f"{found['name']}, epoch {_or_none(found['epoch'])}", COLUMNS, member_rows(found))
+    rows = [
+        (one["epoch"], second(one["at"]), _name(found, one["leader"]), one["cause"], _lossy(one))
+        for one in found["elections"]
+    ]
+    if rows:
+        print_table("elections", ("epoch", "when", "leader", "cause", ""), rows)
+    print_line(found["explain"]["why"])
+
+
+def handover(
+    shard: ShardName, to: Member = None, admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False
+) -> None:
+    """Hand leadership to another member, or to the best."""
+    found = find_shard(ask(admin, "/admin/v1/cluster"), shard)
+    master = next((m for m in found["members"] if m["uuid"] == found["master"]), None)
+    if master is None:
+        raise CommandError(
+            f"{found['name']} has no master to hand over", cure="imago cluster explain"
+        )
+    body = _request(master, found)
+    if to is not None:
+        body["target"] = member_named(found, to)["uuid"]
+    if body.get("target") == master["uuid"]:
+        raise CommandUsageError(f"{found['name']} is led by {_master(found)}", cure="nothing to do")
+    if len(found["members"]) == 1:
+        raise CommandError(
+            f"{found['name']} has no other live member",
+            cure="start another one, such as with imago up --replicas",
+        )
+    answer = ask(master["admin"], "/admin/v1/handover", body, found=True)
+    leader = answer.get("leader")
+    to_whom = f" to {_name(found, leader)}" if leader else ""
+    _print(answer, f"handed over{to_whom}", as_json=as_json)
+
+
+def elect(
+    shard: ShardName,
+    to: Member = None,
+    allow_data_loss: Annotated[
+        bool,
+        typer.Option("--allow-data-loss", help="Let a member lead that may lack messages."),
+    ] = False,
+    admin: Admin = DEFAULT_ADMIN,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Elect a leader for a shard without master, by default the member with the longest log.
+
+    Without --allow-data-loss only a member with every acknowledged message may lead. With it, the
+    shard's history records that the election may have lost messages.
+    """
+    found = find_shard(ask(admin, "/admin/v1/cluster"), shard)
+    if found["master"] is not None:
+        raise CommandUsageError(f"{found['name']} is led by {_master(found)}", cure="nothing to do")
+    if not found["members"]:
+        raise CommandError(f"{found['name']} has no live member", cure=found["explain"]["next"])
+    chosen = member_named(found, to) if to is not None else max(found["members"], key=_log)
+    if allow_data_loss:
+        name = f"replica {chosen['replica']} ({chosen['uuid']})"
+        confirm(f"{name} may lack acknowledged messages. Let it lead {found['name']}?", yes=yes)
+    body = _request(chosen, found) | {"allowDataLoss": allow_data_loss}
+    _print(ask(chosen["admin"], "/admin/v1/elect", body, found=True), "elected", as_json=as_json)
+
+
+def _request(member: Mapping[str, Any], shard: Mapping[str, Any]) -> dict[str, Any]:
+    """What is asked of this broker and of no other, in this epoch and in no later one."""
+    body = {"brokerId": member["uuid"], "requestId": uuid4().hex}
+    return body if shard["epoch"] is None else body | {"epoch": shard["epoch"]}
+
+
+def _print(answer: Mapping[str, Any], what: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(answer)
+    else:
+        say(f"{answer['shard']}: {what}, epoch {answer['epoch']}")
+
+
+def _log(member: Mapping[str, Any]) -> tuple[int, int, bool, str]:
+    """How members compare, as they decide it: of equal logs a whole one, then the higher uuid."""
+    return (
+        member["logEpoch"], member["logEnd"], not member.get("damaged", False), member["uuid"],
+    )  # fmt: skip
+
+
+def _master(shard: Mapping[str, Any]) -> str:
+    return _name(shard, shard["master"]) if shard["master"] else "none"
+
+
+def _name(shard: Mapping[str, Any], uuid: str) -> str:
+    at = next((m["rocketmq"] for m in shard["members"] if m["uuid"] == uuid), "gone")
+    return f"replica {shard['known'].get(uuid, '?')} ({at})"
+
+
+def _last_election(shard: Mapping[str, Any]) -> str:
+    if not shard["elections"]:
+        return ""
+    last = shard["elections"][0]
+    lossy = f", {_lossy(last)}" if last["unclean"] else ""
+    return f"{second(last['at'])}: {last['cause']}{lossy}"
+
+
+def _lossy(election: Mapping[str, Any]) -> str:
+    return "may have lost data" if election["unclean"] else ""
+
+
+def _or_none(value: object) -> object:
+    return "none" if value is None else value

@@ -1,0 +1,74 @@
+"""Why a group is behind, in a sentence, out of two looks at it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from imago_cli.output import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from imago_client import GroupDescription, GroupProgress, MessageQueue
+
+SLOW_S: Final = 3600.0
+"""A group that needs longer than this for what it has not read does not catch up."""
+MOST: Final = 0.9
+"""The share of a lag from which on one queue has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Messages a second of one queue between two looks."""
+
+    read: float
+    came: float
+
+
+def rates(
+    before: GroupDescription, after: GroupDescription, seconds: float
+) -> dict[MessageQueue, Rates]:
+    """Return how fast each queue was read and written to."""
+    known = {one.queue: one for one in before.progress}
+    found = {}
+    for one in after.progress:
+        if (old := known.get(one.queue)) is not None:
+            read, came = one.committed - old.committed, one.max_offset - old.max_offset
+            found[one.queue] = Rates(max(0, read) / seconds, max(0, came) / seconds)
+    return found
+
+
+def why_behind(found: GroupDescription, speeds: Mapping[MessageQueue, Rates]) -> str:
+    """Return the sentence; speeds are only there where a second look was worth it."""
+    behind = [one for one in found.progress if one.lag]
+    if not behind:
+        return "it is not behind"
+    if not found.members:
+        return "nobody reads: no member is connected"
+    unread = sorted({one.queue.topic for one in behind} - found.subscriptions.keys())
+    if unread and len(unread) == len({one.queue.topic for one in behind}):
+        return f"no member that is connected reads {', '.join(unread)}"
+    lag = sum(one.lag for one in behind)
+    read = sum(speeds[one.queue].read for one in behind if one.queue in speeds)
+    came = sum(speeds[one.queue].came for one in behind if one.queue in speeds)
+    where = _place(behind, lag)
+    if not read:
+        return (
+            f"{counted(len(found.members), 'member')} connected, but nothing was committed{where}:"
+            " handlers hang or fail, or wait to commit"
+        )
+    if read <= came:
+        return f"more comes ({came:,.0f}/s) than it reads ({read:,.0f}/s){where}"
+    left_s = lag / (read - came)
+    if left_s > SLOW_S:
+        return f"it catches up in {left_s / 3600:,.1f} hours at {read:,.0f}/s{where}"
+    return f"it catches up in {left_s:,.0f} s at {read:,.0f}/s{where}"
+
+
+def _place(behind: list[GroupProgress], lag: int) -> str:
+    """Name the one queue that has most of the lag, of several; "": it is spread."""
+    most = max(behind, key=lambda one: one.lag)
+    if len(behind) == 1 or most.lag < MOST * lag:
+        return ""
+    return f", most of it in {most.queue.topic}/{most.queue.shard}/{most.queue.queue_id}"

@@ -1,0 +1,1 @@
+"""What an edit of a cluster would bring about."""

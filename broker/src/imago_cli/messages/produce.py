@@ -1,0 +1,312 @@
+"""`imago produce`: send messages through either protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path  # noqa: TC003  typer reads the annotation
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from imago_cli.connect import (
+    DEFAULT_BOOTSTRAP,
+    AsJson,
+    Bootstrap,
+    MetaqServers,
+    client_config,
+    client_errors,
+    metaq_config,
+    metaq_servers,
+    metaq_topics,
+    no_topic,
+)
+from imago_cli.exits import CommandError, CommandUsageError
+from imago_cli.messages.outgoing import ToSend, headers_of, to_send
+from imago_cli.messages.pace import Pace
+from imago_cli.messages.side_by_side import side_by_side
+from imago_cli.output import print_json, say
+from imago_cli.times import TIME_HELP, time_of
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+
+    from imago_client import BrokerError, ProducerConfig
+
+
+SEND_TIMEOUT_S = 15.0
+"""Nobody tries again for who types a command: it waits for an election, which takes as long as the
+ZooKeeper session of a dead master lives, and for the start of a broker on a busy machine."""
+DELAY_S_MAX = 7 * 86_400
+"""No broker lets a message wait longer."""
+
+
+class Protocol(StrEnum):
+    """Which of the two protocols to speak."""
+
+    rocketmq = "rocketmq"
+    metaq = "metaq"
+
+
+@dataclass(frozen=True, slots=True)
+class ProduceRun:
+    """What every message of one run has."""
+
+    topic: str
+    key: str | None
+    tags: str | None
+    idempotent: bool
+    create: bool
+    delay_ms: int
+    deliver_at_ms: int | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+def attach(root: typer.Typer) -> None:
+    """Add the command."""
+    root.command("produce", help=produce.__doc__)(produce)
+
+
+def produce(
+    topic: str,
+    message: Annotated[
+        list[str] | None, typer.Argument(help="Messages; without any, the lines of stdin.")
+    ] = None,
+    files: Annotated[
+        list[Path] | None, typer.Option("--file", help="Send this file's content. Repeatable.")
+    ] = None,
+    separator: Annotated[
+        str | None,
+        typer.Option("--key-separator", "-K", help="Each message begins with its key, up to this."),
+    ] = None,
+    json_records: Annotated[
+        bool,
+        typer.Option(
+            "--json-records",
+            help="Each line is a record as `imago consume --json` prints them: body or bodyBase64,"
+            " keys, tags, properties.",
+        ),
+    ] = False,
+    headers: Annotated[
+        list[str] | None,
+        typer.Option("--header", "-H", help="NAME=VALUE, a property of each. RocketMQ only."),
+    ] = None,
+    protocol: Annotated[Protocol, typer.Option(help="Protocol to send with.")] = Protocol.rocketmq,
+    key: Annotated[
+        str | None,
+        typer.Option(help="Look-up key; one key's messages go to one queue. RocketMQ only."),
+    ] = None,
+    tags: Annotated[str | None, typer.Option(help="Tag; MetaQ's attribute.")] = None,
+    count: Annotated[int, typer.Option(min=1, help="How often to send each message.")] = 1,
+    idempotent: Annotated[
+        bool, typer.Option(help="Store each message once, whatever fails. RocketMQ only.")
+    ] = False,
+    delay: Annotated[
+        float,
+        typer.Option(
+            min=0, max=DELAY_S_MAX, help="Seconds until the messages are delivered. RocketMQ only."
+        ),
+    ] = 0.0,
+    at: Annotated[
+        str | None, typer.Option(help=f"When to deliver: {TIME_HELP}. RocketMQ only.")
+    ] = None,
+    rate: Annotated[
+        float | None, typer.Option(min=0.001, max=1e6, help="Messages a second, at most.")
+    ] = None,
+    in_flight: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=4096, help="Concurrent sends.", show_default="64, and 1 with --key: in order"
+        ),
+    ] = None,
+    create: Annotated[
+        bool, typer.Option("--create", help="Create the topic if it is missing.")
+    ] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    metaq: MetaqServers = None,
+    as_json: AsJson = False,
+) -> None:
+    """Send messages, each acknowledged by a broker. Exit code 1 if any was not."""
+    properties = headers_of(headers)
+    sending = ProduceRun(
+        topic, key, tags, idempotent, create, round(delay * 1000), _deliver_at(at), properties
+    )
+    _check(sending, protocol, separator, json_records=json_records)
+    given = (len(message or ()) + len(files or ())) * count
+    sent = to_send(message, files, separator=separator, json_records=json_records, count=count)
+    bodies = sent if rate is None else at_rate(sent, rate)
+    pace = Pace("sent", given or None)
+    at_once = in_flight or (1 if key or separator is not None else 64)
+    with client_errors():
+        try:
+            if protocol is Protocol.metaq:
+                asyncio.run(_metaq(metaq_servers(bootstrap, metaq), sending, bodies, pace, at_once))
+            else:
+                asyncio.run(_rocketmq(bootstrap, sending, bodies, pace, at_once))
+        finally:
+            pace.end()
+            if as_json or pace.count or sys.exc_info()[0] is None:
+                _report(pace, as_json=as_json)
+
+
+def _check(
+    sending: ProduceRun, protocol: Protocol, separator: str | None, *, json_records: bool
+) -> None:
+    """Refuse what cannot go together."""
+    metaq = protocol is Protocol.metaq
+    late, at = sending.delay_ms > 0, sending.deliver_at_ms is not None
+    refusals = {
+        "--key: MetaQ messages have no keys; use --tags": metaq and sending.key is not None,
+        "--idempotent: not possible through MetaQ": metaq and sending.idempotent,
+        "--delay: possible neither through MetaQ nor with --idempotent": late
+        and (metaq or sending.idempotent),
+        "--at: possible neither through MetaQ nor with --idempotent or --delay": at
+        and (metaq or sending.idempotent or late),
+        "--header: MetaQ messages have no properties": metaq and bool(sending.properties),
+        "--key-separator: MetaQ messages have no keys": metaq and separator is not None,
+        "--key-separator: not beside --json-records": separator is not None and json_records,
+        "--key-separator: is empty": separator == "",
+    }
+    for said, is_so in refusals.items():
+        if is_so:
+            raise CommandUsageError(said, cure="leave one of them out")
+
+
+def _deliver_at(text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        return time_of(text, time.time_ns() // 1_000_000)
+    except ValueError:
+        raise CommandUsageError(f"--at {text!r} is no time", cure=TIME_HELP) from None
+
+
+async def at_rate(sent: AsyncIterator[ToSend], rate: float) -> AsyncIterator[ToSend]:
+    """Yield so many a second at most, evenly; who was held up catches up on nothing."""
+    loop = asyncio.get_running_loop()
+    due = loop.time()
+    async for one in sent:
+        await asyncio.sleep(due - loop.time())
+        yield one
+        due = max(due + 1 / rate, loop.time())
+
+
+async def _rocketmq(
+    bootstrap: str, sending: ProduceRun, bodies: AsyncIterator[ToSend], pace: Pace, in_flight: int
+) -> None:
+    from imago_client import BrokerError, Client, Message
+    from imago_client.messages import check_tag
+
+    if sending.tags:
+        check_tag(sending.tags)  # before a topic is made for it
+    keys = (sending.key,) if sending.key else ()
+    async with Client(client_config(bootstrap)) as client:
+        if sending.create:
+            await client.admin.create_topic(sending.topic)
+        elif sending.topic not in (known := await client.admin.topics()):
+            raise no_topic(sending.topic, known, otherwise="--create makes it")
+        producer = client.producer(_producer_config(sending), idempotent=sending.idempotent)
+
+        async def send(one: ToSend) -> None:
+            own = keys if one.keys is None else one.keys
+            message = Message(
+                sending.topic,
+                one.body,
+                tags=one.tags or sending.tags,
+                keys=own,
+                ordering_key=own[0] if own else None,
+                delay_ms=sending.delay_ms,
+                deliver_at_ms=sending.deliver_at_ms,
+                properties={**sending.properties, **one.properties},
+            )
+            try:
+                await producer.send(message)
+            except BrokerError as error:
+                raise _refusal(error, sending) from None
+
+        await send_all(bodies, send, pace, in_flight)
+
+
+def _producer_config(sending: ProduceRun) -> ProducerConfig:
+    from imago_client import ProducerConfig
+
+    if sending.idempotent:  # it tries for longer anyway
+        return ProducerConfig()
+    return ProducerConfig(send_timeout_s=SEND_TIMEOUT_S)
+
+
+def _refusal(error: BrokerError, sending: ProduceRun) -> Exception:
+    """Return the error to raise: of a message that may not wait so long, with what to do."""
+    from imago_wire.remoting.codes import ResponseCode
+
+    is_late = sending.delay_ms or sending.deliver_at_ms is not None
+    if is_late and error.code == ResponseCode.MESSAGE_ILLEGAL:
+        cure = (
+            "a shorter --delay or an earlier --at, or a larger rocketmq.timer_delay_ms_max of the"
+            " brokers"
+        )
+        return CommandError(str(error), cure=cure)
+    return error
+
+
+async def _metaq(
+    servers: str, sending: ProduceRun, bodies: AsyncIterator[ToSend], pace: Pace, in_flight: int
+) -> None:
+    from imago_client.metaq import MetaqClient
+
+    async with MetaqClient(metaq_config(servers)) as client:
+        # Whether a put to a new topic makes it is for the brokers to say.
+        known = None if sending.create else await metaq_topics(client)
+        if known is not None and sending.topic not in known:
+            raise no_topic(sending.topic, known, otherwise="--create makes it")
+        producer = client.producer()
+
+        async def send(one: ToSend) -> None:
+            if one.keys or one.properties:
+                raise CommandUsageError(
+                    "--json-records: MetaQ messages have neither keys nor properties",
+                    cure="leave --protocol out",
+                )
+            await producer.send(sending.topic, one.body, attribute=one.tags or sending.tags)
+
+        await send_all(bodies, send, pace, in_flight)
+
+
+async def send_all(
+    bodies: AsyncIterator[ToSend],
+    send: Callable[[ToSend], Awaitable[None]],
+    pace: Pace,
+    in_flight: int,
+) -> None:
+    """Send with a bounded number at once; the first error stops it, and is raised."""
+
+    taking = asyncio.Lock()
+
+    async def work() -> None:
+        # The workers share one iterator: each takes the next body when it is done with its last.
+        while True:
+            async with taking:
+                one = await anext(bodies, None)
+            if one is None:
+                return
+            await send(one)
+            pace.add(1, len(one.body))
+
+    await side_by_side(work, in_flight)
+
+
+def _report(pace: Pace, *, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "sent": pace.count,
+                "bytes": pace.size,
+                "seconds": round(pace.seconds, 3),
+                "perSecond": round(pace.rate, 1),
+            }
+        )
+    else:
+        say(f"{pace.count:,} sent, {pace.size:,} bytes, {pace.rate:,.0f}/s")

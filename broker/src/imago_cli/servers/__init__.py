@@ -1,0 +1,1 @@
+"""Commands that run servers: broker, name service, operator, ZooKeeper."""

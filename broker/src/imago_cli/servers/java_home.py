@@ -1,0 +1,25 @@
+"""`imago java-home`: a Java for Spark, on a machine that may have none installed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from imago_cli.output import print_line
+from imago_cli.servers.java import find_java, spark_home
+
+if TYPE_CHECKING:
+    import typer
+
+
+def attach(root: typer.Typer) -> None:
+    """Add the command."""
+    root.command("java-home", help=java_home.__doc__)(java_home)
+
+
+def java_home() -> None:
+    """Print the JAVA_HOME of a Java that runs Spark: the one installed, or that of a package."""
+    java = find_java()
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    print_line(str(spark_home(java, cache / "imago" / f"java-{java.version}")))

@@ -1,0 +1,1 @@
+"""The RocketMQ protocol on plain blocking sockets."""

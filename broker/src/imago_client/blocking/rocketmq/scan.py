@@ -1,0 +1,133 @@
+"""Reads a range of one queue in large pieces, the next one on its way while one is worked on."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from imago_client.core.consuming import pulling
+from imago_client.core.consuming.subscriptions import ALL, subscribe
+from imago_client.core.routing import MASTER_ID
+from imago_client.errors import BrokerError, ClientError, TryAgainError
+from imago_client.messages import PullStatus
+from imago_wire.remoting.codes import ResponseCode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from imago_client.blocking.rocketmq.driver import Ahead, BlockingDriver
+    from imago_client.core.effects import Request
+    from imago_client.core.state import ClientState
+    from imago_client.message_queue import MessageQueue
+    from imago_client.received import Pulled
+
+MESSAGES_MAX: Final = 10_000
+_BUSY_CODES: Final = frozenset(
+    {
+        ResponseCode.SYSTEM_BUSY,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.FLOW_CONTROL,
+        ResponseCode.GO_AWAY,
+    }
+)
+_PAUSE_S: Final = 0.1
+_PAUSE_S_MAX: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanLimits:
+    """How large the pieces are, and how often a failed one is asked for again."""
+
+    piece_bytes: int = 4 << 20
+    retries: int = 7
+    """Pauses between them grow: together they outlast a change of master."""
+
+
+class QueueScan:
+    """One pass over a queue's offsets from `start` up to `end`.
+
+    Iterate once. Pieces with messages come in order; the last one may reach beyond `end`. A piece
+    whose status is OFFSET_ILLEGAL or NO_NEW_MESSAGE is the last: the queue does not hold what was
+    asked for (any more, or yet), and the caller decides what that means.
+    """
+
+    def __init__(
+        self,
+        state: ClientState,
+        driver: BlockingDriver,
+        group: str,
+        queue: MessageQueue,
+        start: int,
+        end: int,
+        limits: ScanLimits,
+    ) -> None:
+        self._state, self._driver, self._group = state, driver, group
+        self._queue, self._offset, self._end, self._limits = queue, start, end, limits
+        self._subscription = subscribe(queue.topic, ALL, state.clock_ms())
+        self._read_from = MASTER_ID
+        self._ahead: tuple[Request, Ahead] | None = None
+
+    def __iter__(self) -> Iterator[Pulled]:
+        try:
+            while self._offset < self._end:
+                piece = self._piece()
+                self._offset, self._read_from = piece.next_offset, piece.read_from
+                if piece.status in (PullStatus.OFFSET_ILLEGAL, PullStatus.NO_NEW_MESSAGE):
+                    yield piece
+                    return
+                if self._offset < self._end:
+                    self._send_ahead()
+                if piece.status is PullStatus.FOUND:
+                    yield piece
+        finally:
+            if self._ahead is not None:
+                self._ahead[1].forget()
+
+    def _piece(self) -> Pulled:
+        tries = 0
+        while True:
+            try:
+                if self._ahead is None:
+                    self._ask()
+                return self._receive()
+            except (TryAgainError, BrokerError) as error:
+                tries += 1
+                self._read_from = MASTER_ID
+                if tries > self._limits.retries or not _may_pass(error):
+                    raise
+                time.sleep(min(_PAUSE_S_MAX, _PAUSE_S * 2.0**tries))
+
+    def _send_ahead(self) -> None:
+        try:
+            self._ask()
+        except ClientError:
+            self._ahead = None  # asked for again, with patience, when it is wanted
+
+    def _ask(self) -> None:
+        asked = pulling.PullArguments(
+            group=self._group,
+            queue=self._queue,
+            offset=self._offset,
+            subscription=self._subscription,
+            messages_max=min(MESSAGES_MAX, self._end - self._offset),
+            bulk_bytes=self._limits.piece_bytes,
+            read_from=self._read_from,
+        )
+        request = self._driver.run(pulling.pull_request(self._state, asked))
+        self._ahead = request, self._driver.send_ahead(request)
+
+    def _receive(self) -> Pulled:
+        assert self._ahead is not None, "the request was sent before"
+        request, ahead = self._ahead
+        self._ahead = None
+        try:
+            answer = ahead.receive()
+        except TryAgainError:
+            self._state.drop_route(self._queue.topic)
+            raise
+        return pulling.read_pulled(self._state, self._queue, request.address, answer)
+
+
+def _may_pass(error: TryAgainError | BrokerError) -> bool:
+    return isinstance(error, TryAgainError) or error.code in _BUSY_CODES

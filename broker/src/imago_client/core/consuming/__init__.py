@@ -1,0 +1,1 @@
+"""Operations that read: membership, pulls, POP, what is in work."""

@@ -1,0 +1,1 @@
+"""Operations that send: choice of queue, retries, idempotence, transactions, requests."""

@@ -1,0 +1,237 @@
+"""A message made ready for the wire, once, before the first try to send it."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from imago_client.checks import refuse
+from imago_client.errors import UsageError
+from imago_client.messages import PROPERTIES_BYTES_MAX, RETRY_PREFIX, Message, SendResult
+from imago_wire.errors import ProtocolError
+from imago_wire.record_format import properties as names
+from imago_wire.record_format.layout import SYS_COMPRESSED, SYS_COMPRESSION_ZLIB
+from imago_wire.remoting.codes import RequestCode
+from imago_wire.remoting.messages import BatchEntry, encode_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from imago_client.config import ProducerConfig
+    from imago_client.core.state import ClientState
+
+BATCH_MESSAGES_MAX: Final = 10_000
+_ENTRY_OVERHEAD: Final = 22
+"""Bytes around body and properties of one message in a batch."""
+_PROPERTIES_OVERHEAD: Final = 64
+"""What this client adds to a message's own properties, roughly: its unique key."""
+_NUMBERS_OVERHEAD: Final = 100
+"""What an idempotent producer adds to that, at most: id, epoch and number."""
+_ZLIB_LEVEL: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """One send request less its queue."""
+
+    code: RequestCode
+    topic: str
+    message_id: str
+    body: bytes
+    properties: str
+    born_ms: int
+    flag: int = 0
+    sys_flag: int = 0
+    ordering_key: str | None = None
+    entries: tuple[BatchEntry, ...] = ()
+    """The messages of a batch, whose body they are."""
+    wait_stored: bool = True
+    may_join: bool = False
+    """Whether it may travel in one request with others to its queue."""
+
+    @property
+    def count(self) -> int:
+        """How many messages it is."""
+        return len(self.entries) or 1
+
+    @property
+    def is_batch(self) -> bool:
+        return self.code == RequestCode.SEND_BATCH_MESSAGE
+
+
+def prepare(state: ClientState, config: ProducerConfig, message: Message) -> Outgoing:
+    """Give the message its id and its time, encode its properties, deflate a large body."""
+    _check_message(config, message)
+    key = state.unique_keys.next_key()
+    properties = _encode_properties(message, key)
+    body, sys_flag = _deflate(message.body, config.compress_over_bytes)
+    return Outgoing(
+        code=RequestCode.SEND_MESSAGE_V2,
+        topic=message.topic,
+        message_id=key,
+        body=body,
+        properties=properties.decode(),
+        born_ms=state.clock_ms(),
+        flag=message.flag,
+        sys_flag=sys_flag,
+        ordering_key=message.ordering_key,
+        wait_stored=message.wait_stored,
+        may_join=not (sys_flag or _goes_alone(message)),
+    )
+
+
+def _goes_alone(message: Message) -> bool:
+    """Whether brokers do with it what they do with no message of a batch."""
+    light = names.INNER_MULTI_DISPATCH in message.properties
+    return light or message.waits or message.topic.startswith("%")
+
+
+def join(outgoings: Sequence[Outgoing]) -> Outgoing:
+    """Return messages to one queue as one request; they agree in `wait_stored`."""
+    first = outgoings[0]
+    entries = tuple([BatchEntry(one.body, one.properties.encode(), one.flag) for one in outgoings])
+    return Outgoing(
+        code=RequestCode.SEND_BATCH_MESSAGE,
+        topic=first.topic,
+        message_id=first.message_id,
+        body=encode_batch(entries),
+        properties=_batch_properties(wait_stored=first.wait_stored),
+        born_ms=first.born_ms,
+        entries=entries,
+    )
+
+
+def share(outgoings: Sequence[Outgoing], result: SendResult) -> list[SendResult]:
+    """Return what the acknowledgement of joined messages says of each."""
+    stored_ids = result.stored_id.split(",")
+    if len(stored_ids) != len(outgoings):  # a broker that names none but the first
+        stored_ids = [result.stored_id] * len(outgoings)
+    status, queue, region = result.status, result.queue, result.trace_region
+    offset = result.offset
+    return [
+        SendResult(status, queue, offset + at, one.message_id, stored_ids[at], None, region)
+        for at, one in enumerate(outgoings)
+    ]
+
+
+def prepare_batch(
+    state: ClientState, config: ProducerConfig, messages: Sequence[Message]
+) -> Outgoing:
+    """Encode messages of one topic as one request. UsageError: they cannot travel together."""
+    if not isinstance(messages, Sequence):
+        raise refuse("batch", messages, "a list of messages")
+    if not messages:
+        raise UsageError("batch: it holds no message")
+    first = messages[0]
+    for message in messages:
+        _check_message(config, message)
+        _check_fits(message, first)
+    keys = [state.unique_keys.next_key() for _ in messages]
+    entries = [
+        BatchEntry(
+            flag=message.flag, body=message.body, properties=_encode_properties(message, key)
+        )
+        for message, key in zip(messages, keys, strict=True)
+    ]
+    body = encode_batch(entries)
+    size = len(body) + len(messages) * (_NUMBERS_OVERHEAD if config.idempotent else 0)
+    if size > config.batch_bytes_max:
+        raise UsageError(
+            f"batch: {size} bytes, the limit is {config.batch_bytes_max};"
+            " cut it with imago_client.batches()"
+        )
+    return Outgoing(
+        code=RequestCode.SEND_BATCH_MESSAGE,
+        topic=first.topic,
+        message_id=keys[0],
+        body=body,
+        properties=_batch_properties(wait_stored=first.wait_stored),
+        born_ms=state.clock_ms(),
+        ordering_key=first.ordering_key,
+        entries=tuple(entries),
+    )
+
+
+def _batch_properties(*, wait_stored: bool) -> str:
+    return "" if wait_stored else f"{names.WAIT}\x01false\x02"
+
+
+def batches(messages: Sequence[Message], *, bytes_max: int = 1 << 20) -> Iterator[list[Message]]:
+    """Cut messages into batches that one request can carry, in their order.
+
+    A new batch begins where the topic, the ordering key or `wait_stored` changes.
+    """
+    batch: list[Message] = []
+    size = 0
+    for message in messages:
+        if not isinstance(message, Message):
+            raise refuse("message", message, "a Message")
+        cost = _size_in_batch(message)
+        full = size + cost > bytes_max or len(batch) >= BATCH_MESSAGES_MAX
+        if batch and (full or not _travel_together(batch[0], message)):
+            yield batch
+            batch, size = [], 0
+        batch.append(message)
+        size += cost
+    if batch:
+        yield batch
+
+
+def _size_in_batch(message: Message) -> int:
+    own = sum(len(name) + len(value) + 2 for name, value in message.all_properties("").items())
+    # Four bytes for a character is what UTF-8 can need at most.
+    return _ENTRY_OVERHEAD + len(message.body) + _PROPERTIES_OVERHEAD + 4 * own
+
+
+def _travel_together(first: Message, other: Message) -> bool:
+    return (
+        other.topic == first.topic
+        and other.ordering_key == first.ordering_key
+        and other.wait_stored == first.wait_stored
+    )
+
+
+def _check_fits(message: Message, first: Message) -> None:
+    if message.topic != first.topic:
+        raise UsageError(f"batch: messages of two topics, {first.topic!r} and {message.topic!r}")
+    if not _travel_together(first, message):
+        raise UsageError("batch: its messages differ in ordering_key or wait_stored")
+    if message.waits:
+        raise UsageError("batch: a delayed message must be sent by itself")
+    if message.topic.startswith(RETRY_PREFIX):
+        raise UsageError("batch: not possible to a retry topic")
+
+
+def _check_message(config: ProducerConfig, message: Message) -> None:
+    if not isinstance(message, Message):
+        raise refuse("message", message, 'a Message: Message("orders", b"hello")')
+    if config.idempotent and (message.waits or message.topic.startswith(RETRY_PREFIX)):
+        raise UsageError(
+            "idempotent: a delayed message, or one to a retry topic, reaches its queue later than"
+            " it is sent; use a producer that is not idempotent"
+        )
+
+
+def _encode_properties(message: Message, key: str) -> bytes:
+    try:
+        encoded = names.encode(message.all_properties(key))
+    except ProtocolError as error:
+        raise UsageError(str(error)) from None
+    except UnicodeEncodeError:
+        raise UsageError(
+            "tags, keys, ordering_key and properties: must be text that UTF-8 can hold"
+        ) from None
+    if len(encoded) > PROPERTIES_BYTES_MAX:
+        raise UsageError(f"properties: {len(encoded)} bytes, the limit is {PROPERTIES_BYTES_MAX}")
+    return encoded
+
+
+def _deflate(body: bytes, over_bytes: int | None) -> tuple[bytes, int]:
+    if over_bytes is None or len(body) <= over_bytes:
+        return body, 0
+    deflated = zlib.compress(body, _ZLIB_LEVEL)
+    if len(deflated) >= len(body):
+        return body, 0
+    return deflated, SYS_COMPRESSED | SYS_COMPRESSION_ZLIB

@@ -1,0 +1,1 @@
+"""Balanced groups and producers that find brokers in MetaQ's tree."""

@@ -1,0 +1,1 @@
+"""Reading partitions: where, how much, in which order messages are handled."""

@@ -1,0 +1,249 @@
+"""The asyncio client of the RocketMQ protocol: the door to producers, consumers and admin."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING, Self
+
+from imago_client.checks import topic_tags
+from imago_client.config import ClientConfig, ConsumerConfig, ProducerConfig
+from imago_client.core.consuming.subscriptions import ALL
+from imago_client.core.sending.requesting import AwaitedReplies
+from imago_client.core.sending.transacting import group_of_check
+from imago_client.errors import UsageError
+from imago_client.handlers import check_handler
+from imago_client.messages import check_name
+from imago_client.process import new_state
+from imago_client.rocketmq.admin import Admin
+from imago_client.rocketmq.driver import Driver
+from imago_client.rocketmq.pop_consumer import PopConsumer
+from imago_client.rocketmq.producer import Producer
+from imago_client.rocketmq.pull_consumer import PullConsumer
+from imago_client.rocketmq.push.push_consumer import PushConsumer
+from imago_client.rocketmq.push.subscriber import Subscriber
+from imago_client.rocketmq.requests import Requester
+from imago_client.rocketmq.server_requests import answer_request
+from imago_client.rocketmq.tracing import Tracer
+from imago_client.rocketmq.transactions import TransactionProducer
+from imago_wire.remoting.codes import RequestCode
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from types import TracebackType
+
+    from imago_client.core.sending.transacting import Decision
+    from imago_client.received import ReceivedMessage
+    from imago_client.rocketmq.connection import Connection
+    from imago_client.rocketmq.push.handler_pool import Takes
+    from imago_client.rocketmq.push.queue_reader import Listener
+    from imago_wire.remoting.command import RemotingCommand
+
+
+class Client:
+    """One client of a cluster: its producers and consumers share one connection per broker.
+
+    `bootstrap` is a list of name-service addresses, `host:port[,host:port…]`, or a ClientConfig.
+    Nothing is opened before the first call. Use it as `async with`, or call `close`.
+    """
+
+    def __init__(self, bootstrap: str | ClientConfig) -> None:
+        self.config = ClientConfig.of(bootstrap)
+        self._state = new_state(self.config)
+        self._driver = Driver(self.config, self._on_request)
+        self._tracer = Tracer(self._state, self._driver) if self.config.trace else None
+        self._consumers: dict[str, PushConsumer] = {}
+        self._transacting: dict[str, TransactionProducer] = {}
+        self._requesters: set[Requester] = set()
+        self._awaited = AwaitedReplies()
+        self.admin = Admin(self._state, self._driver)
+
+    def producer(
+        self, config: ProducerConfig | None = None, *, idempotent: bool = False
+    ) -> Producer:
+        """Return a new producer; `idempotent` turns that setting on."""
+        settings = ProducerConfig.of(config)
+        if idempotent:
+            settings = replace(settings, idempotent=True)
+        return Producer(self._state, self._driver, settings, self._tracer)
+
+    def transaction_producer(
+        self,
+        group: str,
+        checker: Callable[[ReceivedMessage], Awaitable[Decision]],
+        config: ProducerConfig | None = None,
+    ) -> TransactionProducer:
+        """Return a producer whose messages are delivered once their transaction is committed.
+
+        `checker` decides about transactions of the group that nobody ended: see
+        `TransactionProducer`.
+        """
+        check_name("producer group", group, characters_max=120)
+        if group in self._transacting:
+            raise UsageError(f"group {group!r}: this client has a producer of it already")
+        check_handler(checker, "checker")
+        settings = replace(ProducerConfig.of(config), group=group)
+        producer = TransactionProducer(
+            self._state, self._driver, settings, checker, self._forget_transactions, self._tracer
+        )
+        self._transacting[group] = producer
+        return producer
+
+    def requester(self, config: ProducerConfig | None = None) -> Requester:
+        """Return one who sends messages and waits for the replies of their consumers."""
+        settings = ProducerConfig.of(config)
+        requester = Requester(
+            self._state, self._driver, settings, self._awaited, self._requesters.discard
+        )
+        self._requesters.add(requester)
+        return requester
+
+    def pull_consumer(self, group: str) -> PullConsumer:
+        """Return a consumer that reads what the caller asks for, with the group's offsets."""
+        check_name("consumer group", group, characters_max=120)
+        return PullConsumer(self._state, self._driver, group)
+
+    def pop_consumer(self, group: str) -> PopConsumer:
+        """Return a consumer that takes messages for a while and acknowledges each by itself."""
+        check_name("consumer group", group, characters_max=120)
+        return PopConsumer(self._state, self._driver, group)
+
+    def push_consumer(
+        self,
+        config: ConsumerConfig | str,
+        topics: Mapping[str, str] | Sequence[str],
+        handler: Callable[[list[ReceivedMessage]], Awaitable[None]],
+        *,
+        on_assigned: Listener | None = None,
+        on_revoked: Listener | None = None,
+    ) -> PushConsumer:
+        """Return a member of a group (its configuration, or just its name); start it to join.
+
+        `topics`: names, or names with TAG expressions (`{"orders": "paid || sent"}`) or
+        SQL92 filters over properties (`{"orders": Sql("price > 5")}`). `on_assigned`, `on_revoked`:
+        `async def`, called with the queues that the member has begun, or ceased, to read.
+        """
+        settings = ConsumerConfig.of(config)
+        return self._member(
+            settings, topics, handler, on_assigned=on_assigned, on_revoked=on_revoked
+        )
+
+    def subscribe(
+        self,
+        topics: str | Mapping[str, str] | Sequence[str],
+        *,
+        group: str | ConsumerConfig,
+        manual: bool = False,
+        on_assigned: Listener | None = None,
+        on_revoked: Listener | None = None,
+    ) -> Subscriber:
+        """Return a member of a group to iterate over: `async for message in client.subscribe(…)`.
+
+        `topics`: one name, or as `push_consumer` takes them; `manual`: messages are consumed once
+        they are given to `acknowledge`, not when the next one is asked for.
+        """
+        wanted = [topics] if isinstance(topics, str) else topics
+        settings = ConsumerConfig.of(group)
+        return Subscriber(
+            lambda mailbox: self._member(
+                settings,
+                wanted,
+                _pass_over,
+                pool=mailbox,
+                on_assigned=on_assigned,
+                on_revoked=on_revoked,
+            ),
+            manual=manual,
+        )
+
+    def _member(
+        self,
+        settings: ConsumerConfig,
+        topics: Mapping[str, str] | Sequence[str],
+        handler: Callable[[list[ReceivedMessage]], Awaitable[None]],
+        *,
+        pool: Takes | None = None,
+        on_assigned: Listener | None,
+        on_revoked: Listener | None,
+    ) -> PushConsumer:
+        wanted = topic_tags(topics, ALL)
+        if settings.group in self._consumers:
+            raise UsageError(f"group {settings.group!r}: this client is a member already")
+        consumer = PushConsumer(
+            self._state,
+            self._driver,
+            settings,
+            wanted,
+            handler,
+            self._remember,
+            self._forget,
+            self._tracer,
+            pool=pool,
+            on_assigned=on_assigned,
+            on_revoked=on_revoked,
+        )
+        self._consumers[settings.group] = consumer
+        return consumer
+
+    async def close(self) -> None:
+        """Stop the consumers, then close every connection."""
+        try:
+            for consumer in list(self._consumers.values()):
+                await consumer.stop()
+            for producer in list(self._transacting.values()):
+                await producer.close()
+            for requester in list(self._requesters):
+                await requester.close()
+            if self._tracer is not None:
+                await self._tracer.close()
+        finally:
+            await self._driver.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:
+        if hasattr(self, "_driver") and self._driver.is_open:
+            _warn(
+                f"unclosed client of {','.join(self.config.bootstrap)}: use `async with`, or await"
+                " client.close()",
+                ResourceWarning,
+                source=self,
+                stacklevel=2,
+            )
+
+    def _remember(self, consumer: PushConsumer) -> None:
+        group = consumer.config.group
+        if self._consumers.setdefault(group, consumer) is not consumer:
+            raise UsageError(f"group {group!r}: this client is a member already")
+
+    def _forget(self, consumer: PushConsumer) -> None:
+        if self._consumers.get(consumer.config.group) is consumer:
+            del self._consumers[consumer.config.group]
+
+    def _on_request(self, connection: Connection, command: RemotingCommand) -> None:
+        if command.code == RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT:
+            connection.answer(self._awaited.arrived(command))
+            return
+        if command.code != RequestCode.CHECK_TRANSACTION_STATE:
+            answer_request(connection, command, self._consumers)
+            return
+        producer = self._transacting.get(group_of_check(command))
+        if producer is not None:
+            producer.asked(connection.address, command)
+
+    def _forget_transactions(self, producer: TransactionProducer) -> None:
+        if self._transacting.get(producer.config.group) is producer:
+            del self._transacting[producer.config.group]
+
+
+async def _pass_over(_messages: list[ReceivedMessage]) -> None:
+    """Take what a broker hands over for a try: a subscription has no handler for it."""

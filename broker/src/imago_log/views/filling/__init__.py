@@ -1,0 +1,1 @@
+"""Queues filled from records that others wrote."""

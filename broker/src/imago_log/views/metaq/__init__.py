@@ -1,0 +1,1 @@
+"""MetaQ's own files of materialised topics."""

@@ -1,0 +1,1 @@
+"""All queues of a store: found, opened, written behind, refilled."""

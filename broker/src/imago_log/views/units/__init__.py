@@ -1,0 +1,1 @@
+"""The units of consume queues: in files, found, proved, lost."""

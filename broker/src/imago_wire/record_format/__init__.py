@@ -1,0 +1,1 @@
+"""Where everything stands in a record: fixed fields, properties, entries, tags, sequences."""

@@ -1,0 +1,1 @@
+"""Frames by the buffer: a read into requests, answers into bytes; plain and compiled."""

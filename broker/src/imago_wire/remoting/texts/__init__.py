@@ -1,0 +1,1 @@
+"""Texts inside of headers and bodies: message ids, handles, subscriptions, traces, properties."""

@@ -1,0 +1,1 @@
+"""Settings of brokers as data, made from the brokers' own: keys, bounds, what goes with what."""

@@ -1,0 +1,1 @@
+"""Desired and actual state as plain values, and the words for both."""

@@ -1,0 +1,94 @@
+"""Files that only some pods have, and the settings of brokers that name them.
+
+Each pod is told them by its own environment. The file that all pods share changes under those that
+run: a container of such a pod that begins again would look for files that its pod does not have.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from imago_operator.spec.cluster.cluster import ListenerAuthenticationType
+from imago_operator.spec.cluster.tls import Strictness
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from imago_operator.broker_rules.keys import Scalar
+    from imago_operator.spec.cluster.cluster import ClusterSpec, ExternalListener
+    from imago_operator.spec.cluster.tls import Tls
+    from imago_operator.spec.cluster.zookeeper import ExternalZooKeeper
+
+METAQ_TLS_PORT: Final = 8124
+TLS_FOLDER: Final = "/etc/imago/tls"
+CLIENTS_CA_FOLDER: Final = "/etc/imago/clients-ca"
+ZOOKEEPER_TLS_FOLDER: Final = "/etc/imago/zookeeper-tls"
+ZOOKEEPER_USER_FOLDER: Final = "/etc/imago/zookeeper-user"
+ACCOUNT_FOLDER: Final = "/etc/imago/account"
+TLS_SECTION: Final = "tls."
+
+
+def pod_settings(spec: ClusterSpec, given: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    """Return what a pod is told; `given`: settings that the spec names one by one."""
+    found = registry_settings(spec.zookeeper.external)
+    if spec.authorization.token_review:
+        found |= {
+            "token_review.url": "https://kubernetes.default.svc",
+            "token_review.ca_file": f"{ACCOUNT_FOLDER}/ca.crt",
+            "token_review.token_file": f"{ACCOUNT_FOLDER}/token",
+        }
+    if spec.tls is not None:
+        found |= {name: said for name, said in given.items() if name.startswith(TLS_SECTION)}
+        asked = str(found.get("tls.client_auth", "optional"))
+        found |= tls_settings(spec.tls, spec.listeners)
+        found |= client_settings(spec.tls, spec.listeners, asked)
+    return found
+
+
+def tls_settings(tls: Tls, listeners: Iterable[ExternalListener]) -> dict[str, Scalar]:
+    """Return the brokers' settings of TLS; their files are those of their shard's Secret."""
+    strict = tls.clients is Strictness.ENFORCING or any(way.tls for way in listeners)
+    members = tls.members.value.lower()
+    return {
+        "tls.certificate_file": f"{TLS_FOLDER}/tls.crt",
+        "tls.key_file": f"{TLS_FOLDER}/tls.key",
+        "tls.ca_file": f"{TLS_FOLDER}/ca.crt",
+        "tls.mode": "enforcing" if strict else "permissive",
+        "tls.metaq_port": METAQ_TLS_PORT,
+        "tls.replication": members,
+        "tls.calls": members,
+    }
+
+
+def client_settings(
+    tls: Tls, listeners: Iterable[ExternalListener], asked: str
+) -> dict[str, Scalar]:
+    """Return the brokers' settings of clients' certificates; `asked`: what the config says.
+
+    The operator shows none, and is known by its token.
+    """
+    if tls.clients_ca is None:
+        return {}
+    wanted = [way.authentication.type for way in listeners if way.authentication is not None]
+    return {
+        "tls.client_ca_file": f"{CLIENTS_CA_FOLDER}/ca.crt",
+        "tls.client_auth": "required" if ListenerAuthenticationType.TLS in wanted else asked,
+        "tls.admin_client_auth": "none",
+    }
+
+
+def registry_settings(external: ExternalZooKeeper | None) -> dict[str, Scalar]:
+    """Return the brokers' settings of an external ZooKeeper's TLS and of who they are there.
+
+    The name of the user comes with its password, from a Secret, by the pod's environment.
+    """
+    found: dict[str, Scalar] = {}
+    if external is not None and external.tls is not None:
+        found["zookeeper.tls_ca_file"] = f"{ZOOKEEPER_TLS_FOLDER}/ca.crt"
+        if external.tls.client_certificate:
+            found["zookeeper.tls_certificate_file"] = f"{ZOOKEEPER_TLS_FOLDER}/tls.crt"
+            found["zookeeper.tls_key_file"] = f"{ZOOKEEPER_TLS_FOLDER}/tls.key"
+    if external is not None and external.auth is not None:
+        found["zookeeper.password_file"] = f"{ZOOKEEPER_USER_FOLDER}/password"
+        found["zookeeper.protect"] = external.auth.protect
+    return found

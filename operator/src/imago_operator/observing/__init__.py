@@ -1,0 +1,1 @@
+"""One observation of everything that belongs to a cluster."""

@@ -1,0 +1,1 @@
+"""Shards that get more members, or fewer, while they serve."""

@@ -1,0 +1,1 @@
+"""What the plan does about ZooKeeper: what the registry says, where its servers run."""

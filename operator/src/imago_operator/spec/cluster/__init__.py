@@ -1,0 +1,1 @@
+"""ImagoCluster, part by part: brokers, ZooKeeper, TLS, status."""

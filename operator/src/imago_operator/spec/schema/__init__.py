@@ -1,0 +1,1 @@
+"""How a kind is declared: fields, bounds, rules, columns, and the schema that follows."""

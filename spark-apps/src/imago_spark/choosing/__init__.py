@@ -1,0 +1,1 @@
+"""What a query reads: which topics, from when to when."""

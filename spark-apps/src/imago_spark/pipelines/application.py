@@ -1,0 +1,80 @@
+"""What all applications share: arguments, Spark's session, exit codes and last words.
+
+Exit codes: 0 done, 1 failed (or found what it looks for), 2 wrong configuration, 5 another run of
+the pipeline took over. Without `--config` the file is the one that an ImagoPipeline names in
+`IMAGO_CONFIG`, and then the run's epoch is the one in `IMAGO_EPOCH`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from imago_spark.pipelines.session import is_submitted, session, submitted_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
+
+EXIT_FAILED: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_FENCED: Final = 5
+LAST_WORDS: Final = Path("/dev/termination-log")
+LAST_WORDS_SIZE_MAX: Final = 1000
+
+
+def parser(name: str, text: str | None) -> argparse.ArgumentParser:
+    """Return a parser of what every application takes."""
+    found = argparse.ArgumentParser(
+        prog=name, description=text, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    config, epoch = os.environ.get("IMAGO_CONFIG"), os.environ.get("IMAGO_EPOCH", "")
+    found.add_argument(
+        "--config", type=Path, default=config, help="configuration file; see docs/spark.md"
+    )
+    found.add_argument(
+        "--epoch",
+        type=int,
+        default=int(epoch) if config and epoch.isdecimal() else None,
+        help="of this run",
+    )
+    found.add_argument("--cores", type=int, default=2, help="where nobody has submitted it")
+    found.add_argument("--memory", default="1g", help="of the driver's JVM, likewise")
+    found.add_argument("--short", action="store_true", help="start fast, for little data")
+    return found
+
+
+def log_lines() -> None:
+    """Have the run say on standard error what it does."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+
+
+def spark(name: str, asked: argparse.Namespace) -> SparkSession:
+    """Return the session that somebody submitted, or a local one."""
+    if is_submitted():
+        return submitted_session(f"imago-{name}")
+    made = session(f"imago-{name}", cores=asked.cores, memory=asked.memory, is_short=asked.short)
+    made.sparkContext.setLogLevel("ERROR")
+    return made
+
+
+def refused(name: str, why: object) -> int:
+    """Report a mistake of the one who starts it; return the exit code."""
+    print(f"{name}: {why}", file=sys.stderr)
+    return EXIT_USAGE
+
+
+def ended(code: int, why: str) -> int:
+    """Report the cause, also to Kubernetes' termination log; return the exit code."""
+    log.error("%s", why)
+    if LAST_WORDS.exists():
+        with contextlib.suppress(OSError):
+            LAST_WORDS.write_text(why.strip()[:LAST_WORDS_SIZE_MAX], encoding="utf-8")
+    return code

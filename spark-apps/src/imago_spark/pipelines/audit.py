@@ -1,0 +1,355 @@
+"""Compare tables with their topics: what is missing, twice, damaged, or of another topic.
+
+    python -m imago_spark.pipelines.audit --config FILE [--deep]
+
+FILE is the configuration of the run that writes the table, of ingest or of parse. The audit writes
+nothing, and may run beside it: it looks at what was committed when it began.
+
+It compares the commits with the files that they name and with the offsets that brokers have.
+`--deep` reads all rows that both have, from the table and from the topic, and compares their
+columns; body and checksum are among them in tables of ingest.
+
+Prints one line of JSON: `rows` of the table, those whose body is `damaged`, queues, `behind` (what
+the table does not have yet), `compared` (rows that were read, with --deep), how many `differences`,
+and the first of them as `list`. Exit codes: 0 no difference, 1 failed, 2 wrong configuration,
+3 differences.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass, field
+from functools import reduce
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
+
+from imago_client.message_queue import MessageQueue
+from imago_spark.broker import TopicBrokers
+from imago_spark.errors import OptionError, SourceError, TableError
+from imago_spark.options import parse_options
+from imago_spark.pipelines import application, parse, settings
+from imago_spark.pipelines.table import TableWriter
+from imago_spark.schema import CORE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from imago_spark.offsets import Offsets
+    from imago_spark.pipelines.settings import IngestSettings
+    from imago_spark.pipelines.table import Commit
+    from imago_spark.progress import Progress
+
+EXIT_DIFFERENCES: Final = 3
+LISTED_MAX: Final = 100
+"""Differences in the report; it has the number of all."""
+_PLACE: Final = ("topic", "shard", "queue")
+Range = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Something that is not in the table as it is in the topic."""
+
+    kind: str
+    what: str
+    queue: MessageQueue | None = None
+    start: int | None = None
+    end: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"kind": self.kind, "what": self.what}
+        if self.queue is not None:
+            found |= {"topic": self.queue.topic, "shard": self.queue.shard}
+            found["queue"] = self.queue.queue_id
+        return found if self.start is None else found | {"from": self.start, "to": self.end}
+
+
+@dataclass(slots=True)
+class History:
+    """What commits say of a table's present topics."""
+
+    last: Commit
+    ranges: dict[MessageQueue, list[Range]] = field(default_factory=dict)
+    """The offsets that the table has of each queue, joined, in order."""
+    since: dict[tuple[str, str], int] = field(default_factory=dict)
+    """The commit from which on a topic's rows are those of the present one."""
+
+    def add(self, commit: Commit) -> None:
+        """Take in the next commit."""
+        for place in {(one.queue.topic, one.queue.shard) for one in commit.landed}:
+            before, now = self.last.incarnations.get(place), commit.incarnations.get(place)
+            if before is not None and now is not None and not before.is_same(now):
+                self.since[place] = commit.number
+                for queue in [one for one in self.ranges if (one.topic, one.shard) == place]:
+                    del self.ranges[queue]
+        for one in commit.landed:
+            had = self.ranges.setdefault(one.queue, [])
+            if had and had[-1][1] == one.start:
+                had[-1] = (had[-1][0], one.end)
+            else:
+                had.append((one.start, one.end))
+        self.last = commit
+
+    def gaps(self, queue: MessageQueue) -> list[Range]:
+        """Return what lies between the ranges of a queue."""
+        had = self.ranges[queue]
+        return [(one[1], other[0]) for one, other in pairwise(had)]
+
+
+def offsets_differ(
+    history: History, first: Offsets, now: Progress, *, from_latest: bool = False
+) -> Iterator[Difference]:
+    """Compare a table's offsets with the `first` ones that brokers have, and their ends."""
+    last, ends = history.last, now.offsets
+    if None not in (last.cluster, now.cluster) and last.cluster != now.cluster:
+        what = f"the table is of cluster {last.cluster}, these brokers are of {now.cluster}"
+        yield Difference("other cluster", what)
+        return
+    for queue in sorted(history.ranges.keys() | ends.keys()):
+        had = history.ranges.get(queue)
+        known, found = last.incarnations.get((queue.topic, queue.shard)), now.incarnation(queue)
+        if queue not in ends:
+            yield Difference("no queue", "the topic has no such queue any more", queue)
+        elif known is not None and found is not None and not known.is_same(found):
+            what = "the topic was deleted and created again since: the table has the former one"
+            yield Difference("other topic", what, queue)
+        elif had is not None:
+            yield from _queue_differs(history, queue, first[queue], ends[queue], from_latest)
+
+
+def _queue_differs(
+    history: History, queue: MessageQueue, first: int, end: int, from_latest: bool
+) -> Iterator[Difference]:
+    had = history.ranges[queue]
+    if first < had[0][0] and not from_latest:
+        what = "the topic has them, the table begins later"
+        yield Difference("missing", what, queue, first, had[0][0])
+    for start, stop in history.gaps(queue):
+        what = "the topic has them" if first < stop else "gone from the topic, too"
+        yield Difference("missing", what, queue, start, stop)
+    if had[-1][1] < first:
+        what = "gone from the topic before the table had them"
+        yield Difference("lost", what, queue, had[-1][1], first)
+    if had[-1][1] > end:
+        what = "the table has them, the topic ends before: its history was cut"
+        yield Difference("beyond", what, queue, end, had[-1][1])
+
+
+def files_differ(table: TableWriter, commits: Iterable[Commit]) -> Iterator[Difference]:
+    """Compare the files that commits name with those that readers find."""
+    named: set[str] = set()
+    last = -1
+    for commit in commits:
+        last = commit.number
+        for file in commit.files:
+            named.add(file.path)
+            path = table.path / file.path
+            if not path.exists():
+                yield Difference("file", f"{file.path}: is gone, with {file.rows} rows")
+            elif path.stat().st_size != file.bytes:
+                what = (
+                    f"{file.path}: has {path.stat().st_size} bytes, was written with {file.bytes}"
+                )
+                yield Difference("file", what)
+    for pattern in ("date=*/*.parquet", "_rejects/date=*/*.parquet"):
+        for path in sorted(table.path.glob(pattern)):
+            name = path.relative_to(table.path).as_posix()
+            number = path.name.partition("-")[0]
+            if name not in named and not (number.isdecimal() and int(number) > last):
+                yield Difference("file", f"{name}: no commit names it, and readers find its rows")
+
+
+def common(history: History, first: Offsets, ends: Offsets) -> dict[MessageQueue, list[Range]]:
+    """Return the offsets that table and topic both have."""
+    found = {}
+    for queue, had in history.ranges.items():
+        if queue in ends:
+            low, high = first[queue], ends[queue]
+            both = [(max(low, start), min(high, end)) for start, end in had]
+            if both := [one for one in both if one[0] < one[1]]:
+                found[queue] = both
+    return found
+
+
+def _within(ranges: dict[MessageQueue, list[Range]]) -> Column:
+    wanted = [
+        (F.col("topic") == queue.topic)
+        & (F.col("shard") == queue.shard)
+        & (F.col("queue") == queue.queue_id)
+        & F.col("offset").between(start, end - 1)
+        for queue, parts in ranges.items()
+        for start, end in parts
+    ]
+    return reduce(lambda one, other: one | other, wanted)
+
+
+def _offsets_json(offsets: Offsets) -> str:
+    found: dict[str, dict[str, dict[str, int]]] = {}
+    for queue, at in offsets.items():
+        shards = found.setdefault(queue.topic, {})
+        shards.setdefault(queue.shard, {})[str(queue.queue_id)] = at
+    return json.dumps(found)
+
+
+def rows_differ(
+    spark: SparkSession,
+    bootstrap: str,
+    files: Sequence[str],
+    history: History,
+    ranges: dict[MessageQueue, list[Range]],
+) -> Iterator[Difference]:
+    """Compare the rows of these ranges, column by column, in files and topic."""
+    stored = spark.read.parquet(*files).withColumn("_file", F.col("_metadata.file_name"))
+    for (topic, shard), number in history.since.items():
+        is_former = F.split_part("_file", F.lit("-"), F.lit(1)).cast("long") < number
+        former = (F.col("topic") == topic) & (F.col("shard") == shard) & is_former
+        stored = stored.where(~former)
+    columns = [name for name in CORE if name in stored.columns]
+    lows = {queue: parts[0][0] for queue, parts in ranges.items()}
+    highs = {queue: parts[-1][1] for queue, parts in ranges.items()}
+    assigned: dict[str, dict[str, list[int]]] = {}
+    for queue in ranges:
+        assigned.setdefault(queue.topic, {}).setdefault(queue.shard, []).append(queue.queue_id)
+    sent = spark.read.format("imago").options(
+        bootstrap=bootstrap,
+        assign=json.dumps(assigned),
+        columns=",".join(columns),
+        startingOffsets=_offsets_json(lows),
+        endingOffsets=_offsets_json(highs),
+    )
+    within = _within(ranges)
+    table, topic_rows = stored.where(within), sent.load().where(within)
+    sums = [_sums(one, columns) for one in (table, topic_rows)]
+    wrong = [queue for queue in ranges if sums[0].get(queue) != sums[1].get(queue)]
+    if wrong:
+        some = _within({queue: ranges[queue] for queue in wrong})
+        yield from _listed(table.where(some), topic_rows.where(some), columns)
+
+
+def _fingerprint(columns: Sequence[str]) -> Column:
+    """Return a hash of a row; null has a text of its own, since the hash passes over nulls."""
+    texts = [
+        F.base64(F.col(name)) if name == "value" else F.col(name).cast("string") for name in columns
+    ]
+    return F.xxhash64(*(F.coalesce(text, F.lit("\0")) for text in texts))
+
+
+def _sums(rows: DataFrame, columns: Sequence[str]) -> dict[MessageQueue, tuple[int, Any]]:
+    hashed = _fingerprint(columns).cast("decimal(38,0)")
+    counted = rows.groupBy(*_PLACE).agg(F.count(F.lit(1)), F.sum(hashed))
+    return {MessageQueue(*row[:3]): (row[3], row[4]) for row in counted.collect()}
+
+
+def _listed(table: DataFrame, topic: DataFrame, columns: Sequence[str]) -> Iterator[Difference]:
+    """Find the rows that differ, in queues whose sums do."""
+    key = [*_PLACE, "offset"]
+    named = [
+        rows.withColumn("print", _fingerprint(columns))
+        .groupBy(*key)
+        .agg(
+            F.count(F.lit(1)).alias(f"n_{name}"),
+            F.min("print").alias(f"print_{name}"),
+            F.max("print").alias(f"other_{name}"),
+        )
+        for name, rows in (("table", table), ("topic", topic))
+    ]
+    joined = named[0].join(named[1], key, "full_outer")
+    differs = (
+        F.col("n_table").isNull()
+        | F.col("n_topic").isNull()
+        | (F.col("n_table") != F.col("n_topic"))
+        | (F.col("print_table") != F.col("print_topic"))
+        | (F.col("other_table") != F.col("other_topic"))
+    )
+    for row in joined.where(differs).orderBy(*key).toLocalIterator():
+        queue, at = MessageQueue(row.topic, row.shard, row.queue), row.offset
+        if row.n_table is None:
+            kind, what = "missing", "the commits name it, the files do not have it"
+        elif row.n_topic is None:
+            kind, what = "beyond", "the files have it, the topic does not"
+        elif row.n_table > 1:
+            kind, what = "twice", f"the files have it {row.n_table} times"
+        else:
+            kind, what = "other row", "a column differs between files and topic"
+        yield Difference(kind, what, queue, at, at + 1)
+
+
+def commits_of(table: TableWriter) -> list[Commit]:
+    """Return all commits, the first one first. TableError: there is none."""
+    last = table.read_last()
+    if last is None:
+        raise TableError(f"{table.path}: is no table: it has no commit")
+    return [table.read(number) for number in range(last.number + 1)]
+
+
+def audit(wanted: IngestSettings, spark: SparkSession | None) -> dict[str, Any]:
+    """Return the report; with a session also of what rows hold."""
+    table = TableWriter(wanted.path)
+    commits = commits_of(table)
+    history = History(commits[0])
+    for commit in commits:
+        history.add(commit)
+    brokers = TopicBrokers(parse_options(wanted.source_options()))
+    # The ends last: the table never has what brokers had not when it was asked.
+    first = brokers.earliest(brokers.all_queues())
+    now = brokers.ends(first)
+    found = [
+        *offsets_differ(history, first, now, from_latest=wanted.from_latest),
+        *files_differ(table, commits),
+    ]
+    behind = sum(
+        max(0, end - max(first[queue], parts[-1][1] if (parts := history.ranges.get(queue)) else 0))
+        for queue, end in now.offsets.items()
+    )
+    told: dict[str, Any] = {
+        "rows": history.last.rows,
+        "damaged": history.last.damaged,
+        "queues": len(now.offsets),
+        "behind": behind,
+    }
+    comparable = not any(one.kind in ("other cluster", "other topic") for one in found)
+    if spark is not None and comparable:
+        ranges = common(history, first, now.offsets)
+        files = [
+            str(path)
+            for commit in commits
+            for file in commit.files
+            if (path := table.path / file.path).exists()
+        ]
+        if ranges and files:
+            found += rows_differ(spark, wanted.bootstrap, files, history, ranges)
+        told["compared"] = sum(end - start for parts in ranges.values() for start, end in parts)
+    listed = [one.to_json() for one in found[:LISTED_MAX]]
+    return told | {"differences": len(found), "list": listed}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run as a program."""
+    parser = application.parser("audit", __doc__)
+    parser.add_argument("--deep", action="store_true", help="read and compare all rows")
+    asked = parser.parse_args(arguments)
+    if asked.config is None:
+        return application.refused("audit", "--config is missing")
+    application.log_lines()
+    try:
+        wanted = settings.load(asked.config, asked.epoch, parse.OWN)
+    except OptionError as error:
+        return application.refused("audit", error)
+    try:
+        spark = application.spark("audit", asked) if asked.deep else None
+        told = audit(wanted, spark)
+    except (SourceError, PySparkException, Py4JError) as error:
+        return application.ended(application.EXIT_FAILED, str(error))
+    print(json.dumps(told), flush=True)
+    return EXIT_DIFFERENCES if told["differences"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,60 @@
+"""What a table is, for ever: the application that writes it, and the fields that its rows have.
+
+`PATH/_imago/contract.json`: `{"application": "parse", "fields": {"id": "bigint"}, "format": 1}`.
+Tables of ingest have none: their columns are those of messages. Fields may be added, never changed
+or taken away: who reads the table relies on them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any, Final
+
+from imago_spark.errors import TableError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from imago_spark.pipelines.table import TableWriter
+
+INGEST: Final = "ingest"
+FORMAT: Final = 1
+_CURE: Final = "give it a new path"
+
+
+def claim(table: TableWriter, application: str, fields: Mapping[str, str]) -> None:
+    """Make it, or add fields to it. TableError: the table is another application's, or differs."""
+    path = table.path / "_imago" / "contract.json"
+    try:
+        found = _read(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        found = {"application": INGEST if table.read_last() else application, "fields": {}}
+    except (KeyError, TypeError, ValueError) as error:
+        raise TableError(f"{path}: {error!r}") from error
+    if found["application"] != application:
+        raise TableError(
+            f"{table.path}: is a table of {found['application']}, not of {application}; {_CURE}"
+        )
+    last = table.read_last()
+    had = found["fields"] if last and last.rows else {}  # nobody relies on a table without rows
+    for name, kind in had.items():
+        if fields.get(name) != kind:
+            now = f"is {fields[name]}" if name in fields else "is left out"
+            raise TableError(
+                f"{table.path}: field {name!r} was {kind} and now {now}: whoever reads the table"
+                f" relies on it; only add fields, or {_CURE}"
+            )
+    if application != INGEST and dict(fields) != found["fields"]:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_suffix(f".{os.getpid()}")
+        text = {"application": application, "fields": dict(fields), "format": FORMAT}
+        draft.write_text(json.dumps(text), encoding="utf-8")
+        draft.replace(path)
+
+
+def _read(text: str) -> dict[str, Any]:
+    found = json.loads(text)
+    if found["format"] != FORMAT:
+        raise ValueError(f"format {found['format']!r}, this version knows {FORMAT}")
+    return {"application": str(found["application"]), "fields": dict(found["fields"])}

@@ -1,0 +1,235 @@
+"""Memory of a broker with access control and TLS, while somebody whom it does not know attacks."""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+import threading
+from typing import TYPE_CHECKING, Final
+
+import pytest
+
+from imago_testing.peers.wild import WildPeer
+from imago_testing.processes.broker import BrokerProcess, broker_process
+from imago_testing.processes.certificates import Authority
+from imago_testing.processes.servers import wait_until
+from imago_testing.searching import seldom
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = pytest.mark.processes
+
+GROWTH_BYTES_MAX: Final = 32 << 20
+"""By how much the process may grow in one attack."""
+ABOVE_IDLE_BYTES_MAX: Final = 64 << 20
+"""By how much all attacks together may make it larger than it was before the first; as promised."""
+LEFT_BYTES_MAX: Final = 16 << 20
+"""What may be left of an attack afterwards: an allocator keeps some of it."""
+LEFT_SECONDS_MAX: Final = 10
+"""How soon after its end no more is left; as promised."""
+SENT_BYTES: Final = 96 << 20
+PEERS: Final = 4
+PIECE: Final = b"a" * (64 << 10)
+HEALTH: Final = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
+LOGIN: Final = b"POST /login HTTP/1.1\r\nHost: localhost\r\n"
+CHUNKED: Final = LOGIN + b"Transfer-Encoding: chunked\r\n\r\n"
+UPGRADE: Final = b"Connection: upgrade\r\nUpgrade: websocket\r\n\r\n"
+ENDLESS: Final = {
+    "method": (b"G", PIECE),
+    "URL": (b"GET /", PIECE),
+    "name of a header": (HEALTH, PIECE),
+    "value of a header": (HEALTH + b"X: ", PIECE),
+    "headers": (HEALTH, b"X: y\r\n" * 10_000),
+    "trailer": (CHUNKED + b"0\r\nX: ", PIECE),
+    "trailers": (CHUNKED + b"0\r\n", b"X: y\r\n" * 10_000),
+    "size of a chunk": (CHUNKED, b"0" * (64 << 10)),
+    "extension of a chunk": (CHUNKED + b"1;", PIECE),
+    "tiny chunks": (CHUNKED, b"1\r\na\r\n" * 10_000),
+    "body of a login": (LOGIN + b"Content-Length: 1000000000\r\n\r\n", PIECE),
+    "body that is waited for": (
+        LOGIN + b"Content-Length: 1000000000\r\nExpect: 100-continue\r\n\r\n",
+        PIECE,
+    ),
+    "body of a call": (
+        b"PUT /admin/v1/topics/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000000\r\n\r\n",
+        PIECE,
+    ),
+    "protocol that is changed to": (HEALTH + UPGRADE, PIECE),
+    "tunnel": (b"CONNECT a:1 HTTP/1.1\r\nHost: localhost\r\n\r\n", PIECE),
+}
+
+
+IDLE: Final[dict[int, int]] = {}
+"""What brokers held before the first attack, by their port."""
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    folder = tmp_path_factory.mktemp("broker")
+    pair = Authority(folder / "authority").issue("server")
+    token = folder / "token"
+    token.write_text("a-token-that-is-long-enough-for-an-administrator")
+    settings: dict[str, dict[str, object]] = {
+        "acl": {"enabled": True},
+        "admin": {"token_file": str(token)},
+        "tls": {"certificate_file": str(pair.certificate), "key_file": str(pair.key)},
+    }
+    with broker_process(folder, settings) as broker:
+        IDLE[broker.admin] = broker.resident_bytes()
+        yield broker
+        assert broker.alive, broker.server.log_tail()
+    assert "Traceback" not in broker.log_text()
+
+
+class Watched:
+    """The most memory that the process held while the block ran."""
+
+    def __init__(self, broker: BrokerProcess) -> None:
+        self._broker, self._end = broker, threading.Event()
+        self._thread = threading.Thread(target=self._look)
+        self._idle = IDLE[broker.admin]
+        self.before = self.most = broker.resident_bytes()
+
+    def __enter__(self) -> Watched:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end.set()
+        self._thread.join()
+
+    def is_well(self) -> None:
+        """Check that the process grew little, and that it is about as small as before soon."""
+        assert self.most - self.before <= GROWTH_BYTES_MAX, f"{self.most - self.before >> 20} MiB"
+        assert self.most - self._idle <= ABOVE_IDLE_BYTES_MAX, f"{self.most - self._idle >> 20} MiB"
+        wait_until(
+            lambda: self._broker.resident_bytes() - self.before <= LEFT_BYTES_MAX,
+            seconds_max=LEFT_SECONDS_MAX,
+            what="memory is free again",
+        )
+
+    def _look(self) -> None:
+        while not self._end.wait(0.005):
+            self.most = max(self.most, self._broker.resident_bytes())
+
+
+def by_all(peers: int, attack: Callable[[], None]) -> None:
+    """Run the attack of one peer, by several at once."""
+
+    def run() -> None:
+        with contextlib.suppress(OSError):  # cut off, or not read any more
+            attack()
+
+    threads = [threading.Thread(target=run) for _ in range(peers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def pour(port: int, beginning: bytes, piece: bytes, *, tls: bool) -> None:
+    """Send without an end."""
+    with WildPeer(port) as peer:
+        if tls:
+            context = ssl.create_default_context()
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            peer.secure(context)
+        peer.send(beginning)
+        peer.send_until_refused(piece for _ in range(SENT_BYTES // PEERS // len(piece)))
+
+
+@pytest.mark.parametrize("tls", seldom([False, True]), ids=lambda tls: "TLS" if tls else "plain")
+@pytest.mark.parametrize("what", ENDLESS)
+def test_an_endless_part_of_a_request_is_not_kept(
+    broker: BrokerProcess, what: str, tls: bool
+) -> None:
+    beginning, piece = ENDLESS[what]
+    with Watched(broker) as watched:
+        by_all(PEERS, lambda: pour(broker.admin, beginning, piece, tls=tls))
+    watched.is_well()
+
+
+REFUSED: Final = {
+    "bad header": b"GET / HTTP/1.1\r\nHost: l\r\nX\x01: " + b"a" * 15_000 + b"\r\n\r\n",
+    "line too long": b"GET /" + b"a" * 15_000 + b" HTTP/1.1\r\nHost: l\r\n\r\n",
+    "large login": LOGIN + b"Content-Length: 900000\r\n\r\n" + b" " * 900_000,
+    "large login with a key": LOGIN
+    + b"Idempotency-Key: k\r\nContent-Length: 900000\r\n\r\n"
+    + b'{"user":"nobody","password":"%b"}' % (b"x" * (900_000 - 32)),
+    "no login with a key": LOGIN
+    + b"Idempotency-Key: k\r\nContent-Length: 7000\r\n\r\n"
+    + b'{"token":"%b"}' % (b"x" * (7000 - 12)),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_refused_requests_are_forgotten(broker: BrokerProcess, what: str) -> None:
+    data = REFUSED[what]
+
+    def refused() -> None:
+        for _ in range(300):
+            with WildPeer(broker.admin) as peer:
+                peer.send(data)
+                assert peer.read()[:10] in (b"HTTP/1.1 4", b"HTTP/1.0 4")
+
+    with Watched(broker) as watched:
+        by_all(PEERS, refused)
+    watched.is_well()
+
+
+UNFINISHED: Final = {
+    "head": HEALTH + b"X: " + b"a" * 12_000,
+    "login": LOGIN + b"Content-Length: 8000\r\n\r\n" + b" " * 7_900,
+    "call": b"PUT /admin/v1/topics/x HTTP/1.1\r\nHost: l\r\nContent-Length: 1000000\r\n\r\n"
+    + b" " * 999_000,
+}
+
+
+@pytest.mark.parametrize("what", UNFINISHED)
+def test_requests_that_many_have_begun_are_bounded(broker: BrokerProcess, what: str) -> None:
+    with contextlib.ExitStack() as stack, Watched(broker) as watched:
+
+        def begin() -> None:
+            for _ in range(300):
+                stack.enter_context(WildPeer(broker.admin)).send(UNFINISHED[what])
+
+        by_all(PEERS, begin)
+    watched.is_well()
+
+
+HEADER: Final = (
+    b'{"code":310,"language":"JAVA","version":479,"opaque":1,"flag":0,"extFields":{"a":"'
+)
+
+
+def frame_begun(header_bytes: int, sent_bytes: int) -> bytes:
+    """Return the beginning of a send: its header is not whole, or has no user who may send."""
+    whole = (32 << 10) + header_bytes
+    head = whole.to_bytes(4, "big") + header_bytes.to_bytes(4, "big")
+    if header_bytes > sent_bytes:
+        return head + HEADER + b"x" * (sent_bytes - len(HEADER))
+    end = b'","b":"T","e":"0","f":"0","g":"0","h":"0","i":"","j":"0"}}'
+    padding = b"x" * (header_bytes - len(HEADER) - len(end))
+    return head + HEADER + padding + end + b"x" * (sent_bytes - header_bytes)
+
+
+COMMANDS: Final = {
+    "header of a frame": ("rocketmq", frame_begun(1 << 20, 500 << 10)),
+    "body of a frame": ("rocketmq", frame_begun(1000, 30 << 10)),
+    "header to the name service": ("namesrv", frame_begun(1 << 20, 500 << 10)),
+    "body of a MetaQ put": ("metaq", b"put T 0 60000 0 1\r\n" + bytes(59_000)),
+}
+
+
+@pytest.mark.parametrize("what", COMMANDS)
+def test_commands_that_many_have_begun_are_bounded(broker: BrokerProcess, what: str) -> None:
+    port, data = COMMANDS[what]
+    with contextlib.ExitStack() as stack, Watched(broker) as watched:
+
+        def begin() -> None:
+            for _ in range(400):
+                stack.enter_context(WildPeer(getattr(broker, port))).send(data)
+
+        by_all(PEERS, begin)
+    watched.is_well()

@@ -1,0 +1,208 @@
+"""The gRPC port: with and without TLS, who may do what, and what a connection may cost."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import ssl
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from imago_broker.config import load
+from imago_broker.core.self_signed import Secrets, self_signed
+from imago_broker.model.access.access import AccessKind, AccessRule, Operation, Resource
+from imago_broker.model.access.users import User
+from imago_broker.model.topics.topics import TopicConfig
+from imago_broker.service.access.access_edits import Actor
+from imago_testing.clusters.brokers import running_broker
+from imago_testing.clusters.shard_pair import eventually
+from imago_testing.peers.sdk_peer import HEADERS, SdkFrames, SdkPeer
+from imago_wire.grpc import frames
+from imago_wire.grpc.codes import SdkCode
+from imago_wire.grpc.messages import encoded, make
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from imago_broker.app import Broker
+
+ROUTE = make("QueryRouteRequest", topic=make("Resource", name="plain"))
+
+
+async def test_one_port_has_tls_and_plain_text(broker: Broker) -> None:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    reader, writer = await asyncio.open_connection("127.0.0.1", broker.ports.grpc_port, ssl=context)
+    tls = writer.get_extra_info("ssl_object")
+    assert tls.selected_alpn_protocol() == "h2"
+    secured = SdkPeer(reader, writer)
+    writer.write(secured.frames.greeting())
+    plain = await SdkPeer.connect(broker.ports.grpc_port)
+    for peer in (secured, plain):
+        assert (await peer.call("QueryRoute", ROUTE)).status.code == SdkCode.OK
+        await peer.close()
+
+
+def test_the_same_secrets_make_the_same_certificate(tmp_path: Path) -> None:
+    """And OpenSSL takes it: with its key, and as its own authority."""
+    now = datetime(2026, 11, 30, tzinfo=UTC)
+    made = self_signed("imago", now, Secrets(key=3, once=5, serial=7))
+    assert made == self_signed("imago", now, Secrets(key=3, once=5, serial=7))
+    both = tmp_path / "both.pem"
+    both.write_text("".join(made))
+    ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(both)
+    trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    trusting.load_verify_locations(cadata=made[0])
+
+
+@pytest.mark.parametrize(
+    ("rocketmq", "grpc", "opened"),
+    [(10911, -1, 8081), (0, -1, 0), (10921, -1, -1), (10921, 8081, 8081), (10911, 9000, 9000)],
+)
+def test_8081_belongs_to_rocketmqs_own_port(rocketmq: int, grpc: int, opened: int) -> None:
+    config = load(f"[rocketmq]\nport = {rocketmq}\ngrpc_port = {grpc}\n")
+    assert config.grpc_port == opened
+
+
+async def test_no_port_is_opened_where_none_is_wanted(tmp_path: Path) -> None:
+    async with running_broker(tmp_path, "rocketmq.grpc_enabled=false") as broker:
+        assert broker.ports.grpc_port == 0
+        assert broker.ports.grpc not in broker.ports.wanted
+        assert broker.record().grpc == 0
+
+
+async def test_clients_are_told_another_port(tmp_path: Path) -> None:
+    told = ("broker.advertised_host=198.51.100.7", "rocketmq.grpc_advertised_port=30081")
+    async with running_broker(tmp_path, *told) as broker:
+        assert broker.record().client_grpc == 30081
+        peer = await SdkPeer.connect(broker.ports.grpc_port)
+        broker.topics.create_or_update(TopicConfig(name="plain", read_queues=1, write_queues=1))
+        answer = await peer.call("QueryRoute", ROUTE)
+        (address,) = answer.message_queues[0].broker.endpoints.addresses
+        assert (address.host, address.port) == ("198.51.100.7", 30081)
+        await peer.close()
+
+
+async def test_silent_connections_and_half_calls_are_ended(tmp_path: Path) -> None:
+    settings = ("rocketmq.idle_seconds=1", "limits.input_stall_seconds=1")
+    async with running_broker(tmp_path, *settings) as broker:
+        idle = await SdkPeer.connect(broker.ports.grpc_port)
+        await idle.ended()
+        assert idle.goaway is not None
+        half = await SdkPeer.connect(broker.ports.grpc_port)
+        number, head = half.frames.begin("SendMessage")
+        half.writer.write(head)
+        while number not in half.resets:
+            await half.step()
+        begun = await SdkPeer.connect(broker.ports.grpc_port)
+        number, head = begun.frames.begin("SendMessage")
+        begun.writer.write(head + frames.frame(frames.Http2Frame.DATA, 0, number, b"\0\0\0\0\x09x"))
+        await begun.ended()
+        for peer in (idle, half, begun):
+            await peer.close()
+
+
+async def test_a_flood_ends_its_own_connection_alone(broker: Broker, peer: SdkPeer) -> None:
+    bad = await SdkPeer.connect(broker.ports.grpc_port)
+    bad.writer.write(frames.settings({}) * 3000)
+    await bad.ended()
+    assert (await peer.call("QueryRoute", ROUTE)).status.code == SdkCode.OK
+    await bad.close()
+
+
+async def test_many_slow_streams_take_nothing_from_others(broker: Broker, peer: SdkPeer) -> None:
+    slow = await SdkPeer.connect(broker.ports.grpc_port)
+    for _ in range(2000):
+        slow.writer.write(slow.frames.begin("SendMessage")[1])
+    assert (await peer.call("QueryRoute", ROUTE)).status.code == SdkCode.OK
+    await slow.ended()  # above 1024 each is refused, and too many of those end the connection
+    await slow.close()
+
+
+async def test_what_headers_say_counts_as_input_until_the_request_has_come(
+    broker: Broker, peer: SdkPeer
+) -> None:
+    """A table shortens them: a few bytes on the wire may be kilobytes here."""
+    slow = await SdkPeer.connect(broker.ports.grpc_port)
+    long = {**HEADERS, "x-mq-client-id": "c" * 3000, "x-unknown": "u" * 3000}
+    numbers = []
+    for _ in range(200):
+        number, head = slow.frames.begin("QueryRoute", long)
+        numbers.append(number)
+        slow.writer.write(head)
+    budget = broker.ports.input_budget
+    await eventually(lambda: budget.held >= 200 * 3000)
+    assert budget.held <= 200 * (3000 + 4096), "what nobody asks for is not kept"
+    slow.writer.write(b"".join(slow.frames.data(number, encoded(ROUTE)) for number in numbers))
+    await eventually(lambda: budget.held == 0)
+    assert (await peer.call("QueryRoute", ROUTE)).status.code == SdkCode.OK
+    await slow.close()
+
+
+def signed(user: str, password: str) -> dict[str, str]:
+    date = HEADERS["x-mq-date-time"]
+    made = hmac.new(password.encode(), date.encode(), hashlib.sha1).hexdigest()
+    told = f"MQv2-HMAC-SHA1 Credential={user}, SignedHeaders=x-mq-date-time, Signature={made}"
+    return {**HEADERS, "authorization": told}
+
+
+def give_rights(broker: Broker) -> None:
+    """Let ann use the topic `plain` in the group `readers`."""
+    both = frozenset({Operation.PUBLISH, Operation.SUBSCRIBE})
+    rules = [
+        AccessRule(Resource(AccessKind.TOPIC, "plain"), both),
+        AccessRule(Resource(AccessKind.GROUP, "readers"), frozenset({Operation.SUBSCRIBE})),
+    ]
+    ann = User(name="ann", secret="password-of-ann")
+    broker.core.access.put_account(ann, rules, Actor("test", "127.0.0.1"))
+
+
+async def test_calls_are_of_their_signers_who_may_what_their_rules_say(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("t" * 40)
+    settings = ("acl.enabled=true", f"admin.token_file={token}")
+    async with running_broker(tmp_path, *settings) as broker:
+        for name in ("plain", "other"):
+            broker.topics.create_or_update(TopicConfig(name=name, read_queues=1, write_queues=1))
+        give_rights(broker)
+        peer = await SdkPeer.connect(broker.ports.grpc_port)
+        ann, wrong = signed("ann", "password-of-ann"), signed("ann", "password-of-eve")
+
+        async def code(method: str, request: Any, headers: dict[str, str]) -> int:
+            answer = await peer.call(method, request, headers)
+            return int(answer.status.code)
+
+        def send(topic: str) -> Any:
+            made = make("Message", topic=make("Resource", name=topic), body=b"x")
+            made.system_properties.message_id = "01"
+            return make("SendMessageRequest", messages=[made])
+
+        assert await code("SendMessage", send("plain"), ann) == SdkCode.OK
+        for headers in (wrong, HEADERS, signed("nobody", "password-of-ann")):
+            assert await code("SendMessage", send("plain"), headers) == SdkCode.UNAUTHORIZED
+            assert await code("QueryRoute", ROUTE, headers) == SdkCode.UNAUTHORIZED
+        assert await code("SendMessage", send("other"), ann) == SdkCode.UNAUTHORIZED
+        assert await code("QueryRoute", ROUTE, ann) == SdkCode.OK
+        undated = {name: value for name, value in ann.items() if name != "x-mq-date-time"}
+        assert await code("QueryRoute", ROUTE, undated) == SdkCode.UNAUTHORIZED
+        number, head = peer.frames.begin("Telemetry", ann)
+        command = make("TelemetryCommand")
+        command.settings.publishing.topics.append(make("Resource", name="other"))
+        data = peer.frames.data(number, command.SerializeToString(), end=False)
+        peer.writer.write(head + data)
+        (answer,) = await peer.answers(number, "TelemetryCommand")
+        assert answer.status.code == SdkCode.UNAUTHORIZED
+        assert not answer.HasField("settings")
+        await peer.close()
+
+
+@pytest.mark.parametrize("size", [1, 7])
+def test_a_client_reads_its_own_frames_in_pieces(size: int) -> None:
+    made, read = SdkFrames(), SdkFrames()
+    data = made.greeting()[len(frames.PREFACE) :]
+    found = [one for at in range(0, len(data), size) for one in read.read(data[at : at + size])]
+    assert found == [(4, 0, 0, b"")]

@@ -1,0 +1,52 @@
+"""Why a group is behind, out of two looks at it."""
+
+from __future__ import annotations
+
+import pytest
+
+from imago_cli.groups.lag import Rates, rates, why_behind
+from imago_client import GroupDescription, GroupProgress, Member, MessageQueue
+
+QUEUES = [MessageQueue("orders", "shard-0", number) for number in range(2)]
+ME = Member("me@1", "10.0.0.1:5", "JAVA", 479)
+
+
+def look(*places: tuple[int, int], members: int = 1, topic: str = "orders") -> GroupDescription:
+    """The group's committed offset and the end, queue by queue."""
+    progress = tuple(
+        GroupProgress(queue, at, end, 0) for queue, (at, end) in zip(QUEUES, places, strict=True)
+    )
+    return GroupDescription("billing", (ME,) * members, {topic: "*"} if members else {}, progress)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (look((5, 5), (5, 5)), look((5, 5), (5, 5)), "it is not behind"),
+        (look((0, 5), (5, 5)), look((0, 5), (5, 5), members=0), "nobody reads: no member"),
+        (
+            look((0, 5), (5, 5)),
+            look((0, 5), (5, 5), topic="x"),
+            "no member that is connected",
+        ),
+        (look((0, 5), (0, 5)), look((0, 9), (0, 9)), "1 member connected, but nothing was commit"),
+        (look((0, 50), (0, 50)), look((4, 70), (6, 70)), "more comes (20/s) than it reads (5/s)"),
+        (look((0, 50), (0, 50)), look((20, 50), (20, 50)), "it catches up in 3 s at 20/s"),
+        (
+            look((0, 10**6), (0, 10**6)),
+            look((2, 10**6), (2, 10**6)),
+            "catches up in 277.8 hours",
+        ),
+        (look((0, 90), (0, 2)), look((2, 90), (2, 2)), "at 1/s"),
+        (look((0, 900), (0, 9)), look((2, 900), (2, 9)), ", most of it in orders/shard-0/0"),
+    ],
+)
+def test_the_sentence_says_what_to_look_at(
+    before: GroupDescription, after: GroupDescription, said: str
+) -> None:
+    assert said in why_behind(after, rates(before, after, 2.0))
+
+
+def test_rates_are_of_the_time_between_the_looks() -> None:
+    found = rates(look((0, 10), (0, 0)), look((6, 14), (0, 0)), 2.0)
+    assert found == {QUEUES[0]: Rates(3.0, 2.0), QUEUES[1]: Rates(0.0, 0.0)}

@@ -1,0 +1,73 @@
+"""The everyday tasks of docs/tasks.md, one after the other, each by its command."""
+
+from __future__ import annotations
+
+import io
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.cli.tasks.conftest import Shell, TwoShards
+
+pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
+
+TASKS: list[dict[str, Any]] = tomllib.loads(
+    Path(__file__).with_name("tasks.toml").read_text(encoding="utf-8")
+)["task"]
+ID = "ID"
+TASKS_MIN = 30
+
+
+@pytest.fixture(scope="module")
+def known(two_shards: TwoShards) -> dict[str, str]:
+    """What the tasks find there: a message on each shard, and a group that has read none."""
+    from imago_client import Message, MessageQueue, ResetTo
+    from imago_client.blocking import Client
+
+    with Client(two_shards.running.ready["namesrv"]) as client:
+        client.admin.create_topic("orders", queues=1)
+        producer = client.producer()
+        first = producer.send(
+            Message("orders", b"first", keys=("order-1",)),
+            queue=MessageQueue("orders", "shard-0", 0),
+        )
+        producer.send(Message("orders", b"second"), queue=MessageQueue("orders", "shard-1", 0))
+        client.admin.reset_group("billing", "orders", ResetTo.EARLIEST)
+    return {ID: first.message_id}
+
+
+def typed(text: str, known: dict[str, str]) -> tuple[bytes, list[str]]:
+    """Return what a command gets on standard input, and its words."""
+    before, pipe, command = text.rpartition(" | imago ")
+    words = shlex.split(command if pipe else text)
+    given = subprocess.run(["bash", "-c", before], capture_output=True, check=True).stdout
+    return given, [known.get(word, word) for word in words if word != "imago"]
+
+
+def test_there_are_enough_of_them_and_none_needs_two_commands() -> None:
+    assert len(TASKS) >= TASKS_MIN
+    for task in TASKS:
+        assert task["type"].count("imago ") == 1, task
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task["say"])
+def test_a_task_is_done_by_its_command(
+    shell: Shell,
+    known: dict[str, str],
+    task: dict[str, Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    given, words = typed(task["type"], known)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
+    ended = shell.run(*words)
+    assert ended.returncode == task.get("code", 0), ended
+    for part in task.get("shows", ()):
+        assert part in ended.stdout + ended.stderr, (part, ended)

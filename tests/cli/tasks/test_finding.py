@@ -1,0 +1,92 @@
+"""A message is found by whatever one knows of it; a group that is read from is not deleted."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.cli.tasks.conftest import Shell
+
+pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
+
+
+@pytest.fixture(scope="module")
+def sent(two_shards: Any) -> list[Any]:
+    """One message on each shard, with a key; how their sends were answered."""
+    from imago_client import Message, MessageQueue
+    from imago_client.blocking import Client
+
+    with Client(two_shards.running.ready["namesrv"]) as client:
+        client.admin.create_topic("orders", queues=1)
+        producer = client.producer()
+        return [
+            producer.send(
+                Message("orders", b"of %d" % shard, keys=(f"key-{shard}",)),
+                queue=MessageQueue("orders", f"shard-{shard}", 0),
+            )
+            for shard in range(2)
+        ]
+
+
+@pytest.mark.parametrize("shard", [0, 1])
+def test_a_message_is_found_by_each_thing_one_may_know(
+    shell: Shell, sent: list[Any], shard: int
+) -> None:
+    place = ("--queue", f"orders/shard-{shard}/0", "--offset", "0")
+    by_place = shell.json("message", "get", *place)
+    assert by_place["text"] == f"of {shard}"
+    assert by_place["uniqueId"] == sent[shard].message_id
+    ways = [
+        (sent[shard].message_id,),
+        (by_place["id"],),
+        ("--topic", "orders", "--key", f"key-{shard}"),
+        ("--queue", f"orders/{shard}/0", "--offset", "0"),
+    ]
+    for way in ways:
+        assert shell.json("message", "get", *way) == by_place, way
+    shown = shell.done("message", "get", by_place["id"])
+    assert shown.startswith(f"orders/shard-{shard}/0 offset 0\n")
+    assert f"  body: of {shard}\n" in shown
+
+
+@pytest.mark.usefixtures("sent")
+def test_what_is_no_message_is_said(shell: Shell) -> None:
+    ended = shell.run("message", "get", "0" * 32)
+    assert (ended.returncode, "no shard has such a message" in ended.stderr) == (1, True)
+    ended = shell.run("message", "get", "--queue", "orders/shard-0/0", "--offset", "99")
+    assert (ended.returncode, "no shard has such a message" in ended.stderr) == (1, True)
+    for wrong in ((), ("--key", "k"), ("--queue", "orders"), ("xyz", "--key", "k")):
+        assert shell.run("message", "get", *wrong).returncode == 2, wrong
+
+
+def test_metaqs_masters_are_found_by_the_name_service(shell: Shell) -> None:
+    shell.done("topic", "create", "both")
+    shell.done("produce", "both", "a", "b", "c", "d", "--protocol", "metaq")
+    assert sorted(shell.done("consume", "both", "--protocol", "metaq").split()) == list("abcd")
+    shards = {row["shard"] for row in shell.json("consume", "both")}
+    assert shards == {"shard-0", "shard-1"}
+
+
+def test_a_group_with_members_is_not_deleted(shell: Shell) -> None:
+    import os
+    import subprocess
+    import sys
+
+    shell.done("produce", "read", "a", "--create")
+    consume = [sys.executable, "-m", "imago_cli", "consume", "read", "--group", "billing"]
+    environment = os.environ | shell.cluster.environment
+    with subprocess.Popen(consume, env=environment, stdout=subprocess.PIPE) as reader:
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == b"a\n"
+        ended = shell.run("group", "delete", "billing", "--yes")
+        assert ended.returncode == 1
+        assert "group billing has 1 member" in ended.stderr
+        assert "stop its consumers" in ended.stderr
+        assert "billing" in shell.done("group", "list")
+        reader.send_signal(signal.SIGINT)
+        assert reader.wait(60) == 130
+    shell.done("group", "delete", "billing", "--yes")
+    assert "billing" not in shell.done("group", "list")

@@ -1,0 +1,97 @@
+"""What a person sees of a whole cluster at once, and hands on to who was not there."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import tarfile
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from imago_cli.clusters import report
+from imago_testing.processes.servers import wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.cli.tasks.conftest import Shell, TwoShards
+
+pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
+SECONDS_MAX = 60
+
+
+@pytest.fixture(scope="module")
+def filled(two_shards: TwoShards) -> None:
+    from imago_client import Message
+    from imago_client.blocking import Client
+
+    with Client(two_shards.running.ready["namesrv"]) as client:
+        client.admin.create_topic("orders", queues=1)
+        client.producer().send(Message("orders", b"the body of a message"))
+        client.admin.reset_group("billing", "orders", "earliest")
+
+
+def read(path: Path) -> dict[str, str]:
+    with tarfile.open(path) as archive:
+        assert {one.mode for one in archive} == {0o600}
+        found = {}
+        for one in archive:
+            file = archive.extractfile(one)
+            assert file is not None
+            found[one.name.partition("/")[2]] = file.read().decode()
+        return found
+
+
+@pytest.mark.usefixtures("filled")
+def test_top_shows_every_member_as_often_as_is_said(shell: Shell) -> None:
+    shown = shell.done("cluster", "top")
+    assert [shown.count(name) for name in ("shard-0", "shard-1", "memory MB")] == [1, 1, 1]
+    both = shell.json("cluster", "top", "--count", "2", "--every", "0.5")
+    for one in both:
+        assert [member["shard"] for member in one["members"]] == ["shard-0", "shard-1"]
+        assert {member["role"] for member in one["members"]} == {"master"}
+        assert all(member["messagesInPerSecond"] >= 0 for member in one["members"])
+
+
+@pytest.mark.usefixtures("filled")
+def test_a_report_has_what_brokers_say_and_no_message(shell: Shell, tmp_path: Path) -> None:
+    path = tmp_path / "report.tar.gz"
+    assert f"{path}: " in shell.done("cluster", "report", "-f", path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    files = read(path)
+    assert "missing.txt" not in files
+    assert {one["name"] for one in json.loads(files["topics.json"])} == {"orders"}
+    assert "billing" in files["groups.json"]
+    for shard in ("shard-0", "shard-1"):
+        assert json.loads(files[f"brokers/{shard}-0/config.json"])
+    assert "the body of a message" not in "".join(files.values())
+    ended = shell.run("cluster", "report", "-f", path)
+    assert (ended.returncode, "exists" in ended.stderr) == (1, True)
+
+
+@pytest.mark.usefixtures("filled")
+def test_a_list_that_is_too_long_is_cut_and_that_is_said(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report, "PAGES_MAX", 0)
+    path = tmp_path / "report.tar.gz"
+    shell.done("cluster", "report", "-f", path)
+    assert "topics.json: what is behind page 0\n" in read(path)["missing.txt"]
+
+
+@pytest.mark.usefixtures("filled")
+def test_what_is_away_is_said_by_both(shell: Shell, two_shards: TwoShards, tmp_path: Path) -> None:
+    os.kill(two_shards.brokers[1]["pid"], signal.SIGKILL)
+
+    def is_said() -> bool:
+        ended: Any = shell.run("cluster", "top")
+        return ended.returncode == 1 and "missing: shard-1" in ended.stderr
+
+    wait_until(is_said, seconds_max=SECONDS_MAX, what="a shard is away")
+    assert shell.run("cluster", "top", "--partial").returncode == 0
+    path = tmp_path / "report.tar.gz"
+    assert "not read, see missing.txt" in shell.done("cluster", "report", "-f", path)
+    assert "shard-1" in read(path)["missing.txt"]

@@ -1,0 +1,304 @@
+package dev.imago.interop.sdk;
+
+import java.nio.charset.StandardCharsets;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import org.apache.rocketmq.client.apis.ClientConfiguration;
+import org.apache.rocketmq.client.apis.ClientServiceProvider;
+import org.apache.rocketmq.client.apis.StaticSessionCredentialsProvider;
+import org.apache.rocketmq.client.apis.consumer.ConsumeResult;
+import org.apache.rocketmq.client.apis.consumer.FilterExpression;
+import org.apache.rocketmq.client.apis.consumer.FilterExpressionType;
+import org.apache.rocketmq.client.apis.consumer.PushConsumer;
+import org.apache.rocketmq.client.apis.consumer.SimpleConsumer;
+import org.apache.rocketmq.client.apis.message.Message;
+import org.apache.rocketmq.client.apis.message.MessageBuilder;
+import org.apache.rocketmq.client.apis.message.MessageView;
+import org.apache.rocketmq.client.apis.producer.Producer;
+import org.apache.rocketmq.client.apis.producer.Transaction;
+import org.apache.rocketmq.client.apis.producer.TransactionResolution;
+
+/**
+ * RocketMQ 5's Java SDK, as its own documentation uses it: with TLS, and any certificate. Prints
+ * what became of each story as one line of JSON.
+ */
+public final class Main {
+    private static final long WAIT_SECONDS = 100;
+    private static final ClientServiceProvider SDK = ClientServiceProvider.loadService();
+    private static ClientConfiguration config;
+    private static String topic;
+
+    public static void main(String[] words) throws Exception {
+        var builder = ClientConfiguration.newBuilder().setEndpoints(words[1]);
+        topic = words[2];
+        if (words.length > 3 && words[3].equals("plain")) {
+            builder.enableSsl(false);
+        } else if (words.length > 3) {
+            var password = System.getenv("SDK_PASSWORD");
+            builder.setCredentialProvider(new StaticSessionCredentialsProvider(words[3], password));
+        }
+        config = builder.build();
+        Map<String, Object> found =
+                switch (words[0]) {
+                    case "normal" -> normal();
+                    case "fifo" -> fifo();
+                    case "delay" -> delay();
+                    case "transaction" -> transaction();
+                    case "push" -> push();
+                    case "letters" -> letters();
+                    case "send" -> send();
+                    default -> throw new IllegalArgumentException(words[0]);
+                };
+        System.out.println(json(found));
+        System.out.flush();
+        Runtime.getRuntime().halt(0);
+    }
+
+    private static Map<String, Object> normal() throws Exception {
+        try (Producer producer = producer()) {
+            for (int number = 0; number < 10; number++) {
+                producer.send(
+                        message("n" + number)
+                                .setTag(number % 2 == 0 ? "even" : "odd")
+                                .setKeys("k" + number)
+                                .addProperty("colour", "red")
+                                .build());
+            }
+        }
+        Map<String, Object> found = new TreeMap<>();
+        try (SimpleConsumer consumer = consumer("-all", FilterExpression.SUB_ALL)) {
+            List<MessageView> all = read(consumer, 10);
+            MessageView first =
+                    all.stream().filter(each -> body(each).equals("n1")).findFirst().orElseThrow();
+            found.put("bodies", bodies(all, true));
+            found.put("tag", first.getTag().orElse(""));
+            found.put("keys", List.copyOf(first.getKeys()));
+            found.put("attempt", first.getDeliveryAttempt());
+        }
+        var wanted = new FilterExpression("colour = 'red' AND TAGS = 'odd'", FilterExpressionType.SQL92);
+        try (SimpleConsumer consumer = consumer("-odd", wanted)) {
+            found.put("odd", bodies(read(consumer, 5), true));
+        }
+        return found;
+    }
+
+    private static Map<String, Object> fifo() throws Exception {
+        try (Producer producer = producer()) {
+            for (int number = 0; number < 12; number++) {
+                producer.send(message("f" + number).setMessageGroup("g" + number % 3).build());
+            }
+        }
+        Map<String, Object> found = new TreeMap<>();
+        try (SimpleConsumer consumer = consumer("-ordered", FilterExpression.SUB_ALL)) {
+            List<String> all = bodies(read(consumer, 12), false);
+            for (int group = 0; group < 3; group++) {
+                int wanted = group;
+                found.put(
+                        "" + group,
+                        all.stream()
+                                .filter(each -> Integer.parseInt(each.substring(1)) % 3 == wanted)
+                                .toList());
+            }
+        }
+        return found;
+    }
+
+    private static Map<String, Object> delay() throws Exception {
+        Map<String, Object> found = new TreeMap<>();
+        try (Producer producer = producer();
+                SimpleConsumer consumer = consumer("-late", FilterExpression.SUB_ALL)) {
+            long due = System.currentTimeMillis() + 8000;
+            producer.send(message("late").setDeliveryTimestamp(due).build());
+            var taken = producer.send(message("recalled").setDeliveryTimestamp(due).build());
+            producer.recallMessage(topic, taken.getRecallHandle());
+            found.put("bodies", bodies(read(consumer, 1), true));
+            found.put("early", System.currentTimeMillis() < due - 2000);
+            found.put("more", bodies(consumer.receive(1, Duration.ofSeconds(20)), true));
+        }
+        return found;
+    }
+
+    private static Map<String, Object> transaction() throws Exception {
+        Map<String, Object> found = new TreeMap<>();
+        try (Producer producer =
+                SDK.newProducerBuilder()
+                        .setClientConfiguration(config)
+                        .setTopics(topic)
+                        .setTransactionChecker(view -> TransactionResolution.COMMIT)
+                        .build()) {
+            for (String how : List.of("commit", "rollback", "orphan")) {
+                Transaction begun = producer.beginTransaction();
+                producer.send(message(how).build(), begun);
+                if (how.equals("commit")) {
+                    begun.commit();
+                } else if (how.equals("rollback")) {
+                    begun.rollback();
+                }
+            }
+            try (SimpleConsumer consumer = consumer("-done", FilterExpression.SUB_ALL)) {
+                found.put("bodies", bodies(read(consumer, 2), true));
+            }
+        }
+        return found;
+    }
+
+    /** A push consumer that fails once with one message. */
+    private static Map<String, Object> push() throws Exception {
+        var seen = new ConcurrentLinkedQueue<String>();
+        var left = new CountDownLatch(6);
+        try (Producer producer = producer()) {
+            for (int number = 0; number < 5; number++) {
+                producer.send(message("p" + number).build());
+            }
+        }
+        try (PushConsumer ignored =
+                pushConsumer(
+                        "-push",
+                        view -> {
+                            seen.add(body(view) + " " + view.getDeliveryAttempt());
+                            left.countDown();
+                            boolean fails = body(view).equals("p0") && view.getDeliveryAttempt() < 2;
+                            return fails ? ConsumeResult.FAILURE : ConsumeResult.SUCCESS;
+                        })) {
+            left.await(WAIT_SECONDS, TimeUnit.SECONDS);
+        }
+        List<String> sorted = new ArrayList<>(seen);
+        Collections.sort(sorted);
+        return new TreeMap<>(Map.of("seen", sorted));
+    }
+
+    /** A push consumer that always fails: its group gives the message up. */
+    private static Map<String, Object> letters() throws Exception {
+        try (Producer producer = producer()) {
+            producer.send(message("dead").build());
+        }
+        String group = topic + "-letters";
+        var seen = new ConcurrentLinkedQueue<String>();
+        Map<String, Object> found = new TreeMap<>();
+        try (PushConsumer ignored =
+                        pushConsumer(
+                                "-letters",
+                                view -> {
+                                    seen.add(body(view) + " " + view.getDeliveryAttempt());
+                                    return ConsumeResult.FAILURE;
+                                });
+                SimpleConsumer consumer = deadLetters(group)) {
+            found.put("dead", bodies(read(consumer, 1), true));
+        }
+        found.put("seen", new ArrayList<>(seen));
+        return found;
+    }
+
+    /** Made once the group has dead letters: there is no such topic before. */
+    private static SimpleConsumer deadLetters(String group) throws Exception {
+        long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(WAIT_SECONDS);
+        while (true) {
+            try {
+                return SDK.newSimpleConsumerBuilder()
+                        .setClientConfiguration(config)
+                        .setConsumerGroup(group + "-dead")
+                        .setAwaitDuration(Duration.ofSeconds(5))
+                        .setSubscriptionExpressions(
+                                Map.of("%DLQ%" + group, FilterExpression.SUB_ALL))
+                        .build();
+            } catch (Exception error) {
+                if (System.nanoTime() > until) {
+                    throw error;
+                }
+                Thread.sleep(500);
+            }
+        }
+    }
+
+    /** Send one message, or say why not. */
+    private static Map<String, Object> send() {
+        try (Producer producer = producer()) {
+            producer.send(message("sent").build());
+        } catch (Exception error) {
+            Throwable cause = error;
+            while (cause.getCause() != null) {
+                cause = cause.getCause();
+            }
+            return new TreeMap<>(Map.of("refused", cause.toString()));
+        }
+        return new TreeMap<>(Map.of("sent", 1));
+    }
+
+    private static Producer producer() throws Exception {
+        return SDK.newProducerBuilder().setClientConfiguration(config).setTopics(topic).build();
+    }
+
+    private static SimpleConsumer consumer(String suffix, FilterExpression wanted)
+            throws Exception {
+        return SDK.newSimpleConsumerBuilder()
+                .setClientConfiguration(config)
+                .setConsumerGroup(topic + suffix)
+                .setAwaitDuration(Duration.ofSeconds(5))
+                .setSubscriptionExpressions(Map.of(topic, wanted))
+                .build();
+    }
+
+    private static PushConsumer pushConsumer(
+            String suffix, org.apache.rocketmq.client.apis.consumer.MessageListener listener)
+            throws Exception {
+        return SDK.newPushConsumerBuilder()
+                .setClientConfiguration(config)
+                .setConsumerGroup(topic + suffix)
+                .setSubscriptionExpressions(Map.of(topic, FilterExpression.SUB_ALL))
+                .setMessageListener(listener)
+                .build();
+    }
+
+    private static MessageBuilder message(String body) {
+        return SDK.newMessageBuilder()
+                .setTopic(topic)
+                .setBody(body.getBytes(StandardCharsets.UTF_8));
+    }
+
+    private static List<MessageView> read(SimpleConsumer consumer, int count) throws Exception {
+        List<MessageView> found = new ArrayList<>();
+        long until = System.nanoTime() + TimeUnit.SECONDS.toNanos(WAIT_SECONDS);
+        while (found.size() < count && System.nanoTime() < until) {
+            for (MessageView view : consumer.receive(32, Duration.ofSeconds(20))) {
+                consumer.ack(view);
+                found.add(view);
+            }
+        }
+        return found;
+    }
+
+    private static List<String> bodies(List<MessageView> views, boolean sorted) {
+        List<String> found = new ArrayList<>(views.stream().map(Main::body).toList());
+        if (sorted) {
+            Collections.sort(found);
+        }
+        return found;
+    }
+
+    private static String body(MessageView view) {
+        return StandardCharsets.UTF_8.decode(view.getBody()).toString();
+    }
+
+    private static String json(Object value) {
+        if (value instanceof Map<?, ?> map) {
+            List<String> parts = new ArrayList<>();
+            map.forEach((name, each) -> parts.add(json(name) + ":" + json(each)));
+            return "{" + String.join(",", parts) + "}";
+        }
+        if (value instanceof List<?> list) {
+            return "[" + String.join(",", list.stream().map(Main::json).toList()) + "]";
+        }
+        if (value instanceof Number || value instanceof Boolean) {
+            return value.toString();
+        }
+        String text = String.valueOf(value).replace("\\", "\\\\").replace("\"", "'");
+        return '"' + text.replace("\n", " ") + '"';
+    }
+}

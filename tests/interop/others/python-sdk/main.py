@@ -1,0 +1,226 @@
+"""RocketMQ 5's Python SDK, as its own documentation uses it: prints what became of each story."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from typing import Any
+
+from rocketmq import (
+    ClientConfiguration,
+    ConsumeResult,
+    Credentials,
+    FilterExpression,
+    Message,
+    MessageListener,
+    Producer,
+    PushConsumer,
+    SimpleConsumer,
+    TransactionChecker,
+    TransactionResolution,
+)
+
+WAIT_SECONDS = 100.0
+
+
+def made(topic: str, body: str, **said: Any) -> Message:
+    message = Message()
+    message.topic, message.body = topic, body.encode()
+    for name, value in said.items():
+        setattr(message, name, value)
+    return message
+
+
+class Heir(TransactionChecker):  # type: ignore[misc]  # installed where it runs alone
+    """Commits what it is asked about."""
+
+    def check(self, _: Message) -> Any:
+        return TransactionResolution.COMMIT
+
+
+class Reader:
+    """A simple consumer, which acknowledges what it gets unless told otherwise."""
+
+    def __init__(self, config: ClientConfiguration, group: str, topic: str, tag: str = "*") -> None:
+        self.consumer = SimpleConsumer(
+            config, group, {topic: FilterExpression(tag)}, await_duration=5
+        )
+        self.consumer.startup()
+
+    def read(self, count: int, *, invisible: int = 20, ack: bool = True) -> list[Message]:
+        found: list[Message] = []
+        until = time.monotonic() + WAIT_SECONDS
+        while len(found) < count and time.monotonic() < until:
+            try:
+                got = self.consumer.receive(min(32, count), invisible)
+            except Exception as error:
+                print(error, file=sys.stderr)
+                time.sleep(1)
+                continue
+            for message in got:
+                if ack:
+                    self.consumer.ack(message)
+                found.append(message)
+        return found
+
+    def close(self) -> None:
+        self.consumer.shutdown()
+
+
+def bodies(messages: list[Message]) -> list[str]:
+    return [message.body.decode() for message in messages]
+
+
+def normal(config: ClientConfiguration, topic: str) -> dict[str, Any]:
+    producer = Producer(config, (topic,))
+    producer.startup()
+    for number in range(10):
+        tag = "odd" if number % 2 else "even"
+        message = made(topic, f"n{number}", tag=tag, keys=f"k{number}")
+        message.add_property("colour", "red")
+        producer.send(message)
+    reader = Reader(config, f"{topic}-all", topic)
+    found = reader.read(10)
+    odd = Reader(config, f"{topic}-odd", topic, "odd")
+    some = odd.read(5)
+    first = next(each for each in found if each.body == b"n1")
+    for each in (reader, odd):
+        each.close()
+    producer.shutdown()
+    return {
+        "bodies": sorted(bodies(found)),
+        "odd": sorted(bodies(some)),
+        "tag": first.tag,
+        "keys": sorted(first.keys),
+        "properties": dict(first.properties),
+        "attempt": first.delivery_attempt,
+    }
+
+
+def fifo(config: ClientConfiguration, topic: str) -> dict[str, Any]:
+    producer = Producer(config, (topic,))
+    producer.startup()
+    for number in range(12):
+        producer.send(made(topic, f"f{number}", message_group=f"g{number % 3}"))
+    reader = Reader(config, f"{topic}-ordered", topic)
+    found = bodies(reader.read(12))
+    reader.close()
+    producer.shutdown()
+    return {
+        str(group): [each for each in found if int(each[1:]) % 3 == group] for group in range(3)
+    }
+
+
+def delay(config: ClientConfiguration, topic: str) -> dict[str, Any]:
+    producer = Producer(config, (topic,))
+    producer.startup()
+    reader = Reader(config, f"{topic}-late", topic)
+    due = time.time() + 8
+    producer.send(made(topic, "late", delivery_timestamp=int(due)))
+    taken = producer.send(made(topic, "recalled", delivery_timestamp=int(due)))
+    producer.recall_message(topic, taken.recall_handle)
+    found = reader.read(1)
+    arrived = time.time()
+    more = []
+    try:
+        more = reader.consumer.receive(1, 20)
+    except Exception as error:
+        print(error, file=sys.stderr)
+    reader.close()
+    producer.shutdown()
+    return {"bodies": bodies(found), "early": arrived < due - 2, "more": bodies(more or [])}
+
+
+def transaction(config: ClientConfiguration, topic: str) -> dict[str, Any]:
+    producer = Producer(config, (topic,), checker=Heir())
+    producer.startup()
+    for how in ("commit", "rollback", "orphan"):
+        begun = producer.begin_transaction()
+        producer.send(made(topic, how), begun)
+        if how != "orphan":
+            getattr(begun, how)()
+    reader = Reader(config, f"{topic}-done", topic)
+    found = bodies(reader.read(2))
+    reader.close()
+    producer.shutdown()
+    return {"bodies": sorted(found)}
+
+
+def push(config: ClientConfiguration, topic: str) -> dict[str, Any]:
+    """A push consumer that fails once with one message."""
+    lock, seen, done = threading.Lock(), [], threading.Event()
+
+    class Listener(MessageListener):  # type: ignore[misc]  # the same
+        def consume(self, message: Message) -> Any:
+            with lock:
+                seen.append((message.body.decode(), message.delivery_attempt))
+                if len(seen) == 6:
+                    done.set()
+                if message.body == b"p0" and message.delivery_attempt < 2:
+                    return ConsumeResult.FAILURE
+            return ConsumeResult.SUCCESS
+
+    producer = Producer(config, (topic,))
+    producer.startup()
+    for number in range(5):
+        producer.send(made(topic, f"p{number}"))
+    consumer = PushConsumer(config, f"{topic}-push", Listener(), {topic: FilterExpression()})
+    consumer.startup()
+    done.wait(WAIT_SECONDS)
+    consumer.shutdown()
+    producer.shutdown()
+    return {"seen": sorted(seen)}
+
+
+def again(config: ClientConfiguration, topic: str) -> dict[str, Any]:
+    """What is not acknowledged comes again, and its first handle counts no more."""
+    producer = Producer(config, (topic,))
+    producer.startup()
+    producer.send(made(topic, "twice"))
+    reader = Reader(config, f"{topic}-again", topic)
+    first = reader.read(1, invisible=10, ack=False)[0]
+    reader.consumer.change_invisible_duration(first, 10)
+    second = reader.read(1, invisible=20)[0]
+    reader.close()
+    producer.shutdown()
+    return {"attempts": [first.delivery_attempt, second.delivery_attempt]}
+
+
+def send(config: ClientConfiguration, topic: str) -> dict[str, Any]:
+    """Send one message, or say why not."""
+    try:
+        producer = Producer(config, (topic,))
+        producer.startup()
+        producer.send(made(topic, "sent"))
+        producer.shutdown()
+    except Exception as error:
+        return {"refused": str(error)}
+    return {"sent": 1}
+
+
+def read(config: ClientConfiguration, topic: str) -> dict[str, Any]:
+    """Read what others have sent."""
+    reader = Reader(config, f"{topic}-others", topic)
+    found = reader.read(4)
+    reader.close()
+    return {"bodies": sorted(bodies(found))}
+
+
+STORIES = (normal, fifo, delay, transaction, push, again, send, read)
+
+
+def main() -> None:
+    story, endpoints, topic, *user = sys.argv[1:]
+    credentials = [*user, os.environ["SDK_PASSWORD"]] if user else []
+    serve = next(each for each in STORIES if each.__name__ == story)
+    config = ClientConfiguration(endpoints, Credentials(*credentials))
+    print(json.dumps(serve(config, topic)), flush=True)
+
+
+if __name__ == "__main__":
+    main()
+    sys.stdout.flush()
+    __import__("os")._exit(0)  # its threads outlive their clients

@@ -1,0 +1,246 @@
+"""RocketMQ 5's own SDKs, which speak gRPC: each as its documentation uses it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from imago_client import ConsumerConfig, Message, StartFrom
+from imago_client.blocking import Client
+from imago_testing.interop.targets import imago_up
+from imago_testing.java.driver import java_command
+from imago_testing.java.modules import ROCKETMQ5_SDK
+from imago_testing.java.toolchain import ToolMissingError
+from imago_testing.processes.servers import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    Sdk = Callable[..., Any]
+
+pytestmark = [pytest.mark.others, pytest.mark.timeout(900)]
+
+OTHERS = Path(__file__).parent / "others"
+TEN = [f"n{number}" for number in range(10)]
+ODD = [f"n{number}" for number in range(1, 10, 2)]
+CHECKS = [
+    "--set",
+    "rocketmq.transaction_timeout_ms=1000",
+    "--set",
+    "rocketmq.transaction_check_interval_ms=1000",
+]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Any]]:
+    with imago_up(tmp_path_factory.mktemp("sdks"), shards=1, options=CHECKS) as ready:
+        yield ready
+
+
+def ran(*command: str | Path, cwd: Path, **environment: str) -> Any:
+    """Run a program to its end; return the JSON of its last line."""
+    if shutil.which(command[0]) is None:
+        raise ToolMissingError(f"{command[0]} is not on the PATH")
+    done = subprocess.run(
+        command, cwd=cwd, env=os.environ | environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"{command}:\n{done.stdout}\n{done.stderr}"
+    return json.loads(done.stdout.splitlines()[-1] if done.stdout else "{}")
+
+
+def unwritten(words: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return words without a password: everybody on a machine may read command lines."""
+    return words[:4], {"SDK_PASSWORD": words[4]} if words[4:] else {}
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Sdk:
+    """The SDK, in an environment of its own."""
+    home = tmp_path_factory.mktemp("python-sdk")
+    wanted, uv = OTHERS / "python-sdk" / "requirements.txt", Path(sys.executable).parent / "uv"
+    options = ("pip", "install", "-q", "--require-hashes", "-r", wanted)
+    ran(uv, *options, "--target", home / "lib", cwd=home)
+
+    def tell(*words: str) -> Any:
+        # Without the site's packages: they have protobuf, too.
+        words, environment = unwritten(words)
+        environment |= {"PYTHONPATH": str(home / "lib"), "HOME": str(home)}
+        main = OTHERS / "python-sdk" / "main.py"
+        return ran(sys.executable, "-S", main, *words, cwd=home, **environment)
+
+    return tell
+
+
+@pytest.fixture(scope="module")
+def java(tmp_path_factory: pytest.TempPathFactory) -> Sdk:
+    """The SDK, with TLS as by its default."""
+    home = tmp_path_factory.mktemp("java-sdk")
+    command = java_command(ROCKETMQ5_SDK, "dev.imago.interop.sdk.Main", home)
+
+    def tell(*words: str) -> Any:
+        words, environment = unwritten(words)
+        return ran(*command, *words, cwd=home, **environment)
+
+    return tell
+
+
+@pytest.fixture(params=["python", "java"])
+def sdk(request: pytest.FixtureRequest) -> Sdk:
+    found: Sdk = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A topic's name of the test's own."""
+    return "sdk-" + "".join(each if each.isalnum() else "-" for each in request.node.name)[:60]
+
+
+def make_topic(ready: Mapping[str, Any], name: str, kind: str) -> None:
+    with Client(ready["namesrv"]) as client:
+        client.admin.create_topic(name, queues=4, attributes={"message.type": kind})
+
+
+def grpc(ready: Mapping[str, Any]) -> str:
+    return str(ready["brokers"][0]["grpc"])
+
+
+BOTH = ("sdk-java", "sdk-python")
+
+
+@pytest.mark.shows("send", "group", "filter", clients=BOTH)
+def test_messages_go_there_and_back(sdk: Sdk, cluster: Mapping[str, Any], topic: str) -> None:
+    make_topic(cluster, topic, "NORMAL")
+    found = sdk("normal", grpc(cluster), topic)
+    assert (found["bodies"], found["odd"]) == (TEN, ODD)
+    assert (found["tag"], found["keys"], found["attempt"]) == ("odd", ["k1"], 1)
+    assert found.get("properties", {"colour": "red"}) == {"colour": "red"}
+
+
+@pytest.mark.shows("send-ordered", clients=BOTH)
+def test_messages_of_a_group_stay_in_order(
+    sdk: Sdk, cluster: Mapping[str, Any], topic: str
+) -> None:
+    make_topic(cluster, topic, "FIFO")
+    found = sdk("fifo", grpc(cluster), topic)
+    assert found == {str(group): [f"f{n}" for n in range(group, 12, 3)] for group in range(3)}
+
+
+@pytest.mark.shows("timer", clients=BOTH)
+def test_messages_wait_for_their_time_or_are_recalled(
+    sdk: Sdk, cluster: Mapping[str, Any], topic: str
+) -> None:
+    make_topic(cluster, topic, "DELAY")
+    found = sdk("delay", grpc(cluster), topic)
+    assert found == {"bodies": ["late"], "early": False, "more": []}
+
+
+@pytest.mark.shows("transactions", clients=BOTH)
+def test_transactions_end_as_said_or_are_asked_about(
+    sdk: Sdk, cluster: Mapping[str, Any], topic: str
+) -> None:
+    make_topic(cluster, topic, "TRANSACTION")
+    assert sdk("transaction", grpc(cluster), topic) == {"bodies": ["commit", "orphan"]}
+
+
+@pytest.mark.shows("retry", "pop", clients=BOTH)
+def test_a_push_consumer_gets_again_what_it_failed_with(
+    sdk: Sdk, cluster: Mapping[str, Any], topic: str
+) -> None:
+    make_topic(cluster, topic, "NORMAL")
+    seen = [
+        tuple(each.split()) if isinstance(each, str) else (each[0], str(each[1]))
+        for each in sdk("push", grpc(cluster), topic)["seen"]
+    ]
+    expected = [("p0", "1"), ("p0", "2"), *((f"p{n}", "1") for n in range(1, 5))]
+    assert sorted(seen) == expected
+
+
+@pytest.mark.shows("retry", clients=("sdk-python",))
+def test_what_is_hidden_for_longer_comes_again(
+    python: Sdk, cluster: Mapping[str, Any], topic: str
+) -> None:
+    make_topic(cluster, topic, "NORMAL")
+    assert python("again", grpc(cluster), topic) == {"attempts": [1, 2]}
+
+
+@pytest.mark.shows("dead", clients=("sdk-java",))
+def test_what_fails_too_often_is_a_dead_letter(
+    java: Sdk, cluster: Mapping[str, Any], topic: str
+) -> None:
+    make_topic(cluster, topic, "NORMAL")
+    put(cluster, f"groups/{topic}-letters", {"retry_max_times": 1})
+    found = java("letters", grpc(cluster), topic)
+    assert found == {"dead": ["dead"], "seen": ["dead 1", "dead 2"]}
+
+
+@pytest.mark.shows("across", clients=("sdk-python",))
+def test_clients_of_the_other_protocol_read_the_same(
+    python: Sdk, cluster: Mapping[str, Any], topic: str
+) -> None:
+    make_topic(cluster, topic, "NORMAL")
+    with Client(cluster["namesrv"]) as client:
+        producer = client.producer()
+        for number in range(3):
+            producer.send(Message(topic, f"r{number}".encode()))
+        assert python("send", grpc(cluster), topic) == {"sent": 1}
+        found = python("read", grpc(cluster), topic)
+        assert found == {"bodies": ["r0", "r1", "r2", "sent"]}
+        config = ConsumerConfig(group=f"{topic}-remoting", start_from=StartFrom.EARLIEST)
+        reader = client.group_consumer(config, [topic])
+        read: set[bytes] = set()
+
+        def has_all() -> bool:
+            read.update(each.body for each in reader.poll())
+            return len(read) == 4
+
+        wait_until(has_all, what="all four by the remoting protocol")
+        reader.close()
+    assert read == {b"r0", b"r1", b"r2", b"sent"}
+
+
+@pytest.mark.shows("users", clients=BOTH)
+def test_credentials_and_rules_are_those_of_all_clients(
+    java: Sdk, python: Sdk, tmp_path: Path
+) -> None:
+    (tmp_path / "up").mkdir()
+    options = ["--set", "acl.enabled=true"]
+    with imago_up(tmp_path / "up", shards=1, options=options) as ready:
+        token = (Path(str(ready["data"])) / "admin-token").read_text().strip()
+        rules = [
+            {
+                "resource": {"type": "Topic", "name": "orders"},
+                "operations": ["publish", "subscribe"],
+            }
+        ]
+        for name in ("orders", "other"):
+            put(ready, f"topics/{name}", {"queues": 1}, token)
+        put(ready, "users/ann", {"password": "password-of-ann", "rules": rules}, token)
+        for tell in (java, python):
+            endpoints = grpc(ready)
+            assert tell("send", endpoints, "orders", "ann", "password-of-ann") == {"sent": 1}
+            for told in (
+                ("orders", "ann", "password-of-eve"),
+                ("orders", "bob", "password-of-bob"),
+                ("other", "ann", "password-of-ann"),
+            ):
+                assert "refused" in tell("send", endpoints, *told), told
+
+
+def put(ready: Mapping[str, Any], path: str, value: object, token: str = "") -> None:
+    request = urllib.request.Request(
+        f"{ready['brokers'][0]['admin']}/admin/v1/{path}",
+        data=json.dumps(value).encode(),
+        method="PUT",
+        headers={"Authorization": f"Bearer {token}"} if token else {},
+    )
+    with urllib.request.urlopen(request, timeout=50) as answer:
+        assert answer.status in (200, 201)

@@ -1,0 +1,101 @@
+"""Where clients outside of the Kubernetes cluster find it, as the status says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from imago_operator.model.state import OwnedObject
+from imago_operator.plan import plan
+from imago_operator.reporting.status import status_of
+from imago_testing.operated.resources import wanted
+from imago_testing.operated.things import START
+from imago_testing.operated.world import ClusterWorld
+
+if TYPE_CHECKING:
+    import pytest
+
+    from imago_operator.model.state import Observed
+    from imago_operator.spec.cluster.cluster_status import ClusterStatus, ListenerStatus
+
+NODE_PORT = {"name": "out", "type": "NodePort", "firstNodePort": 30900}
+BALANCER = {
+    "name": "out",
+    "type": "LoadBalancer",
+    "advertisedHostTemplate": "{pod}.example.org",
+    "bootstrapHost": "mq.example.org",
+}
+
+
+def said(spec: dict[str, Any], *, balancers: tuple[str, ...] = ()) -> ClusterStatus:
+    desired = wanted(spec)
+    world = ClusterWorld(desired)
+    world.settle()
+    seen = _placed(world.observe(), balancers)
+    return status_of(desired, seen, plan(desired, seen, START), START)
+
+
+def _placed(seen: Observed, balancers: tuple[str, ...]) -> Observed:
+    pods = tuple(replace(pod, host=f"10.0.0.{pod.ordinal}") for pod in seen.pods)
+    led = {name: f"{name}.lb.example.com" for name in balancers}
+    others = tuple(child for child in seen.children if child.name not in led)
+    made = tuple(
+        OwnedObject(
+            kind="Service",
+            name=name,
+            uid=name,
+            live={"status": {"loadBalancer": {"ingress": [{"hostname": host}]}}},
+        )
+        for name, host in led.items()
+    )
+    return replace(seen, pods=pods, children=(*others, *made))
+
+
+def listener(spec: dict[str, Any], **more: Any) -> ListenerStatus:
+    (found,) = said({"spec.listeners": [spec]}, **more).listeners
+    return found
+
+
+def test_nodes_are_named_with_their_ports() -> None:
+    found = listener(NODE_PORT)
+    assert (found.bootstrap, found.zookeeper) == ("10.0.0.0:30909", "10.0.0.0:30908")
+    last = found.brokers[-1]
+    assert (last.pod, last.rocketmq, last.metaq) == (
+        "demo-s1-2",
+        "10.0.0.2:30932",
+        "10.0.0.2:30922",
+    )
+    named = listener({**NODE_PORT, "advertisedHostTemplate": "mq-{shard}-{ordinal}.example.org"})
+    assert named.bootstrap == "mq-0-0.example.org:30909"
+    assert listener({**NODE_PORT, "bootstrapHost": "any"}).bootstrap == "any:30909"
+
+
+def test_load_balancers_are_shown_as_soon_as_they_have_an_address() -> None:
+    found = listener({k: v for k, v in BALANCER.items() if k != "bootstrapHost"})
+    assert (found.bootstrap, found.zookeeper, found.brokers[0].leads_to) == (None, None, None)
+    services = ("demo-bootstrap-out", "demo-zookeeper-out", "demo-s0-0-out")
+    found = listener(BALANCER, balancers=services)
+    assert found.bootstrap == "mq.example.org:9876"
+    assert found.zookeeper == "demo-zookeeper-out.lb.example.com:2181"
+    first = found.brokers[0]
+    assert (first.rocketmq, first.metaq) == (
+        "demo-s0-0.example.org:10911",
+        "demo-s0-0.example.org:8123",
+    )
+    assert first.leads_to == "demo-s0-0-out.lb.example.com"
+
+
+def test_large_clusters_list_the_first_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("imago_operator.reporting.entrances.BROKERS_MAX", 2)
+    assert [one.pod for one in listener(NODE_PORT).brokers] == ["demo-s0-0", "demo-s0-1"]
+
+
+def test_a_listener_that_no_certificate_names_is_told() -> None:
+    """Admission lets none in; one that was there before goes on."""
+
+    def invalid(spec: dict[str, Any]) -> list[str]:
+        conditions = said({"spec.tls": {}, "spec.listeners": [spec]}).conditions
+        return [c.reason for c in conditions if c.type == "CertificatesValid"]
+
+    assert invalid(NODE_PORT) == ["AddressNotNamed"]
+    assert invalid({**NODE_PORT, "advertisedHostTemplate": "{pod}.example.org"}) == []

@@ -1,0 +1,33 @@
+"""What a worker frees is there for its next answer."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+PROGRAM = """
+import resource
+from imago_spark.columns.memory import keep_freed_memory
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(20):
+        blocks = [b"x" * (4 << 20), bytearray(2 << 20)]
+        del blocks
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+{call}
+faults()
+print(faults())
+"""
+PAGES = 20 * (6 << 20) // 4096
+
+
+def faults(call: str) -> int:
+    code = PROGRAM.format(call=call)
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    return int(found.stdout)
+
+
+def test_memory_that_was_freed_costs_no_page_faults_again() -> None:
+    assert faults("keep_freed_memory()") < PAGES // 20

@@ -1,0 +1,120 @@
+"""The configuration file of the ingest application."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imago_spark.errors import OptionError
+from imago_spark.pipelines import application
+from imago_spark.pipelines.settings import load
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LEAST = 'bootstrap = "b:9876"\ntopics = ["orders"]\npath = "/lake"\ncheckpoint = "s3a://b/c"\n'
+
+
+def written(folder: Path, text: str) -> Path:
+    file = folder / "pipeline.toml"
+    file.write_text(text)
+    return file
+
+
+def test_the_least_is_a_stream_from_the_beginning(tmp_path: Path) -> None:
+    found = load(written(tmp_path, LEAST), None)
+    assert (found.topics, str(found.path), found.available_now) == (("orders",), "/lake", False)
+    assert found.source_options() == {
+        "bootstrap": "b:9876",
+        "subscribe": "orders",
+        "columns": "core",
+    }
+    assert not found.from_latest
+
+
+def test_everything_said_is_heard(tmp_path: Path) -> None:
+    text = LEAST + (
+        'pipeline = "lake.orders"\ngroupName = "lake"\nstartFrom = "Latest"\n'
+        'maxRowsPerTrigger = 500\n[config]\ntrigger = "available-now"\ntriggerSeconds = "3"\n'
+        'onDataLoss = "skip"\nsplitBytes = 65536\nprogressSeconds = 1\n'
+    )
+    found = load(written(tmp_path, text), 7)
+    assert (found.group, found.from_latest, found.available_now) == ("lake", True, True)
+    assert (found.trigger_s, found.progress_s, found.skips_lost) == (3, 1, True)
+    assert found.source_options() == {
+        "bootstrap": "b:9876",
+        "subscribe": "orders",
+        "columns": "core",
+        "pipeline": "lake.orders",
+        "epoch": "7",
+        "maxOffsetsPerTrigger": "500",
+        "splitBytes": "65536",
+        "onDataLoss": "skip",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "epoch", "said"),
+    [
+        ("bootstrap = ", None, "Invalid value"),
+        (LEAST.replace("bootstrap", "bootstrp"), None, "did you mean 'bootstrap'"),
+        (LEAST.replace('"b:9876"', '""'), None, "bootstrap: must be a text"),
+        (LEAST.replace('["orders"]', '"orders"'), None, "topics: must be a list"),
+        (LEAST.replace('["orders"]', "[]"), None, "topics: must be a list"),
+        (LEAST.replace('"/lake"', '"s3a://lake"'), None, "mounted volume"),
+        (LEAST + 'startFrom = "earliest"\n', None, "must be Earliest or Latest"),
+        (LEAST + "maxRowsPerTrigger = 0\n", None, "whole number from 1"),
+        (LEAST + "maxRowsPerTrigger = true\n", None, "whole number from 1"),
+        (LEAST + "config = 1\n", None, "config: must be a table"),
+        (LEAST + '[config]\ntriger = "continuous"\n', None, "config.triger is unknown"),
+        (LEAST + 'pipeline = "p"\n', None, "give both, or none"),
+        (LEAST, 3, "give both, or none"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, text: str, epoch: int | None, said: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        load(written(tmp_path, text), epoch)
+    assert said in str(caught.value)
+    assert "pipeline.toml" in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"toml: No such file or directory$"):
+        load(tmp_path / "none.toml", None)
+
+
+def test_an_application_without_pyspark_says_what_to_install() -> None:
+    lines = [
+        "import importlib.util, sys",
+        "sys.argv = ['-m']",
+        "importlib.util.find_spec = lambda name: None",
+        "import imago_spark.pipelines",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    said = "error: PySpark is not installed\n  cure: pip install 'imago-mq[spark]'\n"
+    assert done.stderr == said
+
+
+def test_an_application_finds_the_file_that_the_operator_gives_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    alone = application.parser("parse", "").parse_args([])
+    assert (alone.config, alone.epoch) == (None, None)
+    monkeypatch.setenv("IMAGO_CONFIG", "/etc/imago/pipeline/pipeline.toml")
+    monkeypatch.setenv("IMAGO_EPOCH", "7")
+    given = application.parser("parse", "").parse_args([])
+    assert (str(given.config), given.epoch) == ("/etc/imago/pipeline/pipeline.toml", 7)
+
+
+def test_an_applications_own_names_stand_beside_the_common_ones(tmp_path: Path) -> None:
+    text = LEAST.replace('path = "/lake"', "") + '[config]\npath = "/here"\nmine = 1\n'
+    found = load(written(tmp_path, text), None, ("mine", "other"))
+    assert (str(found.path), found.own) == ("/here", {"mine": 1})
+    with pytest.raises(OptionError, match=r"config\.mine is unknown"):
+        load(written(tmp_path, text), None)

@@ -1,0 +1,17 @@
+"""What a broker's features are made of, by their names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from imago_broker.features.pop.feature import PopServices
+
+if TYPE_CHECKING:
+    from imago_broker.app import Broker
+
+
+def pop_of(broker: Broker) -> PopServices:
+    """Return the parts of POP."""
+    return next(
+        each.parts for each in broker.rocketmq.features if isinstance(each.parts, PopServices)
+    )
