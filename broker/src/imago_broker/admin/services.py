@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from imago_broker.shard_work.services import ShardServices
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
     from prometheus_client import CollectorRegistry
 
@@ -30,6 +30,25 @@ class GroupMember:
     address: str
     language: str
     version: int
+
+
+@dataclass(slots=True, kw_only=True)
+class ClientConnection:
+    """One connection of a client to this broker, and what is known of the client."""
+
+    name: str
+    """The name that the client gives itself; where it gives none, its address."""
+    peer: str
+    protocol: str
+    tls: bool
+    user: str
+    """Who it has proved to be; empty: nobody has asked."""
+    language: str = ""
+    version: str = ""
+    producer_groups: list[str] = field(default_factory=list)
+    consumer_groups: list[str] = field(default_factory=list)
+    topics: Sequence[Collection[str]] = ()
+    """What it reads, as each of its groups has it; of RocketMQ 5's SDKs also what it sends to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,6 +109,10 @@ class AdminServices(ShardServices):
     """Consumers of a group that are connected now."""
     member_groups: Callable[[], list[str]]
     """Groups that have a connected consumer."""
+    clients: Callable[[], Awaitable[list[ClientConnection]]]
+    """All connections of clients to this broker."""
+    close_client: Callable[[str], Awaitable[int]]
+    """Close the connections of the client of a name; returns how many."""
     metaq: MetaqManagement
     version: str
     not_compiled: Sequence[str] | None

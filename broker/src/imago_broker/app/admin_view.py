@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from imago_broker.admin.services import AdminServices, Counters, GroupMember, MetaqManagement
 from imago_broker.app.member import hindrances
 from imago_broker.app.member.alone import AloneShard
+from imago_broker.app.ports.connected_clients import ConnectedClients
 from imago_broker.metrics import registry
 from imago_broker.service.puts.put_status import PutStatus
 from imago_broker.shard_work.services import ShardServices
@@ -91,6 +92,7 @@ def admin_services(state: BrokerState) -> AdminServices:
     core, rocketmq, coordinator = state.core, state.rocketmq, state.coordinator
     messages, store, ports, member = core.messages, core.messages.store, state.ports, state.member
     shard = shard_services(state)
+    clients = ConnectedClients(ports, rocketmq.clients.registry)
     return AdminServices(
         **{each.name: getattr(shard, each.name) for each in fields(shard)},
         work=state.shards.work,
@@ -118,6 +120,8 @@ def admin_services(state: BrokerState) -> AdminServices:
         ),
         replicated=lambda: _replicated(messages),
         members=lambda group: _members(rocketmq.clients.registry, group),
+        clients=clients.find,
+        close_client=clients.close,
         member_groups=lambda: sorted(rocketmq.clients.registry.consumer_groups()),
         metaq=MetaqManagement(
             stats=None if state.metaq is None else state.metaq.stats,

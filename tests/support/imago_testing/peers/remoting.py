@@ -170,7 +170,7 @@ def pull_ext(topic: str, offset: int = 0, **more: object) -> dict[str, object]:
     return {**fields, **more}
 
 
-def heartbeat(group: str, *, version: int = 1) -> bytes:
+def heartbeat(group: str, *, version: int = 1, client: str = "client") -> bytes:
     """Return the heartbeat of a consumer of topic T, which is a producer of group P too."""
     subscription = {"topic": "T", "subString": "*", "subVersion": version}
     consumer = {
@@ -182,7 +182,7 @@ def heartbeat(group: str, *, version: int = 1) -> bytes:
     }
     return json.dumps(
         {
-            "clientID": "client",
+            "clientID": client,
             "consumerDataSet": [consumer],
             "producerDataSet": [{"groupName": "P"}],
         }

@@ -146,6 +146,7 @@ class _Caller:
         self.grants: UserGrants | None = None
         self.finishing = False
         self.puts = 0
+        self.reads: dict[str, str] = {}
         self.answered_bytes = 0
         self.pause_ms = 0.0
         self._watchers: list[Callable[[], None]] = []

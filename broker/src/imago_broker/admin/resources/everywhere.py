@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -54,7 +55,7 @@ async def ask_others(
 
 
 async def ask_members(services: AdminServices, request: web.Request) -> OthersAnswer:
-    """Pass a list's request on to every other broker, whatever its role."""
+    """Pass a request on to every other broker, whatever its role; each answers a list."""
     view, own = services.coordinator.view(), services.uuid
     members = [each for n in view.shards() for each in view.members(n) if each.uuid != own]
     found = await _ask_each(services, request, members, (), leads=False)
@@ -76,26 +77,26 @@ async def _ask_each(
 ) -> list[list[dict[str, Any]] | AwayShard]:
     headers, path = forwarded_headers(services, request), request.path_qs
     async with aiohttp.ClientSession(timeout=TIMEOUT) as session:
-        return await asyncio.gather(
-            *(_ask(session, services, each, path, headers, nothing, leads) for each in brokers)
-        )
+        ask = partial(_ask, session, services, request.method, path, headers, nothing, leads)
+        return await asyncio.gather(*(ask(each) for each in brokers))
 
 
 async def _ask(
     session: aiohttp.ClientSession,
     services: AdminServices,
-    broker: BrokerRecord,
+    method: str,
     path: str,
     headers: Mapping[str, str],
     nothing: Collection[int],
     leads: bool,
+    broker: BrokerRecord,
 ) -> list[dict[str, Any]] | AwayShard:
     who = "master" if leads else "member"
     place = f"{shard_name(broker.shard)}: its {who} at {broker.host}:{broker.admin}"
     if not broker.admin:
         return AwayShard(broker.shard, None, f"{place} has no admin interface")
     try:
-        async with call(session, services, broker, "GET", path, headers=headers) as answer:
+        async with call(session, services, broker, method, path, headers=headers) as answer:
             if answer.status in nothing:
                 return []
             if answer.status != 200:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from imago_broker.core.metaq.metaq_filters import HEADER_SIZE, first_run
 from imago_broker.processors.metaq import realtime, texts
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from imago_wire.text.items import GetItem
 
 logger = logging.getLogger(__name__)
+
+READS_MAX: Final = 20
+"""Topics of one connection that are kept in mind for whoever asks who reads what."""
 
 
 class GetProcessor:
@@ -65,7 +68,7 @@ class GetProcessor:
 
     def get(self, peer: Peer, item: GetItem) -> None:
         """Answer one ``get``."""
-        _, topic, _, partition, offset, max_size, opaque = item
+        _, topic, group, partition, offset, max_size, opaque = item
         self._counters.cmd_get += 1
         self._count(realtime.GET, topic)
         if partition in self._topics.handles.closed_partitions(topic):
@@ -88,7 +91,9 @@ class GetProcessor:
         if read.status is MetaqStatus.NO_QUEUE:
             self._miss(topic)
             peer.reply(result(Status.NOT_FOUND, texts.no_store(topic, partition), opaque))
-        elif max_size <= 0:
+            return
+        _note_reader(peer, topic, group)
+        if max_size <= 0:
             text = texts.invalid_max_size(max_size)
             peer.reply(result(Status.BAD_REQUEST, text, opaque))
         elif read.status is MetaqStatus.FOUND and read.position == offset:
@@ -249,3 +254,9 @@ def _size_of(data: bytes) -> int:
 
 def _whole(read: MetaqRead) -> bytes:
     return read.data.read() if isinstance(read.data, FileSlice) else read.data
+
+
+def _note_reader(peer: Peer, topic: str, group: str) -> None:
+    """Keep in mind what a connection reads that never says so otherwise."""
+    if peer.reads.get(topic) != group and len(peer.reads) < READS_MAX:
+        peer.reads[topic] = group

@@ -27,6 +27,9 @@ class Peer(Protocol):
     puts: int
     """Puts, counted by reads, and transactions' commands that have no answer yet."""
 
+    reads: dict[str, str]
+    """Topics that it reads, each with the group that it named last."""
+
     answered_bytes: int
     """Of all answers but those to puts that succeeded, until now."""
 

@@ -43,6 +43,7 @@ class TextChannel:
         """Told whom the peer has proved to be."""
         self.grants: UserGrants | None = None
         self.puts = 0
+        self.reads: dict[str, str] = {}
         self.answered_bytes = 0
         self._on_lost: Callable[[Peer], None] | None = None
         self.finishing = False

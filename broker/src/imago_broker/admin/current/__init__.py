@@ -1,0 +1,1 @@
+"""Routes about what is there at this moment and kept nowhere: who is connected."""
