@@ -41,6 +41,9 @@ COMMANDS: dict[str, CommandRow] = {
     "group": CommandRow(
         "imago_cli.groups.group", "Show consumer groups, their lag; move, delete them."
     ),
+    "client": CommandRow(
+        "imago_cli.clusters.client", "Show who is connected; close a client's connections."
+    ),
     "user": CommandRow(
         "imago_cli.users.user", "Show, make, change users, their rights and tokens."
     ),

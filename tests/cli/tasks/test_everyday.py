@@ -7,12 +7,18 @@ import shlex
 import subprocess
 import sys
 import tomllib
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from imago_cli.clusters.admin_http import ask
+from imago_cli.clusters.client import PATH
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.cli.tasks.conftest import Shell, TwoShards
 
 pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
@@ -20,7 +26,7 @@ pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
 TASKS: list[dict[str, Any]] = tomllib.loads(
     Path(__file__).with_name("tasks.toml").read_text(encoding="utf-8")
 )["task"]
-ID = "ID"
+ID, CLIENT = "ID", "CLIENT"
 TASKS_MIN = 30
 
 
@@ -40,6 +46,19 @@ def known(two_shards: TwoShards) -> dict[str, str]:
         producer.send(Message("orders", b"second"), queue=MessageQueue("orders", "shard-1", 0))
         client.admin.reset_group("billing", "orders", ResetTo.EARLIEST)
     return {ID: first.message_id}
+
+
+@contextmanager
+def a_client(two_shards: TwoShards) -> Iterator[str]:
+    """Give the name of a client that is connected, and has not ended a transaction."""
+    from imago_client import Decision, Message
+    from imago_client.blocking import Client
+
+    with Client(two_shards.running.ready["namesrv"]) as client:
+        producer = client.transaction_producer("clerks", lambda _: Decision.UNKNOWN)
+        producer.begin(Message("orders", b"half"))
+        (found,) = ask(two_shards.brokers[0]["admin"], f"{PATH}?group=clerks")["items"]
+        yield found["name"]
 
 
 def typed(text: str, known: dict[str, str]) -> tuple[bytes, list[str]]:
@@ -65,9 +84,10 @@ def test_a_task_is_done_by_its_command(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    given, words = typed(task["type"], known)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
-    ended = shell.run(*words)
+    with a_client(shell.cluster) if task.get("client") else nullcontext("") as client:
+        given, words = typed(task["type"], known | {CLIENT: client})
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
+        ended = shell.run(*words)
     assert ended.returncode == task.get("code", 0), ended
     for part in task.get("shows", ()):
         assert part in ended.stdout + ended.stderr, (part, ended)

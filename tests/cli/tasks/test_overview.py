@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from imago_cli.clusters import client as client_command
 from imago_cli.clusters import report
 from imago_testing.processes.servers import wait_until
 
@@ -82,6 +83,35 @@ def test_a_list_that_is_too_long_is_cut_and_that_is_said(
     assert "topics.json: what is behind page 0\n" in read(path)["missing.txt"]
 
 
+def test_clients_are_listed_and_ended_by_name(
+    shell: Shell, two_shards: TwoShards, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from imago_client import Message
+    from imago_client.blocking import Client
+
+    with Client(two_shards.running.ready["namesrv"]) as client:
+        client.admin.create_topic("bills", queues=1)
+        client.producer().send(Message("bills", b"x"))
+        listed = shell.json("client", "list")
+        assert listed["missing"] == []
+        monkeypatch.setattr(client_command, "PAGE_LIMIT", 1)
+        names = [one["name"] for one in listed["clients"]]
+        assert len(names) > 1
+        assert [one["name"] for one in shell.json("client", "list")["clients"]] == names
+        found = listed["clients"][0]
+        assert [one["protocol"] for one in found["connections"]] == ["rocketmq"]
+        assert shell.json("client", "list", "--group", "nobody")["clients"] == []
+        ended = shell.run("client", "kill", found["name"])
+        assert (ended.returncode, "add --yes" in ended.stderr) == (2, True)
+        assert f"Close 1 connection of client {found['name']}?" in ended.stderr
+        near = shell.run("client", "kill", found["name"] + "0", "--yes")
+        assert (near.returncode, f"did you mean {found['name']}?" in near.stderr) == (1, True)
+        closed = shell.json("client", "kill", found["name"], "--yes")
+        assert sum(one["connections"] for one in closed["items"]) == 1
+    gone = shell.run("client", "kill", found["name"], "--yes")
+    assert (gone.returncode, "no client" in gone.stderr) == (1, True)
+
+
 @pytest.mark.usefixtures("filled")
 def test_what_is_away_is_said_by_both(shell: Shell, two_shards: TwoShards, tmp_path: Path) -> None:
     os.kill(two_shards.brokers[1]["pid"], signal.SIGKILL)
@@ -92,6 +122,9 @@ def test_what_is_away_is_said_by_both(shell: Shell, two_shards: TwoShards, tmp_p
 
     wait_until(is_said, seconds_max=SECONDS_MAX, what="a shard is away")
     assert shell.run("cluster", "top", "--partial").returncode == 0
+    listed = shell.run("client", "list")
+    assert (listed.returncode, "missing: shard-1" in listed.stderr) == (1, True)
+    assert shell.run("client", "list", "--partial").returncode == 0
     path = tmp_path / "report.tar.gz"
     assert "not read, see missing.txt" in shell.done("cluster", "report", "-f", path)
     assert "shard-1" in read(path)["missing.txt"]
