@@ -45,13 +45,13 @@ system: ## JDK, Maven, gcc, chromium for the tests: installed (root on Debian) o
 	@bash tests/support/system.sh
 
 # ---- the two commands ------------------------------------------------------------------------
-.PHONY: run test test-all test-fast check interop interop-others chaos simulate fuzz
+.PHONY: run test test-all test-full test-pieces test-fast check interop interop-others chaos simulate fuzz
 run: setup ## the demo: both protocols and Spark agree on real data
 	@$(BIN)/imago demo $(ARGS)
 
 # Tests start hundreds of processes: what Python compiles is kept, whatever the environment says.
-test test-all test-fast interop interop-others .venv/.compiled-tests: export PYTHONDONTWRITEBYTECODE :=
-test test-all test-fast interop interop-others .venv/.compiled-tests: export PYTHONPYCACHEPREFIX := $(CURDIR)/.venv/pycache
+test test-full test-pieces test-fast interop interop-others .venv/.compiled-tests: export PYTHONDONTWRITEBYTECODE :=
+test test-full test-pieces test-fast interop interop-others .venv/.compiled-tests: export PYTHONPYCACHEPREFIX := $(CURDIR)/.venv/pycache
 PURE := not processes and not interop and not others and not spark and not zookeeper and not apiserver
 # Tests that start processes mostly wait for them: three workers a core, within reason.
 WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); echo $$((n > 4 ? 12 : 3 * n)))
@@ -79,10 +79,12 @@ test: setup-dev system .venv/.compiled-tests .venv/.archives ## every area witho
 	@IMAGO_REQUIRE_COMPILED=1 $(PY) broker/build_hot.py
 	IMAGO_EXAMPLES=few $(SHARED) -m '$(NO_KUBERNETES) and not full'
 
-test-all: setup-dev system .venv/.compiled-tests .venv/.archives ## the same in full, as CI runs it: every example, version and limit
+test-all: test-full test-pieces ## the same in full, as CI runs it: every example, version and limit
+test-full: setup-dev system .venv/.compiled-tests .venv/.archives
 	@IMAGO_REQUIRE_COMPILED=1 $(PY) broker/build_hot.py
 	$(SHARED) -m '$(NO_KUBERNETES)'
-	IMAGO_LIMITS=small $(SHARED) -m '$(PURE) and not shipped_limits' $(IN_PIECES)
+test-pieces: setup-dev system .venv/.compiled-tests
+	@IMAGO_LIMITS=small $(SHARED) -m '$(PURE) and not shipped_limits' $(IN_PIECES)
 
 test-fast: setup-dev ## the pure tests only, without the long searches and with few examples
 	@IMAGO_EXAMPLES=few $(PYTEST) -n 2 -m '$(PURE) and not simulation'
