@@ -1,13 +1,14 @@
 """Run what failed once more, alone, and say so.
 
-Six workers on two cores are late now and then, and 13,000 tests that wait for processes meet that. What fails
-again alone is a fault. What finds lost, doubled or disordered messages is never given a second chance.
+Six workers on two cores are late now and then, and 13,000 tests meet that. What fails again alone
+is a fault. What looks for lost, doubled or disordered messages never gets a second chance.
 """
 
 import json
-import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 FAILED_MAX = 8  # more than a busy machine ever explained
 NEVER_AGAIN = ("tests/chaos/", "tests/simulation/", "tests/log/crashes/", "tests/fuzz/")
@@ -24,7 +25,7 @@ def main() -> int:
         print("not tried again, for what they look for must never happen:", *final, sep="\n  ")
         return 1
     print("failed beside others, and tried once more alone:", *failed, sep="\n  ", flush=True)
-    return subprocess.run([sys.executable, "-m", "pytest", "-n", "0", *failed]).returncode
+    return pytest.main(["-n", "0", *failed])
 
 
 if __name__ == "__main__":

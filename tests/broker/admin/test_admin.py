@@ -10,6 +10,7 @@ from unittest.mock import ANY
 
 import pytest
 
+from imago_broker.admin.resources import topics
 from imago_broker.admin.resources.messages import INFLATED_BYTES_MAX
 from imago_broker.errors import HidesMessagesError
 from imago_broker.service.puts.gate import ShardGate
@@ -64,6 +65,20 @@ async def test_kubectl_without_a_kubeconfig_is_told_where_it_is(admin: Admin, pa
     assert "KUBECONFIG" in error["cure"]
     status, error = await admin.call("GET", "/apix")
     assert (status, error["error"]) == (404, "http")
+
+
+async def test_a_topic_of_many_queues_is_described_in_several_turns(
+    admin: Admin, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await admin.call("PUT", "/admin/v1/topics/orders", {"queues": 5})
+    monkeypatch.setattr(topics, "QUEUES_AT_ONCE", 2)
+    turns: list[None] = []
+    described = asyncio.ensure_future(topics.described(broker.admin_services(), "orders"))
+    while not described.done():
+        turns.append(None)
+        await asyncio.sleep(0)
+    assert [queue["queue"] for queue in described.result()["queues"]] == [0, 1, 2, 3, 4]
+    assert len(turns) == 3  # it begins, and goes on before the second and the fourth queue
 
 
 async def test_a_topic_shows_its_queues_and_messages(admin: Admin, broker: Broker) -> None:

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_log import MessageStore, MetaqStatus, ReadStatus
+from imago_log.views.queues import queues
 from imago_testing.stores.in_memory import FakeClock, Model, metaq_bytes, open_store, split_records
 from imago_testing.stores.vfs import MemoryVfs
 from imago_wire.record_format.tags import tag_code
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
 
 @pytest.fixture
@@ -50,6 +52,49 @@ def test_queue_that_was_never_made(store: MessageStore) -> None:
 def test_queue_without_messages(store: MessageStore) -> None:
     store.tail("T", 0)
     assert status(store, 7) == (ReadStatus.NO_MESSAGE_IN_QUEUE, 0)
+
+
+def test_who_asks_for_all_queues_of_a_topic_has_the_disk_looked_at_once(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[str] = []
+
+    def counted(name: str) -> Callable[[MemoryVfs, Path], object]:
+        real: Callable[[MemoryVfs, Path], object] = getattr(MemoryVfs, name)
+
+        def look(vfs: MemoryVfs, path: Path) -> object:
+            looks.append(name)
+            return real(vfs, path)
+
+        return look
+
+    for name in ("names", "exists"):
+        monkeypatch.setattr(MemoryVfs, name, counted(name))
+    assert {store.queue_range("T", number) for number in range(1000)} == {(0, 0)}
+    assert len(looks) == 1
+
+
+def test_queues_are_found_and_lost_whatever_was_asked_before(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is remembered of folders is true after a start, a deletion, and beyond its limit."""
+    monkeypatch.setattr(queues, "LISTED_TOPICS_MAX", 2)
+    vfs, topics = MemoryVfs(), ["A", "B", "C"]
+    opened = open_store(vfs, clock)
+    for topic in topics:
+        opened.create_topic(topic, {})
+        assert opened.queue_range(topic, 3) == (0, 0)
+        Model().send(opened, [(topic, 3, 100)])
+    opened.close()
+    again = open_store(vfs, clock)
+    for topic in topics * 2:
+        assert [again.queue_range(topic, number) for number in (2, 3)] == [(0, 0), (0, 1)]
+    again.delete_topic("B")
+    again.create_topic("B", {})
+    assert [again.queue_range(topic, 3)[1] for topic in topics] == [1, 0, 1]
+    Model().send(again, [("B", 3, 100)])
+    assert again.queue_range("B", 3) == (0, 1)
+    again.close()
 
 
 def test_queues_of_a_topic_are_those_made_now_and_those_on_disk(clock: FakeClock) -> None:

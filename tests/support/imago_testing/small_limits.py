@@ -71,6 +71,7 @@ SMALL: dict[str, dict[str, int]] = {
     "imago_log.state": {"RECENT_BYTES_MAX": 700},
     "imago_log.reading.by_reference": {"LOOKED_BYTES_MAX": 900, "REFERENCES_MAX": 3},
     "imago_log.reading.rereading": {"LOOKS_MAX": 64},
+    "imago_log.views.queues.queues": {"LISTED_TOPICS_MAX": 2},
     "imago_log.views.queues.queue_writing": {"LOOKED_AT_MAX": 3, "WRITES_MAX": 2},
     "imago_log.reading.by_offset": {"FILTERED_UNITS_MAX": 5, "UNITS_AT_ONCE": 3},
     "imago_log.reading.by_properties": {

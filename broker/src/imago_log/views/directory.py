@@ -53,7 +53,7 @@ class QueueDirectory:
             return queue
         try:
             self._metadata.topic(topic)  # else its name may be any text, and is no folder's
-            if queue is None and not self._folders.is_on_disk(topic, queue_id):
+            if queue is None and not self._queues.is_unopened(topic, queue_id):
                 return None
             return self._open(topic, queue_id)
         except KeyError:

@@ -146,6 +146,17 @@ async def test_a_look_at_many_queues_leaves_turns_to_others(
     await eventually(lambda: topics_seen(broker) == topics)
 
 
+async def test_first_messages_of_a_topic_with_many_queues_count(
+    peer: RemotingPeer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is kept for queues that are empty, and yet all that comes to one is counted."""
+    monkeypatch.setattr(usage, "PIECE", 2)
+    monkeypatch.setattr(usage, "LOOK_SECONDS", 0)
+    for number in range(3):
+        await peer.put("many", b"body", queue_id=number)
+    assert (await sums(peer, Usage.TOPIC_PUT_NUMS, "many"))[0] == 3
+
+
 async def test_a_look_that_has_begun_ends_when_somebody_asks(
     peer: RemotingPeer, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

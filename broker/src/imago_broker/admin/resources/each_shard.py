@@ -17,7 +17,7 @@ from imago_broker.model.names import OWN_GROUPS
 from imago_broker.model.registry.cluster import shard_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from aiohttp import web
 
@@ -33,8 +33,8 @@ async def topic(services: AdminServices, request: web.Request) -> web.Response:
     name = request.match_info["topic"]
     known = services.coordinator.view().topics
 
-    def here() -> dict[str, Any]:
-        shown = topics.described(services, name)
+    async def here() -> dict[str, Any]:
+        shown = await topics.described(services, name)
         readers = {*services.offsets.of_topic(name), *services.offsets.readers.of_topic(name)}
         readers.update(services.subscribed().get(name, ()))
         seen = [each for each in readers - OWN_GROUPS if _may_see(services, request, each)]
@@ -53,7 +53,7 @@ async def group(services: AdminServices, request: web.Request) -> web.Response:
     """
     name = request.match_info["group"]
 
-    def here() -> dict[str, Any]:
+    async def here() -> dict[str, Any]:
         shown = groups.described(services, name)
         read = sorted(each for each, names in services.subscribed().items() if name in names)
         return shown | {"subscribed": read}
@@ -88,13 +88,13 @@ def _may_see(services: AdminServices, request: web.Request, group: str) -> bool:
 
 
 async def _of_shards(
-    services: AdminServices, request: web.Request, here: Callable[[], dict[str, Any]]
+    services: AdminServices, request: web.Request, here: Callable[[], Awaitable[dict[str, Any]]]
 ) -> dict[str, Any]:
     """Return what the masters of all shards show, each with its `shard`."""
     items = []
     if leads(services):
         try:
-            items.append(here() | {"shard": shard_name(services.config.broker.shard)})
+            items.append(await here() | {"shard": shard_name(services.config.broker.shard)})
         except AdminError as error:
             if error.status != 404:
                 raise

@@ -73,6 +73,8 @@ class UsageFigures:
         """Of a look that is not over: each step is a piece."""
         self._timer: TimerHandle | None = None
         self._ends: dict[tuple[bytes, int], _End] = {}
+        self._empty_below: dict[bytes, int] = {}
+        """Of topics with many queues: those below this number, and not in `_ends`, were empty."""
         self._totals: dict[Key, CounterHistory] = {}
         self._looked_ms = 0
         messages.on_arrival(self._grown.update)
@@ -151,7 +153,10 @@ class UsageFigures:
             self._forget(topic)
             return
         store, name = self._messages.store, topic.encode()
-        for queue_id in range(config.queues):
+        few = config.queues <= PIECE
+        if not few:  # those that are not there are known to be empty, without one entry each
+            self._empty_below[name] = config.queues
+        for queue_id in range(config.queues) if few else store.queues(topic):
             if (name, queue_id) not in self._ends:
                 end = store.queue_range(topic, queue_id)[1]
                 self._ends[name, queue_id] = _End(end, store.position_range(topic, queue_id)[1])
@@ -160,6 +165,7 @@ class UsageFigures:
         name = topic.encode()
         for queue in [queue for queue in self._ends if queue[0] == name]:
             del self._ends[queue]
+        self._empty_below.pop(name, None)
         self._grown.difference_update([tail for tail in self._grown if tail.topic == name])
         for key in [key for key in self._totals if key[1].partition("@")[0] == topic]:
             del self._totals[key]
@@ -169,6 +175,8 @@ class UsageFigures:
         queue, end = (tail.topic, tail.queue_id), _end_of(tail)
         before = self._ends.get(queue)
         self._ends[queue] = end
+        if before is None and tail.queue_id < self._empty_below.get(tail.topic, 0):
+            before = _End(0, 0)
         if before is None:
             return  # what it had before is not known
         topic, messages = tail.topic.decode(), end.offset - before.offset

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from imago_log.views.units.consume_queue import ConsumeQueue
 
 
+LISTED_TOPICS_MAX = 256
+"""Topics whose folders are remembered: those who ask go through all queues of a topic."""
+
+
 class Queues:
     """The open queues, by topic and number, in the order in which they were opened."""
 
@@ -28,6 +32,8 @@ class Queues:
         """For those who walk over them in rounds; only to be read."""
         self._kept_tails: dict[tuple[str, int], QueueTail] = {}
         self._unopened: list[tuple[str, int]] | None = None
+        self._listed: dict[str, frozenset[int]] = {}
+        """Of topics that were asked for: queues with a folder; what was made since is open."""
 
     def __len__(self) -> int:
         return len(self.order)
@@ -45,6 +51,15 @@ class Queues:
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         """Return a queue that is open."""
         return self._by_key.get((topic, queue_id))
+
+    def is_unopened(self, topic: str, queue_id: int) -> bool:
+        """Whether a queue that is not open has files, without a look at the disk for each one."""
+        listed = self._listed.get(topic)
+        if listed is None:
+            if len(self._listed) >= LISTED_TOPICS_MAX:
+                del self._listed[next(iter(self._listed))]
+            listed = self._listed[topic] = frozenset(self._folders.numbers(topic))
+        return queue_id in listed and (topic, queue_id) not in self._by_key
 
     def _open(self, topic: Topic, queue_id: int, proven: Proven | None) -> ConsumeQueue:
         tail = self._kept_tails.pop((topic.name, queue_id), None)
@@ -97,6 +112,7 @@ class Queues:
             queue = self._by_key.pop(key)
             self.order.remove(queue)
             end_tail(queue)
+        self._listed.pop(topic, None)
         self._folders.discard_topic(topic)
 
     def drop_all(self, *, keep_tails: bool = False) -> dict[str, Path]:
@@ -110,5 +126,6 @@ class Queues:
             end_tail(queue)
         self._by_key.clear()
         self._unopened = None
+        self._listed.clear()
         self.order.clear()
         return self._folders.discard_all()
