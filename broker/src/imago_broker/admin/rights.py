@@ -100,6 +100,14 @@ def reset_progress(_: AdminServices, request: web.Request) -> Iterable[Need]:
     return needs_to_reset(request.match_info["topic"], request.match_info["group"])
 
 
+def see_waiting(_: AdminServices, request: web.Request) -> Iterable[Need]:
+    """Need to read the topic in which what waits will be; to run the cluster, to see all of it."""
+    topic = request.query.get("topic", "")
+    if topic and "id" not in request.query:
+        return needs_to_read(topic)
+    return (Need(RUN, AccessKind.CLUSTER, CLUSTER_NAME),)
+
+
 def find_messages(services: AdminServices, request: web.Request) -> Iterable[Need]:
     """Need to read the topic: the one that is named, or that the message of an id is in.
 

@@ -14,7 +14,7 @@ from imago_broker.admin.access import authorize
 from imago_broker.admin.calls.guard import audited, errors_as_json, no_foreign_pages
 from imago_broker.admin.calls.identity import ENDED, EndedSessions
 from imago_broker.admin.calls.repeating import repeatable
-from imago_broker.admin.current import clients
+from imago_broker.admin.current import clients, waiting
 from imago_broker.admin.metaq import (
     metaq,
     metaq_dashboard,
@@ -67,6 +67,8 @@ ROUTES: tuple[tuple[str, str, Handler, RouteRight], ...] = (
     ("GET", "/admin/v1/cluster/brokers", each_shard.brokers, rights.SHOW_STATE),
     ("GET", "/admin/v1/cluster/clients", clients.clients, rights.SHOW_CLUSTER),
     ("DELETE", "/admin/v1/cluster/clients/{client}", clients.close, rights.RUN_CLUSTER),
+    ("GET", "/admin/v1/cluster/scheduled", waiting.scheduled, rights.see_waiting),
+    ("GET", "/admin/v1/cluster/halves", waiting.halves, rights.see_waiting),
     ("GET", "/admin/v1/shard", leadership.shard, rights.SHOW_STATE),
     ("GET", "/admin/v1/restart-check", leadership.restart_check, rights.SHOW_CLUSTER),
     ("GET", "/admin/v1/restart-done", leadership.restart_done, rights.SHOW_CLUSTER),

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from imago_broker.ports import MetaqSlaveControl, PipelineRecords
     from imago_broker.processors.metaq.peer import Peer
     from imago_broker.service.access.throttling import QuotaService
+    from imago_broker.service.delays.waiting_messages import WaitingMessages
+    from imago_broker.service.transactions.service import TransactionService
     from imago_broker.shard_work.work import ShardWork
     from imago_log.results import StoreHealth
     from imago_wire.text.items import Item
@@ -113,6 +115,8 @@ class AdminServices(ShardServices):
     """All connections of clients to this broker."""
     close_client: Callable[[str], Awaitable[int]]
     """Close the connections of the client of a name; returns how many."""
+    waiting: WaitingMessages
+    transactions: TransactionService
     metaq: MetaqManagement
     version: str
     not_compiled: Sequence[str] | None

@@ -13,6 +13,7 @@ from imago_broker.app.member import hindrances
 from imago_broker.app.member.alone import AloneShard
 from imago_broker.app.ports.connected_clients import ConnectedClients
 from imago_broker.metrics import registry
+from imago_broker.service.delays.waiting_messages import WaitingMessages
 from imago_broker.service.puts.put_status import PutStatus
 from imago_broker.shard_work.services import ShardServices
 from imago_wire import compiled
@@ -122,6 +123,8 @@ def admin_services(state: BrokerState) -> AdminServices:
         members=lambda group: _members(rocketmq.clients.registry, group),
         clients=clients.find,
         close_client=clients.close,
+        waiting=WaitingMessages(store, rocketmq.delays.levels, rocketmq.delays.timers),
+        transactions=rocketmq.transactions.service,
         member_groups=lambda: sorted(rocketmq.clients.registry.consumer_groups()),
         metaq=MetaqManagement(
             stats=None if state.metaq is None else state.metaq.stats,

@@ -1,1 +1,1 @@
-"""Routes about what is there at this moment and kept nowhere: who is connected."""
+"""Routes about what there is at this moment: who is connected, and which messages wait."""

@@ -124,6 +124,10 @@ class Level:
         """Whether it has delivered some already that it has not come to."""
         return bool(self._done)
 
+    def has_delivered(self, offset: int) -> bool:
+        """Whether a message waits no more."""
+        return offset < self.offset or offset in self._done
+
     def grew(self) -> None:
         """Something arrived: matters only when nothing was there to wait for."""
         self._look_in(0)

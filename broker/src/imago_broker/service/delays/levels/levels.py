@@ -22,6 +22,7 @@ from imago_broker.model import names
 from imago_broker.service.delays.levels.clock_shift import ClockShift
 from imago_broker.service.delays.levels.level import Level
 from imago_broker.service.delays.levels.level_progress import DelayProgress
+from imago_broker.service.delays.waiting_queues import OpenQueue
 from imago_broker.service.log_walk import READ_AGAIN_MS, NotReadableNowError
 from imago_wire.errors import WrongError
 
@@ -204,6 +205,14 @@ class DelayService:
     def needed_from(self) -> int:
         """Return the log offset of the oldest record that a level has to deliver."""
         return min((level.needed_from() for level in self._levels), default=0)
+
+    def open_queues(self) -> list[OpenQueue]:
+        """Return the levels' queues, from what each has to deliver next."""
+        ends = self.offsets()
+        return [
+            OpenQueue(level.number - 1, *ends[level.number], level.has_delivered)
+            for level in self._levels
+        ]
 
     def offsets(self) -> dict[int, tuple[int, int]]:
         """Return each level's progress and end: queue offsets."""

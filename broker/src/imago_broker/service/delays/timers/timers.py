@@ -24,13 +24,14 @@ from imago_broker.service.delays.timers.timer_bucket import BUCKET_MS, BUCKETS, 
 from imago_broker.service.delays.timers.timer_delivery import TimerTaker
 from imago_broker.service.delays.timers.timer_figures import TimerFigures
 from imago_broker.service.delays.timers.timer_queues import UNITS_MAX, TimerQueues
+from imago_broker.service.delays.waiting_queues import OpenQueue
 from imago_broker.service.log_walk import READ_AGAIN_MS, NotReadableNowError
 from imago_broker.service.puts.put_status import APPENDED, PutStatus
 from imago_wire.record_format.layout import UNIT
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from imago_broker.core.timers.timer_wheel import TimerRun
     from imago_broker.ports import Clock
@@ -93,6 +94,15 @@ class TimerService:
             base, end = self._queues.range(queue_id)
             pending += end - base
         return pending
+
+    def open_queues(self) -> Iterator[tuple[int, OpenQueue]]:
+        """Yield the queues that have timers, each with when its bucket begins."""
+        for queue_id, begins_ms in self._waiting.items():
+            done = frozenset(self._done.get(queue_id, ()))
+            yield begins_ms, OpenQueue(queue_id, *self._queues.range(queue_id), done.__contains__)
+        for queue_id, bucket in self._loaded.items():
+            first, end = self._queues.range(queue_id)
+            yield bucket.begins_ms, OpenQueue(queue_id, first, end, bucket.is_done)
 
     def start(self) -> None:
         """Read what the log says of timers and wait for what is due first."""
