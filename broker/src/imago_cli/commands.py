@@ -54,7 +54,8 @@ COMMANDS: dict[str, CommandRow] = {
     ),
     "consume": CommandRow("imago_cli.messages.consume", "Read messages."),
     "message": CommandRow(
-        "imago_cli.messages.message", "Find messages by id, key or place; send one once more."
+        "imago_cli.messages.message",
+        "Find messages, see what waits for its time; send one once more.",
     ),
     "dlq": CommandRow("imago_cli.groups.dlq", "Messages that groups gave up; send them back."),
     "profile": CommandRow(

@@ -26,13 +26,13 @@ pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
 TASKS: list[dict[str, Any]] = tomllib.loads(
     Path(__file__).with_name("tasks.toml").read_text(encoding="utf-8")
 )["task"]
-ID, CLIENT = "ID", "CLIENT"
+ID, CLIENT, LATER = "ID", "CLIENT", "the id of a message that waits"
 TASKS_MIN = 30
 
 
 @pytest.fixture(scope="module")
 def known(two_shards: TwoShards) -> dict[str, str]:
-    """What the tasks find there: a message on each shard, and a group that has read none."""
+    """What the tasks find: a message on each shard, one that waits, a group that has read none."""
     from imago_client import Message, MessageQueue, ResetTo
     from imago_client.blocking import Client
 
@@ -44,8 +44,9 @@ def known(two_shards: TwoShards) -> dict[str, str]:
             queue=MessageQueue("orders", "shard-0", 0),
         )
         producer.send(Message("orders", b"second"), queue=MessageQueue("orders", "shard-1", 0))
+        later = producer.send(Message("orders", b"later", delay_ms=3_600_000))
         client.admin.reset_group("billing", "orders", ResetTo.EARLIEST)
-    return {ID: first.message_id}
+    return {ID: first.message_id, LATER: later.message_id}
 
 
 @contextmanager
@@ -85,7 +86,8 @@ def test_a_task_is_done_by_its_command(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with a_client(shell.cluster) if task.get("client") else nullcontext("") as client:
-        given, words = typed(task["type"], known | {CLIENT: client})
+        meant = known[LATER] if task.get("later") else known[ID]
+        given, words = typed(task["type"], {ID: meant, CLIENT: client})
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
         ended = shell.run(*words)
     assert ended.returncode == task.get("code", 0), ended

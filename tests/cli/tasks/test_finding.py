@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from tests.cli.tasks.conftest import Shell
+    from tests.cli.tasks.conftest import Shell, TwoShards
 
 pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
 
@@ -90,3 +90,42 @@ def test_a_group_with_members_is_not_deleted(shell: Shell) -> None:
         assert reader.wait(60) == 130
     shell.done("group", "delete", "billing", "--yes")
     assert "billing" not in shell.done("group", "list")
+
+
+@pytest.mark.usefixtures("sent")
+def test_what_waits_is_listed_over_all_shards_and_taken_back(
+    shell: Shell, two_shards: TwoShards
+) -> None:
+    from imago_client import Message, MessageQueue
+    from imago_client.blocking import Client
+
+    with Client(two_shards.running.ready["namesrv"]) as client:
+        producer = client.producer()
+        later = [
+            producer.send(
+                Message("orders", b"later", delay_ms=hours * 3_600_000, keys=("k",)),
+                queue=MessageQueue("orders", f"shard-{shard}", 0),
+            )
+            for hours, shard in ((3, 0), (1, 1), (2, 0))
+        ]
+        level = producer.send(Message("orders", b"level", delay_level=18))
+    ids = [later[1].message_id, later[2].message_id, later[0].message_id]
+    found = shell.json("message", "scheduled", "--count", "2")
+    shown = [one["uniqueId"] for one in found["messages"]]
+    assert (shown[0], found["waiting"], found["cut"]) == (ids[0], 4, True)
+    whole = shell.json("message", "scheduled", "--topic", "orders")["messages"]
+    assert [one["uniqueId"] for one in whole if one["level"] is None] == ids
+    assert [one["shard"] for one in whole if one["level"] is None] == ["shard-1", *["shard-0"] * 2]
+    assert "there are more" not in shell.run("message", "scheduled").stderr
+    assert shell.json("message", "scheduled", "--from", "2100-01-01")["messages"] == []
+    ended = shell.run("message", "scheduled", "--from", "soon")
+    assert (ended.returncode, "--from soon: no time" in ended.stderr) == (2, True)
+    assert shell.run("message", "recall", ids[0], "--yes").returncode == 0
+    left = shell.json("message", "scheduled")["messages"]
+    assert ids[0] not in [one["uniqueId"] for one in left]
+    again = shell.run("message", "recall", ids[0], "--yes")
+    assert (again.returncode, "waits for its time" in again.stderr) == (1, True)
+    ended = shell.run("message", "recall", level.message_id, "--yes")
+    assert (ended.returncode, "by delay level 18" in ended.stderr) == (1, True)
+    asked = shell.run("message", "recall", ids[1])
+    assert (asked.returncode, "add --yes" in asked.stderr) == (2, True)

@@ -23,6 +23,7 @@ from imago_cli.connect import (
 )
 from imago_cli.exits import CommandError, CommandUsageError
 from imago_cli.messages.consume import GROUP
+from imago_cli.messages.waiting import half, recall, scheduled
 from imago_cli.output import print_json, print_line, say
 from imago_cli.times import moment
 
@@ -37,9 +38,12 @@ _PLACE: Final = re.compile(r"(?P<topic>[^/]+)/(?:shard-)?(?P<shard>\d{1,4})/(?P<
 
 def attach(root: typer.Typer) -> None:
     """Add the group of commands."""
-    group = typer.Typer(no_args_is_help=True, help="Find messages by id, key or place; resend one.")
+    group = typer.Typer(no_args_is_help=True, help="Find messages, see what waits; resend one.")
     group.command("get")(get)
     group.command("resend")(resend)
+    group.command("scheduled")(scheduled)
+    group.command("half")(half)
+    group.command("recall")(recall)
     root.add_typer(group, name="message")
 
 
