@@ -17,7 +17,7 @@ from imago_testing.processes.servers import wait_until
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-pytestmark = [pytest.mark.processes, pytest.mark.zookeeper, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.processes, pytest.mark.zookeeper, pytest.mark.timeout(1500)]
 
 SEED = 20265
 FAULTS = (
@@ -80,7 +80,7 @@ def test_faults_of_many_kinds_break_no_promise(
     command += more
     environment = _environment()
     done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, timeout=580, check=False
+        command, env=environment, capture_output=True, text=True, timeout=1480, check=False
     )
     print(done.stdout)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-6000:]

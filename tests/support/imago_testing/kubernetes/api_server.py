@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 CRDS = Path(__file__).parents[4] / "manifests" / "crds"
 ADMIN = "admin"
-TIMEOUT_S = 30
+TIMEOUT_S = 120
 SERVES_S = 60
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from imago_testing.chaos.connections import Where
     from imago_testing.chaos.history import Queue
 
-_SECONDS_MAX = 120.0
+_SECONDS_MAX = 300.0
 _PAUSE_SECONDS = 0.5
 
 

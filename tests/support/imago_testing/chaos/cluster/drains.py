@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _LOOKS: Final = 2.5
 """Seconds that a shard has to say falsely that it is drained: it looks each second."""
-_SECONDS_MAX = 150.0
+_SECONDS_MAX = 300.0
 """For a minute after its election no master says who reads: consumers may still come back."""
 _OK = 200
 _CREATED = {_OK, 201}
