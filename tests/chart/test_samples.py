@@ -42,6 +42,7 @@ def test_samples_are_all_there_and_of_every_kind_that_people_write() -> None:
         "pipeline",
         "parse",
         "audit",
+        "replay",
         "rebalance",
     }
     assert {found["kind"] for found in OBJECTS} == {kind.name for kind in KINDS}

@@ -33,6 +33,8 @@ FETCH_MESSAGES_MAX: Final = 10_000
 FETCH_BYTES_MAX: Final = 4 << 20
 _FETCH_BYTES_MIN: Final = 64 << 10
 _SPLIT_BYTES_MIN: Final = 64 << 10
+_EPOCH_DIGITS: Final = 18
+"""What brokers read of one."""
 
 
 class OnDataLoss(Enum):
@@ -201,7 +203,7 @@ def read_run(given: Mapping[str, str]) -> FencedRun | None:
         return None
     if not pipeline or not epoch:
         raise OptionError("options 'pipeline' and 'epoch': give both, or none")
-    return FencedRun(pipeline, read_option({"epoch": epoch}, "epoch", _epoch, 0))
+    return FencedRun(pipeline, read_option({"epoch": epoch}, "epoch", epoch_of, 0))
 
 
 def _topics(text: str) -> tuple[str, ...]:
@@ -213,9 +215,9 @@ def _topics(text: str) -> tuple[str, ...]:
     return topics
 
 
-def _epoch(text: str) -> int:
-    """Return an epoch: 0 until somebody shuts a run out. ValueError: the text is something else."""
-    if not text.strip().isdecimal():
+def epoch_of(text: str) -> int:
+    """Return an epoch, of a run or a sink: 0 or more. ValueError: the text is something else."""
+    if not text.strip().isdecimal() or len(text.strip()) > _EPOCH_DIGITS:
         raise ValueError(f"{text!r} is not a number of 0 or more")
     return int(text)
 

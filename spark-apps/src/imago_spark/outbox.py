@@ -53,7 +53,9 @@ class Outbox:
         queue_by: QueueBy,
         send_bytes: int,
         partition: int,
+        rows_max: int = MESSAGES_MAX,
     ) -> None:
+        self._rows_max = rows_max
         self._queues_of, self._topic = queues_of, topic
         self._queue_by, self._send_bytes, self._partition = queue_by, send_bytes, partition
         self._waiting: dict[MessageQueue, _Waiting] = {}
@@ -84,7 +86,7 @@ class Outbox:
     ) -> Iterator[tuple[MessageQueue, list[Message]]]:
         waiting = self._waiting.setdefault(queue, _Waiting())
         size = _size(message)
-        full = waiting.size + size > self._send_bytes or len(waiting.messages) >= MESSAGES_MAX
+        full = waiting.size + size > self._send_bytes or len(waiting.messages) >= self._rows_max
         if waiting.messages and full:
             yield queue, waiting.messages
             waiting = self._waiting[queue] = _Waiting()

@@ -16,6 +16,7 @@ from imago_spark.options import (
     FencedRun,
     choice,
     count_of,
+    epoch_of,
     read_given,
     read_run,
     refuse_unknown,
@@ -53,7 +54,11 @@ class SinkOptions(ConnectionOptions):
 
     topic: str | None = None
     sink_id: str | None = None
+    sink_batch: int = 0
+    """Of a batch write: which of the sink's batches it is, as a stream numbers its own."""
     delivery: Delivery = Delivery.IDEMPOTENT
+    rows_per_second: int | None = None
+    """Of the whole query, which then has one partition; None: as fast as it goes."""
     send_bytes: int = 1 << 20
     queue_by: QueueBy = QueueBy.KEY
     delivery_timeout_s: float = 120.0
@@ -85,6 +90,10 @@ def parse_sink_options(options: Mapping[str, str]) -> SinkOptions:
     refuse_unknown(ours, (*_OPTIONS, *RUN_NAMES, *ACCESS_NAMES))
     if not given.get("bootstrap"):
         raise OptionError("option 'bootstrap' is missing: add .option(\"bootstrap\", …)")
+    if "sinkbatch" in given and not given.get("sinkid"):
+        raise OptionError(
+            "option 'sinkBatch': numbers batches of a sink: add .option(\"sinkId\", …)"
+        )
     return SinkOptions(**read_given(given, _OPTIONS), run=read_run(given), **read_access(given))
 
 
@@ -142,7 +151,9 @@ _OPTIONS: Final[Mapping[str, Option]] = {
     "bootstrap": ("bootstrap", parse_addresses),
     "topic": ("topic", _topic),
     "sinkId": ("sink_id", _sink_id),
+    "sinkBatch": ("sink_batch", epoch_of),
     "delivery": ("delivery", _delivery),
+    "rowsPerSecond": ("rows_per_second", count_of),
     "sendBytes": ("send_bytes", _send_bytes),
     "queueBy": ("queue_by", _queue_by),
     "timeout": ("timeout_s", seconds_of),

@@ -9,6 +9,7 @@ retried here: the producer resends, in `imago_client/core/sending/idempotent.py`
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,8 @@ from imago_client.config import ProducerConfig
 from imago_client.errors import ClientError, ProducerFencedError
 from imago_spark.broker import GROUP, check_run, client_of
 from imago_spark.errors import SinkError
-from imago_spark.outbox import Outbox, producer_id
+from imago_spark.outbox import MESSAGES_MAX, Outbox, producer_id
+from imago_spark.pacing import PACED_ROWS, SendPace
 from imago_spark.sink_options import Delivery
 
 if TYPE_CHECKING:
@@ -69,7 +71,9 @@ class BatchWriter(DataSourceArrowWriter):
         self._planned = planned_queues(options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        return _send(self._options, self._sink_id, 0, self._planned, iterator)
+        return _send(
+            self._options, self._sink_id, self._options.sink_batch, self._planned, iterator
+        )
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Do nothing: a row is visible once its task has sent it."""
@@ -112,6 +116,7 @@ def _send(
     context = TaskContext.get()
     partition = context.partitionId() if context else 0
     known = dict(planned)
+    pace = _pace(options, partition)
 
     def queues_of(topic: str) -> Queues:
         if topic not in known:
@@ -124,14 +129,16 @@ def _send(
         queue_by=options.queue_by,
         send_bytes=options.send_bytes,
         partition=partition,
+        rows_max=MESSAGES_MAX if options.rows_per_second is None else PACED_ROWS,
     )
     producer = _producer(options, sink_id, partition, epoch)
     try:
         for batch in batches:
             for queue, messages in outbox.add(batch):
-                _send_all(producer, queue, messages)
+                _send_all(producer, queue, messages, pace)
         for queue, messages in outbox.rest():
-            _send_all(producer, queue, messages)
+            _send_all(producer, queue, messages, pace)
+        pace.rest()
     except ProducerFencedError as error:
         raise SinkError(
             f"sink {sink_id!r}: {error.remark}; a later micro-batch of this sink was written"
@@ -142,7 +149,19 @@ def _send(
     return Written(outbox.rows, outbox.bytes)
 
 
-def _send_all(producer: Producer, queue: MessageQueue, messages: list[Message]) -> None:
+def _pace(options: SinkOptions, partition: int) -> SendPace:
+    if options.rows_per_second is not None and partition:
+        raise SinkError(
+            "option 'rowsPerSecond': is of the whole query, and a task knows of no other: write"
+            " one partition, .coalesce(1)"
+        )
+    return SendPace(options.rows_per_second, time.monotonic, time.sleep)
+
+
+def _send_all(
+    producer: Producer, queue: MessageQueue, messages: list[Message], pace: SendPace
+) -> None:
+    pace.take(len(messages))
     if len(messages) == 1:
         producer.send(messages[0], queue=queue)
     else:

@@ -187,6 +187,9 @@ def test_options_are_read() -> None:
         (BASE | {"delivery": "twice"}, "idempotent or atLeastOnce"),
         (BASE | {"sendBytes": "1"}, "sendBytes"),
         (BASE | {"sinkId": ""}, "sinkId"),
+        (BASE | {"sinkBatch": "3"}, "sinkBatch': numbers batches of a sink"),
+        (BASE | {"sinkId": "s", "sinkBatch": "-1"}, "is not a number of 0 or more"),
+        (BASE | {"rowsPerSecond": "0"}, "is not a number above 0"),
         (BASE | {"topic": "a b"}, "topic"),
     ],
 )

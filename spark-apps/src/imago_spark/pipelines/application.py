@@ -11,13 +11,20 @@ import argparse
 import contextlib
 import logging
 import os
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from imago_spark.errors import FencedError, SourceError
 from imago_spark.pipelines.session import is_submitted, session, submitted_session
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
@@ -25,6 +32,7 @@ log = logging.getLogger(__name__)
 EXIT_FAILED: Final = 1
 EXIT_USAGE: Final = 2
 EXIT_FENCED: Final = 5
+_OURS: Final = re.compile(r"imago_spark\.errors\.\w+: (.+)")
 LAST_WORDS: Final = Path("/dev/termination-log")
 LAST_WORDS_SIZE_MAX: Final = 1000
 
@@ -69,6 +77,25 @@ def refused(name: str, why: object) -> int:
     """Report a mistake of the one who starts it; return the exit code."""
     print(f"{name}: {why}", file=sys.stderr)
     return EXIT_USAGE
+
+
+def cause(error: Exception) -> str:
+    """Return what an error of ours says that Spark brings from a worker, or else all of it."""
+    found = _OURS.findall(str(error))
+    return found[-1].strip() if found else str(error)
+
+
+def guarded(work: Callable[[], int]) -> int:
+    """Return the exit code of a run, whatever ends it."""
+    try:
+        return work()
+    except FencedError as error:
+        return ended(EXIT_FENCED, f"this run is over: {error}")
+    except (SourceError, OSError) as error:
+        return ended(EXIT_FAILED, str(error))
+    except (PySparkException, Py4JError) as error:
+        is_fenced = f"{FencedError.__name__}:" in str(error)  # a task was told first
+        return ended(EXIT_FENCED if is_fenced else EXIT_FAILED, cause(error))
 
 
 def ended(code: int, why: str) -> int:

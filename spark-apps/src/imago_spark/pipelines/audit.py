@@ -19,9 +19,8 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JError
@@ -30,9 +29,10 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from imago_client.message_queue import MessageQueue
 from imago_spark.broker import TopicBrokers
-from imago_spark.errors import OptionError, SourceError, TableError
+from imago_spark.errors import OptionError, SourceError
 from imago_spark.options import parse_options
 from imago_spark.pipelines import application, parse, settings
+from imago_spark.pipelines.history import commits_of, history_of
 from imago_spark.pipelines.table import TableWriter
 from imago_spark.schema import CORE
 
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from imago_spark.offsets import Offsets
+    from imago_spark.pipelines.history import History, Range
     from imago_spark.pipelines.settings import IngestSettings
     from imago_spark.pipelines.table import Commit
     from imago_spark.progress import Progress
@@ -50,7 +51,6 @@ EXIT_DIFFERENCES: Final = 3
 LISTED_MAX: Final = 100
 """Differences in the report; it has the number of all."""
 _PLACE: Final = ("topic", "shard", "queue")
-Range = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,38 +69,6 @@ class Difference:
             found |= {"topic": self.queue.topic, "shard": self.queue.shard}
             found["queue"] = self.queue.queue_id
         return found if self.start is None else found | {"from": self.start, "to": self.end}
-
-
-@dataclass(slots=True)
-class History:
-    """What commits say of a table's present topics."""
-
-    last: Commit
-    ranges: dict[MessageQueue, list[Range]] = field(default_factory=dict)
-    """The offsets that the table has of each queue, joined, in order."""
-    since: dict[tuple[str, str], int] = field(default_factory=dict)
-    """The commit from which on a topic's rows are those of the present one."""
-
-    def add(self, commit: Commit) -> None:
-        """Take in the next commit."""
-        for place in {(one.queue.topic, one.queue.shard) for one in commit.landed}:
-            before, now = self.last.incarnations.get(place), commit.incarnations.get(place)
-            if before is not None and now is not None and not before.is_same(now):
-                self.since[place] = commit.number
-                for queue in [one for one in self.ranges if (one.topic, one.shard) == place]:
-                    del self.ranges[queue]
-        for one in commit.landed:
-            had = self.ranges.setdefault(one.queue, [])
-            if had and had[-1][1] == one.start:
-                had[-1] = (had[-1][0], one.end)
-            else:
-                had.append((one.start, one.end))
-        self.last = commit
-
-    def gaps(self, queue: MessageQueue) -> list[Range]:
-        """Return what lies between the ranges of a queue."""
-        had = self.ranges[queue]
-        return [(one[1], other[0]) for one, other in pairwise(had)]
 
 
 def offsets_differ(
@@ -178,7 +146,8 @@ def common(history: History, first: Offsets, ends: Offsets) -> dict[MessageQueue
     return found
 
 
-def _within(ranges: dict[MessageQueue, list[Range]]) -> Column:
+def within(ranges: dict[MessageQueue, list[Range]]) -> Column:
+    """Return whether a row is of these offsets."""
     wanted = [
         (F.col("topic") == queue.topic)
         & (F.col("shard") == queue.shard)
@@ -198,6 +167,16 @@ def _offsets_json(offsets: Offsets) -> str:
     return json.dumps(found)
 
 
+def present(spark: SparkSession, files: Sequence[str], history: History) -> DataFrame:
+    """Return the rows of files, less those of topics that were deleted and made anew since."""
+    stored = spark.read.parquet(*files).withColumn("_file", F.col("_metadata.file_name"))
+    for (topic, shard), number in history.since.items():
+        is_former = F.split_part("_file", F.lit("-"), F.lit(1)).cast("long") < number
+        former = (F.col("topic") == topic) & (F.col("shard") == shard) & is_former
+        stored = stored.where(~former)
+    return stored
+
+
 def rows_differ(
     spark: SparkSession,
     bootstrap: str,
@@ -206,11 +185,7 @@ def rows_differ(
     ranges: dict[MessageQueue, list[Range]],
 ) -> Iterator[Difference]:
     """Compare the rows of these ranges, column by column, in files and topic."""
-    stored = spark.read.parquet(*files).withColumn("_file", F.col("_metadata.file_name"))
-    for (topic, shard), number in history.since.items():
-        is_former = F.split_part("_file", F.lit("-"), F.lit(1)).cast("long") < number
-        former = (F.col("topic") == topic) & (F.col("shard") == shard) & is_former
-        stored = stored.where(~former)
+    stored = present(spark, files, history)
     columns = [name for name in CORE if name in stored.columns]
     lows = {queue: parts[0][0] for queue, parts in ranges.items()}
     highs = {queue: parts[-1][1] for queue, parts in ranges.items()}
@@ -224,12 +199,12 @@ def rows_differ(
         startingOffsets=_offsets_json(lows),
         endingOffsets=_offsets_json(highs),
     )
-    within = _within(ranges)
-    table, topic_rows = stored.where(within), sent.load().where(within)
+    both = within(ranges)
+    table, topic_rows = stored.where(both), sent.load().where(both)
     sums = [_sums(one, columns) for one in (table, topic_rows)]
     wrong = [queue for queue in ranges if sums[0].get(queue) != sums[1].get(queue)]
     if wrong:
-        some = _within({queue: ranges[queue] for queue in wrong})
+        some = within({queue: ranges[queue] for queue in wrong})
         yield from _listed(table.where(some), topic_rows.where(some), columns)
 
 
@@ -281,21 +256,11 @@ def _listed(table: DataFrame, topic: DataFrame, columns: Sequence[str]) -> Itera
         yield Difference(kind, what, queue, at, at + 1)
 
 
-def commits_of(table: TableWriter) -> list[Commit]:
-    """Return all commits, the first one first. TableError: there is none."""
-    last = table.read_last()
-    if last is None:
-        raise TableError(f"{table.path}: is no table: it has no commit")
-    return [table.read(number) for number in range(last.number + 1)]
-
-
 def audit(wanted: IngestSettings, spark: SparkSession | None) -> dict[str, Any]:
     """Return the report; with a session also of what rows hold."""
     table = TableWriter(wanted.path)
     commits = commits_of(table)
-    history = History(commits[0])
-    for commit in commits:
-        history.add(commit)
+    history = history_of(commits)
     brokers = TopicBrokers(parse_options(wanted.source_options()))
     # The ends last: the table never has what brokers had not when it was asked.
     first = brokers.earliest(brokers.all_queues())

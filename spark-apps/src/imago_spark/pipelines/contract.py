@@ -53,6 +53,18 @@ def claim(table: TableWriter, application: str, fields: Mapping[str, str]) -> No
         draft.replace(path)
 
 
+def fields_of(table: TableWriter) -> dict[str, str]:
+    """Return what a table's rows have beside the columns of messages; nothing: they have a body."""
+    path = table.path / "_imago" / "contract.json"
+    try:
+        found = _read(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (KeyError, TypeError, ValueError) as error:
+        raise TableError(f"{path}: {error!r}") from error
+    return dict(found["fields"])
+
+
 def _read(text: str) -> dict[str, Any]:
     found = json.loads(text)
     if found["format"] != FORMAT:
