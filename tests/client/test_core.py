@@ -67,21 +67,21 @@ def test_unique_keys_have_the_shape_of_the_original_and_never_repeat() -> None:
         address=bytes([127, 0, 0, 1]),
         process_id=lambda: 1,
         number=0x18B4AAC2,
-        clock_ms=lambda: now_ms,
     )
-    first = keys.next_key()
+    first = keys.next_key(now_ms)
     assert first == "7F000001000118B4AAC2" + "000003E8" + "0000"
-    assert len({first, *(keys.next_key() for _ in range(70_000))}) == 70_001
+    assert len({first, *(keys.next_key(now_ms) for _ in range(70_000))}) == 70_001
+    assert keys.next_key(now_ms)[20:28] == "000003E9", "the counter is full: a millisecond ahead"
+    assert keys.next_key(now_ms - 1)[20:28] == "000003E9", "the clock went back"
+    assert keys.next_key(now_ms + 5)[20:] == "000003ED" + "0000"
 
 
 def test_unique_keys_differ_after_a_fork() -> None:
     process_id = [1]
-    keys = UniqueKeys(
-        address=bytes(4), process_id=lambda: process_id[0], number=0, clock_ms=lambda: 0
-    )
-    before = keys.next_key()
+    keys = UniqueKeys(address=bytes(4), process_id=lambda: process_id[0], number=0)
+    before = keys.next_key(0)
     process_id[0] = 2
-    assert keys.next_key()[8:12] == "0002"
+    assert keys.next_key(0)[8:12] == "0002"
     assert before[8:12] == "0001"
 
 

@@ -23,6 +23,8 @@ class Inflation(InflationBudget):
         """Held by the reader that waits for room: a large message is not overtaken by small ones
         of other queues that wait too."""
         self._changed = asyncio.Event()
+        self.is_awaited = False
+        """Whether somebody waits for room."""
 
     def changed(self) -> None:
         """Have those who wait look again: something was finished."""
@@ -30,6 +32,7 @@ class Inflation(InflationBudget):
 
     async def until(self, holds: Callable[[], bool]) -> bool:
         """Wait until a condition holds; return whether it did in time."""
+        self.is_awaited = True  # one waits at a time: it holds `turn`
         try:
             async with asyncio.timeout(WAIT_S_MAX):
                 while not holds():
@@ -37,4 +40,6 @@ class Inflation(InflationBudget):
                     await self._changed.wait()
         except TimeoutError:
             return False
+        finally:
+            self.is_awaited = False
         return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -12,10 +12,9 @@ from imago_client.checks import check_text, check_texts, check_whole, refuse
 from imago_client.errors import UsageError
 from imago_wire.record_format import properties as names
 from imago_wire.record_format.tags import named_tags
+from imago_wire.remoting.sent_twins import fill_message
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from imago_client.message_queue import MessageQueue
 
 BODY_BYTES_MAX: Final = 4 << 20
@@ -60,7 +59,10 @@ def _check_keys(keys: object) -> None:
         raise UsageError(f"keys {keys!r}: a key is a string, may be neither empty nor hold a space")
 
 
-@dataclass(frozen=True, slots=True)
+_NO_PROPERTIES: Final[Mapping[str, str]] = {}
+
+
+@dataclass(frozen=True, slots=True, init=False)
 class Message:
     """A message to send. `properties` may hold any further names but the reserved ones."""
 
@@ -84,7 +86,27 @@ class Message:
     properties: Mapping[str, str] = field(default_factory=dict)
     """Others than those that the system uses: TRAN_MSG, POP_CK, TIMER_… and their like."""
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        topic: str,
+        body: bytes,
+        tags: str | None = None,
+        keys: tuple[str, ...] = (),
+        ordering_key: str | None = None,
+        delay_level: int = 0,
+        deliver_at_ms: int | None = None,
+        delay_ms: int = 0,
+        wait_stored: bool = True,
+        flag: int = 0,
+        properties: Mapping[str, str] = _NO_PROPERTIES,
+    ) -> None:
+        own = {} if properties is _NO_PROPERTIES else properties
+        times = (delay_level, deliver_at_ms, delay_ms)
+        values = (topic, body, tags, keys, ordering_key, *times, wait_stored, flag, own)
+        if not fill_message(self, values):
+            self._check()
+
+    def _check(self) -> None:
         check_name("topic", self.topic)
         check_bytes("body", self.body)
         if len(self.body) > BODY_BYTES_MAX:

@@ -66,6 +66,10 @@ class Supervisor:
         supervised.task.add_done_callback(self._supervised.pop)
         return supervised
 
+    def runs_caller(self) -> bool:
+        """Whether the caller is in one of these tasks, whose end it must not wait for."""
+        return asyncio.current_task() in self._supervised
+
     def is_cancelled(self) -> bool:
         """Whether the CancelledError just caught is the consumer's own; any other is forgotten."""
         task = asyncio.current_task()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from imago_client import Client, ConsumerConfig, Message, MessageQueue, StartFrom
 from imago_client.core.administration.administration import body_of
+from imago_client.core.consuming import process_queue
 from imago_client.core.consuming.membership import lock, start_offset
 from imago_client.core.consuming.process_queue import ProcessQueue
 from imago_client.received import ReceivedMessage
@@ -52,8 +53,17 @@ def test_commit_stops_before_the_first_unfinished_message() -> None:
     assert (process.commit_offset, process.cached_count, process.cached_bytes) == (15, 0, 0)
 
 
-@given(st.lists(st.integers(1, 5), max_size=20), st.randoms(use_true_random=False))
-def test_nothing_is_committed_before_it_is_finished(steps: list[int], rng: object) -> None:
+@pytest.mark.parametrize("kept_max", [0, 1024])
+@given(steps=st.lists(st.integers(1, 5), max_size=20), rng=st.randoms(use_true_random=False))
+def test_nothing_is_committed_before_it_is_finished(
+    steps: list[int], rng: object, kept_max: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(process_queue, "_FINISHED_MAX", kept_max)
+        check_commits(steps, rng)
+
+
+def check_commits(steps: list[int], rng: object) -> None:
     process, unfinished, at = ProcessQueue(0), [], 0
     for count in steps:
         process.add([message(at + index) for index in range(count)], at + count)

@@ -31,8 +31,11 @@ class Acting:
     def __init__(self, act: Callable[[int], Awaitable[None]]) -> None:
         self._act = act
 
-    async def handle(self, _process: object, batch: list[int]) -> None:
+    async def call_handler(self, batch: list[int]) -> None:
         await self._act(batch[0])
+
+    def finish(self, _process: object, _batch: list[int]) -> None:
+        pass
 
 
 def put(pool: HandlerPool, reader: Acting, number: int) -> None:

@@ -116,7 +116,6 @@ def test_budget_of_a_consumer_is_given_back() -> None:
 
 async def send_raw(client: Client, bodies: Sequence[bytes], **more: Any) -> None:
     """Send zlib bodies as a client does that compresses; the topic takes whatever they grow to."""
-    from dataclasses import replace
 
     from imago_client.config import ProducerConfig
     from imago_client.core.sending.outgoing import prepare
@@ -124,7 +123,7 @@ async def send_raw(client: Client, bodies: Sequence[bytes], **more: Any) -> None
     producer = client.producer()
     for number, body in enumerate(bodies):
         message = Message("orders", body, keys=(f"n{number}",), **more)
-        outgoing = replace(prepare(client._state, ProducerConfig(), message), sys_flag=1)
+        outgoing = prepare(client._state, ProducerConfig(), message)._replace(sys_flag=1)
         await producer._send(outgoing, None)
 
 

@@ -34,9 +34,12 @@ class Admission:
 
     def try_enter(self, size: int) -> bool:
         """Take the room at once where there is some and nobody waits for it."""
-        if self._waiting or not self._fits(size):
+        if self._waiting:
             return False
-        self._take(size)
+        count, held = self._count, self._bytes + size  # as `_fits` and `_take`: for every send
+        if count and (count >= self._count_max or held > self._bytes_max):
+            return False
+        self._count, self._bytes = count + 1, held
         return True
 
     async def enter(self, size: int) -> None:

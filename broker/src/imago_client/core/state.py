@@ -54,9 +54,7 @@ class ClientState:
         number = rng.getrandbits(32)
         self.client_id = f"{host}@{process_id()}#{number}"
         address = bytes(int(part) for part in host.split(".")) if host.count(".") == 3 else bytes(4)
-        self.unique_keys = UniqueKeys(
-            address=address, process_id=process_id, number=number, clock_ms=clock_ms
-        )
+        self.unique_keys = UniqueKeys(address=address, process_id=process_id, number=number)
         self._name_server = rng.randrange(len(config.bootstrap))
         self._routes: dict[str, tuple[float, TopicRoute]] = {}
         self._listed: tuple[float, Sequence[str] | None] = (0.0, None)

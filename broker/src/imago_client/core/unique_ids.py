@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_PREFIX: Final = struct.Struct(">4sHI")
-_SUFFIX: Final = struct.Struct(">IH")
+_PREFIX: Final = struct.Struct(">4sHII")
 
 
 def month_start_ms(now_ms: int) -> int:
@@ -38,25 +37,31 @@ class UniqueKeys:
         address: bytes,
         process_id: Callable[[], int],
         number: int,
-        clock_ms: Callable[[], int],
     ) -> None:
         self._address, self._number = address, number & 0xFFFFFFFF
         self._process_id = process_id
-        self._clock_ms = clock_ms
-        self._prefix_of = (-1, "")
-        self._last = 0  # ms << 16 | counter: grows with every id, also when the clock does not
+        self._made_by = -1
+        self._at_ms = 0
+        self._counter = -1
+        self._prefix = ""
         self._month_start = self._month_end = 0
 
-    def next_key(self) -> str:
+    def next_key(self, now_ms: int) -> str:
         """Return a new id, 32 characters."""
-        self._last = max(self._last + 1, self._clock_ms() << 16)
-        at_ms, counter = self._last >> 16, self._last & 0xFFFF
-        if not self._month_start <= at_ms < self._month_end:
-            self._month_start = month_start_ms(at_ms)
-            self._month_end = next_month_ms(self._month_start)
+        if now_ms <= self._at_ms and self._counter < 0xFFFF:  # the clock may stand or go back
+            self._counter += 1
+        else:
+            self._at_ms, self._counter = max(now_ms, self._at_ms + 1), 0
+            self._made_by = -1
         process_id = self._process_id()
-        if process_id != self._prefix_of[0]:  # the first id, or the first one after a fork
-            prefix = _PREFIX.pack(self._address, process_id & 0xFFFF, self._number)
-            self._prefix_of = (process_id, prefix.hex().upper())
-        suffix = _SUFFIX.pack((at_ms - self._month_start) & 0xFFFFFFFF, counter)
-        return self._prefix_of[1] + suffix.hex().upper()
+        if process_id != self._made_by:  # the first id of a millisecond, or after a fork
+            self._made_by, self._prefix = process_id, self._made_prefix(process_id)
+        return f"{self._prefix}{self._counter:04X}"
+
+    def _made_prefix(self, process_id: int) -> str:
+        if not self._month_start <= self._at_ms < self._month_end:
+            self._month_start = month_start_ms(self._at_ms)
+            self._month_end = next_month_ms(self._month_start)
+        since_ms = (self._at_ms - self._month_start) & 0xFFFFFFFF
+        packed = _PREFIX.pack(self._address, process_id & 0xFFFF, self._number, since_ms)
+        return packed.hex().upper()

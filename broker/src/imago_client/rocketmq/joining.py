@@ -24,6 +24,7 @@ from imago_client.errors import (
     TryAgainError,
 )
 from imago_client.message_queue import MessageQueue
+from imago_client.messages import SendResult
 
 if TYPE_CHECKING:
     from imago_client.config import ProducerConfig
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from imago_client.core.sending.outgoing import Outgoing
     from imago_client.core.sending.sending import Rotations
     from imago_client.core.state import ClientState
-    from imago_client.messages import SendResult
     from imago_client.rocketmq.driver import Driver
 
     _Waiting: TypeAlias = tuple[Outgoing, asyncio.Future[SendResult | Begun]]
@@ -57,29 +57,45 @@ class Joining:
         self.state, self.driver, self.config = state, driver, config
         self.rotations, self.lanes = rotations, lanes
         self.count_max = config.joined_max
+        self._admission = driver.admission
         self._busy: dict[MessageQueue, _Queue] = {}
         self.tasks: set[asyncio.Task[None]] = set()
         """The requests of more than one message; held so that they are not collected."""
 
     async def send(self, outgoing: Outgoing, queue: MessageQueue | None) -> SendResult:
-        """Send one message or batch; raise what sending it alone would raise."""
-        target = self._target(outgoing, queue)
-        if target is None:
-            return await self.driver.run(self.alone(outgoing, queue, None))
-        there = self._busy.get(target)
-        if there is None:
-            there = self._busy[target] = _Queue(self, target)
-            there.under_way = 1
-            begun = Begun(target)
-        else:
-            told = await there.join(outgoing)
-            if not isinstance(told, Begun):
-                return told
-            begun = told
+        """Send one message or batch once there is room; raise what sending it alone would raise."""
+        size = len(outgoing.body)
+        admission = self._admission
+        if not admission.try_enter(size):
+            await admission.enter(size)
+        told: asyncio.Future[SendResult | Begun] | None = None
+        begun: Begun | None = None
         try:
+            target = self._target(outgoing, queue)
+            if target is not None:
+                there = self._busy.get(target)
+                if there is None:
+                    begun = self._begin(target)
+                else:
+                    told = there.join(outgoing)
+                    found = await told
+                    if isinstance(found, SendResult):
+                        return found
+                    begun = found
             return await self.driver.run(self.alone(outgoing, queue, begun))
+        except asyncio.CancelledError:
+            if begun is None and told is not None:
+                begun = _told_to_go(told)
+            raise
         finally:
-            there.ended()
+            if begun is not None:
+                self._busy[begun.queue].ended()
+            admission.leave(size)
+
+    def _begin(self, target: MessageQueue) -> Begun:
+        there = self._busy[target] = _Queue(self, target)
+        there.under_way = 1
+        return Begun(target)
 
     def alone(
         self, outgoing: Outgoing, queue: MessageQueue | None, begun: Begun | None
@@ -91,9 +107,10 @@ class Joining:
         return sending.send(*parts, outgoing, queue, begun)
 
     def together(
-        self, joined: Outgoing, queue: MessageQueue, address: str
+        self, outgoings: list[Outgoing], queue: MessageQueue, address: str
     ) -> Operation[SendResult]:
         """Return the operation that tries joined messages: once, what fails goes on by itself."""
+        joined = join(outgoings, numbered=self.config.idempotent)
         if self.config.idempotent:  # all tries, under the numbers that they have
             return self.alone(joined, queue, None)
         return sending.send_to(self.config, joined, queue, address, self.config.send_timeout_s)
@@ -125,6 +142,14 @@ class Joining:
         return self.rotations.of(outgoing.topic).pick(route.led_queues)
 
 
+def _told_to_go(told: asyncio.Future[SendResult | Begun]) -> Begun | None:
+    """Return the way to go on alone that was told in the moment that the sender was cancelled."""
+    if told.cancelled() or not told.done() or told.exception() is not None:
+        return None
+    found = told.result()
+    return found if isinstance(found, Begun) else None
+
+
 class _Queue:
     """What is under way to one queue, and what waits."""
 
@@ -136,18 +161,14 @@ class _Queue:
         self._waiting: deque[_Waiting] = deque()
         self._is_called = False
 
-    async def join(self, outgoing: Outgoing) -> SendResult | Begun:
-        """Wait for others; return the result, or the way to go on alone, which `ended` ends."""
+    def join(self, outgoing: Outgoing) -> asyncio.Future[SendResult | Begun]:
+        """Return what is told the result, or the way to go on alone, which `ended` ends."""
         loop = asyncio.get_running_loop()
         told: asyncio.Future[SendResult | Begun] = loop.create_future()
         self._waiting.append((outgoing, told))
-        self._call(loop)
-        try:
-            return await told
-        except asyncio.CancelledError:
-            if not told.cancelled() and isinstance(told.result(), Begun):
-                self.ended()  # told to go alone, and given up in the same moment
-            raise
+        if not self._is_called:
+            self._call(loop)
+        return told
 
     def ended(self) -> None:
         """A request is not under way any more."""
@@ -185,17 +206,18 @@ class _Queue:
 
     def _take(self) -> list[_Waiting]:
         taken: list[_Waiting] = []
+        waiting, count_max, bytes_max = self._waiting, self._joining.count_max, self._bytes_max()
         size = 0
-        while self._waiting and len(taken) < self._joining.count_max:
-            outgoing, told = self._waiting[0]
+        while waiting and len(taken) < count_max:
+            one = waiting.popleft()
+            outgoing, told = one
+            if told.done():
+                continue
             size += len(outgoing.body) + len(outgoing.properties)
-            if not told.done():
-                if taken and (
-                    size > self._bytes_max() or outgoing.wait_stored != taken[0][0].wait_stored
-                ):
-                    break
-                taken.append((outgoing, told))
-            self._waiting.popleft()
+            if taken and (size > bytes_max or outgoing.wait_stored != taken[0][0].wait_stored):
+                waiting.appendleft(one)
+                break
+            taken.append(one)
         return taken
 
     def _bytes_max(self) -> int:
@@ -206,7 +228,7 @@ class _Queue:
         began_s = self._joining.state.clock_s()
         try:
             result = await self._joining.driver.run(
-                self._joining.together(join(outgoings), self._queue, address)
+                self._joining.together(outgoings, self._queue, address)
             )
         except asyncio.CancelledError:
             self._fail(taken, ClientClosedError())

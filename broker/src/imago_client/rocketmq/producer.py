@@ -66,7 +66,10 @@ class Producer:
         SendFailedError: not acknowledged in any try. BrokerError: refused, and would be again;
         of an idempotent producer also ProducerFencedError and OutOfOrderSequenceError.
         """
-        return await self._send(prepare(self._state, self._config, message), queue)
+        outgoing = prepare(self._state, self._config, message)
+        if self._tracer is None:  # as `_send`: for every message
+            return await self._joining.send(outgoing, queue)
+        return await self._send(outgoing, queue)
 
     async def send_batch(
         self, messages: Sequence[Message], *, queue: MessageQueue | None = None
@@ -111,13 +114,7 @@ class Producer:
 
     async def _send(self, outgoing: Outgoing, queue: MessageQueue | None) -> SendResult:
         began_s = self._state.clock_s()
-        admission, size = self._driver.admission, len(outgoing.body)
-        if not admission.try_enter(size):
-            await admission.enter(size)
-        try:
-            result = await self._joining.send(outgoing, queue)
-        finally:
-            admission.leave(size)
+        result = await self._joining.send(outgoing, queue)
         if self._tracer is not None:
             self._tracer.note_sent(self._config.group, outgoing, result, began_s)
         return result

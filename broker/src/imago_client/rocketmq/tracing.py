@@ -66,8 +66,9 @@ class Tracer:
 
     def handling(self, group: str, batch: Sequence[ReceivedMessage]) -> Callable[[bool], None]:
         """Have it told that a handler gets messages; return what tells how it has ended."""
-        request_id, began_s = self._state.unique_keys.next_key(), self._state.clock_s()
-        self.note(tracing.before(group, request_id, batch, self._state.clock_ms()))
+        began_s, began_ms = self._state.clock_s(), self._state.clock_ms()
+        request_id = self._state.unique_keys.next_key(began_ms)
+        self.note(tracing.before(group, request_id, batch, began_ms))
 
         def ended(succeeded: bool) -> None:
             took_ms, now_ms = self._since_ms(began_s), self._state.clock_ms()

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
-from typing import TYPE_CHECKING
+from collections import deque
+from typing import TYPE_CHECKING, Final
 
 from imago_wire.record_format.layout import SYS_COMPRESSED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from imago_client.core.consuming.inflation import InflationBudget
     from imago_client.received import ReceivedMessage
+
+
+_FINISHED_MAX: Final = 1024
+"""Offsets that are kept though they are finished, while nobody asks for a commit."""
 
 
 class ProcessQueue:
@@ -24,8 +28,10 @@ class ProcessQueue:
         self._inflation = inflation
         self._inflated: dict[int, int] = {}
         self._waiting: deque[ReceivedMessage] = deque()
-        # Offset -> body size, in order of offsets; ordered, so that the first is found at once.
-        self._unfinished: OrderedDict[int, int] = OrderedDict()
+        self._unfinished: dict[int, int] = {}
+        """Body sizes by offset."""
+        self._order: deque[int] = deque()
+        """Those offsets as they came, and finished ones: the first that is not bounds a commit."""
         self._next_offset = start_offset
         self.cached_bytes = 0
 
@@ -41,23 +47,24 @@ class ProcessQueue:
     @property
     def commit_offset(self) -> int:
         """The first offset not finished; everything below it is."""
-        return next(iter(self._unfinished), self._next_offset)
+        order, unfinished = self._order, self._unfinished
+        while order and order[0] not in unfinished:
+            order.popleft()
+        return order[0] if order else self._next_offset
 
-    def add(self, messages: Iterable[ReceivedMessage], next_offset: int) -> None:
+    def add(self, messages: Collection[ReceivedMessage], next_offset: int) -> None:
         """Take what one pull brought; `next_offset` is where the next pull goes on."""
-        unfinished = self._unfinished
-        for message in messages:
-            size, offset = len(message.held), message.offset
-            self._waiting.append(message)
-            unfinished[offset] = size
-            self.cached_bytes += size
-            if (
-                message.sys_flag & SYS_COMPRESSED
-                and self._inflation is not None
-                and message.inflated_bytes
-            ):
-                self._inflated[offset] = message.inflated_bytes
-                self._inflation.take(message.inflated_bytes)
+        offsets = [message.offset for message in messages]
+        sizes = [len(message.held) for message in messages]
+        self._unfinished.update(zip(offsets, sizes, strict=True))
+        self._order.extend(offsets)
+        self._waiting.extend(messages)
+        self.cached_bytes += sum(sizes)
+        if self._inflation is not None:
+            for message in messages:
+                if message.sys_flag & SYS_COMPRESSED and (size := message.inflated_bytes):
+                    self._inflated[message.offset] = size
+                    self._inflation.take(size)
         self.advance(next_offset)
 
     def advance(self, next_offset: int) -> None:
@@ -67,14 +74,20 @@ class ProcessQueue:
     def take(self, count_max: int) -> list[ReceivedMessage]:
         """Return the oldest waiting messages, at most `count_max`; they count as in work."""
         waiting = self._waiting
+        if count_max == 1:  # for every message, where handlers get one
+            return [waiting.popleft()] if waiting else []
         return [waiting.popleft() for _ in range(min(count_max, len(waiting)))]
 
     def finish(self, messages: Iterable[ReceivedMessage]) -> None:
         """Mark messages as handled, sent back or given up."""
+        unfinished, inflation = self._unfinished, self._inflation
         for message in messages:
-            self.cached_bytes -= self._unfinished.pop(message.offset, 0)
-            if self._inflated and self._inflation is not None:
-                self._inflation.give_back(self._inflated.pop(message.offset, 0))
+            offset = message.offset
+            self.cached_bytes -= unfinished.pop(offset, 0)
+            if self._inflated and inflation is not None:
+                inflation.give_back(self._inflated.pop(offset, 0))
+        if len(self._order) > 2 * len(unfinished) + _FINISHED_MAX:
+            self._order = deque(offset for offset in self._order if offset in unfinished)
 
     def release(self) -> None:
         """Count nothing of the consumer's inflated bytes any more: the queue is given up."""

@@ -6,7 +6,6 @@ same number; the broker answers a repeat with where the original is.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from imago_client.checks import check_queue
@@ -60,7 +59,7 @@ def send(
         queue = yield from delivery.choose(rotations)
     check_queue(queue, outgoing.topic)
     lane = lanes.of(queue)
-    slot = lane.enter(outgoing.count, state.clock_s())
+    slot = lane.enter(outgoing.numbers, state.clock_s())
     try:
         yield Wait(slot.entered)
         result = yield from delivery.run(lane, slot, queue)
@@ -163,7 +162,7 @@ class _Delivery:
 def _numbered(outgoing: Outgoing, first: Sequence) -> Outgoing:
     """Return the request with its messages' numbers in their properties."""
     if not outgoing.is_batch:
-        return replace(outgoing, properties=outgoing.properties + wire_properties(first))
+        return outgoing._replace(properties=outgoing.properties + wire_properties(first))
     entries = [
         entry._replace(
             properties=entry.properties
@@ -171,4 +170,4 @@ def _numbered(outgoing: Outgoing, first: Sequence) -> Outgoing:
         )
         for index, entry in enumerate(outgoing.entries)
     ]
-    return replace(outgoing, body=encode_batch(entries))
+    return outgoing._replace(body=encode_batch(entries))

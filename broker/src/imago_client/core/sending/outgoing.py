@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from imago_client.checks import refuse
 from imago_client.errors import UsageError
-from imago_client.messages import PROPERTIES_BYTES_MAX, RETRY_PREFIX, Message, SendResult
+from imago_client.messages import (
+    BODY_BYTES_MAX,
+    PROPERTIES_BYTES_MAX,
+    RETRY_PREFIX,
+    Message,
+    SendResult,
+)
 from imago_wire.errors import ProtocolError
 from imago_wire.record_format import properties as names
 from imago_wire.record_format.layout import SYS_COMPRESSED, SYS_COMPRESSION_ZLIB
 from imago_wire.remoting.codes import RequestCode
 from imago_wire.remoting.messages import BatchEntry, encode_batch
+from imago_wire.remoting.sent_twins import encode_joined, prepare_plain, share_results
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,9 +38,8 @@ _NUMBERS_OVERHEAD: Final = 100
 _ZLIB_LEVEL: Final = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Outgoing:
-    """One send request less its queue."""
+class Outgoing(NamedTuple):
+    """One send request less its queue; `_sent_c` makes them, too."""
 
     code: RequestCode
     topic: str
@@ -46,14 +51,14 @@ class Outgoing:
     sys_flag: int = 0
     ordering_key: str | None = None
     entries: tuple[BatchEntry, ...] = ()
-    """The messages of a batch, whose body they are."""
+    """The messages of a batch, whose body they are, where they may be numbered."""
     wait_stored: bool = True
     may_join: bool = False
     """Whether it may travel in one request with others to its queue."""
 
     @property
-    def count(self) -> int:
-        """How many messages it is."""
+    def numbers(self) -> int:
+        """How many numbers an idempotent producer gives it: one a message."""
         return len(self.entries) or 1
 
     @property
@@ -61,10 +66,25 @@ class Outgoing:
         return self.code == RequestCode.SEND_BATCH_MESSAGE
 
 
+_PLAIN: Final = (RequestCode.SEND_MESSAGE_V2, 0, ())
+
+
 def prepare(state: ClientState, config: ProducerConfig, message: Message) -> Outgoing:
     """Give the message its id and its time, encode its properties, deflate a large body."""
+    now_ms = state.clock_ms()
+    key = state.unique_keys.next_key(now_ms)
+    if type(message) is Message:
+        bytes_max = config.compress_over_bytes
+        whole_max = BODY_BYTES_MAX if bytes_max is None else bytes_max
+        plain = prepare_plain(Outgoing, _PLAIN, message, key, now_ms, whole_max)
+        if plain is not None:
+            return plain
+    return prepare_with_care(config, message, key, now_ms)
+
+
+def prepare_with_care(config: ProducerConfig, message: Message, key: str, now_ms: int) -> Outgoing:
+    """Have any message ready for the wire. UsageError: it cannot be."""
     _check_message(config, message)
-    key = state.unique_keys.next_key()
     properties = _encode_properties(message, key)
     body, sys_flag = _deflate(message.body, config.compress_over_bytes)
     return Outgoing(
@@ -73,7 +93,7 @@ def prepare(state: ClientState, config: ProducerConfig, message: Message) -> Out
         message_id=key,
         body=body,
         properties=properties.decode(),
-        born_ms=state.clock_ms(),
+        born_ms=now_ms,
         flag=message.flag,
         sys_flag=sys_flag,
         ordering_key=message.ordering_key,
@@ -88,32 +108,33 @@ def _goes_alone(message: Message) -> bool:
     return light or message.waits or message.topic.startswith("%")
 
 
-def join(outgoings: Sequence[Outgoing]) -> Outgoing:
-    """Return messages to one queue as one request; they agree in `wait_stored`."""
+def join(outgoings: list[Outgoing], *, numbered: bool) -> Outgoing:
+    """Return messages to one queue as one request; they agree in `wait_stored`.
+
+    `numbered`: an idempotent producer makes the body, of the entries.
+    """
     first = outgoings[0]
-    entries = tuple([BatchEntry(one.body, one.properties.encode(), one.flag) for one in outgoings])
     return Outgoing(
         code=RequestCode.SEND_BATCH_MESSAGE,
         topic=first.topic,
         message_id=first.message_id,
-        body=encode_batch(entries),
+        body=b"" if numbered else encode_joined(outgoings),
         properties=_batch_properties(wait_stored=first.wait_stored),
         born_ms=first.born_ms,
-        entries=entries,
+        entries=tuple(map(_entry, outgoings)) if numbered else (),
     )
 
 
-def share(outgoings: Sequence[Outgoing], result: SendResult) -> list[SendResult]:
+def _entry(one: Outgoing) -> BatchEntry:
+    return BatchEntry(one.body, one.properties.encode(), one.flag)
+
+
+def share(outgoings: list[Outgoing], result: SendResult) -> list[SendResult]:
     """Return what the acknowledgement of joined messages says of each."""
     stored_ids = result.stored_id.split(",")
     if len(stored_ids) != len(outgoings):  # a broker that names none but the first
         stored_ids = [result.stored_id] * len(outgoings)
-    status, queue, region = result.status, result.queue, result.trace_region
-    offset = result.offset
-    return [
-        SendResult(status, queue, offset + at, one.message_id, stored_ids[at], None, region)
-        for at, one in enumerate(outgoings)
-    ]
+    return share_results(SendResult, outgoings, stored_ids, result)
 
 
 def prepare_batch(
@@ -128,7 +149,8 @@ def prepare_batch(
     for message in messages:
         _check_message(config, message)
         _check_fits(message, first)
-    keys = [state.unique_keys.next_key() for _ in messages]
+    now_ms = state.clock_ms()
+    keys = [state.unique_keys.next_key(now_ms) for _ in messages]
     entries = [
         BatchEntry(
             flag=message.flag, body=message.body, properties=_encode_properties(message, key)
@@ -148,7 +170,7 @@ def prepare_batch(
         message_id=keys[0],
         body=body,
         properties=_batch_properties(wait_stored=first.wait_stored),
-        born_ms=state.clock_ms(),
+        born_ms=now_ms,
         ordering_key=first.ordering_key,
         entries=tuple(entries),
     )

@@ -7,7 +7,7 @@ requester: so a requester tells every master of the cluster that it lives.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from imago_client.checks import check_seconds, refuse
@@ -88,7 +88,7 @@ def prepare_request(
     if config.idempotent:
         raise UsageError("a requester cannot be idempotent: a request without a reply is repeated")
     check_seconds("timeout_s", timeout_s, 0.001)
-    correlation_id = state.unique_keys.next_key()
+    correlation_id = state.unique_keys.next_key(state.clock_ms())
     asks = {
         names.CORRELATION_ID: correlation_id,
         names.REPLY_TO_CLIENT: state.client_id,
@@ -128,12 +128,12 @@ def prepare_reply(
         properties=properties or {},
     )
     outgoing = _marked(prepare(state, config, message), {**asked, names.MESSAGE_TYPE: "reply"})
-    return replace(outgoing, code=RequestCode.SEND_REPLY_MESSAGE_V2, may_join=False)
+    return outgoing._replace(code=RequestCode.SEND_REPLY_MESSAGE_V2, may_join=False)
 
 
 def _marked(outgoing: Outgoing, marks: Mapping[str, str]) -> Outgoing:
     """Return it with properties that only requests and replies have."""
-    return replace(outgoing, properties=names.encode(marks).decode() + outgoing.properties)
+    return outgoing._replace(properties=names.encode(marks).decode() + outgoing.properties)
 
 
 def read_reply(command: RemotingCommand) -> ReceivedReply:

@@ -25,6 +25,9 @@ class RoundRobin:
 
     def pick(self, queues: Sequence[MessageQueue], *, avoid: str | None = None) -> MessageQueue:
         """Return the next queue; one of shard `avoid` only if there is no other."""
+        if avoid is None:
+            self._next = at = self._next + 1
+            return queues[(at - 1) % len(queues)]
         for _ in queues:
             queue = queues[self._next % len(queues)]
             self._next += 1

@@ -74,7 +74,10 @@ class Rotations:
         self._by_topic: dict[str, RoundRobin] = {}
 
     def of(self, topic: str) -> RoundRobin:
-        return self._by_topic.setdefault(topic, RoundRobin(self._start))
+        found = self._by_topic.get(topic)
+        if found is None:
+            found = self._by_topic[topic] = RoundRobin(self._start)
+        return found
 
 
 def send(

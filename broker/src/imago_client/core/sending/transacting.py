@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
@@ -59,8 +58,8 @@ def prepare_half(state: ClientState, config: ProducerConfig, message: Message) -
         raise UsageError("a producer of transactions cannot be idempotent: brokers end each once")
     outgoing = prepare(state, config, message)
     marks = names.encode({names.TRAN_MSG: "true", names.PRODUCER_GROUP: config.group}).decode()
-    return replace(
-        outgoing, sys_flag=outgoing.sys_flag | SYS_PREPARED, properties=marks + outgoing.properties
+    return outgoing._replace(
+        sys_flag=outgoing.sys_flag | SYS_PREPARED, properties=marks + outgoing.properties
     )
 
 

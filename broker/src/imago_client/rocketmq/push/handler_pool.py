@@ -21,8 +21,13 @@ class Reader(Protocol):
     stopped: bool
     paused: bool
 
-    async def handle(self, process: ProcessQueue, batch: list[ReceivedMessage]) -> None:
-        """Have the handler do one batch."""
+    async def call_handler(self, batch: list[ReceivedMessage]) -> int | None:
+        """Have the handler do one batch; after a failure return the delay before the next try."""
+
+    async def hand_back(
+        self, process: ProcessQueue, batch: list[ReceivedMessage], delay_level: int
+    ) -> None:
+        """Have a batch delivered again that the handler failed on."""
 
     def finish(self, process: ProcessQueue, messages: list[ReceivedMessage]) -> None:
         """Note that messages are consumed, or handed back."""
@@ -85,7 +90,8 @@ class HandlerPool:
         """Have a batch handled; nothing where the consumer ends."""
         if not self._closed:
             self._jobs.append(job)
-            self._call_one()
+            if not self._is_called:
+                self._call_one()
 
     def wake(self) -> None:
         """Have what was held at a pause handled."""
@@ -98,12 +104,14 @@ class HandlerPool:
         """Return the next batch of a queue that is still read here, None if there is none."""
         while self._jobs:
             job = self._jobs.popleft()
-            if self._jobs:
+            if self._jobs and not self._is_called:
                 self._call_one()
-            if job[0].paused and not job[0].stopped:
-                self._held.append(job)
-            elif not job[0].stopped:
+            reader = job[0]
+            if reader.stopped:
+                continue
+            if not reader.paused:
                 return job
+            self._held.append(job)
         return None
 
     async def until_called(self) -> bool:
@@ -157,7 +165,11 @@ class _Worker:
                 breathed = clock()
                 continue
             reader, process, batch = self._job
-            await reader.handle(process, batch)
+            delay_level = await reader.call_handler(batch)
+            if delay_level is None:
+                reader.finish(process, batch)
+            else:
+                await reader.hand_back(process, batch, delay_level)
             self._job = None
             if clock() - breathed > BREATH_S:
                 await asyncio.sleep(0)

@@ -151,7 +151,7 @@ class PushConsumer:
         if not self.tasks.is_running:
             self._on_stop(self)
             return
-        if asyncio.current_task() in self._shared.handling:
+        if self.tasks.runs_caller():
             raise UsageError(
                 "stop: it waits for handlers to end; have none call it, but set a flag"
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from imago_client.checks import check_whole
@@ -70,8 +70,6 @@ class Shared:
     """Awaited with the queues that this member has begun to read."""
     on_revoked: Listener | None = None
     """Awaited with those that it reads no more, committed as far as they were consumed."""
-    handling: set[asyncio.Task[object] | None] = field(default_factory=set)
-    """The tasks that run a handler now."""
 
 
 class QueueFetcher:
@@ -91,6 +89,8 @@ class QueueFetcher:
         self._offset = start_offset
         self._read_from = MASTER_ID
         self._changed = asyncio.Event()
+        self._waits = False
+        """Whether its task waits for a change."""
         self._is_handling = False
         self._began = False
         self._pulling = shared.tasks.keep(self._pull_loop, f"pull {queue}")
@@ -156,8 +156,15 @@ class QueueFetcher:
             or process.cached_count >= config.cached_messages_max
             or process.cached_bytes >= config.cached_bytes_max
         ):
-            self._changed.clear()
+            await self._until_changed()
+
+    async def _until_changed(self) -> None:
+        self._changed.clear()
+        self._waits = True
+        try:
             await self._changed.wait()
+        finally:
+            self._waits = False
 
     async def _pull(self) -> Pulled:
         config = self._shared.config
@@ -251,42 +258,23 @@ class QueueFetcher:
         while batch := process.take(shared.config.batch_messages_max):
             shared.pool.put((self, process, batch))
 
-    async def handle(self, process: ProcessQueue, batch: list[ReceivedMessage]) -> None:
-        """Have the handler do one batch, and hand back what it failed on."""
-        delay_level = await self._call_handler(batch)
-        if delay_level is not None:
-            for message in batch:
-                await self.send_back(message, delay_level)
-        self.finish(process, batch)
-
-    def finish(self, process: ProcessQueue, messages: list[ReceivedMessage]) -> None:
-        """Note that messages are consumed, or handed back."""
-        process.finish(messages)
-        self._changed.set()
-        self._shared.inflation.changed()
-
-    async def _call_handler(self, batch: list[ReceivedMessage]) -> int | None:
+    async def call_handler(self, batch: list[ReceivedMessage]) -> int | None:
         """Return None after success, else the delay level at which to try again."""
-        if self._shared.tracer is None:
-            return await self._run_handler(batch)
-        ended = self._shared.tracer.handling(self._shared.config.group, batch)
-        delay_level = await self._run_handler(batch)
-        ended(delay_level is None)
-        return delay_level
-
-    async def _run_handler(self, batch: list[ReceivedMessage]) -> int | None:
-        task = asyncio.current_task()
-        self._shared.handling.add(task)
+        tracer = self._shared.tracer
+        ended = None
+        if tracer is not None:
+            ended = tracer.handling(self._shared.config.group, batch)
+        delay_level: int | None = None
         try:
             await self._shared.handler(Batch(batch))
         except RetryLater as later:
-            return later.delay_level
+            delay_level = later.delay_level
         except BodyError as error:
             log.error("handler_failed queue=%s error=%s", self.queue, error)  # noqa: TRY400 - no defect
-            return 0
+            delay_level = 0
         except Exception:
             log.exception("handler_failed queue=%s offset=%d", self.queue, batch[0].offset)
-            return 0
+            delay_level = 0
         except asyncio.CancelledError:
             if self._shared.tasks.is_cancelled():
                 raise
@@ -294,10 +282,27 @@ class QueueFetcher:
             log.exception(
                 "handler_failed queue=%s offset=%d: %s", self.queue, batch[0].offset, failed
             )
-            return 0
-        finally:
-            self._shared.handling.discard(task)
-        return None
+            delay_level = 0
+        if ended is not None:
+            ended(delay_level is None)
+        return delay_level
+
+    async def hand_back(
+        self, process: ProcessQueue, batch: list[ReceivedMessage], delay_level: int
+    ) -> None:
+        """Have a batch delivered again that the handler failed on."""
+        for message in batch:
+            await self.send_back(message, delay_level)
+        self.finish(process, batch)
+
+    def finish(self, process: ProcessQueue, messages: list[ReceivedMessage]) -> None:
+        """Note that messages are consumed, or handed back."""
+        process.finish(messages)
+        if self._waits:
+            self._changed.set()
+        inflation = self._shared.inflation
+        if inflation.is_awaited:
+            inflation.changed()
 
     async def send_back(self, message: ReceivedMessage, delay_level: int) -> None:
         """Hand a message back to the broker; try until it takes it or the consumer ends."""
@@ -349,7 +354,7 @@ class QueueFetcher:
         async with self._shared.slots:
             self._is_handling = True
             try:
-                return await self._call_handler(batch)
+                return await self.call_handler(batch)
             finally:
                 self._is_handling = False
 
@@ -359,8 +364,7 @@ class QueueFetcher:
 
     async def _until_locked(self) -> None:
         while not self.locked or self.paused:
-            self._changed.clear()
-            await self._changed.wait()
+            await self._until_changed()
 
     def set_paused(self, *, paused: bool) -> None:
         """Pull and hand over nothing for now, or go on."""
