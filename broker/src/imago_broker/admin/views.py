@@ -9,6 +9,7 @@ from imago_broker.core.explain import Explanation, explain
 from imago_broker.model.registry.cluster import Role
 from imago_broker.model.topics.sealing import seal_of
 from imago_wire.record_format import properties as names
+from imago_wire.records.record import host_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -115,6 +116,7 @@ def message(stored: StoredMessage, *, whole: bool = False) -> dict[str, Any]:
         "logOffset": stored.physical_offset,
         "storeTime": stored.store_ms,
         "bornTime": stored.born_ms,
+        "bornHost": host_text(stored.born_host),
         "tags": shown.get(names.TAGS),
         "keys": shown.get(names.KEYS),
         "size": len(stored.body),
