@@ -88,7 +88,7 @@ class ClientConfig:
     password_file: str | None = None
     """File with the password alone; it is read again when it changes."""
     trace: bool = False
-    """Tell what is sent, and what push consumers handle, for `mqadmin queryMsgTraceById`; asyncio
+    """Tell what is sent, and what push consumers handle, for `imago message trace`; asyncio
     alone."""
     trace_topic: str = "RMQ_SYS_TRACE_TOPIC"
     """Where traces go."""

@@ -15,6 +15,7 @@ import pytest
 
 from imago_cli.clusters.admin_http import ask
 from imago_cli.clusters.client import PATH
+from imago_wire.remoting.texts.trace import FIELDS, TraceRecord, encode_trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,6 +46,9 @@ def known(two_shards: TwoShards) -> dict[str, str]:
         )
         producer.send(Message("orders", b"second"), queue=MessageQueue("orders", "shard-1", 0))
         later = producer.send(Message("orders", b"later", delay_ms=3_600_000))
+        told = {"timeStamp": "1", "groupName": "clerks", "msgId": first.message_id}
+        trace = encode_trace([TraceRecord("Pub", dict.fromkeys(FIELDS["Pub"], "") | told)])
+        producer.send(Message("RMQ_SYS_TRACE_TOPIC", trace, keys=(first.message_id,)))
         client.admin.reset_group("billing", "orders", ResetTo.EARLIEST)
     return {ID: first.message_id, LATER: later.message_id}
 

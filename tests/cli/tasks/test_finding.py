@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tests.cli.tasks.conftest import Shell, TwoShards
+
+    from imago_client import ReceivedMessage
 
 pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
 
@@ -90,6 +95,49 @@ def test_a_group_with_members_is_not_deleted(shell: Shell) -> None:
         assert reader.wait(60) == 130
     shell.done("group", "delete", "billing", "--yes")
     assert "billing" not in shell.done("group", "list")
+
+
+@pytest.mark.usefixtures("sent")
+def test_a_trace_tells_who_sent_and_who_handled(shell: Shell, two_shards: TwoShards) -> None:
+    from imago_client import Client, ClientConfig, ConsumerConfig, Message
+
+    config = ClientConfig(bootstrap=(two_shards.running.ready["namesrv"],), trace=True)
+
+    async def send_and_handle() -> str:
+        handled = asyncio.Event()
+
+        async def handle(_: Sequence[ReceivedMessage]) -> None:
+            handled.set()
+
+        async with Client(config) as client:
+            await client.admin.create_topic("traced", queues=1)
+            group = ConsumerConfig(group="tracers", start_from="earliest")
+            async with client.push_consumer(group, ["traced"], handle), asyncio.timeout(60):
+                sent = await client.producer().send(Message("traced", b"x", keys=("traced-1",)))
+                await handled.wait()
+        return sent.message_id
+
+    unique = asyncio.run(send_and_handle())
+    for name in (unique, unique.lower(), "traced-1"):
+        sent, handled = shell.json("message", "trace", name)["steps"]
+        assert (sent["what"], sent["group"], sent["outcome"]) == (
+            "sent",
+            "IMAGO_PRODUCER",
+            "success",
+        )
+        assert sent["where"].startswith("traced at 127.0.0.1:")
+        assert (handled["what"], handled["group"], handled["where"]) == (
+            "handled",
+            "tracers",
+            "try 1",
+        )
+        assert (handled["outcome"], handled["client"].startswith("127.0.0.1:")) == ("success", True)
+    shown = shell.run("message", "trace", unique, "--count", "1")
+    assert "only the last 1 messages" in shown.stderr
+    none = shell.run("message", "trace", "0" * 32)
+    assert (none.returncode, "enableMsgTrace" in none.stderr) == (1, True)
+    none = shell.run("message", "trace", unique, "--trace-topic", "nowhere")
+    assert (none.returncode, "no client has told" in none.stderr) == (1, True)
 
 
 @pytest.mark.usefixtures("sent")

@@ -23,6 +23,7 @@ from imago_cli.connect import (
 )
 from imago_cli.exits import CommandError, CommandUsageError
 from imago_cli.messages.consume import GROUP
+from imago_cli.messages.trace import trace
 from imago_cli.messages.waiting import half, recall, scheduled
 from imago_cli.output import print_json, print_line, say
 from imago_cli.times import moment
@@ -44,6 +45,7 @@ def attach(root: typer.Typer) -> None:
     group.command("scheduled")(scheduled)
     group.command("half")(half)
     group.command("recall")(recall)
+    group.command("trace")(trace)
     root.add_typer(group, name="message")
 
 
@@ -203,7 +205,7 @@ def _lines(one: Mapping[str, Any]) -> Iterator[str]:
         "unique id": one["uniqueId"],
         "tags": one["tags"],
         "keys": one["keys"],
-        "born": moment(one["bornTime"]),
+        "born": f"{moment(one['bornTime'])} at {one['bornHost']}",
         "stored": moment(one["storeTime"]),
         "bytes": one["size"],
     }
