@@ -16,6 +16,7 @@ from imago_operator.model.desired import OperatorInfo
 from imago_operator.pipelines.config import pipeline_file
 from imago_operator.pipelines.desired import desired_pipeline
 from imago_spark.pipelines import parse, settings
+from imago_spark.pipelines.aggregate import windows
 from imago_spark.pipelines.replay import slices
 
 if TYPE_CHECKING:
@@ -111,12 +112,18 @@ def test_block_compiles(block: Block) -> None:
 @pytest.mark.usefixtures("spark")  # reads a schema's DDL
 def test_configurations_of_the_pipelines_are_taken(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
-    ingests, parses, replays = re.findall(r"^```toml\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    ingests, parses, figures, replays = re.findall(
+        r"^```toml\n(.*?)^```", page, re.DOTALL | re.MULTILINE
+    )
     (tmp_path / "ingest.toml").write_text(ingests)
     assert settings.load(tmp_path / "ingest.toml", None).topics == ("orders",)
     (tmp_path / "parse.toml").write_text(parses)
     how = parse.of_settings(settings.load(tmp_path / "parse.toml", None, parse.OWN))
     assert (how.required, how.rejected_percent_max) == (("id", "at"), 20)
+    (tmp_path / "figures.toml").write_text(figures)
+    given = settings.load(tmp_path / "figures.toml", None, windows.OWN, unneeded=("checkpoint",))
+    fields = {"customer": "string", "at": "timestamp", "amount": "double"}
+    assert list(windows.aggregation(given, fields).fields)[3:5] == ["count", "sum_amount"]
     (tmp_path / "replay.toml").write_text(replays)
     found = slices.slice_of(settings.load(tmp_path / "replay.toml", None, slices.OWN))
     assert (found.step_rows, found.rows_per_second) == (50_000, 500)
@@ -138,6 +145,9 @@ def test_samples_are_what_the_applications_read(tmp_path: Path) -> None:
     wanted = of_sample("parse", tmp_path, parse.OWN)
     assert (wanted.path, wanted.epoch) == (Path("/lake/orders-parsed"), 3)
     assert list(parse.of_settings(wanted).fields) == ["id", "amount", "at", "customer"]
+    parsed = parse.of_settings(wanted).fields
+    of = windows.aggregation(of_sample("aggregate", tmp_path, windows.OWN), parsed)
+    assert (str(of.input), of.by) == (str(wanted.path), ("id",))
     again = slices.slice_of(of_sample("replay", tmp_path, slices.OWN))
     assert (again.id, again.sink["epoch"]) == ("after-the-outage", "3")
     assert of_sample("audit", tmp_path, parse.OWN).path == Path("/lake/orders")

@@ -7,12 +7,16 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from imago_spark.errors import TableError
+from imago_spark.pipelines.table import REJECTS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from imago_client.message_queue import MessageQueue
     from imago_spark.pipelines.table import Commit, TableWriter
 
 Range = tuple[int, int]
+Ranges = dict["MessageQueue", list[Range]]
 
 
 @dataclass(slots=True)
@@ -61,3 +65,41 @@ def history_of(commits: list[Commit]) -> History:
     for commit in commits:
         found.add(commit)
     return found
+
+
+def clipped(parts: Sequence[Range], low: int, high: int | None) -> list[Range]:
+    """Return what of ranges lies from `low` up to, not including, `high`."""
+    ends = [(max(low, start), end if high is None else min(high, end)) for start, end in parts]
+    return [one for one in ends if one[0] < one[1]]
+
+
+class Lake:
+    """A table, as its commits say that it is, for those who read it."""
+
+    def __init__(self, table: TableWriter) -> None:
+        self.table = table
+        self.commits = commits_of(table)
+        self.history = history_of(self.commits)
+
+    def refresh(self) -> None:
+        """Take in the commits that others have made meanwhile."""
+        last = self.table.read_last()
+        for number in range(self.commits[-1].number + 1, last.number + 1 if last else 0):
+            self.commits.append(self.table.read(number))
+            self.history.add(self.commits[-1])
+
+    def files(
+        self, part: Ranges | None = None, *, since: int = 0, rejects: bool = False
+    ) -> list[str]:
+        """Return the files of commits from `since` on that may have rows of these offsets."""
+        found = []
+        for commit in self.commits[since:]:
+            if part is None or any(
+                clipped(part.get(one.queue, ()), one.start, one.end) for one in commit.landed
+            ):
+                found += [
+                    str(self.table.path / file.path)
+                    for file in commit.files
+                    if file.path.startswith(f"{REJECTS}/") == rejects
+                ]
+        return found

@@ -93,8 +93,13 @@ class IngestSettings:
         return options
 
 
-def load(path: Path, epoch: int | None, own: tuple[str, ...] = ()) -> IngestSettings:
-    """Read a configuration file, with an application's `own` names. OptionError: its mistake."""
+def load(
+    path: Path, epoch: int | None, own: tuple[str, ...] = (), *, unneeded: tuple[str, ...] = ()
+) -> IngestSettings:
+    """Read a configuration file, with an application's `own` names. OptionError: its mistake.
+
+    `unneeded`: of `checkpoint`, where an application has no use for it.
+    """
     try:
         given = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -102,7 +107,7 @@ def load(path: Path, epoch: int | None, own: tuple[str, ...] = ()) -> IngestSett
     except ValueError as error:
         raise OptionError(f"{path}: {error}") from error
     try:
-        return _settings(given, epoch, own)
+        return _settings(dict.fromkeys(unneeded, "unused") | given, epoch, own)
     except OptionError as error:
         raise OptionError(f"{path}: {error}") from None
 

@@ -47,6 +47,13 @@ class StopSignal:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._note)
 
+    def wait(self, seconds: float) -> bool:
+        """Wait for so long, or less if a signal arrives; return whether one has."""
+        deadline = time.monotonic() + seconds
+        while not self.asked and (left := deadline - time.monotonic()) > 0:
+            time.sleep(min(left, LOOK_SECONDS))
+        return self.asked
+
     def _note(self, number: int, _: object) -> None:
         self.asked = True
         log.info("signal %d: stopping after the batch", number)

@@ -88,6 +88,8 @@ class Commit:
     files: tuple[DataFile, ...] = ()
     """Added by it."""
     landed: tuple[Landed, ...] = ()
+    mark: Mapping[str, Any] = field(default_factory=dict)
+    """What the application remembers with its table, as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +104,7 @@ class StagedBatch:
     incarnations: Incarnations = field(default_factory=dict)
     """Which topics its rows are of, where that is known."""
     cluster: str | None = None
+    mark: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -182,6 +185,7 @@ class TableWriter:
             cluster=added.cluster or last.cluster,
             files=tuple(self._placed(added.files, last.number + 1)),
             landed=added.landed,
+            mark=added.mark,
         )
         if not self._put(made):
             raise FencedError(f"{self.path}: another run has begun to write to this table")
@@ -322,7 +326,7 @@ def _encode(commit: Commit) -> dict[str, Any]:
             [one.queue.topic, one.queue.shard, one.queue.queue_id, one.start, one.end]
             for one in commit.landed
         ],
-    }
+    } | ({"mark": dict(commit.mark)} if commit.mark else {})
 
 
 def _decode(value: dict[str, Any]) -> Commit:
@@ -345,4 +349,5 @@ def _decode(value: dict[str, Any]) -> Commit:
             Landed(MessageQueue(topic, shard, queue), start, end)
             for topic, shard, queue, start, end in value["landed"]
         ),
+        mark=value.get("mark", {}),
     )

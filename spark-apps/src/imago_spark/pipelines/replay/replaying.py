@@ -44,11 +44,11 @@ from imago_client.message_queue import MessageQueue
 from imago_spark.errors import SourceError, TableError
 from imago_spark.pipelines import application, audit, contract, settings, streaming
 from imago_spark.pipelines.footers import CHECKED
-from imago_spark.pipelines.history import History, commits_of, history_of
+from imago_spark.pipelines.history import Lake
 from imago_spark.pipelines.late_workers import run_stream
 from imago_spark.pipelines.replay import journal, slices
 from imago_spark.pipelines.reports import Fence
-from imago_spark.pipelines.table import REJECTS, TableWriter
+from imago_spark.pipelines.table import TableWriter
 
 if TYPE_CHECKING:
     import argparse
@@ -57,9 +57,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from imago_spark.pipelines.replay.slices import Plan, Ranges, Slice
+    from imago_spark.pipelines.history import Ranges
+    from imago_spark.pipelines.replay.slices import Plan, Slice
     from imago_spark.pipelines.settings import IngestSettings
-    from imago_spark.pipelines.table import Commit
 
 log = logging.getLogger(__name__)
 
@@ -68,36 +68,6 @@ ORIGIN: Final = "REPLAY_OF"
 STEPS_LISTED_MAX: Final = 100
 """Steps that a dry run lists; it has the sums of all."""
 _PLACE: Final = ("topic", "shard", "queue")
-
-
-class Lake:
-    """The table, as its commits say that it is."""
-
-    def __init__(self, table: TableWriter) -> None:
-        self.table = table
-        self.fields = contract.fields_of(table)
-        self.commits: list[Commit] = commits_of(table)
-        self.history: History = history_of(self.commits)
-
-    def refresh(self) -> None:
-        """Take in the commits that others have made meanwhile."""
-        last = self.table.read_last()
-        for number in range(self.commits[-1].number + 1, last.number + 1 if last else 0):
-            self.commits.append(self.table.read(number))
-            self.history.add(self.commits[-1])
-
-    def files(self, part: Ranges, *, rejects: bool) -> list[str]:
-        """Return the files that may have rows of these offsets."""
-        found = []
-        for commit in self.commits:
-            if any(slices.clipped(part.get(one.queue, ()), one.start, one.end)
-                   for one in commit.landed):  # fmt: skip
-                found += [
-                    str(self.table.path / file.path)
-                    for file in commit.files
-                    if file.path.startswith(f"{REJECTS}/") == rejects
-                ]
-        return found
 
 
 def rows_of(spark: SparkSession, lake: Lake, wanted: Slice, part: Ranges) -> DataFrame | None:
@@ -123,11 +93,11 @@ def rows_of(spark: SparkSession, lake: Lake, wanted: Slice, part: Ranges) -> Dat
 def _body(lake: Lake, wanted: Slice) -> Column:
     if wanted.rejects:
         return F.col("reject_value")
-    if not lake.fields:
+    if not (fields := contract.fields_of(lake.table)):
         return F.col("value")
-    names = [(name, name.removeprefix(wanted.prefix)) for name in lake.fields]
-    fields = F.struct(*(F.col(name).alias(plain) for name, plain in names))
-    return F.to_json(fields).cast("binary")
+    names = [(name, name.removeprefix(wanted.prefix)) for name in fields]
+    event = F.struct(*(F.col(name).alias(plain) for name, plain in names))
+    return F.to_json(event).cast("binary")
 
 
 def _times(wanted: Slice, part: Ranges) -> Column | None:

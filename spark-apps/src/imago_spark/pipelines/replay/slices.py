@@ -17,15 +17,16 @@ from imago_client.messages import check_name
 from imago_spark.choosing.times import Times
 from imago_spark.errors import OptionError, TableError
 from imago_spark.options import parse_options
+from imago_spark.pipelines.history import clipped
 from imago_spark.pipelines.settings import choice_in, count_in, text_in
 from imago_spark.progress import from_option
 from imago_spark.sink_options import parse_sink_options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from imago_spark.offsets import Offsets
-    from imago_spark.pipelines.history import History, Range
+    from imago_spark.pipelines.history import History, Range, Ranges
     from imago_spark.pipelines.settings import IngestSettings
 
 SOURCE: Final = (
@@ -42,7 +43,6 @@ OWN: Final = (
 STEP_ROWS: Final = 100_000
 PACE_ROWS: Final = 1_000
 _ALWAYS: Final = Times()
-Ranges = dict[MessageQueue, "list[Range]"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,12 +153,6 @@ def chosen(history: History, wanted: Slice) -> Ranges:
         if wanted.takes(queue) and (cut := clipped(parts, low, high)):
             found[queue] = cut
     return found
-
-
-def clipped(parts: Sequence[Range], low: int, high: int | None) -> list[Range]:
-    """Return what of ranges lies from `low` up to, not including, `high`."""
-    ends = [(max(low, start), end if high is None else min(high, end)) for start, end in parts]
-    return [one for one in ends if one[0] < one[1]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,1 @@
+"""Aggregate: rows of a table of parse become figures a window and key."""
