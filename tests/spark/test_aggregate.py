@@ -11,10 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from imago_client.message_queue import MessageQueue
-from imago_spark.pipelines import application, contract, streaming
+from imago_spark.pipelines import application, streaming
 from imago_spark.pipelines.aggregate import aggregating
 from imago_spark.pipelines.aggregate.aggregating import Figures
-from imago_spark.pipelines.table import DataFile, Landed, StagedBatch, TableWriter
+from imago_spark.pipelines.tables import contract
+from imago_spark.pipelines.tables.commits import DataFile, Landed, StagedBatch
+from imago_spark.pipelines.tables.table import TableWriter
 
 if TYPE_CHECKING:
     from pathlib import Path

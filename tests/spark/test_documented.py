@@ -17,6 +17,7 @@ from imago_operator.pipelines.config import pipeline_file
 from imago_operator.pipelines.desired import desired_pipeline
 from imago_spark.pipelines import parse, settings
 from imago_spark.pipelines.aggregate import windows
+from imago_spark.pipelines.compact import compacting
 from imago_spark.pipelines.replay import slices
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def test_block_compiles(block: Block) -> None:
 @pytest.mark.usefixtures("spark")  # reads a schema's DDL
 def test_configurations_of_the_pipelines_are_taken(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
-    ingests, parses, figures, replays = re.findall(
+    ingests, parses, figures, replays, compacts = re.findall(
         r"^```toml\n(.*?)^```", page, re.DOTALL | re.MULTILINE
     )
     (tmp_path / "ingest.toml").write_text(ingests)
@@ -120,6 +121,9 @@ def test_configurations_of_the_pipelines_are_taken(tmp_path: Path) -> None:
     (tmp_path / "parse.toml").write_text(parses)
     how = parse.of_settings(settings.load(tmp_path / "parse.toml", None, parse.OWN))
     assert (how.required, how.rejected_percent_max) == (("id", "at"), 20)
+    (tmp_path / "compact.toml").write_text(compacts)
+    given = settings.load(tmp_path / "compact.toml", None, compacting.OWN)
+    assert given.own == {"fileBytes": 256 << 20, "filesMin": 4, "keepDays": 90}
     (tmp_path / "figures.toml").write_text(figures)
     given = settings.load(tmp_path / "figures.toml", None, windows.OWN, unneeded=("checkpoint",))
     fields = {"customer": "string", "at": "timestamp", "amount": "double"}
@@ -150,6 +154,7 @@ def test_samples_are_what_the_applications_read(tmp_path: Path) -> None:
     assert (str(of.input), of.by) == (str(wanted.path), ("id",))
     again = slices.slice_of(of_sample("replay", tmp_path, slices.OWN))
     assert (again.id, again.sink["epoch"]) == ("after-the-outage", "3")
+    assert of_sample("compact", tmp_path, compacting.OWN).own == {"keepDays": 90}
     assert of_sample("audit", tmp_path, parse.OWN).path == Path("/lake/orders")
 
 

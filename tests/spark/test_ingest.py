@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from imago_client import Message, batches
-from imago_spark.pipelines.table import TableWriter
+from imago_spark.pipelines.tables.table import TableWriter
 from imago_testing import traces
 from imago_testing.clusters.pipelines import allow, record
 from imago_testing.processes.servers import ServerProcess, running, wait_until

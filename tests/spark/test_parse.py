@@ -18,11 +18,11 @@ from pyspark.sql.types import StructType
 from imago_client import Message, batches
 from imago_spark.errors import OptionError, RejectedError, TableError
 from imago_spark.pipelines import ingest, parse
-from imago_spark.pipelines.contract import claim
 from imago_spark.pipelines.landing import Landing
 from imago_spark.pipelines.parse import Parsing, parsing
 from imago_spark.pipelines.settings import IngestSettings
-from imago_spark.pipelines.table import TableWriter
+from imago_spark.pipelines.tables.contract import claim
+from imago_spark.pipelines.tables.table import TableWriter
 from imago_testing.processes.servers import ServerProcess, wait_until
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from imago_spark.pipelines import application, streaming
 from imago_spark.pipelines.landing import Landing, Shape
 from imago_spark.pipelines.replay import journal, replaying
 from imago_spark.pipelines.settings import IngestSettings
-from imago_spark.pipelines.table import TableWriter
+from imago_spark.pipelines.tables.table import TableWriter
 
 if TYPE_CHECKING:
     from pathlib import Path

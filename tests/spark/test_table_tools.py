@@ -17,7 +17,7 @@ from imago_spark.errors import TableError
 from imago_spark.pipelines.audit import EXIT_DIFFERENCES, audit, main
 from imago_spark.pipelines.landing import Landing, Shape
 from imago_spark.pipelines.settings import IngestSettings
-from imago_spark.pipelines.table import TableWriter
+from imago_spark.pipelines.tables.table import TableWriter
 
 if TYPE_CHECKING:
     from pathlib import Path

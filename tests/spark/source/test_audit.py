@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from imago_client.message_queue import MessageQueue
 from imago_spark.incarnations import Incarnation
 from imago_spark.pipelines.audit import common, files_differ, offsets_differ
-from imago_spark.pipelines.history import History
-from imago_spark.pipelines.table import Commit, DataFile, Landed, TableWriter
+from imago_spark.pipelines.tables.commits import Commit, DataFile, Landed
+from imago_spark.pipelines.tables.history import History
+from imago_spark.pipelines.tables.table import TableWriter
 from imago_spark.progress import Progress
 
 if TYPE_CHECKING:

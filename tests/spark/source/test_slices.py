@@ -11,11 +11,11 @@ import pytest
 from imago_client.message_queue import MessageQueue
 from imago_spark.errors import SourceError
 from imago_spark.pacing import SendPace
-from imago_spark.pipelines.history import History
 from imago_spark.pipelines.replay import journal
 from imago_spark.pipelines.replay.slices import OWN, Plan, Slice, chosen, planned, slice_of
 from imago_spark.pipelines.settings import load
-from imago_spark.pipelines.table import Commit
+from imago_spark.pipelines.tables.commits import Commit
+from imago_spark.pipelines.tables.history import History
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,7 +14,8 @@ from imago_spark.incarnations import Incarnation
 from imago_spark.offsets import EARLIEST, LATEST
 from imago_spark.pipelines import landing
 from imago_spark.pipelines.settings import IngestSettings
-from imago_spark.pipelines.table import DataFile, Landed, StagedBatch, TableWriter
+from imago_spark.pipelines.tables.commits import DataFile, Landed, StagedBatch
+from imago_spark.pipelines.tables.table import TableWriter
 from imago_spark.progress import Progress, from_option
 
 if TYPE_CHECKING:
@@ -159,8 +160,8 @@ def test_rows_that_are_gone_for_good_may_be_missing_if_that_is_allowed(tmp_path:
 def test_a_damaged_commit_is_named(tmp_path: Path) -> None:
     begun(tmp_path)
     path = tmp_path / "_imago" / "commits" / "000000" / "000000000000.json"
-    path.write_text('{"format":2}')
-    with pytest.raises(TableError, match="this version knows 1"):
+    path.write_text('{"format":3}')
+    with pytest.raises(TableError, match="this version knows 1 and 2"):
         begun(tmp_path)
 
 

@@ -12,9 +12,10 @@ from imago_spark.errors import OptionError
 from imago_spark.incarnations import Incarnation
 from imago_spark.pipelines.aggregate.aggregating import new_in
 from imago_spark.pipelines.aggregate.windows import OWN, Aggregation, aggregation
-from imago_spark.pipelines.history import Lake
 from imago_spark.pipelines.settings import load
-from imago_spark.pipelines.table import Commit, Landed, StagedBatch, TableWriter
+from imago_spark.pipelines.tables.commits import Commit, Landed, StagedBatch
+from imago_spark.pipelines.tables.history import Lake
+from imago_spark.pipelines.tables.table import TableWriter
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -32,8 +32,8 @@ from imago_spark.broker import TopicBrokers
 from imago_spark.errors import OptionError, SourceError
 from imago_spark.options import parse_options
 from imago_spark.pipelines import application, parse, settings
-from imago_spark.pipelines.history import commits_of, history_of
-from imago_spark.pipelines.table import TableWriter
+from imago_spark.pipelines.tables.history import commits_of, history_of, present_files
+from imago_spark.pipelines.tables.table import TableWriter
 from imago_spark.schema import CORE
 
 if TYPE_CHECKING:
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from imago_spark.offsets import Offsets
-    from imago_spark.pipelines.history import History, Range
     from imago_spark.pipelines.settings import IngestSettings
-    from imago_spark.pipelines.table import Commit
+    from imago_spark.pipelines.tables.commits import Commit
+    from imago_spark.pipelines.tables.history import History, Range
     from imago_spark.progress import Progress
 
 EXIT_DIFFERENCES: Final = 3
@@ -81,21 +81,21 @@ def offsets_differ(
         yield Difference("other cluster", what)
         return
     for queue in sorted(history.ranges.keys() | ends.keys()):
-        had = history.ranges.get(queue)
+        had = queue in history.ranges
         known, found = last.incarnations.get((queue.topic, queue.shard)), now.incarnation(queue)
         if queue not in ends:
             yield Difference("no queue", "the topic has no such queue any more", queue)
         elif known is not None and found is not None and not known.is_same(found):
             what = "the topic was deleted and created again since: the table has the former one"
             yield Difference("other topic", what, queue)
-        elif had is not None:
+        elif had:
             yield from _queue_differs(history, queue, first[queue], ends[queue], from_latest)
 
 
 def _queue_differs(
     history: History, queue: MessageQueue, first: int, end: int, from_latest: bool
 ) -> Iterator[Difference]:
-    had = history.ranges[queue]
+    had = history.had(queue)
     if first < had[0][0] and not from_latest:
         what = "the topic has them, the table begins later"
         yield Difference("missing", what, queue, first, had[0][0])
@@ -112,20 +112,19 @@ def _queue_differs(
 
 def files_differ(table: TableWriter, commits: Iterable[Commit]) -> Iterator[Difference]:
     """Compare the files that commits name with those that readers find."""
-    named: set[str] = set()
-    last = -1
-    for commit in commits:
-        last = commit.number
-        for file in commit.files:
-            named.add(file.path)
-            path = table.path / file.path
-            if not path.exists():
-                yield Difference("file", f"{file.path}: is gone, with {file.rows} rows")
-            elif path.stat().st_size != file.bytes:
-                what = (
-                    f"{file.path}: has {path.stat().st_size} bytes, was written with {file.bytes}"
-                )
-                yield Difference("file", what)
+    commits = list(commits)
+    last = commits[-1].number if commits else -1
+    present = [file for _, file in present_files(commits)]
+    named = {file.path for file in present}
+    if commits:
+        named |= set(commits[-1].removed)  # they are going
+    for file in present:
+        path = table.place(file)
+        if not path.exists():
+            yield Difference("file", f"{file.path}: is gone, with {file.rows} rows")
+        elif path.stat().st_size != file.bytes:
+            what = f"{file.path}: has {path.stat().st_size} bytes, was written with {file.bytes}"
+            yield Difference("file", what)
     for pattern in ("date=*/*.parquet", "_rejects/date=*/*.parquet"):
         for path in sorted(table.path.glob(pattern)):
             name = path.relative_to(table.path).as_posix()
@@ -270,7 +269,7 @@ def audit(wanted: IngestSettings, spark: SparkSession | None) -> dict[str, Any]:
         *files_differ(table, commits),
     ]
     behind = sum(
-        max(0, end - max(first[queue], parts[-1][1] if (parts := history.ranges.get(queue)) else 0))
+        max(0, end - max(first[queue], history.had(queue)[-1][1] if queue in history.ranges else 0))
         for queue, end in now.offsets.items()
     )
     told: dict[str, Any] = {
@@ -283,10 +282,7 @@ def audit(wanted: IngestSettings, spark: SparkSession | None) -> dict[str, Any]:
     if spark is not None and comparable:
         ranges = common(history, first, now.offsets)
         files = [
-            str(path)
-            for commit in commits
-            for file in commit.files
-            if (path := table.path / file.path).exists()
+            str(path) for _, file in present_files(commits) if (path := table.place(file)).exists()
         ]
         if ranges and files:
             found += rows_differ(spark, wanted.bootstrap, files, history, ranges)

@@ -3,7 +3,7 @@
     python -m imago_spark.pipelines.ingest --config FILE [--epoch N]
     python -m imago_spark.pipelines.ingest --bootstrap 127.0.0.1:9876 --topics orders --path OUT
 
-With a configuration file (`pipelines.settings`) it is a stream into a table (`pipelines.table`)
+With a configuration file (`pipelines.settings`) it is a stream into a table (`pipelines.tables`)
 that continues where the last run ended, until SIGTERM, or with `trigger = "available-now"` until
 it has written all messages that existed at its start. `--epoch` is the run's, as `POST
 /admin/v1/pipelines/{name}/epoch` granted it: under a higher epoch nothing more is committed.
@@ -28,8 +28,8 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from imago_spark.errors import OptionError
 from imago_spark.pipelines import application, settings, streaming
-from imago_spark.pipelines.footers import CHECKED
 from imago_spark.pipelines.landing import Shape, checked
+from imago_spark.pipelines.tables.footers import CHECKED
 
 if TYPE_CHECKING:
     import argparse

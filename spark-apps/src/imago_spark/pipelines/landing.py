@@ -20,8 +20,8 @@ from imago_spark.broker import TopicBrokers
 from imago_spark.errors import DataLossError, SourceError, TableError
 from imago_spark.offsets import EARLIEST, LATEST
 from imago_spark.options import parse_options
-from imago_spark.pipelines.contract import INGEST
-from imago_spark.pipelines.footers import CHECKED, staged
+from imago_spark.pipelines.tables.contract import INGEST
+from imago_spark.pipelines.tables.footers import CHECKED, staged
 from imago_spark.progress import Progress, made_anew_text
 
 if TYPE_CHECKING:
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from imago_spark.pipelines.settings import IngestSettings
-    from imago_spark.pipelines.table import StagedBatch, TableWriter
+    from imago_spark.pipelines.tables.commits import StagedBatch
+    from imago_spark.pipelines.tables.table import TableWriter
 
 log = logging.getLogger(__name__)
 

@@ -37,9 +37,9 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from imago_spark.errors import OptionError, RejectedError
 from imago_spark.pipelines import application, settings, streaming
-from imago_spark.pipelines.footers import CHECKED
 from imago_spark.pipelines.landing import Shape, checked
-from imago_spark.pipelines.table import REJECTED
+from imago_spark.pipelines.tables.commits import REJECTED
+from imago_spark.pipelines.tables.footers import CHECKED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from imago_spark.pipelines.settings import IngestSettings
-    from imago_spark.pipelines.table import StagedBatch
+    from imago_spark.pipelines.tables.commits import StagedBatch
 
 OWN: Final = ("schema", "required", "fieldPrefix", "timestampFormat", "rejectedPercentMax")
 OF_MESSAGE: Final = (

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from imago_client.blocking.rocketmq.pipelines import PipelineRun
     from imago_client.message_queue import MessageQueue
     from imago_spark.pipelines.settings import IngestSettings
-    from imago_spark.pipelines.table import Commit
+    from imago_spark.pipelines.tables.commits import Commit
 
 
 class Fence:

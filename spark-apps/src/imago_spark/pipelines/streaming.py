@@ -14,11 +14,11 @@ from pyspark.errors import PySparkException, StreamingQueryException
 
 from imago_spark.errors import FencedError, SourceError
 from imago_spark.pipelines.application import EXIT_FAILED, EXIT_FENCED, ended
-from imago_spark.pipelines.contract import claim
 from imago_spark.pipelines.landing import Landing, start
 from imago_spark.pipelines.late_workers import run_stream
 from imago_spark.pipelines.reports import Fence, Reports
-from imago_spark.pipelines.table import TableWriter
+from imago_spark.pipelines.tables.contract import claim
+from imago_spark.pipelines.tables.table import TableWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

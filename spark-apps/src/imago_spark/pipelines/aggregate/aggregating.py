@@ -43,12 +43,14 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from imago_client.errors import UsageError
 from imago_spark.errors import OptionError, TableError
-from imago_spark.pipelines import application, contract, settings, streaming
+from imago_spark.pipelines import application, settings, streaming
 from imago_spark.pipelines.aggregate import windows
-from imago_spark.pipelines.history import Lake
 from imago_spark.pipelines.late_workers import run_stream
 from imago_spark.pipelines.reports import Fence
-from imago_spark.pipelines.table import DataFile, Landed, StagedBatch, TableWriter
+from imago_spark.pipelines.tables import contract
+from imago_spark.pipelines.tables.commits import DataFile, Landed, StagedBatch
+from imago_spark.pipelines.tables.history import Lake
+from imago_spark.pipelines.tables.table import TableWriter
 
 if TYPE_CHECKING:
     import argparse
@@ -59,7 +61,7 @@ if TYPE_CHECKING:
 
     from imago_spark.pipelines.aggregate.windows import Aggregation, Measure
     from imago_spark.pipelines.settings import IngestSettings
-    from imago_spark.pipelines.table import Commit
+    from imago_spark.pipelines.tables.commits import Commit
 
 log = logging.getLogger(__name__)
 
@@ -93,6 +95,8 @@ def new_in(lake: Lake, how: Aggregation, last: Commit | None) -> Iterator[Landed
     """Yield the offsets of the input that the figures do not have yet."""
     now = lake.history.last.incarnations
     for queue, parts in sorted(lake.history.ranges.items()):
+        if not parts:
+            continue  # all of them have expired
         place, begin = (queue.topic, queue.shard), parts[0][0]
         if last is not None and (known := last.incarnations.get(place)) is not None:
             if place not in now or known.is_same(now[place]):
@@ -184,8 +188,7 @@ def build(
     rows = stored(spark, lake, how, found.first)
     if rows is None or found.through is None:
         raise AssertionError("figures are built of windows that were closed by a row")
-    ends = {queue: parts[-1][1] for queue, parts in lake.history.ranges.items()}
-    known = [Landed(queue, 0, end) for queue, end in ends.items()]
+    known = [Landed(one, 0, parts[-1][1]) for one, parts in lake.history.ranges.items() if parts]
     at, through = F.col("_at"), found.through * _MICROS
     pending = rows.where(F.col("_former") | _within(known, new=False))
     if found.since is not None:

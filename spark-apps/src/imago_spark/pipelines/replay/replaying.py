@@ -42,13 +42,14 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from imago_client.errors import UsageError
 from imago_client.message_queue import MessageQueue
 from imago_spark.errors import SourceError, TableError
-from imago_spark.pipelines import application, audit, contract, settings, streaming
-from imago_spark.pipelines.footers import CHECKED
-from imago_spark.pipelines.history import Lake
+from imago_spark.pipelines import application, audit, settings, streaming
 from imago_spark.pipelines.late_workers import run_stream
 from imago_spark.pipelines.replay import journal, slices
 from imago_spark.pipelines.reports import Fence
-from imago_spark.pipelines.table import TableWriter
+from imago_spark.pipelines.tables import contract
+from imago_spark.pipelines.tables.footers import CHECKED
+from imago_spark.pipelines.tables.history import Lake
+from imago_spark.pipelines.tables.table import TableWriter
 
 if TYPE_CHECKING:
     import argparse
@@ -57,9 +58,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from imago_spark.pipelines.history import Ranges
     from imago_spark.pipelines.replay.slices import Plan, Slice
     from imago_spark.pipelines.settings import IngestSettings
+    from imago_spark.pipelines.tables.history import Ranges
 
 log = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from imago_client.messages import check_name
 from imago_spark.choosing.times import Times
 from imago_spark.errors import OptionError, TableError
 from imago_spark.options import parse_options
-from imago_spark.pipelines.history import clipped
 from imago_spark.pipelines.settings import choice_in, count_in, text_in
+from imago_spark.pipelines.tables.history import clipped
 from imago_spark.progress import from_option
 from imago_spark.sink_options import parse_sink_options
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from imago_spark.offsets import Offsets
-    from imago_spark.pipelines.history import History, Range, Ranges
     from imago_spark.pipelines.settings import IngestSettings
+    from imago_spark.pipelines.tables.history import History, Range, Ranges
 
 SOURCE: Final = (
     "assign",

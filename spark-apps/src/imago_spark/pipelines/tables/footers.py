@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from imago_client.message_queue import MessageQueue
 from imago_spark.errors import TableError
-from imago_spark.pipelines.table import DataFile, Landed, StagedBatch
+from imago_spark.pipelines.tables.commits import DataFile, Landed, StagedBatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,7 +23,9 @@ CHECKED = "crc_ok"
 
 
 @dataclass(frozen=True, slots=True)
-class _Content:
+class FileContent:
+    """The rows of one file: of one queue, from `start` up to, not including, `end`."""
+
     queue: MessageQueue
     start: int
     end: int
@@ -37,9 +39,9 @@ def staged(attempt: Path, query: str, batch: int) -> StagedBatch:
     TableError: rows of a queue are missing, or a file holds rows of several queues.
     """
     files: list[DataFile] = []
-    contents: list[_Content] = []
+    contents: list[FileContent] = []
     for path in sorted(attempt.rglob("*.parquet")) if attempt.exists() else ():
-        content = _content(path)
+        content = content_of(path)
         name = path.relative_to(attempt.parent).as_posix()
         files.append(DataFile(name, "", content.rows, path.stat().st_size))
         contents.append(content)
@@ -47,8 +49,8 @@ def staged(attempt: Path, query: str, batch: int) -> StagedBatch:
     return StagedBatch(query, batch, tuple(files), tuple(_whole(contents)), damaged)
 
 
-def _whole(contents: Iterable[_Content]) -> Iterable[Landed]:
-    by_queue: dict[MessageQueue, list[_Content]] = {}
+def _whole(contents: Iterable[FileContent]) -> Iterable[Landed]:
+    by_queue: dict[MessageQueue, list[FileContent]] = {}
     for content in contents:
         by_queue.setdefault(content.queue, []).append(content)
     for queue, parts in sorted(by_queue.items()):
@@ -59,7 +61,11 @@ def _whole(contents: Iterable[_Content]) -> Iterable[Landed]:
         yield Landed(queue, start, end)
 
 
-def _content(path: Path) -> _Content:
+def content_of(path: Path) -> FileContent:
+    """Read the footer of a file. TableError: it holds rows of several queues, or says too little.
+
+    Where a row is damaged, `crc_ok` is read, too.
+    """
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path) as file:
@@ -71,7 +77,7 @@ def _content(path: Path) -> _Content:
             column = file.read(columns=[CHECKED]).column(0)
             damaged = sum(1 for good in column.to_pylist() if not good)
         rows = file.metadata.num_rows
-    return _Content(MessageQueue(topic, shard, queue), first, last + 1, rows, damaged)
+    return FileContent(MessageQueue(topic, shard, queue), first, last + 1, rows, damaged)
 
 
 def _bounds(metadata: Any, names: Iterable[str]) -> dict[str, tuple[Any, Any]]:

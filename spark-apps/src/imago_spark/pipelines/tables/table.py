@@ -4,6 +4,7 @@
 PATH/date=2026-11-21/000000000012-00000.parquet   committed rows; any reader of Parquet finds them
 PATH/_rejects/date=…/….parquet                    of parse: rows that are none of the table's
 PATH/_imago/commits/000000/000000000012.json      the content of a commit, and the table's offsets
+PATH/_imago/compacting/<attempt>/….parquet        files that will replace others
 PATH/_imago/staging/<attempt>/date=…/….parquet    uncommitted rows; readers skip `_` names
 ```
 
@@ -16,6 +17,10 @@ see a part of its batch, until the next run begins.
 A run begins with a commit that adds nothing. Since numbers have no gaps, no earlier run can commit
 after it: its next number exists. A run with a lower epoch than the last one's cannot begin.
 
+Who looks after the table (`compact`) commits beside the run, under the same rule and in its name:
+the run that finds its next number taken by such a commit goes on after it. Whoever makes a commit
+has moved the files of the one before. So only the last one's may be on their way, whoever dies.
+
 The folder must be on a file system with hard links and atomic renames that all pods share: a claim,
 not an object store.
 """
@@ -25,95 +30,24 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-from imago_client.message_queue import MessageQueue
 from imago_spark.errors import FencedError, TableError
-from imago_spark.progress import Progress
+from imago_spark.pipelines.tables.commits import REJECTED, Commit, decode, encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from imago_spark.incarnations import Incarnations
+    from imago_client.message_queue import MessageQueue
+    from imago_spark.pipelines.tables.commits import DataFile, Landed, StagedBatch, Upkeep
 
-FORMAT: Final = 1
-GOOD, REJECTED, REJECTS = "rejected=false", "rejected=true", "_rejects"
-"""Staged folders that go to the table itself and to its rejects, and the folder of these."""
+GOOD, REJECTS = "rejected=false", "_rejects"
+"""Staged folder of what goes to the table itself, and the folder of its rejects."""
 FOLDER_SIZE: Final = 10_000
 """Commits in one folder: finding the last one costs two short listings."""
-
-
-@dataclass(frozen=True, slots=True)
-class DataFile:
-    """A file of one commit, relative to `staging` and to the table."""
-
-    staged: str
-    path: str
-    rows: int
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Landed:
-    """Rows of one queue in a batch: from `start` up to, not including, `end`."""
-
-    queue: MessageQueue
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Commit:
-    """One commit, and the state of the table after it."""
-
-    number: int
-    epoch: int
-    run: str
-    query: str = ""
-    """Checkpoint by whose batches the table grew last, and the last of them."""
-    batch: int = -1
-    rows: int = 0
-    """Of the whole table."""
-    damaged: int = 0
-    """Of those, rows whose body does not match the checksum stored with it."""
-    ends: Mapping[MessageQueue, int]
-    """Up to where the table has each queue."""
-    incarnations: Incarnations = field(default_factory=dict)
-    """Which topics these are, where that is known."""
-    cluster: str | None = None
-    """And of which cluster."""
-    files: tuple[DataFile, ...] = ()
-    """Added by it."""
-    landed: tuple[Landed, ...] = ()
-    mark: Mapping[str, Any] = field(default_factory=dict)
-    """What the application remembers with its table, as JSON."""
-
-
-@dataclass(frozen=True, slots=True)
-class StagedBatch:
-    """A staged batch, ready to commit."""
-
-    query: str
-    batch: int
-    files: tuple[DataFile, ...]
-    landed: tuple[Landed, ...]
-    damaged: int = 0
-    incarnations: Incarnations = field(default_factory=dict)
-    """Which topics its rows are of, where that is known."""
-    cluster: str | None = None
-    mark: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def rows(self) -> int:
-        return sum(file.rows for file in self.files)
-
-    @property
-    def rejected(self) -> int:
-        """Of those, rows that are set aside."""
-        return sum(file.rows for file in self.files if REJECTED in file.staged.split("/"))
 
 
 class TableWriter:
@@ -123,6 +57,7 @@ class TableWriter:
         self.path, self._epoch = path, epoch
         self._commits = path / "_imago" / "commits"
         self._staging = path / "_imago" / "staging"
+        self._compacting = path / "_imago" / "compacting"
         self._run = uuid4().hex
         self._last: Commit | None = None
 
@@ -148,7 +83,7 @@ class TableWriter:
             if stands is not None:
                 self._publish(stands)
                 opened = replace(stands, number=number, epoch=self._epoch, run=self._run)
-                opened = replace(opened, files=(), landed=())
+                opened = replace(opened, files=(), landed=(), removed=(), expired=())
             if self._put(opened):
                 break
         self._last = opened
@@ -169,11 +104,20 @@ class TableWriter:
         FencedError: another run has begun. TableError: the table has some of the rows already, or
         would lack rows before them, or has those of another topic of that name.
         """
+        made = self._added(added, holes=holes)
+        while not self._put(made):
+            self._take_in(self.read(made.number))
+            made = self._added(added, holes=holes)
+        self._last = made
+        self._publish(made)
+        return made
+
+    def _added(self, added: StagedBatch, *, holes: bool) -> Commit:
         last = self.last
         ends = _same_topics(last, added, holes=holes)
         for landed in added.landed:
             _check_joins(ends, landed, holes=holes)
-        made = replace(
+        return replace(
             last,
             number=last.number + 1,
             query=added.query,
@@ -186,12 +130,66 @@ class TableWriter:
             files=tuple(self._placed(added.files, last.number + 1)),
             landed=added.landed,
             mark=added.mark,
+            removed=(),
+            expired=(),
         )
-        if not self._put(made):
+
+    def _take_in(self, made: Commit) -> None:
+        """Go on after a commit that somebody made who keeps the table; FencedError: another run."""
+        if made.run != self.last.run:
             raise FencedError(f"{self.path}: another run has begun to write to this table")
+        self._publish(made)
+        self._last = made
+
+    def join(self) -> Commit:
+        """Look after a table beside the run that writes it. TableError: there is no table."""
+        stands = self.read_last()
+        if stands is None:
+            raise TableError(f"{self.path}: is no table: it has no commit")
+        self._compacting.mkdir(exist_ok=True)  # nobody clears it when a run begins
+        self._publish(stands)
+        self._last = stands
+        return stands
+
+    def maintain(self, done: Upkeep) -> Commit:
+        """Replace files of a table that was joined, whatever its run commits meanwhile.
+
+        TableError: somebody else has replaced some of them, or a topic was made anew.
+        """
+        made = self._kept(done)
+        while not self._put(made, self._compacting):
+            other = self.read(made.number)
+            if not {*other.removed}.isdisjoint(done.removed):
+                raise TableError(f"{self.path}: somebody else has replaced files: run it again")
+            if _made_anew(made, other):
+                raise TableError(f"{self.path}: a topic was made anew meanwhile: run it again")
+            self._publish(other)
+            self._last = other
+            made = self._kept(done)
         self._last = made
         self._publish(made)
         return made
+
+    def _kept(self, done: Upkeep) -> Commit:
+        number = self.last.number + 1
+        return replace(
+            self.last,  # also its run: it goes on
+            number=number,
+            rows=self.last.rows - done.rows,
+            damaged=self.last.damaged - done.damaged,
+            files=tuple(
+                replace(one, path=f"{one.path}/{number:012d}-{index:05d}.parquet")
+                for index, one in enumerate(done.files)
+            ),
+            landed=(),
+            removed=done.removed,
+            expired=done.expired,
+        )
+
+    def place(self, file: DataFile) -> Path:
+        """Return where a committed file is: readers' place, or where it was staged."""
+        path = self.path / file.path
+        return path if path.exists() else self._staging / file.staged
 
     def read_last(self) -> Commit | None:
         """Return the last commit of any run; None: there is none."""
@@ -205,7 +203,7 @@ class TableWriter:
         """Return one commit. TableError: it is unreadable."""
         path = self._path_of(number)
         try:
-            return _decode(json.loads(path.read_bytes()))
+            return decode(json.loads(path.read_bytes()))
         except (KeyError, TypeError, ValueError) as error:
             raise TableError(f"{path}: {error!r}") from error
 
@@ -226,14 +224,14 @@ class TableWriter:
     def _path_of(self, number: int) -> Path:
         return self._commits / f"{number // FOLDER_SIZE:06d}" / f"{number:012d}.json"
 
-    def _put(self, commit: Commit) -> bool:
+    def _put(self, commit: Commit, drafts: Path | None = None) -> bool:
         """Create the file of a commit; False: it exists."""
         for file in commit.files:
             _sync(self._staging / file.staged)
         path = self._path_of(commit.number)
         path.parent.mkdir(exist_ok=True)
-        draft = self._staging / f"{commit.run}.json"
-        draft.write_text(json.dumps(_encode(commit)), encoding="utf-8")
+        draft = (drafts or self._staging) / f"{self._run}.json"
+        draft.write_text(json.dumps(encode(commit)), encoding="utf-8")
         _sync(draft)
         try:
             os.link(draft, path)
@@ -245,7 +243,11 @@ class TableWriter:
         return True
 
     def _publish(self, commit: Commit) -> None:
-        """Move the files of a commit to their places, unless they are there."""
+        """Move the files of a commit to their places, unless they are there.
+
+        Those that it takes away go before: no reader sees a row twice.
+        """
+        self._remove(commit)
         folders = {(self.path / file.path).parent for file in commit.files}
         for folder in folders:
             folder.mkdir(parents=True, exist_ok=True)
@@ -260,6 +262,14 @@ class TableWriter:
                     raise TableError(f"{target}: committed, but its rows are gone") from None
         for folder in folders:
             _sync(folder)
+
+    def _remove(self, commit: Commit) -> None:
+        """Take away what a commit replaces, once the others are seen to be there."""
+        for file in commit.files if commit.removed else ():
+            if not self.place(file).exists() and not (self.path / file.path).exists():
+                raise TableError(f"{self.path / file.path}: committed, but its rows are gone")
+        for name in commit.removed:
+            (self.path / name).unlink(missing_ok=True)
 
 
 def _same_topics(last: Commit, added: StagedBatch, *, holes: bool) -> dict[MessageQueue, int]:
@@ -308,46 +318,7 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def _encode(commit: Commit) -> dict[str, Any]:
-    return {
-        "format": FORMAT,
-        "number": commit.number,
-        "epoch": commit.epoch,
-        "run": commit.run,
-        "query": commit.query,
-        "batch": commit.batch,
-        "rows": commit.rows,
-        "damaged": commit.damaged,
-        "ends": Progress(
-            offsets=dict(commit.ends), incarnations=commit.incarnations, cluster=commit.cluster
-        ).to_json(),
-        "files": [[file.staged, file.path, file.rows, file.bytes] for file in commit.files],
-        "landed": [
-            [one.queue.topic, one.queue.shard, one.queue.queue_id, one.start, one.end]
-            for one in commit.landed
-        ],
-    } | ({"mark": dict(commit.mark)} if commit.mark else {})
-
-
-def _decode(value: dict[str, Any]) -> Commit:
-    if value["format"] != FORMAT:
-        raise ValueError(f"format {value['format']!r}, this version knows {FORMAT}")
-    ends = Progress.from_json(value["ends"], "the table")
-    return Commit(
-        number=value["number"],
-        epoch=value["epoch"],
-        run=value["run"],
-        query=value["query"],
-        batch=value["batch"],
-        rows=value["rows"],
-        damaged=value["damaged"],
-        ends=ends.offsets,
-        incarnations=ends.incarnations,
-        cluster=ends.cluster,
-        files=tuple(DataFile(*file) for file in value["files"]),
-        landed=tuple(
-            Landed(MessageQueue(topic, shard, queue), start, end)
-            for topic, shard, queue, start, end in value["landed"]
-        ),
-        mark=value.get("mark", {}),
-    )
+def _made_anew(before: Commit, now: Commit) -> bool:
+    """Whether a commit has rows of another topic of some name than the table had."""
+    known = before.incarnations
+    return any(not one.is_same(known.get(place, one)) for place, one in now.incarnations.items())

@@ -16,7 +16,7 @@ from imago_spark.errors import TableError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from imago_spark.pipelines.table import TableWriter
+    from imago_spark.pipelines.tables.table import TableWriter
 
 INGEST: Final = "ingest"
 FORMAT: Final = 1
@@ -26,12 +26,10 @@ _CURE: Final = "give it a new path"
 def claim(table: TableWriter, application: str, fields: Mapping[str, str]) -> None:
     """Make it, or add fields to it. TableError: the table is another application's, or differs."""
     path = table.path / "_imago" / "contract.json"
-    try:
-        found = _read(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        found = {"application": INGEST if table.read_last() else application, "fields": {}}
-    except (KeyError, TypeError, ValueError) as error:
-        raise TableError(f"{path}: {error!r}") from error
+    found = _found(table) or {
+        "application": INGEST if table.read_last() else application,
+        "fields": {},
+    }
     if found["application"] != application:
         raise TableError(
             f"{table.path}: is a table of {found['application']}, not of {application}; {_CURE}"
@@ -55,14 +53,22 @@ def claim(table: TableWriter, application: str, fields: Mapping[str, str]) -> No
 
 def fields_of(table: TableWriter) -> dict[str, str]:
     """Return what a table's rows have beside the columns of messages; nothing: they have a body."""
+    return dict((_found(table) or {"fields": {}})["fields"])
+
+
+def application_of(table: TableWriter) -> str:
+    """Return which application writes a table."""
+    return str((_found(table) or {"application": INGEST})["application"])
+
+
+def _found(table: TableWriter) -> dict[str, Any] | None:
     path = table.path / "_imago" / "contract.json"
     try:
-        found = _read(path.read_text(encoding="utf-8"))
+        return _read(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        return {}
+        return None
     except (KeyError, TypeError, ValueError) as error:
         raise TableError(f"{path}: {error!r}") from error
-    return dict(found["fields"])
 
 
 def _read(text: str) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""Compact: small files of a table become larger ones, and old days go."""

@@ -1,0 +1,1 @@
+"""Tables: folders of Parquet files with commits, and what these say."""
