@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from imago_broker.processors.rocketmq.pull.pull_path import PullPath
 from imago_client import (
     BrokerError,
     Client,
@@ -18,13 +20,18 @@ from imago_client import (
     Sql,
     StartFrom,
     UsageError,
+    blocking,
 )
 from imago_client.messages import DEAD_LETTER_PREFIX
+from imago_log.lifecycle.forced import ForcedRange
+from imago_log.results import ReadResult, ReadStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from imago_broker.app import Broker
     from imago_client import ReceivedMessage
+    from imago_log.store import MessageStore
 
 
 class Collector:
@@ -289,3 +296,48 @@ async def test_client_is_in_a_group_once(client: Client) -> None:
     client.push_consumer("g", ["orders"], collector)
     with pytest.raises(UsageError, match="member already"):
         client.push_consumer("g", ["orders"], collector)
+
+
+async def test_member_whose_place_is_gone_notes_why_as_the_broker_says(
+    client: Client,
+    broker: Broker,
+    bootstrap: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Both kinds: who is given messages, and who fetches them."""
+    await client.admin.create_topic("orders", queues=1)
+    bodies = await send(client, 3)
+    read = type(broker.store).read
+
+    def shortened(store: MessageStore, topic: str, queue: int, offset: int, **how: Any) -> Any:
+        if topic == "orders" and offset < 2:
+            return ReadResult(ReadStatus.OFFSET_TOO_SMALL, 2, 2, 3)
+        return read(store, topic, queue, offset, **how)
+
+    monkeypatch.setattr(PullPath, "_serves", lambda _: False)
+    monkeypatch.setattr(type(broker.store), "read", shortened)
+    monkeypatch.setattr(broker.store.forced, "last", lambda: ForcedRange(0, 4096, 1))
+    wanted = r"offset_out_of_range queue=.* asked=1 continues_at=2 reason=.*for want of room"
+    for group in ("given", "fetches"):
+        broker.offsets.commit(group, "orders", 0, 1)
+        caplog.clear()
+        if group == "given":
+            collector = Collector()
+            async with client.push_consumer(earliest(group), ["orders"], collector):
+                await collector.until_count(1)
+            assert collector.bodies == bodies[2:]
+        else:
+            assert await asyncio.to_thread(fetched, bootstrap, earliest(group)) == bodies[2:]
+        (line,) = [each for each in caplog.messages if "offset_out_of_range" in each]
+        assert re.match(wanted, line), line
+
+
+def fetched(bootstrap: str, config: ConsumerConfig) -> list[bytes]:
+    with (
+        blocking.Client(bootstrap) as client,
+        client.group_consumer(config, ["orders"]) as consumer,
+    ):
+        while not (found := consumer.poll(1)):
+            pass
+        return [message.body for message in found]

@@ -256,7 +256,8 @@ class GroupConsumer:
             )
         )
         if pulled.status is PullStatus.OFFSET_ILLEGAL:
-            log.warning("offset_out_of_range queue=%s continues_at=%d", queue, pulled.next_offset)
+            asked = self._offsets[queue]
+            log.warning("offset_out_of_range %s", pulling.moved_text(pulled, asked))
             self._readers[queue] = ProcessQueue(pulled.next_offset, self._inflation)
         process = self._readers[queue]
         next_offset = self._take_in(process, subscription, pulled)

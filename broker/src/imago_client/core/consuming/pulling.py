@@ -195,6 +195,14 @@ def _pulled(queue: MessageQueue, address: str, answer: RemotingCommand) -> Pulle
     )
 
 
+def moved_text(pulled: Pulled, asked: int) -> str:
+    """Return what is noted of a pull that found its place gone: where it goes on, and why."""
+    return (
+        f"queue={pulled.queue} asked={asked} continues_at={pulled.next_offset}"
+        f" reason={pulled.remark!r}"
+    )
+
+
 def min_offset(state: ClientState, queue: MessageQueue) -> Operation[int]:
     """Return the first offset that still exists."""
     check_queue(queue)

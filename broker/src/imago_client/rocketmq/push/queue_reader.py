@@ -183,12 +183,7 @@ class QueueFetcher:
 
     def _note(self, pulled: Pulled) -> None:
         if pulled.status is PullStatus.OFFSET_ILLEGAL:
-            log.warning(
-                "offset_out_of_range queue=%s asked=%d continues_at=%d",
-                self.queue,
-                self._offset,
-                pulled.next_offset,
-            )
+            log.warning("offset_out_of_range %s", pulling.moved_text(pulled, self._offset))
             self._begin_anew(pulled.next_offset)
         self._offset = pulled.next_offset
         self._read_from = pulled.read_from
