@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_testing.peers.remoting import send_ext
+from imago_testing.peers.sdk_peer import SdkFrames
 from imago_testing.peers.wild import WildPeer
 from imago_testing.processes.broker import BrokerProcess, broker_process
+from imago_testing.processes.ports import free_port_block
 from imago_testing.processes.servers import wait_until
+from imago_wire.grpc import frames
+from imago_wire.grpc.frames import Http2Frame
 from imago_wire.remoting.codes import RequestCode
 from imago_wire.remoting.command import RemotingCommand
 from imago_wire.remoting.frame import encode_frame
@@ -177,3 +181,40 @@ def sent(port: int, data: bytes, wanted: bytes) -> bool:
 
 def put(size: int) -> bytes:
     return LINE % size + bytes(size)
+
+
+def message_begun() -> Iterator[bytes]:
+    """Return a part of a message of 4 MiB, as it stands in the frames of a call."""
+    yield b"\0" + MESSAGE_BYTES.to_bytes(4, "big")
+    for _ in range(60):
+        yield bytes(frames.FRAME_BYTES_MAX)
+
+
+def test_what_unfinished_calls_took_is_given_back(tmp_path: Path) -> None:
+    """Many grow at once in small steps, between other things: their memory is no one piece."""
+    port, calls = free_port_block(1), SdkFrames()
+    begun = [calls.greeting()]
+    for _ in range(4):
+        number, head = calls.begin("SendMessage")
+        begun.append(head)
+        begun += [frames.frame(Http2Frame.DATA, 0, number, each) for each in message_begun()]
+    settings = {"rocketmq": {"grpc_enabled": True, "grpc_port": port}}
+    with broker_process(tmp_path, settings) as broker:
+        highest = Highest(broker)
+        with highest, ExitStack() as stack:
+
+            def begin() -> None:
+                for _ in range(25):
+                    stack.enter_context(WildPeer(port)).send(b"".join(begun))
+
+            threads = [threading.Thread(target=begin) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        assert highest.bytes - highest.before > SLACK_BYTES, "else there is nothing to give back"
+        wait_until(
+            lambda: broker.resident_bytes() - highest.before < SLACK_BYTES // 2,
+            seconds_max=60,
+            what="the memory is free again",
+        )

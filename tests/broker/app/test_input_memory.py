@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_broker.app.ports.input_memory import input_budget, memory_limit
+from imago_broker.app.ports import input_memory
+from imago_broker.app.ports.input_memory import FreedInput, input_budget, memory_limit
 from imago_broker.config import BrokerConfig
+from imago_broker.core.budget import InputBudget
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,6 +44,34 @@ def test_what_is_set_counts() -> None:
 def test_a_budget_that_holds_no_frame_is_refused() -> None:
     with pytest.raises(ValueError, match=r"input_bytes_total_max: 1048576.*frame_bytes_max"):
         configured(input_bytes_total_max=MIB)
+
+
+class Peer:
+    """One that begins commands."""
+
+    def steer(self) -> None:
+        """Nothing waits here."""
+
+    def drop(self) -> None:
+        raise AssertionError("there is room")
+
+
+def test_what_peers_took_goes_back_once_it_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(input_memory, "FREED_BYTES_MIN", 100)
+    budget, given_back = InputBudget(1000), []
+    freed, one, other = FreedInput(budget, lambda: given_back.append(budget.held)), Peer(), Peer()
+    for holder, size, back in (
+        (one, 150, []),
+        (other, 80, []),
+        (one, 100, []),
+        (one, 40, [120]),
+        (other, 0, [120]),
+        (one, 100, [120]),
+        (one, 0, [120, 0]),
+    ):
+        budget.count(holder, size, anew=False)
+        freed.look()
+        assert given_back == back, (size, budget.held)
 
 
 def test_the_least_limit_of_all_groups_above_counts(tmp_path: Path) -> None:

@@ -399,6 +399,7 @@ class Broker:
             self.coordinator.metaq_consumers, lambda: readers_elsewhere(shard_services(self))
         )
         self.ports.leave_files(self.store.log_end - self.store.log_start)
+        self.ports.freed_input.look()
         self.rocketmq.tick()
         self.core.clean_up()
         if self.names is not None:

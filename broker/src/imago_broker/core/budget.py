@@ -75,11 +75,13 @@ class InputBudget:
     those above the share, the oldest commands first, until half of the budget is free.
     """
 
-    __slots__ = ("_held_by", "_waiting", "_watcher", "bytes_max", "dropped", "held")
+    __slots__ = ("_held_by", "_waiting", "_watcher", "bytes_max", "dropped", "held", "most")
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.held = 0
+        self.most = 0
+        """The most that was held since somebody looked, who sets it back."""
         self.dropped = 0
         """Connections that were ended to make room."""
         self._watcher: BudgetWatcher | None = None
@@ -108,6 +110,7 @@ class InputBudget:
         if size:
             held_by[holder] = size
         self.held += size - before
+        self.most = max(self.most, self.held)
         if self.held <= self.bytes_max:
             if self._waiting is not None:
                 self._calm()

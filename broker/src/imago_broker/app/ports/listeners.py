@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from imago_broker.app.access import check_token, introducing, make_introductions
 from imago_broker.app.ports.admin_port import AdminPort
-from imago_broker.app.ports.input_memory import input_budget, memory_limit
+from imago_broker.app.ports.input_memory import FreedInput, input_budget, memory_limit
 from imago_broker.app.ports.member_addresses import MemberAddresses
 from imago_broker.app.ports.open_files import connections_that_fit, files_allowed, warn_if_few
 from imago_broker.app.ports.tls import handshake_queue, load_certificates, member_tls, secure
@@ -60,6 +60,7 @@ class Ports:
         self.input_budget = input_budget(config, memory_limit())
         """Of what has come of commands that are not whole, on all ports."""
         self._input_guard = InputGuard(self.input_budget)
+        self.freed_input = FreedInput(self.input_budget)
         # Each gets the sessions of its protocol when the services that these need are there.
         self._files_allowed = files_allowed()
         places = self.places = Places(
