@@ -171,6 +171,11 @@ async def test_lists_come_in_pages(admin: Admin) -> None:
         ({"queues": 10**9}, "Correct that setting."),
         ({"acknowledgement": "maybe"}, "Correct that setting."),
         ({"order": 1}, "Correct that setting."),
+        ({"queues": 0}, "Correct that setting."),
+        ({"readQueues": 0, "writeQueues": 0}, "Correct that setting."),
+        ({"shards": []}, "Correct that setting."),
+        ({"shards": 0}, "Correct that setting."),
+        ({"shards": None, "queues": None}, "Correct that setting."),
     ],
 )
 async def test_wrong_settings_are_refused_with_a_cure(
@@ -178,6 +183,7 @@ async def test_wrong_settings_are_refused_with_a_cure(
 ) -> None:
     status, error = await admin.call("PUT", "/admin/v1/topics/orders", body)
     assert (status, error["cure"]) == (400, cure)
+    assert (await admin.call("GET", "/admin/v1/topics/orders"))[0] == 404
 
 
 @pytest.mark.parametrize("few", [{"queues": 0}, {"readQueues": 0}])

@@ -7,20 +7,22 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from imago_broker.features.pop.feature import PopServices
 from imago_broker.model.access.access import AccessKind, AccessRule, Operation, Resource
 from imago_broker.model.access.users import User
 from imago_broker.model.topics.topics import TopicConfig
 from imago_broker.service.access.access_edits import Actor
 from imago_log.store import MessageStore
 from imago_testing.clusters.shard_brokers import until
-from imago_testing.peers.remoting import RemotingPeer, send_ext
+from imago_testing.peers.popping import pop_ext
+from imago_testing.peers.remoting import RemotingPeer, pull_ext, send_ext
 from imago_testing.peers.signing import call_signed
 from imago_testing.peers.transactions import COMMIT, ROLLBACK, Half, half_properties
 from imago_wire.remoting.codes import RequestCode as Code
 from imago_wire.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from imago_broker.app import Broker
     from imago_wire.remoting.command import RemotingCommand
@@ -114,3 +116,58 @@ async def test_the_end_of_anothers_transaction_is_not_told_whose_topic_it_is(
     answer = await call(peer, Code.END_TRANSACTION, one.header(COMMIT), "thief")
     assert answer.code == ResponseCode.NO_PERMISSION
     assert "secret-name" not in (answer.remark or "")
+
+
+def allow_all(broker: Broker, user: str, topic: str) -> None:
+    access = broker.core.access
+    access.put_user(User(name=user, secret=secret(user)), BY)
+    named = ((AccessKind.TOPIC, topic), (AccessKind.GROUP, "g"))
+    rules = [AccessRule(Resource(kind, name), frozenset(Operation)) for kind, name in named]
+    access.set_rules(user, rules, BY)
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["careful way", "short way"])
+@pytest.mark.parametrize("code", [Code.PULL_MESSAGE, Code.POP_MESSAGE])
+async def test_who_waits_for_messages_gets_none_once_the_right_is_gone(
+    broker: Broker, peer: RemotingPeer, code: Code, known: bool
+) -> None:
+    for user in ("ann", "bob"):
+        allow_all(broker, user, "T")
+    if known:
+        await call(peer, Code.PULL_MESSAGE, pull_ext("T", consumerGroup="g"), "ann")
+    now_ms = broker.clock.epoch_ms()
+    ext = pull_ext("T", sysFlag=6, consumerGroup="g")
+    if code is Code.POP_MESSAGE:
+        ext = pop_ext(pollTime=20_000, bornTime=now_ms)
+    waits = asyncio.create_task(call(peer, code, ext, "ann"))
+    parts = broker.rocketmq
+    pops = next(each.parts for each in parts.features if isinstance(each.parts, PopServices))
+    await until(lambda: len(parts.delivery.hold) + len(pops.waiting) == 1)
+    broker.core.access.set_rules("ann", [], BY)
+    other = await RemotingPeer.connect(broker.rocketmq_port)
+    sent = await call(other, Code.SEND_MESSAGE_V2, send_ext("T"), "bob")
+    assert sent.code == ResponseCode.SUCCESS, sent.remark
+    await other.close()
+    assert (await waits).body == b""
+    assert (await call(peer, code, ext, "ann")).code == ResponseCode.NO_PERMISSION
+
+
+async def test_a_timer_is_not_taken_back_by_whose_right_went_before_it_was_seen(
+    broker: Broker, peer: RemotingPeer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ext = send_ext("T", properties="UNIQ_KEY\x01u\x02TIMER_DELAY_SEC\x01900\x02")
+    sent = await call(peer, Code.SEND_MESSAGE_V2, ext, "victim")
+    assert sent.code == ResponseCode.SUCCESS, sent.remark
+    seen: list[Callable[[], None]] = []
+    messages = broker.core.messages
+    monkeypatch.setattr(MessageStore, "high_watermark", 0)
+    monkeypatch.setattr(messages, "when_visible", lambda _offset, told: seen.append(told))
+    recall: dict[str, object] = {"topic": "T", "recallHandle": sent.ext["recallHandle"]}
+    asked = asyncio.create_task(call(peer, Code.RECALL_MESSAGE, recall, "victim"))
+    await until(lambda: bool(seen))
+    monkeypatch.undo()
+    broker.core.access.set_rules("victim", [], BY)
+    seen[0]()
+    assert (await asked).code == ResponseCode.NO_PERMISSION
+    allow(broker, "victim", "T")
+    assert (await call(peer, Code.RECALL_MESSAGE, recall, "victim")).code == ResponseCode.SUCCESS

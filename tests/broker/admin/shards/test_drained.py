@@ -120,7 +120,7 @@ async def test_a_decision_that_nobody_was_told_of_keeps_the_shard(pair: Pair) ->
         path = f"/admin/v1/metaq/transactions/{quote(XA, safe='')}"
         assert (await pair.one.call("POST", f"{path}/rollback"))[0] == 200
         await pair.drain(pair.one)
-        await until_left(pair, lambda d: d["transactions"] == 1)
+        await until_left(pair, lambda d: d["transactions"] == 1 and not d["done"])
         assert (await pair.one.call("POST", f"{path}/forget"))[0] == 200
         await pair.until(0, lambda shard: shard["drained"])
 

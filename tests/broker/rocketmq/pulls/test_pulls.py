@@ -12,6 +12,7 @@ import pytest
 
 from imago_broker.model.topics.topics import TopicConfig
 from imago_log.errors import CorruptLogError
+from imago_log.lifecycle.forced import ForcedRange
 from imago_testing.peers.popping import pop_ext
 from imago_testing.peers.remoting import RemotingPeer, heartbeat, pull_ext, send_ext
 from imago_wire.remoting.codes import RequestCode, ResponseCode
@@ -303,3 +304,16 @@ async def test_pull_refusals_are_those_of_rocketmq(peer: RemotingPeer, broker: B
     disabled = await peer.pull("T")
     assert disabled.code == ResponseCode.NO_PERMISSION
     assert disabled.remark == "subscription group no permission, consumers"
+
+
+async def test_pull_from_where_a_full_disk_took_messages_hears_why(
+    peer: RemotingPeer, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fill(peer, "T", 3)
+    for went in (None, ForcedRange(0, 4096, 1)):
+        monkeypatch.setattr(broker.store.forced, "last", lambda went=went: went)
+        for place, flags in ((-1, 0x4), (-1, SUSPEND), (7, 0x4)):
+            answer = await peer.pull("T", place, sysFlag=flags)
+            assert answer.code == ResponseCode.PULL_OFFSET_MOVED
+            told = "for want of room" in (answer.remark or "")
+            assert told == (went is not None and place < 0), answer.remark
