@@ -35,6 +35,12 @@ COMMANDS: dict[str, CommandRow] = {
     "topic": CommandRow(
         "imago_cli.clusters.topic", "Create, change, list, move and delete topics."
     ),
+    "export": CommandRow(
+        "imago_cli.declared.exporting", "Print all topics and groups with their settings."
+    ),
+    "apply": CommandRow(
+        "imago_cli.declared.applying", "Make topics and groups as a file says; show what differs."
+    ),
     "metaq": CommandRow(
         "imago_cli.metaq.command", "MetaQ's own tools: statistics, partitions, ZooKeeper's tree."
     ),

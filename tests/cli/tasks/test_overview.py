@@ -10,6 +10,7 @@ import tarfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from imago_cli.clusters import client as client_command
 from imago_cli.clusters import report
@@ -113,6 +114,72 @@ def test_clients_are_listed_and_ended_by_name(
 
 
 @pytest.mark.usefixtures("filled")
+def test_topics_and_groups_become_as_a_file_says(shell: Shell, tmp_path: Path) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(before := shell.done("export"))
+    tree = yaml.safe_load(before)
+    assert tree["topics"]["orders"]["queues"] == 1
+    assert "billing" in tree["groups"]
+    assert shell.json("export") == tree
+    assert "nothing differs" in shell.run("apply", "-f", file).stderr
+    tree["topics"]["orders"]["queues"] = 2
+    tree["topics"]["invoices"] = {"queues": 3, "attributes": {"retention.ms": "7d"}}
+    tree["groups"]["billing"]["retry_max_times"] = 5
+    tree["groups"]["clerks"] = {}
+    file.write_text(json.dumps(tree))
+    wanted = [
+        "topic orders: queues 1 -> 2",
+        "topic invoices: new, queues 3, retention.ms 604800000",
+        "group billing: retry_max_times 16 -> 5",
+        "group clerks: new",
+    ]
+    dry = shell.run("apply", "-f", file, "--dry-run")
+    assert (dry.stdout.splitlines(), "4 changes would be made" in dry.stderr) == (wanted, True)
+    assert shell.done("export") == before
+    done = shell.run("apply", "-f", file)
+    assert (done.returncode, done.stdout.splitlines()) == (0, wanted)
+    wait_until(
+        lambda: "nothing differs" in shell.run("apply", "-f", file, "--dry-run").stderr,
+        seconds_max=SECONDS_MAX,
+        what="the registry has what the shards say",
+    )
+    after = shell.json("export")
+    assert after["topics"]["invoices"]["queues"] == 3
+    assert after["groups"]["billing"]["retry_max_times"] == 5
+
+
+@pytest.mark.usefixtures("filled")
+def test_what_a_file_lacks_goes_by_a_prune_alone(shell: Shell, tmp_path: Path) -> None:
+    file, bad = tmp_path / "before.yaml", tmp_path / "bad.yaml"
+    file.write_text(before := shell.done("export"))
+    bad.write_text("topics:\n  orders: {queue: 1}\n")
+    ended = shell.run("apply", "-f", bad)
+    assert (ended.returncode, "topic orders: no such key: queue" in ended.stderr) == (2, True)
+    more = tmp_path / "more.json"
+    more.write_text('{"topics": {"prunes": {}}, "groups": {"pruned": {}}}')
+    shell.done("apply", "-f", more)
+    wait_until(
+        lambda: "prunes" in shell.json("export")["topics"],
+        seconds_max=SECONDS_MAX,
+        what="the registry has the topic",
+    )
+    asked = shell.run("apply", "-f", file, "--prune")
+    assert (asked.returncode, "add --yes" in asked.stderr) == (2, True)
+    assert "Delete 1 topic with all messages (prunes) and 1 group with all" in asked.stderr
+    assert "prunes" in shell.json("export")["topics"], "nothing was changed before it asked"
+    pruned = shell.json("apply", "-f", file, "--prune", "--yes")
+    assert [(one["name"], one["change"]) for one in pruned["changes"]] == [
+        ("prunes", "delete"),
+        ("pruned", "delete"),
+    ]
+    wait_until(
+        lambda: shell.done("export") == before,
+        seconds_max=SECONDS_MAX,
+        what="the cluster is as the file says",
+    )
+
+
+@pytest.mark.usefixtures("filled")
 def test_what_is_away_is_said_by_both(shell: Shell, two_shards: TwoShards, tmp_path: Path) -> None:
     os.kill(two_shards.brokers[1]["pid"], signal.SIGKILL)
 
@@ -125,6 +192,10 @@ def test_what_is_away_is_said_by_both(shell: Shell, two_shards: TwoShards, tmp_p
     listed = shell.run("client", "list")
     assert (listed.returncode, "missing: shard-1" in listed.stderr) == (1, True)
     assert shell.run("client", "list", "--partial").returncode == 0
+    file = tmp_path / "none.yaml"
+    file.write_text("groups:")
+    pruned = shell.run("apply", "-f", file, "--prune", "--yes")
+    assert (pruned.returncode, "nothing was changed" in pruned.stderr) == (1, True)
     path = tmp_path / "report.tar.gz"
     assert "not read, see missing.txt" in shell.done("cluster", "report", "-f", path)
     assert "shard-1" in read(path)["missing.txt"]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
+from imago_cli.declared.yaml_text import read
 from imago_cli.exits import CommandUsageError
 
 if TYPE_CHECKING:
@@ -16,33 +16,15 @@ PLAIN_ACL = ("accounts", "globalWhiteRemoteAddresses")
 
 def read_users(file: Path) -> dict[str, Any]:
     """Return what a file of either kind has, in the form of `export`."""
-    told = _yaml(file)
+    told = _tree(file)
     return _of_plain_acl(told) if any(key in told for key in PLAIN_ACL) else told
 
 
-def _yaml(file: Path) -> dict[str, Any]:
-    text = file.read_text(encoding="utf-8")
-    try:
-        told = json.loads(text)
-    except ValueError:
-        told = _real_yaml(file, text)
+def _tree(file: Path) -> dict[str, Any]:
+    told = read(file.read_text(encoding="utf-8"), file)
     if not isinstance(told, dict):
         raise CommandUsageError(f"{file}: holds no users")
     return told
-
-
-def _real_yaml(file: Path, text: str) -> object:
-    try:
-        import yaml
-    except ModuleNotFoundError:
-        raise CommandUsageError(
-            f"{file}: is no JSON, and YAML needs a library that is not here",
-            cure="pip install PyYAML",
-        ) from None
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise CommandUsageError(f"{file}: is neither JSON nor YAML: {error}") from error
 
 
 def _of_plain_acl(told: dict[str, Any]) -> dict[str, Any]:

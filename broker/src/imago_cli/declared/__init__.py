@@ -1,0 +1,1 @@
+"""Topics and groups as a file says them: `imago export`, `imago apply`."""
