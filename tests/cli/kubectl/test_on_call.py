@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tarfile
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 import pytest
 
@@ -116,6 +117,73 @@ class TestDisks:
         done = kube.run("disks", "demo")
         assert done.code == 1
         assert "no route to host" in done.out
+
+
+CLIENTS = "/admin/v1/cluster/clients"
+
+
+def connected(name: str, *places: tuple[str, int, bool], user: str = "") -> dict[str, Any]:
+    """Return a client as brokers tell of it: its connections are shard, replica, TLS."""
+    lists = {"producerGroups": [], "consumerGroups": ["billing"], "topics": ["orders"]}
+    found = [
+        {"shard": s, "replica": r, "peer": "10.0.0.7:4711", "protocol": "remoting", "tls": tls}
+        for s, r, tls in places
+    ]
+    about = {"name": name, "language": "JAVA", "version": "5.3.2", "connectionCount": len(found)}
+    return {**about, **lists, "users": [user] if user else [], "connections": found}
+
+
+class TestClients:
+    def page(self, *items: dict[str, Any], after: str | None = None, missing: Any = ()) -> Any:
+        return [200, {"items": list(items), "next": after, "missing": list(missing)}]
+
+    def asked(self, **query: str) -> str:
+        return f"GET {CLIENTS}?{urlencode({**query, 'limit': '1000', 'next': ''})}"
+
+    def test_who_is_connected_to_which_broker_as_whom(
+        self, kube: Kube, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("COLUMNS", "200")
+        one = connected("app-1", ("shard-0", 1, True), ("shard-1", 1, False), user="ann")
+        two = connected("app-2", ("shard-0", 1, False))
+        second = f"GET {CLIENTS}?limit=1000&next=app-2"
+        pages = {self.asked(): self.page(one, after="app-2"), second: self.page(two)}
+        kube.brokers["demo-s0-0"] = pages
+        done = kube.run("clients", "demo", "-o", "json")
+        assert done.code == 0, done.err
+        assert json.loads(done.out) == {"clients": [one, two], "missing": []}
+        shown = kube.run("clients", "demo").out
+        rows = [line.split() for line in shown.splitlines() if "app-" in line]
+        told = [("app-1" in row, "shard-0/1" in row, "yes" in row) for row in rows]
+        assert told == [(True, True, True), (True, False, False), (False, True, False)], shown
+
+    def test_only_those_that_are_chosen_are_asked_for(self, kube: Kube) -> None:
+        kube.brokers["demo-s0-0"] = {self.asked(user="a&b", group="billing"): self.page()}
+        done = kube.run("clients", "demo", "--user", "a&b", "--group", "billing")
+        assert (done.code, done.out) == (0, "")
+        assert "nobody who fits" in done.err
+
+    def test_another_broker_tells_where_the_first_is_away(self, kube: Kube) -> None:
+        del kube.brokers["demo-s0-0"]
+        kube.brokers["demo-s0-1"] = {self.asked(): self.page(connected("a", ("shard-0", 2, True)))}
+        done = kube.run("clients", "demo")
+        assert (done.code, "shard-0/2" in done.out) == (0, True)
+
+    def test_who_did_not_answer_is_said(self, kube: Kube) -> None:
+        away = {"shard": "shard-1", "since": None, "why": "it has no master"}
+        kube.brokers["demo-s0-0"] = {self.asked(): self.page(missing=[away])}
+        done = kube.run("clients", "demo")
+        assert done.code == 1
+        assert "shard-1" in done.err
+        assert "it has no master" in done.err
+
+    def test_brokers_that_cannot_tell_yet(self, kube: Kube) -> None:
+        for answers in kube.brokers.values():
+            answers[self.asked()] = [404, {"message": "no such path", "cure": ""}]
+        done = kube.run("clients", "demo")
+        assert done.code == 1
+        assert "older version" in done.err
+        assert "kubectl imago status demo" in done.err
 
 
 class TestAddresses:

@@ -14,7 +14,7 @@ from imago_cli.exits import CommandError
 from imago_cli.output import counted, print_json, print_table, say
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 PATH: Final = "/admin/v1/cluster/clients"
 PAGE_LIMIT: Final = 1000
@@ -55,11 +55,7 @@ def list_clients(
     if as_json:
         print_json({"clients": found, "missing": missing})
     else:
-        rows = [_cells(one, each) for one in found for each in one["connections"]]
-        print_table("", _COLUMNS, rows)
-        for one in found:
-            if (more := one["connectionCount"] - len(one["connections"])) > 0:
-                say(f"{one['name']}: {counted(more, 'connection')} more")
+        print_clients(found)
     end_with_told(missing, partial=partial)
 
 
@@ -109,7 +105,16 @@ def _clients(
     return found, answer["missing"]
 
 
+def print_clients(found: Sequence[Mapping[str, Any]]) -> None:
+    """Print a row for each connection of these clients, and how many are not shown."""
+    print_table("", _COLUMNS, [_cells(one, each) for one in found for each in one["connections"]])
+    for one in found:
+        if (more := one["connectionCount"] - len(one["connections"])) > 0:
+            say(f"{one['name']}: {counted(more, 'connection')} more")
+
+
 def _cells(client: Mapping[str, Any], connection: Mapping[str, Any]) -> tuple[object, ...]:
+    """Return the row of a connection: what `_COLUMNS` names."""
     return (
         client["name"],
         ", ".join(client["users"]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from imago_cli.exits import CommandError
 from imago_cli.kubectl.tool import Kubectl, KubectlError
@@ -111,6 +111,20 @@ class ClusterBrokers:
             page = self._ask_any(f"/admin/v1/users?limit={PAGE}&next={quote(start, safe='')}")
             yield from page["items"]
             start = page["next"]
+
+    def clients(
+        self, chosen: Mapping[str, str]
+    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Return who is connected to any broker, and shards and members that did not answer."""
+        found: list[dict[str, Any]] = []
+        page: dict[str, Any] = {}
+        start: str | None = ""
+        while start is not None:
+            query = urlencode({**chosen, "limit": PAGE, "next": start})
+            page = self._ask_any(f"/admin/v1/cluster/clients?{query}")
+            found += page["items"]
+            start = page["next"]
+        return found, page["missing"]
 
     def _ask_any(self, path: str) -> dict[str, Any]:
         last: CommandError | None = None

@@ -6,7 +6,7 @@ import typer
 
 from imago_cli import exits
 from imago_cli.kubectl import handover, orders, queues, status, users
-from imago_cli.kubectl.on_call import outside, report, serving
+from imago_cli.kubectl.on_call import connected, outside, report, serving
 from imago_cli.kubectl.planning import plan
 from imago_cli.main import run
 from imago_cli.usage import invoke
@@ -41,6 +41,7 @@ def build() -> typer.Typer:
         queues.groups,
         serving.puts,
         serving.disks,
+        connected.clients,
         outside.addresses,
         outside.pipelines,
         report.report,
