@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from imago_operator.model.names import MANAGER
 from imago_operator.rights import Where, rules
 from imago_operator.spec.kinds import CLUSTER, KINDS, TOPIC
 from imago_tools.chart_files import CHART, leaves, schema
@@ -39,6 +40,7 @@ VARIANTS = {
     "metrics": METRICS | HA,
     "reviewed": REVIEWED,
 }
+RELABELING = {"action": "replace", "targetLabel": "stage", "replacement": "test"}
 OTHERS: dict[str, Any] = {
     "image.tag": "9.9.9",
     "image.digest": "sha256:" + "a" * 64,
@@ -54,7 +56,17 @@ OTHERS: dict[str, Any] = {
     "containerSecurityContext": {"privileged": False},
     "tolerations": [{"operator": "Exists"}],
     "affinity": {"nodeAffinity": {}},
-    "topologySpreadConstraints": [{"maxSkew": 2}],
+    "topologySpreadConstraints": [
+        {"maxSkew": 2, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}
+    ],
+    "nameOverride": "orders",
+    "fullnameOverride": "orders-operator",
+    "extraVolumes": [{"name": "proxy", "secret": {"secretName": "proxy"}}],
+    "extraVolumeMounts": [{"name": "given", "mountPath": "/etc/proxy"}],
+    "metrics.serviceMonitor.relabelings": [RELABELING],
+    "metrics.serviceMonitor.metricRelabelings": [RELABELING],
+    "metrics.podMonitor.relabelings": [RELABELING],
+    "metrics.podMonitor.metricRelabelings": [RELABELING],
     "priorityClassName": "system-cluster-critical",
     "networkPolicy.from": [{"podSelector": {}}],
     "scope.namespaces": ["orders"],
@@ -65,6 +77,7 @@ OTHERS: dict[str, Any] = {
     "metrics.prometheusRule.certificateHours": 6,
 }
 """Another value of each leaf whose kind does not give one away."""
+OPERATORS = {"Deployment", "Service", "NetworkPolicy", "Lease", "ServiceMonitor"}
 CLUSTER_SCOPED = {
     "ClusterRole",
     "ClusterRoleBinding",
@@ -102,6 +115,8 @@ def other(path: str, part: dict[str, Any], now: Any) -> Any:
         return OTHERS[path]
     if part["type"] == "boolean":
         return not (part["default"] if now is None else now)
+    if part["type"] == "integer":
+        return part["default"] + 1
     return {"example.com/k": "v"} if part["type"] == "object" else "example.com/other"
 
 
@@ -135,6 +150,8 @@ def test_every_value_is_used(path: str, part: dict[str, Any]) -> None:
     base = merged(METRICS, HA)
     if path == "scope.readClusterFacts":
         base = merged(base, CONFINED)
+    if path == "extraVolumeMounts":
+        base = merged(base, {"extraVolumes": [{"name": "given", "emptyDir": {}}]})
     if path == "metrics.service.enabled":
         base = merged(base, {"metrics": {"serviceMonitor": {"enabled": False}}})
     value = other(path, part, at(base, path))
@@ -161,12 +178,47 @@ def test_every_value_is_used(path: str, part: dict[str, Any]) -> None:
         ({"imagePullSecrets": ["registry"]}, "/imagePullSecrets/0"),
         ({"metrics": {"podMonitor": {"interval": "often"}}}, "/metrics/podMonitor/interval"),
         ({"serviceAccount": {"name": "Not A Name"}}, "/serviceAccount/name"),
+        ({"fullnameOverride": "Orders"}, "/fullnameOverride"),
+        ({"probes": {"liveness": {"httpGet": {}}}}, "/probes/liveness"),
+        ({"probes": {"startup": {"periodSeconds": 0}}}, "/probes/startup/periodSeconds"),
+        ({"extraVolumes": [{"name": "x"}]}, "/extraVolumes/0"),
+        ({"extraVolumeMounts": [{"name": "x", "path": "/x", "mountPath": "/x"}]}, "'path'"),
+        ({"affinity": {"nodeSelector": {}}}, "'nodeSelector'"),
+        ({"resources": {"memory": "1Gi"}}, "'memory'"),
+        ({"podSecurityContext": {"runAsRoot": True}}, "'runAsRoot'"),
+        ({"topologySpreadConstraints": [{"maxSkew": 1}]}, "/topologySpreadConstraints/0"),
+        ({"metrics": {"podMonitor": {"relabelings": [{"label": "x"}]}}}, "'label'"),
+        ({"extraVolumeMounts": [{"name": "x", "mountPath": "/x"}]}, "no volume x; add it to"),
     ],
 )
 def test_bad_values_are_refused_with_their_path(values: dict[str, Any], said: str) -> None:
     with pytest.raises(RefusedError) as caught:
         template(values)
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "name", "shared"),
+    [
+        ({}, "imago-operator", "imago"),
+        ({"nameOverride": "orders"}, "imago-orders", "imago-orders"),
+        ({"nameOverride": "lost", "fullnameOverride": "orders"}, "orders", "orders"),
+    ],
+)
+def test_names_may_be_others_and_labels_stay(
+    values: dict[str, Any], name: str, shared: str
+) -> None:
+    found = objects(template(values | METRICS))
+    made = [each for each in found if each["kind"] != "CustomResourceDefinition"]
+    assert {each["metadata"]["name"] for each in made if each["kind"] in OPERATORS} == {name}
+    strange = [each["metadata"]["name"] for each in made]
+    assert [one for one in strange if not one.startswith((name, shared))] == []
+    [deployment] = [each for each in made if each["kind"] == "Deployment"]
+    labelled = deployment["spec"]["template"]["metadata"]["labels"]
+    assert labelled["app.kubernetes.io/name"] == MANAGER, "brokers let those in alone"
+    pod = deployment["spec"]["template"]["spec"]
+    assert pod["serviceAccountName"] == name
+    assert f"--lease-name={name}" in pod["containers"][0]["args"]
 
 
 def test_a_monitor_of_a_service_that_is_not_there_is_refused() -> None:

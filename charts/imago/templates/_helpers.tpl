@@ -1,5 +1,21 @@
-{{- /* Brokers' network policies find the operator by this name: it is always the same. */ -}}
-{{- define "imago.name" -}}imago-operator{{- end }}
+{{- /* Brokers' network policies find the operator by this label: it is always the same. */ -}}
+{{- define "imago.label" -}}imago-operator{{- end }}
+
+{{- /* The name of what the chart makes, and of the Lease: the installation's. */ -}}
+{{- define "imago.name" -}}
+{{- if .Values.fullnameOverride -}}
+{{ .Values.fullnameOverride }}
+{{- else if .Values.nameOverride -}}
+{{ printf "%s-%s" .Release.Name .Values.nameOverride | trunc 53 | trimSuffix "-" }}
+{{- else -}}
+imago-operator
+{{- end -}}
+{{- end }}
+
+{{- /* The same, where it is about more than the operator. */ -}}
+{{- define "imago.shared" -}}
+{{- if or .Values.fullnameOverride .Values.nameOverride }}{{ include "imago.name" . }}{{ else }}imago{{ end -}}
+{{- end }}
 
 {{- /* Names in the cluster's scope: operators of several namespaces must not share them. */ -}}
 {{- define "imago.clusterName" -}}
@@ -7,7 +23,7 @@
 {{- end }}
 
 {{- define "imago.selector" -}}
-app.kubernetes.io/name: {{ include "imago.name" . }}
+app.kubernetes.io/name: {{ include "imago.label" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
@@ -43,7 +59,9 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 {{- end }}
 
-{{- define "imago.serviceAccount" -}}{{ .Values.serviceAccount.name }}{{- end }}
+{{- define "imago.serviceAccount" -}}
+{{ .Values.serviceAccount.name | default (include "imago.name" .) }}
+{{- end }}
 
 {{- /* Rules of the operator in a namespace, as a YAML list. */ -}}
 {{- define "imago.namespaceRules" -}}
@@ -69,6 +87,18 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- else }}
 - {{- toYaml . | nindent 2 }}
 {{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* Of one endpoint of a monitor. */ -}}
+{{- define "imago.relabelings" -}}
+{{- with .relabelings }}
+relabelings:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .metricRelabelings }}
+metricRelabelings:
+  {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end }}
 

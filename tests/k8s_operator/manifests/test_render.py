@@ -142,6 +142,21 @@ def test_a_stopped_shard_keeps_everything_but_its_pods() -> None:
     assert stopped["demo-s0"] == running["demo-s0"]
 
 
+def test_servers_of_zookeeper_have_the_users_parts_too() -> None:
+    volume = {"name": "audit", "emptyDir": {}}
+    mount = {"name": "audit", "mountPath": "/audit"}
+    template = {"volumes": [volume], "container": {"volumeMounts": [mount]}}
+    edits: tuple[dict[str, Any], ...] = ({}, {"spec.zookeeper.managed.template": template})
+    made = [each for edit in edits for each in render(wanted(edit), range(1))]
+    servers = [
+        e for e in made if e["kind"] == "StatefulSet" and "-zookeeper" in e["metadata"]["name"]
+    ]
+    pods = [each["spec"]["template"]["spec"] for each in servers]
+    assert pods[1]["volumes"] == [*pods[0]["volumes"], volume]
+    mounts = [pod["containers"][0]["volumeMounts"] for pod in pods]
+    assert mounts[1] == [*mounts[0], mount]
+
+
 def test_user_parts_are_added_and_ours_win() -> None:
     template = {
         "pod": {

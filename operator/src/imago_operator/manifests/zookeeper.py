@@ -189,7 +189,7 @@ def zookeeper_template(desired: Desired, managed: ManagedZooKeeper) -> Manifest:
         "tolerations": list(template.tolerations),
         "priorityClassName": template.priority_class_name,
         "containers": [_container(desired, managed)],
-        "volumes": volumes,
+        "volumes": [*volumes, *template.volumes],
     }
     spec = {key: value for key, value in spec.items() if value not in (None, [], {})}
     noted = {names.SPEC_HASH: said_hash(desired)}
@@ -273,6 +273,7 @@ def _container(desired: Desired, managed: ManagedZooKeeper) -> Manifest:
             {"name": "logs", "mountPath": "/logs"},
             {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108  the pod's own
             *_mounts(desired),
+            *managed.template.container.volume_mounts,
         ],
         "livenessProbe": {
             **_lives(desired),

@@ -79,6 +79,9 @@ class ZooKeeperContainer:
     env: tuple[Json, ...] = described(
         "Additional environment variables.", default=(), size_max=64, plain_list=True
     )
+    volume_mounts: tuple[Json, ...] = described(
+        "Additional volume mounts.", default=(), size_max=32, plain_list=True
+    )
     security_context: Json = described(
         "Merged into the container's security context.", default=dict
     )
@@ -108,6 +111,9 @@ class ZooKeeperTemplate:
     security_context: Json = described(
         "Merged into the pod's security context; the default satisfies Pod Security restricted.",
         default=dict,
+    )
+    volumes: tuple[Json, ...] = described(
+        "Additional volumes.", default=(), size_max=32, plain_list=True
     )
     container: ZooKeeperContainer = described(
         "Additions to the server's container.", default=ZooKeeperContainer
