@@ -45,6 +45,7 @@ def test_samples_are_all_there_and_of_every_kind_that_people_write() -> None:
         "replay",
         "aggregate",
         "compact",
+        "report",
         "rebalance",
     }
     assert {found["kind"] for found in OBJECTS} == {kind.name for kind in KINDS}

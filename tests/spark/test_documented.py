@@ -155,6 +155,7 @@ def test_samples_are_what_the_applications_read(tmp_path: Path) -> None:
     again = slices.slice_of(of_sample("replay", tmp_path, slices.OWN))
     assert (again.id, again.sink["epoch"]) == ("after-the-outage", "3")
     assert of_sample("compact", tmp_path, compacting.OWN).own == {"keepDays": 90}
+    assert of_sample("report", tmp_path, parse.OWN).path == Path("/lake/orders")
     assert of_sample("audit", tmp_path, parse.OWN).path == Path("/lake/orders")
 
 

@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imago_client import Message
-from imago_spark.pipelines import application, streaming
+from imago_client.message_queue import MessageQueue
+from imago_spark.pipelines import application, settings, streaming
 from imago_spark.pipelines.landing import Landing, Shape
-from imago_spark.pipelines.replay import journal, replaying
+from imago_spark.pipelines.replay import journal, replaying, slices
 from imago_spark.pipelines.settings import IngestSettings
+from imago_spark.pipelines.tables import contract
+from imago_spark.pipelines.tables.footers import staged
+from imago_spark.pipelines.tables.history import Lake
 from imago_spark.pipelines.tables.table import TableWriter
 
 if TYPE_CHECKING:
@@ -123,3 +127,38 @@ def test_a_slice_is_sent_once_however_often_its_steps_are_run(
     assert replaying.main(["--config", str(file)]) == 0
     assert json.loads(capsys.readouterr().out)["before"] == 1
     assert_each_once(client, "replayed")
+
+
+PARSED = {"topic": "string", "shard": "string", "queue": "int", "offset": "bigint"}
+PARSED |= {"key": "string", "crc_ok": "boolean", "e_id": "bigint", "reject_value": "binary"}
+
+
+def test_events_are_sent_as_json_and_rejects_as_they_came(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = TableWriter(tmp_path / "lake")
+    contract.claim(table, "parse", {"e_id": "bigint", "e_new": "string"})
+    table.begin()
+    attempt = table.stage()
+    place = ("to-replay", "shard-0", 0)
+    rows = [
+        (*place, 0, "k", True, 7, None, False),
+        (*place, 1, None, True, None, b"oh", True),
+        (*place, 2, None, False, None, None, True),
+    ]
+    columns = ", ".join(f"{name} {kind}" for name, kind in PARSED.items())
+    made = spark.createDataFrame(rows, f"{columns}, rejected boolean")
+    made = made.selectExpr("*", "date'2026-11-21' as date")
+    made.coalesce(1).write.partitionBy("rejected", "date").parquet(str(attempt))
+    table.commit(staged(attempt, "q", 0))
+    lake, part = Lake(table), {MessageQueue(*place): [(0, 3)]}
+    found = {}
+    for which in ("table", "rejects"):
+        own = {"id": "p", "topic": "t", "rows": which, "fieldPrefix": "e_"}
+        wanted = slices.slice_of(settings.load(config("b:1", tmp_path, **own), None, slices.OWN))
+        sent = replaying.rows_of(spark, lake, wanted, part)
+        assert sent is not None
+        kept = sent.select("offset", "key", "value", "crc_ok").orderBy("offset").collect()
+        found[which] = [tuple(row) for row in kept]
+    assert found["table"] == [(0, "k", b'{"id":7}', True)]
+    assert found["rejects"] == [(1, None, b"oh", True), (2, None, None, False)]

@@ -168,7 +168,8 @@ def _offsets_json(offsets: Offsets) -> str:
 
 def present(spark: SparkSession, files: Sequence[str], history: History) -> DataFrame:
     """Return the rows of files, less those of topics that were deleted and made anew since."""
-    stored = spark.read.parquet(*files).withColumn("_file", F.col("_metadata.file_name"))
+    stored = spark.read.option("mergeSchema", "true").parquet(*files)
+    stored = stored.withColumn("_file", F.col("_metadata.file_name"))
     for (topic, shard), number in history.since.items():
         is_former = F.split_part("_file", F.lit("-"), F.lit(1)).cast("long") < number
         former = (F.col("topic") == topic) & (F.col("shard") == shard) & is_former

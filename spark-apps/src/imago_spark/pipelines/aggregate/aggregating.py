@@ -123,13 +123,18 @@ def stored(spark: SparkSession, lake: Lake, how: Aggregation, since: int) -> Dat
         is_place = (F.col("topic") == topic) & (F.col("shard") == shard)
         is_former |= is_place & (number < first)
     return rows.where(F.col("topic").isin(*how.topics)).select(
-        *(F.col(name) for name in names),
+        *(F.col(one) if one in rows.columns else _absent(how, one) for one in names),
         F.struct("topic", "shard", "queue", "offset").alias("_place"),
         F.unix_micros(F.col(how.time)).alias("_at"),
         F.unix_micros("store_time").alias("_stored"),
         number.alias("_number"),
         is_former.alias("_former"),
     )
+
+
+def _absent(how: Aggregation, name: str) -> Column:
+    """Return a column that the table has, and none of these files."""
+    return F.lit(None).cast(how.kinds[name]).alias(name)
 
 
 def _within(landed: Sequence[Landed], *, new: bool) -> Column:

@@ -85,18 +85,18 @@ def rows_of(spark: SparkSession, lake: Lake, wanted: Slice, part: Ranges) -> Dat
         *_PLACE,
         "offset",
         *kept,
-        _body(lake, wanted).alias("value"),
+        _body(lake, wanted, rows.columns).alias("value"),
         F.create_map(F.lit(ORIGIN), origin).alias("properties"),
         F.coalesce(CHECKED, F.lit(False)).alias(CHECKED),
     )
 
 
-def _body(lake: Lake, wanted: Slice) -> Column:
+def _body(lake: Lake, wanted: Slice, known: Sequence[str]) -> Column:
     if wanted.rejects:
         return F.col("reject_value")
     if not (fields := contract.fields_of(lake.table)):
         return F.col("value")
-    names = [(name, name.removeprefix(wanted.prefix)) for name in fields]
+    names = [(name, name.removeprefix(wanted.prefix)) for name in fields if name in known]
     event = F.struct(*(F.col(name).alias(plain) for name, plain in names))
     return F.to_json(event).cast("binary")
 

@@ -1,0 +1,8 @@
+"""The report application as a file, which is how applications are named on submission."""
+
+import sys
+
+from imago_spark.pipelines.report.reporting import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Report: one page that says how a table's topics are doing."""
