@@ -73,7 +73,8 @@ class ClientConfig:
     in_flight_max: int = 4096
     """Requests without an answer on one connection; more wait their turn."""
     sends_max: int = 1024
-    """Sends under way at once; more wait their turn, and their time-outs begin with it."""
+    """Sends under way at once; more wait their turn, and their time-outs begin with it. As many
+    more may be submitted."""
     sends_bytes_max: int = 32 << 20
     """The same for the bytes of their bodies."""
     tls_ca_file: str | None = None

@@ -31,6 +31,14 @@ def check_handler(handler: object, name: str = "handler") -> None:
         )
 
 
+def check_listener(name: str, listener: object) -> None:
+    """UsageError: it cannot be called, or is `async def` where nobody awaits it."""
+    if listener is None:
+        return
+    if not callable(listener) or inspect.iscoroutinefunction(listener):
+        raise UsageError(f"{name}: {listener!r} is no plain function: nobody awaits it here")
+
+
 class Batch(list[ReceivedMessage]):
     """The messages of one call; taking it for one message raises an error that says so."""
 

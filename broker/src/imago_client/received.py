@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from imago_client.errors import BodyError
@@ -36,7 +36,7 @@ class Pulled:
     next_offset: int
     min_offset: int
     max_offset: int
-    body: bytes = b""
+    body: bytes = field(default=b"", repr=False)
     read_from: int = 0
     """Broker id (0 is the master) that the broker suggests for the next pull."""
     remark: str = ""

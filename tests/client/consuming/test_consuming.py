@@ -261,7 +261,7 @@ async def test_slow_handlers_hold_back_pulling(client: Client) -> None:
     config = earliest(concurrency=4, cached_messages_max=50)
     async with client.push_consumer(config, ["orders"], slow) as consumer:
         await until(lambda: running == 4)
-        assert consumer.committable()[consumer.queues[-1]] == 0
+        assert consumer.positions()[consumer.queues[-1]] == 0
         go_on.set()
         await done.until_count(500)
     assert most == 4

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from imago_client import Client, MessageQueue
+from imago_client import Client, MessageQueue, UsageError
 from imago_client.blocking.rocketmq.group import GroupConsumer
 from imago_client.config import ConsumerConfig
 from imago_testing.peers.client_scripts import ScriptedServers, response
@@ -34,7 +34,9 @@ def empty(request: Request) -> RemotingCommand:
     return answer
 
 
-def member(world: ScriptedServers, **settings: Any) -> GroupConsumer:
+def member(
+    world: ScriptedServers, *, on_assigned: Any = None, on_revoked: Any = None, **settings: Any
+) -> GroupConsumer:
     def brokers(request: Request) -> RemotingCommand:
         match request.code:
             case RequestCode.GET_CONSUMER_LIST_BY_GROUP:
@@ -52,7 +54,69 @@ def member(world: ScriptedServers, **settings: Any) -> GroupConsumer:
     world.brokers = brokers
     config = ConsumerConfig(group="g", **settings)
     driver = cast("Any", world)
-    return GroupConsumer(world.state, driver, config, {"orders": "*"}, lambda _: None)
+    return GroupConsumer(
+        world.state,
+        driver,
+        config,
+        {"orders": "*"},
+        lambda _: None,
+        on_assigned=on_assigned,
+        on_revoked=on_revoked,
+    )
+
+
+def test_member_tells_its_listeners_and_pauses_and_seeks() -> None:
+    told: list[tuple[str, tuple[MessageQueue, ...]]] = []
+    world = ScriptedServers(shards={"a": "a:1"})
+    consumer = member(
+        world,
+        on_assigned=lambda queues: told.append(("came", queues)),
+        on_revoked=lambda queues: told.append(("went", queues)),
+    )
+    consumer.poll(0)
+    queues = tuple(queue for queue in consumer.queues if queue.topic == "orders")
+    assert told == [("came", queues)]
+    assert consumer.positions() == dict.fromkeys(consumer.queues, 5)
+    first, second = queues
+    consumer.pause(first)
+    assert list(consumer.paused) == [first]
+    assert pulled_offsets(world, consumer).keys() == {second.queue_id}
+    consumer.resume(first)
+    consumer.seek(first, 3)
+    assert consumer.positions()[first] == 3
+    [commit] = world.asked(RequestCode.UPDATE_CONSUMER_OFFSET)
+    assert cast("Any", commit.header).commit_offset == 3
+    assert pulled_offsets(world, consumer)[first.queue_id] == 3
+    with pytest.raises(UsageError, match="not one that this member reads"):
+        consumer.pause(first, MessageQueue("orders", "a", 99))
+    assert list(consumer.paused) == []
+    with pytest.raises(UsageError, match="offset: -1"):
+        consumer.seek(first, -1)
+    consumer.close()
+    assert told[1:] == [("went", queues)]
+
+
+def pulled_offsets(world: ScriptedServers, consumer: GroupConsumer) -> dict[int, int]:
+    """Poll once; return where it has read which queue."""
+    world.seen.clear()
+    consumer.poll(0)
+    headers = [cast("Any", request.header) for request in world.asked(RequestCode.PULL_MESSAGE)]
+    return {one.queue_id: one.queue_offset for one in headers if one.topic == "orders"}
+
+
+def test_listeners_that_fail_are_told_of_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(_: object) -> None:
+        raise ValueError("mine")
+
+    consumer = member(ScriptedServers(shards={"a": "a:1"}), on_assigned=fail)
+    assert consumer.poll(0) == []
+    assert consumer.queues
+    assert "listener_failed group=g" in caplog.text
+
+    async def nobody_awaits(_: object) -> None: ...
+
+    with pytest.raises(UsageError, match=r"on_assigned: .* is no plain function"):
+        member(ScriptedServers(), on_assigned=nobody_awaits)
 
 
 def asked_by_queue(world: ScriptedServers, code: int) -> list[str]:

@@ -11,12 +11,14 @@ import pytest
 from imago_client import (
     BrokerError,
     Client,
+    ClientConfig,
     Message,
     MessageQueue,
     ProducerConfig,
     RequestTimeoutError,
     SendFailedError,
     SendResult,
+    UsageError,
 )
 from imago_client.connections.admission import Admission
 from imago_client.core.effects import Wait
@@ -241,6 +243,21 @@ async def test_giving_one_up_gives_up_no_other(turns: int) -> None:
     assert all(isinstance(one, SendResult) for one in again)
     assert producer._joining._busy == {}
     assert not producer._joining.tasks
+
+
+async def test_what_is_submitted_is_under_way_at_once_and_ends_before_its_client(
+    client: Client, bootstrap: str
+) -> None:
+    await client.admin.create_topic("orders", queues=1)
+    async with Client(ClientConfig(bootstrap=(bootstrap,), sends_max=3)) as submitting:
+        producer = submitting.producer()
+        tasks = [await producer.submit(message) for message in numbered(40)]
+        assert sum(not task.done() for task in tasks) <= 3, "no more than there is room for"
+        with pytest.raises(UsageError, match="a Message"):
+            await producer.submit(cast("Message", b"bare"))
+        last = await producer.submit(Message("orders", b"last"))
+        assert not last.done()
+    assert [task.result().offset for task in [*tasks, last]] == list(range(41))
 
 
 async def test_the_rotation_over_queues_stays(client: Client) -> None:

@@ -68,7 +68,7 @@ async def test_handler_that_is_cancelled_has_failed_and_its_queue_goes_on(
         await client.producer().send(Message("orders", b"3"))
         await until(lambda: b"3" in done)
         (queue,) = (one for one in consumer.queues if one.topic == "orders")
-        await until(lambda: consumer.committable()[queue] == 4)
+        await until(lambda: consumer.positions()[queue] == 4)
         assert consumer.stalled == 0
     if orderly:
         assert done == [b"0", b"1", b"2", b"3"]

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from imago_client.blocking.rocketmq.admin import Admin
     from imago_client.core.sending.transacting import Decision
+    from imago_client.message_queue import MessageQueue
     from imago_client.received import ReceivedMessage
     from imago_wire.remoting.command import RemotingCommand
 
@@ -105,18 +106,33 @@ class Client:
         return PipelineRun(self._state, self._driver, pipeline, epoch)
 
     def group_consumer(
-        self, config: ConsumerConfig | str, topics: Mapping[str, str] | Sequence[str]
+        self,
+        config: ConsumerConfig | str,
+        topics: Mapping[str, str] | Sequence[str],
+        *,
+        on_assigned: Callable[[tuple[MessageQueue, ...]], object] | None = None,
+        on_revoked: Callable[[tuple[MessageQueue, ...]], object] | None = None,
     ) -> GroupConsumer:
         """Return a member of a group that shares the topics' queues; poll it to read.
 
         `topics`: names, or names with TAG expressions (`{"orders": "paid || sent"}`) or
-        SQL92 filters over properties (`{"orders": Sql("price > 5")}`).
+        SQL92 filters over properties (`{"orders": Sql("price > 5")}`). `on_assigned`,
+        `on_revoked`: called within `poll` and `close` with the queues that the member has begun, or
+        ceased, to read.
         """
         settings = ConsumerConfig.of(config)
         wanted = topic_tags(topics, ALL)
         if settings.group in self._consumers:
             raise UsageError(f"group {settings.group!r}: this client is a member already")
-        consumer = GroupConsumer(self._state, self._driver, settings, wanted, self._forget)
+        consumer = GroupConsumer(
+            self._state,
+            self._driver,
+            settings,
+            wanted,
+            self._forget,
+            on_assigned=on_assigned,
+            on_revoked=on_revoked,
+        )
         self._consumers[settings.group] = consumer
         return consumer
 

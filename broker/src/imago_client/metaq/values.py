@@ -130,7 +130,7 @@ class MetaqMessage:
     next_offset: int
     message_id: int
     attribute: str | None
-    payload: bytes
+    payload: bytes = field(repr=False)
 
     if not TYPE_CHECKING:  # a type checker refuses such a handler where it is given
 
@@ -144,7 +144,7 @@ class Fetched:
 
     partition: Partition
     offset: int
-    block: bytes
+    block: bytes = field(repr=False)
     next_offset: int
     """Where to go on, unless whole messages were found: then after the last of them."""
 

@@ -186,10 +186,11 @@ class Client:
         return consumer
 
     async def close(self) -> None:
-        """Stop the consumers, then close every connection."""
+        """Stop the consumers, wait for what was submitted, then close every connection."""
         try:
             for consumer in list(self._consumers.values()):
                 await consumer.stop()
+            await self._driver.submissions.ended()
             for producer in list(self._transacting.values()):
                 await producer.close()
             for requester in list(self._requesters):

@@ -11,6 +11,7 @@ from imago_client.connections.reaching import not_had
 from imago_client.core.effects import Effect, Oneway, Operation, Pause, Request, Wait
 from imago_client.errors import UsageError
 from imago_client.rocketmq.connection import Connection
+from imago_client.rocketmq.submissions import Submissions
 from imago_client.tls import Trust
 
 if TYPE_CHECKING:
@@ -39,6 +40,9 @@ class Driver:
         self.opened = 0
         """How many connections were opened so far: brokers reach a client over one it told them."""
         self.admission = Admission(count_max=config.sends_max, bytes_max=config.sends_bytes_max)
+        self.submissions = Submissions(
+            Admission(count_max=config.sends_max, bytes_max=config.sends_bytes_max)
+        )
 
     @property
     def is_open(self) -> bool:

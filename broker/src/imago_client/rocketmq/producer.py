@@ -12,6 +12,7 @@ from imago_client.errors import UsageError
 from imago_client.rocketmq.joining import Joining
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Mapping, Sequence
 
     from imago_client.config import ProducerConfig
@@ -70,6 +71,19 @@ class Producer:
         if self._tracer is None:  # as `_send`: for every message
             return await self._joining.send(outgoing, queue)
         return await self._send(outgoing, queue)
+
+    async def submit(
+        self, message: Message, *, queue: MessageQueue | None = None
+    ) -> asyncio.Task[SendResult]:
+        """Begin to send a message; return what its result, or its error, comes in: await it later.
+
+        It returns once the message has room among those under way (`ClientConfig.sends_max`,
+        `sends_bytes_max`). Messages to one queue leave in the order in which they were submitted;
+        `Client.close` waits for all of them. UsageError: the message cannot be sent.
+        """
+        outgoing = prepare(self._state, self._config, message)
+        submissions = self._driver.submissions
+        return await submissions.begin(len(outgoing.body), lambda: self._send(outgoing, queue))
 
     async def send_batch(
         self, messages: Sequence[Message], *, queue: MessageQueue | None = None

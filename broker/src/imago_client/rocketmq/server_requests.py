@@ -79,7 +79,7 @@ def _status(command: RemotingCommand, consumer: PushConsumer) -> bytes:
     topic = command.ext.get("topic")
     table = {
         WireQueue(queue.topic, queue.shard, queue.queue_id): offset
-        for queue, offset in consumer.committable().items()
+        for queue, offset in consumer.positions().items()
         if queue.topic == topic
     }
     return GetConsumerStatusBody(message_queue_table=table).encode()
@@ -96,7 +96,7 @@ def _running(command: RemotingCommand, consumer: PushConsumer) -> bytes:
         },
         mq_table={
             WireQueue(queue.topic, queue.shard, queue.queue_id): {"commitOffset": offset}
-            for queue, offset in consumer.committable().items()
+            for queue, offset in consumer.positions().items()
         },
         subscription_set=tuple(
             SubscriptionData(

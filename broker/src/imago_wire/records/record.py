@@ -7,7 +7,7 @@ The hot part is that of the active twin (:mod:`imago_wire.hot`);
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from imago_wire.compression import inflate as inflate_body
 from imago_wire.crc import Buffer, crc31
@@ -101,7 +101,7 @@ class StoredMessage:
     store_host: bytes
     reconsume_times: int
     prepared_offset: int
-    body: bytes
+    body: bytes = field(repr=False)
     body_crc: int
     """Of the body as stored."""
     properties: dict[str, str]

@@ -10,9 +10,11 @@ from imago_client.checks import check_kind, check_seconds, check_whole
 from imago_client.core.consuming import membership, pulling
 from imago_client.core.consuming.inflation import InflationBudget
 from imago_client.core.consuming.process_queue import ProcessQueue
+from imago_client.core.consuming.steering import PausedQueues, Reassigned, check_read
 from imago_client.core.consuming.subscriptions import group_subscriptions
 from imago_client.core.routing import MASTER_ID
 from imago_client.errors import ClientError, UsageError
+from imago_client.handlers import check_listener
 from imago_client.messages import DELAY_LEVEL_MAX, PullStatus
 from imago_client.received import ReceivedMessage, cut, inflated, log_unreadable
 
@@ -49,9 +51,15 @@ class GroupConsumer:
         config: ConsumerConfig,
         topics: Mapping[str, str],
         on_close: Callable[[GroupConsumer], None],
+        *,
+        on_assigned: Callable[[tuple[MessageQueue, ...]], object] | None = None,
+        on_revoked: Callable[[tuple[MessageQueue, ...]], object] | None = None,
     ) -> None:
         if config.orderly:
             raise UsageError("orderly: only the asyncio consumer locks queues")
+        check_listener("on_assigned", on_assigned)
+        check_listener("on_revoked", on_revoked)
+        self._on_assigned, self._on_revoked = on_assigned, on_revoked
         self._state, self._driver, self.config, self._on_close = state, driver, config, on_close
         self._subscriptions = group_subscriptions(topics, config.group, state.clock_ms())
         self._readers: dict[MessageQueue, ProcessQueue] = {}
@@ -59,6 +67,8 @@ class GroupConsumer:
         self._read_from: dict[MessageQueue, int] = {}
         self._handed: dict[MessageQueue, list[ReceivedMessage]] = {}
         self._known = membership.KnownQueues()
+        self._paused = PausedQueues()
+        self._reassigned = Reassigned()
         self._inflation = InflationBudget(config.inflated_bytes_max)
         self._turn = 0
         self._resting: dict[str, float] = {}
@@ -102,6 +112,35 @@ class GroupConsumer:
         check_whole("delay_level", delay_level, -(1 << 31), DELAY_LEVEL_MAX)
         self._driver.run(membership.send_back(self._state, self.config, message, delay_level))
 
+    @property
+    def paused(self) -> tuple[MessageQueue, ...]:
+        """The queues that are paused, sorted."""
+        return self._paused.listed()
+
+    def pause(self, *queues: MessageQueue) -> None:
+        """Return nothing of these queues for now. UsageError: this member does not read one."""
+        self._paused.pause(queues, self._readers)
+
+    def resume(self, *queues: MessageQueue) -> None:
+        """Go on with queues that were paused; a queue that goes to another member is resumed."""
+        self._paused.resume(queues)
+
+    def positions(self) -> dict[MessageQueue, int]:
+        """Return up to where each queue is consumed: what the next commit says."""
+        return {queue: process.commit_offset for queue, process in self._readers.items()}
+
+    def seek(self, queue: MessageQueue, offset: int) -> None:
+        """Go on elsewhere in a queue that this member reads; the group's offset moves at once.
+
+        What the last poll returned of it counts no more. UsageError: it is not read now.
+        """
+        check_whole("offset", offset, 0)
+        check_read(queue, self._readers)
+        self._handed.pop(queue, None)
+        self._readers.pop(queue).release()
+        self._read(queue, offset)
+        self._commit_one(queue, offset)
+
     def commit(self) -> None:
         """Say that the messages of the last poll are done, and commit now."""
         self._resting.clear()
@@ -116,7 +155,10 @@ class GroupConsumer:
             return
         self._resting.clear()
         self._commit_all()
+        self._reassigned.went(self._readers)
         self._readers.clear()
+        self._paused.clear()
+        self._tell()
         subscriptions = self._subscriptions.values()
         self._driver.run(membership.unregister(self._state, self.config, subscriptions))
 
@@ -150,6 +192,7 @@ class GroupConsumer:
             self._balance_at = now + self.config.rebalance_s
             for topic in self._subscriptions:
                 self._balance(topic)
+            self._tell()
         if now >= self._commit_at:
             self._commit_at = now + self.config.commit_s
             self._commit_all()
@@ -181,6 +224,8 @@ class GroupConsumer:
                 given = self._readers.pop(queue)
                 given.release()
                 self._commit_one(queue, given.commit_offset)
+            self._paused.resume(read_now - set(mine))
+            self._reassigned.went(read_now - set(mine))
             for queue in sorted(set(mine) - read_now):
                 self._begin(queue)
         except ClientError as error:
@@ -197,11 +242,25 @@ class GroupConsumer:
                 log.warning("start_failed queue=%s error=%s", queue, error)
                 self._rest(queue)
             else:
-                self._readers[queue] = ProcessQueue(offset, self._inflation)
-                self._offsets[queue] = offset
+                self._read(queue, offset)
+                self._reassigned.came(queue)
                 return
         soon = self._state.clock_s() + self.config.error_pause_s
         self._balance_at = min(self._balance_at, soon)
+
+    def _read(self, queue: MessageQueue, offset: int) -> None:
+        self._readers[queue] = ProcessQueue(offset, self._inflation)
+        self._offsets[queue] = offset
+
+    def _tell(self) -> None:
+        """Tell the listeners what went and what came."""
+        went, came = self._reassigned.taken()
+        for listen, queues in ((self._on_revoked, went), (self._on_assigned, came)):
+            if listen is not None and queues:
+                try:
+                    listen(queues)
+                except Exception:
+                    log.exception("listener_failed group=%s", self.config.group)
 
     def _rest(self, queue: MessageQueue) -> None:
         """Leave a queue's shard alone for a while: it has no master, or does not answer."""
@@ -214,6 +273,8 @@ class GroupConsumer:
         """Return what was read before, or can be read now; of each queue what there is room for."""
         found: list[ReceivedMessage] = []
         for queue in self._in_turn():
+            if queue in self._paused:
+                continue
             if not self._readers[queue].waiting_count and not self._rests(queue):
                 self._try_pull(queue)
             if taken := self._readers[queue].take(count_max - len(found)):

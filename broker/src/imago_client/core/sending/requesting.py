@@ -7,7 +7,7 @@ requester: so a requester tells every master of the cluster that it lives.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from imago_client.checks import check_seconds, refuse
@@ -43,7 +43,7 @@ REPLY_TOPIC_SUFFIX = "_REPLY_TOPIC"
 class ReceivedReply:
     """What a consumer replied to a request."""
 
-    body: bytes
+    body: bytes = field(repr=False)
     properties: Mapping[str, str]
     """As sent, with those that clients and brokers add."""
     flag: int

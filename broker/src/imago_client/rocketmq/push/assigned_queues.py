@@ -7,10 +7,9 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from imago_client.checks import check_queue
 from imago_client.core.consuming import membership, pulling
-from imago_client.errors import ClientError, UsageError
-from imago_client.messages import RETRY_PREFIX
+from imago_client.core.consuming.steering import PausedQueues, Reassigned, check_read
+from imago_client.errors import ClientError
 from imago_client.rocketmq.push.queue_reader import QueueFetcher
 from imago_wire.errors import ProtocolError
 
@@ -39,10 +38,8 @@ class AssignedQueues:
         self._leaving: dict[MessageQueue, QueueFetcher] = {}
         """Readers of locked queues that go to other members once their handlers have ended."""
         self._known = membership.KnownQueues()
-        self.paused: set[MessageQueue] = set()
-        """Those that the caller wants nothing of for now."""
-        self._told: tuple[set[MessageQueue], set[MessageQueue]] = (set(), set())
-        """What came and what went since the listeners were told."""
+        self.paused = PausedQueues()
+        self._reassigned = Reassigned()
         self._assigning = asyncio.Lock()
         """Held while readers are begun or ended: one queue never has two."""
 
@@ -51,7 +48,7 @@ class AssignedQueues:
         """What this member reads now, sorted."""
         return tuple(sorted(self._readers))
 
-    def committable(self) -> dict[MessageQueue, int]:
+    def positions(self) -> dict[MessageQueue, int]:
         """Return the offset up to which each queue is consumed."""
         return {queue: reader.commit_offset for queue, reader in self._readers.items()}
 
@@ -79,28 +76,25 @@ class AssignedQueues:
         """Have readers pause, or go on. UsageError: a queue is not read here now."""
         wanted = set(queues)
         if paused:
-            for queue in sorted(wanted):
-                self.check_read(queue)
-        self.paused = self.paused | wanted if paused else self.paused - wanted
+            self.paused.pause(wanted, self._readers)
+        else:
+            self.paused.resume(wanted)
         for queue in wanted & self._readers.keys():
             self._readers[queue].set_paused(paused=paused)
         self._shared.pool.wake()
 
     def check_read(self, queue: MessageQueue) -> None:
         """UsageError: this member does not read the queue now."""
-        check_queue(queue)
-        if queue not in self._readers:
-            raise UsageError(f"queue: {queue} is not one that this member reads now")
+        check_read(queue, self._readers)
 
     async def _tell(self) -> None:
         """Tell the listeners what came and what went, outside the lock: they may seek."""
-        came, went = self._told
-        self._told = (set(), set())
+        went, came = self._reassigned.taken()
         for listen, queues in ((self._shared.on_revoked, went), (self._shared.on_assigned, came)):
             if listen is None or not queues:
                 continue
             try:
-                await listen(tuple(sorted(queues)))
+                await listen(queues)
             except Exception:
                 log.exception("listener_failed group=%s", self._config.group)
 
@@ -138,7 +132,7 @@ class AssignedQueues:
             await self._driver.run(
                 membership.unlock(self._state, self._config.group, list(self._readers))
             )
-        self._told[1].update(queue for queue in self._readers if not _is_own(queue))
+        self._reassigned.went(self._readers)
         self._readers.clear()
         self.paused.clear()
         await self._tell()
@@ -170,8 +164,7 @@ class AssignedQueues:
             log.warning("start_failed queue=%s error=%s", queue, error)
             return False
         self._read(queue, offset)
-        if not _is_own(queue):
-            self._told[0].add(queue)
+        self._reassigned.came(queue)
         return True
 
     async def _lockable(self, queues: set[MessageQueue]) -> list[MessageQueue]:
@@ -188,8 +181,8 @@ class AssignedQueues:
 
     async def _give_up(self, queues: set[MessageQueue]) -> None:
         given = {queue: self._readers.pop(queue) for queue in queues}
-        self.paused -= queues
-        self._told[1].update(queue for queue in queues if not _is_own(queue))
+        self.paused.resume(queues)
+        self._reassigned.went(queues)
         for reader in given.values():
             reader.stop()
         if self._config.orderly:
@@ -234,8 +227,3 @@ class AssignedQueues:
                 log.warning(said, queue, offset, times, error)
             return False
         return True
-
-
-def _is_own(queue: MessageQueue) -> bool:
-    """Whether a queue is of the group's retry topic, which nobody has asked for."""
-    return queue.topic.startswith(RETRY_PREFIX)

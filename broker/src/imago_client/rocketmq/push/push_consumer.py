@@ -100,14 +100,14 @@ class PushConsumer:
         """How often a task of this consumer ended though nobody asked it to, and was begun anew."""
         return self.tasks.stalled
 
-    def committable(self) -> dict[MessageQueue, int]:
-        """Return the offset up to which each queue is consumed."""
-        return self._assigned.committable()
+    def positions(self) -> dict[MessageQueue, int]:
+        """Return up to where each queue is consumed: what the next commit says."""
+        return self._assigned.positions()
 
     @property
     def paused(self) -> tuple[MessageQueue, ...]:
         """The queues that are paused, sorted."""
-        return tuple(sorted(self._assigned.paused))
+        return self._assigned.paused.listed()
 
     def pause(self, *queues: MessageQueue) -> None:
         """Read no more of these queues for now, and hand over nothing of them; handlers that run

@@ -180,7 +180,7 @@ class Subscriber:
 
     def positions(self) -> dict[MessageQueue, int]:
         """Return up to where each queue is consumed: what the next commit says."""
-        return self._consumer.committable()
+        return self._consumer.positions()
 
     async def seek(self, queue: MessageQueue, offset: int) -> None:
         """Go on elsewhere in a queue that this member reads; what is in hand of it counts no more.
