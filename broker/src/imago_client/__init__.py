@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     )
     from imago_client.message_queue import MessageQueue
     from imago_client.messages import Message, PullStatus, SendResult, SendStatus
+    from imago_client.observing.interceptors import Interceptor
+    from imago_client.observing.watch import ClientCounters
     from imago_client.received import Pulled, ReceivedMessage
     from imago_client.rocketmq.admin import Admin
     from imago_client.rocketmq.client import Client
@@ -103,6 +105,8 @@ _HOMES = {
     "rocketmq.push.push_consumer": ("PushConsumer",),
     "rocketmq.push.queue_reader": ("RetryLater",),
     "rocketmq.push.subscriber": ("Subscriber",),
+    "observing.interceptors": ("Interceptor",),
+    "observing.watch": ("ClientCounters",),
     "received": ("Pulled", "ReceivedMessage"),
     "rocketmq.requests": ("Requester",),
     "rocketmq.transactions": ("OpenTransaction", "TransactionProducer"),
@@ -117,6 +121,7 @@ __all__ = [
     "Client",
     "ClientClosedError",
     "ClientConfig",
+    "ClientCounters",
     "ClientError",
     "ConnectionLostError",
     "ConsumerConfig",
@@ -125,6 +130,7 @@ __all__ = [
     "GroupProgress",
     "HalfDoneError",
     "HidesMessagesError",
+    "Interceptor",
     "Member",
     "Message",
     "MessageQueue",

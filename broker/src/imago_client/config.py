@@ -17,6 +17,7 @@ from imago_client.checks import (
 from imago_client.credentials import check_user
 from imago_client.errors import UsageError
 from imago_client.messages import BODY_BYTES_MAX, check_name
+from imago_client.observing.interceptors import Interceptor
 from imago_client.tls import check_tls
 
 if TYPE_CHECKING:
@@ -95,9 +96,12 @@ class ClientConfig:
     """Where traces go."""
     idle_s_max: float = 100.0
     """The blocking client drops a connection idle for so long: servers close at 120 s."""
+    interceptors: tuple[Interceptor, ...] = ()
+    """Called with what is sent and received, in this order; see `Interceptor`."""
 
     def __post_init__(self) -> None:
         check_fields(self)
+        check_interceptors(self.interceptors)
         check_addresses(self.bootstrap, "bootstrap")
         check_tls(self)
         check_user(self)
@@ -121,6 +125,15 @@ class ClientConfig:
         if isinstance(bootstrap, ClientConfig):
             return bootstrap
         return cls(bootstrap=parse_addresses(bootstrap))
+
+
+def check_interceptors(interceptors: object) -> None:
+    """UsageError: they are no tuple of Interceptor objects."""
+    if not isinstance(interceptors, tuple):
+        raise refuse("interceptors", interceptors, "a tuple, also of one: (Mine(),)")
+    for one in interceptors:
+        if not isinstance(one, Interceptor):
+            raise refuse("interceptors", one, "an object of a class derived from Interceptor")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from imago_client.blocking.rocketmq.admin import Admin
     from imago_client.core.sending.transacting import Decision
     from imago_client.message_queue import MessageQueue
+    from imago_client.observing.watch import ClientCounters
     from imago_client.received import ReceivedMessage
     from imago_wire.remoting.command import RemotingCommand
 
@@ -56,6 +57,11 @@ class Client:
         from imago_client.blocking.rocketmq.admin import Admin  # noqa: PLC0415
 
         return Admin(self._state, self._driver)
+
+    @property
+    def counters(self) -> ClientCounters:
+        """What this client has sent and received so far; read them as often as you like."""
+        return self._state.watch.counters
 
     def producer(
         self, config: ProducerConfig | None = None, *, idempotent: bool = False

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from imago_client.core.gate import Gate
 from imago_client.core.unique_ids import UniqueKeys
 from imago_client.core.warning_pace import WarningPace
+from imago_client.observing.watch import Watch
 
 if TYPE_CHECKING:
     import random
@@ -61,6 +62,7 @@ class ClientState:
         self.lookups: dict[str, RouteLookup] = {}
         """By topic; one leaves it when it has ended."""
         self.warnings = WarningPace(clock_s)
+        self.watch = Watch(config.interceptors)
 
     @contextmanager
     def impatient(self) -> Iterator[None]:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from imago_client.core.sending.transacting import Decision
+    from imago_client.observing.watch import ClientCounters
     from imago_client.received import ReceivedMessage
     from imago_client.rocketmq.connection import Connection
     from imago_client.rocketmq.push.handler_pool import Takes
@@ -57,6 +58,11 @@ class Client:
         self._requesters: set[Requester] = set()
         self._awaited = AwaitedReplies()
         self.admin = Admin(self._state, self._driver)
+
+    @property
+    def counters(self) -> ClientCounters:
+        """What this client has sent and received so far; read them as often as you like."""
+        return self._state.watch.counters
 
     def producer(
         self, config: ProducerConfig | None = None, *, idempotent: bool = False

@@ -113,7 +113,8 @@ class Joining:
         joined = join(outgoings, numbered=self.config.idempotent)
         if self.config.idempotent:  # all tries, under the numbers that they have
             return self.alone(joined, queue, None)
-        return sending.send_to(self.config, joined, queue, address, self.config.send_timeout_s)
+        parts = (self.state, self.config, joined, queue, address)
+        return sending.send_to(*parts, self.config.send_timeout_s)
 
     def address_of(self, queue: MessageQueue) -> str | None:
         """Return who leads a queue as far as is known without asking."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from imago_client.config import ProducerConfig
 from imago_client.core.sending import sending, tracing
-from imago_client.core.sending.outgoing import prepare
+from imago_client.core.sending.outgoing import prepare_with_care
 from imago_client.errors import ClientError
 from imago_wire.errors import ProtocolError
 
@@ -104,7 +104,10 @@ class Tracer:
 
     async def _send(self, part: Sequence[Trace]) -> None:
         try:
-            outgoing = prepare(self._state, self._config, tracing.message(part, self._topic))
+            told = tracing.message(part, self._topic)
+            now_ms = self._state.clock_ms()
+            key = self._state.unique_keys.next_key(now_ms)
+            outgoing = prepare_with_care(self._config, told, key, now_ms)  # no interceptor's
             operation = sending.send(self._state, self._config, self._rotations, outgoing)
             await self._driver.run(operation)
         except (ClientError, ProtocolError) as error:

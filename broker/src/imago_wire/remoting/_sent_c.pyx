@@ -124,7 +124,7 @@ def prepare_plain(
     code, sys_flag, entries = usual
     return tuple.__new__(kind, (
         code, topic, key, body, properties, born_ms, flag, sys_flag, ordering_key, entries,
-        True, True,
+        True, True, 1,
     ))
 
 

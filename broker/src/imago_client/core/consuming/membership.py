@@ -244,6 +244,7 @@ def send_back(
         return (yield from ask_ok(Request(address, code, header, timeout_s=SEND_BACK_TIMEOUT_S)))
 
     yield from through_failover(state, message.queue.topic, attempt)
+    state.watch.counters.handed_back += 1
 
 
 def _heartbeat_body(

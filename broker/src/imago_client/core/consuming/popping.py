@@ -145,6 +145,9 @@ def pop(
     while True:
         looked = yield from _look_round(state, asked, turns, deadline_s, is_first=is_first)
         if looked.messages:
+            size = sum(message.stored.size for message in looked.messages)
+            state.watch.received(len(looked.messages), size)
+            state.watch.after_receive(asked.group, looked.messages)
             return looked.messages
         now_s = state.clock_s()
         if looked.answered and now_s >= deadline_s:

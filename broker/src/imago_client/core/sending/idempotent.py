@@ -59,7 +59,7 @@ def send(
         queue = yield from delivery.choose(rotations)
     check_queue(queue, outgoing.topic)
     lane = lanes.of(queue)
-    slot = lane.enter(outgoing.numbers, state.clock_s())
+    slot = lane.enter(outgoing.messages, state.clock_s())
     try:
         yield Wait(slot.entered)
         result = yield from delivery.run(lane, slot, queue)
@@ -122,7 +122,9 @@ class _Delivery:
         certain, slot.uncertain = not slot.uncertain, True
         timeout_s = min(left_s, self._config.send_timeout_s)
         try:
-            result = yield from send_to(self._config, numbered, queue, address, timeout_s)
+            result = yield from send_to(
+                self._state, self._config, numbered, queue, address, timeout_s
+            )
         except BrokerError as error:
             if error.code not in ELSEWHERE_CODES:
                 slot.uncertain = not certain  # this try has left nothing behind

@@ -55,11 +55,8 @@ class Outgoing(NamedTuple):
     wait_stored: bool = True
     may_join: bool = False
     """Whether it may travel in one request with others to its queue."""
-
-    @property
-    def numbers(self) -> int:
-        """How many numbers an idempotent producer gives it: one a message."""
-        return len(self.entries) or 1
+    messages: int = 1
+    """How many it is."""
 
     @property
     def is_batch(self) -> bool:
@@ -73,6 +70,9 @@ def prepare(state: ClientState, config: ProducerConfig, message: Message) -> Out
     """Give the message its id and its time, encode its properties, deflate a large body."""
     now_ms = state.clock_ms()
     key = state.unique_keys.next_key(now_ms)
+    if state.watch.interceptors:
+        _check_message(config, message)
+        message = state.watch.before_send(message)
     if type(message) is Message:
         bytes_max = config.compress_over_bytes
         whole_max = BODY_BYTES_MAX if bytes_max is None else bytes_max
@@ -122,6 +122,7 @@ def join(outgoings: list[Outgoing], *, numbered: bool) -> Outgoing:
         properties=_batch_properties(wait_stored=first.wait_stored),
         born_ms=first.born_ms,
         entries=tuple(map(_entry, outgoings)) if numbered else (),
+        messages=len(outgoings),
     )
 
 
@@ -145,9 +146,12 @@ def prepare_batch(
         raise refuse("batch", messages, "a list of messages")
     if not messages:
         raise UsageError("batch: it holds no message")
-    first = messages[0]
     for message in messages:
         _check_message(config, message)
+    if state.watch.interceptors:
+        messages = [state.watch.before_send(message) for message in messages]
+    first = messages[0]
+    for message in messages:
         _check_fits(message, first)
     now_ms = state.clock_ms()
     keys = [state.unique_keys.next_key(now_ms) for _ in messages]
@@ -173,6 +177,7 @@ def prepare_batch(
         born_ms=now_ms,
         ordering_key=first.ordering_key,
         entries=tuple(entries),
+        messages=len(entries),
     )
 
 

@@ -112,7 +112,7 @@ def send(
             failed_shard, failed_address = target.shard, address
             if (left_s := limits.left_s()) <= 0:
                 break
-            result = yield from send_to(config, outgoing, target, address, left_s)
+            result = yield from send_to(state, config, outgoing, target, address, left_s)
             if result.status is SendStatus.OK or not config.retry_when_not_stored_ok:
                 return result
             causes.append(BrokerError(address, 0, result.status.value))
@@ -237,7 +237,12 @@ def _writable(route: TopicRoute, queues: tuple[MessageQueue, ...]) -> tuple[Mess
 
 
 def send_to(
-    config: ProducerConfig, outgoing: Outgoing, target: MessageQueue, address: str, left_s: float
+    state: ClientState,
+    config: ProducerConfig,
+    outgoing: Outgoing,
+    target: MessageQueue,
+    address: str,
+    left_s: float,
 ) -> Operation[SendResult]:
     """Send once; return what the broker acknowledges. BrokerError: it stored nothing."""
     request = Request(
@@ -247,8 +252,14 @@ def send_to(
         outgoing.body,
         timeout_s=left_s,
     )
-    answer = yield from ask(request)
-    return _result(outgoing, target, address, answer)
+    try:
+        answer = yield from ask(request)
+        result = _result(outgoing, target, address, answer)
+    except (TryAgainError, BrokerError):
+        state.watch.counters.send_tries_failed += 1
+        raise
+    state.watch.sent(outgoing.messages, len(outgoing.body))
+    return result
 
 
 def _header(

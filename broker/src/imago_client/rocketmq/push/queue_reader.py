@@ -124,6 +124,7 @@ class QueueFetcher:
             try:
                 pulled = await self._pull()
                 messages = deque(cut(self.queue, pulled.body))
+                self._shared.state.watch.received(len(messages), len(pulled.body))
             except (ClientError, ProtocolError) as error:
                 if times := self._shared.state.warnings.due("pull", self.queue, type(error)):
                     said = "pull_failed queue=%s times=%d error=%s"
@@ -255,32 +256,22 @@ class QueueFetcher:
 
     async def call_handler(self, batch: list[ReceivedMessage]) -> int | None:
         """Return None after success, else the delay level at which to try again."""
-        tracer = self._shared.tracer
-        ended = None
-        if tracer is not None:
-            ended = tracer.handling(self._shared.config.group, batch)
-        delay_level: int | None = None
+        ended = _begin(self._shared, batch)
+        failed: BaseException | None = None
         try:
             await self._shared.handler(Batch(batch))
-        except RetryLater as later:
-            delay_level = later.delay_level
-        except BodyError as error:
-            log.error("handler_failed queue=%s error=%s", self.queue, error)  # noqa: TRY400 - no defect
-            delay_level = 0
-        except Exception:
-            log.exception("handler_failed queue=%s offset=%d", self.queue, batch[0].offset)
-            delay_level = 0
-        except asyncio.CancelledError:
-            if self._shared.tasks.is_cancelled():
-                raise
-            failed = HandlerCancelledError()
-            log.exception(
-                "handler_failed queue=%s offset=%d: %s", self.queue, batch[0].offset, failed
-            )
-            delay_level = 0
+        except (Exception, asyncio.CancelledError) as error:
+            failed = error
+        if isinstance(failed, asyncio.CancelledError) and not self._shared.tasks.is_cancelled():
+            failed = HandlerCancelledError().with_traceback(failed.__traceback__)
         if ended is not None:
-            ended(delay_level is None)
-        return delay_level
+            ended(failed)
+        if failed is None:
+            return None
+        if not isinstance(failed, Exception):
+            raise failed
+        self._shared.state.watch.counters.handlers_failed += 1
+        return _delay_after(failed, batch)
 
     async def hand_back(
         self, process: ProcessQueue, batch: list[ReceivedMessage], delay_level: int
@@ -374,3 +365,34 @@ class QueueFetcher:
 
 def _is_too_large(message: ReceivedMessage) -> bool:
     return message.error is not None and message.error.is_too_large
+
+
+def _begin(
+    shared: Shared, batch: list[ReceivedMessage]
+) -> Callable[[BaseException | None], None] | None:
+    """Tell who watches that a handler begins; return what tells how it has ended."""
+    tracer, watch, group = shared.tracer, shared.state.watch, shared.config.group
+    if tracer is None and not watch.interceptors:
+        return None
+    traced = None if tracer is None else tracer.handling(group, batch)
+    begun = watch.before_handle(group, batch)
+
+    def ended(failed: BaseException | None) -> None:
+        watch.after_handle(begun, failed)
+        if traced is not None and not isinstance(failed, asyncio.CancelledError):
+            traced(failed is None)
+
+    return ended
+
+
+def _delay_after(failed: Exception, batch: list[ReceivedMessage]) -> int:
+    """Say what a handler failed of; return the delay level at which to try again."""
+    if isinstance(failed, RetryLater):
+        return failed.delay_level
+    queue = batch[0].queue
+    if isinstance(failed, BodyError):
+        log.error("handler_failed queue=%s error=%s", queue, failed)
+        return 0
+    said = "handler_failed queue=%s offset=%d"
+    log.error(said, queue, batch[0].offset, exc_info=failed)
+    return 0

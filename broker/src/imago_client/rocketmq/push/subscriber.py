@@ -208,6 +208,7 @@ class Subscriber:
         for job in taken:
             found += job[2]
             self._handed.update((message, job) for message in job[2])
+        self._consumer.state.watch.after_receive(self._consumer.config.group, found)
         return found
 
     def _finish(self, messages: list[ReceivedMessage]) -> None:
