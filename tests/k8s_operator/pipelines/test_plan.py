@@ -272,6 +272,7 @@ def test_a_lag_is_not_shown_once_no_run_reports_it(stage: RunStage) -> None:
         replace(runs, status=before, runs=(replace(runs.runs[0], stage=stage),)),
         replace(runs, status=before, record=None),
         replace(runs, status=before, runs=(replace(runs.runs[0], epoch=5),)),
+        replace(runs, status=replace(before, epoch=4), runs=(replace(runs.runs[0], epoch=5),)),
     ):
         shown = status_of(after, plan(after))
         assert shown.lag is None
