@@ -40,6 +40,7 @@ BY = Actor("the tests", "nowhere")
 TOPICS: Final = ("orders", "%RETRY%readers", "%DLQ%readers", HALF_TOPIC, SCHEDULE_TOPIC)
 GROUP: Final = "readers"
 LARGE: Final = b"x" * 10_000
+UNIQUE: Final = "7F000001000018B4AAC2A5A5A5A50000"
 
 SAME: Final[dict[str, Code]] = {
     "GET /admin/v1/status": Code.GET_BROKER_RUNTIME_INFO,
@@ -70,7 +71,7 @@ WITHOUT_CODE: Final = re.compile(
     r"(GET|POST) /admin/v1/("
     r"session|cluster|shard|restart|handover|elect|cordon|uncordon|drain|undrain|operator-epoch|"
     r"pipelines|readers|topics/\{topic\}/|users/\{user\}/tokens|quotas|metaq|access/exchange)|"
-    r"(PUT|DELETE) /admin/v1/(quotas/|users/\{user\}/tokens)|"
+    r"(PUT|DELETE) /admin/v1/(quotas/|users/\{user\}/tokens|cluster/clients/)|"
     r"(GET|POST|PUT) /($|dashboard/|healthz|livez|readyz|writez|metrics|login|logout|\{function:)"
 )
 """Routes about what no request code is about."""
@@ -171,8 +172,10 @@ async def test_a_group_is_not_moved_in_a_topic_that_its_owner_may_not_read(
 async def test_messages_are_charged_whatever_way_they_are_read(
     admin: Admin, peer: RemotingPeer
 ) -> None:
-    ann, access = Caller(admin, peer, rule(AccessKind.TOPIC, "mine")), admin.broker.core.access
-    sent = await ann.remoting(Code.SEND_MESSAGE_V2, send_ext("mine", i="KEYS\x01k\x02"), LARGE)
+    rules = [rule(AccessKind.TOPIC, name) for name in ("mine", "other")]
+    ann, access = Caller(admin, peer, *rules), admin.broker.core.access
+    known = f"KEYS\x01k\x02UNIQ_KEY\x01{UNIQUE}\x02"
+    sent = await ann.remoting(Code.SEND_MESSAGE_V2, send_ext("mine", i=known), LARGE)
     assert sent.code == ResponseCode.SUCCESS, sent.remark
     offset = int(sent.ext["msgId"][-16:], 16)
     find = {"topic": "mine", "key": "k", "maxNum": 1, "beginTimestamp": 0, "endTimestamp": 1 << 60}
@@ -181,6 +184,8 @@ async def test_messages_are_charged_whatever_way_they_are_read(
         ("?topic=mine&key=k", Code.QUERY_MESSAGE, find),
         ("?topic=mine&queue=0&offset=0&limit=1", Code.QUERY_MESSAGE, find),
         (f"?id={sent.ext['msgId']}", Code.VIEW_MESSAGE_BY_ID, {"offset": offset}),
+        (f"?id={UNIQUE}", Code.QUERY_MESSAGE, find),
+        (f"?topic=other&id={UNIQUE}", Code.QUERY_MESSAGE, find),
     )
     for path, code, ext in ways:
         assert code in DIRECTIONS

@@ -58,15 +58,17 @@ async def find(services: AdminServices, request: web.Request) -> web.Response:
     if records:  # what it means may be seen only since its right was asked
         topic = read_copy(records[0]).topic
         require(services, request, needs_to_read(topic))
-    async with reading(services, request, topic) as taken:
+    named = topic if records or "id" not in query else ""
+    async with reading(services, request, named) as taken:
         if "id" not in query:
             records = await _of_topic(services, topic, query, limit)
         elif not records:
             may_read = partial(_may_read, services, request)
             records = await by_unique_id(services, query["id"], may_read, bytes_max=READ_BYTES_MAX)
-        taken.size = sum(map(len, records))
         items = []
         for record in records:
+            # A light queue's messages are of other topics; what has an id is of its own.
+            taken.took(topic if "id" not in query else read_copy(record).topic, len(record))
             shown = _shown(record, whole=whole)
             items.append(shown | {"shard": shard_name(services.config.broker.shard)})
             await asyncio.sleep(0)  # each may be inflated
