@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_broker.app import ticking
+from imago_broker.core.shard.expendable import has_room_elsewhere
 from imago_broker.replication import troubles
 from imago_broker.service import readers
 from imago_broker.service.puts.put_status import PutStatus
@@ -117,6 +118,33 @@ async def test_a_crowded_master_deletes_nothing_while_another_has_room(
     await shard.ticks(20)
     assert shard.starts() == [0, 0, 0], "not what is read, either"
     assert shard.bodies(2) == bodies
+    await shard.close()
+
+
+async def test_what_everybody_has_read_stays_until_nobody_has_room(
+    shard: FillingShard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long the master keeps the leadership."""
+    monkeypatch.setattr(troubles, "CROWDED_LEADS_MS", 600_000)
+    await shard.start_all()
+    bodies = await shard.fill(0)
+    master, machine = shard.brokers[0], shard.shell(0).machine
+    shard.use(m0=CROWDED, m1=CROWDED, m2=CROWDED)
+    master.offsets.commit("group", TOPIC, 0, 20)
+    await until(lambda: all(start == SEGMENT_BYTES for start in shard.starts()))
+    shard.use(m2=ENOUGH)
+
+    def has_room() -> bool:
+        state = machine.state
+        return has_room_elsewhere(state.shard, state.live, state.uuid)
+
+    await until(has_room)
+    master.offsets.commit("group", TOPIC, 0, len(bodies))
+    await until(lambda: master.rocketmq.readers.read_to(TOPIC, 0) == len(bodies))
+    await shard.ticks(30)
+    assert shard.starts() == [SEGMENT_BYTES] * 3
+    shard.use(m2=CROWDED)
+    await until(lambda: min(shard.starts()) > SEGMENT_BYTES)
     await shard.close()
 
 
