@@ -67,6 +67,7 @@ def operator_figures() -> CollectorRegistry:
     figures = Metrics(lambda: 1000.0)
     figures.watch_work(lambda: 0, dict)
     figures.watch_clusters(lambda: 1, lambda: 0, lambda: 0, lambda: 0)
+    figures.watch_certificates(lambda: [("mq", "demo", "shard-0", 2000.0)])
     figures.watch_leader(lambda: True)
     figures.watch_events(lambda: 0)
     figures.finished("ImagoCluster", "done", 0.1)

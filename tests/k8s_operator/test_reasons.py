@@ -31,6 +31,7 @@ TOLD_IN = (
         "errors.py",
     ),
     *("model/desired.py", "reporting/service.py"),
+    "certificates/ends.py",
     "certificates/plan.py",
     "certificates/clients.py",
 )

@@ -174,6 +174,7 @@ class Operator:
             lambda: len(clusters.unready),
             lambda: len(clusters.unavailable),
         )
+        self._metrics.watch_certificates(clusters.certificate_ends)
 
     def _enqueue(self, key: ObjectKey) -> None:
         self.loop.enqueue(key)

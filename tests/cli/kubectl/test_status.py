@@ -168,6 +168,22 @@ def test_a_registry_that_others_may_change_is_told(kube: Kube) -> None:
     assert "RegistryOpen" not in kube.run("explain", "demo").out
 
 
+def test_a_certificate_that_nobody_replaced_is_told(kube: Kube) -> None:
+    late = json.loads(json.dumps(stories()["Settled"]))
+    text = "Certificates that end soon: authority ends 2026-12-24T00:00:00Z."
+    late["status"]["conditions"].append(
+        {
+            "type": "CertificateEndsSoon",
+            "status": "True",
+            "reason": "NobodyReplacesIt",
+            "message": text,
+        }
+    )
+    kube.objects[CLUSTERS] = [late]
+    assert f"{text}\n" in kube.run("status", "demo").out
+    assert "Write another one into the Secret" in kube.run("explain", "demo").out
+
+
 def test_annotations_with_an_effect_are_not_remarked_on(kube: Kube) -> None:
     settled = json.loads(json.dumps(stories()["Settled"]))
     set_ = settled["metadata"].setdefault("annotations", {})

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from imago_broker.config import BrokerConfig
     from imago_broker.config.sections.cluster_sections import ZookeeperSection
 
-SOON_SECONDS: Final = 14 * 86_400
+SOON_SECONDS: Final = 30 * 86_400
 """A certificate that ends earlier is reported."""
 KNOWN_SECRETS: Final = frozenset(
     {

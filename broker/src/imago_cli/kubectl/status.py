@@ -28,6 +28,8 @@ COLUMNS = (
     *("namespace", "cluster", "ready", "available", "reason", "shards", "in sync", "version"),
     "waits for",
 )
+WARNINGS = (("RegistryOpen", "ZooKeeper is open: "), ("CertificateEndsSoon", ""))
+"""Conditions that a person is to see, with what their message is about."""
 MEMBERS = ("shard", "epoch", "phase", "puts", "gets", "pod", "role", "state", "lag")
 
 
@@ -183,8 +185,8 @@ def _remarks(kube: Kubectl, found: Mapping[str, Any]) -> Iterator[str]:
         yield f"going: {victims}: {leaving['step']}{unread}"
     if holds(found, "Degraded") == "True":
         yield f"degraded: {condition(found, 'Degraded').get('message', '')}"
-    if text := condition(found, "RegistryOpen").get("message"):
-        yield f"ZooKeeper is open: {text}"
+    warned = ((condition(found, type_).get("message"), what) for type_, what in WARNINGS)
+    yield from (f"{what}{text}" for text, what in warned if text)
     for claim in said.get("storage", ()):
         size = f"{claim.get('capacity', '?')} of {claim['requested']} bytes"
         yield f"claim {claim['claim']}: {size}, {claim.get('condition', '')}"

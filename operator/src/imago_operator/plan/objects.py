@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from imago_operator.certificates.clients import plan as clients_plan
+from imago_operator.certificates.ends import ending
 from imago_operator.certificates.plan import CONDITION, ISSUED, CertificatesPlan
 from imago_operator.certificates.plan import plan as certificates_plan
 from imago_operator.manifests.brokers import stateful_set
@@ -91,7 +92,10 @@ def certificates(look: ClusterLook) -> PlanStep:
     return PlanStep(
         row=PlanRow.CHILDREN,
         actions=(*found.actions, *clients.actions),
-        findings=(content and clients.findings) or found.findings,
+        findings=(
+            *((content and clients.findings) or found.findings),
+            *ending(look.desired, seen, look.now),
+        ),
         next="look again whether brokers have their certificates",
     )
 

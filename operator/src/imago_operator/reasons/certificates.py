@@ -1,4 +1,4 @@
-"""The condition CertificatesValid of an ImagoCluster."""
+"""The conditions of an ImagoCluster about its certificates."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Final
 
 from imago_operator.reasons.model import BY_ITSELF, Reason
 
+_ends = partial(Reason, "ImagoCluster", "CertificateEndsSoon")
 _of = partial(Reason, "ImagoCluster", "CertificatesValid")
 
 CERTIFICATES: Final = (
@@ -55,5 +56,18 @@ CERTIFICATES: Final = (
         "The Secret of `spec.tls.clientsCa.secretName` has no authority. Pods that run keep what"
         " they have, and none restarts for it.",
         "Write `ca.crt` into it, and for ImagoUsers of type Tls `tls.crt` and `tls.key`.",
+    ),
+    _ends(
+        "NobodyReplacesIt",
+        "A certificate that the operator has not made ends within 30 days: an authority of yours."
+        " All that it has signed is refused from then on.",
+        "Write another one into the Secret; let clients trust both first. *A certificate ends*.",
+    ),
+    _ends(
+        "NotReplaced",
+        "A certificate is still there though half of the time has passed in which it was to be"
+        " replaced (`renewBefore`, at most 60 days).",
+        "*CertificatesValid* and the operator's log say what it waits for; with cert-manager"
+        " `kubectl describe certificate`. *A certificate ends*.",
     ),
 )

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator.apply import Executor
+from imago_operator.certificates.ends import ends
 from imago_operator.contents.belonging import is_going
 from imago_operator.errors import BlockedError, InvalidError, OperatorError, RetryError
 from imago_operator.model.accepted import in_force
@@ -28,7 +29,7 @@ from imago_operator.spec.schema.common import ConditionStatus
 from imago_operator.spec.schema.fields import to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from imago_operator.model.desired import UnreadableSpec
     from imago_operator.model.state import RegistryView
@@ -90,6 +91,7 @@ class ClusterReconciler:
         self.stalled: set[ObjectKey] = set()
         self.unready: set[ObjectKey] = set()
         self.unavailable: set[ObjectKey] = set()
+        self._ends: dict[ObjectKey, dict[str, datetime]] = {}
 
     async def reconcile(self, key: ObjectKey) -> float | None:
         try:
@@ -123,6 +125,7 @@ class ClusterReconciler:
         except (BlockedError, InvalidError) as error:
             await self._blind(manifest, memory, desired, error)
             raise
+        self._ends[key] = ends(seen.observed.certificates)
         await self._take_over(seen)
         await self._dependents.tell(memory.told, manifest, seen.observed.certificates)
         desired = staged(desired, seen.observed)
@@ -134,8 +137,7 @@ class ClusterReconciler:
         self, key: ObjectKey, manifest: Manifest, memory: _Memory, why: str
     ) -> float:
         """Leave a cluster to another installation, and say so once."""
-        for found in (self.seen, self.stalled, self.unready, self.unavailable):
-            found.discard(key)
+        self._uncount(key)
         if not memory.aside:
             log.warning("%s: %s", key, why)
             await self._kube.event(manifest, "Warning", "OperatedByAnother", why)
@@ -178,8 +180,18 @@ class ClusterReconciler:
 
     def _forget(self, key: ObjectKey) -> None:
         self._memories.pop(key, None)
+        self._uncount(key)
+
+    def _uncount(self, key: ObjectKey) -> None:
+        self._ends.pop(key, None)
         for found in (self.seen, self.stalled, self.unready, self.unavailable):
             found.discard(key)
+
+    def certificate_ends(self) -> Iterator[tuple[str, str, str, float]]:
+        """Yield namespace and name of each cluster with the end of each of its certificates."""
+        for key, found in list(self._ends.items()):
+            for name, end in found.items():
+                yield key.namespace, key.name, name, end.timestamp()
 
     def _count(self, key: ObjectKey, status: ClusterStatus) -> None:
         holds = {c.type for c in status.conditions if c.status is ConditionStatus.TRUE}

@@ -5,13 +5,34 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from imago_operator.reconcile import ObjectKey
 
+CertificateEnd = tuple[str, str, str, float]
+"""Namespace and name of a cluster, whose certificate it is, its end in seconds since 1970."""
 BUCKETS: Final = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+
+
+class _CertificateEnds(Collector):
+    """Asked when Prometheus asks: what is gone is shown no more."""
+
+    def __init__(self, ends: Callable[[], Iterable[CertificateEnd]]) -> None:
+        self._ends = ends
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        family = GaugeMetricFamily(
+            "imago_operator_certificate_expires_seconds",
+            "End of a certificate or an authority of a cluster, in seconds since 1970.",
+            labels=["cluster_namespace", "cluster", "certificate"],
+        )
+        for *labels, end in self._ends():
+            family.add_metric([str(each) for each in labels], float(end))
+        yield family
 
 
 class Metrics:
@@ -92,6 +113,10 @@ class Metrics:
         self._gauge("unready_clusters", text).set_function(unready)
         text = "Clusters on which clients cannot put or get everywhere, or nobody can tell."
         self._gauge("unavailable_clusters", text).set_function(unavailable)
+
+    def watch_certificates(self, ends: Callable[[], Iterable[CertificateEnd]]) -> None:
+        """Show when certificates of clusters end."""
+        self.registry.register(_CertificateEnds(ends))
 
     def watch_leader(self, leads: Callable[[], bool]) -> None:
         """Show whether this process is the one that works."""
