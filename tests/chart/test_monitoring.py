@@ -17,6 +17,7 @@ from imago_broker.model.topics.topics import TopicConfig
 from imago_operator.runtime.metrics import Metrics
 from imago_testing.clusters.shard_brokers import ShardBrokers
 from imago_testing.kubernetes.promql import asked, exposed, grouped_by, is_balanced
+from imago_testing.kubernetes.scalers import triggers
 from imago_testing.processes.certificates import Authority
 from imago_tools.chart_files import CHART, ROOT
 
@@ -46,7 +47,8 @@ def panels() -> Iterator[tuple[str, str]]:
             yield variable["name"], variable["query"]
 
 
-EXPRESSIONS = [(rule["alert"], rule["expr"]) for rule in alerts()] + list(panels())
+SCALED = ("KEDA", triggers()["prometheus"]["query"])
+EXPRESSIONS = [(rule["alert"], rule["expr"]) for rule in alerts()] + [*panels(), SCALED]
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -13,6 +14,7 @@ from imago_broker.cluster.coordinator import TreeCoordinator
 from imago_broker.cluster.tree import Create
 from imago_broker.model.groups import GroupConfig
 from imago_testing.clusters.shard_pair import Pair, eventually, make, put
+from imago_testing.kubernetes.scalers import at, triggers
 from imago_testing.peers.remoting import RemotingPeer, heartbeat
 from imago_wire.remoting.codes import RequestCode
 
@@ -89,6 +91,21 @@ async def test_a_group_is_the_sum_of_what_all_shards_know(pair: Pair) -> None:
     assert (await listed(pair.one, "groups", "?limit=1"))["next"] == "done"
     named = await listed(pair.one, "groups", "?group=done&group=nobody")
     assert [item["name"] for item in named["items"]] == ["done"]
+
+
+async def test_an_autoscaler_finds_the_lag_where_the_page_says(pair: Pair) -> None:
+    """KEDA reads one number, of a group that is known; of another there is none, and no 0."""
+    trigger = triggers()["metrics-api"]
+    asked = urlsplit(trigger["url"])
+    for admin in (pair.one, pair.two):
+        make(admin, "orders")
+        await put(admin, "orders")
+        admin.broker.offsets.commit("billing", "orders", 0, 0)
+    status, body = await pair.one.call("GET", f"{asked.path}?{asked.query}")
+    assert (status, at(body, trigger["valueLocation"])) == (200, 2)
+    _, body = await pair.one.call("GET", f"{asked.path}?group=nobody")
+    with pytest.raises(IndexError):
+        at(body, trigger["valueLocation"])
 
 
 async def test_a_shard_that_does_not_answer_is_named(pair: Pair) -> None:
