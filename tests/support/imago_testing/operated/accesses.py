@@ -69,7 +69,8 @@ def check_access_walk(rng: random.Random, steps: int = 25) -> None:
     world.registry_user |= made
     access, tls = _said(rng)
     world.desired = accessing(*sizes, access, tls)
-    world.settle()
+    # Up to five rounds of three servers, each of which the others find after half a minute.
+    world.settle(looks=900)
     there = {pod.registry_access for pod in world.pods.values() if pod.shard is not None}
     assert there == {access}, f"{there} are not {access}"
     servers = {pod.registry_tls for pod in world.pods.values() if pod.shard is None}
