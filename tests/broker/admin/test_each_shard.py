@@ -97,6 +97,46 @@ async def test_messages_of_topics_are_counted_on_all_shards(pair: Pair) -> None:
     assert "messages" not in (await shown(pair.two, "topics"))["items"][0]
 
 
+async def test_topics_are_sorted_by_the_messages_of_all_shards(pair: Pair) -> None:
+    await on_both(pair, "orders")
+    make(pair.one, "empty")
+    make(pair.two, "bills")
+    await put(pair.two, "bills")
+    await eventually(lambda: "bills" in pair.one.broker.coordinator.view().topics)
+    for query, names in (
+        ("sort=-messages", ["orders", "bills", "empty"]),
+        ("sort=messages&limit=2", ["empty", "bills"]),
+        ("sort=messages&next=2", ["orders"]),
+        ("sort=-messages&contains=s", ["orders", "bills"]),
+    ):
+        body = await shown(pair.one, f"topics?{query}")
+        assert [each["name"] for each in body["items"]] == names, query
+        assert all("messages" in each for each in body["items"])
+
+
+async def test_groups_are_sorted_by_what_all_shards_know(pair: Pair) -> None:
+    await on_both(pair, "orders")
+    for admin in (pair.one, pair.two):
+        admin.broker.offsets.commit("behind", "orders", 0, 0)
+    pair.one.broker.offsets.commit("late", "orders", 0, 0)
+    pair.two.broker.offsets.commit("done", "orders", 0, 1)
+    peer = await RemotingPeer.connect(pair.two.broker.rocketmq_port)
+    await peer.call(RequestCode.HEART_BEAT, {}, heartbeat("done"))
+    for query, names in (
+        ("sort=-lag", ["behind", "late", "done"]),
+        ("sort=-lag&limit=1&next=1", ["late"]),
+        ("sort=-members&limit=1", ["done"]),
+        ("sort=-name", ["late", "done", "behind"]),
+        ("sort=name", ["behind", "done", "late"]),
+    ):
+        body = await shown(pair.one, f"groups?{query}")
+        assert [each["name"] for each in body["items"]] == names, query
+    assert (await shown(pair.one, "groups?sort=lag&limit=1"))["total"] == 3
+    status, error = await pair.one.call("GET", "/admin/v1/cluster/groups?sort=size")
+    assert (status, error["cure"]) == (400, "Send one of name, lag, members, or - before it.")
+    await peer.close()
+
+
 async def test_every_member_says_how_it_is(pair: Pair) -> None:
     body = await shown(pair.two, "brokers")
     assert [(each["shard"], each["role"]) for each in body["items"]] == [

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from imago_broker.admin.calls.guard import json_response
 from imago_broker.admin.lags import lag_of, sums
-from imago_broker.admin.paging import LIMIT, LIMIT_MAX, number, page
+from imago_broker.admin.paging import LIMIT, LIMIT_MAX, NAME, number, page
 from imago_broker.admin.resources import metaq_groups
 from imago_broker.admin.resources.everywhere import ask_others
 from imago_broker.admin.resources.groups import names as groups_here
@@ -24,7 +25,7 @@ from imago_broker.model.registry.cluster import RegistryConnection
 from imago_broker.ports import CoordinatorError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from aiohttp import web
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from imago_broker.model.registry.cluster import ClusterView, TopicPlacement
 
 NAMES_MAX = 100
+MESSAGES = "messages"
+"""The order of topics for which all masters are asked."""
 
 
 async def topics(services: AdminServices, request: web.Request) -> web.Response:
@@ -41,7 +44,8 @@ async def topics(services: AdminServices, request: web.Request) -> web.Response:
     Without `zooKeeperConnected` it is what the registry had when this broker saw it last.
     `missing`: shards without a master, whose messages nobody can read now. With `?counts=true`
     masters are asked after all, for the `messages` of each topic that is shown: those of shards
-    that do not stand in `missing`. Sorted by `name` or `queues`.
+    that do not stand in `missing`. Sorted by `name`, `queues` or, which asks masters for all of
+    the list, `messages`.
     """
     view = services.coordinator.view()
     system = request.query.get("system") == "true"
@@ -49,18 +53,24 @@ async def topics(services: AdminServices, request: web.Request) -> web.Response:
         name for name in view.topics if system or not is_system(name, services.topics.cluster)
     )
     connected = services.coordinator.state is RegistryConnection.CONNECTED
-    sorts = {"queues": lambda n: sum(queues.write for queues in view.topics[n].shards.values())}
-    shown = page(listed, request.query, lambda n: placed(view, view.topics[n]), sorts)
+    messages: Counter[str] = Counter()
+    sorts = {
+        "queues": lambda n: sum(queues.write for queues in view.topics[n].shards.values()),
+        MESSAGES: lambda n: messages[n],
+    }
     missing = [each.to_json() for each in away(view)]
-    if request.query.get("counts") == "true":
-        names = [item["name"] for item in shown["items"]]
-        counts = await _counts(services, names) if leads(services) else []
+    by_messages = request.query.get("sort", "").removeprefix("-") == MESSAGES
+    shown = page(listed, request.query, lambda n: placed(view, view.topics[n]), sorts)
+    if by_messages or request.query.get("counts") == "true":
+        counted = listed if by_messages else [item["name"] for item in shown["items"]]
+        counts = await _counts(services, counted) if leads(services) else []
         if is_forwarded(request):
             return json_response({"items": counts})
         others = await ask_others(services, request, own_too=not leads(services))
-        messages: Counter[str] = Counter()
         for item in (*counts, *others.items):
             messages[item["name"]] += item["messages"]
+        if by_messages:
+            shown = page(listed, request.query, lambda n: placed(view, view.topics[n]), sorts)
         shown["items"] = [item | {"messages": messages[item["name"]]} for item in shown["items"]]
         missing = others.missing
     return json_response(shown | {"zooKeeperConnected": connected, "missing": missing})
@@ -102,44 +112,71 @@ async def groups(services: AdminServices, request: web.Request) -> web.Response:
     `?group=` (repeatable) names some of them, `?contains=` those with a text. `?metaq=true` adds
     `metaq` to those that MetaQ's consumers have in ZooKeeper, and those that they have only there.
     Masters of the shards are asked; shards without one, and those that do not answer or cannot say
-    what is in ZooKeeper, stand in `missing`, and what they know is not in the figures.
+    what is in ZooKeeper, stand in `missing`, and what they know is not in the figures. Sorted by
+    `name`, `lag` or `members`: of another order than by name each call asks for all groups.
     """
     limit = number(request.query, "limit", LIMIT, low=1, high=LIMIT_MAX)
     named = request.query.getall("group", [])[:NAMES_MAX]
-    own = await _own(services, request, named, limit) if leads(services) else {}
+    ordered = request.query.get("sort", NAME) != NAME
+    if ordered:
+        asked = {"sort": request.query["sort"]}
+        page((), asked, str, _GROUP_SORTS)  # an order that there is not is refused at once
+    most = None if ordered else limit + 1
+    own = await _own(services, request, named, most) if leads(services) else {}
     if is_forwarded(request):
         return json_response({"items": list(own.values())})
     others = await ask_others(services, request, own_too=not leads(services))
     merged: dict[str, dict[str, Any]] = {}
     for item in (*own.values(), *others.items):
         merged[item["name"]] = together(merged.get(item["name"]), item)
+    for item in merged.values():
+        item["members"].sort()
     listed = sorted(merged)
+    if ordered:
+        sorts = {name: partial(_by, merged, of) for name, of in _GROUP_SORTS.items()}
+        shown = page(listed, request.query, merged.__getitem__, sorts)
+        return json_response(shown | {"missing": others.missing})
     following = listed[limit] if len(listed) > limit else None
-    items = [merged[name] | {"members": sorted(merged[name]["members"])} for name in listed[:limit]]
+    items = [merged[name] for name in listed[:limit]]
     return json_response({"items": items, "next": following, "missing": others.missing})
 
 
 async def _own(
-    services: AdminServices, request: web.Request, named: Sequence[str], limit: int
+    services: AdminServices, request: web.Request, named: Sequence[str], most: int | None
 ) -> dict[str, dict[str, Any]]:
-    """Return what this shard knows of groups, by name."""
-    start, known = request.query.get("next", ""), groups_here(services)
+    """Return what this shard knows of groups, by name: of the first, or of all without `most`."""
+    start = request.query.get("next", "") if most is not None else ""
+    known = groups_here(services)
     part = request.query.get("contains", "").casefold()
     listed = (n for n in known if n >= start and (not named or n in named))
-    wanted = sorted(name for name in listed if part in name.casefold())[: limit + 1]
+    wanted = sorted(name for name in listed if part in name.casefold())[:most]
     found = {name: await _group(services, name) for name in wanted}
     if request.query.get("metaq") != "true":
         return found
     try:
         asked = named or await services.metaq_consumers.metaq_groups()
         listed = (name for name in asked if name >= start and part in name.casefold())
-        asked = sorted(listed)[: limit + 1]
+        asked = sorted(listed)[:most]
         sides = await metaq_groups.sides(services, asked)
     except CoordinatorError as error:
         raise unavailable(error) from error
     for name, side in sides.items():
         found[name] = found.get(name, _nobody(name)) | {"metaq": side}
     return found
+
+
+def _lag(group: Mapping[str, Any]) -> int:
+    return sum(topic["lag"] for topic in group["topics"].values())
+
+
+_GROUP_SORTS: Final[Mapping[str, Callable[[Any], int]]] = {
+    "lag": _lag,
+    "members": lambda group: len(group["members"]),
+}
+
+
+def _by(merged: Mapping[str, Any], of: Callable[[Any], int], name: str) -> int:
+    return of(merged[name])
 
 
 def _nobody(name: str) -> dict[str, Any]:
