@@ -177,3 +177,12 @@ def test_what_waits_is_listed_over_all_shards_and_taken_back(
     assert (ended.returncode, "by delay level 18" in ended.stderr) == (1, True)
     asked = shell.run("message", "recall", ids[1])
     assert (asked.returncode, "add --yes" in asked.stderr) == (2, True)
+
+
+def test_a_topic_is_made_for_metaq_only_where_that_is_asked_for(shell: Shell) -> None:
+    words = ("produce", "by-metaq", "hello", "--protocol", "metaq")
+    ended = shell.run(*words)
+    assert (ended.returncode, "there is no topic by-metaq" in ended.stderr) == (1, True)
+    assert "1 sent" in shell.run(*words, "--create").stderr
+    assert "by-metaq" in shell.done("topic", "list")
+    assert shell.json("consume", "by-metaq")["body"] == "hello"

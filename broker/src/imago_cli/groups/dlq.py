@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
@@ -27,11 +28,12 @@ from imago_cli.output import counted, print_json, print_line, print_table, say
 from imago_cli.times import moment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from imago_client import MessageQueue, ReceivedMessage
     from imago_client.blocking import Client
 
+Answer = TypeVar("Answer")
 READER: Final = "IMAGO_DLQ"
 """The group whose offsets say which dead letters went back: groups of users keep their own lag."""
 PREFIX: Final = "%DLQ%"
@@ -140,8 +142,8 @@ def replay(
 
     Its consumers get them as if they were new, shard by shard in the order in which they were given
     up. What went back is remembered (offsets of the group IMAGO_DLQ): repeated, the command goes on
-    behind it. When it is killed the message that it was at may go twice. Exit code 1: a shard is
-    away.
+    behind it. When it is killed the message that it was at may go twice; of two that run at once
+    for a group each sends what both find, so run one after the other. Exit code 1: a shard is away.
     """
     with connected(bootstrap) as client:
         letters = _known_letters(client, group)
@@ -196,7 +198,8 @@ def _send_back(
         else:
             producer.send(Resent.to_group(message, group))
         if message.offset >= waiting[message.queue]:  # what went before went, whatever comes
-            reader.commit(message.queue, message.offset + 1)
+            done = partial(reader.commit, message.queue, message.offset + 1)
+            _made_if_missing(client, done)
         pace.add(message.error is None, message.size)
     return left_out
 
@@ -227,7 +230,7 @@ def _letters(client: Client, group: str) -> list[Letters]:
     reader = client.pull_consumer(READER)
     found = []
     for one in client.admin.topic_bounds(PREFIX + group):
-        committed = reader.committed(one.queue) or 0
+        committed = _made_if_missing(client, partial(reader.committed, one.queue)) or 0
         waiting = min(max(committed, one.min_offset), one.max_offset)
         found.append(Letters(one.queue, one.min_offset, waiting, one.max_offset, one.updated_ms))
     return found
@@ -241,7 +244,7 @@ def _read(
     for one in letters:
         offset = one.first if everything else one.waiting
         while offset < one.end:
-            pulled = reader.pull(one.queue, offset)
+            pulled = _made_if_missing(client, partial(reader.pull, one.queue, offset))
             yield from (m for m in pulled.messages() if offset <= m.offset < one.end)
             if pulled.next_offset <= offset:  # never passed over: it may be readable again later
                 why = f": {pulled.remark}" if pulled.remark else ""
@@ -250,6 +253,21 @@ def _read(
                     cure="repeat the command; damage heals from other members of the shard",
                 )
             offset = pulled.next_offset
+
+
+def _made_if_missing(client: Client, call: Callable[[], Answer]) -> Answer:
+    """Call, once more with our group made where brokers make none by themselves."""
+    from imago_client import BrokerError
+    from imago_wire.remoting.bodies.config import SubscriptionGroupConfig
+    from imago_wire.remoting.codes import ResponseCode
+
+    try:
+        return call()
+    except BrokerError as error:
+        if error.code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
+            raise
+    client.admin.create_group(SubscriptionGroupConfig(group_name=READER))
+    return call()
 
 
 def _row(message: ReceivedMessage) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from imago_cli.connect import (
     MetaqServers,
     client_config,
     client_errors,
+    connected,
     metaq_config,
     metaq_servers,
     metaq_topics,
@@ -143,7 +144,10 @@ def produce(
     with client_errors():
         try:
             if protocol is Protocol.metaq:
-                asyncio.run(_metaq(metaq_servers(bootstrap, metaq), sending, bodies, pace, at_once))
+                servers = metaq_servers(bootstrap, metaq)
+                if create:
+                    _create_for_metaq(bootstrap, topic, named=metaq is not None)
+                asyncio.run(_metaq(servers, sending, bodies, pace, at_once))
             else:
                 asyncio.run(_rocketmq(bootstrap, sending, bodies, pace, at_once))
         finally:
@@ -250,6 +254,19 @@ def _refusal(error: BrokerError, sending: ProduceRun) -> Exception:
         )
         return CommandError(str(error), cure=cure)
     return error
+
+
+def _create_for_metaq(bootstrap: str, topic: str, *, named: bool) -> None:
+    """Make a topic, which no command of MetaQ's does; original brokers alone make it by a put."""
+    from imago_client.errors import ConnectionLostError
+
+    try:
+        with connected(bootstrap) as client:
+            client.admin.create_topic(topic)
+    except CommandError as error:
+        if not named or not isinstance(error.__cause__, ConnectionLostError):
+            raise
+        say(f"note: no name service at {bootstrap} makes the topic; a put may")
 
 
 async def _metaq(
