@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from imago_client import Client, ConsumerConfig, Message, StartFrom, UsageError, blocking
+from imago_client.core.consuming import following
+from imago_testing.peers.client_scripts import ScriptedServers, response
+from imago_wire.remoting.bodies.route import ClusterInfo, TopicList
+from imago_wire.remoting.codes import RequestCode
 
 if TYPE_CHECKING:
     from imago_client import MessageQueue, PushConsumer, ReceivedMessage, Subscriber
+    from imago_client.core.effects import Request
+    from imago_wire.remoting.command import RemotingCommand
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -51,6 +58,88 @@ async def test_iterating_consumes_what_was_iterated_over(client: Client) -> None
     assert await take(second, 20) == [b"%d" % number for number in range(10, 30)]
     await second.stop()  # who asked for no more after the last one may not have consumed it
     assert await committed(client) == [29]
+
+
+async def test_a_pattern_takes_topics_that_are_there_and_those_that_come(client: Client) -> None:
+    for name in ("orders-de", "refunds"):
+        await client.admin.create_topic(name, queues=1)
+        await client.producer().send(Message(name, name.encode()))
+    settings = config(rebalance_s=0.05)
+    gone = asyncio.Event()
+
+    async def revoked(_: tuple[MessageQueue, ...]) -> None:
+        gone.set()
+
+    subscription = client.subscribe(pattern="orders-.*", group=settings, on_revoked=revoked)
+    async with asyncio.timeout(50), subscription as messages:
+        assert (await anext(messages)).body == b"orders-de"
+        await client.admin.create_topic("orders-fr", queues=1)
+        await client.producer().send(Message("orders-fr", b"before it was seen"))
+        assert (await anext(messages)).body == b"before it was seen"
+        assert {queue.topic for queue in messages.queues} >= {"orders-de", "orders-fr"}
+        await client.admin.delete_topic("orders-de")
+        await gone.wait()
+        assert all(queue.topic != "orders-de" for queue in messages.queues)
+
+
+async def test_a_blocking_member_follows_a_pattern_too(client: Client, bootstrap: str) -> None:
+    await client.admin.create_topic("orders-de", queues=1)
+
+    def read() -> list[bytes]:
+        settings = ConsumerConfig(group="g", rebalance_s=0.05)  # from the end, as usual
+        with (
+            blocking.Client(bootstrap) as member,
+            member.group_consumer(settings, re.compile("orders-.*")) as consumer,
+        ):
+            consumer.poll(0)
+            member.admin.create_topic("orders-fr", queues=1)
+            member.producer().send(Message("orders-fr", b"before it was seen"))
+            found: list[ReceivedMessage] = []
+            while not found:
+                found = consumer.poll(1)
+            return [message.body for message in found]
+
+    async with asyncio.timeout(50):
+        assert await asyncio.to_thread(read) == [b"before it was seen"]
+
+
+def test_a_pattern_takes_no_more_topics_than_the_limit(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(following, "TOPICS_MAX", 2)
+    names = ["a3", "a1", "a2", "b", "%RETRY%a", "TBW102"]
+
+    def answers(request: Request) -> RemotingCommand:
+        if request.code == RequestCode.GET_BROKER_CLUSTER_INFO:
+            return response(body=ClusterInfo().encode(standard=True))
+        assert request.code == RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER
+        return response(body=TopicList(topic_list=tuple(names)).encode(standard=True))
+
+    world = ScriptedServers(brokers=answers)
+    followed = following.FollowedTopics(re.compile("a.|.*R.*|T.*"), "g", 1)
+    assert world.run(followed.look(world.state, ())) == ["a1", "a2"]
+    assert "pattern_too_wide" in caplog.text
+    assert list(followed.by_topic) == ["%RETRY%g", "a1", "a2"]
+    names[:] = ["a2", "a3"]
+    assert world.run(followed.look(world.state, ["a1"])) == ["a3"]
+    assert list(followed.by_topic) == ["%RETRY%g", "a1", "a2", "a3"], "a1 is read yet"
+    assert world.run(followed.look(world.state, ())) == []
+    assert "a1" not in followed.by_topic
+
+
+@pytest.mark.parametrize(
+    ("topics", "pattern", "why"),
+    [
+        (None, None, "name topics, or a pattern"),
+        ("orders", "orders", "name topics, or a pattern"),
+        (None, "(", "is no regular expression"),
+        (None, 5, "pattern: 5, must be text"),
+    ],
+)
+async def test_topics_or_a_pattern_are_named(topics: Any, pattern: Any, why: str) -> None:
+    client = Client("127.0.0.1:9")
+    with pytest.raises(UsageError, match=why):
+        client.subscribe(topics, group="g", pattern=pattern)
 
 
 async def test_an_error_in_the_loop_has_its_message_come_again(client: Client) -> None:

@@ -15,9 +15,7 @@ from imago_client.blocking.rocketmq.pop_consumer import PopConsumer
 from imago_client.blocking.rocketmq.producer import Producer
 from imago_client.blocking.rocketmq.requests import Requester
 from imago_client.blocking.rocketmq.transactions import TransactionProducer
-from imago_client.checks import topic_tags
 from imago_client.config import ClientConfig, ConsumerConfig, ProducerConfig
-from imago_client.core.consuming.subscriptions import ALL
 from imago_client.core.sending.requesting import AwaitedReplies
 from imago_client.core.sending.transacting import group_of_check
 from imago_client.errors import UsageError
@@ -26,10 +24,11 @@ from imago_client.process import new_state
 from imago_wire.remoting.codes import RequestCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable
     from types import TracebackType
 
     from imago_client.blocking.rocketmq.admin import Admin
+    from imago_client.core.consuming.following import Wanted
     from imago_client.core.sending.transacting import Decision
     from imago_client.message_queue import MessageQueue
     from imago_client.observing.watch import ClientCounters
@@ -114,7 +113,7 @@ class Client:
     def group_consumer(
         self,
         config: ConsumerConfig | str,
-        topics: Mapping[str, str] | Sequence[str],
+        topics: Wanted,
         *,
         on_assigned: Callable[[tuple[MessageQueue, ...]], object] | None = None,
         on_revoked: Callable[[tuple[MessageQueue, ...]], object] | None = None,
@@ -122,19 +121,19 @@ class Client:
         """Return a member of a group that shares the topics' queues; poll it to read.
 
         `topics`: names, or names with TAG expressions (`{"orders": "paid || sent"}`) or
-        SQL92 filters over properties (`{"orders": Sql("price > 5")}`). `on_assigned`,
+        SQL92 filters over properties (`{"orders": Sql("price > 5")}`), or `re.compile` of a
+        pattern: all topics whose whole name matches, also those that come later. `on_assigned`,
         `on_revoked`: called within `poll` and `close` with the queues that the member has begun, or
         ceased, to read.
         """
         settings = ConsumerConfig.of(config)
-        wanted = topic_tags(topics, ALL)
         if settings.group in self._consumers:
             raise UsageError(f"group {settings.group!r}: this client is a member already")
         consumer = GroupConsumer(
             self._state,
             self._driver,
             settings,
-            wanted,
+            topics,
             self._forget,
             on_assigned=on_assigned,
             on_revoked=on_revoked,

@@ -163,6 +163,14 @@ def find_publish_route(state: ClientState, topic: str, queues_max: int) -> Opera
     return route_like_template(topic, template, queues_max)
 
 
+def all_topics(state: ClientState) -> Operation[list[str]]:
+    """Return the names of all topics, the system's own too, sorted."""
+    answer = yield from ask_name_service(
+        state, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, PlacedRequestHeader()
+    )
+    return sorted(TopicList.decode(answer.body).topic_list)
+
+
 def cluster_info(state: ClientState) -> Operation[ClusterInfo]:
     """Return all live brokers by cluster and shard, and the shards that nobody leads."""
     answer = yield from ask_name_service(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from imago_client.core.administration import administration, group_administration, topic_changes
 from imago_client.core.administration.topic_changes import TopicSettings
+from imago_client.core.lookup import all_topics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,7 +48,7 @@ class Admin:
 
     async def topics(self) -> list[str]:
         """Return the names of all topics, the system's own too."""
-        return await self._driver.run(administration.topics(self._state))
+        return await self._driver.run(all_topics(self._state))
 
     async def create_topic(
         self,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
-from imago_client.checks import topic_tags
+from imago_client.checks import check_text
 from imago_client.config import ClientConfig, ConsumerConfig, ProducerConfig
-from imago_client.core.consuming.subscriptions import ALL
 from imago_client.core.sending.requesting import AwaitedReplies
 from imago_client.core.sending.transacting import group_of_check
 from imago_client.errors import UsageError
@@ -29,9 +29,10 @@ from imago_client.rocketmq.transactions import TransactionProducer
 from imago_wire.remoting.codes import RequestCode
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable
     from types import TracebackType
 
+    from imago_client.core.consuming.following import Wanted
     from imago_client.core.sending.transacting import Decision
     from imago_client.observing.watch import ClientCounters
     from imago_client.received import ReceivedMessage
@@ -117,7 +118,7 @@ class Client:
     def push_consumer(
         self,
         config: ConsumerConfig | str,
-        topics: Mapping[str, str] | Sequence[str],
+        topics: Wanted,
         handler: Callable[[list[ReceivedMessage]], Awaitable[None]],
         *,
         on_assigned: Listener | None = None,
@@ -126,8 +127,10 @@ class Client:
         """Return a member of a group (its configuration, or just its name); start it to join.
 
         `topics`: names, or names with TAG expressions (`{"orders": "paid || sent"}`) or
-        SQL92 filters over properties (`{"orders": Sql("price > 5")}`). `on_assigned`, `on_revoked`:
-        `async def`, called with the queues that the member has begun, or ceased, to read.
+        SQL92 filters over properties (`{"orders": Sql("price > 5")}`), or `re.compile` of a
+        pattern: all topics whose whole name matches, also those that come later. `on_assigned`,
+        `on_revoked`: `async def`, called with the queues that the member has begun, or ceased, to
+        read.
         """
         settings = ConsumerConfig.of(config)
         return self._member(
@@ -136,19 +139,21 @@ class Client:
 
     def subscribe(
         self,
-        topics: str | Mapping[str, str] | Sequence[str],
+        topics: str | Wanted | None = None,
         *,
         group: str | ConsumerConfig,
+        pattern: str | None = None,
         manual: bool = False,
         on_assigned: Listener | None = None,
         on_revoked: Listener | None = None,
     ) -> Subscriber:
         """Return a member of a group to iterate over: `async for message in client.subscribe(…)`.
 
-        `topics`: one name, or as `push_consumer` takes them; `manual`: messages are consumed once
-        they are given to `acknowledge`, not when the next one is asked for.
+        `topics`: one name, or as `push_consumer` takes them; `pattern` instead: all topics whose
+        whole name it matches, also those that come later (`"orders-.*"`). `manual`: messages are
+        consumed once they are given to `acknowledge`, not when the next one is asked for.
         """
-        wanted = [topics] if isinstance(topics, str) else topics
+        wanted = _wanted(topics, pattern)
         settings = ConsumerConfig.of(group)
         return Subscriber(
             lambda mailbox: self._member(
@@ -165,21 +170,20 @@ class Client:
     def _member(
         self,
         settings: ConsumerConfig,
-        topics: Mapping[str, str] | Sequence[str],
+        topics: Wanted,
         handler: Callable[[list[ReceivedMessage]], Awaitable[None]],
         *,
         pool: Takes | None = None,
         on_assigned: Listener | None,
         on_revoked: Listener | None,
     ) -> PushConsumer:
-        wanted = topic_tags(topics, ALL)
         if settings.group in self._consumers:
             raise UsageError(f"group {settings.group!r}: this client is a member already")
         consumer = PushConsumer(
             self._state,
             self._driver,
             settings,
-            wanted,
+            topics,
             handler,
             self._remember,
             self._forget,
@@ -250,6 +254,18 @@ class Client:
     def _forget_transactions(self, producer: TransactionProducer) -> None:
         if self._transacting.get(producer.config.group) is producer:
             del self._transacting[producer.config.group]
+
+
+def _wanted(topics: str | Wanted | None, pattern: str | None) -> Wanted:
+    if pattern is None and topics is not None:
+        return [topics] if isinstance(topics, str) else topics
+    if topics is not None or pattern is None:
+        raise UsageError("subscribe: name topics, or a pattern, and not both")
+    check_text("pattern", pattern)
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise UsageError(f"pattern: {pattern!r} is no regular expression: {error}") from None
 
 
 async def _pass_over(_messages: list[ReceivedMessage]) -> None:

@@ -9,19 +9,20 @@ from typing import TYPE_CHECKING, Final, Self
 from imago_client.blocking.rocketmq.polled_queues import PolledQueues
 from imago_client.checks import check_kind, check_seconds, check_whole
 from imago_client.core.consuming import membership
+from imago_client.core.consuming.following import FollowedTopics
 from imago_client.core.consuming.steering import Reassigned, check_read
-from imago_client.core.consuming.subscriptions import group_subscriptions
 from imago_client.errors import ClientError, UsageError
 from imago_client.handlers import check_listener
 from imago_client.messages import DELAY_LEVEL_MAX
 from imago_client.received import ReceivedMessage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from types import TracebackType
 
     from imago_client.blocking.rocketmq.driver import BlockingDriver
     from imago_client.config import ConsumerConfig
+    from imago_client.core.consuming.following import Wanted
     from imago_client.core.state import ClientState
     from imago_client.message_queue import MessageQueue
 
@@ -45,7 +46,7 @@ class GroupConsumer:
         state: ClientState,
         driver: BlockingDriver,
         config: ConsumerConfig,
-        topics: Mapping[str, str],
+        topics: Wanted,
         on_close: Callable[[GroupConsumer], None],
         *,
         on_assigned: Callable[[tuple[MessageQueue, ...]], object] | None = None,
@@ -57,7 +58,8 @@ class GroupConsumer:
         check_listener("on_revoked", on_revoked)
         self._on_assigned, self._on_revoked = on_assigned, on_revoked
         self._state, self._driver, self.config, self._on_close = state, driver, config, on_close
-        self._subscriptions = group_subscriptions(topics, config.group, state.clock_ms())
+        self._following = FollowedTopics(topics, config.group, state.clock_ms())
+        self._subscriptions = self._following.by_topic
         self._queues = PolledQueues(state, driver, config, self._subscriptions)
         self._handed: dict[MessageQueue, list[ReceivedMessage]] = {}
         self._known = membership.KnownQueues()
@@ -173,16 +175,33 @@ class GroupConsumer:
     def _keep_up(self) -> None:
         """Do what is due: heart beat, balance, commit."""
         now = self._state.clock_s()
+        if now >= self._balance_at:
+            self._look()
         if now >= self._beat_at:
             self._beat()
         if now >= self._balance_at:
             self._balance_at = now + self.config.rebalance_s
-            for topic in self._subscriptions:
+            for topic in list(self._subscriptions):
                 self._balance(topic)
             self._tell()
         if now >= self._commit_at:
             self._commit_at = now + self.config.commit_s
             self._queues.commit_all()
+
+    def _look(self) -> None:
+        """Take the topics that a pattern matches now."""
+        read = {queue.topic for queue in self._queues}
+        try:
+            new = self._driver.run(self._following.look(self._state, read))
+        except ClientError as error:
+            if not self._is_joined:
+                raise
+            log.warning("pattern_failed group=%s error=%s", self.config.group, error)
+            return
+        for topic in new if self._is_joined else ():
+            self._known.appeared(topic)
+        if new:
+            self._beat_at = float("-inf")
 
     def _beat(self) -> None:
         subscriptions = self._subscriptions.values()

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from imago_client.checks import check_text, check_whole
 from imago_client.core.effects import Operation, Request, ask_ok
 from imago_client.core.lookup import (
-    PlacedRequestHeader,
     ask_name_service,
     cluster_info,
     find_route,
@@ -26,7 +25,6 @@ from imago_client.message_queue import MessageQueue
 from imago_client.received import INFLATED_BYTES_MAX, received
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting.bodies.fields import Body
-from imago_wire.remoting.bodies.route import TopicList
 from imago_wire.remoting.bodies.stats import TopicStatsTable
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.headers.admin import (
@@ -142,14 +140,6 @@ def masters_among(found: Sequence[ShardInfo]) -> dict[str, str]:
     if not living:
         raise TryAgainError("the name service knows no master of any shard; is a broker up?")
     return living
-
-
-def topics(state: ClientState) -> Operation[list[str]]:
-    """Return the names of all topics, the system's own too, sorted."""
-    answer = yield from ask_name_service(
-        state, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, PlacedRequestHeader()
-    )
-    return sorted(TopicList.decode(answer.body).topic_list)
 
 
 def delete_topic(state: ClientState, topic: str) -> Operation[None]:

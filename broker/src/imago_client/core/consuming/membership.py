@@ -179,6 +179,10 @@ class KnownQueues:
             queues = () if route is None else (*route.read_queues, *route.write_queues)
             self._by_topic[topic] = frozenset(queues)
 
+    def appeared(self, topic: str) -> None:
+        """Take all queues of a topic for new: it came later than the member."""
+        self._by_topic.setdefault(topic, frozenset())
+
     def is_new(self, queue: MessageQueue) -> bool:
         known = self._by_topic.get(queue.topic)
         return known is not None and queue not in known

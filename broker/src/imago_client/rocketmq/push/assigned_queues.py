@@ -56,6 +56,10 @@ class AssignedQueues:
         """Start as a new member, which knows of no queue that came later."""
         self._known = membership.KnownQueues()
 
+    def appeared(self, topic: str) -> None:
+        """Read a topic from its beginning that came later than this member."""
+        self._known.appeared(topic)
+
     def stop_reading(self) -> None:
         """Read no more; handlers that run may end."""
         for reader in self._readers.values():

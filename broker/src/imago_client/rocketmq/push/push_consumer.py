@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Self
 
 from imago_client.checks import check_whole
-from imago_client.core.consuming.subscriptions import Subscription, group_subscriptions
+from imago_client.core.consuming.following import FollowedTopics
 from imago_client.errors import ClientError, UsageError
 from imago_client.handlers import Batch, check_handler
 from imago_client.inflation import Inflation
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from imago_client.config import ConsumerConfig
+    from imago_client.core.consuming.following import Wanted
+    from imago_client.core.consuming.subscriptions import Subscription
     from imago_client.core.state import ClientState
     from imago_client.message_queue import MessageQueue
     from imago_client.received import ReceivedMessage
@@ -49,7 +51,7 @@ class PushConsumer:
         state: ClientState,
         driver: Driver,
         config: ConsumerConfig,
-        topics: Mapping[str, str],
+        topics: Wanted,
         handler: Callable[[list[ReceivedMessage]], Awaitable[None]],
         on_start: Callable[[PushConsumer], None],
         on_stop: Callable[[PushConsumer], None],
@@ -78,7 +80,8 @@ class PushConsumer:
             on_assigned=on_assigned,
             on_revoked=on_revoked,
         )
-        self._subscriptions = group_subscriptions(topics, config.group, state.clock_ms())
+        self._following = FollowedTopics(topics, config.group, state.clock_ms())
+        self._subscriptions = self._following.by_topic
         self._on_start, self._on_stop = on_start, on_stop
         self._presence = GroupPresence(state, driver, config, self._subscriptions)
         self._assigned = AssignedQueues(self._shared, self._subscriptions, self._presence)
@@ -134,6 +137,7 @@ class PushConsumer:
             raise UsageError(f"group {self.config.group!r}: this consumer runs already")
         self._on_start(self)
         try:
+            await self._look()
             await self._presence.join()
         except BaseException:
             self._on_stop(self)
@@ -209,6 +213,22 @@ class PushConsumer:
         self._loops = [self.tasks.keep(loop, name) for loop, name in loops]
         self._loops[2].task.add_done_callback(lambda _: ready.set())  # ended before it was ready
 
+    async def _look(self) -> list[str]:
+        """Take the topics that a pattern matches now; return those that are new."""
+        read = {queue.topic for queue in self.queues}
+        return await self._shared.driver.run(self._following.look(self.state, read))
+
+    async def _look_again(self) -> None:
+        try:
+            new = await self._look()
+        except (ClientError, ProtocolError) as error:
+            log.warning("pattern_failed group=%s error=%s", self.config.group, error)
+            return
+        for topic in new:
+            self._assigned.appeared(topic)
+        if new:
+            await self._presence.beat()
+
     async def _every(self, period_s: float, act: Callable[[], Awaitable[object]]) -> None:
         while True:
             await asyncio.sleep(period_s)
@@ -220,7 +240,9 @@ class PushConsumer:
     async def _balance_loop(self, ready: asyncio.Event) -> None:
         while True:
             self._rebalance_now.clear()
-            done = [await self._assigned.balance(one) for one in self._subscriptions.values()]
+            await self._look_again()
+            wanted = list(self._subscriptions.values())
+            done = [await self._assigned.balance(one) for one in wanted]
             ready.set()
             pause_s = self.config.rebalance_s if all(done) else self.config.error_pause_s
             try:
