@@ -8,15 +8,19 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from hpack import Encoder
 
+from imago_testing.peers.sdk_peer import HEADERS, SdkFrames, request_headers
 from imago_testing.peers.wild import WildPeer
 from imago_testing.processes.broker import BrokerProcess, broker_process
 from imago_testing.processes.certificates import Authority
 from imago_testing.processes.servers import wait_until
 from imago_testing.searching import seldom
+from imago_wire.grpc import frames
+from imago_wire.grpc.frames import END_HEADERS, H2Error, Http2Frame, Setting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
 pytestmark = pytest.mark.processes
 
@@ -232,4 +236,97 @@ def test_commands_that_many_have_begun_are_bounded(broker: BrokerProcess, what: 
                 stack.enter_context(WildPeer(getattr(broker, port))).send(data)
 
         by_all(PEERS, begin)
+    watched.is_well()
+
+
+GREETING: Final = SdkFrames().greeting()
+LONG: Final = {**HEADERS, "x-mq-client-id": "c" * 3_500}
+
+
+def http2(kind: Http2Frame, flags: int, stream: int, payload: bytes) -> bytes:
+    return frames.frame(kind, flags, stream, payload)
+
+
+def begun(first: int, count: int, headers: Mapping[str, str] = HEADERS) -> bytes:
+    """Return calls whose requests do not come; a table shortens what they say."""
+    encoder = Encoder()
+    return b"".join(
+        http2(Http2Frame.HEADERS, END_HEADERS, number, block)
+        for number in range(first, first + 2 * count, 2)
+        for block in (encoder.encode(request_headers("SendMessage", headers)),)
+    )
+
+
+def taken_back(count: int) -> bytes:
+    """Return calls that are taken back at once."""
+    encoder, parts = Encoder(), []
+    for number in range(1, 2 * count, 2):
+        block = encoder.encode(request_headers("QueryRoute"))
+        parts.append(http2(Http2Frame.HEADERS, END_HEADERS, number, block))
+        parts.append(frames.reset(number, H2Error.CANCEL))
+    return b"".join(parts)
+
+
+def bomb() -> bytes:
+    """Return headers of which each byte stands for four thousand."""
+    encoder = Encoder()
+    first = encoder.encode([("x", "a" * 4000)])
+    again = encoder.encode([("x", "a" * 4000)])
+    assert len(again) == 1
+    return http2(Http2Frame.HEADERS, END_HEADERS, 1, first) + http2(
+        Http2Frame.HEADERS, END_HEADERS, 3, again * 16_000
+    )
+
+
+ON_HTTP2: Final = {
+    "calls that are taken back": (b"", taken_back(5000)),
+    "headers that a table makes long": (b"", bomb()),
+    "headers without an end": (
+        http2(Http2Frame.HEADERS, 0, 1, b"\x00"),
+        http2(Http2Frame.CONTINUATION, 0, 1, b"") * 10_000,
+    ),
+    "large headers": (b"", http2(Http2Frame.HEADERS, 0, 1, b"\x00\x7f" + b"a" * 16_000) * 4),
+    "settings": (b"", frames.settings({Setting.INITIAL_WINDOW_SIZE: 1}) * 5000),
+    "settings that are many": (
+        b"",
+        http2(Http2Frame.SETTINGS, 0, 0, b"\0\4\0\0\0\1" * 2700) * 4,
+    ),
+    "pings": (b"", http2(Http2Frame.PING, 0, 0, bytes(8)) * 5000),
+    "windows": (begun(1, 1), frames.window_update(1, 1) * 5000),
+    "nothing": (begun(1, 1), http2(Http2Frame.DATA, 0, 1, b"") * 5000),
+    "a message without an end": (
+        begun(1, 1) + http2(Http2Frame.DATA, 0, 1, b"\0\0\xff\xff\xff"),
+        http2(Http2Frame.DATA, 0, 1, bytes(16_000)) * 4,
+    ),
+    "what is no HTTP/2": (b"\0", PIECE),
+}
+
+
+@pytest.mark.parametrize("what", ON_HTTP2)
+def test_floods_of_frames_are_not_kept(broker: BrokerProcess, what: str) -> None:
+    beginning, piece = ON_HTTP2[what]
+    pieces = SENT_BYTES // PEERS // len(piece)
+
+    def flood() -> None:
+        with WildPeer(broker.grpc) as peer:
+            peer.send(GREETING + beginning)
+            peer.send_until_refused(piece for _ in range(pieces))
+
+    with Watched(broker) as watched:
+        by_all(PEERS, flood)
+    watched.is_well()
+
+
+@pytest.mark.parametrize("headers", [HEADERS, LONG], ids=["short", "long"])
+def test_calls_that_many_have_begun_are_bounded(
+    broker: BrokerProcess, headers: Mapping[str, str]
+) -> None:
+    """Five thousand, on five connections."""
+    calls = GREETING + begun(1, 1000, headers)
+    with contextlib.ExitStack() as stack, Watched(broker) as watched:
+
+        def begin() -> None:
+            stack.enter_context(WildPeer(broker.grpc)).send(calls)
+
+        by_all(5, begin)
     watched.is_well()

@@ -218,3 +218,21 @@ async def test_unknown_methods_are_not_implemented(peer: SdkPeer) -> None:
     number = peer.start("PullMessage", make("ReceiveMessageRequest"))
     await peer.answers(number, "ReceiveMessageResponse")
     assert peer.trailers[number]["grpc-status"] == "12"
+
+
+async def test_a_mistake_costs_one_call(
+    peer: SdkPeer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The connection and its other calls go on; the log says what went wrong."""
+    request = make("QueryRouteRequest", topic=named("plain"))
+    with monkeypatch.context() as planted:
+        planted.setattr(routes, "_types", lambda _: 1 // 0)
+        number = peer.start("QueryRoute", request)
+        assert await peer.answers(number, "QueryRouteResponse") == []
+    assert peer.trailers[number]["grpc-status"] == "13"
+    assert peer.trailers[number]["grpc-message"] == "internal error, see the broker's log"
+    (logged,) = (record for record in caplog.records if record.exc_info)
+    assert "call_failed method=QueryRoute" in logged.getMessage()
+    assert logged.exc_info is not None
+    assert logged.exc_info[0] is ZeroDivisionError
+    assert (await peer.call("QueryRoute", request)).status.code == SdkCode.OK

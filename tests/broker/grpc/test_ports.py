@@ -200,6 +200,25 @@ async def test_calls_are_of_their_signers_who_may_what_their_rules_say(tmp_path:
         await peer.close()
 
 
+async def test_calls_that_nobody_signed_are_refused_before_their_requests(tmp_path: Path) -> None:
+    """So that nothing is kept of these; what comes of them all the same harms nobody."""
+    token = tmp_path / "token"
+    token.write_text("t" * 40)
+    async with running_broker(tmp_path, "acl.enabled=true", f"admin.token_file={token}") as broker:
+        give_rights(broker)
+        peer = await SdkPeer.connect(broker.ports.grpc_port)
+        for headers in (HEADERS, signed("ann", "password-of-eve")):
+            for method in ("SendMessage", "ReceiveMessage"):
+                number, head = peer.frames.begin(method, headers)
+                peer.writer.write(head)
+                refused = (await peer.answers(number, f"{method}Response"))[0]
+                assert refused.status.code == SdkCode.UNAUTHORIZED
+                peer.writer.write(peer.frames.data(number, b"late"))
+        answer = await peer.call("QueryRoute", ROUTE, signed("ann", "password-of-ann"))
+        assert answer.status.code == SdkCode.TOPIC_NOT_FOUND
+        await peer.close()
+
+
 @pytest.mark.parametrize("size", [1, 7])
 def test_a_client_reads_its_own_frames_in_pieces(size: int) -> None:
     made, read = SdkFrames(), SdkFrames()

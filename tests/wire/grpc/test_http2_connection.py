@@ -118,6 +118,46 @@ def test_a_window_of_later_streams_moves_those_that_are_there() -> None:
     assert peer.read(connection.take_output())[-1][3] == {"grpc-status": "0"}
 
 
+def test_the_settings_of_one_frame_have_a_largest_number() -> None:
+    one = frames.settings({Setting.ENABLE_PUSH: 0})[frames.HEAD_BYTES :]
+    connection, peer = greeted(Http2Limits(settings_max=2))
+    connection.feed(frames.frame(Http2Frame.SETTINGS, 0, 0, one * 2))
+    assert not connection.closing
+    connection.feed(frames.frame(Http2Frame.SETTINGS, 0, 0, one * 3))
+    assert ended_with(connection, peer) is H2Error.ENHANCE_YOUR_CALM
+
+
+@pytest.mark.parametrize("calls", [0, 32])
+def test_windows_changed_anew_count_for_as_many_calls_as_they_are_work_for(calls: int) -> None:
+    connection, peer = greeted(Http2Limits(control_frames_max=6))
+    connection.feed(b"".join(peer.begin("ReceiveMessage")[1] for _ in range(calls)))
+    connection.tick()
+    for size in (1, 2, 3):
+        connection.feed(frames.settings({Setting.INITIAL_WINDOW_SIZE: size}))
+    assert bool(connection.closing) == (calls > 0)
+
+
+def test_room_of_the_connection_goes_to_those_who_wait_for_nothing_else() -> None:
+    connection, peer = greeted()
+    connection.feed(frames.settings({Setting.INITIAL_WINDOW_SIZE: 0}))
+    calls = [peer.begin("ReceiveMessage", end=True) for _ in range(3)]
+    connection.feed(b"".join(data for _, data in calls))
+    numbers = [number for number, _ in calls]
+    connection.take_output()
+    for number in numbers:
+        connection.send(number, [b"a" * 40_000], last=True)
+    connection.feed(frames.window_update(numbers[0], 60_000))
+    connection.feed(frames.window_update(numbers[2], 60_000))
+    connection.feed(frames.window_update(0, 30_000))
+    found = peer.read(connection.take_output())
+    ended = [number for kind, flags, number, _ in found if kind == 1 and flags & END_STREAM]
+    assert ended == [numbers[0], numbers[2]]
+    connection.feed(frames.window_update(numbers[1], 60_000))
+    assert connection.unsent, "the connection has no room now"
+    connection.feed(frames.window_update(0, 60_000))
+    assert not connection.unsent
+
+
 def test_a_call_that_its_peer_takes_back_is_gone() -> None:
     connection, peer = greeted()
     number, data = peer.begin("ReceiveMessage", end=True)

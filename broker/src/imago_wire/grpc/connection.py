@@ -32,6 +32,9 @@ from imago_wire.grpc.streams import Http2Streams, unpadded
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+STREAMS_A_FRAME: Final = 16
+"""Calls whose windows are changed for the work of one frame that asks for nothing."""
+
 
 class Http2Connection:
     """One connection."""
@@ -219,13 +222,19 @@ class Http2Connection:
             return
         if len(payload) % 6:
             raise BrokenError(H2Error.FRAME_SIZE_ERROR, "settings are six bytes each")
+        if len(payload) > 6 * self.limits.settings_max:
+            raise BrokenError(H2Error.ENHANCE_YOUR_CALM, "too many settings in one frame")
+        initial = None
         for key, value in frames.read_settings(payload):
             if key == Setting.INITIAL_WINDOW_SIZE:
                 if value > WINDOW_MAX:
                     raise BrokenError(H2Error.FLOW_CONTROL_ERROR, "a window above 2^31 - 1")
-                self._calls.windows.set_initial(value, self._calls.known.values())
+                initial = value
         self._write(frames.frame(Http2Frame.SETTINGS, ACK, 0))
-        self._calls.send_blocked()
+        if initial is not None:
+            # It is work for each call that is under way, and counts as much.
+            self._controls += len(self._calls.known) // STREAMS_A_FRAME
+            self._calls.set_initial(initial)
 
     def _take_ping(self, flags: int, _: int, payload: bytes, __: list[Event]) -> None:
         self._count_control()

@@ -22,6 +22,8 @@ class Http2Limits:
     """What a peer may send ahead on the connection."""
     stream_window_bytes: int = 1 << 20
     """What a peer may send ahead on one stream."""
+    settings_max: int = 64
+    """Of one frame; clients send seven at most."""
     resets_max: int = 500
     """Calls that the peer takes back before their answers."""
     control_frames_max: int = 2_000

@@ -70,10 +70,17 @@ class Http2Streams:
             self.forget(stream)
 
     def send_blocked(self) -> None:
-        """Go on with answers for which the connection had no room."""
+        """Go on with answers for which the connection had no room, for as long as it has some."""
         for number in tuple(self.windows.blocked):
-            stream = self.known.get(number)
-            if stream is not None:
+            if self.windows.room <= 0:
+                break
+            self.send_on(self.known[number])
+
+    def set_initial(self, size: int) -> None:
+        """Take over how much each stream may be sent at first, those that are there too."""
+        self.windows.set_initial(size, self.known.values())
+        for stream in tuple(self.known.values()):
+            if stream.unsent:
                 self.send_on(stream)
 
     def take(self, stream: Http2Stream, flags: int, payload: bytes, events: list[Event]) -> None:

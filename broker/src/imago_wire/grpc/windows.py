@@ -82,7 +82,7 @@ class AnswerWindows:
         while unsent:
             room = min(self.room, stream.window, frames.FRAME_BYTES_MAX)
             if room <= 0:
-                self.blocked[stream.number] = None
+                self._wait(stream)
                 return False
             part = unsent[0]
             if len(part) > room:
@@ -99,6 +99,13 @@ class AnswerWindows:
         if stream.open:
             self.out.append(frames.reset(stream.number, H2Error.NO_ERROR))
         return True
+
+    def _wait(self, stream: Http2Stream) -> None:
+        """Note who goes on once the connection has room; who has none of its own waits for that."""
+        if stream.window > 0:
+            self.blocked[stream.number] = None
+        else:
+            self.blocked.pop(stream.number, None)
 
     def set_initial(self, size: int, streams: Iterable[Http2Stream]) -> None:
         """Take over how much a stream may be sent at first."""

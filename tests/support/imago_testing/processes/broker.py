@@ -30,6 +30,7 @@ class BrokerProcess:
     fast: int
     namesrv: int
     admin: int
+    grpc: int
     data: Path
 
     @property
@@ -58,7 +59,7 @@ def broker_process(
     folder: Path, settings: Mapping[str, Mapping[str, object]]
 ) -> Iterator[BrokerProcess]:
     """Run a broker with the given sections until the block ends. It must then stop in order."""
-    base = free_port_block(6)
+    base = free_port_block(7)
     merged = _merged(_settings(folder, base), settings)
     config = folder / "broker.toml"
     config.write_text(_toml(merged))
@@ -73,6 +74,7 @@ def broker_process(
             admin=base + 2,
             rocketmq=base + 3,
             namesrv=base + 5,
+            grpc=base + 6,
             data=folder / "data",
         )
 
@@ -81,7 +83,7 @@ def _settings(folder: Path, base: int) -> Settings:
     return {
         "broker": {"data_dir": str(folder / "data"), "bind": "127.0.0.1", "host": "127.0.0.1"},
         "metaq": {"port": base},
-        "rocketmq": {"port": base + 3, "grpc_port": 0},
+        "rocketmq": {"port": base + 3, "grpc_port": base + 6},
         "namesrv": {"port": base + 5},
         "admin": {"port": base + 2, "loopback_trusted": True},
         # How full the disk of the machine is that runs the tests is no concern of theirs.

@@ -24,12 +24,15 @@ class CallUsers:
     def __init__(self, access: AccessService, *, enabled: bool) -> None:
         self._access, self._enabled = access, enabled
 
+    def identify(self, call: Call) -> None:
+        """Note whose call it is, of which nothing but its headers has come; CallError: nobody's."""
+        if self._enabled:
+            call.user = self._user(call)
+
     def check(self, call: Call, method: str, request: Any) -> None:
-        """Note whose call it is; CallError: nobody's, or it may not."""
+        """Look whether its user may make a call; CallError: it may not."""
         if not self._enabled:
             return
-        if not call.user:
-            call.user = self._user(call)
         for needs in _needs(method, request):
             if not any(self.may(call.user, need, call.stream.address) for need in needs):
                 raise self._refused(call, f"{call.user} has no permission to {needs[0].name}")

@@ -85,10 +85,21 @@ class GrpcService:
         """Return a call that has begun."""
         return Call(stream, headers, method.response)
 
+    def begun(self, method: Method, call: Call) -> None:
+        """Refuse a call of nobody's at once: nothing is kept of a request that will be refused."""
+        self._take(method, call, None)
+
     def serve(self, method: Method, call: Call, data: bytes) -> None:
         """Serve one message of a call."""
+        if not call.answered:  # it was refused, and its answer has not left
+            self._take(method, call, data)
+
+    def _take(self, method: Method, call: Call, data: bytes | None) -> None:
         try:
-            self._serve(method, call, data)
+            if data is None:
+                self._authentication.identify(call)
+            else:
+                self._serve(method, call, data)
         except CallError as error:
             self._refuse(method, call, error)
         except ProtocolError as error:

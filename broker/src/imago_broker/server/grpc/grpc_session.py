@@ -109,6 +109,7 @@ class GrpcSession(Session):
         self._begun_bytes += stream.cost
         stream.call = service.call(method, stream, said)
         self._streams[number] = stream
+        service.begun(method, stream.call)
 
     def _half_closed(self, stream: GrpcStream) -> None:
         """The peer asks for nothing more: a stream of commands ends then."""
@@ -125,8 +126,9 @@ class GrpcSession(Session):
 
     def _leave(self, stream: GrpcStream) -> None:
         self._settle(stream)
+        call = stream.call
         stream.gone()
-        self._port.service.ended(stream.method, stream.call)
+        self._port.service.ended(stream.method, call)
 
     def send(self, stream: GrpcStream, messages: Sequence[bytes], *, last: bool) -> None:
         """Send messages of an answer."""
@@ -146,10 +148,10 @@ class GrpcSession(Session):
         if not self._http.has(stream.number):
             del self._streams[stream.number]
             self._settle(stream)
-            ended = self._port.service.lasts(stream.method) and stream.is_open
+            ended, call = self._port.service.lasts(stream.method) and stream.is_open, stream.call
             stream.answered()
             if ended:
-                self._port.service.ended(stream.method, stream.call)
+                self._port.service.ended(stream.method, call)
         self._flush_soon()
 
     def _flush_soon(self) -> None:

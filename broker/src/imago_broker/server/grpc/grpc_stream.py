@@ -46,7 +46,8 @@ class GrpcStream:
         self._watchers: dict[Callable[[], None], None] = {}
         self.number, self.method = number, method
         self.call: Call
-        """Set at once, before anybody sees the stream."""
+        """Set at once, before anybody sees the stream; nothing once it is over: each knows the
+        other, and together they would stay until a collection."""
         self.begun_ms = now_ms
         self.cost = 0
         """Bytes that its session counts for it."""
@@ -115,11 +116,13 @@ class GrpcStream:
     def answered(self) -> None:
         """The answer is written: nobody waits for the call's end any more."""
         self._session = None
+        del self.call
         self._watchers.clear()
 
     def gone(self) -> None:
         """The call is over before that."""
         self._session = None
+        del self.call
         watchers, self._watchers = self._watchers, {}
         for watcher in watchers:
             watcher()
