@@ -36,6 +36,7 @@ MODULES: Final = (
     "tests.fuzz.replication",
     "tests.fuzz.sql92",
     "tests.fuzz.access",
+    "tests.fuzz.grpc",
 )
 CPU_S_MAX: Final = 1.0
 """An input that keeps a decoder busy for longer is a failure: a peer could send it."""

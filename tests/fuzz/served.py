@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tests.fuzz.access import SEEDS as ACCESS_SEEDS
 from tests.fuzz.counting import record, refuse_again
+from tests.fuzz.grpc import SEEDS as GRPC_SEEDS
 from tests.fuzz.mutation import mutated
 from tests.fuzz.remoting import SEEDS as REMOTING_SEEDS
 
@@ -32,6 +33,7 @@ from imago_testing.frames.text import golden_metaq_frames
 from imago_testing.peers.generated import BATCH, PATIENCE_S, storm
 from imago_testing.peers.signing import GROUP, TOPIC
 from imago_testing.processes.broker import broker_process
+from imago_wire.grpc.frames import PREFACE
 from imago_wire.remoting.signing import signed
 
 if TYPE_CHECKING:
@@ -53,7 +55,7 @@ CONNECTIONS_A_ROUND: Final = 20
 """With changed bytes, beside BATCH requests."""
 READ_BYTES: Final = 1 << 18
 REQUESTS_TO: Final = ("rocketmq", "namesrv")
-BYTES_TO: Final = ("rocketmq", "namesrv", "metaq", "admin")
+BYTES_TO: Final = ("rocketmq", "namesrv", "metaq", "admin", "grpc")
 TARGETS: Final = (
     *(f"served.{port}" for port in REQUESTS_TO),
     *(f"served.{port}.bytes" for port in BYTES_TO),
@@ -124,6 +126,7 @@ class Run:
             "namesrv": remoting,
             "metaq": [frame.data for frame in golden_metaq_frames()],
             "admin": http_seeds(),
+            "grpc": [PREFACE + stream for stream in GRPC_SEEDS["grpc.frames"]],
         }
 
     async def until(self, end: float, executions_max: int) -> None:

@@ -30,7 +30,7 @@ def test_every_target_holds_for_some_hundred_inputs() -> None:
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     ran = {line.split()[0]: line.split()[1] for line in lines if line.endswith("/s")}
-    for part in ("text.", "record.", "remoting.", "replication.", "sql92", "access."):
+    for part in ("text.", "record.", "remoting.", "replication.", "sql92", "access.", "grpc."):
         assert any(name.startswith(part) for name in ran)
     assert set(ran.values()) == {"400"}
 

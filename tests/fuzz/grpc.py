@@ -1,0 +1,177 @@
+"""Fuzz targets of the gRPC port: what anybody may send there before anybody knows who it is.
+
+Frames and headers end a call or the connection, and messages are refused: nothing else is raised,
+and what is held stays in its limits.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+from hpack import Encoder
+
+from imago_broker.processors.grpc.calls import CallError
+from imago_broker.processors.grpc.checks import check_message, group_name, topic_name, type_of
+from imago_broker.processors.grpc.consuming.receipts import parse_handle
+from imago_broker.processors.grpc.message_forms import stored_properties
+from imago_broker.processors.grpc.settings import merged_settings
+from imago_testing.peers.sdk_calls import asks, consumer, entries, message, named, producer, sends
+from imago_testing.peers.sdk_peer import HEADERS, SdkFrames, request_headers
+from imago_wire.errors import ProtocolError
+from imago_wire.grpc import headers as heads
+from imago_wire.grpc.connection import Http2Connection
+from imago_wire.grpc.events import CallOpened, Came
+from imago_wire.grpc.frames import END_HEADERS, END_STREAM, PREFACE, window_update
+from imago_wire.grpc.header_blocks import BrokenError, HeaderBlocks
+from imago_wire.grpc.limits import Http2Limits
+from imago_wire.grpc.messages import encoded, make, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Mapping, Sequence
+
+LIMITS: Final = Http2Limits(
+    streams_max=4,
+    header_bytes_max=2048,
+    message_bytes_max=4096,
+    buffered_bytes_max=8192,
+    window_bytes=65_535,
+    stream_window_bytes=16_384,
+    resets_max=8,
+    control_frames_max=16,
+)
+OUTPUT_BYTES: Final = 1 << 16
+"""What a thousand bytes of frames may have a server write: acknowledgements, resets, a farewell."""
+BODY_BYTES: Final = 4096
+NOW_MS: Final = 1_796_000_000_000
+RECEIPT: Final = "0 1795977346262 20000 0 0 shard-0 0 0 1326"
+
+
+def frames(data: bytes) -> Hashable:
+    """Whole or in pieces the same happens; answers leave, and nothing above its limit stays."""
+    whole, pieces = Http2Connection(LIMITS), Http2Connection(LIMITS)
+    events = whole.feed(PREFACE + data)
+    middle = len(data) // 2
+    found = [*pieces.feed(PREFACE + data[:middle]), *pieces.feed(data[middle:])]
+    assert (found, pieces.closing) == (events, whole.closing)
+    assert len(whole.take_output()) <= OUTPUT_BYTES
+    assert whole.buffered <= LIMITS.buffered_bytes_max
+    opened = [event.stream for event in events if isinstance(event, CallOpened)]
+    assert sum(map(whole.has, opened)) <= LIMITS.streams_max
+    for number in opened:
+        whole.send(number, [b"answer" * 9000], last=True)
+    whole.feed(window_update(0, 1 << 20))
+    assert len(whole.take_output()) <= OUTPUT_BYTES + LIMITS.streams_max * 56_000
+    came = sum(isinstance(event, Came) for event in events)
+    return (len(opened), came, len(events), whole.closing[:24])
+
+
+def headers(data: bytes) -> Hashable:
+    """Headers are read within their limits, or the connection ends; the next block is, too."""
+    blocks = HeaderBlocks(LIMITS)
+    middle, found = len(data) // 2, []
+    try:
+        assert blocks.begin(1, END_STREAM, data[:middle]) is None
+        for block in (
+            blocks.go_on(END_HEADERS, data[middle:]),
+            blocks.begin(3, END_HEADERS, data),
+        ):
+            assert block is not None
+            told = block.headers
+            assert sum(len(name) + len(value) for name, value in told.items()) <= 4 * 2048
+            credentials = heads.credentials(told)
+            signed = credentials is not None and credentials.signed_by(["secret"])
+            found.append((len(told), signed, heads.timeout_ms(told) is None))
+    except BrokenError as error:
+        return (*found, str(error)[:24])
+    return tuple(found)
+
+
+def _checked(name: str, request: Any) -> Hashable:
+    """Have everything read that a call reads before the table is asked."""
+    match name:
+        case "SendMessageRequest":
+            for one in request.messages:
+                check_message(one, BODY_BYTES, NOW_MS)
+                stored_properties(one, topic_name(one.topic), "127.0.0.1:1")
+                type_of(one.system_properties)
+        case "TelemetryCommand":
+            return len(encoded(merged_settings(request.settings, None, BODY_BYTES))) > 400
+        case "AckMessageRequest":
+            return [str(parse_handle(one.receipt_handle)) for one in request.entries] == []
+        case "HeartbeatRequest":
+            group_name(request.group)
+        case _:
+            pass
+    return name
+
+
+def messages(data: bytes) -> Hashable:
+    """What is read as a message is written so that it reads the same, and is checked or refused."""
+    found: list[Hashable] = []
+    for name in REQUESTS:
+        try:
+            request = parse(name, data)
+        except ProtocolError:
+            found.append("")
+            continue
+        written = request.SerializeToString(deterministic=True)
+        assert parse(name, written).SerializeToString(deterministic=True) == written
+        try:
+            found.append(_checked(name, request))
+        except CallError as error:
+            found.append((name, error.code))
+    return tuple(found)
+
+
+def _seeds() -> dict[str, list[bytes]]:
+    handled = message()
+    handled.system_properties.receipt_handle = RECEIPT
+    told: dict[str, Any] = {
+        "SendMessageRequest": sends(message(tag="t", keys=["k"], message_group="g")),
+        "ReceiveMessageRequest": asks(),
+        "TelemetryCommand": producer("plain"),
+        "AckMessageRequest": make(
+            "AckMessageRequest",
+            group=named("readers"),
+            topic=named("plain"),
+            entries=entries(handled),
+        ),
+        "HeartbeatRequest": make("HeartbeatRequest", group=named("readers"), client_type=3),
+    }
+    streams = []
+    for name, request in told.items():
+        client = SdkFrames()
+        method = name.removesuffix("Request").removesuffix("Command")
+        greeting = client.greeting()[len(PREFACE) :]
+        streams.append(greeting + b"".join(client.call(method, request)[1] for _ in range(3)))
+    signed = {
+        **HEADERS,
+        "authorization": "MQv2-HMAC-SHA1 Credential=ann, SignedHeaders=date, Signature=0a",
+        "grpc-timeout": "3S",
+    }
+    encoder = Encoder()
+    blocks = [encoder.encode(request_headers("SendMessage", signed)) for _ in range(2)]
+    return {
+        "grpc.frames": streams,
+        "grpc.headers": blocks,
+        "grpc.messages": [
+            *(encoded(request) for request in told.values()),
+            encoded(consumer("readers", "plain")),
+        ],
+    }
+
+
+REQUESTS: Final = (
+    "SendMessageRequest",
+    "ReceiveMessageRequest",
+    "TelemetryCommand",
+    "AckMessageRequest",
+    "HeartbeatRequest",
+    "QueryRouteRequest",
+    "EndTransactionRequest",
+)
+TARGETS: Final[Mapping[str, Callable[[bytes], Hashable]]] = MappingProxyType(
+    {"grpc.frames": frames, "grpc.headers": headers, "grpc.messages": messages}
+)
+SEEDS: Final[Mapping[str, Sequence[bytes]]] = MappingProxyType(_seeds())
