@@ -19,6 +19,7 @@ from imago_testing.interop.targets import imago_up
 from imago_testing.java.driver import java_command
 from imago_testing.java.modules import ROCKETMQ5_SDK
 from imago_testing.java.toolchain import ToolMissingError
+from imago_testing.processes.certificates import Authority
 from imago_testing.processes.servers import wait_until
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, A
 def ran(*command: str | Path, cwd: Path, **environment: str) -> Any:
     """Run a program to its end; return the JSON of its last line."""
     if shutil.which(command[0]) is None:
-        raise ToolMissingError(f"{command[0]} is not on the PATH")
+        raise ToolMissingError(f"{command[0]} is not on the PATH: install Go, and Node with npm")
     done = subprocess.run(
         command, cwd=cwd, env=os.environ | environment, capture_output=True, text=True, check=False
     )
@@ -69,10 +70,10 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Sdk:
     options = ("pip", "install", "-q", "--require-hashes", "-r", wanted)
     ran(uv, *options, "--target", home / "lib", cwd=home)
 
-    def tell(*words: str) -> Any:
+    def tell(*words: str, **more: str) -> Any:
         # Without the site's packages: they have protobuf, too.
         words, environment = unwritten(words)
-        environment |= {"PYTHONPATH": str(home / "lib"), "HOME": str(home)}
+        environment |= {"PYTHONPATH": str(home / "lib"), "HOME": str(home), **more}
         main = OTHERS / "python-sdk" / "main.py"
         return ran(sys.executable, "-S", main, *words, cwd=home, **environment)
 
@@ -92,7 +93,34 @@ def java(tmp_path_factory: pytest.TempPathFactory) -> Sdk:
     return tell
 
 
-@pytest.fixture(params=["python", "java"])
+@pytest.fixture(scope="module")
+def go(tmp_path_factory: pytest.TempPathFactory) -> Sdk:
+    """The SDK, with TLS as by its default."""
+    home = tmp_path_factory.mktemp("go-sdk")
+    ran("go", "build", "-o", home / "main", ".", cwd=OTHERS / "go-sdk")
+
+    def tell(*words: str) -> Any:
+        words, environment = unwritten(words)
+        return ran(home / "main", *words, cwd=home, HOME=str(home), **environment)
+
+    return tell
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Sdk:
+    """The SDK, without TLS as by its default."""
+    home = shutil.copytree(OTHERS / "node-sdk", tmp_path_factory.mktemp("node-sdk") / "node")
+    ran("npm", "ci", "-s", "--no-audit", "--no-fund", "--ignore-scripts", cwd=home)
+
+    def tell(*words: str, **more: str) -> Any:
+        words, environment = unwritten(words)
+        environment |= {"HOME": str(home), **more}
+        return ran("node", "main.js", *words, cwd=home, **environment)
+
+    return tell
+
+
+@pytest.fixture(params=["python", "java", "go", "node"])
 def sdk(request: pytest.FixtureRequest) -> Sdk:
     found: Sdk = request.getfixturevalue(request.param)
     return found
@@ -113,19 +141,19 @@ def grpc(ready: Mapping[str, Any]) -> str:
     return str(ready["brokers"][0]["grpc"])
 
 
-BOTH = ("sdk-java", "sdk-python")
+EACH = ("sdk-java", "sdk-python", "sdk-go", "sdk-node")
 
 
-@pytest.mark.shows("send", "group", "filter", clients=BOTH)
+@pytest.mark.shows("send", "group", "filter", clients=EACH)
 def test_messages_go_there_and_back(sdk: Sdk, cluster: Mapping[str, Any], topic: str) -> None:
     make_topic(cluster, topic, "NORMAL")
     found = sdk("normal", grpc(cluster), topic)
-    assert (found["bodies"], found["odd"]) == (TEN, ODD)
+    assert (found["bodies"], found["odd"], found["sql"]) == (TEN, ODD, ODD)
     assert (found["tag"], found["keys"], found["attempt"]) == ("odd", ["k1"], 1)
     assert found.get("properties", {"colour": "red"}) == {"colour": "red"}
 
 
-@pytest.mark.shows("send-ordered", clients=BOTH)
+@pytest.mark.shows("send-ordered", clients=EACH)
 def test_messages_of_a_group_stay_in_order(
     sdk: Sdk, cluster: Mapping[str, Any], topic: str
 ) -> None:
@@ -134,7 +162,7 @@ def test_messages_of_a_group_stay_in_order(
     assert found == {str(group): [f"f{n}" for n in range(group, 12, 3)] for group in range(3)}
 
 
-@pytest.mark.shows("timer", clients=BOTH)
+@pytest.mark.shows("timer", clients=EACH)
 def test_messages_wait_for_their_time_or_are_recalled(
     sdk: Sdk, cluster: Mapping[str, Any], topic: str
 ) -> None:
@@ -143,7 +171,7 @@ def test_messages_wait_for_their_time_or_are_recalled(
     assert found == {"bodies": ["late"], "early": False, "more": []}
 
 
-@pytest.mark.shows("transactions", clients=BOTH)
+@pytest.mark.shows("transactions", clients=EACH)
 def test_transactions_end_as_said_or_are_asked_about(
     sdk: Sdk, cluster: Mapping[str, Any], topic: str
 ) -> None:
@@ -151,7 +179,7 @@ def test_transactions_end_as_said_or_are_asked_about(
     assert sdk("transaction", grpc(cluster), topic) == {"bodies": ["commit", "orphan"]}
 
 
-@pytest.mark.shows("retry", "pop", clients=BOTH)
+@pytest.mark.shows("retry", "pop", clients=EACH)
 def test_a_push_consumer_gets_again_what_it_failed_with(
     sdk: Sdk, cluster: Mapping[str, Any], topic: str
 ) -> None:
@@ -164,35 +192,49 @@ def test_a_push_consumer_gets_again_what_it_failed_with(
     assert sorted(seen) == expected
 
 
-@pytest.mark.shows("retry", clients=("sdk-python",))
+@pytest.mark.shows("send-ordered", "retry", clients=EACH)
+def test_an_ordered_group_waits_for_what_it_failed_with(
+    sdk: Sdk, cluster: Mapping[str, Any], topic: str
+) -> None:
+    make_topic(cluster, topic, "FIFO")
+    put(cluster, f"groups/{topic}-stubborn", {"consume_message_orderly": True})
+    found = sdk("stubborn", grpc(cluster), topic)
+    # Python's SDK does not count what it tries again by itself.
+    assert [each.split()[0] for each in found["seen"]] == ["s0", "s0", "s1", "s2"]
+
+
+@pytest.mark.shows("retry", clients=("sdk-python", "sdk-go", "sdk-node"))
+@pytest.mark.parametrize("sdk", ["python", "go", "node"], indirect=True)
 def test_what_is_hidden_for_longer_comes_again(
-    python: Sdk, cluster: Mapping[str, Any], topic: str
+    sdk: Sdk, cluster: Mapping[str, Any], topic: str
 ) -> None:
     make_topic(cluster, topic, "NORMAL")
-    assert python("again", grpc(cluster), topic) == {"attempts": [1, 2]}
+    assert sdk("again", grpc(cluster), topic) == {"attempts": [1, 2]}
 
 
-@pytest.mark.shows("dead", clients=("sdk-java",))
+@pytest.mark.shows("dead", clients=("sdk-java", "sdk-go", "sdk-node"))
+@pytest.mark.parametrize("sdk", ["java", "go", "node"], indirect=True)
 def test_what_fails_too_often_is_a_dead_letter(
-    java: Sdk, cluster: Mapping[str, Any], topic: str
+    sdk: Sdk, cluster: Mapping[str, Any], topic: str
 ) -> None:
     make_topic(cluster, topic, "NORMAL")
     put(cluster, f"groups/{topic}-letters", {"retry_max_times": 1})
-    found = java("letters", grpc(cluster), topic)
+    found = sdk("letters", grpc(cluster), topic)
     assert found == {"dead": ["dead"], "seen": ["dead 1", "dead 2"]}
 
 
-@pytest.mark.shows("across", clients=("sdk-python",))
+@pytest.mark.shows("across", clients=("sdk-python", "sdk-go", "sdk-node"))
+@pytest.mark.parametrize("sdk", ["python", "go", "node"], indirect=True)
 def test_clients_of_the_other_protocol_read_the_same(
-    python: Sdk, cluster: Mapping[str, Any], topic: str
+    sdk: Sdk, cluster: Mapping[str, Any], topic: str
 ) -> None:
     make_topic(cluster, topic, "NORMAL")
     with Client(cluster["namesrv"]) as client:
         producer = client.producer()
         for number in range(3):
             producer.send(Message(topic, f"r{number}".encode()))
-        assert python("send", grpc(cluster), topic) == {"sent": 1}
-        found = python("read", grpc(cluster), topic)
+        assert sdk("send", grpc(cluster), topic) == {"sent": 1}
+        found = sdk("read", grpc(cluster), topic)
         assert found == {"bodies": ["r0", "r1", "r2", "sent"]}
         config = ConsumerConfig(group=f"{topic}-remoting", start_from=StartFrom.EARLIEST)
         reader = client.group_consumer(config, [topic])
@@ -207,9 +249,9 @@ def test_clients_of_the_other_protocol_read_the_same(
     assert read == {b"r0", b"r1", b"r2", b"sent"}
 
 
-@pytest.mark.shows("users", clients=BOTH)
+@pytest.mark.shows("users", clients=EACH)
 def test_credentials_and_rules_are_those_of_all_clients(
-    java: Sdk, python: Sdk, tmp_path: Path
+    java: Sdk, python: Sdk, go: Sdk, node: Sdk, tmp_path: Path
 ) -> None:
     (tmp_path / "up").mkdir()
     options = ["--set", "acl.enabled=true"]
@@ -224,7 +266,7 @@ def test_credentials_and_rules_are_those_of_all_clients(
         for name in ("orders", "other"):
             put(ready, f"topics/{name}", {"queues": 1}, token)
         put(ready, "users/ann", {"password": "password-of-ann", "rules": rules}, token)
-        for tell in (java, python):
+        for tell in (java, python, go, node):
             endpoints = grpc(ready)
             assert tell("send", endpoints, "orders", "ann", "password-of-ann") == {"sent": 1}
             for told in (
@@ -233,6 +275,27 @@ def test_credentials_and_rules_are_those_of_all_clients(
                 ("other", "ann", "password-of-ann"),
             ):
                 assert "refused" in tell("send", endpoints, *told), told
+
+
+@pytest.mark.shows("tls", clients=("sdk-python", "sdk-node"))
+def test_one_port_takes_tls_and_plain_text(
+    java: Sdk, python: Sdk, go: Sdk, node: Sdk, tmp_path: Path
+) -> None:
+    """Java's and Go's SDKs take any certificate; the others check whose it is."""
+    (home := tmp_path / "up").mkdir()
+    authority = Authority(tmp_path / "authority")
+    server = authority.issue("server")
+    named = {"certificate_file": server.certificate, "key_file": server.key}
+    options = [part for key, file in named.items() for part in ("--set", f"tls.{key}={file}")]
+    trusting = {"GRPC_DEFAULT_SSL_ROOTS_FILE_PATH": str(authority.file)}
+    with imago_up(home, shards=1, options=options) as ready:
+        make_topic(ready, "orders", "NORMAL")
+        words = ("send", grpc(ready), "orders")
+        for tell in (java, go):
+            assert tell(*words) == tell(*words, "plain") == {"sent": 1}
+        for tell in (python, node):
+            assert tell(*words) == tell(*words, "tls", **trusting) == {"sent": 1}
+            assert "refused" in tell(*words, "tls"), "nobody has said that this authority is good"
 
 
 def put(ready: Mapping[str, Any], path: str, value: object, token: str = "") -> None:

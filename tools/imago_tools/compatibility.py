@@ -62,7 +62,10 @@ class Client(NamedTuple):
 def clients() -> dict[str, Client]:
     """Return the columns, with the versions that the suite fetches."""
     others = INTEROP / "others"
-    node = json.loads((others / "node" / "package.json").read_text())
+    node, node_sdk = (
+        json.loads((others / name / "package.json").read_text())["dependencies"]
+        for name in ("node", "node-sdk")
+    )
     return {
         "metaq": Client("MetaQ Java", _java("metaq-client")),
         "rocketmq4": Client("RocketMQ Java", _java("rocketmq4-client")),
@@ -72,6 +75,11 @@ def clients() -> dict[str, Client]:
             "RocketMQ 5 SDK, Python",
             _found(r"rocketmq-python-client==([\d.]+)", others / "python-sdk" / "requirements.txt"),
         ),
+        "sdk-go": Client(
+            "RocketMQ 5 SDK, Go",
+            _found(r"golang/v5 v([\d.]+)", others / "go-sdk" / "go.mod"),
+        ),
+        "sdk-node": Client("RocketMQ 5 SDK, Node", str(node_sdk["rocketmq-client-nodejs"])),
         "go": Client(
             "Go: rocketmq-client-go", _found(r"client-go/v2 v([\d.]+)", others / "go" / "go.mod")
         ),
@@ -79,7 +87,7 @@ def clients() -> dict[str, Client]:
             "C++, of the Python package rocketmq",
             _found(r"rocketmq==([\d.]+)", others / "cpp" / "requirements.txt"),
         ),
-        "node": Client("Node: ali-ons", str(node["dependencies"]["ali-ons"])),
+        "node": Client("Node: ali-ons", str(node["ali-ons"])),
     }
 
 

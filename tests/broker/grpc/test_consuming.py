@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from imago_broker.model.groups import GroupConfig
 from imago_broker.processors.grpc import clients, settings
 from imago_broker.processors.grpc.consuming import acknowledging, receipts, receiving
 from imago_testing.peers.sdk_calls import (
@@ -22,7 +23,7 @@ from imago_testing.peers.sdk_calls import (
 from imago_testing.peers.sdk_peer import HEADERS, SdkPeer
 from imago_wire.grpc import frames
 from imago_wire.grpc.codes import SdkCode
-from imago_wire.grpc.messages import duration, make, milliseconds, timestamp
+from imago_wire.grpc.messages import NODE_JS, duration, make, milliseconds, timestamp
 
 if TYPE_CHECKING:
     from imago_broker.app import Broker
@@ -89,6 +90,33 @@ async def test_settings_are_answered_with_the_brokers_values(peer: SdkPeer) -> N
     assert told.backoff_policy.max_attempts == 17
     assert [one.seconds for one in told.backoff_policy.customized_backoff.next][:3] == [1, 5, 10]
     await other.close()
+
+
+def test_a_client_that_takes_no_list_of_waits_gets_growing_ones() -> None:
+    told = consumer("readers", "plain", kind=2).settings
+    group = GroupConfig(name="readers", retry_max_times=3)
+    listed = settings.merged_settings(told, group, 1).backoff_policy
+    told.user_agent.language = NODE_JS
+    grown = settings.merged_settings(told, group, 1).backoff_policy
+    assert listed.max_attempts == grown.max_attempts == 4
+    waits = [milliseconds(wait) for wait in listed.customized_backoff.next]
+    found = grown.exponential_backoff
+    assert (milliseconds(found.initial), milliseconds(found.max)) == (waits[0], waits[-1])
+
+
+@pytest.mark.parametrize(
+    ("language", "renewed", "got"), [("GO", True, 1), ("GO", False, 3), ("JAVA", True, 3)]
+)
+async def test_gos_push_consumers_get_an_ordered_groups_messages_one_by_one(
+    peer: SdkPeer, broker: Broker, language: str, got: int, *, renewed: bool
+) -> None:
+    """They work at once on all that they get."""
+    broker.groups.update(GroupConfig(name="readers", consume_message_orderly=True))
+    told = [message("ordered", message_group="one", message_id=f"0{n}") for n in range(3)]
+    await peer.call("SendMessage", sends(*told))
+    headers = {**HEADERS, "x-mq-language": language}
+    _, found = await received(peer, asks(topic="ordered", auto_renew=renewed), headers)
+    assert len(found) == got
 
 
 @pytest.mark.parametrize("command", [make("TelemetryCommand", settings=make("Settings"))])

@@ -74,6 +74,8 @@ class Resolution(IntEnum):
 SQL: Final = 2
 """The type of a filter expression that is no tags."""
 MD5: Final = 2
+NODE_JS: Final = 8
+"""The language of a user agent."""
 SERVER_CHECK: Final = 2
 """The source of an end that the broker has asked for."""
 

@@ -22,8 +22,10 @@ from rocketmq import (
     TransactionChecker,
     TransactionResolution,
 )
+from rocketmq.grpc_protocol import FilterType
 
 WAIT_SECONDS = 100.0
+TLS = {"tls_enable": True} if sys.argv[4:] == ["tls"] else {}
 
 
 def made(topic: str, body: str, **said: Any) -> Message:
@@ -44,9 +46,9 @@ class Heir(TransactionChecker):  # type: ignore[misc]  # installed where it runs
 class Reader:
     """A simple consumer, which acknowledges what it gets unless told otherwise."""
 
-    def __init__(self, config: ClientConfiguration, group: str, topic: str, tag: str = "*") -> None:
+    def __init__(self, config: ClientConfiguration, group: str, topic: str, *of: Any) -> None:
         self.consumer = SimpleConsumer(
-            config, group, {topic: FilterExpression(tag)}, await_duration=5
+            config, group, {topic: FilterExpression(*of)}, await_duration=5, **TLS
         )
         self.consumer.startup()
 
@@ -75,7 +77,7 @@ def bodies(messages: list[Message]) -> list[str]:
 
 
 def normal(config: ClientConfiguration, topic: str) -> dict[str, Any]:
-    producer = Producer(config, (topic,))
+    producer = Producer(config, (topic,), **TLS)
     producer.startup()
     for number in range(10):
         tag = "odd" if number % 2 else "even"
@@ -86,13 +88,17 @@ def normal(config: ClientConfiguration, topic: str) -> dict[str, Any]:
     found = reader.read(10)
     odd = Reader(config, f"{topic}-odd", topic, "odd")
     some = odd.read(5)
+    wanted = ("colour = 'red' AND TAGS = 'odd'", FilterType.SQL)
+    queried = Reader(config, f"{topic}-sql", topic, *wanted)
+    same = queried.read(5)
     first = next(each for each in found if each.body == b"n1")
-    for each in (reader, odd):
+    for each in (reader, odd, queried):
         each.close()
     producer.shutdown()
     return {
         "bodies": sorted(bodies(found)),
         "odd": sorted(bodies(some)),
+        "sql": sorted(bodies(same)),
         "tag": first.tag,
         "keys": sorted(first.keys),
         "properties": dict(first.properties),
@@ -101,7 +107,7 @@ def normal(config: ClientConfiguration, topic: str) -> dict[str, Any]:
 
 
 def fifo(config: ClientConfiguration, topic: str) -> dict[str, Any]:
-    producer = Producer(config, (topic,))
+    producer = Producer(config, (topic,), **TLS)
     producer.startup()
     for number in range(12):
         producer.send(made(topic, f"f{number}", message_group=f"g{number % 3}"))
@@ -115,7 +121,7 @@ def fifo(config: ClientConfiguration, topic: str) -> dict[str, Any]:
 
 
 def delay(config: ClientConfiguration, topic: str) -> dict[str, Any]:
-    producer = Producer(config, (topic,))
+    producer = Producer(config, (topic,), **TLS)
     producer.startup()
     reader = Reader(config, f"{topic}-late", topic)
     due = time.time() + 8
@@ -135,7 +141,7 @@ def delay(config: ClientConfiguration, topic: str) -> dict[str, Any]:
 
 
 def transaction(config: ClientConfiguration, topic: str) -> dict[str, Any]:
-    producer = Producer(config, (topic,), checker=Heir())
+    producer = Producer(config, (topic,), checker=Heir(), **TLS)
     producer.startup()
     for how in ("commit", "rollback", "orphan"):
         begun = producer.begin_transaction()
@@ -151,33 +157,51 @@ def transaction(config: ClientConfiguration, topic: str) -> dict[str, Any]:
 
 def push(config: ClientConfiguration, topic: str) -> dict[str, Any]:
     """A push consumer that fails once with one message."""
-    lock, seen, done = threading.Lock(), [], threading.Event()
+    producer = Producer(config, (topic,), **TLS)
+    producer.startup()
+    for number in range(5):
+        producer.send(made(topic, f"p{number}"))
+    producer.shutdown()
+    return {"seen": sorted(pushed(config, f"{topic}-push", topic, "p0", 6))}
+
+
+def stubborn(config: ClientConfiguration, topic: str) -> dict[str, Any]:
+    """A push consumer of an ordered group that fails once with the first message."""
+    producer = Producer(config, (topic,), **TLS)
+    producer.startup()
+    for number in range(3):
+        producer.send(made(topic, f"s{number}", message_group="one"))
+    producer.shutdown()
+    return {"seen": pushed(config, f"{topic}-stubborn", topic, "s0", 4)}
+
+
+def pushed(
+    config: ClientConfiguration, group: str, topic: str, failing: str, count: int
+) -> list[str]:
+    """Return what a push consumer has seen, in order; one message fails the first time."""
+    lock, done = threading.Lock(), threading.Event()
+    seen: list[str] = []
 
     class Listener(MessageListener):  # type: ignore[misc]  # the same
         def consume(self, message: Message) -> Any:
             with lock:
-                seen.append((message.body.decode(), message.delivery_attempt))
-                if len(seen) == 6:
+                body = message.body.decode()
+                fails = body == failing and not any(each.split()[0] == body for each in seen)
+                seen.append(f"{body} {message.delivery_attempt}")
+                if len(seen) == count:
                     done.set()
-                if message.body == b"p0" and message.delivery_attempt < 2:
-                    return ConsumeResult.FAILURE
-            return ConsumeResult.SUCCESS
+            return ConsumeResult.FAILURE if fails else ConsumeResult.SUCCESS
 
-    producer = Producer(config, (topic,))
-    producer.startup()
-    for number in range(5):
-        producer.send(made(topic, f"p{number}"))
-    consumer = PushConsumer(config, f"{topic}-push", Listener(), {topic: FilterExpression()})
+    consumer = PushConsumer(config, group, Listener(), {topic: FilterExpression()}, **TLS)
     consumer.startup()
     done.wait(WAIT_SECONDS)
     consumer.shutdown()
-    producer.shutdown()
-    return {"seen": sorted(seen)}
+    return seen
 
 
 def again(config: ClientConfiguration, topic: str) -> dict[str, Any]:
     """What is not acknowledged comes again, and its first handle counts no more."""
-    producer = Producer(config, (topic,))
+    producer = Producer(config, (topic,), **TLS)
     producer.startup()
     producer.send(made(topic, "twice"))
     reader = Reader(config, f"{topic}-again", topic)
@@ -192,7 +216,7 @@ def again(config: ClientConfiguration, topic: str) -> dict[str, Any]:
 def send(config: ClientConfiguration, topic: str) -> dict[str, Any]:
     """Send one message, or say why not."""
     try:
-        producer = Producer(config, (topic,))
+        producer = Producer(config, (topic,), **TLS)
         producer.startup()
         producer.send(made(topic, "sent"))
         producer.shutdown()
@@ -209,12 +233,12 @@ def read(config: ClientConfiguration, topic: str) -> dict[str, Any]:
     return {"bodies": sorted(bodies(found))}
 
 
-STORIES = (normal, fifo, delay, transaction, push, again, send, read)
+STORIES = (normal, fifo, delay, transaction, push, stubborn, again, send, read)
 
 
 def main() -> None:
     story, endpoints, topic, *user = sys.argv[1:]
-    credentials = [*user, os.environ["SDK_PASSWORD"]] if user else []
+    credentials = [*user, os.environ["SDK_PASSWORD"]] if user and not TLS else []
     serve = next(each for each in STORIES if each.__name__ == story)
     config = ClientConfiguration(endpoints, Credentials(*credentials))
     print(json.dumps(serve(config, topic)), flush=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from imago_wire.grpc.messages import duration, make
+from imago_wire.grpc.messages import NODE_JS, duration, make
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,7 +38,8 @@ def merged_settings(told: Any, group: GroupConfig | None, body_bytes_max: int) -
         merged.publishing.max_body_size = body_bytes_max
         merged.publishing.validate_message_type = True
         return merged
-    merged.backoff_policy.CopyFrom(_of_group(group))
+    grows_only = told.user_agent.language == NODE_JS
+    merged.backoff_policy.CopyFrom(_of_group(group, grows_only=grows_only))
     subscription = merged.subscription
     subscription.fifo = group is not None and group.consume_message_orderly
     subscription.receive_batch_size = RECEIVE_BATCH
@@ -53,7 +54,9 @@ def _of_sends() -> Any:
     return make("RetryPolicy", max_attempts=SEND_ATTEMPTS, exponential_backoff=backoff)
 
 
-def _of_group(group: GroupConfig | None) -> Any:
+def _of_group(group: GroupConfig | None, *, grows_only: bool) -> Any:
+    """Return a group's policy. `grows_only`: for a client that takes no list of waits, and would
+    go without a policy: nothing of an ordered group were tried twice."""
     attempts = 17 if group is None else max(1, group.retry_max_times + 1)
     policy = {} if group is None else _policy(group.attributes)
     if policy.get("type") == "EXPONENTIAL":
@@ -70,6 +73,14 @@ def _of_group(group: GroupConfig | None) -> Any:
     customized = policy.get("customizedRetryPolicy")
     if isinstance(customized, dict) and isinstance(customized.get("next"), list):
         waits = tuple(ms for ms in customized["next"] if isinstance(ms, int) and ms >= 0) or waits
+    if grows_only:
+        backoff = make(
+            "ExponentialBackoff",
+            initial=duration(waits[0]),
+            max=duration(max(waits)),
+            multiplier=2.0,
+        )
+        return make("RetryPolicy", max_attempts=attempts, exponential_backoff=backoff)
     made = make("CustomizedBackoff", next=[duration(ms) for ms in waits])
     return make("RetryPolicy", max_attempts=attempts, customized_backoff=made)
 

@@ -15,6 +15,7 @@ from imago_wire.grpc import headers as heads
 from imago_wire.grpc.codes import SdkCode, of_remoting
 from imago_wire.grpc.messages import SQL, make, milliseconds, timestamp
 from imago_wire.remoting.codes import RequestCode, ResponseCode
+from imago_wire.remoting.peer import Language
 from imago_wire.remoting.texts.handles import PopReceipt
 
 if TYPE_CHECKING:
@@ -79,11 +80,14 @@ class ReceiveCalls:
         in_order = known is not None and known.consume_message_orderly
         expression = request.filter_expression
         now_ms = self._clock.epoch_ms()
+        batch = max(1, min(request.batch_size or BATCH_MAX, BATCH_MAX))
+        if in_order and request.auto_renew and call.language is Language.GO:
+            batch = 1  # Go's push consumers work on all they got at once, whatever the group says
         ext = {
             "consumerGroup": group,
             "topic": topic,
             "queueId": "-1",
-            "maxMsgNums": str(max(1, min(request.batch_size or BATCH_MAX, BATCH_MAX))),
+            "maxMsgNums": str(batch),
             "invisibleTime": str(invisible_ms),
             "pollTime": str(poll_ms),
             "bornTime": str(now_ms),

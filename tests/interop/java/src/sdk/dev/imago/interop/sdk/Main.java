@@ -52,6 +52,7 @@ public final class Main {
                     case "delay" -> delay();
                     case "transaction" -> transaction();
                     case "push" -> push();
+                    case "stubborn" -> stubborn();
                     case "letters" -> letters();
                     case "send" -> send();
                     default -> throw new IllegalArgumentException(words[0]);
@@ -82,9 +83,12 @@ public final class Main {
             found.put("keys", List.copyOf(first.getKeys()));
             found.put("attempt", first.getDeliveryAttempt());
         }
-        var wanted = new FilterExpression("colour = 'red' AND TAGS = 'odd'", FilterExpressionType.SQL92);
-        try (SimpleConsumer consumer = consumer("-odd", wanted)) {
+        try (SimpleConsumer consumer = consumer("-odd", new FilterExpression("odd"))) {
             found.put("odd", bodies(read(consumer, 5), true));
+        }
+        var wanted = new FilterExpression("colour = 'red' AND TAGS = 'odd'", FilterExpressionType.SQL92);
+        try (SimpleConsumer consumer = consumer("-sql", wanted)) {
+            found.put("sql", bodies(read(consumer, 5), true));
         }
         return found;
     }
@@ -151,27 +155,43 @@ public final class Main {
 
     /** A push consumer that fails once with one message. */
     private static Map<String, Object> push() throws Exception {
-        var seen = new ConcurrentLinkedQueue<String>();
-        var left = new CountDownLatch(6);
         try (Producer producer = producer()) {
             for (int number = 0; number < 5; number++) {
                 producer.send(message("p" + number).build());
             }
         }
+        List<String> seen = pushed("-push", "p0", 6);
+        Collections.sort(seen);
+        return new TreeMap<>(Map.of("seen", seen));
+    }
+
+    /** A push consumer of an ordered group that fails once with the first message. */
+    private static Map<String, Object> stubborn() throws Exception {
+        try (Producer producer = producer()) {
+            for (int number = 0; number < 3; number++) {
+                producer.send(message("s" + number).setMessageGroup("one").build());
+            }
+        }
+        return new TreeMap<>(Map.of("seen", pushed("-stubborn", "s0", 4)));
+    }
+
+    /** Return what a push consumer has seen, in order; one message fails the first time. */
+    private static List<String> pushed(String suffix, String failing, int count) throws Exception {
+        var seen = new ConcurrentLinkedQueue<String>();
+        var left = new CountDownLatch(count);
         try (PushConsumer ignored =
                 pushConsumer(
-                        "-push",
+                        suffix,
                         view -> {
+                            boolean first = seen.stream().noneMatch(each -> each.startsWith(failing));
                             seen.add(body(view) + " " + view.getDeliveryAttempt());
                             left.countDown();
-                            boolean fails = body(view).equals("p0") && view.getDeliveryAttempt() < 2;
+                            boolean fails = body(view).equals(failing) && first;
                             return fails ? ConsumeResult.FAILURE : ConsumeResult.SUCCESS;
                         })) {
             left.await(WAIT_SECONDS, TimeUnit.SECONDS);
         }
-        List<String> sorted = new ArrayList<>(seen);
-        Collections.sort(sorted);
-        return new TreeMap<>(Map.of("seen", sorted));
+        return new ArrayList<>(seen);
     }
 
     /** A push consumer that always fails: its group gives the message up. */
