@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 from imago_broker.model.access.access import AccessKind, Operation, Rights
 from imago_broker.model.access.quotas import parse_subject, quotas_from_json, quotas_to_json
 from imago_broker.model.access.users import (
+    Introduced,
     name_problem,
     rules_from_json,
     rules_to_json,
     token_parts,
 )
 from imago_broker.model.access.white_addresses import is_listed, list_problem
-from imago_broker.server.introductions import Introduced, IntroductionError, Introductions
+from imago_broker.server.introductions import IntroductionError, Introductions
 from imago_testing.peers.remoting import pull_ext, send_ext
 from imago_wire import hot
 from imago_wire.errors import ProtocolError

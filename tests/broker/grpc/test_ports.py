@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import hmac
 import ssl
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +14,15 @@ from imago_broker.config import load
 from imago_broker.core.self_signed import Secrets, self_signed
 from imago_broker.model.access.access import AccessKind, AccessRule, Operation, Resource
 from imago_broker.model.access.users import User
+from imago_broker.model.registry.cluster import ShardQueues, TopicPlacement
 from imago_broker.model.topics.topics import TopicConfig
 from imago_broker.service.access.access_edits import Actor
 from imago_testing.clusters.brokers import running_broker
 from imago_testing.clusters.shard_pair import eventually
-from imago_testing.peers.sdk_peer import HEADERS, SdkFrames, SdkPeer
+from imago_testing.peers.sdk_peer import HEADERS, SdkFrames, SdkPeer, signed_headers
 from imago_wire.grpc import frames
 from imago_wire.grpc.codes import SdkCode
-from imago_wire.grpc.messages import encoded, make
+from imago_wire.grpc.messages import MessageType, encoded, make
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,6 +87,23 @@ async def test_clients_are_told_another_port(tmp_path: Path) -> None:
         await peer.close()
 
 
+async def test_a_topic_of_another_shard_takes_what_that_one_says(
+    peer: SdkPeer, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SDKs send nothing of another type, and ask their access point for it alone."""
+    there = replace(broker.record(), shard=1, broker_name="shard-1", grpc=8081)
+    placed = TopicPlacement(
+        name="elsewhere",
+        shards={1: ShardQueues(write=1, read=1)},
+        attributes={"message.type": "DELAY"},
+    )
+    view = replace(broker.coordinator.view(), brokers=(there,), topics={"elsewhere": placed})
+    monkeypatch.setattr(broker.coordinator, "view", lambda: view)
+    request = make("QueryRouteRequest", topic=make("Resource", name="elsewhere"))
+    (queue,) = (await peer.call("QueryRoute", request)).message_queues
+    assert (queue.broker.name, list(queue.accept_message_types)) == ("shard-1", [MessageType.DELAY])
+
+
 async def test_silent_connections_and_half_calls_are_ended(tmp_path: Path) -> None:
     settings = ("rocketmq.idle_seconds=1", "limits.input_stall_seconds=1")
     async with running_broker(tmp_path, *settings) as broker:
@@ -143,13 +160,6 @@ async def test_what_headers_say_counts_as_input_until_the_request_has_come(
     await slow.close()
 
 
-def signed(user: str, password: str) -> dict[str, str]:
-    date = HEADERS["x-mq-date-time"]
-    made = hmac.new(password.encode(), date.encode(), hashlib.sha1).hexdigest()
-    told = f"MQv2-HMAC-SHA1 Credential={user}, SignedHeaders=x-mq-date-time, Signature={made}"
-    return {**HEADERS, "authorization": told}
-
-
 def give_rights(broker: Broker) -> None:
     """Let ann use the topic `plain` in the group `readers`."""
     both = frozenset({Operation.PUBLISH, Operation.SUBSCRIBE})
@@ -170,7 +180,7 @@ async def test_calls_are_of_their_signers_who_may_what_their_rules_say(tmp_path:
             broker.topics.create_or_update(TopicConfig(name=name, read_queues=1, write_queues=1))
         give_rights(broker)
         peer = await SdkPeer.connect(broker.ports.grpc_port)
-        ann, wrong = signed("ann", "password-of-ann"), signed("ann", "password-of-eve")
+        ann, wrong = (signed_headers("ann", f"password-of-{name}") for name in ("ann", "eve"))
 
         async def code(method: str, request: Any, headers: dict[str, str]) -> int:
             answer = await peer.call(method, request, headers)
@@ -182,7 +192,7 @@ async def test_calls_are_of_their_signers_who_may_what_their_rules_say(tmp_path:
             return make("SendMessageRequest", messages=[made])
 
         assert await code("SendMessage", send("plain"), ann) == SdkCode.OK
-        for headers in (wrong, HEADERS, signed("nobody", "password-of-ann")):
+        for headers in (wrong, HEADERS, signed_headers("nobody", "password-of-ann")):
             assert await code("SendMessage", send("plain"), headers) == SdkCode.UNAUTHORIZED
             assert await code("QueryRoute", ROUTE, headers) == SdkCode.UNAUTHORIZED
         assert await code("SendMessage", send("other"), ann) == SdkCode.UNAUTHORIZED
@@ -207,15 +217,18 @@ async def test_calls_that_nobody_signed_are_refused_before_their_requests(tmp_pa
     async with running_broker(tmp_path, "acl.enabled=true", f"admin.token_file={token}") as broker:
         give_rights(broker)
         peer = await SdkPeer.connect(broker.ports.grpc_port)
-        for headers in (HEADERS, signed("ann", "password-of-eve")):
+        for headers in (HEADERS, signed_headers("ann", "password-of-eve")):
             for method in ("SendMessage", "ReceiveMessage"):
                 number, head = peer.frames.begin(method, headers)
                 peer.writer.write(head)
                 refused = (await peer.answers(number, f"{method}Response"))[0]
                 assert refused.status.code == SdkCode.UNAUTHORIZED
                 peer.writer.write(peer.frames.data(number, b"late"))
-        answer = await peer.call("QueryRoute", ROUTE, signed("ann", "password-of-ann"))
+        answer = await peer.call("QueryRoute", ROUTE, signed_headers("ann", "password-of-ann"))
         assert answer.status.code == SdkCode.TOPIC_NOT_FOUND
+        recall = make("RecallMessageRequest", topic=make("Resource", name="other"))
+        answer = await peer.call("RecallMessage", recall, signed_headers("ann", "password-of-ann"))
+        assert answer.status.code == SdkCode.UNAUTHORIZED, "she has signed it, and may not"
         await peer.close()
 
 

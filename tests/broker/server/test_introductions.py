@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_broker.model.access.access import AccessKind, AccessRule, Operation, Resource
-from imago_broker.model.access.users import User
+from imago_broker.model.access.users import Introduced, User
 from imago_broker.server import introduction_entry, introductions
 from imago_broker.server.introductions import (
     FIRST_BYTE,
     TAKEN,
-    Introduced,
     IntroductionError,
     Introductions,
     target_of,

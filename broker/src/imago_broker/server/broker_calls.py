@@ -11,6 +11,7 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Final
 
+from imago_broker.model.access.users import MEMBER, Introduced
 from imago_broker.server.introductions import TAKEN, target_of
 from imago_broker.service.groups.channel import Reply
 from imago_wire.errors import ProtocolError
@@ -32,6 +33,7 @@ CALL_SECONDS_MAX: Final = 2.0
 CALLS_MAX: Final = 256
 """At a time; more wait."""
 READ_BYTES: Final = 1 << 18
+_ITSELF: Final = Introduced(MEMBER, "", 0)
 
 
 class MasterCalls:
@@ -51,15 +53,20 @@ class MasterCalls:
         self._registry, self._ways, self._introductions = registry, ways, introductions
         self._turns = asyncio.Semaphore(CALLS_MAX)
 
-    async def ask(self, broker: str, code: int, ext: Mapping[str, str]) -> Reply:
-        """Return the answer of the master of this name, or why there is none."""
+    async def ask(
+        self, broker: str, code: int, ext: Mapping[str, str], client: Introduced | None = None
+    ) -> Reply:
+        """Return the answer of the master of this name, or why there is none.
+
+        `client`: for whom, who may what it asks for; None: for this broker itself.
+        """
         address = self._address(broker)
         if address is None:
             return Reply(ResponseCode.SYSTEM_ERROR, f"broker {broker} has no master at the moment")
         command = RemotingCommand(code=code, opaque=1, ext=dict(ext))
         try:
             async with self._turns, asyncio.timeout(CALL_SECONDS_MAX):
-                answer = await self._answer(*address, encode_frame(command))
+                answer = await self._answer(*address, encode_frame(command), client or _ITSELF)
         except (OSError, TimeoutError, ProtocolError, EOFError) as error:
             reason = str(error) or "no answer in time"
             log.warning("broker_not_asked broker=%s code=%d reason=%s", broker, code, reason)
@@ -73,22 +80,24 @@ class MasterCalls:
                 return member.host, member.rocketmq
         return None
 
-    async def _answer(self, host: str, port: int, frame: bytes) -> RemotingCommand:
-        """Ask in each way until one is answered: what is asked changes nothing."""
+    async def _answer(
+        self, host: str, port: int, frame: bytes, client: Introduced
+    ) -> RemotingCommand:
+        """Ask in each way until one is answered: asked twice is no other than once."""
         *others, last = self._ways()
         for way in others:
             with contextlib.suppress(OSError, EOFError):
-                return await self._call(host, port, frame, way)
-        return await self._call(host, port, frame, last)
+                return await self._call(host, port, frame, way, client)
+        return await self._call(host, port, frame, last, client)
 
     async def _call(
-        self, host: str, port: int, frame: bytes, way: ssl.SSLContext | None
+        self, host: str, port: int, frame: bytes, way: ssl.SSLContext | None, client: Introduced
     ) -> RemotingCommand:
         reader, writer = await asyncio.open_connection(host, port, ssl=way)
         decoder, made = FrameDecoder(), self._introductions
         try:
             if made is not None:
-                writer.write(made.of_member(target_of(host, port)))
+                writer.write(made.written(client, target_of(host, port)))
             writer.write(frame)
             if made is not None and await reader.read(1) != TAKEN:
                 raise EOFError("it takes no introductions; is acl.enabled the same on all brokers?")

@@ -15,8 +15,9 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING
 
+from imago_broker.model.access.users import Introduced
 from imago_broker.server.connection_states import WaitReason
-from imago_broker.server.introductions import Introduced, target_of
+from imago_broker.server.introductions import target_of
 from imago_broker.server.relay.probe import port_to_ask, until_it_leads
 from imago_broker.server.relay.relay import Address, Relay
 from imago_broker.server.relay.relay_handover import ClientSession

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from imago_broker.server.introductions import Introduced, Introductions
+    from imago_broker.model.access.users import Introduced
+    from imago_broker.server.introductions import Introductions
 
 log = logging.getLogger(__name__)
 

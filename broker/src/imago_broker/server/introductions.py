@@ -16,11 +16,11 @@ import hashlib
 import hmac
 import struct
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from imago_broker.model.access.users import MEMBER
+from imago_broker.model.access.users import MEMBER, Introduced
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,16 +36,6 @@ NUMBER_BYTES: Final = 16
 
 _HEAD: Final = struct.Struct(">BH")
 _HASH_SIZE: Final = hashlib.sha256().digest_size
-
-
-class Introduced(NamedTuple):
-    """A client, as the broker that it is connected to knows it."""
-
-    user: str
-    """Whom its certificate names; "": it has none."""
-    host: str
-    """"": it is the connection's own."""
-    port: int
 
 
 class IntroductionError(Exception):

@@ -10,7 +10,7 @@ from imago_broker.model.access.users import name_problem
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from imago_broker.server.introductions import Introduced
+    from imago_broker.model.access.users import Introduced
 
 
 class SessionListener(Protocol):

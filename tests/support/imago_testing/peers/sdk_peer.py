@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
+import hmac
 from typing import TYPE_CHECKING, Any
 
 from hpack import Decoder, Encoder
@@ -21,6 +23,14 @@ HEADERS = {
     "x-mq-client-version": "5.1.2",
     "x-mq-date-time": "20261130T000000Z",
 }
+
+
+def signed_headers(user: str, password: str) -> dict[str, str]:
+    """Return what a user's client says of itself."""
+    date = HEADERS["x-mq-date-time"]
+    made = hmac.new(password.encode(), date.encode(), hashlib.sha1).hexdigest()
+    told = f"MQv2-HMAC-SHA1 Credential={user}, SignedHeaders=x-mq-date-time, Signature={made}"
+    return {**HEADERS, "authorization": told}
 
 
 def request_headers(method: str, more: Mapping[str, str] = HEADERS) -> list[tuple[str, str]]:

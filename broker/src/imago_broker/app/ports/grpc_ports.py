@@ -12,6 +12,7 @@ from imago_broker.processors.grpc.clients import SdkClients
 from imago_broker.processors.grpc.consuming.acknowledging import AckCalls
 from imago_broker.processors.grpc.consuming.receiving import ReceiveCalls
 from imago_broker.processors.grpc.consuming.renewals import PushRenewals
+from imago_broker.processors.grpc.recalling import RecallCalls
 from imago_broker.processors.grpc.routes import Here, RouteCalls
 from imago_broker.processors.grpc.sending import SendCalls
 from imago_broker.processors.grpc.service import GrpcService
@@ -69,6 +70,14 @@ def serve_grpc(
         clients=clients,
         routes=RouteCalls(broker.registry, topics, groups, here, lambda: role.leads),
         sends=SendCalls(asker, topics, clock, body_bytes_max),
+        recalls=RecallCalls(
+            asker,
+            topics,
+            broker.others,
+            loop,
+            broker_name=identity.broker_name,
+            leads=lambda: role.leads,
+        ),
         transactions=TransactionCalls(asker, broker.store, clock),
         receives=ReceiveCalls(
             asker,

@@ -11,7 +11,7 @@ import hmac
 import re
 import secrets
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from imago_broker.model.access.access import (
     AccessKind,
@@ -37,6 +37,17 @@ ANONYMOUS: Final = "anonymous"
 
 MEMBER: Final = "(broker)"
 """A broker of the cluster that asks another: no user can have this name."""
+
+
+class Introduced(NamedTuple):
+    """A client, as the broker that it is connected to knows it and tells another one."""
+
+    user: str
+    """Whom its certificate names, or who has signed; "": nobody."""
+    host: str
+    """"": it is the connection's own."""
+    port: int
+
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]*", re.ASCII)
 _SCRYPT: Final = {"n": 1 << 14, "r": 8, "p": 1}

@@ -75,6 +75,8 @@ def _needs(method: str, request: Any) -> list[tuple[Need, ...]]:
     if method == "QueryRoute":
         topic = request.topic.name
         return [(of_topic(topic, PUBLISH), of_topic(topic, SUBSCRIBE))]
+    if method == "RecallMessage":
+        return [(of_topic(request.topic.name, PUBLISH),)]
     if method == "QueryAssignment":
         topic, group = request.topic.name, request.group.name
         return [(of_topic(topic, SUBSCRIBE),), (of_group(group, SUBSCRIBE),)]

@@ -6,6 +6,7 @@ import ipaddress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from imago_broker.model.registry.cluster import PERM_READ, PERM_WRITE
+from imago_broker.model.topics.attributes import MESSAGE_TYPE
 from imago_broker.processors.grpc.calls import CallError
 from imago_broker.processors.grpc.checks import group_name, topic_name
 from imago_broker.processors.grpc.sending import type_of_topic
@@ -65,7 +66,7 @@ class RouteCalls:
                 SdkCode.TOPIC_NOT_FOUND,
                 f"there is no topic {topic}, and no SDK makes one: imago topic create {topic}",
             )
-        types = _types(type_of_topic(self._topics.get(topic)))
+        types = _types(self._type(topic))
         queues = []
         for place in places:
             broker = _broker(place.broker)
@@ -106,6 +107,13 @@ class RouteCalls:
                 raise CallError(SdkCode.TOPIC_NOT_FOUND, f"there is no topic {topic}")
             raise CallError(SdkCode.FORBIDDEN, "no readable queue")
         call.answer(assignments=found)
+
+    def _type(self, topic: str) -> str:
+        """Return what a topic takes, as its shards have published it where this one has it not."""
+        config, placement = self._topics.get(topic), self._registry.view().topics.get(topic)
+        if config is None and placement is not None:
+            return placement.attributes.get(MESSAGE_TYPE, "NORMAL")
+        return type_of_topic(config)
 
     def _places(self, topic: str) -> Iterator[_Place]:
         """Yield where a topic is, this broker by what it knows itself."""

@@ -1,4 +1,4 @@
-"""SendMessage and RecallMessage."""
+"""SendMessage."""
 
 from __future__ import annotations
 
@@ -64,20 +64,6 @@ class SendCalls:
         for message in messages:
             check_type(type_of(message.system_properties), type_of_topic(config))
         _Sends(call, self._asker, topic, config).begin(messages)
-
-    def recall(self, call: Call, request: Any) -> None:
-        """RecallMessage: a delayed message is not to be delivered."""
-        topic = topic_name(request.topic)
-        check_type(MessageType.DELAY, type_of_topic(self._topics.get(topic)))
-
-        def done(outcome: AskedResult) -> None:
-            if outcome.done:
-                call.answer(message_id=outcome.ext.get("msgId", ""))
-            else:
-                call.refuse(outcome.error())
-
-        ext = {"producerGroup": topic, "topic": topic, "recallHandle": request.recall_handle}
-        self._asker.ask(call, RequestCode.RECALL_MESSAGE, ext, done)
 
 
 def type_of_topic(config: TopicConfig | None) -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from imago_broker.processors.grpc.clients import SdkClients
     from imago_broker.processors.grpc.consuming.acknowledging import AckCalls
     from imago_broker.processors.grpc.consuming.receiving import ReceiveCalls
+    from imago_broker.processors.grpc.recalling import RecallCalls
     from imago_broker.processors.grpc.routes import RouteCalls
     from imago_broker.processors.grpc.sending import SendCalls
     from imago_broker.processors.grpc.transactions import TransactionCalls
@@ -56,6 +57,7 @@ class GrpcService:
         clients: SdkClients,
         routes: RouteCalls,
         sends: SendCalls,
+        recalls: RecallCalls,
         transactions: TransactionCalls,
         receives: ReceiveCalls,
         acks: AckCalls,
@@ -67,7 +69,7 @@ class GrpcService:
             Method("Heartbeat", clients.heartbeat),
             Method("NotifyClientTermination", clients.terminate),
             Method("SendMessage", sends.send),
-            Method("RecallMessage", sends.recall),
+            Method("RecallMessage", recalls.recall),
             Method("EndTransaction", transactions.end),
             Method(RECEIVE, receives.receive),
             Method("AckMessage", acks.acknowledge),

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 
+    from imago_broker.model.access.users import Introduced
     from imago_broker.processors.rocketmq.rows import Handler, Row
     from imago_broker.processors.rocketmq.static.static_steps import Steps
     from imago_broker.service.topics.static_topics import StaticTopics
@@ -46,10 +47,15 @@ NOT_HERE: Final = "%s-%d does not exit in request process of current broker %s"
 
 
 class OtherBrokers(Protocol):
-    """The brokers that have earlier runs."""
+    """The brokers that have earlier runs, or the message that is asked for."""
 
-    async def ask(self, broker: str, code: int, ext: Mapping[str, str]) -> Reply:
-        """Return a broker's answer; whatever keeps it from answering is an answer, too."""
+    async def ask(
+        self, broker: str, code: int, ext: Mapping[str, str], client: Introduced | None = None
+    ) -> Reply:
+        """Return a broker's answer; whatever keeps it from answering is an answer, too.
+
+        `client`: for whom; None: for this broker itself.
+        """
         ...
 
 
