@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import urllib.request
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,7 @@ import pytest
 
 from imago_client import ConsumerConfig, Message, StartFrom
 from imago_client.blocking import Client
+from imago_testing.interop.members import Members
 from imago_testing.interop.targets import imago_up
 from imago_testing.java.driver import java_command
 from imago_testing.java.modules import ROCKETMQ5_SDK
@@ -23,9 +26,7 @@ from imago_testing.processes.certificates import Authority
 from imago_testing.processes.servers import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
-    Sdk = Callable[..., Any]
+    from collections.abc import Iterator, Mapping
 
 pytestmark = [pytest.mark.others, pytest.mark.timeout(900)]
 
@@ -57,72 +58,61 @@ def ran(*command: str | Path, cwd: Path, **environment: str) -> Any:
     return json.loads(done.stdout.splitlines()[-1] if done.stdout else "{}")
 
 
-def unwritten(words: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, str]]:
-    """Return words without a password: everybody on a machine may read command lines."""
-    return words[:4], {"SDK_PASSWORD": words[4]} if words[4:] else {}
+@dataclass(frozen=True)
+class SdkProgram:
+    """A program that tells stories by one SDK."""
+
+    command: tuple[str | Path, ...]
+    home: Path
+    environment: Mapping[str, str]
+
+    def __call__(self, *words: str, **more: str) -> Any:
+        """Tell a story to its end. The fifth word is a password: command lines have none, as
+        everybody on a machine may read them."""
+        secret = {"SDK_PASSWORD": words[4]} if words[4:] else {}
+        environment = {**self.environment, **secret, **more}
+        return ran(*self.command, *words[:4], cwd=self.home, **environment)
 
 
 @pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> Sdk:
+def python(tmp_path_factory: pytest.TempPathFactory) -> SdkProgram:
     """The SDK, in an environment of its own."""
     home = tmp_path_factory.mktemp("python-sdk")
     wanted, uv = OTHERS / "python-sdk" / "requirements.txt", Path(sys.executable).parent / "uv"
     options = ("pip", "install", "-q", "--require-hashes", "-r", wanted)
     ran(uv, *options, "--target", home / "lib", cwd=home)
-
-    def tell(*words: str, **more: str) -> Any:
-        # Without the site's packages: they have protobuf, too.
-        words, environment = unwritten(words)
-        environment |= {"PYTHONPATH": str(home / "lib"), "HOME": str(home), **more}
-        main = OTHERS / "python-sdk" / "main.py"
-        return ran(sys.executable, "-S", main, *words, cwd=home, **environment)
-
-    return tell
+    # Without the site's packages: they have protobuf, too.
+    command = (sys.executable, "-S", OTHERS / "python-sdk" / "main.py")
+    return SdkProgram(command, home, {"PYTHONPATH": str(home / "lib"), "HOME": str(home)})
 
 
 @pytest.fixture(scope="module")
-def java(tmp_path_factory: pytest.TempPathFactory) -> Sdk:
+def java(tmp_path_factory: pytest.TempPathFactory) -> SdkProgram:
     """The SDK, with TLS as by its default."""
     home = tmp_path_factory.mktemp("java-sdk")
     command = java_command(ROCKETMQ5_SDK, "dev.imago.interop.sdk.Main", home)
-
-    def tell(*words: str) -> Any:
-        words, environment = unwritten(words)
-        return ran(*command, *words, cwd=home, **environment)
-
-    return tell
+    return SdkProgram(tuple(command), home, {})
 
 
 @pytest.fixture(scope="module")
-def go(tmp_path_factory: pytest.TempPathFactory) -> Sdk:
+def go(tmp_path_factory: pytest.TempPathFactory) -> SdkProgram:
     """The SDK, with TLS as by its default."""
     home = tmp_path_factory.mktemp("go-sdk")
     ran("go", "build", "-o", home / "main", ".", cwd=OTHERS / "go-sdk")
-
-    def tell(*words: str) -> Any:
-        words, environment = unwritten(words)
-        return ran(home / "main", *words, cwd=home, HOME=str(home), **environment)
-
-    return tell
+    return SdkProgram((home / "main",), home, {"HOME": str(home)})
 
 
 @pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory) -> Sdk:
+def node(tmp_path_factory: pytest.TempPathFactory) -> SdkProgram:
     """The SDK, without TLS as by its default."""
     home = shutil.copytree(OTHERS / "node-sdk", tmp_path_factory.mktemp("node-sdk") / "node")
     ran("npm", "ci", "-s", "--no-audit", "--no-fund", "--ignore-scripts", cwd=home)
-
-    def tell(*words: str, **more: str) -> Any:
-        words, environment = unwritten(words)
-        environment |= {"HOME": str(home), **more}
-        return ran("node", "main.js", *words, cwd=home, **environment)
-
-    return tell
+    return SdkProgram(("node", "main.js"), home, {"HOME": str(home)})
 
 
 @pytest.fixture(params=["python", "java", "go", "node"])
-def sdk(request: pytest.FixtureRequest) -> Sdk:
-    found: Sdk = request.getfixturevalue(request.param)
+def sdk(request: pytest.FixtureRequest) -> SdkProgram:
+    found: SdkProgram = request.getfixturevalue(request.param)
     return found
 
 
@@ -142,11 +132,17 @@ def grpc(ready: Mapping[str, Any]) -> str:
     return str(ready["brokers"][0]["grpc"])
 
 
+def all_grpc(ready: Mapping[str, Any]) -> str:
+    return ";".join(str(broker["grpc"]) for broker in ready["brokers"])
+
+
 EACH = ("sdk-java", "sdk-python", "sdk-go", "sdk-node")
 
 
 @pytest.mark.shows("send", "group", "filter", clients=EACH)
-def test_messages_go_there_and_back(sdk: Sdk, cluster: Mapping[str, Any], topic: str) -> None:
+def test_messages_go_there_and_back(
+    sdk: SdkProgram, cluster: Mapping[str, Any], topic: str
+) -> None:
     make_topic(cluster, topic, "NORMAL")
     found = sdk("normal", grpc(cluster), topic)
     assert (found["bodies"], found["odd"], found["sql"]) == (TEN, ODD, ODD)
@@ -156,7 +152,7 @@ def test_messages_go_there_and_back(sdk: Sdk, cluster: Mapping[str, Any], topic:
 
 @pytest.mark.shows("send-ordered", clients=EACH)
 def test_messages_of_a_group_stay_in_order(
-    sdk: Sdk, cluster: Mapping[str, Any], topic: str
+    sdk: SdkProgram, cluster: Mapping[str, Any], topic: str
 ) -> None:
     make_topic(cluster, topic, "FIFO")
     found = sdk("fifo", grpc(cluster), topic)
@@ -165,7 +161,7 @@ def test_messages_of_a_group_stay_in_order(
 
 @pytest.mark.shows("timer", clients=EACH)
 def test_messages_wait_for_their_time_or_are_recalled(
-    sdk: Sdk, cluster: Mapping[str, Any], topic: str
+    sdk: SdkProgram, cluster: Mapping[str, Any], topic: str
 ) -> None:
     make_topic(cluster, topic, "DELAY", "shard-1")  # they ask another shard to recall
     found = sdk("delay", grpc(cluster), topic)
@@ -174,7 +170,7 @@ def test_messages_wait_for_their_time_or_are_recalled(
 
 @pytest.mark.shows("transactions", clients=EACH)
 def test_transactions_end_as_said_or_are_asked_about(
-    sdk: Sdk, cluster: Mapping[str, Any], topic: str
+    sdk: SdkProgram, cluster: Mapping[str, Any], topic: str
 ) -> None:
     make_topic(cluster, topic, "TRANSACTION")
     assert sdk("transaction", grpc(cluster), topic) == {"bodies": ["commit", "orphan"]}
@@ -182,7 +178,7 @@ def test_transactions_end_as_said_or_are_asked_about(
 
 @pytest.mark.shows("retry", "pop", clients=EACH)
 def test_a_push_consumer_gets_again_what_it_failed_with(
-    sdk: Sdk, cluster: Mapping[str, Any], topic: str
+    sdk: SdkProgram, cluster: Mapping[str, Any], topic: str
 ) -> None:
     make_topic(cluster, topic, "NORMAL")
     seen = [
@@ -195,7 +191,7 @@ def test_a_push_consumer_gets_again_what_it_failed_with(
 
 @pytest.mark.shows("send-ordered", "retry", clients=EACH)
 def test_an_ordered_group_waits_for_what_it_failed_with(
-    sdk: Sdk, cluster: Mapping[str, Any], topic: str
+    sdk: SdkProgram, cluster: Mapping[str, Any], topic: str
 ) -> None:
     make_topic(cluster, topic, "FIFO")
     put(cluster, f"groups/{topic}-stubborn", {"consume_message_orderly": True})
@@ -207,7 +203,7 @@ def test_an_ordered_group_waits_for_what_it_failed_with(
 @pytest.mark.shows("retry", clients=("sdk-python", "sdk-go", "sdk-node"))
 @pytest.mark.parametrize("sdk", ["python", "go", "node"], indirect=True)
 def test_what_is_hidden_for_longer_comes_again(
-    sdk: Sdk, cluster: Mapping[str, Any], topic: str
+    sdk: SdkProgram, cluster: Mapping[str, Any], topic: str
 ) -> None:
     make_topic(cluster, topic, "NORMAL")
     assert sdk("again", grpc(cluster), topic) == {"attempts": [1, 2]}
@@ -216,7 +212,7 @@ def test_what_is_hidden_for_longer_comes_again(
 @pytest.mark.shows("dead", clients=("sdk-java", "sdk-go", "sdk-node"))
 @pytest.mark.parametrize("sdk", ["java", "go", "node"], indirect=True)
 def test_what_fails_too_often_is_a_dead_letter(
-    sdk: Sdk, cluster: Mapping[str, Any], topic: str
+    sdk: SdkProgram, cluster: Mapping[str, Any], topic: str
 ) -> None:
     make_topic(cluster, topic, "NORMAL")
     put(cluster, f"groups/{topic}-letters", {"retry_max_times": 1})
@@ -227,7 +223,7 @@ def test_what_fails_too_often_is_a_dead_letter(
 @pytest.mark.shows("across", clients=("sdk-python", "sdk-go", "sdk-node"))
 @pytest.mark.parametrize("sdk", ["python", "go", "node"], indirect=True)
 def test_clients_of_the_other_protocol_read_the_same(
-    sdk: Sdk, cluster: Mapping[str, Any], topic: str
+    sdk: SdkProgram, cluster: Mapping[str, Any], topic: str
 ) -> None:
     make_topic(cluster, topic, "NORMAL")
     with Client(cluster["namesrv"]) as client:
@@ -252,7 +248,7 @@ def test_clients_of_the_other_protocol_read_the_same(
 
 @pytest.mark.shows("users", clients=EACH)
 def test_credentials_and_rules_are_those_of_all_clients(
-    java: Sdk, python: Sdk, go: Sdk, node: Sdk, tmp_path: Path
+    java: SdkProgram, python: SdkProgram, go: SdkProgram, node: SdkProgram, tmp_path: Path
 ) -> None:
     (tmp_path / "up").mkdir()
     options = ["--set", "acl.enabled=true"]
@@ -280,7 +276,7 @@ def test_credentials_and_rules_are_those_of_all_clients(
 
 @pytest.mark.shows("tls", clients=("sdk-python", "sdk-node"))
 def test_one_port_takes_tls_and_plain_text(
-    java: Sdk, python: Sdk, go: Sdk, node: Sdk, tmp_path: Path
+    java: SdkProgram, python: SdkProgram, go: SdkProgram, node: SdkProgram, tmp_path: Path
 ) -> None:
     """Java's and Go's SDKs take any certificate; the others check whose it is."""
     (home := tmp_path / "up").mkdir()
@@ -297,6 +293,66 @@ def test_one_port_takes_tls_and_plain_text(
         for tell in (python, node):
             assert tell(*words) == tell(*words, "tls", **trusting) == {"sent": 1}
             assert "refused" in tell(*words, "tls"), "nobody has said that this authority is good"
+
+
+class SteadySdk:
+    """A program that sends and receives until it is told to stop."""
+
+    def __init__(self, program: SdkProgram, endpoints: str, topic: str) -> None:
+        # What it prints of each fault is its own way to say so.
+        with (program.home / "faults.txt").open("wb") as faults:
+            self._process = subprocess.Popen(
+                [*program.command, "steady", endpoints, topic],
+                cwd=program.home,
+                env={**os.environ, **program.environment},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=faults,
+                text=True,
+            )
+
+    def goes_on(self, sends: int) -> None:
+        """Wait until so many more sends were acknowledged, twenty a line."""
+        assert self._process.stdout is not None
+        for _ in range(sends // 20):
+            assert self._process.stdout.readline(), "it has ended"
+
+    def ended(self) -> Any:
+        """Have it read what is left; return what it says."""
+        out, _ = self._process.communicate(timeout=300)
+        assert self._process.returncode == 0
+        return json.loads(out.splitlines()[-1])
+
+
+@pytest.mark.shows("killed", clients=("sdk-java", "sdk-python"))
+def test_nothing_acknowledged_is_lost_or_comes_again_when_masters_go(
+    java: SdkProgram, python: SdkProgram, tmp_path: Path
+) -> None:
+    """One is killed, the next stops in order; what clients see of it are errors to try again."""
+    with imago_up(tmp_path, shards=1, replicas=3) as ready:
+        members = Members(ready)
+        members.settled(3)
+        endpoints = all_grpc(ready)
+        running = []
+        for name, program in (("java", java), ("python", python)):
+            topic = {"queues": 1, "attributes": {"message.type": "NORMAL"}}
+            put(ready, f"topics/steady-{name}", topic)
+            running.append(SteadySdk(program, endpoints, f"steady-{name}"))
+        for number in (signal.SIGKILL, signal.SIGTERM):
+            for each in running:
+                each.goes_on(60)
+            master = members.master("shard-0")
+            assert master is not None
+            before = master.pid
+            master.signal(number)
+            for each in running:
+                each.goes_on(60)
+            members.until_restarted(master, before)
+            members.settled(3)
+        for found in (each.ended() for each in running):
+            print(found["faults"])
+            assert (found["lost"], found["again"]) == ([], [])
+            assert found["sent"] >= 240
 
 
 def put(ready: Mapping[str, Any], path: str, value: object, token: str = "") -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sys
 import threading
 import time
-from typing import Any
+from collections import Counter
+from typing import TYPE_CHECKING, Any
 
 from rocketmq import (
     ClientConfiguration,
@@ -23,6 +25,9 @@ from rocketmq import (
     TransactionResolution,
 )
 from rocketmq.grpc_protocol import FilterType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 WAIT_SECONDS = 100.0
 TLS = {"tls_enable": True} if sys.argv[4:] == ["tls"] else {}
@@ -233,7 +238,79 @@ def read(config: ClientConfiguration, topic: str) -> dict[str, Any]:
     return {"bodies": sorted(bodies(found))}
 
 
-STORIES = (normal, fifo, delay, transaction, push, stubborn, again, send, read)
+class Steady:
+    """Sends and receives until standard input ends, whatever becomes of brokers meanwhile."""
+
+    def __init__(self, config: ClientConfiguration, topic: str) -> None:
+        self.config, self.topic, self.stop = config, topic, threading.Event()
+        self.sent: list[str] = []
+        self.seen: set[str] = set()
+        self.again: list[str] = []
+        self.faults: Counter[str] = Counter()
+
+    def tried(self, what: str, call: Callable[..., Any], *arguments: Any) -> tuple[bool, Any]:
+        """Return whether a call went well, and what it returned."""
+        try:
+            return True, call(*arguments)
+        except Exception as error:
+            self.faults[f"{what} {type(error).__name__}"] += 1
+            time.sleep(0.1)
+            return False, None
+
+    def wait(self) -> None:
+        sys.stdin.read()
+        self.stop.set()
+
+    def send(self) -> None:
+        producer = Producer(self.config, (self.topic,), **TLS)
+        producer.startup()
+        for number in itertools.count():
+            if self.stop.is_set():
+                return
+            well, _ = self.tried("send", producer.send, made(self.topic, f"t{number}"))
+            if well:
+                self.sent.append(f"t{number}")
+                if len(self.sent) % 20 == 0:
+                    print(len(self.sent), flush=True)
+                time.sleep(0.01)
+
+    def read(self, sending: threading.Thread) -> None:
+        """Receive and acknowledge until all that was sent was seen, and nothing comes any more."""
+        consumer = Reader(self.config, f"{self.topic}-readers", self.topic).consumer
+        done, until = set[str](), float("inf")
+        while time.monotonic() < until:
+            if self.stop.is_set() and until == float("inf"):
+                sending.join()
+                until = time.monotonic() + WAIT_SECONDS
+            well, got = self.tried("receive", consumer.receive, 32, 20)
+            if well and not got and self.stop.is_set() and self.seen.issuperset(self.sent):
+                return
+            for message in got or ():
+                self.take(consumer, message, done)
+
+    def take(self, consumer: SimpleConsumer, message: Message, done: set[str]) -> None:
+        """Acknowledge one. `done`: the records that are; what was sent twice has two."""
+        body, record = message.body.decode(), message.receipt_handle.rpartition(" ")[2]
+        self.seen.add(body)
+        if record in done:
+            self.again.append(body)
+        well, _ = self.tried("ack", consumer.ack, message)
+        if well:
+            done.add(record)
+
+
+def steady(config: ClientConfiguration, topic: str) -> dict[str, Any]:
+    """Send and receive until standard input ends; say what was lost, and what came again."""
+    told = Steady(config, topic)
+    sending = threading.Thread(target=told.send)
+    sending.start()
+    threading.Thread(target=told.wait, daemon=True).start()
+    told.read(sending)
+    lost = sorted(set(told.sent) - told.seen)
+    return {"sent": len(told.sent), "lost": lost, "again": told.again, "faults": told.faults}
+
+
+STORIES = (normal, fifo, delay, transaction, push, stubborn, again, send, read, steady)
 
 
 def main() -> None:

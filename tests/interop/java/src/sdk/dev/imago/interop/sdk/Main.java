@@ -1,15 +1,22 @@
 package dev.imago.interop.sdk;
 
+import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collections;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
+import java.util.TreeSet;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.rocketmq.client.apis.ClientConfiguration;
 import org.apache.rocketmq.client.apis.ClientServiceProvider;
 import org.apache.rocketmq.client.apis.StaticSessionCredentialsProvider;
@@ -24,6 +31,7 @@ import org.apache.rocketmq.client.apis.message.MessageView;
 import org.apache.rocketmq.client.apis.producer.Producer;
 import org.apache.rocketmq.client.apis.producer.Transaction;
 import org.apache.rocketmq.client.apis.producer.TransactionResolution;
+import org.apache.rocketmq.client.java.message.MessageViewImpl;
 
 /**
  * RocketMQ 5's Java SDK, as its own documentation uses it: with TLS, and any certificate. Prints
@@ -54,6 +62,7 @@ public final class Main {
                     case "push" -> push();
                     case "stubborn" -> stubborn();
                     case "letters" -> letters();
+                    case "steady" -> steady();
                     case "send" -> send();
                     default -> throw new IllegalArgumentException(words[0]);
                 };
@@ -214,6 +223,93 @@ public final class Main {
         }
         found.put("seen", new ArrayList<>(seen));
         return found;
+    }
+
+    /** Send and receive until standard input ends, whatever becomes of brokers meanwhile. */
+    private static Map<String, Object> steady() throws Exception {
+        var stop = new AtomicBoolean();
+        var sent = Collections.synchronizedSet(new TreeSet<String>());
+        var faults = new ConcurrentHashMap<String, Integer>();
+        var sending = new Thread(() -> sendUntil(stop, sent, faults));
+        sending.start();
+        var told = new Thread(() -> stop.set(isOver()));
+        told.setDaemon(true);
+        told.start();
+        Set<String> seen = new TreeSet<>();
+        Set<String> done = new HashSet<>();
+        List<String> again = new ArrayList<>();
+        SimpleConsumer consumer = consumer("-readers", FilterExpression.SUB_ALL);
+        long until = Long.MAX_VALUE;
+        while (System.nanoTime() < until) {
+            if (stop.get() && until == Long.MAX_VALUE) {
+                sending.join();
+                until = System.nanoTime() + TimeUnit.SECONDS.toNanos(WAIT_SECONDS);
+            }
+            List<MessageView> got;
+            try {
+                got = consumer.receive(32, Duration.ofSeconds(20));
+            } catch (Exception error) {
+                faults.merge("receive " + error.getClass().getSimpleName(), 1, Integer::sum);
+                Thread.sleep(500);
+                continue;
+            }
+            if (got.isEmpty() && stop.get() && seen.containsAll(sent)) {
+                break;
+            }
+            for (MessageView view : got) {
+                String handle = ((MessageViewImpl) view).getReceiptHandle();
+                String record = handle.substring(handle.lastIndexOf(' ') + 1);
+                seen.add(body(view));
+                if (done.contains(record)) { // what was sent twice has two
+                    again.add(body(view));
+                }
+                try {
+                    consumer.ack(view);
+                    done.add(record);
+                } catch (Exception error) {
+                    faults.merge("ack " + error.getClass().getSimpleName(), 1, Integer::sum);
+                }
+            }
+        }
+        List<String> lost = new ArrayList<>(sent);
+        lost.removeAll(seen);
+        Map<String, Object> found = new TreeMap<>();
+        found.put("sent", sent.size());
+        found.put("lost", lost);
+        found.put("again", again);
+        found.put("faults", faults);
+        return found;
+    }
+
+    private static void sendUntil(AtomicBoolean stop, Set<String> sent, Map<String, Integer> faults) {
+        try (Producer producer = producer()) {
+            for (int number = 0; !stop.get(); number++) {
+                try {
+                    producer.send(message("t" + number).build());
+                } catch (Exception error) {
+                    faults.merge("send " + error.getClass().getSimpleName(), 1, Integer::sum);
+                    Thread.sleep(100);
+                    continue;
+                }
+                sent.add("t" + number);
+                if (sent.size() % 20 == 0) {
+                    System.out.println(sent.size());
+                }
+                Thread.sleep(10);
+            }
+        } catch (Exception error) {
+            throw new IllegalStateException(error);
+        }
+    }
+
+    /** Wait until standard input ends. */
+    private static boolean isOver() {
+        try {
+            System.in.readAllBytes();
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
+        return true;
     }
 
     /** Made once the group has dead letters: there is no such topic before. */
