@@ -80,6 +80,9 @@ COMMANDS: dict[str, CommandRow] = {
     "doctor": CommandRow(
         "imago_cli.doctor.command", "Find common mistakes on this machine, with the cure."
     ),
+    "spark": CommandRow(
+        "imago_cli.servers.spark", "Run an application for Spark: tables of topics, and back."
+    ),
     "java-home": CommandRow(
         "imago_cli.servers.java_home", "Print the JAVA_HOME of a Java for Spark."
     ),

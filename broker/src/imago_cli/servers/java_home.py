@@ -20,6 +20,11 @@ def attach(root: typer.Typer) -> None:
 
 def java_home() -> None:
     """Print the JAVA_HOME of a Java that runs Spark: the one installed, or that of a package."""
+    print_line(home_for_spark())
+
+
+def home_for_spark() -> str:
+    """Return that JAVA_HOME, made in the user's cache if need be."""
     java = find_java()
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    print_line(str(spark_home(java, cache / "imago" / f"java-{java.version}")))
+    return str(spark_home(java, cache / "imago" / f"java-{java.version}"))

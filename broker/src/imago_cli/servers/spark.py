@@ -1,0 +1,42 @@
+"""`imago spark`: run one of the applications for Spark on this machine."""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import os
+import sys
+from typing import Annotated, Final
+
+import typer
+
+from imago_cli.distribution import install
+from imago_cli.exits import CommandUsageError
+from imago_cli.servers.java_home import home_for_spark
+
+APPLICATIONS: Final = ("ingest", "parse", "audit", "replay", "aggregate", "compact", "report")
+
+
+def attach(root: typer.Typer) -> None:
+    """Add the command."""
+    # What stands behind the name is the application's, also --help.
+    settings = {"allow_interspersed_args": False, "allow_extra_args": True}
+    root.command("spark", help=spark.__doc__, context_settings=settings)(spark)
+
+
+def spark(
+    context: typer.Context,
+    application: Annotated[str, typer.Argument(help=f"One of {', '.join(APPLICATIONS)}.")],
+) -> None:
+    """Run an application for Spark on this machine, with a Java that is found for it.
+
+    What follows its name goes to the application: imago spark report --help says what it takes.
+    """
+    if application not in APPLICATIONS:
+        close = difflib.get_close_matches(application, APPLICATIONS, n=1)
+        cure = f"did you mean {close[0]}?" if close else f"one of {', '.join(APPLICATIONS)}"
+        raise CommandUsageError(f"there is no application {application!r}", cure=cure)
+    if importlib.util.find_spec("pyspark") is None:
+        raise CommandUsageError("PySpark is not installed", cure=install("spark"))
+    command = [sys.executable, "-m", f"imago_spark.pipelines.{application}", *context.args]
+    os.execve(sys.executable, command, os.environ | {"JAVA_HOME": home_for_spark()})  # noqa: S606

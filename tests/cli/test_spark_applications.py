@@ -1,0 +1,45 @@
+"""`imago spark`: which program it becomes."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from imago_cli.exits import CommandUsageError
+from imago_cli.servers import spark
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[Any, list[tuple[Any, ...]]]:
+    became: list[tuple[Any, ...]] = []
+    monkeypatch.setattr(os, "execve", lambda *given: became.append(given))
+    monkeypatch.setattr(spark, "home_for_spark", lambda: "/java")
+    root = typer.Typer()
+    root.callback()(lambda: None)
+    spark.attach(root)
+    return CliRunner().invoke(root, ["spark", *words]), became
+
+
+@pytest.mark.parametrize("name", spark.APPLICATIONS)
+def test_an_application_gets_all_that_follows_its_name(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    assert importlib.util.find_spec(f"imago_spark.pipelines.{name}")
+    done, became = run(monkeypatch, name, "--config", "x.toml", "--help")
+    assert done.exit_code == 0, done.output
+    ((program, command, environment),) = became
+    assert program == sys.executable
+    assert command[1:] == ["-m", f"imago_spark.pipelines.{name}", "--config", "x.toml", "--help"]
+    assert environment["JAVA_HOME"] == "/java"
+
+
+def test_a_mistyped_application_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    done, became = run(monkeypatch, "compakt")
+    assert isinstance(done.exception, CommandUsageError)
+    assert done.exception.cure == "did you mean compact?"
+    assert became == []
