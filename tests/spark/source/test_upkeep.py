@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.errors import PySparkException
 
 from imago_client.message_queue import MessageQueue
 from imago_spark.errors import FencedError, TableError
 from imago_spark.incarnations import Incarnation
-from imago_spark.pipelines.audit import files_differ, offsets_differ
+from imago_spark.pipelines.audit import files_differ, offsets_differ, undisturbed
 from imago_spark.pipelines.compact.upkeep import StoredFile, chunks, groups, is_old
-from imago_spark.pipelines.tables.commits import DataFile, Landed, StagedBatch, Upkeep
+from imago_spark.pipelines.tables.commits import Commit, DataFile, Landed, StagedBatch, Upkeep
 from imago_spark.pipelines.tables.footers import FileContent
 from imago_spark.pipelines.tables.history import History, Lake, commits_of, history_of
 from imago_spark.pipelines.tables.table import TableWriter
@@ -189,6 +190,30 @@ def test_what_has_expired_is_neither_there_nor_missing(tmp_path: Path) -> None:
     now = Progress(offsets={QUEUE: 25}, incarnations={PLACE: FIRST})
     assert list(offsets_differ(history, {QUEUE: 0}, now)) == []
     assert list(files_differ(run, commits_of(run))) == []
+
+
+def test_an_audit_looks_again_where_files_were_replaced_meanwhile(tmp_path: Path) -> None:
+    run = begun(tmp_path)
+    looks: list[int] = []
+
+    def look(commits: list[Commit]) -> str:
+        looks.append(commits[-1].number)
+        if len(looks) == 1:
+            joined(tmp_path).maintain(merged(tmp_path, run))
+            raise PySparkException("a file is gone")
+        land(run, 20, 25)  # a run that goes on disturbs nobody
+        return "found"
+
+    assert undisturbed(run, look) == "found"
+    assert looks == [2, 3]
+    with pytest.raises(ZeroDivisionError):
+        undisturbed(run, lambda _: 1 / 0)
+    with pytest.raises(PySparkException):
+        undisturbed(run, failing)
+
+
+def failing(_: list[Commit]) -> None:
+    raise PySparkException("something else")
 
 
 def stored(start: int, end: int, size: int = 10, queue: MessageQueue = QUEUE) -> StoredFile:

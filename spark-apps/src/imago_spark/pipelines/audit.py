@@ -18,10 +18,11 @@ and the first of them as `list`. Exit codes: 0 no difference, 1 failed, 2 wrong 
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -37,7 +38,7 @@ from imago_spark.pipelines.tables.table import TableWriter
 from imago_spark.schema import CORE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -46,6 +47,9 @@ if TYPE_CHECKING:
     from imago_spark.pipelines.tables.commits import Commit
     from imago_spark.pipelines.tables.history import History, Range
     from imago_spark.progress import Progress
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 EXIT_DIFFERENCES: Final = 3
 LISTED_MAX: Final = 100
@@ -256,10 +260,41 @@ def _listed(table: DataFrame, topic: DataFrame, columns: Sequence[str]) -> Itera
         yield Difference(kind, what, queue, at, at + 1)
 
 
+def undisturbed(table: TableWriter, look: Callable[[list[Commit]], T]) -> T:
+    """Return what a look at a table finds, if need be a later one: files that `compact` replaced
+    meanwhile would be missed.
+    """
+    while True:
+        commits = commits_of(table)
+        try:
+            found = look(commits)
+        except (PySparkException, Py4JError):
+            if not _replaced_since(table, commits):
+                raise
+        else:
+            if not _replaced_since(table, commits):
+                return found
+        log.info("files were replaced meanwhile: looking again")
+
+
+def _replaced_since(table: TableWriter, commits: Sequence[Commit]) -> bool:
+    last = table.read_last()
+    numbers = range(commits[-1].number + 1, last.number + 1 if last else 0)
+    return any(table.read(number).removed for number in numbers)
+
+
 def audit(wanted: IngestSettings, spark: SparkSession | None) -> dict[str, Any]:
     """Return the report; with a session also of what rows hold."""
     table = TableWriter(wanted.path)
-    commits = commits_of(table)
+    return undisturbed(table, lambda commits: _audit(wanted, spark, table, commits))
+
+
+def _audit(
+    wanted: IngestSettings,
+    spark: SparkSession | None,
+    table: TableWriter,
+    commits: list[Commit],
+) -> dict[str, Any]:
     history = history_of(commits)
     brokers = TopicBrokers(parse_options(wanted.source_options()))
     # The ends last: the table never has what brokers had not when it was asked.
