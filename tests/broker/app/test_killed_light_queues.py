@@ -35,7 +35,7 @@ async def stored(peer: RemotingPeer, topic: str) -> list[bytes]:
         offset = int(answer.ext["nextBeginOffset"])
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(400)
 async def test_killed_broker_has_each_message_in_all_its_queues(tmp_path: Path) -> None:
     confirmed: set[bytes] = set()
     for life in range(3):
