@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from imago_broker.admin.resources import each_shard
 from imago_broker.model.groups import GroupConfig
+from imago_broker.shard_work.calls import FORWARDED
 from imago_testing.clusters.shard_pair import Pair, eventually, make, put
 from imago_testing.peers.remoting import RemotingPeer, heartbeat
 from imago_wire.remoting.codes import RequestCode
 
 if TYPE_CHECKING:
+    import pytest
+
     from imago_testing.peers.admin import Admin
 
 
@@ -171,3 +175,15 @@ async def test_the_newest_messages_are_those_of_all_shards(pair: Pair) -> None:
     assert (status, error["cure"]) == (400, "Send limit=1 with it."), "each may inflate to 4 MiB"
     _, body = await pair.one.call("GET", f"{path}&shard=0")
     assert [each["shard"] for each in body["items"]] == ["shard-0"]
+
+
+async def test_who_no_longer_leads_tells_the_asker_so(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An empty list would be taken for a shard that has neither this topic nor this group."""
+    await on_both(pair, "orders")
+    monkeypatch.setattr(each_shard, "leads", lambda _services: False)
+    for what in ("topics/orders", "groups/billing"):
+        path = f"/admin/v1/cluster/{what}"
+        status, body = await pair.two.call("GET", path, **{FORWARDED: "shard-0"})
+        assert (status, body["error"]) == (503, "no_master")
