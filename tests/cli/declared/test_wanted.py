@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from imago_broker.model.groups import GroupConfig
-from imago_cli.declared.changes import changes
+from imago_cli.declared.changes import changes, kept_by_prune
 from imago_cli.declared.present import PresentState
 from imago_cli.declared.wanted import wanted_state
 from imago_cli.declared.yaml_text import dump, read, scalar
@@ -45,7 +45,7 @@ PRESENT = PresentState(
 
 
 def told(tree: object, *, prune: bool = False) -> list[str]:
-    found = changes(wanted_state(tree, "file"), PRESENT, prune=prune)
+    found = changes(wanted_state(tree, "file", prune=prune), PRESENT, prune=prune)
     return [str(each) for each in found]
 
 
@@ -100,11 +100,62 @@ def test_only_what_differs_changes(tree: object, wanted: list[str]) -> None:
 
 def test_nothing_is_deleted_but_by_a_prune_of_the_kinds_that_are_named() -> None:
     assert told({"topics": {"orders": {}}}) == []
-    assert told({"topics": {"orders": {}}}, prune=True) == [
+    assert told({"topics": {"orders": {}}}, prune=True) == ["topic bills: delete"]
+    assert told({"groups": {}}, prune=True) == ["group billing: delete"]
+
+
+def test_a_prune_never_deletes_what_an_export_leaves_out() -> None:
+    tree = {"topics": PRESENT.topics, "groups": PRESENT.groups}
+    assert not [each for each in told(tree, prune=True) if each.endswith("delete")]
+    assert told({"topics": {}, "groups": {}}, prune=True) == [
         "topic bills: delete",
-        "topic closed: delete",
-    ]
-    assert told({"groups": None}, prune=True) == ["group billing: delete"]
+        "topic orders: delete",
+        "group billing: delete",
+    ], "closed, IMAGO_CLI and metaq-only are in no export"
+    nothing = wanted_state({"topics": {}}, "file")
+    assert kept_by_prune(nothing, PRESENT, prune=True) == ["closed"]
+    assert kept_by_prune(nothing, PRESENT, prune=False) == []
+    named = wanted_state({"topics": {"closed": {}}}, "file")
+    assert kept_by_prune(named, PRESENT, prune=True) == []
+
+
+@pytest.mark.parametrize("text", ["topics:", "groups: {billing: {}}\ntopics:\n"])
+def test_a_file_that_is_cut_off_prunes_nothing(text: str) -> None:
+    assert told(read(text, "file")) == []
+    with pytest.raises(CommandUsageError) as refused:
+        told(read(text, "file"), prune=True)
+    assert "nothing stands behind topics:, and --prune would delete" in refused.value.message
+    assert "`topics: {}` asks for that" in refused.value.cure
+
+
+def test_a_file_that_was_made_without_all_shards_prunes_nothing() -> None:
+    away = [{"shard": "shard-1", "since": None, "why": "its master did not answer"}]
+    tree = {"topics": PRESENT.topics, "groups": {}, "missing": away}
+    said = read("\n".join(dump(tree)), "file")
+    assert not any("delete" in each for each in told(said))
+    with pytest.raises(CommandUsageError, match="was made while shards were away"):
+        told(said, prune=True)
+    assert told({**tree, "missing": []}, prune=True)[-1] == "group billing: delete"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('{"topics": {"a": {"queues": 4}, "b": {}, "a": {}}}', "file: a is given twice"),
+        ('{"topics": {}, "topics": {}}', "file: topics is given twice"),
+        ("topics:\n  a: {queues: 4}\n  'a':\n", "file: a is given twice, in lines 2 and 3"),
+        ("topics:\n  a:\n    queues: 4\n    queues: 2", "queues is given twice, in lines 3 and 4"),
+    ],
+)
+def test_a_key_that_is_given_twice_is_named(text: str, problem: str) -> None:
+    with pytest.raises(CommandUsageError) as refused:
+        read(text, "file")
+    assert refused.value.message.endswith(problem)
+
+
+def test_a_key_that_a_merge_brings_is_not_given_twice() -> None:
+    text = "x: {y: &b {<<: &a {queues: 4}, queues: 2}}\nz: {<<: *b, perm: 4}"
+    assert read(text, "file") == {"x": {"y": {"queues": 2}}, "z": {"queues": 2, "perm": 4}}
 
 
 def test_what_is_sent_is_what_differs() -> None:
@@ -120,6 +171,7 @@ def test_what_is_sent_is_what_differs() -> None:
     [
         ([], "file: []", ""),
         ({}, "file: says nothing", "topics and groups"),
+        ({"missing": []}, "file: says nothing", "topics and groups"),
         ({"topic": {}}, "no such key: topic", "did you mean topics?"),
         ({"topics": ["orders"]}, 'topics: ["orders"]', ""),
         ({"topics": {1: {}}}, "topics: 1 is no text", "quote it"),

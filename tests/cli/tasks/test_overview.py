@@ -193,7 +193,10 @@ def test_what_is_away_is_said_by_both(shell: Shell, two_shards: TwoShards, tmp_p
     assert (listed.returncode, "missing: shard-1" in listed.stderr) == (1, True)
     assert shell.run("client", "list", "--partial").returncode == 0
     file = tmp_path / "none.yaml"
-    file.write_text("groups:")
+    file.write_text(shell.run("export", "--partial").stdout)
+    refused = shell.run("apply", "-f", file, "--prune", "--yes")
+    assert (refused.returncode, "made while shards were away" in refused.stderr) == (2, True)
+    file.write_text("groups: {}")
     pruned = shell.run("apply", "-f", file, "--prune", "--yes")
     assert (pruned.returncode, "nothing was changed" in pruned.stderr) == (1, True)
     path = tmp_path / "report.tar.gz"

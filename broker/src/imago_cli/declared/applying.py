@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from imago_cli.clusters.admin_http import DEFAULT_ADMIN, Admin, CallRefusedError, ask
 from imago_cli.clusters.missing import end_with_told
 from imago_cli.connect import AsJson, Yes, confirm
-from imago_cli.declared.changes import DeclaredChange, changes
+from imago_cli.declared.changes import DeclaredChange, changes, kept_by_prune
 from imago_cli.declared.present import present_state
 from imago_cli.declared.wanted import wanted_state
 from imago_cli.declared.yaml_text import read
@@ -39,7 +39,7 @@ def apply(
         typer.Option(
             "--prune",
             help="Delete topics, with all their messages, and groups that the file does not have,"
-            " of the kinds that it names. Asks first.",
+            " of the kinds that it names: never what `export` leaves out. Asks first.",
         ),
     ] = False,
     hide_messages: Annotated[
@@ -55,11 +55,12 @@ def apply(
     What the file does not name stays as it is. The whole file is checked first; repeat the command
     where it ends midway. Exit code 1: something could not be changed, or a shard is away.
     """
-    wanted = wanted_state(read(_text(file), file), file)
+    wanted = wanted_state(read(_text(file), file), file, prune=prune)
     present, missing = present_state(admin)
     if prune and missing:
         end_with_told(missing, partial=False, lacks="unknown, and so nothing was changed")
     todo = changes(wanted, present, prune=prune)
+    _say_kept(kept_by_prune(wanted, present, prune=prune))
     gone = [one for one in todo if one.method == "DELETE"]
     if not as_json:
         for one in todo:
@@ -70,11 +71,7 @@ def apply(
         for number, one in enumerate(todo):
             _make(admin, one, number, len(todo), hide_messages=hide_messages)
     if as_json:
-        shown = [
-            {"kind": one.kind, "name": one.name, "change": _word(one), "settings": one.body}
-            for one in todo
-        ]
-        print_json({"changes": shown, "made": not dry_run, "missing": missing})
+        print_json({"changes": [*map(_shown, todo)], "made": not dry_run, "missing": missing})
     else:
         end = " would be made" if dry_run else " made"
         say(counted(len(todo), "change") + end if todo else "nothing differs")
@@ -109,10 +106,17 @@ def _text(file: str) -> str:
         raise CommandError(f"{file}: is no text in UTF-8") from error
 
 
-def _word(change: DeclaredChange) -> str:
+def _say_kept(names: list[str]) -> None:
+    for name in names:
+        say(f"note: topic {name} stays: it accepts messages on no shard; see topic delete")
+
+
+def _shown(change: DeclaredChange) -> dict[str, Any]:
+    """Return a change as JSON has it."""
+    word = "create" if change.new else "change"
     if change.method == "DELETE":
-        return "delete"
-    return "create" if change.new else "change"
+        word = "delete"
+    return {"kind": change.kind, "name": change.name, "change": word, "settings": change.body}
 
 
 def _listed(gone: list[DeclaredChange]) -> str:

@@ -43,18 +43,28 @@ class DeclaredChange(NamedTuple):
 
 
 def changes(wanted: WantedState, present: PresentState, *, prune: bool) -> list[DeclaredChange]:
-    """Return what has to change, in order; with `prune` also what the file does not have."""
+    """Return what has to change, in order; with `prune` also what the file does not have.
+
+    Never what `imago export` leaves out of such a file.
+    """
     found = [
         *_topics(wanted, present),
         *_groups(wanted, present),
     ]
     if prune:
-        for kind, known in (("topic", present.placed), ("group", present.groups)):
+        for kind, known in (("topic", present.topics), ("group", present.groups)):
             if f"{kind}s" in wanted.named:
                 kept = wanted.topics if kind == "topic" else wanted.groups
                 gone = sorted(known.keys() - kept.keys())
                 found += [DeclaredChange(kind, name, "DELETE", {}, ()) for name in gone]
     return found
+
+
+def kept_by_prune(wanted: WantedState, present: PresentState, *, prune: bool) -> list[str]:
+    """Return the topics that a prune leaves though the file does not have them."""
+    if not prune or "topics" not in wanted.named:
+        return []
+    return sorted({*present.sealed} - wanted.topics.keys())
 
 
 def _topics(wanted: WantedState, present: PresentState) -> Iterator[DeclaredChange]:

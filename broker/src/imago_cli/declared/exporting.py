@@ -8,6 +8,7 @@ from imago_cli.clusters.admin_http import DEFAULT_ADMIN, Admin
 from imago_cli.clusters.missing import Partial, end_with_told
 from imago_cli.connect import AsJson  # noqa: TC001  typer reads the annotation
 from imago_cli.declared.present import present_state
+from imago_cli.declared.wanted import MISSING
 from imago_cli.declared.yaml_text import dump
 from imago_cli.output import print_json, print_line, say
 
@@ -31,6 +32,8 @@ def export(admin: Admin = DEFAULT_ADMIN, partial: Partial = False, as_json: AsJs
         "topics": dict(sorted(present.topics.items())),
         "groups": dict(sorted(present.groups.items())),
     }
+    if missing:
+        tree[MISSING] = missing
     if as_json:
         print_json(tree)
     else:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 KINDS: Final = ("topics", "groups")
+MISSING: Final = "missing"
+"""Which shards an export had no answer of: groups that they alone know are not in its file."""
 ATTRIBUTES: Final = "attributes"
 _QUEUES: Final = Allowed(int, 0, 1, PARTITIONS_MAX)
 _WHOLE_TOPIC: Final[Mapping[str, Callable[[object], str | None]]] = {
@@ -47,18 +49,39 @@ class WantedState:
     """Which of the two kinds the file has at all."""
 
 
-def wanted_state(told: object, where: str) -> WantedState:
-    """Return what a file says; UsageError names the first thing that nobody can be meant by."""
+def wanted_state(told: object, where: str, *, prune: bool = False) -> WantedState:
+    """Return what a file says; UsageError names the first thing that nobody can be meant by.
+
+    `prune`: what it does not have is to be deleted. A file that ends behind `topics:` may be cut
+    off, and does not ask for that, nor does one that was made while shards were away.
+    """
     tree = _mapping(told, where)
-    _refuse_unknown(tree, KINDS, where)
-    if not tree:
+    _refuse_unknown(tree, (*KINDS, MISSING), where)
+    if not tree.keys() & KINDS:
         raise CommandUsageError(f"{where}: says nothing", cure=f"it has {' and '.join(KINDS)}")
+    if prune:
+        _refuse_cut(tree, where)
     found = {
         kind: {name: each(name, said) for name, said in _mapping(tree[kind], kind).items()}
         for kind, each in (("topics", _topic), ("groups", _group))
         if kind in tree
     }
     return WantedState(found.get("topics", {}), found.get("groups", {}), frozenset(found))
+
+
+def _refuse_cut(tree: Mapping[str, object], where: str) -> None:
+    """Refuse to delete what a file that is not whole lacks."""
+    if tree.get(MISSING):
+        raise CommandUsageError(
+            f"{where}: was made while shards were away, and --prune would delete what it lacks",
+            cure="make it again with all shards, or apply it without --prune",
+        )
+    for kind, said in tree.items():
+        if said is None:
+            raise CommandUsageError(
+                f"{where}: nothing stands behind {kind}:, and --prune would delete them all",
+                cure=f"`{kind}: {{}}` asks for that; leave {kind} out to keep them",
+            )
 
 
 def _topic(name: str, said: object) -> Mapping[str, Any]:

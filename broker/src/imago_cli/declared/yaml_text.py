@@ -17,9 +17,17 @@ _NO_TEXTS: Final = frozenset({"null", "true", "false", "yes", "no", "on", "off",
 
 
 def read(text: str, where: object) -> object:
-    """Return what JSON or YAML says; UsageError names where it is from."""
+    """Return what JSON or YAML says; UsageError names where it is from, or a key that is twice."""
+
+    def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            keys = [key for key, _ in pairs]
+            raise _twice(where, next(key for key in keys if keys.count(key) > 1))
+        return found
+
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=once)
     except ValueError:
         return _yaml(text, where)
 
@@ -32,11 +40,31 @@ def _yaml(text: str, where: object) -> object:
             f"{where}: is no JSON, and YAML needs a library that is not here",
             cure="pip install PyYAML, or write JSON (imago export --json)",
         ) from None
+
+    class OnceLoader(yaml.SafeLoader):  # type: ignore[misc]  # it has no types
+        """Refuses keys that are given twice; YAML's own loader takes the last one."""
+
+        def compose_mapping_node(self, anchor: str | None) -> yaml.MappingNode:
+            node = super().compose_mapping_node(anchor)
+            lines: dict[tuple[str, str], int] = {}
+            for key, _ in node.value:
+                if not isinstance(key, yaml.ScalarNode):
+                    continue  # it is refused for that
+                line = key.start_mark.line + 1
+                if before := lines.get((key.tag, key.value)):
+                    raise _twice(where, key.value, f", in lines {before} and {line}")
+                lines[key.tag, key.value] = line
+            return node
+
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, OnceLoader)  # noqa: S506  a SafeLoader
     except yaml.YAMLError as error:
         said = " ".join(str(error).split())
         raise CommandUsageError(f"{where}: is neither JSON nor YAML: {said}") from error
+
+
+def _twice(where: object, key: str, at: str = "") -> CommandUsageError:
+    return CommandUsageError(f"{where}: {key:.60} is given twice{at}", cure="keep one of them")
 
 
 def dump(tree: Mapping[str, object], indent: str = "") -> Iterator[str]:
