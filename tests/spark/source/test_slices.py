@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 
 from imago_client.message_queue import MessageQueue
 from imago_spark.errors import SourceError
 from imago_spark.pacing import SendPace
-from imago_spark.pipelines.replay import journal
+from imago_spark.pipelines.replay import journal, replaying
 from imago_spark.pipelines.replay.slices import OWN, Plan, Slice, chosen, planned, slice_of
 from imago_spark.pipelines.settings import load
 from imago_spark.pipelines.tables.commits import Commit
@@ -69,8 +70,10 @@ def test_what_cannot_be_replayed_is_named(tmp_path: Path, own: dict[str, Any], s
         journal.place("s3a://bucket/steps", wanted(tmp_path))
 
 
-def plan_of(found: Slice, **spans: Any) -> Plan:
-    return planned(found, history().ranges, {FIRST: (3, 40), SECOND: (5, 9)}, **SUMS | spans)
+def plan_of(found: Slice, had: History | None = None, table: str = "one", **sums: int) -> Plan:
+    had = had or history()
+    spans = {FIRST: (3, had.ranges[FIRST][-1][1]), SECOND: (5, 9)}
+    return planned(found, table, had, had.ranges, spans, **SUMS | sums)
 
 
 SUMS = {"rows": 36, "bytes": 360, "left_out": 1}
@@ -96,8 +99,8 @@ def test_a_journal_keeps_the_plan_and_knows_another_slice(tmp_path: Path) -> Non
     assert journal.read(path, wanted(tmp_path, rowsPerSecond=7)) == kept, "a pace may change"
     with pytest.raises(SourceError, match="was begun with other settings"):
         journal.read(path, wanted(tmp_path, queueBy="roundRobin"))
-    path.write_text('{"format": 2}')
-    with pytest.raises(SourceError, match="this version knows 1"):
+    path.write_text('{"format": 1}')
+    with pytest.raises(SourceError, match="this version knows 2"):
         journal.read(path, found)
 
 
@@ -105,10 +108,52 @@ def test_what_the_table_has_lost_of_a_plan_is_not_sent(tmp_path: Path) -> None:
     """A step with fewer rows than before would take others for those that are sent."""
     plan = plan_of(wanted(tmp_path))
     later = replace(history(ranges={FIRST: [(25, 90)]}))
-    plan.check(history(ranges={FIRST: [(0, 20), (25, 90)]}), 0)
+    plan.check("one", history(ranges={FIRST: [(0, 20), (25, 90)]}), 0)
     with pytest.raises(SourceError, match="does not have all rows from 13 to 39 any more"):
-        plan.check(later, 1)
-    plan.check(later, 3)
+        plan.check("one", later, 1)
+    plan.check("one", later, 3)
+
+
+def test_a_plan_is_of_one_table_and_of_the_topics_that_it_had(tmp_path: Path) -> None:
+    plan, now = plan_of(wanted(tmp_path)), history()
+    with pytest.raises(SourceError, match="was removed and made anew since"):
+        plan.check("another", now, 0)
+    now.since["orders", "shard-0"] = 7
+    with pytest.raises(SourceError, match="or the topic was made anew"):
+        plan.check("one", now, 0)
+    made = plan_of(wanted(tmp_path), now)
+    made.check("one", now, 0)
+    assert Plan.from_json(json.loads(json.dumps(made.to_json()))) == made
+
+
+def test_a_batch_is_a_repeat_only_if_all_is_the_same_that_says_what_it_sends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, grown = plan_of(wanted(tmp_path)), history(ranges={FIRST: [(0, 20), (25, 45)]})
+    anew = history()
+    anew.since["orders", "shard-0"] = 7
+    others = [
+        plan_of(wanted(tmp_path), grown),
+        plan_of(wanted(tmp_path), anew),
+        plan_of(wanted(tmp_path), table="two"),
+        plan_of(wanted(tmp_path), rows=35, left_out=2),
+        plan_of(wanted(tmp_path, queueBy="roundRobin")),
+    ]
+    assert {one.steps for one in others} == {plan.steps}
+    names = [sink_id(one, tmp_path, monkeypatch) for one in [plan, *others]]
+    assert len({*names}) == len(names)
+    again = plan_of(wanted(tmp_path))
+    assert sink_id(again, tmp_path, monkeypatch) == names[0], "its checkpoint was lost"
+
+
+def sink_id(plan: Plan, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return what names the batches of a plan to brokers."""
+    frame = Mock()
+    monkeypatch.setattr(replaying, "build", lambda *_: frame)
+    writer = frame.write.format.return_value.options.return_value
+    writer.option.return_value = writer
+    replaying.send(None, None, wanted(folder), plan, 0)  # type: ignore[arg-type]
+    return str(dict(call.args for call in writer.option.call_args_list)["sinkId"])
 
 
 def test_a_pace_holds_over_requests_and_after_the_last() -> None:

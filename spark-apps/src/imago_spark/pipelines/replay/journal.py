@@ -18,7 +18,7 @@ from imago_spark.pipelines.replay.slices import Plan
 if TYPE_CHECKING:
     from imago_spark.pipelines.replay.slices import Slice
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 
 
 @dataclass(slots=True)

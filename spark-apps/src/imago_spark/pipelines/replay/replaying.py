@@ -18,10 +18,11 @@ of its topics that are replayed, `maxRowsPerTrigger` is about how many rows one 
     onDamage = "fail"             # or "skip": leave out rows that are damaged or have no body
 
 The first run counts the slice's rows and plans its steps; later runs keep that plan. A step is one
-batch of the sink `ID`, so brokers take each of its rows once, whatever is killed and run again
-within the seven days for which they remember it. A message has the key, the tags and the body that
-the table has, and the property `REPLAY_OF` with topic, shard, queue and offset of the original.
-Rows of parse are written as JSON of their fields.
+batch of a sink that `id` and plan name: brokers take each of its rows once, whatever is killed and
+run again within the seven days for which they remember it. Without its checkpoint a replay is
+planned anew: it is the same one as long as the table is the same. A message has the key, the tags
+and the body that the table has, and the property `REPLAY_OF` with topic, shard, queue and offset of
+the original. Rows of parse are written as JSON of their fields.
 
 `--dry-run` sends and writes nothing, and prints how many rows and bytes each step has. Without it
 the run prints one line of JSON at its end. SIGTERM ends it after the step.
@@ -157,7 +158,7 @@ def plan(spark: SparkSession, lake: Lake, wanted: Slice) -> Plan:
     ):  # fmt: skip
         found[MessageQueue(row.topic, row.shard, row.queue)] = (row.first, row.last + 1)
         sums = {name: had + row[name] for name, had in sums.items()}
-    return slices.planned(wanted, ranges, found, **sums)
+    return slices.planned(wanted, lake.identity, lake.history, ranges, found, **sums)
 
 
 def listed(spark: SparkSession, lake: Lake, wanted: Slice, made: Plan) -> list[dict[str, Any]]:
@@ -179,11 +180,11 @@ def listed(spark: SparkSession, lake: Lake, wanted: Slice, made: Plan) -> list[d
     return [row.asDict() for row in counted.collect()]
 
 
-def send(spark: SparkSession, lake: Lake, wanted: Slice, part: Ranges, step: int) -> None:
+def send(spark: SparkSession, lake: Lake, wanted: Slice, made: Plan, step: int) -> None:
     """Write one step to the topic; what of it is there already is not sent once more."""
-    frame = build(spark, lake, wanted, part)
+    frame = build(spark, lake, wanted, made.part(step))
     writer = frame.write.format("imago").options(**wanted.sink)
-    writer = writer.option("sinkId", f"{wanted.id}-{wanted.digest}").option("sinkBatch", str(step))
+    writer = writer.option("sinkId", f"{wanted.id}-{made.sink}").option("sinkBatch", str(step))
     writer.option("rowsPerSecond", str(wanted.rows_per_second)).mode("append").save()
 
 
@@ -201,10 +202,9 @@ def replay(
         if stopped():
             return
         lake.refresh()
-        made.check(lake.history, step)
+        made.check(lake.identity, lake.history, step)
         may_write()
-        part = made.part(step)
-        run_stream(lambda part=part, step=step: send(spark, lake, wanted, part, step))  # type: ignore[misc]
+        run_stream(lambda step=step: send(spark, lake, wanted, made, step))  # type: ignore[misc]
         kept.finish(step)
         log.info("step %d of %d is sent", step + 1, made.steps)
 

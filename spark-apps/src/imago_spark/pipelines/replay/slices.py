@@ -67,7 +67,7 @@ class Slice:
     sink: Mapping[str, str]
     """Options of the sink that every step has."""
     digest: str
-    """Of all that says which message comes when: with another one it is another replay."""
+    """Of the settings that say which message comes when."""
 
     def takes(self, queue: MessageQueue) -> bool:
         return queue in self.queues if self.queues else queue.topic in self.topics
@@ -160,6 +160,10 @@ class Plan:
     """The rows of a replay as its first run found them; nothing of it changes later."""
 
     digest: str
+    table: str
+    """Which one, whatever is made anew at its path."""
+    since: Mapping[tuple[str, str], int]
+    """The commit from which on it has the topic that each place had then."""
     ranges: Ranges
     """From the first to the last row of each queue."""
     steps: int
@@ -182,11 +186,26 @@ class Plan:
                 found[queue] = cut
         return found
 
-    def check(self, history: History, step: int) -> None:
-        """TableError: the table does not have what is left any more, as it was."""
+    @property
+    def sink(self) -> str:
+        """What tells a batch of this plan from those of any other: all that is sent, and in which
+        steps.
+        """
+        text = json.dumps(self.to_json(), sort_keys=True)
+        return blake2b(text.encode(), digest_size=6).hexdigest()
+
+    def check(self, table: str, history: History, step: int) -> None:
+        """TableError: it is another table, or does not have what is left any more, as it was."""
+        if table != self.table:
+            raise TableError(
+                "path: the table was removed and made anew since this replay was begun: its rows"
+                " may be others; replay them under another id"
+            )
         for queue, (low, high) in self.spans.items():
             start = low + -(-(high - low) * step // self.steps)
-            now = clipped(history.ranges.get(queue, []), start, high)
+            place = (queue.topic, queue.shard)
+            is_same = history.since.get(place, 0) == self.since.get(place, 0)
+            now = clipped(history.ranges.get(queue, []), start, high) if is_same else []
             if now != clipped(self.ranges[queue], start, high):
                 raise TableError(
                     f"{queue}: the table does not have all rows from {start} to {high - 1} any more"
@@ -201,6 +220,8 @@ class Plan:
         ]
         return {
             "digest": self.digest,
+            "table": self.table,
+            "since": [[*place, number] for place, number in sorted(self.since.items())],
             "ranges": ranges,
             "steps": self.steps,
             "rows": self.rows,
@@ -216,6 +237,8 @@ class Plan:
         }
         return cls(
             digest=value["digest"],
+            table=value["table"],
+            since={(topic, shard): number for topic, shard, number in value["since"]},
             ranges=ranges,
             steps=value["steps"],
             rows=value["rows"],
@@ -225,7 +248,12 @@ class Plan:
 
 
 def planned(
-    wanted: Slice, ranges: Ranges, found: Mapping[MessageQueue, Range], **sums: int
+    wanted: Slice,
+    table: str,
+    history: History,
+    ranges: Ranges,
+    found: Mapping[MessageQueue, Range],
+    **sums: int,
 ) -> Plan:
     """Return the plan of ranges of which `found` has the rows: first offset, and after the last."""
     kept = {
@@ -234,4 +262,9 @@ def planned(
         if queue in found and (cut := clipped(parts, *found[queue]))
     }
     steps = -(-sums["rows"] // wanted.step_rows)
-    return Plan(digest=wanted.digest, ranges=kept, steps=steps, **sums)
+    since = {
+        place: number
+        for place, number in history.since.items()
+        if place in {(queue.topic, queue.shard) for queue in kept}
+    }
+    return Plan(digest=wanted.digest, table=table, since=since, ranges=kept, steps=steps, **sums)
