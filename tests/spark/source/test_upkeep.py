@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -17,7 +18,13 @@ from imago_spark.pipelines.audit import files_differ, offsets_differ, undisturbe
 from imago_spark.pipelines.compact.upkeep import StoredFile, chunks, groups, is_old
 from imago_spark.pipelines.tables.commits import Commit, DataFile, Landed, StagedBatch, Upkeep
 from imago_spark.pipelines.tables.footers import FileContent
-from imago_spark.pipelines.tables.history import History, Lake, commits_of, history_of
+from imago_spark.pipelines.tables.history import (
+    MOVE_LOOKS,
+    History,
+    Lake,
+    commits_of,
+    history_of,
+)
 from imago_spark.pipelines.tables.table import TableWriter
 from imago_spark.progress import Progress
 
@@ -99,6 +106,74 @@ def test_one_who_replaces_files_goes_on_beside_the_run(tmp_path: Path) -> None:
         land(run, 25, 30)
     land(new, 25, 30)
     assert rows(tmp_path) == ["0-20", "20-25", "25-30"]
+
+
+def expired(run: TableWriter, number: int) -> Upkeep:
+    """Let the only file of a commit go."""
+    file = run.read(number).files[0]
+    return Upkeep(removed=(file.path,), expired=(Landed(QUEUE, 0, file.rows),), rows=file.rows)
+
+
+@pytest.mark.parametrize("later", ["run", "keeper", "next-run"])
+def test_what_two_keepers_did_one_after_the_other_is_taken_in_by_everyone(
+    tmp_path: Path, later: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file that one has made is gone again once the commit is taken in that made it."""
+    run, keeper = begun(tmp_path), joined(tmp_path)
+    third = replace(merged(tmp_path, run, "third"), removed=())
+    joined(tmp_path).maintain(merged(tmp_path, run))
+    before = run.read(3)
+    # The next run has looked for the last commit, and another one is made before it goes on.
+    new, looks, read_last = TableWriter(tmp_path), iter([before]), TableWriter.read_last
+    monkeypatch.setattr(new, "read_last", lambda: next(looks, None) or read_last(new))
+    joined(tmp_path).maintain(expired(run, 3))
+    if later == "run":
+        land(run, 20, 25)
+        assert (run.last.number, run.last.rows, rows(tmp_path)) == (5, 5, ["20-25"])
+    elif later == "keeper":
+        assert keeper.maintain(third).number == 5
+    else:
+        assert new.begin().number == 5
+    assert list(files_differ(run, commits_of(run))) == []
+
+
+def test_rows_that_are_gone_without_a_commit_stop_the_run(tmp_path: Path) -> None:
+    run = begun(tmp_path)
+    made = joined(tmp_path).maintain(merged(tmp_path, run))
+    (tmp_path / made.files[0].path).unlink()
+    with pytest.raises(TableError, match="committed, but its rows are gone"):
+        land(run, 20, 25)
+
+
+def test_readers_find_the_files_of_one_who_died_before_he_moved_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = begun(tmp_path)
+    pauses: list[float] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(TableWriter, "_publish", lambda *_: None)
+        joined(tmp_path).maintain(merged(tmp_path, run))
+    lake = Lake(TableWriter(tmp_path), pauses.append)
+    assert [Path(file).read_text() for file in lake.files()] == ["0-20\n"]
+    assert len(pauses) == MOVE_LOOKS
+
+    def moved(_: float) -> None:
+        joined(tmp_path)
+
+    alive = Lake(TableWriter(tmp_path), moved)
+    assert alive.files() == [str(tmp_path / DAY / "000000000003-00000.parquet")]
+
+
+def test_a_table_made_anew_is_another_one(tmp_path: Path) -> None:
+    run = begun(tmp_path)
+    lake = Lake(run)
+    land(run, 20, 25)
+    lake.refresh()
+    assert lake.identity == run.identity == joined(tmp_path).identity
+    shutil.rmtree(tmp_path)
+    assert begun(tmp_path).identity != lake.identity
+    with pytest.raises(TableError, match="was removed and made anew meanwhile"):
+        lake.refresh()
 
 
 @pytest.mark.parametrize("steps", range(4))

@@ -33,7 +33,12 @@ from imago_spark.broker import TopicBrokers
 from imago_spark.errors import OptionError, SourceError
 from imago_spark.options import parse_options
 from imago_spark.pipelines import application, parse, settings
-from imago_spark.pipelines.tables.history import commits_of, history_of, present_files
+from imago_spark.pipelines.tables.history import (
+    commits_of,
+    history_of,
+    number_of,
+    present_files,
+)
 from imago_spark.pipelines.tables.table import TableWriter
 from imago_spark.schema import CORE
 
@@ -173,10 +178,10 @@ def _offsets_json(offsets: Offsets) -> str:
 def present(spark: SparkSession, files: Sequence[str], history: History) -> DataFrame:
     """Return the rows of files, less those of topics that were deleted and made anew since."""
     stored = spark.read.option("mergeSchema", "true").parquet(*files)
-    stored = stored.withColumn("_file", F.col("_metadata.file_name"))
+    stored = stored.withColumn("_number", number_of(history))
     for (topic, shard), number in history.since.items():
-        is_former = F.split_part("_file", F.lit("-"), F.lit(1)).cast("long") < number
-        former = (F.col("topic") == topic) & (F.col("shard") == shard) & is_former
+        former = (F.col("topic") == topic) & (F.col("shard") == shard)
+        former &= F.col("_number") < number
         stored = stored.where(~former)
     return stored
 

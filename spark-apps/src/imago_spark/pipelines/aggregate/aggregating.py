@@ -49,7 +49,7 @@ from imago_spark.pipelines.late_workers import run_stream
 from imago_spark.pipelines.reports import Fence
 from imago_spark.pipelines.tables import contract
 from imago_spark.pipelines.tables.commits import DataFile, Landed, StagedBatch
-from imago_spark.pipelines.tables.history import Lake
+from imago_spark.pipelines.tables.history import Lake, number_of
 from imago_spark.pipelines.tables.table import TableWriter
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def stored(spark: SparkSession, lake: Lake, how: Aggregation, since: int) -> Dat
     files = lake.files(since=since)
     if not files:
         return None
-    number = F.split_part(F.col("_metadata.file_name"), F.lit("-"), F.lit(1)).cast("long")
+    number = number_of(lake.history)
     names = dict.fromkeys([*how.by, *(one.field for one in how.measures if one.field)])
     rows = spark.read.option("mergeSchema", "true").parquet(*files)
     is_former = F.lit(False)

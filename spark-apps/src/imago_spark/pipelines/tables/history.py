@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import os
+import time
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from imago_spark.errors import TableError
 from imago_spark.pipelines.tables.table import REJECTS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import Column
 
     from imago_client.message_queue import MessageQueue
     from imago_spark.pipelines.tables.commits import Commit, DataFile
     from imago_spark.pipelines.tables.table import TableWriter
 
+MOVE_LOOKS: Final = 20
+MOVE_PAUSE_S: Final = 0.05
+"""How long readers let a run move the files of its last commit, which it may have died over."""
 Range = tuple[int, int]
 Ranges = dict["MessageQueue", list[Range]]
 
@@ -95,6 +105,12 @@ def history_of(commits: list[Commit]) -> History:
     return found
 
 
+def number_of(history: History) -> Column:
+    """Return the number of the commit that a row's file is of: of the last one, if not moved."""
+    named = F.split_part(F.col("_metadata.file_name"), F.lit("-"), F.lit(1)).try_cast("long")
+    return F.coalesce(named, F.lit(history.last.number))
+
+
 def without(parts: Sequence[Range], gone: Range) -> list[Range]:
     """Return what is left of ranges."""
     return sorted([*clipped(parts, 0, gone[0]), *clipped(parts, gone[1], None)])
@@ -109,17 +125,26 @@ def clipped(parts: Sequence[Range], low: int, high: int | None) -> list[Range]:
 class Lake:
     """A table, as its commits say that it is, for those who read it."""
 
-    def __init__(self, table: TableWriter) -> None:
-        self.table = table
+    def __init__(self, table: TableWriter, pause: Callable[[float], None] = time.sleep) -> None:
+        self.table, self._pause = table, pause
         self.commits = commits_of(table)
         self.history = history_of(self.commits)
 
     def refresh(self) -> None:
-        """Take in the commits that others have made meanwhile."""
+        """Take in the commits that others have made meanwhile. TableError: it is another table."""
+        if self.table.identity != self.identity:
+            raise TableError(
+                f"{self.table.path}: was removed and made anew meanwhile; start this run again"
+            )
         last = self.table.read_last()
         for number in range(self.commits[-1].number + 1, last.number + 1 if last else 0):
             self.commits.append(self.table.read(number))
             self.history.add(self.commits[-1])
+
+    @property
+    def identity(self) -> str:
+        """Which table these commits are of, whatever stands at its path now."""
+        return self.commits[0].run
 
     def files(
         self, part: Ranges | None = None, *, since: int = 0, rejects: bool = False
@@ -132,11 +157,28 @@ class Lake:
             or commit.removed  # what it has of which queue, its files say
             or any(clipped(part.get(one.queue, ()), one.start, one.end) for one in commit.landed)
         }
-        return [
-            str(self.table.path / file.path)
+        last = self.commits[-1].number  # only its files may be on their way
+        found = [
+            (file, number == last)
             for number, file in self.present()
             if number in wanted and file.path.startswith(f"{REJECTS}/") == rejects
         ]
+        self._let_move([file for file, is_last in found if is_last])
+        return [self._where(file) if is_last else self._path(file) for file, is_last in found]
+
+    def _path(self, file: DataFile) -> str:
+        return str(self.table.path / file.path)
+
+    def _where(self, file: DataFile) -> str:
+        """Return where a file is, also if who committed it has died before he moved it."""
+        place = Path(os.path.normpath(self.table.place(file)))
+        return str(place) if place.exists() else self._path(file)
+
+    def _let_move(self, files: Sequence[DataFile]) -> None:
+        for _ in range(MOVE_LOOKS):
+            if all((self.table.path / file.path).exists() for file in files):
+                return
+            self._pause(MOVE_PAUSE_S)
 
     def present(self) -> list[tuple[int, DataFile]]:
         """Return the files that the table has, each with the number of its commit."""

@@ -68,6 +68,11 @@ class TableWriter:
             raise AssertionError("begin() comes first")
         return self._last
 
+    @property
+    def identity(self) -> str:
+        """What no other table has, not even one made anew at this path: its first commit's run."""
+        return self.read(0).run
+
     def begin(self) -> Commit:
         """Exclude all earlier runs; finish what they left. FencedError: a later one has begun."""
         self._commits.mkdir(parents=True, exist_ok=True)
@@ -258,7 +263,7 @@ class TableWriter:
             try:
                 (self._staging / file.staged).rename(target)
             except FileNotFoundError:
-                if not target.exists():
+                if not target.exists() and not self._is_removed_after(commit, file):
                     raise TableError(f"{target}: committed, but its rows are gone") from None
         for folder in folders:
             _sync(folder)
@@ -266,10 +271,20 @@ class TableWriter:
     def _remove(self, commit: Commit) -> None:
         """Take away what a commit replaces, once the others are seen to be there."""
         for file in commit.files if commit.removed else ():
-            if not self.place(file).exists() and not (self.path / file.path).exists():
+            is_there = self.place(file).exists() or (self.path / file.path).exists()
+            if not is_there and not self._is_removed_after(commit, file):
                 raise TableError(f"{self.path / file.path}: committed, but its rows are gone")
         for name in commit.removed:
             (self.path / name).unlink(missing_ok=True)
+
+    def _is_removed_after(self, commit: Commit, file: DataFile) -> bool:
+        """Whether a later commit takes a file away again: it was in its place before that."""
+        number = commit.number + 1
+        while self._path_of(number).exists():
+            if file.path in self.read(number).removed:
+                return True
+            number += 1
+        return False
 
 
 def _same_topics(last: Commit, added: StagedBatch, *, holes: bool) -> dict[MessageQueue, int]:
