@@ -168,6 +168,43 @@ async def test_a_killed_client_loses_its_connections_to_all_brokers_and_no_other
     assert "imago client list" in body["cure"]
 
 
+async def test_an_address_closes_one_connection_of_a_client(pair: Pair, beating: Beating) -> None:
+    one, two = await beating(pair.one, "g"), await beating(pair.one, "g")
+    (found,) = await shown(pair.two)
+    address = "{}:{}".format(*one.address)
+    assert address in [each["peer"] for each in found["connections"]]
+    (chosen,) = await shown(pair.two, f"?client={quote(address)}")
+    assert (chosen["name"], chosen["connectionCount"]) == (CLIENT, 1)
+    status, body = await pair.two.call("DELETE", f"{PATH}/{address}")
+    assert (status, [each["connections"] for each in body["items"]]) == (200, [1])
+    assert await one.closed()
+    (left,) = await shown(pair.two)
+    assert left["connectionCount"] == 1
+    await two.call(RequestCode.HEART_BEAT, {}, heartbeat("g", client=CLIENT))
+
+
+async def test_clients_that_share_a_connection_are_told_apart(
+    pair: Pair, beating: Beating, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer = await beating(pair.one, "a", "client-a")
+    for name in "bc":
+        await peer.call(RequestCode.HEART_BEAT, {}, heartbeat(name, client=f"client-{name}"))
+    found = await shown(pair.two)
+    assert [(each["name"], each["consumerGroups"]) for each in found] == [
+        ("client-a", ["a"]),
+        ("client-b", ["b"]),
+        ("client-c", ["c"]),
+    ]
+    (connection,) = found[1]["connections"]
+    assert sorted(connection["sharedWith"]) == ["client-a", "client-c"]
+    monkeypatch.setattr(clients, "SHOWN_MAX", 1)
+    for each in await shown(pair.two):
+        assert len(each["connections"][0]["sharedWith"]) == 1
+    status, body = await pair.two.call("DELETE", f"{PATH}/client-b")
+    assert (status, [each["connections"] for each in body["items"]]) == (200, [1])
+    assert await peer.closed()
+
+
 async def test_a_member_that_does_not_answer_is_named_by_both(pair: Pair, beating: Beating) -> None:
     peer = await beating(pair.one, "g")
     await pair.two.broker.ports.admin.stop()

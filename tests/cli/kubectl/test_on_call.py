@@ -176,6 +176,16 @@ class TestClients:
         assert done.code == 1
         assert "shard-1" in done.err
         assert "it has no master" in done.err
+        assert "nobody" not in done.err
+
+    def test_what_the_first_page_lacks_is_said(self, kube: Kube) -> None:
+        away = {"shard": "shard-1", "since": None, "why": "it has no master"}
+        one, two = (connected(name, ("shard-0", 0, True)) for name in ("a", "b"))
+        second = f"GET {CLIENTS}?limit=1000&next=b"
+        first = self.page(one, after="b", missing=[away])
+        kube.brokers["demo-s0-0"] = {self.asked(): first, second: self.page(two)}
+        done = kube.run("clients", "demo", "-o", "json")
+        assert (done.code, json.loads(done.out)["missing"]) == (1, [away])
 
     def test_brokers_that_cannot_tell_yet(self, kube: Kube) -> None:
         for answers in kube.brokers.values():

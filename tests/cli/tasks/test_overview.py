@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from imago_cli.clusters import client as client_command
-from imago_cli.clusters import report
+from imago_cli.clusters import missing, report
 from imago_testing.processes.servers import wait_until
 
 if TYPE_CHECKING:
@@ -95,7 +94,7 @@ def test_clients_are_listed_and_ended_by_name(
         client.producer().send(Message("bills", b"x"))
         listed = shell.json("client", "list")
         assert listed["missing"] == []
-        monkeypatch.setattr(client_command, "PAGE_LIMIT", 1)
+        monkeypatch.setattr(missing, "PAGE_LIMIT", 1)
         names = [one["name"] for one in listed["clients"]]
         assert len(names) > 1
         assert [one["name"] for one in shell.json("client", "list")["clients"]] == names

@@ -69,6 +69,17 @@ def test_an_answer_for_the_living_half_says_so(shell: Shell, arguments: tuple[st
 
 
 @pytest.mark.usefixtures("half")
+@pytest.mark.parametrize("arguments", [("group", "describe"), ("dlq", "show")])
+def test_no_group_is_not_said_while_a_shard_is_away(
+    shell: Shell, arguments: tuple[str, ...]
+) -> None:
+    ended = shell.run(*arguments, "nobody")
+    assert ended.returncode == 1, ended
+    assert "missing: shard-1 is away" in ended.stderr
+    assert "there is no group" not in ended.stderr
+
+
+@pytest.mark.usefixtures("half")
 def test_json_has_the_missing_shards(shell: Shell) -> None:
     import json
 

@@ -51,6 +51,12 @@ class ClientConnection:
     consumer_groups: list[str] = field(default_factory=list)
     topics: Sequence[Collection[str]] = ()
     """What it reads, as each of its groups has it; of RocketMQ 5's SDKs also what it sends to."""
+    clients: Sequence[str] = ()
+    """The names of all clients of this connection."""
+
+    def is_named(self, name: str) -> bool:
+        """Whether this is the name of the client, or the address of the connection."""
+        return name in (self.name, self.peer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Final
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 import typer
 
 from imago_cli.clusters.admin_http import DEFAULT_ADMIN, Admin, ask
-from imago_cli.clusters.missing import Partial, end_with_told
+from imago_cli.clusters.missing import Partial, all_pages, end_with_told
 from imago_cli.connect import AsJson, Yes, confirm, nearest
 from imago_cli.exits import CommandError
 from imago_cli.output import counted, print_json, print_table, say
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 PATH: Final = "/admin/v1/cluster/clients"
-PAGE_LIMIT: Final = 1000
+TOLD_MAX: Final = 5
+"""Clients that are named before their connections are closed."""
 _COLUMNS: Final = (
     *("client", "user", "address", "shard", "protocol", "TLS"),
     *("language", "version", "consumes as", "produces as", "topics"),
@@ -66,18 +67,21 @@ def kill(
     partial: Partial = False,
     as_json: AsJson = False,
 ) -> None:
-    """Close a client's connections to all brokers, at once. It may connect again.
+    """Close a client's connections to all brokers, at once: it may connect again.
+
+    Its address closes one of them alone. Clients that share a connection lose it together.
 
     What it had sent and got no answer to may be stored, or not: clients send it once more. Needs
     the right to run the cluster. Exit code 1: a shard or a member did not answer.
     """
-    found, _ = _clients(admin, {"client": client})
+    found, missing = _clients(admin, {"client": client})
     if not found:
+        end_with_told(missing, partial=False, lacks="not searched")
         known = [one["name"] for one in _clients(admin, {})[0]]
         raise CommandError(
             f"no client {client} is connected", cure=nearest(client, known) or "imago client list"
         )
-    confirm(f"Close {_told(found[0])}?", yes=yes)
+    confirm(f"Close {_told_all(found)}?", yes=yes)
     answer = ask(admin, f"{PATH}/{quote(client, safe='')}", method="DELETE")
     if as_json:
         print_json(answer)
@@ -94,15 +98,7 @@ def _clients(
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return all clients that are wanted, and what was missing."""
     query = {name: value for name, value in wanted.items() if value is not None}
-    found: list[dict[str, Any]] = []
-    start: str | None = ""
-    answer: dict[str, Any] = {}
-    while start is not None:
-        page = query | {"limit": str(PAGE_LIMIT), "next": start}
-        answer = ask(admin, f"{PATH}?{urlencode(page)}")
-        found += answer["items"]
-        start = answer["next"]
-    return found, answer["missing"]
+    return all_pages(lambda path: ask(admin, path), PATH, query)
 
 
 def print_clients(found: Sequence[Mapping[str, Any]]) -> None:
@@ -126,6 +122,24 @@ def _cells(client: Mapping[str, Any], connection: Mapping[str, Any]) -> tuple[ob
         client["version"],
         *(", ".join(client[key]) for key in ("consumerGroups", "producerGroups", "topics")),
     )
+
+
+def _told_all(found: Sequence[Mapping[str, Any]]) -> str:
+    """Return what is about to end for whom, in words."""
+    parts = [_told(one) for one in found[:TOLD_MAX]]
+    shared = {
+        name: None
+        for one in found
+        for each in one["connections"]
+        for name in each.get("sharedWith", ())
+    }
+    names = [name for name in shared if name not in {one["name"] for one in found}]
+    more = len(found) - len(parts)
+    told = " and ".join([*parts, counted(more, "other client")] if more else parts)
+    if not names:
+        return told
+    first = ", ".join(names[:TOLD_MAX]) + (", …" if len(names) > TOLD_MAX else "")
+    return f"{told}, which {first} {'shares' if len(names) == 1 else 'share'}"
 
 
 def _told(client: Mapping[str, Any]) -> str:

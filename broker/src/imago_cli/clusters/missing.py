@@ -2,22 +2,49 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
+from urllib.parse import urlencode
 
 import typer
 
-from imago_cli.exits import Exit
+from imago_cli.connect import nearest
+from imago_cli.exits import CommandError, Exit
 from imago_cli.output import say
 from imago_cli.times import second
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from imago_client import MissingShard
+    from imago_client.blocking import Client
 
 Partial = Annotated[
     bool, typer.Option("--partial", help="Exit with 0 though shards are away; they are still said.")
 ]
+
+
+PAGE_LIMIT: Final = 1000
+
+
+def all_pages(
+    ask: Callable[[str], Mapping[str, Any]], path: str, query: Mapping[str, str] | None = None
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the items of all pages of a list, and whatever any of the pages lacks."""
+    found: list[dict[str, Any]] = []
+    pages: list[Mapping[str, Any]] = []
+    start: str | None = ""
+    while start is not None:
+        page = ask(f"{path}?{urlencode({**(query or {}), 'limit': PAGE_LIMIT, 'next': start})}")
+        found += page["items"]
+        pages.append({"missing": page.get("missing", ())})
+        start = page["next"] or None
+    return found, merged(pages)
+
+
+def merged(answers: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return whatever any of these answers lacks, once."""
+    lacks = (one for answer in answers for one in answer.get("missing", ()))
+    return list({(one["shard"], one["why"]): one for one in lacks}.values())
 
 
 def told(missing: Sequence[MissingShard]) -> list[dict[str, object]]:
@@ -42,3 +69,20 @@ def end_with_told(
         say(f"missing: {one['shard']} is away{since}, what it holds is {lacks}: {one['why']}")
     if missing and not partial:
         raise typer.Exit(Exit.FAILED)
+
+
+def check_exists(client: Client, group: str, otherwise: str = "imago group list") -> None:
+    """Raise where there is no such group, or where shards are away that may know it.
+
+    Who may see it need not see the others.
+    """
+    from imago_client.errors import BrokerError
+
+    if client.admin.has_group(group):
+        return
+    end_with(client.admin.missing_shards(), partial=False, lacks="not searched")
+    try:
+        cure = nearest(group, client.admin.groups())
+    except BrokerError:  # a cure is no reason to be refused
+        cure = ""
+    raise CommandError(f"there is no group {group}", cure=cure or otherwise)

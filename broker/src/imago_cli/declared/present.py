@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote
 
 from imago_broker.model.names import OWN_GROUPS
 from imago_broker.model.topics.attributes import unknown_problem
 from imago_cli.clusters.admin_http import ask
+from imago_cli.clusters.missing import all_pages, merged
 from imago_cli.declared.wanted import ATTRIBUTES, GROUP_SETTINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-PAGE: Final = 500
 _GROUPS_OWN: Final = ("%RETRY%", "%DLQ%")
 """Topics that brokers make for groups, with the settings that these say."""
 
@@ -59,22 +59,10 @@ class PresentState:
 
 def present_state(admin: str) -> tuple[PresentState, list[dict[str, Any]]]:
     """Ask for all topics and groups; also which shards did not answer."""
-    missing: dict[str, dict[str, Any]] = {}
-    topics = [
-        one for one in _pages(admin, "topics", missing) if not one["name"].startswith(_GROUPS_OWN)
-    ]
-    groups = list(_pages(admin, "groups", missing))
-    return PresentState(topics, groups), list(missing.values())
-
-
-def _pages(admin: str, what: str, missing: dict[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    start: str | None = ""
-    while start is not None:
-        path = f"/admin/v1/cluster/{what}?limit={PAGE}&next={quote(start, safe='')}"
-        answer = ask(admin, path)
-        missing |= {one["shard"]: one for one in answer["missing"]}
-        yield from answer["items"]
-        start = answer["next"]
+    topics, missing = all_pages(partial(ask, admin), "/admin/v1/cluster/topics")
+    groups, others = all_pages(partial(ask, admin), "/admin/v1/cluster/groups")
+    mine = [one for one in topics if not one["name"].startswith(_GROUPS_OWN)]
+    return PresentState(mine, groups), merged([{"missing": missing}, {"missing": others}])
 
 
 def _open(topic: Mapping[str, Any]) -> list[dict[str, Any]]:

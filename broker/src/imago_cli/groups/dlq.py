@@ -221,6 +221,7 @@ def _known_letters(client: Client, group: str) -> list[Letters]:
     if group in known:
         return _letters(client, group)
     if not client.admin.has_group(group):
+        end_with(client.admin.missing_shards(), partial=False, lacks="not searched")
         cure = nearest(group, {*known, *client.admin.groups()}) or "imago dlq list"
         raise CommandError(f"there is no group {group}", cure=cure)
     return []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from imago_cli.clusters.missing import Partial, end_with, told
+from imago_cli.clusters.missing import Partial, check_exists, end_with, told
 from imago_cli.connect import (
     DEFAULT_BOOTSTRAP,
     AsJson,
@@ -20,7 +20,7 @@ from imago_cli.connect import (
 )
 from imago_cli.exits import CommandError
 from imago_cli.groups.lag import Rates, rates, why_behind
-from imago_cli.groups.reset import check_exists, reset
+from imago_cli.groups.reset import reset
 from imago_cli.output import counted, print_json, print_line, print_table, say
 from imago_cli.times import moment
 from imago_wire.remoting.peer import version_name

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Self
 
 import typer
 
-from imago_cli.clusters.missing import Partial, end_with
+from imago_cli.clusters.missing import Partial, check_exists, end_with
 from imago_cli.connect import (
     DEFAULT_BOOTSTRAP,
     AsJson,
@@ -16,14 +16,12 @@ from imago_cli.connect import (
     Yes,
     confirm,
     connected,
-    nearest,
     unknown_topic,
 )
 from imago_cli.exits import CommandError, CommandUsageError
 from imago_cli.messages.places import PlaceKind, ReadPlace, chosen, place_of
 from imago_cli.output import print_json, print_table, say
 from imago_cli.times import TIME_HELP, time_of
-from imago_client.errors import BrokerError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -179,17 +177,6 @@ def parse_place(text: str) -> ReadPlace:
             cure=f"{_PLACES}, such as 2026-11-21T13:00:00Z",
         ) from None
     return ReadPlace(PlaceKind.TIME, ms)
-
-
-def check_exists(client: Client, group: str, otherwise: str = "imago group list") -> None:
-    """Raise where there is no such group. Who may see it need not see the others."""
-    if client.admin.has_group(group):
-        return
-    try:
-        cure = nearest(group, client.admin.groups())
-    except BrokerError:  # a cure is no reason to be refused
-        cure = ""
-    raise CommandError(f"there is no group {group}", cure=cure or otherwise)
 
 
 def _committed(client: Client, group: str, topic: str) -> dict[MessageQueue, int]:

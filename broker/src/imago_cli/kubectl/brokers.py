@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
+from imago_cli.clusters.missing import PAGE_LIMIT, all_pages
 from imago_cli.exits import CommandError
 from imago_cli.kubectl.tool import Kubectl, KubectlError
 from imago_cli.output import say
@@ -17,7 +19,6 @@ if TYPE_CHECKING:
 
 CONTAINER: Final = "broker"
 AT_ONCE: Final = 8
-PAGE: Final = 1000
 CALL: Final = """\
 import sys, urllib.error, urllib.request as http
 method, path, body = sys.argv[1:]
@@ -89,7 +90,9 @@ class ClusterBrokers:
         which = "".join(f"&group={quote(name, safe='')}" for name in named)
         metaq, start = "&metaq=true", ""
         while start is not None:
-            path = f"/admin/v1/cluster/groups?limit={PAGE}&next={quote(start, safe='')}{which}"
+            path = (
+                f"/admin/v1/cluster/groups?limit={PAGE_LIMIT}&next={quote(start, safe='')}{which}"
+            )
             try:
                 page = self._ask_any(f"{path}{metaq}")
             except UnavailableError as error:
@@ -104,27 +107,15 @@ class ClusterBrokers:
             yield from page["items"]
             start = page["next"]
 
-    def users(self) -> Iterator[dict[str, Any]]:
-        """Yield all users, as the first broker that answers has them."""
-        start: str | None = ""
-        while start is not None:
-            page = self._ask_any(f"/admin/v1/users?limit={PAGE}&next={quote(start, safe='')}")
-            yield from page["items"]
-            start = page["next"]
+    def users(self) -> list[dict[str, Any]]:
+        """Return all users, as the first broker that answers has them."""
+        return all_pages(self._ask_any, "/admin/v1/users")[0]
 
     def clients(
         self, chosen: Mapping[str, str]
     ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
         """Return who is connected to any broker, and shards and members that did not answer."""
-        found: list[dict[str, Any]] = []
-        page: dict[str, Any] = {}
-        start: str | None = ""
-        while start is not None:
-            query = urlencode({**chosen, "limit": PAGE, "next": start})
-            page = self._ask_any(f"/admin/v1/cluster/clients?{query}")
-            found += page["items"]
-            start = page["next"]
-        return found, page["missing"]
+        return all_pages(self._ask_any, "/admin/v1/cluster/clients", chosen)
 
     def _ask_any(self, path: str) -> dict[str, Any]:
         last: CommandError | None = None
@@ -152,7 +143,7 @@ class ClusterBrokers:
 
     def from_each_shard(self, path: str) -> dict[int, list[dict[str, Any]]]:
         """Return all items of a list, by shard; shards that do not answer raise CommandError."""
-        return self._each(lambda pod: list(self._pages(pod, path)))
+        return self._each(lambda pod: all_pages(partial(self.ask, pod), path)[0])
 
     def show_on_each(self, path: str, name: str) -> dict[int, dict[str, Any]]:
         """Return one thing as each shard has it; shards that do not have it are left out."""
@@ -173,13 +164,6 @@ class ClusterBrokers:
             )
         with ThreadPoolExecutor(AT_ONCE) as pool:
             return dict(zip(masters, pool.map(read, masters.values()), strict=True))
-
-    def _pages(self, pod: str, path: str) -> Iterator[dict[str, Any]]:
-        start: str | None = ""
-        while start is not None:
-            page = self.ask(pod, f"{path}?limit={PAGE}&next={quote(start, safe='')}")
-            yield from page["items"]
-            start = page["next"]
 
 
 class NotThereError(CommandError):

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import typer
 
 from imago_cli.clusters.admin_http import DEFAULT_ADMIN, Admin, ask
-from imago_cli.clusters.missing import Partial, end_with_told
+from imago_cli.clusters.missing import Partial, check_exists, end_with_told
 from imago_cli.connect import (
     DEFAULT_BOOTSTRAP,
     AsJson,
@@ -18,7 +18,6 @@ from imago_cli.connect import (
     check_takes_back,
     confirm,
     connected,
-    nearest,
     unknown_topic,
 )
 from imago_cli.exits import CommandError, CommandUsageError
@@ -155,11 +154,7 @@ def _again(client: Client, message: ReceivedMessage, to: str | None, group: str 
     from imago_client.resent import Resent, origin
 
     if group is not None:
-        if not client.admin.has_group(group):
-            raise CommandError(
-                f"there is no group {group}",
-                cure=nearest(group, client.admin.groups()) or "imago group list",
-            )
+        check_exists(client, group)
         check_takes_back(client, group)
         return Resent.to_group(message, group)
     topic = to or origin(message)

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import typer
 
 from imago_cli.clusters.admin_http import DEFAULT_ADMIN, Admin, CallRefusedError, ask
-from imago_cli.clusters.missing import Partial, end_with_told
+from imago_cli.clusters.missing import Partial, end_with_told, merged
 from imago_cli.connect import AsJson  # noqa: TC001  typer reads the annotation
 from imago_cli.exits import CommandError
 from imago_cli.output import print_json, print_table, say
@@ -19,7 +19,7 @@ from imago_wire.errors import ProtocolError
 from imago_wire.remoting.texts.trace import TraceRecord, decode_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
 TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 _PATH: Final = "/admin/v1/messages"
@@ -73,22 +73,22 @@ def trace(
     As its clients tell where they trace. Needs a right to read the trace topic. Exit code 1:
     nobody has told of it, or a shard is away.
     """
-    if _UNIQUE.fullmatch(message_id):
-        message_id = message_id.upper()
-    query = {"topic": trace_topic, "key": message_id, "limit": str(count)}
-    try:
-        answer = ask(admin, f"{_PATH}?{urlencode(query)}")
-    except CallRefusedError as error:
-        if error.reason != "topic_not_found":
-            raise
-        answer = {"items": []}
-    told = [each for one in answer["items"] for each in _records(admin, one)]
-    steps = story(told, message_id)
-    missing = answer.get("missing", ())
+    names = [message_id]
+    if _UNIQUE.fullmatch(message_id) and message_id != message_id.upper():
+        names.append(message_id.upper())  # brokers write ids so; a key of such digits stays
+    answers = [_told_of(admin, trace_topic, name, count) for name in names]
+    found = {
+        (one["shard"], one["queue"], one["offset"]): one
+        for answer in answers
+        for one in answer["items"]
+    }
+    told = [each for one in found.values() for each in _records(admin, one)]
+    steps = story(told, names)
+    missing = merged(answers)
     if not steps and not missing:
         raise CommandError(f"no client has told of message {message_id}", cure=_CURE)
     if as_json:
-        print_json({"steps": [each._asdict() for each in steps], "missing": list(missing)})
+        print_json({"steps": [each._asdict() for each in steps], "missing": missing})
     else:
         columns = ("time", "what", "group", "client", "outcome", "ms", "where")
         rows = [
@@ -96,19 +96,33 @@ def trace(
             for one in steps
         ]
         print_table("", columns, rows)
-        if len(answer["items"]) == count:
+        if any(len(answer["items"]) == count for answer in answers):
             say(f"only the last {count} messages about it were looked at: --count")
     end_with_told(missing, partial=partial, lacks="not searched")
 
 
-def story(told: Iterable[tuple[TraceRecord, str]], message_id: str) -> list[TraceStep]:
-    """Return what was done with a message in order, out of records and where they came from."""
+def _told_of(admin: str, topic: str, name: str, count: int) -> dict[str, Any]:
+    """Return the newest messages of the trace topic about an id or a key."""
+    query = {"topic": topic, "key": name, "limit": str(count)}
+    try:
+        return ask(admin, f"{_PATH}?{urlencode(query)}")
+    except CallRefusedError as error:
+        if error.reason != "topic_not_found":
+            raise
+        return {"items": []}
+
+
+def story(told: Iterable[tuple[TraceRecord, str]], names: Collection[str]) -> list[TraceStep]:
+    """Return what was done with a message in order, out of records and where they came from.
+
+    `names`: its id or a key of it, in each form in which it may be written.
+    """
     begun: dict[tuple[str, str], tuple[Mapping[str, str], str]] = {}
     ends: dict[tuple[str, str], Mapping[str, str]] = {}
     steps: dict[TraceStep, None] = {}
     for record, client in told:
         fields = record.fields
-        if message_id not in (fields.get("msgId"), *fields.get("keys", "").split()):
+        if not {fields.get("msgId"), *fields.get("keys", "").split()}.intersection(names):
             continue
         call = fields.get("requestId", ""), fields.get("msgId", "")
         if record.kind == "SubBefore":

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated
 from urllib.parse import quote
 
 import typer
 
 from imago_cli.clusters.admin_http import DEFAULT_ADMIN, Admin, ask
+from imago_cli.clusters.missing import all_pages
 from imago_cli.connect import AsJson, Yes, confirm
 from imago_cli.output import print_json, print_table, say
 
@@ -28,13 +30,7 @@ def attach(metaq: typer.Typer) -> None:
 
 def list_transactions(admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
     """List the transactions of a shard that have not ended, and those decided about."""
-    found, start = [], ""
-    while True:
-        page = ask(admin, f"{_PATH}?limit=1000&next={quote(start, safe='')}")
-        found += page["items"]
-        start = page["next"]
-        if not start:
-            break
+    found, _ = all_pages(partial(ask, admin), _PATH)
     if as_json:
         print_json(found)
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
@@ -10,6 +11,7 @@ from urllib.parse import quote
 import typer
 
 from imago_cli.clusters.admin_http import DEFAULT_ADMIN, Admin, ask
+from imago_cli.clusters.missing import all_pages
 from imago_cli.connect import AsJson, Yes, confirm
 from imago_cli.exits import CommandError, CommandUsageError
 from imago_cli.output import counted, print_json, print_line, print_table, say
@@ -303,13 +305,7 @@ def _all(admin: str) -> list[dict[str, Any]]:
 
 
 def _pages(admin: str, path: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    following: str | None = ""
-    while following is not None:
-        page = ask(admin, f"{path}?limit=1000&next={quote(following, safe='')}")
-        found += page["items"]
-        following = page["next"]
-    return found
+    return all_pages(partial(ask, admin), path)[0]
 
 
 def _path(name: str) -> str:

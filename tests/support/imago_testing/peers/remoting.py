@@ -35,6 +35,12 @@ class RemotingPeer:
     async def connect(cls, port: int) -> RemotingPeer:
         return cls(*await asyncio.open_connection("127.0.0.1", port))
 
+    @property
+    def address(self) -> tuple[str, int]:
+        """Our end: what the broker calls this peer."""
+        host, port = self._writer.get_extra_info("sockname")
+        return host, port
+
     async def call(
         self,
         code: int,

@@ -29,8 +29,8 @@ async def clients(services: AdminServices, request: web.Request) -> web.Response
     """GET /admin/v1/cluster/clients: who is connected, of all members of all shards.
 
     One item a client, by the `name` that it gives itself; one that gives none is its connection,
-    named by its address. `?client=` is one name; `?topic=`, `?group=` and `?user=` choose.
-    `missing`: shards that are away, and members that did not answer.
+    named by its address. `?client=` (its name or an address), `?topic=`, `?group=` and
+    `?user=` choose. `missing`: shards that are away, and members that did not answer.
     """
     limit = number(request.query, "limit", LIMIT, low=1, high=LIMIT_MAX)
     start = request.query.get("next", "")
@@ -56,7 +56,7 @@ async def clients(services: AdminServices, request: web.Request) -> web.Response
 async def close(services: AdminServices, request: web.Request) -> web.Response:
     """DELETE /admin/v1/cluster/clients/{client}: close its connections to all brokers, at once.
 
-    It may connect again.
+    An address closes the one connection from there. It may connect again.
     """
     name = request.match_info["client"]
     closed = {"connections": await services.close_client(name)} | _member(services)
@@ -80,7 +80,7 @@ async def close(services: AdminServices, request: web.Request) -> web.Response:
 def _is_wanted(client: ClientConnection, query: Mapping[str, str]) -> bool:
     groups = (*client.consumer_groups, *client.producer_groups)
     return (
-        query.get("client") in (None, client.name)
+        ("client" not in query or client.is_named(query["client"]))
         and query.get("user") in (None, client.user)
         and ("group" not in query or query["group"] in groups)
         and ("topic" not in query or any(query["topic"] in each for each in client.topics))
@@ -94,6 +94,7 @@ def _member(services: AdminServices) -> dict[str, object]:
 def _shown(services: AdminServices, client: ClientConnection) -> dict[str, Any]:
     topics = (each for each in chain(*client.topics) if not each.startswith(_OWN_TOPICS))
     place = {"peer": client.peer, "protocol": client.protocol, "tls": client.tls}
+    others = (name for name in client.clients if name != client.name)
     return {
         "name": client.name,
         "language": client.language,
@@ -103,7 +104,7 @@ def _shown(services: AdminServices, client: ClientConnection) -> dict[str, Any]:
         "consumerGroups": client.consumer_groups[:SHOWN_MAX],
         "topics": sorted(set(islice(topics, SHOWN_MAX))),
         "connectionCount": 1,
-        "connections": [_member(services) | place],
+        "connections": [_member(services) | place | {"sharedWith": [*islice(others, SHOWN_MAX)]}],
     }
 
 

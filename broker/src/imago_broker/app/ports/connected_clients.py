@@ -7,7 +7,7 @@ never do, and are known by what they read. Connections to the name service are n
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from imago_broker.admin.services import ClientConnection
@@ -18,7 +18,7 @@ from imago_broker.server.text.text_session import TextSession
 from imago_wire.remoting.peer import version_name
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
 
     from imago_broker.app.ports.listeners import Ports
     from imago_broker.server.listener import Listener
@@ -32,7 +32,7 @@ AT_ONCE: Final = 500
 
 @dataclass(slots=True)
 class _Said:
-    """What the clients of one connection have said of themselves."""
+    """What one client of a connection has said of itself."""
 
     client: ConnectedClient
     producers: set[str] = field(default_factory=set)
@@ -48,12 +48,17 @@ class ConnectedClients:
         self._looked_at = 0
 
     async def find(self) -> list[ClientConnection]:
-        """Return the connections that there are."""
+        """Return the connections that there are, once for each of their clients."""
         return [shown for _, shown in await self._all()]
 
     async def close(self, client: str) -> int:
-        """Close all connections of the client of this name, at once; return how many."""
-        found = [session for session, shown in await self._all() if shown.name == client]
+        """Close all connections of the client of this name, or the one of this address, at once.
+
+        Return how many. Other clients of the same connections lose them, too.
+        """
+        found = dict.fromkeys(
+            session for session, shown in await self._all() if shown.is_named(client)
+        )
         for session in found:
             session.abort()
         return len(found)
@@ -66,7 +71,9 @@ class ConnectedClients:
                 await self._pause()
                 # Others have not begun to speak the protocol: TLS is not agreed upon yet.
                 if isinstance(session, ClientSession | GrpcSession):
-                    found.append((session, _connection(session, protocol, said)))
+                    shown = _connection(session, protocol)
+                    clients = _clients(shown, said.get(shown.peer, {}).values())
+                    found += [(session, one) for one in clients]
         return found
 
     def _listeners(self) -> list[tuple[str, Listener]]:
@@ -79,12 +86,12 @@ class ConnectedClients:
             ("grpc", ports.grpc),
         ]
 
-    async def _said(self) -> dict[str, _Said]:
-        """Return by the peer's address what clients have said over their connections."""
-        found: dict[str, _Said] = {}
+    async def _said(self) -> dict[str, dict[str, _Said]]:
+        """Return by the peer's address, and by name, what clients have said of themselves."""
+        found: dict[str, dict[str, _Said]] = {}
 
         def of(channel: Channel, client: ConnectedClient) -> _Said:
-            return found.setdefault(channel.peer, _Said(client))
+            return found.setdefault(channel.peer, {}).setdefault(client.client_id, _Said(client))
 
         for name, members in list(self._registry.producer_groups().items()):
             for channel, client in list(members.items()):
@@ -104,22 +111,31 @@ class ConnectedClients:
             await asyncio.sleep(0)
 
 
-def _connection(session: Session, protocol: str, known: Mapping[str, _Said]) -> ClientConnection:
+def _connection(session: Session, protocol: str) -> ClientConnection:
     peer = f"{peer_text(session.peer_name[0])}:{session.peer_name[1]}"
-    said = known.get(peer)
     shown = ClientConnection(
         name=peer, peer=peer, protocol=protocol, tls=session.secure, user=session.certificate_user
     )
     if isinstance(session, TextSession):
         shown.topics = [session.channel.reads]
         shown.consumer_groups = sorted(set(session.channel.reads.values()))
-    if said is None:
-        return shown
+    return shown
+
+
+def _clients(connection: ClientConnection, known: Collection[_Said]) -> list[ClientConnection]:
+    """Return a connection as each of its clients has it: as it is where none has said a word."""
+    if not known:
+        return [connection]
+    names = [said.client.client_id or connection.peer for said in known]
+    return [_client(replace(connection, clients=names), said) for said in known]
+
+
+def _client(shown: ClientConnection, said: _Said) -> ClientConnection:
     client = said.client
-    shown.name, shown.user = client.client_id or peer, client.user or shown.user
+    shown.name, shown.user = client.client_id or shown.peer, client.user or shown.user
     shown.language, shown.version = client.language.name, version_name(client.version)
     shown.consumer_groups, shown.topics = sorted(said.consumers), said.topics
-    if protocol == "grpc":  # its producers have no groups, and stand in those of their topics
+    if shown.protocol == "grpc":  # its producers have no groups, and stand in those of their topics
         shown.topics = [*said.topics, said.producers]
     else:
         shown.producer_groups = sorted(said.producers)

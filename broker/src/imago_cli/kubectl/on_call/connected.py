@@ -49,6 +49,6 @@ def clients(
         print_json({"clients": found, "missing": missing})
     elif found:
         print_clients(found)
-    else:
+    elif not missing:
         say("nobody who fits is connected" if chosen else f"nobody is connected to {cluster}")
     end_with_told(missing, partial=False)
