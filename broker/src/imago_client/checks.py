@@ -68,6 +68,9 @@ def check_queue(queue: object, topic: str | None = None) -> None:
     """UsageError: it is no MessageQueue, or one of another topic."""
     if not isinstance(queue, MessageQueue):
         raise refuse("queue", queue, "a MessageQueue, as `queues` returns them")
+    shard: object = queue.shard
+    if not isinstance(shard, str) or type(queue.queue_id) is not int:
+        raise refuse("queue", queue, "a MessageQueue, as `queues` returns them")
     if topic is not None and queue.topic != topic:
         raise UsageError(f"queue: {queue} is not one of topic {topic!r}")
 

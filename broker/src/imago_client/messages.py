@@ -45,6 +45,32 @@ def check_bytes(what: str, value: object) -> None:
         raise refuse(what, value, "bytes (text: .encode() it)")
 
 
+def body_of(message: Message) -> bytes:
+    """Return the body as it is now: what is not bytes may have changed since it was checked.
+
+    UsageError: it is too large, or a memoryview that was released.
+    """
+    body = message.body
+    if type(body) is bytes:
+        return body  # of the size that it had when the message was made
+    _check_size(body)
+    return bytes(body)
+
+
+def _check_size(body: bytes) -> None:
+    size = size_of(body)
+    if size > BODY_BYTES_MAX:
+        raise UsageError(f"body: {size} bytes, the limit is {BODY_BYTES_MAX}")
+
+
+def size_of(body: bytes) -> int:
+    """Return how many bytes it is, of a memoryview of larger items too. UsageError: of none."""
+    try:
+        return memoryview(body).nbytes
+    except ValueError:
+        raise UsageError("body: a memoryview that was released; hand in its bytes") from None
+
+
 def check_tag(tag: str) -> None:
     """Raise UsageError unless consumers can ask for this tag by its name."""
     check_text("tags", tag)
@@ -59,12 +85,20 @@ def _check_keys(keys: object) -> None:
         raise UsageError(f"keys {keys!r}: a key is a string, may be neither empty nor hold a space")
 
 
+def _joined(keys: tuple[str, ...]) -> str:
+    _check_keys(keys)
+    return " ".join(keys)
+
+
 _NO_PROPERTIES: Final[Mapping[str, str]] = {}
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class Message:
-    """A message to send. `properties` may hold any further names but the reserved ones."""
+    """A message to send. `properties` may hold any further names but the reserved ones.
+
+    Of a body, keys and properties that can change, what they are when it is sent is checked again.
+    """
 
     topic: str
     body: bytes
@@ -109,8 +143,7 @@ class Message:
     def _check(self) -> None:
         check_name("topic", self.topic)
         check_bytes("body", self.body)
-        if len(self.body) > BODY_BYTES_MAX:
-            raise UsageError(f"body: {len(self.body)} bytes, the limit is {BODY_BYTES_MAX}")
+        _check_size(self.body)
         _check_keys(self.keys)
         if self.tags is not None and self.tags != "":
             check_tag(self.tags)
@@ -126,7 +159,7 @@ class Message:
     def __repr__(self) -> str:
         values = [(one.name, getattr(self, one.name), one.default) for one in fields(self)[2:]]
         told = [f"{name}={value!r}" for name, value, usual in values if value not in (usual, {})]
-        return ", ".join([f"Message({self.topic!r}", f"<{len(self.body)} bytes>", *told]) + ")"
+        return ", ".join([f"Message({self.topic!r}", f"<{size_of(self.body)} bytes>", *told]) + ")"
 
     @property
     def waits(self) -> bool:
@@ -134,13 +167,14 @@ class Message:
         return bool(self.delay_level or self.delay_ms) or self.deliver_at_ms is not None
 
     def all_properties(self, unique_key: str) -> dict[str, str]:
-        """Return the properties as they go on the wire."""
+        """Return the properties as they go on the wire. UsageError: they may not any more."""
         found = dict(self.properties)
+        _check_properties(found)
         found[names.UNIQ_KEY] = unique_key
         if self.tags:
             found[names.TAGS] = self.tags
         if self.keys:
-            found[names.KEYS] = " ".join(self.keys)
+            found[names.KEYS] = _joined(tuple(self.keys))
         if self.ordering_key is not None:
             found[names.SHARDING_KEY] = self.ordering_key
         if self.delay_level:

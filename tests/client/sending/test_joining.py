@@ -23,9 +23,12 @@ from imago_client import (
 from imago_client.connections.admission import Admission
 from imago_client.core.effects import Wait
 from imago_client.core.lookup import find_route
+from imago_client.core.sending import outgoing
 from imago_client.rocketmq import joining
 from imago_client.rocketmq.producer import Producer
 from imago_testing.peers.client_scripts import ScriptedServers, response
+from imago_wire.errors import LimitExceededError
+from imago_wire.remoting import _sent_py
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.headers.send import SendMessageResponseHeader
 from imago_wire.remoting.messages import decode_batch
@@ -207,6 +210,53 @@ async def test_a_refused_message_fails_alone(*, idempotent: bool) -> None:
     assert isinstance(error, BrokerError)
     assert error.code == ResponseCode.MESSAGE_ILLEGAL
     assert sorted(store.stored) == sorted([b"%d" % number for number in range(5)] * 2)
+
+
+@pytest.mark.parametrize("idempotent", [False, True])
+@pytest.mark.parametrize("twin", ["compiled", "reference"])
+async def test_a_message_that_is_too_large_fails_alone(
+    monkeypatch: pytest.MonkeyPatch, twin: str, *, idempotent: bool
+) -> None:
+    """Each of its texts is short; an idempotent producer's numbers make it too large at the end."""
+    if twin == "reference":
+        monkeypatch.setattr(outgoing, "prepare_plain", _sent_py.prepare_plain)
+        monkeypatch.setattr(outgoing, "encode_joined", _sent_py.encode_joined)
+    store = Store()
+    producer = producer_of(store, ProducerConfig(idempotent=idempotent))
+    own = {f"n{at:02}": "v" * 1024 for at in range(16)}
+    keys = ("k" * 1020,) * 15
+    beside = 50 if idempotent else -1  # of a unique key of 32 characters
+    used = sum(len(name) + 1026 for name in own) + len("UNIQ_KEY\x01\x02KEYS\x01\x02") + 32
+    last = "k" * (32767 - beside - used - len(keys) * 1021)
+    assert len(last) <= 1024
+    large = Message("orders", b"large", keys=(*keys, last), properties=own)
+    results = await send_all(producer, [*numbered(5), large, *numbered(5)])
+    failed = [at for at, one in enumerate(results) if isinstance(one, BaseException)]
+    assert failed == [5]
+    assert isinstance(results[5], UsageError)
+    assert store.stored == [b"%d" % number for number in range(5)] * 2
+
+
+@pytest.mark.parametrize("idempotent", [False, True])
+async def test_what_cannot_be_written_together_goes_alone(
+    monkeypatch: pytest.MonkeyPatch, *, idempotent: bool
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise LimitExceededError("properties", size=2, size_max=1)
+
+    monkeypatch.setattr(joining, "join", refuse)
+    store = Store()
+    results = await send_all(producer_of(store, ProducerConfig(idempotent=idempotent)), numbered(9))
+    assert all(isinstance(one, SendResult) for one in results)
+    assert [len(bodies) for bodies in store.requests] == [1] * 9
+
+
+@pytest.mark.parametrize("parts", [("a", "0"), ("a", None), (["a"], 0)])
+async def test_queues_of_other_kinds_are_refused(parts: Any) -> None:
+    with pytest.raises(UsageError, match="a MessageQueue"):
+        await producer_of(Store()).send(
+            Message("orders", b""), queue=MessageQueue("orders", *parts)
+        )
 
 
 async def test_a_try_together_counts_among_the_tries_of_each() -> None:

@@ -95,7 +95,7 @@ KEPT: dict[str, dict[str, str]] = {
         "imago_client.blocking.rocketmq.connection": "_OPAQUE_MAX",
         "imago_client.blocking.metaq": "_OPAQUE_MAX _LINE_BYTES_MAX",
         "imago_client.rocketmq.connection": "_OPAQUE_MAX",
-        "imago_client.messages": "PROPERTIES_BYTES_MAX TOPIC_CHARACTERS_MAX",
+        "imago_client.messages": "TOPIC_CHARACTERS_MAX",
         "imago_client.metaq.connection": "_OPAQUE_MAX _LINE_BYTES_MAX",
         "imago_client.metaq.transacting": "XID_PART_BYTES_MAX",
         "imago_client.metaq.values": "BODY_BYTES_MAX",
@@ -106,7 +106,6 @@ KEPT: dict[str, dict[str, str]] = {
         "imago_wire.record_format.layout": "TOPIC_BYTES_V1_MAX TOPIC_BYTES_MAX BODY_BYTES_MAX"
         " RESERVED_SIZE_MAX"
         " METAQ_BROKER_ID_MAX",
-        "imago_wire.record_format.properties": "PROPERTIES_BYTES_MAX",
         "imago_wire.remoting.bodies.fields": "_LONG_MAX",
         "imago_wire.remoting.header": "_INT_MAX _SHORT_MAX",
         "imago_wire.text._text_py": "_I32_MAX",

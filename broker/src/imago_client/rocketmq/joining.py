@@ -134,6 +134,7 @@ class Joining:
             return None
         if queue is not None:
             is_usual = type(queue) is MessageQueue and queue.topic == outgoing.topic
+            is_usual = is_usual and type(queue.shard) is str and type(queue.queue_id) is int
             return queue if is_usual else None
         route = self.state.cached_route(outgoing.topic)
         if route is None or not route.led_queues:
@@ -228,9 +229,12 @@ class _Queue:
         outgoings = [outgoing for outgoing, _ in taken]
         began_s = self._joining.state.clock_s()
         try:
-            result = await self._joining.driver.run(
-                self._joining.together(outgoings, self._queue, address)
-            )
+            together = self._joining.together(outgoings, self._queue, address)
+        except Exception:  # one that cannot be written is told so where it goes alone
+            self._part(taken, Begun(self._queue))
+            return
+        try:
+            result = await self._joining.driver.run(together)
         except asyncio.CancelledError:
             self._fail(taken, ClientClosedError())
             raise

@@ -31,6 +31,7 @@ cdef Py_ssize_t ENTRY_HEAD = 20
 cdef Py_ssize_t PROPERTIES_SIZE_MAX = _names.PROPERTIES_BYTES_MAX
 cdef Py_ssize_t OWN_MAX = 16
 cdef str LIGHT = _names.INNER_MULTI_DISPATCH
+cdef object is_reserved = _names.is_reserved
 cdef str UNIQ_KEY = _names.UNIQ_KEY + "\x01"
 cdef str TAGS = _names.TAGS + "\x01"
 cdef str KEYS = _names.KEYS + "\x01"
@@ -102,7 +103,7 @@ def fill_message(object message not None, tuple values not None):
 
 def prepare_plain(
     object kind not None, tuple usual not None, object message not None, str key not None,
-    object born_ms, Py_ssize_t body_bytes_max
+    object born_ms, Py_ssize_t body_bytes_max, Py_ssize_t properties_bytes_max
 ):
     """As `_sent_py.prepare_plain`."""
     cdef object topic = message.topic, body = message.body, flag = message.flag
@@ -121,6 +122,8 @@ def prepare_plain(
         properties = more_properties(own, key, tags, keys, ordering_key)
         if properties is None:
             return None
+    if PyUnicode_GET_LENGTH(properties) > properties_bytes_max:  # all of it is ASCII
+        return None
     code, sys_flag, entries = usual
     return tuple.__new__(kind, (
         code, topic, key, body, properties, born_ms, flag, sys_flag, ordering_key, entries,
@@ -135,6 +138,8 @@ cdef str more_properties(object own, str key, object tags, object keys, object o
         return None
     for name, value in (<dict> own).items():
         if not is_short_text(name) or name == LIGHT or not is_sound_text(value):
+            return None
+        if is_reserved(name):  # it came after the message was made
             return None
         parts += (name, "\x01", value, "\x02")
     parts += (UNIQ_KEY, key, "\x02")

@@ -39,6 +39,7 @@ def prepare_plain(
     key: str,  # noqa: ARG001
     born_ms: int,  # noqa: ARG001
     body_bytes_max: int,  # noqa: ARG001
+    properties_bytes_max: int,  # noqa: ARG001
 ) -> T | None:
     """Return a plain message ready for the wire: `usual` and what is its own; None: it needs care.
 

@@ -14,16 +14,19 @@ from imago_client.messages import (
     RETRY_PREFIX,
     Message,
     SendResult,
+    body_of,
+    size_of,
 )
 from imago_wire.errors import ProtocolError
 from imago_wire.record_format import properties as names
+from imago_wire.record_format import sequences
 from imago_wire.record_format.layout import SYS_COMPRESSED, SYS_COMPRESSION_ZLIB
 from imago_wire.remoting.codes import RequestCode
 from imago_wire.remoting.messages import BatchEntry, encode_batch
 from imago_wire.remoting.sent_twins import encode_joined, prepare_plain, share_results
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from imago_client.config import ProducerConfig
     from imago_client.core.state import ClientState
@@ -33,7 +36,8 @@ _ENTRY_OVERHEAD: Final = 22
 """Bytes around body and properties of one message in a batch."""
 _PROPERTIES_OVERHEAD: Final = 64
 """What this client adds to a message's own properties, roughly: its unique key."""
-_NUMBERS_OVERHEAD: Final = 100
+_LAST_NUMBERS: Final = sequences.Sequence("f" * 16, sequences.NUMBER_MAX, sequences.NUMBER_MAX)
+_NUMBERS_OVERHEAD: Final = len(sequences.wire_properties(_LAST_NUMBERS))
 """What an idempotent producer adds to that, at most: id, epoch and number."""
 _ZLIB_LEVEL: Final = 5
 
@@ -76,7 +80,8 @@ def prepare(state: ClientState, config: ProducerConfig, message: Message) -> Out
     if type(message) is Message:
         bytes_max = config.compress_over_bytes
         whole_max = BODY_BYTES_MAX if bytes_max is None else bytes_max
-        plain = prepare_plain(Outgoing, _PLAIN, message, key, now_ms, whole_max)
+        properties_max = _properties_bytes_max(config)
+        plain = prepare_plain(Outgoing, _PLAIN, message, key, now_ms, whole_max, properties_max)
         if plain is not None:
             return plain
     return prepare_with_care(config, message, key, now_ms)
@@ -85,8 +90,8 @@ def prepare(state: ClientState, config: ProducerConfig, message: Message) -> Out
 def prepare_with_care(config: ProducerConfig, message: Message, key: str, now_ms: int) -> Outgoing:
     """Have any message ready for the wire. UsageError: it cannot be."""
     _check_message(config, message)
-    properties = _encode_properties(message, key)
-    body, sys_flag = _deflate(message.body, config.compress_over_bytes)
+    properties = _encode_properties(config, message, key)
+    body, sys_flag = _deflate(body_of(message), config.compress_over_bytes)
     return Outgoing(
         code=RequestCode.SEND_MESSAGE_V2,
         topic=message.topic,
@@ -157,7 +162,9 @@ def prepare_batch(
     keys = [state.unique_keys.next_key(now_ms) for _ in messages]
     entries = [
         BatchEntry(
-            flag=message.flag, body=message.body, properties=_encode_properties(message, key)
+            flag=message.flag,
+            body=body_of(message),
+            properties=_encode_properties(config, message, key),
         )
         for message, key in zip(messages, keys, strict=True)
     ]
@@ -209,7 +216,7 @@ def batches(messages: Sequence[Message], *, bytes_max: int = 1 << 20) -> Iterato
 def _size_in_batch(message: Message) -> int:
     own = sum(len(name) + len(value) + 2 for name, value in message.all_properties("").items())
     # Four bytes for a character is what UTF-8 can need at most.
-    return _ENTRY_OVERHEAD + len(message.body) + _PROPERTIES_OVERHEAD + 4 * own
+    return _ENTRY_OVERHEAD + size_of(message.body) + _PROPERTIES_OVERHEAD + 4 * own
 
 
 def _travel_together(first: Message, other: Message) -> bool:
@@ -241,7 +248,26 @@ def _check_message(config: ProducerConfig, message: Message) -> None:
         )
 
 
-def _encode_properties(message: Message, key: str) -> bytes:
+def marked(config: ProducerConfig, outgoing: Outgoing, marks: Mapping[str, str]) -> Outgoing:
+    """Return it with properties that the client sets. UsageError: they have no room in it."""
+    properties = names.encode(marks).decode() + outgoing.properties
+    _check_properties_size(config, len(properties.encode()))
+    return outgoing._replace(properties=properties)
+
+
+def _properties_bytes_max(config: ProducerConfig) -> int:
+    """Return how much a message may have before the numbers of an idempotent producer."""
+    return PROPERTIES_BYTES_MAX - (_NUMBERS_OVERHEAD if config.idempotent else 0)
+
+
+def _check_properties_size(config: ProducerConfig, size: int) -> None:
+    size_max = _properties_bytes_max(config)
+    if size > size_max:
+        numbers = " beside an idempotent producer's numbers" if config.idempotent else ""
+        raise UsageError(f"properties: {size} bytes, the limit is {size_max}{numbers}")
+
+
+def _encode_properties(config: ProducerConfig, message: Message, key: str) -> bytes:
     try:
         encoded = names.encode(message.all_properties(key))
     except ProtocolError as error:
@@ -250,8 +276,7 @@ def _encode_properties(message: Message, key: str) -> bytes:
         raise UsageError(
             "tags, keys, ordering_key and properties: must be text that UTF-8 can hold"
         ) from None
-    if len(encoded) > PROPERTIES_BYTES_MAX:
-        raise UsageError(f"properties: {len(encoded)} bytes, the limit is {PROPERTIES_BYTES_MAX}")
+    _check_properties_size(config, len(encoded))
     return encoded
 
 

@@ -14,7 +14,7 @@ from imago_client.checks import check_seconds, refuse
 from imago_client.core.effects import Operation, Request, ask_ok
 from imago_client.core.lookup import cluster_info
 from imago_client.core.routing import MASTER_ID
-from imago_client.core.sending.outgoing import prepare
+from imago_client.core.sending.outgoing import marked, prepare
 from imago_client.errors import ClientError, TryAgainError, UsageError
 from imago_client.messages import Message
 from imago_client.received import INFLATED_BYTES_MAX, ReceivedMessage
@@ -94,7 +94,7 @@ def prepare_request(
         names.REPLY_TO_CLIENT: state.client_id,
         names.TTL: str(round(timeout_s * 1000)),
     }
-    return _marked(prepare(state, config, message), asks), correlation_id
+    return marked(config, prepare(state, config, message), asks), correlation_id
 
 
 def prepare_reply(
@@ -127,13 +127,9 @@ def prepare_reply(
         body,
         properties=properties or {},
     )
-    outgoing = _marked(prepare(state, config, message), {**asked, names.MESSAGE_TYPE: "reply"})
+    marks = {**asked, names.MESSAGE_TYPE: "reply"}
+    outgoing = marked(config, prepare(state, config, message), marks)
     return outgoing._replace(code=RequestCode.SEND_REPLY_MESSAGE_V2, may_join=False)
-
-
-def _marked(outgoing: Outgoing, marks: Mapping[str, str]) -> Outgoing:
-    """Return it with properties that only requests and replies have."""
-    return outgoing._replace(properties=names.encode(marks).decode() + outgoing.properties)
 
 
 def read_reply(command: RemotingCommand) -> ReceivedReply:

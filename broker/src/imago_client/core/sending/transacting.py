@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from imago_client.core.effects import Oneway, Operation, Request, ask_ok
 from imago_client.core.failover import through_failover
 from imago_client.core.lookup import find_publish_route
-from imago_client.core.sending.outgoing import prepare
+from imago_client.core.sending.outgoing import marked, prepare
 from imago_client.errors import ClientError, UsageError
 from imago_client.message_queue import MessageQueue
 from imago_client.received import received
@@ -57,10 +57,9 @@ def prepare_half(state: ClientState, config: ProducerConfig, message: Message) -
     if config.idempotent:
         raise UsageError("a producer of transactions cannot be idempotent: brokers end each once")
     outgoing = prepare(state, config, message)
-    marks = names.encode({names.TRAN_MSG: "true", names.PRODUCER_GROUP: config.group}).decode()
-    return outgoing._replace(
-        sys_flag=outgoing.sys_flag | SYS_PREPARED, properties=marks + outgoing.properties
-    )
+    marks = {names.TRAN_MSG: "true", names.PRODUCER_GROUP: config.group}
+    half = marked(config, outgoing, marks)
+    return half._replace(sys_flag=half.sys_flag | SYS_PREPARED)
 
 
 def end(
