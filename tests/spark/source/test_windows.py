@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from imago_client.message_queue import MessageQueue
-from imago_spark.errors import OptionError
+from imago_spark.errors import OptionError, TableError
 from imago_spark.incarnations import Incarnation
-from imago_spark.pipelines.aggregate.aggregating import new_in
+from imago_spark.pipelines.aggregate.reading import lost, mark_of, new_in
 from imago_spark.pipelines.aggregate.windows import OWN, Aggregation, aggregation
 from imago_spark.pipelines.settings import load
-from imago_spark.pipelines.tables.commits import Commit, Landed, StagedBatch
+from imago_spark.pipelines.tables.commits import Commit, Landed, StagedBatch, Upkeep
 from imago_spark.pipelines.tables.history import Lake
 from imago_spark.pipelines.tables.table import TableWriter
 
@@ -106,3 +108,78 @@ def test_what_is_new_begins_where_the_figures_end(tmp_path: Path) -> None:
     land(table, Landed(QUEUE, 0, 4), made=second)
     lake.refresh()
     assert list(new_in(lake, how, had)) == [Landed(QUEUE, 0, 4)], "another topic begins anew"
+
+
+def read(lake: Lake, *waits: tuple[MessageQueue, int], opened: int = 1) -> Commit:
+    """Return the commit of figures that have read all of a table; rows of these offsets wait."""
+    listed = [[one.topic, one.shard, one.queue_id, at] for one, at in waits]
+    mark = {"readTo": lake.history.last.number, "open": opened, "waits": listed}
+    mark |= {"inputTable": lake.identity}
+    now = lake.history.last
+    ends, made = now.ends, now.incarnations
+    return Commit(number=0, epoch=0, run="r", ends=ends, incarnations=made, mark=mark)
+
+
+@pytest.mark.parametrize(
+    ("end", "waits", "said"),
+    [
+        (4, {QUEUE: 4}, None),
+        (5, {QUEUE: 4}, "orders/shard-0/0: offsets 4 to 4"),
+        (10, {OTHER: 0}, None),
+        (12, {OTHER: 0}, "orders/shard-0/0: offsets 10 to 11"),
+    ],
+)
+def test_rows_may_only_go_from_the_input_once_their_windows_are_closed(
+    tmp_path: Path, end: int, waits: dict[MessageQueue, int], said: str | None
+) -> None:
+    table, first = TableWriter(tmp_path / "lake"), Incarnation(1 << 62, 1 << 62)
+    table.begin()
+    land(table, Landed(QUEUE, 0, 10), Landed(OTHER, 0, 2), made=first)
+    lake, how = Lake(table), wanted(tmp_path)
+    had = read(lake, *waits.items())
+    land(table, Landed(QUEUE, 10, 20), made=first)
+    gone = Upkeep(removed=("date=2026-11-01/000000000001-00000.parquet",), rows=0)
+    (keeper := TableWriter(table.path)).join()
+    keeper.maintain(replace(gone, expired=(Landed(QUEUE, 0, end),)))
+    lake.refresh()
+    if said is None:
+        assert mark_of(lake, how, had, skips=False) == had.mark
+        return
+    with pytest.raises(TableError, match=f"{said} went before their windows were closed"):
+        mark_of(lake, how, had, skips=False)
+    assert mark_of(lake, how, had, skips=True) == had.mark
+    assert lost(lake, replace(how, topics=("refunds",)), had) is None
+
+
+def test_rows_of_a_topic_that_was_made_anew_are_missed_too(tmp_path: Path) -> None:
+    first, second = (Incarnation(number, number) for number in (1 << 62, (1 << 62) + 1))
+    table = TableWriter(tmp_path / "lake")
+    table.begin()
+    land(table, Landed(QUEUE, 0, 10), made=first)
+    land(table, Landed(QUEUE, 0, 4), made=second)
+    lake, how = Lake(table), wanted(tmp_path)
+    (keeper := TableWriter(table.path)).join()
+    had = read(lake, opened=2)
+    keeper.maintain(Upkeep(removed=("date=2026-11-01/000000000001-00000.parquet",)))
+    lake.refresh()
+    assert lost(lake, how, had) is None, "their windows were closed"
+    assert "made anew since" in str(lost(lake, how, replace(had, mark={**had.mark, "open": 1})))
+
+
+def test_figures_are_of_one_table(tmp_path: Path) -> None:
+    table, first = TableWriter(tmp_path / "lake"), Incarnation(1 << 62, 1 << 62)
+    table.begin()
+    land(table, Landed(QUEUE, 0, 10), made=first)
+    lake, how = Lake(table), wanted(tmp_path)
+    had = read(lake, (QUEUE, 3))
+    assert mark_of(lake, how, None, skips=False) == {}
+    assert mark_of(lake, how, had, skips=False) == had.mark
+    shutil.rmtree(table.path)
+    (anew := TableWriter(table.path)).begin()
+    land(anew, Landed(QUEUE, 0, 12), made=first)
+    lake = Lake(anew)
+    with pytest.raises(TableError, match="was removed and made anew since figures were made"):
+        mark_of(lake, how, had, skips=False)
+    found = mark_of(lake, how, had, skips=True)
+    assert found == {**had.mark, "readTo": -1, "open": 0, "waits": []}, "all that is there is read"
+    assert list(new_in(lake, how, had)) == [Landed(QUEUE, 10, 12)]

@@ -15,7 +15,10 @@ figures is `path`, and `topics` are those of the input whose rows count. In its 
 
 A row has window_start, window_end, the key and the measures. It is written once, when its window is
 closed: when an event is newer than the window's end by `delay`. What comes after that is counted as
-`late`, and an event without a time as `untimed`; both are in no window.
+`late`, and an event without a time as `untimed`; both are in no window. A sum that is too large for
+its type is null (`overflowed`), and a figure that cannot be a message is in the table alone
+(`unsent`). Where rows went before their window was closed, or the input was made anew, a run fails;
+`onDataLoss = "skip"` goes on without these rows.
 
 A pass reads what the input has new, and commits figures together with how far it has read: whatever
 dies in between, each row of the input counts once. Figures for the topic are read back from their
@@ -34,22 +37,23 @@ import json
 import logging
 import shutil
 import sys
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql import Observation
+from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
 from imago_client.errors import UsageError
 from imago_spark.errors import OptionError, TableError
 from imago_spark.pipelines import application, settings, streaming
 from imago_spark.pipelines.aggregate import windows
+from imago_spark.pipelines.aggregate.reading import MICROS, look, pending, waiting
 from imago_spark.pipelines.late_workers import run_stream
 from imago_spark.pipelines.reports import Fence
 from imago_spark.pipelines.tables import contract
-from imago_spark.pipelines.tables.commits import DataFile, Landed, StagedBatch
-from imago_spark.pipelines.tables.history import Lake, number_of
+from imago_spark.pipelines.tables.commits import DataFile, StagedBatch
+from imago_spark.pipelines.tables.history import Lake
 from imago_spark.pipelines.tables.table import TableWriter
 
 if TYPE_CHECKING:
@@ -57,151 +61,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, GroupedData, SparkSession
 
     from imago_spark.pipelines.aggregate.windows import Aggregation, Measure
     from imago_spark.pipelines.settings import IngestSettings
-    from imago_spark.pipelines.tables.commits import Commit
 
 log = logging.getLogger(__name__)
 
 _FUNCTIONS: Final = {"count": F.count, "sum": F.sum, "min": F.min, "max": F.max, "avg": F.avg}
-_MICROS: Final = 1_000_000
+KEY_BYTES_MAX: Final = 16 << 10
+"""Of a message's key; the broker takes 32 KiB of properties, the client's own among them."""
+VALUE_BYTES_MAX: Final = 1 << 20
+_FIRST: Final = -62_135_596_800
+"""The first second that has a date."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewInput:
-    """What is new in the input, and which windows it closes."""
-
-    landed: tuple[Landed, ...]
-    rows: int
-    late: int
-    untimed: int
-    first: int
-    """The first commit of the input with a new row."""
-    newest: int | None
-    """Microseconds since 1970."""
-    since: int | None
-    """Up to where windows were closed before, in seconds since 1970."""
-    through: int | None
-    """And up to where they are closed now."""
-
-    @property
-    def closes(self) -> bool:
-        return self.through is not None and self.through != self.since
-
-
-def new_in(lake: Lake, how: Aggregation, last: Commit | None) -> Iterator[Landed]:
-    """Yield the offsets of the input that the figures do not have yet."""
-    now = lake.history.last.incarnations
-    for queue, parts in sorted(lake.history.ranges.items()):
-        if not parts:
-            continue  # all of them have expired
-        place, begin = (queue.topic, queue.shard), parts[0][0]
-        if last is not None and (known := last.incarnations.get(place)) is not None:
-            if place not in now or known.is_same(now[place]):
-                begin = last.ends.get(queue, begin)
-        elif last is not None:
-            begin = last.ends.get(queue, begin)
-        if queue.topic in how.topics and begin < parts[-1][1]:
-            yield Landed(queue, begin, parts[-1][1])
-
-
-def stored(spark: SparkSession, lake: Lake, how: Aggregation, since: int) -> DataFrame | None:
-    """Return the input's rows of commits from `since` on: time, number of the commit, whether new.
-
-    A row of a topic that was made anew since is an event like others; its offset says nothing.
-    """
-    files = lake.files(since=since)
-    if not files:
-        return None
-    number = number_of(lake.history)
-    names = dict.fromkeys([*how.by, *(one.field for one in how.measures if one.field)])
-    rows = spark.read.option("mergeSchema", "true").parquet(*files)
-    is_former = F.lit(False)
-    for (topic, shard), first in lake.history.since.items():
-        is_place = (F.col("topic") == topic) & (F.col("shard") == shard)
-        is_former |= is_place & (number < first)
-    return rows.where(F.col("topic").isin(*how.topics)).select(
-        *(F.col(one) if one in rows.columns else _absent(how, one) for one in names),
-        F.struct("topic", "shard", "queue", "offset").alias("_place"),
-        F.unix_micros(F.col(how.time)).alias("_at"),
-        F.unix_micros("store_time").alias("_stored"),
-        number.alias("_number"),
-        is_former.alias("_former"),
-    )
-
-
-def _absent(how: Aggregation, name: str) -> Column:
-    """Return a column that the table has, and none of these files."""
-    return F.lit(None).cast(how.kinds[name]).alias(name)
-
-
-def _within(landed: Sequence[Landed], *, new: bool) -> Column:
-    """Return whether a row is of these offsets, or else whether it is before their ends."""
-    found = F.lit(False)
-    for one in landed:
-        place, low = F.col("_place"), one.start if new else 0
-        found |= (
-            (place["topic"] == one.queue.topic)
-            & (place["shard"] == one.queue.shard)
-            & (place["queue"] == one.queue.queue_id)
-            & place["offset"].between(low, one.end - 1)
-        )
-    return found
-
-
-def look(spark: SparkSession, lake: Lake, how: Aggregation, last: Commit | None) -> NewInput | None:
-    """Return what is new in the input; None: nothing."""
-    mark = last.mark if last else {}
-    landed = tuple(new_in(lake, how, last))
-    rows = stored(spark, lake, how, mark.get("readTo", -1) + 1) if landed else None
-    if rows is None:
-        return None
-    since = mark.get("through")
-    at = F.col("_at")
-    is_late = F.lit(False) if since is None else at < since * _MICROS
-    counted = rows.where(~F.col("_former") & _within(landed, new=True)).agg(
-        F.count(F.lit(1)),
-        F.count_if(is_late),
-        F.count_if(at.isNull()),
-        F.min("_number"),
-        F.max(F.when(at.isNotNull(), F.least(at, "_stored"))),
-    )
-    count, late, untimed, first, newest = counted.collect()[0]
-    known = [one for one in (mark.get("newest"), newest) if one is not None]
-    newest = max(known, default=None)
-    through = how.closed(None if newest is None else newest / _MICROS)
-    if through is not None and since is not None:
-        through = max(through, since)
-    return NewInput(
-        landed=landed,
-        rows=count,
-        late=late,
-        untimed=untimed,
-        first=mark.get("open", first),
-        newest=newest,
-        since=since,
-        through=through,
-    )
-
-
-def build(
-    spark: SparkSession, lake: Lake, how: Aggregation, found: NewInput, seen: Observation
-) -> DataFrame:
-    """Return the figures of the windows that are closed now; `seen`: what is left of the input."""
-    rows = stored(spark, lake, how, found.first)
-    if rows is None or found.through is None:
-        raise AssertionError("figures are built of windows that were closed by a row")
-    known = [Landed(one, 0, parts[-1][1]) for one, parts in lake.history.ranges.items() if parts]
-    at, through = F.col("_at"), found.through * _MICROS
-    pending = rows.where(F.col("_former") | _within(known, new=False))
-    if found.since is not None:
-        pending = pending.where(at >= found.since * _MICROS)
-    pending = pending.observe(seen, F.min(F.when(at >= through, F.col("_number"))).alias("open"))
-    start = F.floor(at / (how.window_s * _MICROS)) * how.window_s
-    figures = pending.where(at < through).groupBy(start.alias("_start"), *how.by)
-    return figures.agg(*(_figure(one) for one in how.measures)).select(
+def build(rows: DataFrame, how: Aggregation, through: int) -> DataFrame:
+    """Return the figures of the windows that are closed now. A sum that has no place is null."""
+    figures = _grouped(rows, how, through).agg(*(_figure(one) for one in how.measures))
+    return figures.select(
         F.timestamp_seconds("_start").alias("window_start"),
         F.timestamp_seconds(F.col("_start") + how.window_s).alias("window_end"),
         *how.by,
@@ -210,9 +88,47 @@ def build(
     )
 
 
+def _grouped(rows: DataFrame, how: Aggregation, through: int) -> GroupedData:
+    at = F.col("_at")
+    start = F.floor(at / (how.window_s * MICROS)) * how.window_s
+    return rows.where(at < through * MICROS).groupBy(start.alias("_start"), *how.by)
+
+
 def _figure(one: Measure) -> Column:
     of = F.col(one.field) if one.field else F.lit(1)
-    return _FUNCTIONS[one.function](of).cast(one.kind).alias(one.name)
+    make = F.try_sum if one.may_overflow else _FUNCTIONS[one.function]
+    return make(of).cast(one.kind).alias(one.name)
+
+
+def overflows(rows: DataFrame, how: Aggregation, through: int) -> int:
+    """Return how many sums of these figures are null because they would be too large."""
+    sums = [F.col(one.field) for one in how.measures if one.may_overflow]
+    names = [f"_{number}" for number in range(len(sums))]
+    lacking = [((F.count(one) > 0) & F.try_sum(one).isNull()).cast("int") for one in sums]
+    found = _grouped(rows, how, through).agg(*map(Column.alias, lacking, names))
+    return sum(found.agg(*map(F.sum, names)).collect()[0])
+
+
+def messages(rows: DataFrame, by: Sequence[str]) -> DataFrame:
+    """Return figures as messages, in an order of their own, with why one cannot be sent.
+
+    They are what their files say, for ever: the same rows become the same requests.
+    """
+    rows = rows.coalesce(1).sortWithinPartitions("window_start", *by)
+    key = F.concat_ws(" ", *(F.col(name).cast("string") for name in by))
+    named = rows.select(
+        key.alias("key"),
+        F.to_json(F.struct(*(name for name in rows.columns if name != "date"))).alias("value"),
+    )
+    key, value = F.col("key"), F.col("value")
+    is_text = F.is_valid_utf8(key) & F.is_valid_utf8(value)
+    why = (
+        F.when(~is_text, "its key or a figure is no UTF-8")
+        .when(key.contains("\x01") | key.contains("\x02"), "its key holds 0x01 or 0x02")
+        .when(F.octet_length(key) > KEY_BYTES_MAX, f"its key is over {KEY_BYTES_MAX} bytes")
+        .when(F.octet_length(value) > VALUE_BYTES_MAX, f"is over {VALUE_BYTES_MAX} bytes as JSON")
+    )
+    return named.withColumn("why", why)
 
 
 class Figures:
@@ -246,25 +162,35 @@ class Figures:
     def take(self, lake: Lake) -> bool:
         """Take in what is new in the input; return whether there was anything."""
         last, how = self.table.last, self._how
-        found = look(self._spark, lake, how, last)
+        found = look(self._spark, lake, how, last, skips=self._given.skips_lost)
         if found is None:
             return False
-        attempt, seen = self.table.stage(), Observation("pending")
-        still_open: int | None = found.first
-        if found.closes:
-            figures = build(self._spark, lake, how, found, seen)
-            figures.repartition("date").write.partitionBy("date").parquet(str(attempt))
-            still_open = seen.get["open"]
+        attempt, now = self.table.stage(), lake.history.last
+        first, waits, overflowed = found.open, found.waits, 0
+        if found.closes and found.through is not None:
+            rows = pending(self._spark, lake, how, found)
+            first, waits = now.number + 1, {}
+            if rows is not None:
+                figures = build(rows, how, found.through).repartition("date")
+                figures.write.partitionBy("date").parquet(str(attempt))
+                left, waits = waiting(rows, found.through)
+                first = first if left is None else left
+                if any(_nulls(attempt, one.name) for one in how.measures if one.may_overflow):
+                    overflowed = overflows(rows, how, found.through)
         self._fence()
-        now = lake.history.last
         mark = {
             **how.mark,
             "readTo": now.number,
-            "open": now.number + 1 if still_open is None else still_open,
+            "inputTable": lake.identity,
+            "open": first,
+            "waits": [
+                [one.topic, one.shard, one.queue_id, at] for one, at in sorted(waits.items())
+            ],
             "newest": found.newest,
             "through": found.through,
             "late": last.mark.get("late", 0) + found.late,
             "untimed": last.mark.get("untimed", 0) + found.untimed,
+            "overflowed": last.mark.get("overflowed", 0) + overflowed,
         }
         files = tuple(_files(attempt))
         batch = StagedBatch(str(how.input), last.batch + 1, files, found.landed)
@@ -282,30 +208,37 @@ class Figures:
     def _send(self) -> None:
         """Send the newest figures, unless they were: earlier ones were before they were made."""
         number = self.table.last.mark.get("figures")
-        if self._how.topic is None or number is None or number <= self._last_sent():
+        if self._how.topic is None or number is None or number <= self._sent_before()[0]:
             return
         files = [str(self.table.path / one.path) for one in self.table.read(number).files]
-        run_stream(lambda: self._send_files(files, number))
+        found = messages(self._spark.read.parquet(*files), self._how.by)
+        unsent = self.unsent
+        for why, count in found.where("why is not null").groupBy("why").count().collect():
+            log.warning("commit %d: %d figures are not sent: %s", number, count, why)
+            unsent += count
+        rows = found.where("why is null").drop("why")
+        run_stream(lambda: self._send_files(rows, number))
         draft = self._sent.with_suffix(".new")
-        draft.write_text(str(number), encoding="utf-8")
+        draft.write_text(f"{number} {unsent}", encoding="utf-8")
         draft.replace(self._sent)
 
-    def _last_sent(self) -> int:
-        try:
-            return int(self._sent.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return -1
+    @property
+    def unsent(self) -> int:
+        """Figures that are in the table and could not be messages."""
+        return self._sent_before()[1]
 
-    def _send_files(self, files: Sequence[str], number: int) -> None:
+    def _sent_before(self) -> tuple[int, int]:
+        """Return the last commit whose figures were sent, and how many of all could not be."""
+        try:
+            number, unsent = self._sent.read_text(encoding="utf-8").split()
+        except FileNotFoundError:
+            return -1, 0
+        return int(number), int(unsent)
+
+    def _send_files(self, rows: DataFrame, number: int) -> None:
         how, given = self._how, self._given
-        # Their order, and so their numbers, come from the files: they are what they are for ever.
-        rows = self._spark.read.parquet(*files).coalesce(1)
-        rows = rows.sortWithinPartitions("window_start", *how.by).select(
-            F.concat_ws(" ", *(F.col(name).cast("string") for name in how.by)).alias("key"),
-            F.to_json(F.struct(*how.fields)).alias("value"),
-        )
         options = {"bootstrap": given.bootstrap, "topic": str(how.topic)}
-        options |= {"sinkId": f"figures-{self.table.read(0).run}", "sinkBatch": str(number)}
+        options |= {"sinkId": f"figures-{self.table.identity}", "sinkBatch": str(number)}
         if given.pipeline is not None:
             options |= {"pipeline": given.pipeline, "epoch": str(given.epoch)}
         rows.write.format("imago").options(**options).mode("append").save()
@@ -320,8 +253,21 @@ def _files(attempt: Path) -> Iterator[DataFile]:
             yield DataFile(name, "", rows, path.stat().st_size)
 
 
+def _nulls(attempt: Path, name: str) -> bool:
+    """Whether a column of staged figures has a null."""
+    import pyarrow.parquet as pq
+
+    paths = attempt.rglob("*.parquet") if attempt.exists() else ()
+    return any(
+        pq.read_table(path, columns=[name], partitioning=None).column(0).null_count
+        for path in paths
+    )
+
+
 def _time(seconds: int | None) -> str | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).isoformat()
+    if seconds is None:
+        return None
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=max(seconds, _FIRST))).isoformat()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -351,7 +297,7 @@ def _run(
     spark = application.spark("aggregate", asked)
     try:
         if asked.dry_run:
-            return _dry_run(spark, lake, how, TableWriter(given.path).read_last())
+            return _dry_run(spark, lake, how, given)
         figures = Figures(spark, how, given, fence)
         figures.begin()
         figures.take(lake)
@@ -362,19 +308,22 @@ def _run(
         spark.stop()
     last = figures.table.last
     told = {"rows": last.rows, "late": last.mark.get("late", 0)}
-    told |= {"untimed": last.mark.get("untimed", 0), "through": _time(last.mark.get("through"))}
+    told |= {name: last.mark.get(name, 0) for name in ("untimed", "overflowed")}
+    told |= {"unsent": figures.unsent, "through": _time(last.mark.get("through"))}
     print(json.dumps(told), flush=True)
     return 0
 
 
-def _dry_run(spark: SparkSession, lake: Lake, how: Aggregation, last: Commit | None) -> int:
+def _dry_run(spark: SparkSession, lake: Lake, how: Aggregation, given: IngestSettings) -> int:
     told: dict[str, Any] = {"rows": 0, "late": 0, "untimed": 0, "figures": 0, "through": None}
-    found = look(spark, lake, how, last)
+    last = TableWriter(given.path).read_last()
+    found = look(spark, lake, how, last, skips=given.skips_lost)
     if found is not None:
         told |= {"rows": found.rows, "late": found.late, "untimed": found.untimed}
         told["through"] = _time(found.through)
-        if found.closes:
-            told["figures"] = build(spark, lake, how, found, Observation("pending")).count()
+        rows = pending(spark, lake, how, found) if found.closes else None
+        if rows is not None and found.through is not None:
+            told["figures"] = build(rows, how, found.through).count()
     print(json.dumps(told), flush=True)
     return 0
 

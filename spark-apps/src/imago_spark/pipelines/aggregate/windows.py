@@ -47,6 +47,11 @@ class Measure:
     """Type of the figure."""
 
     @property
+    def may_overflow(self) -> bool:
+        """Whether it may be larger than its type can say."""
+        return self.function == "sum" and self.kind == "bigint"
+
+    @property
     def name(self) -> str:
         return f"{self.function}_{self.field}" if self.field else "count"
 
