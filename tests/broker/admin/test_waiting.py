@@ -10,6 +10,7 @@ import pytest
 
 from imago_broker.admin.current import waiting
 from imago_broker.service.delays import waiting_messages
+from imago_broker.service.puts import copies
 from imago_testing.clusters.shard_pair import Pair, eventually, make
 from imago_testing.peers.remoting import RemotingPeer
 from imago_testing.peers.transactions import ROLLBACK, end, half
@@ -147,6 +148,55 @@ async def test_copies_of_one_id_are_bounded(
     for hours in (1, 2, 3):
         await timed(peer, 0, time.time_ns() // 1_000_000 + hours * HOUR_MS)
     assert await ids(pair.one, f"{SCHEDULED}?id={IDS[0]}") == [[0, 0], []]
+    here, there = await shown(pair.one, f"{SCHEDULED}?id={IDS[0]}")
+    assert (here["cut"], there["cut"]) == (True, False)
+
+
+async def recalled(peer: RemotingPeer, handle: str) -> tuple[int, str]:
+    asked = {"topic": "T", "recallHandle": handle}
+    answer = await peer.call(RequestCode.RECALL_MESSAGE, asked)
+    return answer.code, answer.remark or ""
+
+
+async def often(peer: RemotingPeer) -> str:
+    """Put a message that waits, and four of the same id that wait no more; return its handle."""
+    now_ms = time.time_ns() // 1_000_000
+    handle = await timed(peer, 0, now_ms + HOUR_MS)
+    for number in range(4):
+        again = await timed(peer, 0, now_ms + 2 * HOUR_MS + number)
+        assert await recalled(peer, again) == (ResponseCode.SUCCESS, "")
+    return handle
+
+
+async def test_the_oldest_of_one_id_is_found_and_taken_back(
+    pair: Pair, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer = await connect(pair.one)
+    handle = await often(peer)
+    monkeypatch.setattr(copies, "COPIES_AT_ONCE", 2)
+    monkeypatch.setattr(waiting_messages, "COPIES_MAX", 1)
+    (here, _) = await shown(pair.one, f"{SCHEDULED}?id={IDS[0]}")
+    assert ([one["recallHandle"] for one in here["messages"]], here["cut"]) == ([handle], False)
+    assert await recalled(peer, handle) == (ResponseCode.SUCCESS, "")
+    assert await ids(pair.one, f"{SCHEDULED}?id={IDS[0]}") == [[], []]
+    assert await ids(pair.one, SCHEDULED) == [[], []]
+
+
+async def test_what_may_wait_behind_too_many_of_one_id_is_not_said_to_be_gone(
+    pair: Pair, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer = await connect(pair.one)
+    handle = await often(peer)
+    monkeypatch.setattr(copies, "COPIES_AT_ONCE", 2)
+    monkeypatch.setattr(copies, "COPIES_LOOKED_MAX", 2)
+    (here, _) = await shown(pair.one, f"{SCHEDULED}?id={IDS[0]}")
+    assert (here["messages"], here["cut"]) == ([], True)
+    code, remark = await recalled(peer, handle)
+    assert (code, remark) == (
+        ResponseCode.ILLEGAL_OPERATION,
+        "recall failed, too many messages have this id",
+    )
+    assert await ids(pair.one, SCHEDULED) == [[0], []]
 
 
 async def test_open_transactions_are_shown_oldest_first(pair: Pair, connect: Connect) -> None:

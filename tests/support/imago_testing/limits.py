@@ -215,7 +215,6 @@ UNTESTED: dict[str, str] = {
     "imago_broker.processors.rocketmq.pull.pull_request": "BATCH_MESSAGES_MAX BATCH_BYTES_MAX"
     " MESSAGES_MAX BYTES_MAX",
     "imago_broker.processors.rocketmq.pull.queries": "COUNT_MAX COUNT_LIMIT",
-    "imago_broker.features.delays.recalling": "COPIES_MAX",
     "imago_broker.processors.rocketmq.pull.subscriptions": "KEPT_CHARS_MAX",
     "imago_broker.features.transactions.transaction_requests": "COPIES_MAX RESUMED_MAX",
     "imago_broker.server.client_ports": "CONNECTS_MAX",

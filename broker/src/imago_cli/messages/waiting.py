@@ -103,9 +103,16 @@ def recall(
     be taken back.
     """
     found, answer = _found("scheduled", {"id": message_id}, admin, by="deliverTime")
+    cut = any(each["cut"] for each in answer["items"])
     handles = [one["recallHandle"] for one in found if one["recallHandle"]]
     if not found:
         end_with_told(answer["missing"], partial=False, lacks="not searched")
+        if cut:
+            raise CommandError(
+                f"whether {message_id} waits is not known: more messages have this id than brokers"
+                " look at",
+                cure="`imago message scheduled --from TIME` lists those of its time",
+            )
         raise CommandError(
             f"no message {message_id} waits for its time",
             cure="`imago message scheduled` lists those that do; `imago message get` finds others",
@@ -123,6 +130,8 @@ def recall(
         for handle in dict.fromkeys(handles):
             client.producer().recall(handle)
     say(f"taken back: {message_id}")
+    if cut:
+        say("more of this id may wait: repeat the command")
     end_with_told(answer["missing"], partial=False, lacks="not searched")
 
 

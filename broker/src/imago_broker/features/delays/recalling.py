@@ -9,7 +9,7 @@ from imago_broker.processors.rocketmq.exchange import Exchange, Reply, RequestEr
 from imago_broker.processors.rocketmq.needs import needs_to_send
 from imago_broker.processors.rocketmq.outcomes import STORED
 from imago_broker.service.delays.timers.timer_bucket import bucket_of, recall_tag
-from imago_broker.service.puts.copies import read_copy
+from imago_broker.service.puts.copies import TooManyCopiesError, named_copies
 from imago_wire.errors import ProtocolError
 from imago_wire.records.record import make_entry
 from imago_wire.remoting.codes import ResponseCode
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from imago_broker.service.topics.topics import TopicService
     from imago_log.store import MessageStore
     from imago_wire.records.record import Placed
-
-COPIES_MAX = 32
-"""A message that its producer sent again is parked more than once: all are taken back."""
 
 VISIBLE_MS_MAX = 5000
 """How long a recall waits until all members have what was sent before it."""
@@ -152,18 +149,20 @@ class RecallProcessor:
         return handle
 
     def _parked(self, handle: RecallHandle) -> list[int]:
-        """Return the offsets of the timers that a handle means."""
-        now_ms = max(self._clock.epoch_ms(), self._store.newest_ms)
-        found = self._store.find_key(
-            names.TIMER_TOPIC, handle.message_id, 0, now_ms + 1, COPIES_MAX
-        )
+        """Return the offsets of the timers that a handle means.
+
+        A message that its producer sent again is parked more than once: all are taken back.
+        """
+        end_ms = max(self._clock.epoch_ms(), self._store.newest_ms) + 1
         wanted = (handle.topic, str(handle.deliver_ms), handle.message_id)
         offsets = []
-        for record in found:
-            copy = read_copy(record)
-            named = (copy.text(b"REAL_TOPIC"), copy.text(b"TIMER_OUT_MS"), copy.text(b"UNIQ_KEY"))
-            if named == wanted:
-                offsets.append(copy.queue_offset)
+        try:
+            for copy in named_copies(self._store, names.TIMER_TOPIC, handle.message_id, end_ms):
+                named = [copy.text(key) for key in (b"REAL_TOPIC", b"TIMER_OUT_MS", b"UNIQ_KEY")]
+                if tuple(named) == wanted:
+                    offsets.append(copy.queue_offset)
+        except TooManyCopiesError:
+            raise _refused("recall failed, too many messages have this id") from None
         return offsets
 
     def _stored(self, recall: _Recall, status: PutStatus, _: Sequence[Placed]) -> None:

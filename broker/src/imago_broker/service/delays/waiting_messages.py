@@ -10,7 +10,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from imago_broker.model.names import SCHEDULE_TOPIC, TIMER_TOPIC
-from imago_broker.service.puts.copies import read_copy
+from imago_broker.service.puts.copies import TooManyCopiesError, named_copies, read_copy
 from imago_wire.record_format.layout import UNIT
 
 if TYPE_CHECKING:
@@ -86,15 +86,30 @@ class WaitingMessages:
     async def named(self, unique: str) -> WaitingAnswer:
         """Return those whose producer gave them this id."""
         found: list[tuple[WaitingPlace, StoredCopy]] = []
+        cut = False
         for topic in (SCHEDULE_TOPIC, TIMER_TOPIC):
-            for record in self._store.find_key(topic, unique, 0, 1 << 62, COPIES_MAX):
-                copy = read_copy(record)
-                if copy.text(b"UNIQ_KEY").upper() != unique.upper():
-                    continue
-                place = await self._place_of(topic, copy)
-                if place is not None:
-                    found.append((place, copy))
-        return WaitingAnswer(sorted(found, key=lambda each: each[0]), cut=False)
+            try:
+                async for each in self._named(topic, unique):
+                    found.append(each)
+                    if len(found) > COPIES_MAX:
+                        cut = True
+                        break
+            except TooManyCopiesError:
+                cut = True
+        shown = sorted(found[:COPIES_MAX], key=lambda each: each[0])
+        return WaitingAnswer(shown, cut=cut)
+
+    async def _named(
+        self, topic: str, unique: str
+    ) -> AsyncIterator[tuple[WaitingPlace, StoredCopy]]:
+        """Yield those of them that wait in one of the two topics."""
+        for copy in named_copies(self._store, topic, unique, 1 << 62):
+            await asyncio.sleep(0)
+            if copy.text(b"UNIQ_KEY").upper() != unique.upper():
+                continue
+            place = await self._place_of(topic, copy)
+            if place is not None:
+                yield place, copy
 
     async def _place_of(self, topic: str, copy: StoredCopy) -> WaitingPlace | None:
         """Return where a message waits; None: it waits no more."""

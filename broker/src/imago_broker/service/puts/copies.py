@@ -6,7 +6,7 @@ client may well have put there (a value with 0x01 in it), and with it the messag
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from imago_broker.model.names import META_TOPIC, WITHHELD_TOPICS
 from imago_wire.record_format import properties as props
@@ -14,9 +14,18 @@ from imago_wire.record_format.record_fields import read_layout, read_reserved
 from imago_wire.record_format.sequences import SENT, TIMER_MARK
 from imago_wire.records.record import offset_message_id
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from imago_log.store import MessageStore
+
 VALUE_END = b"\x02"
 _NOT_COPIED = frozenset({*props.RESERVED_NAMES, SENT, TIMER_MARK})
 """Made anew for the copy; or true of the original alone, as a producer's number is."""
+
+COPIES_AT_ONCE: Final = 32
+COPIES_LOOKED_MAX: Final = 1024
+"""Of messages that have one id."""
 
 
 class StoredCopy(NamedTuple):
@@ -106,3 +115,33 @@ def with_value(properties: bytes, name: str, value: str) -> bytes:
     """Return the properties with one set."""
     kept = props.without(properties, (name.encode(),))
     return joined(kept, f"{name}\x01{value}\x02".encode())
+
+
+class TooManyCopiesError(Exception):
+    """More messages have one id than are looked at."""
+
+
+def named_copies(store: MessageStore, topic: str, unique: str, end_ms: int) -> Iterator[StoredCopy]:
+    """Yield the messages of a topic that have this key or id, the newest before the others.
+
+    A producer that repeats itself stores them more than once: TooManyCopiesError, once so many were
+    looked at that there may be more.
+    """
+    seen: set[int] = set()
+    count = COPIES_AT_ONCE
+    while True:
+        records = store.find_key(topic, unique, 0, end_ms, count)
+        for record in reversed(records):
+            copy = read_copy(record)
+            if copy.physical_offset not in seen:
+                seen.add(copy.physical_offset)
+                yield copy
+        if len(records) < count:
+            return
+        if len(seen) >= COPIES_LOOKED_MAX:
+            raise TooManyCopiesError
+        oldest_ms = read_copy(records[0]).store_ms
+        if oldest_ms < end_ms:
+            end_ms, count = oldest_ms, COPIES_AT_ONCE
+        else:  # all are of one millisecond
+            count *= 2
