@@ -46,7 +46,8 @@ def option_json(text: str, name: str) -> Any:
         return json.loads(text, object_pairs_hook=_each_once)
     except ValueError as error:
         raise OffsetError(
-            f"option {name!r}: neither earliest nor latest nor JSON ({error})"
+            f"option {name!r}: {text!r:.60} is neither earliest nor latest (a start: nor group) nor"
+            f' JSON such as {{"orders": {{"shard-0": {{"0": 23}}}}}} ({error})'
         ) from None
 
 

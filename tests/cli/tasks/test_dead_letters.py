@@ -146,6 +146,9 @@ def test_a_group_without_dead_letters_and_one_that_is_not_there_are_told_apart(
 ) -> None:
     assert given_up
     assert shell.json("dlq", "replay", "reader") == {"group": "reader", "sent": 0, "left": 0}
+    ended = shell.run("dlq", "show", "reader")
+    told = "nothing that group reader gave up is here; --all shows what went back already\n"
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", told)
     ended = shell.run("dlq", "show", "payers")
     assert (ended.returncode, "did you mean payer?" in ended.stderr) == (1, True)
 

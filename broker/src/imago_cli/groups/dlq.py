@@ -99,6 +99,7 @@ def show(
     with connected(bootstrap) as client:
         letters = _known_letters(client, group)
         missing = client.admin.missing_shards(PREFIX + group)
+        left = -1
         for left, message in zip(
             range(count), _read(client, letters, everything=everything), strict=False
         ):
@@ -110,6 +111,9 @@ def show(
                     print_line("")
                 for line in _lines(row):
                     print_line(line)
+        if left < 0:
+            more = "" if everything else "; --all shows what went back already"
+            say(f"nothing that group {group} gave up is here{more}")
     end_with(missing, partial=partial)
 
 

@@ -261,7 +261,7 @@ class ClusterRun:
         if self._as_json:
             print_json(ready)
             return
-        names = ["shard", "replica", "role", "MetaQ", "RocketMQ", "admin", "pid"]
+        names = ["shard", "replica", "role", "MetaQ", "RocketMQ", "gRPC", "admin", "pid"]
         if serves_https(next(iter(self._configs.values()))):
             for broker in ready["brokers"]:  # tokens go there, and http is answered too
                 broker["admin"] = broker["admin"].replace("http:", "https:")
