@@ -109,7 +109,6 @@ def test_nobody_is_told_to_install_a_stranger() -> None:
     assert not wrong.search("pip install 'imago-mq[spark]'")
 
 
-@pytest.mark.timeout(300)
 def test_tables_are_made_from_what_the_suite_runs_and_measured() -> None:
     """In a process of its own, since it collects tests: the clients' by their marks."""
     done = subprocess.run(

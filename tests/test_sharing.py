@@ -130,7 +130,6 @@ def test_groups_that_begin_first_exist() -> None:
     assert all((ROOT / place).exists() for place in (*SHARED, *APART))
 
 
-@pytest.mark.timeout(300)
 def test_a_group_runs_on_one_worker_whatever_others_do(tmp_path: Path) -> None:
     """With the real programs: their markers for groups were once ignored without a word."""
     shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)

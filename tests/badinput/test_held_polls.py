@@ -18,7 +18,7 @@ from imago_wire.remoting.frame import FrameDecoder, encode_frame
 if TYPE_CHECKING:
     from imago_testing.processes.broker import BrokerProcess
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.processes]
 CONNECTIONS = 50
 BASE_BYTES = 100_000_000
 """What a broker takes that holds nothing, and what its allocator keeps."""

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = pytest.mark.timeout(60)
-
 
 class FakeConsumer:
     """Gives what its topic has, unless it hangs."""

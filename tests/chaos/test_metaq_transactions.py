@@ -21,7 +21,7 @@ from imago_wire.text.message import parse_block
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.processes]
 LIVES, EACH, PARTITIONS = 6, 60, 4
 
 

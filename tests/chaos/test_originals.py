@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from imago_testing.interop.rocketmq import Producer, Received, Sent
     from imago_testing.java.driver import JavaDriver
 
-pytestmark = [pytest.mark.processes, pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.processes, pytest.mark.interop]
 
 CLIENTS = (METAQ, METAQ_CONSUMER, ROCKETMQ4, ROCKETMQ5)
 SEED = 20262

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from imago_wire.records.record import StoredMessage
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.processes]
 LIVES, EACH, TRIES_MAX = 5, 30, 2
 GROUP, RETRY, DEAD = "readers", "%RETRY%readers", "%DLQ%readers"
 SECONDS_MAX = 100.0

@@ -17,7 +17,7 @@ from imago_wire.remoting.codes import RequestCode, ResponseCode
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.processes]
 LIVES, EACH = 6, 80
 
 

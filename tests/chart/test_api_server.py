@@ -25,7 +25,7 @@ from imago_tools.chart_helm import INSTALL, NAMESPACE, helm, objects, template
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.apiserver]
 
 TAKE = "--take-ownership"
 CONFINED = ["--set", "scope.namespaces={orders}", "--set", "crds.install=false"]

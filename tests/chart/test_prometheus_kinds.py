@@ -18,7 +18,7 @@ from imago_tools.chart_helm import NAMESPACE, objects, template
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.apiserver]
 
 GROUP = "monitoring.coreos.com/v1"
 PLURALS = {

@@ -17,7 +17,7 @@ from imago_operator.spec.kinds import CLUSTER, KINDS, TOPIC
 from imago_tools.chart_files import CHART, leaves, schema
 from imago_tools.chart_helm import INSTALL, RefusedError, helm, install, objects, template
 
-pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.apiserver]
 
 HA: dict[str, Any] = {"replicas": 2}
 CONFINED: dict[str, Any] = {

@@ -31,7 +31,7 @@ PORTS = 60
 SECONDS_MAX = 240
 """It takes two seconds, where nobody else uses the machine."""
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.processes]
 
 
 class Block(NamedTuple):

@@ -33,7 +33,6 @@ pytestmark = [
     pytest.mark.processes,
     pytest.mark.spark,
     pytest.mark.full,
-    pytest.mark.timeout(600),
 ]
 
 

@@ -16,7 +16,6 @@ ADDRESS = "127.0.0.1:9876"
 SECONDS_MAX = 60
 _BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 BLOCKS = _BLOCK.findall(PAGE.read_text(encoding="utf-8"))
-pytestmark = pytest.mark.timeout(120)
 
 
 def test_blocks_are_found() -> None:

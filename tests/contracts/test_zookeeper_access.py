@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-pytestmark = [pytest.mark.zookeeper, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.zookeeper]
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ from imago_testing.java.toolchain import ToolMissingError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-pytestmark = [pytest.mark.others, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.others]
 
 OTHERS = Path(__file__).parent / "others"
 

@@ -28,7 +28,7 @@ from imago_testing.processes.servers import wait_until
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-pytestmark = [pytest.mark.others, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.others]
 
 OTHERS = Path(__file__).parent / "others"
 TEN = [f"n{number}" for number in range(10)]

@@ -39,7 +39,6 @@ def first_failure(mutation: Mutation, *, stores: bool = False) -> Exception | No
     return None
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("mutation", seldom(MUTATIONS, often=4), ids=lambda mutation: mutation.name)
 def test_planted_bug_is_found(mutation: Mutation) -> None:
     error = first_failure(mutation)
@@ -50,7 +49,6 @@ def test_planted_bug_is_found(mutation: Mutation) -> None:
     assert str(error) in told[-1]
 
 
-@pytest.mark.timeout(300)
 def test_planted_bug_is_found_with_real_stores() -> None:
     mutation = next(m for m in MUTATIONS if m.name == "truncate-by-high-watermark")
     assert first_failure(mutation, stores=True) is not None
@@ -68,7 +66,6 @@ def walks_one_chunk(own: LogByteReader, offset: int) -> bool:
     return at == offset
 
 
-@pytest.mark.timeout(300)
 def test_a_border_beyond_a_chunk_that_a_member_takes_for_none_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -79,7 +76,6 @@ def test_a_border_beyond_a_chunk_that_a_member_takes_for_none_is_found(
     assert "is no record border" in str(first_failure(mutation, stores=True))
 
 
-@pytest.mark.timeout(300)
 def test_held_puts_that_a_smaller_set_confirms_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A shell that does not hear that the set has shrunk while puts are held."""
 
@@ -94,7 +90,6 @@ def test_held_puts_that_a_smaller_set_confirms_are_found(monkeypatch: pytest.Mon
     assert str(found).startswith("I13: acknowledged with 1 copies")
 
 
-@pytest.mark.timeout(300)
 def test_what_a_leader_confirms_alone_though_it_has_given_leadership_up_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -109,7 +104,6 @@ def test_what_a_leader_confirms_alone_though_it_has_given_leadership_up_is_found
         simulate(Setup(seed=GIVEN_UP), weights=GIVING_UP)
 
 
-@pytest.mark.timeout(300)
 def test_handover_to_damage_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A leader that hands over without a look at damage."""
     monkeypatch.setattr(handing_over, "_damaged", lambda *_: False)

@@ -15,7 +15,6 @@ BLOCK = 200
 STORE_SEEDS = examples(60)
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("first", range(0, SEEDS, BLOCK))
 def test_no_seed_breaks_an_invariant(first: int) -> None:
     results = [simulate(Setup(seed=seed)) for seed in range(first, first + BLOCK)]
@@ -26,7 +25,6 @@ def test_no_seed_breaks_an_invariant(first: int) -> None:
     assert sum(result.acks for result in results) > 10 * BLOCK
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("first", range(0, STORE_SEEDS, 20))
 def test_no_seed_breaks_an_invariant_with_real_stores(first: int) -> None:
     """The same worlds, in which every member's log is a store on a file system in memory."""

@@ -23,7 +23,6 @@ SHOWN = [
 ]
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.full
 def test_no_reachable_state_breaks_an_invariant(capsys: pytest.CaptureFixture[str]) -> None:
     found = explore(SMALL)
@@ -45,7 +44,6 @@ def test_a_search_that_a_limit_ends_goes_on_at_random_from_its_edge() -> None:
     assert states > walks
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("mutation", SHOWN, ids=lambda mutation: mutation.name)
 def test_planted_bug_breaks_a_reachable_state(mutation: Mutation) -> None:
     with pytest.raises(BrokenStateError) as caught:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from imago_spark.pipelines.compact.compacting import Group
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.spark]
 
 NOW = datetime.now(UTC)
 TODAY, OLD = NOW.date().isoformat(), (NOW - timedelta(days=40)).date().isoformat()

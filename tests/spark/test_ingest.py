@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from imago_client.blocking import Client
 
-pytestmark = [pytest.mark.spark, pytest.mark.processes, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.spark, pytest.mark.processes]
 
 FENCED = 5
 SECONDS_MAX = 200

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from imago_client.blocking import Client
 
-pytestmark = [pytest.mark.spark, pytest.mark.processes, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.spark, pytest.mark.processes]
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 SCHEMA = "id bigint, at timestamp, who struct<name: string>, tags array<int>, amount double"

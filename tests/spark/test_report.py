@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.spark]
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 COLUMNS = {"topic": pa.string(), "store_time": pa.timestamp("us", tz="UTC")}

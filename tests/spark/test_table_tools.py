@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from imago_client.blocking import Client
 
-pytestmark = [pytest.mark.spark, pytest.mark.processes, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.spark, pytest.mark.processes]
 
 ROWS = 1000
 

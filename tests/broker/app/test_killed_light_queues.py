@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-import pytest
-
 from imago_testing.peers.remoting import RemotingPeer, send_ext
 from imago_testing.processes.broker import broker_process
 from imago_wire.remoting.codes import ResponseCode
@@ -35,7 +33,6 @@ async def stored(peer: RemotingPeer, topic: str) -> list[bytes]:
         offset = int(answer.ext["nextBeginOffset"])
 
 
-@pytest.mark.timeout(400)
 async def test_killed_broker_has_each_message_in_all_its_queues(tmp_path: Path) -> None:
     confirmed: set[bytes] = set()
     for life in range(3):

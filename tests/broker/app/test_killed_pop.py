@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from imago_testing.peers.remoting import RemotingPeer
 from imago_testing.processes.broker import broker_process
 from imago_wire.remoting.codes import RequestCode, ResponseCode
@@ -25,7 +23,6 @@ async def pop(peer: RemotingPeer, poll_ms: int = 0) -> RemotingCommand:
     return await peer.call(RequestCode.POP_MESSAGE, {**ext, **times})
 
 
-@pytest.mark.timeout(400)
 async def test_killed_broker_keeps_what_is_out_and_what_is_done(tmp_path: Path) -> None:
     with broker_process(tmp_path, {}) as broker:
         peer = await RemotingPeer.connect(broker.rocketmq)

@@ -20,7 +20,7 @@ from imago_wire.remoting.messages import decode_messages
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.processes]
 
 LIVES = 5
 ROUND = 40

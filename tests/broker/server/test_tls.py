@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from imago_broker.app import Broker
 
-pytestmark = pytest.mark.timeout(300)
-
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:

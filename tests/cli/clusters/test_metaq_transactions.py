@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from imago_testing.processes.broker import BrokerProcess
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.processes]
 KEY = "XID:1:aa:bb:uq"
 
 

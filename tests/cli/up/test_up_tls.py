@@ -20,7 +20,7 @@ from imago_testing.processes.up import up
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.processes, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.processes]
 
 BODIES = 1000
 PORTS = 30

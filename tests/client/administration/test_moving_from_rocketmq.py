@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-pytestmark = [pytest.mark.interop, pytest.mark.processes, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.interop, pytest.mark.processes]
 
 PORTS = 30
 MESSAGES = 40

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from imago_client.core.effects import Request
     from imago_wire.remoting.command import RemotingCommand
 
-pytestmark = pytest.mark.timeout(120)
-
 
 def config(group: str = "g", **settings: object) -> ConsumerConfig:
     return ConsumerConfig(group=group, start_from=StartFrom.EARLIEST, **settings)  # type: ignore[arg-type]  # a table

@@ -27,7 +27,7 @@ BLOCKS = [
     for match in _BLOCK.finditer(text)
     if ADDRESS in match[1]
 ]
-pytestmark = [pytest.mark.zookeeper, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.zookeeper]
 
 
 @pytest.fixture

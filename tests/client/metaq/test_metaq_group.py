@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from imago_client.metaq import MetaqMessage
 
-pytestmark = [pytest.mark.zookeeper, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.zookeeper]
 
 
 async def test_messages_take_turns_over_partitions_and_come_back(

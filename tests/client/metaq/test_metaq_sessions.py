@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from imago_broker.app import Broker
 
-pytestmark = [pytest.mark.zookeeper, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.zookeeper]
 
 
 async def test_ordered_producer_keeps_what_its_partition_cannot_take(

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.interop,
-    pytest.mark.timeout(300),
     pytest.mark.shows("drain", clients=("metaq", "rocketmq4", "rocketmq5")),
 ]
 SENDS_AROUND = 100

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.interop,
-    pytest.mark.timeout(300),
     pytest.mark.shows("handover", clients=("metaq", "rocketmq4", "rocketmq5")),
 ]
 SENDS_AROUND = 100

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from imago_testing.interop.targets import Target
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300), pytest.mark.shows("admin")]
+pytestmark = [pytest.mark.interop, pytest.mark.shows("admin")]
 
 
 def puts(first: int, last: int) -> list[Put]:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.interop,
-    pytest.mark.timeout(300),
     pytest.mark.shows("across", clients=("metaq",)),
 ]
 HOST = host_bytes("127.0.0.1", 8123)

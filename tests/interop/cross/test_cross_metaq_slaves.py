@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.interop,
-    pytest.mark.timeout(300),
     pytest.mark.shows("across", clients=("metaq",)),
 ]
 TOPIC = "copied"

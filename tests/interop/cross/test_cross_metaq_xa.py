@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.interop,
-    pytest.mark.timeout(300),
     pytest.mark.shows("xa", clients=("metaq",)),
 ]
 XA_OK = 0

@@ -13,7 +13,7 @@ from imago_testing.processes.servers import wait_until
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300), pytest.mark.shows("across")]
+pytestmark = [pytest.mark.interop, pytest.mark.shows("across")]
 ALL_BYTES = bytes(range(256))
 TEXT = "compress me, ünïcode 漢字 " * 800
 Pair = tuple[bytes, str | None]

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.interop,
-    pytest.mark.timeout(300),
     pytest.mark.shows("killed", clients=("metaq", "rocketmq5")),
 ]
 TOPIC = METAQ_TOPICS[0]

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.interop,
     pytest.mark.zookeeper,
-    pytest.mark.timeout(400),
     pytest.mark.shows("across", clients=("metaq",)),
 ]
 IMAGO = str(Path(sys.executable).parent / "imago")

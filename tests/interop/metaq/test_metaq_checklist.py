@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from imago_testing.interop.metaq import Got
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300), pytest.mark.shows("group")]
+pytestmark = [pytest.mark.interop, pytest.mark.shows("group")]
 BEATS_AFTER_SECONDS = 10
 
 

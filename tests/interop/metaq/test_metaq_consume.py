@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from imago_testing.interop.targets import Target
 
 STORED_HEADER = 20
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300), pytest.mark.shows("group")]
+pytestmark = [pytest.mark.interop, pytest.mark.shows("group")]
 
 
 def test_group_gets_every_message_in_order_of_its_partition_and_resumes(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from imago_testing.interop.targets import Target
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300), pytest.mark.shows("send")]
+pytestmark = [pytest.mark.interop, pytest.mark.shows("send")]
 ALL_BYTES = bytes(range(256))
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from imago_client.metaq import MetaqMessage
 
 STORED_HEADER = 20
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300), pytest.mark.shows("group")]
+pytestmark = [pytest.mark.interop, pytest.mark.shows("group")]
 
 
 def config(metaq: MetaqClient) -> MetaqConfig:

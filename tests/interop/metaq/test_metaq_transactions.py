@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.interop,
-    pytest.mark.timeout(300),
     pytest.mark.shows("transactions"),
 ]
 XA_OK, XA_RDONLY = 0, 3

@@ -16,7 +16,7 @@ from imago_testing.interop.metaq import MetaqClient, Put
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300), pytest.mark.shows("admin")]
+pytestmark = [pytest.mark.interop, pytest.mark.shows("admin")]
 RESULT = re.compile(
     r"Count=\d+,Value=\d+,Value/Count=(\d+(\.\d\d?)?|invalid),"
     r"Count/Duration=(\d+(\.\d\d?)?|invalid),Duration=\d+"

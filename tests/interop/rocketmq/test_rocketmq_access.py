@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.interop,
-    pytest.mark.timeout(300),
     pytest.mark.shows("users", clients=("rocketmq4", "rocketmq5")),
 ]
 PASSWORD = "password-of-ann"

@@ -13,7 +13,7 @@ from imago_testing.processes.servers import wait_until
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300), pytest.mark.shows("admin")]
+pytestmark = [pytest.mark.interop, pytest.mark.shows("admin")]
 
 
 def test_cluster_lists_every_master_with_its_address(admin: Admin) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from imago_testing.interop.rocketmq import Received, RocketmqClient
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.interop]
 PARSE_FAILED = 23
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from imago_testing.interop.rocketmq import Admin, PullConsumer
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300), pytest.mark.shows("light")]
+pytestmark = [pytest.mark.interop, pytest.mark.shows("light")]
 TOOLS = "dev.imago.interop.rocketmq.Tools"
 
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.others,
-    pytest.mark.timeout(300),
     pytest.mark.shows("admin"),
 ]
 MAIN = "dev.imago.interop.rocketmq.Tools"

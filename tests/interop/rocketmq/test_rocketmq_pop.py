@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.interop,
-    pytest.mark.timeout(300),
     pytest.mark.shows("pop", clients=("rocketmq5",)),
 ]
 COUNT = 40

@@ -12,7 +12,7 @@ from imago_testing.processes.servers import wait_until
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300), pytest.mark.shows("pull")]
+pytestmark = [pytest.mark.interop, pytest.mark.shows("pull")]
 NEVER_COMMITTED = -1
 
 

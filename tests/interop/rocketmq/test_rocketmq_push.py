@@ -12,7 +12,7 @@ from imago_testing.processes.servers import wait_until
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300), pytest.mark.shows("group")]
+pytestmark = [pytest.mark.interop, pytest.mark.shows("group")]
 LESS_THAN_A_LONG_POLL = 10.0
 """Seconds. The broker holds an empty pull for 15 s."""
 

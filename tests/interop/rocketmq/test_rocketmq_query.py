@@ -8,7 +8,7 @@ from imago_testing.interop.rocketmq import Admin, Outgoing, Received, RocketmqCl
 from imago_testing.java.driver import DriverError
 from imago_testing.processes.servers import wait_until
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300), pytest.mark.shows("query")]
+pytestmark = [pytest.mark.interop, pytest.mark.shows("query")]
 
 
 @pytest.mark.both_clients

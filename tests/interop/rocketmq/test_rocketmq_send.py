@@ -14,7 +14,7 @@ from imago_testing.processes.servers import wait_until
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300), pytest.mark.shows("send")]
+pytestmark = [pytest.mark.interop, pytest.mark.shows("send")]
 COMPRESSION_BITS = {"ZLIB": 0x300, "LZ4": 0x100, "ZSTD": 0x200}
 """In the sys flag. The reading client clears the bit that says "compressed" itself."""
 MESSAGE_ILLEGAL = 13

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from imago_testing.interop.rocketmq import Admin, Received, RocketmqClient
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300), pytest.mark.shows("admin")]
+pytestmark = [pytest.mark.interop, pytest.mark.shows("admin")]
 QUEUES = 4
 
 

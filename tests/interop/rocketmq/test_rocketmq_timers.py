@@ -13,7 +13,7 @@ from imago_testing.java.driver import DriverError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.interop]
 CHECK_INTERVAL_MS = 1000
 """The original broker may be early by its precision."""
 

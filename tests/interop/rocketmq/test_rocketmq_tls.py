@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.interop,
-    pytest.mark.timeout(300),
     pytest.mark.shows("tls", clients=("rocketmq4", "rocketmq5")),
 ]
 SMALL = ("-Xss512k", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")

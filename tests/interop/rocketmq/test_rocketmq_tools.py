@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     Mqadmin = Callable[[str], str]
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300), pytest.mark.shows("admin")]
+pytestmark = [pytest.mark.interop, pytest.mark.shows("admin")]
 MAIN = "org.apache.rocketmq.tools.command.MQAdminStartup"
 SECONDS_MAX = 120
 

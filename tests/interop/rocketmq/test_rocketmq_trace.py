@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from imago_client import ReceivedMessage
     from imago_testing.interop.rocketmq import RocketmqClient
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300), pytest.mark.shows("query")]
+pytestmark = [pytest.mark.interop, pytest.mark.shows("query")]
 CLIENTS = {4: ROCKETMQ4, 5: ROCKETMQ5}
 
 

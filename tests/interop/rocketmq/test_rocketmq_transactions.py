@@ -12,7 +12,7 @@ from imago_testing.processes.servers import wait_until
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300), pytest.mark.shows("transactions")]
+pytestmark = [pytest.mark.interop, pytest.mark.shows("transactions")]
 COMMIT, ROLLBACK, UNKNOWN = "COMMIT_MESSAGE", "ROLLBACK_MESSAGE", "UNKNOW"
 CHECK_SECONDS = 200.0
 """An original broker of 4.9 looks once a minute."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from imago_testing.kubernetes.api_server import ApiServerProcess
 
-pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.apiserver]
 
 ROLES = "/apis/rbac.authorization.k8s.io/v1/namespaces"
 SETTLES_S = 60

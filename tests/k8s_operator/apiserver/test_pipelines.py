@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from imago_testing.kubernetes.api_server import ApiServerProcess
 
-pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.apiserver]
 
 NAMESPACE = "pipes"
 SPARK = "SparkApplication"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from imago_testing.kubernetes.api_server import ApiServerProcess
     from imago_testing.kubernetes.plugin import Done
 
-pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.apiserver]
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces"
 LOOK: list[dict[str, Any]] = [

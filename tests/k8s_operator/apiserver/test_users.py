@@ -36,7 +36,7 @@ from imago_testing.operated.fake_contents_port import FakeContentsPort
 if TYPE_CHECKING:
     from imago_testing.kubernetes.api_server import ApiServerProcess
 
-pytestmark = [pytest.mark.apiserver, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.apiserver]
 
 NAMESPACE = "users"
 LOOKS = 5

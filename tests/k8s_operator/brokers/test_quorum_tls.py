@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from imago_operator.model.desired import Desired
 
-pytestmark = [pytest.mark.zookeeper, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.zookeeper]
 PLAIN, ACCEPTING, SENDING, ALONE = QuorumTls
 SERVERS = 3
 MARK = b"seen-by-who-listens"

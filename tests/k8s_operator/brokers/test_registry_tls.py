@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from imago_operator.model.desired import Desired
 
-pytestmark = [pytest.mark.zookeeper, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.zookeeper]
 NOW = datetime.now(UTC)
 NEXT = (
     Certify(CertificateWork.NEXT_AUTHORITY),

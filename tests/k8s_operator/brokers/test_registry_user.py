@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from imago_broker.config import BrokerConfig
     from imago_operator.model.desired import Desired
 
-pytestmark = [pytest.mark.zookeeper, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.zookeeper]
 
 
 @pytest.fixture

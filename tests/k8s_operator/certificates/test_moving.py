@@ -184,7 +184,6 @@ async def switch_on(pods: Pods) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.timeout(300)
 async def test_nothing_acknowledged_is_lost_on_the_way(pods: Pods) -> None:
     async with pods.loaded():
         await pods.more()

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.simulation
-@pytest.mark.timeout(300)
 @settings(max_examples=examples(2000), deadline=None, suppress_health_check=list(HealthCheck))
 @given(rng=st.randoms(use_true_random=False))
 def test_every_plan_keeps_every_promise(rng: random.Random) -> None:

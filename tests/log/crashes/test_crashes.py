@@ -26,7 +26,7 @@ SEEDS = int(os.environ.get("CRASH_SEEDS", "1" if IS_SHORT else "2"))
 STRIDE = 3 if IS_SHORT else 1
 """A run is crashed at every place, or at every third."""
 
-pytestmark = [pytest.mark.simulation, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.simulation]
 
 
 class Recording:

@@ -292,7 +292,6 @@ class Recording:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-@pytest.mark.timeout(300)
 def test_a_member_finds_back_from_every_crash(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(imago_log.composing, "InlineWorker", LaterWorker)
     recording = Recording(seed)

@@ -66,7 +66,6 @@ if TYPE_CHECKING:
     from imago_broker.app import Broker
     from imago_broker.config import BrokerConfig
 
-pytestmark = pytest.mark.timeout(600)
 NEVER_SHOWN = {"password"}
 """What even an administrator is not shown."""
 META_KINDS: Final = (

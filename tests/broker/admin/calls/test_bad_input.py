@@ -44,7 +44,7 @@ VALUES: tuple[object, ...] = (
 )
 STOPS = {"/admin/v1/metaq/stop", "/admin/v1/metaq/threads", "/admin/v1/metaq/instance"}
 """They end the broker, or show the interpreter's own words to who asks for them."""
-TIME = pytest.mark.timeout(600)
+TIME = pytest.mark.timeout(900)
 
 
 def paths(path: str) -> Iterator[str]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from imago_testing.java.modules import JavaModule
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.interop]
 ONLY_NEWER = ("CONTAINS", "STARTSWITH", "ENDSWITH")
 """Words that RocketMQ 4.9 does not know."""
 

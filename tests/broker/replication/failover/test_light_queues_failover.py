@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from imago_testing.clusters.shard_processes import Members
     from imago_wire.records.record import StoredMessage
 
-pytestmark = [pytest.mark.processes, pytest.mark.zookeeper, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
 A, B = "%LMQ%a", "%LMQ%b"
 NAMES = {"INNER_MULTI_DISPATCH": f"{A},{B}"}
 COUNT, SENDERS = 300, 8

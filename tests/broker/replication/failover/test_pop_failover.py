@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from imago_client import PoppedMessage
     from imago_testing.clusters.shard_processes import Members
 
-pytestmark = [pytest.mark.processes, pytest.mark.zookeeper, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
 COUNT, MEMBERS, INVISIBLE_S = 400, 4, 20.0
 CERTAIN_S = INVISIBLE_S / 2
 """A receipt counts for longer than this, whoever leads: an acknowledgement within it is no void."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from imago_client.rocketmq.producer import Producer
     from imago_testing.clusters.shard_processes import Members
 
-pytestmark = [pytest.mark.processes, pytest.mark.zookeeper, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
 COUNT = 100
 LAST = "last"
 """Due behind all others."""
