@@ -224,12 +224,30 @@ async def test_calls_that_nobody_signed_are_refused_before_their_requests(tmp_pa
                 refused = (await peer.answers(number, f"{method}Response"))[0]
                 assert refused.status.code == SdkCode.UNAUTHORIZED
                 peer.writer.write(peer.frames.data(number, b"late"))
+        await refused_with_windows_shut(broker, peer)
         answer = await peer.call("QueryRoute", ROUTE, signed_headers("ann", "password-of-ann"))
         assert answer.status.code == SdkCode.TOPIC_NOT_FOUND
         recall = make("RecallMessageRequest", topic=make("Resource", name="other"))
         answer = await peer.call("RecallMessage", recall, signed_headers("ann", "password-of-ann"))
         assert answer.status.code == SdkCode.UNAUTHORIZED, "she has signed it, and may not"
         await peer.close()
+
+
+async def refused_with_windows_shut(broker: Broker, peer: SdkPeer) -> None:
+    """The input that calls were counted for is given back where their answers wait for windows."""
+    budget = broker.ports.input_budget
+    peer.writer.write(frames.settings({frames.Setting.INITIAL_WINDOW_SIZE: 0}))
+    numbers = []
+    for _ in range(20):
+        number, head = peer.frames.begin("SendMessage")
+        numbers.append(number)
+        peer.writer.write(head)
+    await eventually(lambda: budget.held >= 20 * 2048)
+    peer.writer.write(b"".join(frames.window_update(number, 1 << 16) for number in numbers))
+    for number in numbers:
+        assert (await peer.answers(number, "SendMessageResponse"))[0].status.code
+    await eventually(lambda: budget.held == 0)
+    peer.writer.write(frames.settings({frames.Setting.INITIAL_WINDOW_SIZE: 1 << 16}))
 
 
 @pytest.mark.parametrize("size", [1, 7])

@@ -72,10 +72,6 @@ class GrpcSession(Session):
         self._serve(self._http.feed(data))
         partial = self._http.buffered
         self._partial_since_ms = (self._partial_since_ms or self._now_ms) if partial else 0
-        if held := partial + self._begun_bytes:
-            self.unfinished.note(held)
-        else:
-            self.unfinished.left(0)
         self._flush_soon()
 
     def _serve(self, events: Sequence[Event]) -> None:
@@ -88,14 +84,13 @@ class GrpcSession(Session):
                 continue
             if isinstance(event, Came):
                 stream.whole = True
-                self._settle(stream)
+                self._begun_bytes -= stream.settled()
                 self._used_ms = self._now_ms
                 self._port.service.serve(stream.method, stream.call, event.message)
             elif isinstance(event, Ended):
                 self._half_closed(stream)
             else:
-                del self._streams[event.stream]
-                self._leave(stream)
+                self._leave(event.stream)
 
     def _open(self, number: int, headers: Mapping[str, str]) -> None:
         service = self._port.service
@@ -119,13 +114,14 @@ class GrpcSession(Session):
             self._port.service.ended(stream.method, stream.call)
             self.send(stream, (), last=True)
 
-    def _settle(self, stream: GrpcStream) -> None:
-        """Its request has come, or is waited for no more."""
-        self._begun_bytes -= stream.cost
-        stream.cost = 0
+    def _take_out(self, number: int) -> GrpcStream:
+        """Return a call that ends here, however it came to: it counts for nothing any more."""
+        stream = self._streams.pop(number)
+        self._begun_bytes -= stream.settled()
+        return stream
 
-    def _leave(self, stream: GrpcStream) -> None:
-        self._settle(stream)
+    def _leave(self, number: int) -> None:
+        stream = self._take_out(number)
         call = stream.call
         stream.gone()
         self._port.service.ended(stream.method, call)
@@ -146,8 +142,7 @@ class GrpcSession(Session):
     def _look(self, stream: GrpcStream) -> None:
         """Let a stream go whose answer is on its way; a peer that leaves much unread, too."""
         if not self._http.has(stream.number):
-            del self._streams[stream.number]
-            self._settle(stream)
+            self._take_out(stream.number)
             ended, call = self._port.service.lasts(stream.method) and stream.is_open, stream.call
             stream.answered()
             if ended:
@@ -164,7 +159,11 @@ class GrpcSession(Session):
         if self._closed:
             return
         for number in [number for number in self._streams if not self._http.has(number)]:
-            self._streams.pop(number).answered()  # windows had room for the rest of its answer
+            self._take_out(number).answered()  # windows had room for the rest of its answer
+        if held := self._http.buffered + self._begun_bytes:
+            self.unfinished.note(held)
+        else:
+            self.unfinished.left(0)
         if data := self._http.take_output():
             self.transport.write(data)
         waiting = self.transport.get_write_buffer_size() + self._http.unsent
@@ -183,9 +182,8 @@ class GrpcSession(Session):
         self._closed = True
         if self._paused is not None:
             self._paused.cancel()
-        streams, self._streams = self._streams, {}
-        for stream in streams.values():
-            self._leave(stream)
+        while self._streams:
+            self._leave(next(iter(self._streams)))
         self.write_backlog.count(0)
         self.unfinished.end()
         super().connection_lost(exc)
@@ -259,9 +257,8 @@ class GrpcSession(Session):
         stalled = self._port.limits.input_stall_ms
         for number, stream in list(self._streams.items()):
             if not stream.whole and now_ms - stream.begun_ms > stalled:
-                del self._streams[number]
                 self._http.cancel(number)
-                self._leave(stream)
+                self._leave(number)
 
     def close(self) -> None:
         """Close the connection: its client is silent, or was told to leave."""

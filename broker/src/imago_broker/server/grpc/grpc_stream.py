@@ -84,6 +84,11 @@ class GrpcStream:
         """Whether an answer still reaches the peer."""
         return self._session is not None
 
+    def settled(self) -> int:
+        """Return what is counted for it, and no more: its request has come, or is not awaited."""
+        cost, self.cost = self.cost, 0
+        return cost
+
     def send(self, messages: Sequence[bytes], *, last: bool) -> None:
         """Send messages of the answer."""
         if self._session is not None:
