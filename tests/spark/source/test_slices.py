@@ -146,6 +146,21 @@ def test_a_batch_is_a_repeat_only_if_all_is_the_same_that_says_what_it_sends(
     assert sink_id(again, tmp_path, monkeypatch) == names[0], "its checkpoint was lost"
 
 
+def test_an_id_stands_for_one_plan_whatever_checkpoint_it_has(tmp_path: Path) -> None:
+    found, table = wanted(tmp_path), tmp_path / "lake"
+    (table / "_imago").mkdir(parents=True)
+    first, second = (tmp_path / name / "again.json" for name in ("one", "two"))
+    journal.claim(table, found, journal.Journal(first, plan_of(found)))
+    journal.claim(table, found, journal.Journal(second, plan_of(found)))
+    grown = plan_of(found, history(ranges={FIRST: [(0, 20), (25, 45)]}))
+    with pytest.raises(SourceError, match=f"as {first} says: with this checkpoint rows would be"):
+        journal.claim(table, found, journal.Journal(second, grown))
+    journal.claim(table, replace(found, id="other"), journal.Journal(second, grown))
+    (table / "_imago" / "replays" / "again.json").write_text("{}")
+    with pytest.raises(SourceError, match="KeyError"):
+        journal.claim(table, found, journal.Journal(first, plan_of(found)))
+
+
 def sink_id(plan: Plan, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Return what names the batches of a plan to brokers."""
     frame = Mock()

@@ -2,11 +2,16 @@
 
 `CHECKPOINT/ID.json`. It is written before the first row is sent, and after each step: a run that
 dies in between sends that step again, under the same numbers, of which brokers take each once.
+
+The table remembers which plan an id stands for, `PATH/_imago/replays/ID.json`: with another
+checkpoint and other rows the id would send those once more that it has sent.
 """
 
 from __future__ import annotations
 
+import errno
 import json
+import logging
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +22,8 @@ from imago_spark.pipelines.replay.slices import Plan
 
 if TYPE_CHECKING:
     from imago_spark.pipelines.replay.slices import Slice
+
+log = logging.getLogger(__name__)
 
 FORMAT: Final = 2
 
@@ -76,6 +83,34 @@ def read(path: Path, wanted: Slice) -> Journal | None:
             " and target stay; give them back, or choose another id"
         )
     return journal
+
+
+def claim(table: Path, wanted: Slice, kept: Journal) -> None:
+    """Have the table remember what an id stands for. TableError: it stands for another plan."""
+    path = table / "_imago" / "replays" / f"{wanted.id}.json"
+    made = {"plan": kept.plan.sink, "journal": str(kept.path)}
+    if path.exists():
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+            plan, where = found["plan"], found["journal"]
+        except (KeyError, TypeError, ValueError) as error:
+            raise TableError(f"{path}: {error!r}") from error
+        if plan != made["plan"]:
+            raise TableError(
+                f"{path}: id {wanted.id!r} was begun with other rows or settings, as {where} says:"
+                " with this checkpoint rows would be sent once more; give it that one back, or"
+                " choose another id"
+            )
+        return
+    try:
+        path.parent.mkdir(exist_ok=True)
+        draft = path.with_suffix(f".{os.getpid()}")
+        draft.write_text(json.dumps(made), encoding="utf-8")
+        draft.replace(path)
+    except OSError as error:
+        if error.errno not in (errno.EROFS, errno.EACCES):
+            raise
+        log.warning("%s: %s: only the checkpoint knows what was sent", path, error.strerror)
 
 
 def _decode(path: Path, text: str) -> Journal:

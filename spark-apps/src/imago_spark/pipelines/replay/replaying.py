@@ -20,9 +20,10 @@ of its topics that are replayed, `maxRowsPerTrigger` is about how many rows one 
 The first run counts the slice's rows and plans its steps; later runs keep that plan. A step is one
 batch of a sink that `id` and plan name: brokers take each of its rows once, whatever is killed and
 run again within the seven days for which they remember it. Without its checkpoint a replay is
-planned anew: it is the same one as long as the table is the same. A message has the key, the tags
-and the body that the table has, and the property `REPLAY_OF` with topic, shard, queue and offset of
-the original. Rows of parse are written as JSON of their fields.
+planned anew: it goes on if the table is the same, or else is refused.
+
+A message has the key, the tags and the body that the table has, and the property `REPLAY_OF` with
+topic, shard, queue and offset of the original. Rows of parse are written as JSON of their fields.
 
 `--dry-run` sends and writes nothing, and prints how many rows and bytes each step has. Without it
 the run prints one line of JSON at its end. SIGTERM ends it after the step.
@@ -236,6 +237,8 @@ def _run(asked: argparse.Namespace, given: IngestSettings, wanted: Slice, place:
         if asked.dry_run:
             return _dry_run(spark, lake, wanted, kept)
         kept = kept or _begun(place, plan(spark, lake, wanted), wanted)
+        journal.claim(given.path, wanted, kept)
+        kept.write()
         before = kept.done
         replay(spark, lake, wanted, kept, fence, lambda: stop.asked)
     finally:
@@ -248,15 +251,13 @@ def _run(asked: argparse.Namespace, given: IngestSettings, wanted: Slice, place:
 
 
 def _begun(place: Path, made: Plan, wanted: Slice) -> journal.Journal:
-    """Write a new plan down. TableError: it has rows that were not to be left out."""
+    """Return the journal of a new plan. TableError: it has rows that were not to be left out."""
     if made.left_out and not wanted.skips_damaged:
         raise TableError(
             f"{made.left_out} of {made.rows + made.left_out} rows are damaged or have no body;"
             ' set onDamage = "skip" to leave them out'
         )
-    kept = journal.Journal(place, made)
-    kept.write()
-    return kept
+    return journal.Journal(place, made)
 
 
 def _told(made: Plan) -> dict[str, Any]:
