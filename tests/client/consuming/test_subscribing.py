@@ -9,14 +9,26 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imago_client import Client, ConsumerConfig, Message, StartFrom, UsageError, blocking
+from imago_client import (
+    Client,
+    ConsumerConfig,
+    Message,
+    MessageQueue,
+    StartFrom,
+    UsageError,
+    blocking,
+)
 from imago_client.core.consuming import following
+from imago_client.core.consuming.membership import KnownQueues
+from imago_client.core.consuming.pulling import EndResponseHeader
+from imago_client.core.lookup import find_route
 from imago_testing.peers.client_scripts import ScriptedServers, response
 from imago_wire.remoting.bodies.route import ClusterInfo, TopicList
 from imago_wire.remoting.codes import RequestCode
 
 if TYPE_CHECKING:
-    from imago_client import MessageQueue, PushConsumer, ReceivedMessage, Subscriber
+    from imago_client import PushConsumer, ReceivedMessage, Subscriber
+    from imago_client.blocking.rocketmq.group import GroupConsumer
     from imago_client.core.effects import Request
     from imago_wire.remoting.command import RemotingCommand
 
@@ -80,6 +92,31 @@ async def test_a_pattern_takes_topics_that_are_there_and_those_that_come(client:
         assert all(queue.topic != "orders-de" for queue in messages.queues)
 
 
+async def make_anew(client: Client, count: int) -> None:
+    await client.admin.delete_topic("orders")
+    await fill(client, count)
+
+
+@pytest.mark.parametrize("pattern", [None, "orders.*"])
+async def test_a_topic_that_is_made_anew_is_read_from_its_beginning(
+    client: Client, pattern: str | None
+) -> None:
+    await fill(client, 3)
+    settings = config(rebalance_s=3600, error_pause_s=0.05)
+    topics = None if pattern else "orders"
+    subscription = client.subscribe(topics, pattern=pattern, group=settings)
+    async with subscription as messages:
+        assert await take(messages, 3) == [b"0", b"1", b"2"]
+        await make_anew(client, 5)
+        messages._consumer.rebalance_soon()
+        found: set[bytes] = set()
+        async with asyncio.timeout(50):
+            async for message in messages:
+                found.add(message.body)
+                if len(found) == 5:
+                    break
+
+
 async def test_a_blocking_member_follows_a_pattern_too(client: Client, bootstrap: str) -> None:
     await client.admin.create_topic("orders-de", queues=1)
 
@@ -99,6 +136,45 @@ async def test_a_blocking_member_follows_a_pattern_too(client: Client, bootstrap
 
     async with asyncio.timeout(50):
         assert await asyncio.to_thread(read) == [b"before it was seen"]
+
+
+async def test_a_blocking_member_begins_anew_in_a_topic_that_is_made_anew(
+    client: Client, bootstrap: str
+) -> None:
+    await fill(client, 3)
+
+    def poll_until(consumer: GroupConsumer, wanted: set[bytes]) -> None:
+        found: set[bytes] = set()
+        while found != wanted:
+            found |= {message.body for message in consumer.poll(1)}
+
+    async with asyncio.timeout(50):
+        with (
+            blocking.Client(bootstrap) as member,
+            member.group_consumer(config(rebalance_s=0.05), ["orders"]) as consumer,
+        ):
+            await asyncio.to_thread(poll_until, consumer, {b"0", b"1", b"2"})
+            await make_anew(client, 5)
+            await asyncio.to_thread(poll_until, consumer, {b"%d" % at for at in range(5)})
+
+
+def test_queues_of_a_topic_that_is_made_anew_are_new() -> None:
+    now: list[int | None] = [7]
+
+    def answers(request: Request) -> RemotingCommand:
+        assert request.code == RequestCode.GET_MAX_OFFSET
+        return response(header=EndResponseHeader(offset=3, imago_incarnation=now[0]))
+
+    world = ScriptedServers(shards={"a": "a:1"}, brokers=answers)
+    queues = [MessageQueue("orders", "a", number) for number in range(2)]
+    world.run(find_route(world.state, "orders"))
+    known = KnownQueues()
+    known.note(world.state, "orders")
+    for now[0], found in ((7, set()), (None, set()), (7, set()), (8, set(queues)), (8, set())):
+        assert world.run(known.made_anew(world.state, queues)) == found
+        assert known.is_new(queues[0]) == (now[0] == 8)
+    retries = [MessageQueue("%RETRY%g", "a", 0)]
+    assert world.run(known.made_anew(world.state, retries)) == set()
 
 
 def test_a_pattern_takes_no_more_topics_than_the_limit(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from imago_client.blocking.rocketmq.polled_queues import PolledQueues
 from imago_client.checks import check_kind, check_seconds, check_whole
-from imago_client.core.consuming import membership
+from imago_client.core.consuming import membership, pulling
 from imago_client.core.consuming.following import FollowedTopics
 from imago_client.core.consuming.steering import Reassigned, check_read
 from imago_client.errors import ClientError, UsageError
@@ -229,6 +229,11 @@ class GroupConsumer:
             for queue in read_now - set(mine):
                 self._queues.give_up(queue)
             self._reassigned.went(read_now - set(mine))
+            anew = self._driver.run(self._known.made_anew(self._state, mine))
+            for queue in anew & read_now:
+                log.warning("topic_made_anew queue=%s group=%s", queue, self.config.group)
+                first = self._driver.run(pulling.min_offset(self._state, queue))
+                self._queues.seek(queue, first)
             for queue in sorted(set(mine) - read_now):
                 self._begin(queue)
         except ClientError as error:

@@ -10,6 +10,7 @@ from imago_client.core.consuming.allocation import allocate_averagely
 from imago_client.core.consuming.pulling import (
     commit,
     committed_offset,
+    incarnation,
     max_offset,
     min_offset,
     offset_at,
@@ -171,6 +172,8 @@ class KnownQueues:
 
     def __init__(self) -> None:
         self._by_topic: dict[str, frozenset[MessageQueue]] = {}
+        self._incarnations: dict[tuple[str, str], int] = {}
+        """By topic and shard."""
 
     def note(self, state: ClientState, topic: str) -> None:
         """Keep the topic's queues, as the route read last tells them, if this is the first time."""
@@ -181,7 +184,30 @@ class KnownQueues:
 
     def appeared(self, topic: str) -> None:
         """Take all queues of a topic for new: it came later than the member."""
-        self._by_topic.setdefault(topic, frozenset())
+        self._by_topic[topic] = frozenset()
+
+    def made_anew(
+        self, state: ClientState, queues: Iterable[MessageQueue]
+    ) -> Operation[set[MessageQueue]]:
+        """Look again at queues of a topic; return those whose topic was deleted and made again.
+
+        A position in the topic that is gone says nothing of this one.
+        """
+        by_shard: dict[str, set[MessageQueue]] = {}
+        for queue in queues:
+            if not queue.topic.startswith(RETRY_PREFIX):
+                by_shard.setdefault(queue.shard, set()).add(queue)
+        found: set[MessageQueue] = set()
+        for shard, there in by_shard.items():
+            first = min(there)
+            now = yield from incarnation(state, first)
+            if now is None:
+                continue
+            if self._incarnations.setdefault((first.topic, shard), now) != now:
+                self._incarnations[first.topic, shard] = now
+                self.appeared(first.topic)  # also to those who begin to read it only now
+                found |= there
+        return found
 
     def is_new(self, queue: MessageQueue) -> bool:
         known = self._by_topic.get(queue.topic)

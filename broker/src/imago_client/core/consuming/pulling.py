@@ -10,7 +10,7 @@ from imago_client.core.effects import Oneway, Operation, Request, ask, ask_ok
 from imago_client.core.failover import through_failover
 from imago_client.core.lookup import find_route
 from imago_client.core.routing import MASTER_ID
-from imago_client.errors import AnswerError, BrokerError, NoMasterError, TryAgainError
+from imago_client.errors import AnswerError, BrokerError, ClientError, NoMasterError, TryAgainError
 from imago_client.messages import PullStatus, QueueEnd
 from imago_client.received import Pulled
 from imago_wire.errors import ProtocolError
@@ -226,6 +226,19 @@ def queue_end(state: ClientState, queue: MessageQueue) -> Operation[QueueEnd]:
     address, answer = yield from ask_master(state, queue, RequestCode.GET_MAX_OFFSET, wanted)
     told = read_header(EndResponseHeader, address, answer)
     return QueueEnd(told.offset, told.imago_incarnation, told.imago_topic_id, told.imago_cluster_id)
+
+
+def incarnation(state: ClientState, queue: MessageQueue) -> Operation[int | None]:
+    """Return which topic of its name the queue is of, asked once; None: nobody says it now."""
+    wanted = EndRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
+    try:
+        route = yield from find_route(state, queue.topic)
+        address, timeout_s = route.master(queue.shard), state.config.request_timeout_s
+        request = Request(address, RequestCode.GET_MAX_OFFSET, wanted, timeout_s=timeout_s)
+        answer = yield from ask_ok(request)
+        return read_header(EndResponseHeader, address, answer).imago_incarnation
+    except ClientError:
+        return None
 
 
 def offset_at(state: ClientState, queue: MessageQueue, timestamp_ms: int) -> Operation[int]:

@@ -106,12 +106,15 @@ class AssignedQueues:
         """Go on elsewhere in some queues."""
         async with self._assigning:
             for queue, offset in offsets.items():
-                if reader := self._readers.pop(queue, None):
-                    reader.stop()
-                    if self._config.orderly:
-                        await reader.ended(self._config.release_s)
-                    await self._commit_one(queue, offset)
-                    self._read(queue, offset)
+                await self._go_to(queue, offset)
+
+    async def _go_to(self, queue: MessageQueue, offset: int) -> None:
+        if reader := self._readers.pop(queue, None):
+            reader.stop()
+            if self._config.orderly:
+                await reader.ended(self._config.release_s)
+            await self._commit_one(queue, offset)
+            self._read(queue, offset)
 
     async def commit(self) -> None:
         """Tell the brokers how far each queue is consumed."""
@@ -152,6 +155,11 @@ class AssignedQueues:
         self._known.note(self._state, topic)
         read_now = {queue for queue in self._readers if queue.topic == topic}
         await self._give_up(read_now - set(mine))
+        anew = await self._driver.run(self._known.made_anew(self._state, mine))
+        for queue in anew & self._readers.keys():
+            log.warning("topic_made_anew queue=%s group=%s", queue, self._config.group)
+            first = await self._driver.run(pulling.min_offset(self._state, queue))
+            await self._go_to(queue, first)
         wanted = set(mine) - read_now
         new = await self._lockable(wanted - self._leaving.keys())
         begun = await asyncio.gather(*(self._begin(queue) for queue in new))
