@@ -126,8 +126,7 @@ def test_configurations_of_the_pipelines_are_taken(tmp_path: Path) -> None:
     assert given.own == {"fileBytes": 256 << 20, "filesMin": 4, "keepDays": 90}
     (tmp_path / "figures.toml").write_text(figures)
     given = settings.load(tmp_path / "figures.toml", None, windows.OWN, unneeded=("checkpoint",))
-    fields = {"customer": "string", "at": "timestamp", "amount": "double"}
-    assert list(windows.aggregation(given, fields).fields)[3:5] == ["count", "sum_amount"]
+    assert list(windows.aggregation(given, how.fields).fields)[3:5] == ["count", "sum_amount"]
     (tmp_path / "replay.toml").write_text(replays)
     found = slices.slice_of(settings.load(tmp_path / "replay.toml", None, slices.OWN))
     assert (found.step_rows, found.rows_per_second) == (50_000, 500)

@@ -12,6 +12,7 @@ import pytest
 from imago_client.message_queue import MessageQueue
 from imago_spark.errors import OptionError, TableError
 from imago_spark.incarnations import Incarnation
+from imago_spark.pipelines.aggregate import aggregating
 from imago_spark.pipelines.aggregate.reading import lost, mark_of, new_in
 from imago_spark.pipelines.aggregate.windows import OWN, Aggregation, aggregation
 from imago_spark.pipelines.settings import load
@@ -79,6 +80,20 @@ def test_what_cannot_be_aggregated_is_named(tmp_path: Path, own: dict[str, Any],
     with pytest.raises(OptionError, match=r"^config\.") as caught:
         wanted(tmp_path, **own)
     assert said in str(caught.value)
+
+
+def test_an_input_that_has_no_commit_is_said_to_have_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lake = tmp_path / "lake"
+    (tmp_path / "figures.toml").write_text(
+        f'bootstrap = "127.0.0.1:9876"\ntopics = ["orders"]\npath = "{tmp_path / "figures"}"\n'
+        f'[config]\ninput = "{lake}"\nby = "customer"\nwindow = "5m"\n'
+    )
+    assert aggregating.main(["--config", str(tmp_path / "figures.toml")]) == 2
+    told = capsys.readouterr().err
+    assert f"{lake} has no commit yet" in told
+    assert "correct config.input" in told
 
 
 def test_a_window_is_closed_by_an_event_that_is_newer_than_its_end_by_the_delay(

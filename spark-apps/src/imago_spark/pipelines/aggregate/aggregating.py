@@ -281,10 +281,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         given = settings.load(asked.config, asked.epoch, windows.OWN, unneeded=("checkpoint",))
         source = TableWriter(windows.input_of(given))
-        how = windows.aggregation(given, contract.fields_of(source))
+        how = _aggregation(given, source)
     except (OptionError, TableError, UsageError) as error:
         return application.refused("aggregate", error)
     return application.guarded(lambda: _run(asked, given, how, source))
+
+
+def _aggregation(given: IngestSettings, source: TableWriter) -> Aggregation:
+    try:
+        return windows.aggregation(given, contract.fields_of(source))
+    except OptionError as error:
+        if source.read_last() is not None:
+            raise
+        why = f"{source.path} has no commit yet, so nobody knows its fields"
+        raise OptionError(
+            f"{error} ({why}: start what writes it, or correct config.input)"
+        ) from None
 
 
 def _run(

@@ -109,7 +109,10 @@ def aggregation(wanted: IngestSettings, fields: Mapping[str, str]) -> Aggregatio
         if name not in kinds:
             raise OptionError(f"config.by: {name!r} {_is(kinds, name)}")
         if name in ADDED or kinds[name] not in (*ORDERED, "boolean"):
-            raise OptionError(f"config.by: {name!r} {_is(kinds, name)}, which is no key")
+            raise OptionError(
+                f"config.by: {name!r} {_is(kinds, name)}, which is no key:"
+                " name numbers, texts, times or booleans"
+            )
     measures = _measures(text_in(own, "measures") if "measures" in own else "count", kinds)
     names = [*by, *(one.name for one in measures), *ADDED]
     if twice := [name for name in names if names.count(name) > 1]:
