@@ -75,7 +75,7 @@ HALF = $(PYTEST) --collect-only -qq $$(find tests -name 'test_*.py' | sort | awk
 	grep 'was not written' .venv/archives.log || true
 	touch $@
 
-test: setup-dev system .venv/.compiled-tests .venv/.archives ## every area without Kubernetes, with few examples: ten minutes on two cores
+test: setup-dev system .venv/.compiled-tests .venv/.archives ## every area without Kubernetes, with few examples: ten to twenty minutes on two cores
 	@IMAGO_REQUIRE_COMPILED=1 $(PY) broker/build_hot.py
 	IMAGO_EXAMPLES=few $(SHARED) -m '$(NO_KUBERNETES) and not full'
 
