@@ -157,7 +157,6 @@ async def test_repeated_message_is_counted(
         ("group describe nothing", CommandError, "no group nothing"),
         ("group reset g orders --to soon --yes", CommandUsageError, "no place in a topic"),
         ("produce orders x --protocol metaq --key k", CommandUsageError, "have no keys"),
-        ("produce orders x --protocol metaq --create", CommandError, "do not accept topic orders"),
         ("consume orders --offsets f", CommandUsageError, "only with --protocol metaq"),
         ("consume orders --protocol metaq --tags a", CommandUsageError, "do not filter"),
         ("consume orders --protocol metaq --filter a=1", CommandUsageError, "--filter: MetaQ"),
