@@ -32,5 +32,5 @@ def test_every_request_is_answered_and_every_connection_ends(executions: int) ->
     ports = ("rocketmq", "namesrv")
     assert ran == {
         *(f"served.{port}" for port in ports),
-        *(f"served.{port}.bytes" for port in (*ports, "metaq", "admin")),
+        *(f"served.{port}.bytes" for port in (*ports, "metaq", "admin", "grpc")),
     }
