@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from imago_testing.limits import UNTESTED, is_met, kept, limits
 
-UNTESTED_MAX = 104
+UNTESTED_MAX = 103
 """It only falls: take a limit out of `UNTESTED` with the test that crosses it."""
 
 

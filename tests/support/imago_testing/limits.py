@@ -216,7 +216,7 @@ UNTESTED: dict[str, str] = {
     " MESSAGES_MAX BYTES_MAX",
     "imago_broker.processors.rocketmq.pull.queries": "COUNT_MAX COUNT_LIMIT",
     "imago_broker.processors.rocketmq.pull.subscriptions": "KEPT_CHARS_MAX",
-    "imago_broker.features.transactions.transaction_requests": "COPIES_MAX RESUMED_MAX",
+    "imago_broker.features.transactions.transaction_requests": "RESUMED_MAX",
     "imago_broker.server.client_ports": "CONNECTS_MAX",
     "imago_broker.server.relay.probe": "ANSWER_BYTES_MAX",
     "imago_broker.server.relay.relay_ledgers": "HEARTBEAT_BYTES_MAX",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_broker.model import names
+from imago_broker.service.puts import copies
 from imago_broker.service.transactions import checks as transaction_checks
 from imago_broker.service.transactions.transaction_log import NoHalf
 from imago_testing.clusters.brokers import running_broker
@@ -70,8 +71,9 @@ async def test_producer_is_asked_and_its_answer_counts(
 
 
 async def test_message_asked_about_too_often_is_given_up_and_can_be_resumed(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(copies, "COPIES_AT_ONCE", 2)
     async with running_broker(tmp_path, *QUICK, "rocketmq.transaction_checks_max=2") as broker:
         peer = await RemotingPeer.connect(broker.rocketmq_port)
         await be_producer(peer)
@@ -103,6 +105,16 @@ async def test_message_asked_about_too_often_is_given_up_and_can_be_resumed(
             for forget in broker.rocketmq.transactions.service.on_stop:
                 forget()
         assert len(broker.rocketmq.transactions.service.halves) == 0
+
+        # A producer that repeats itself does not hide what was committed.
+        for looked, said in ((1024, "was committed"), (2, "too many half messages have the id u")):
+            monkeypatch.setattr(copies, "COPIES_LOOKED_MAX", looked)
+            for _ in range(40):
+                await half(peer, b"repeated")
+            for forget in broker.rocketmq.transactions.service.on_stop:
+                forget()
+            answer = await peer.call(RequestCode.RESUME_CHECK_HALF_MESSAGE, resume)
+            assert (answer.code, said in (answer.remark or "")) == (1, True)
         await peer.close()
 
 

@@ -12,7 +12,12 @@ from imago_broker.processors.rocketmq.exchange import OK, Exchange, Reply, Reque
 from imago_broker.processors.rocketmq.needs import needs_to_send
 from imago_broker.processors.rocketmq.send.end_transaction_path import ended_reply
 from imago_broker.service.log_walk import record_from
-from imago_broker.service.puts.copies import read_copy, with_value
+from imago_broker.service.puts.copies import (
+    TooManyCopiesError,
+    named_records,
+    read_copy,
+    with_value,
+)
 from imago_broker.service.puts.put_status import PutStatus
 from imago_broker.service.transactions.transaction_log import group_of, immunity_ms, unique_of
 from imago_wire.errors import ProtocolError
@@ -43,8 +48,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 UNDECIDED = 0
-COPIES_MAX = 32
-"""Half messages of one unique id that are compared."""
 RESUMED_MAX = 10_000
 """Messages given up of which it is remembered that they were resumed; the log tells of others."""
 _OUTCOMES = {8: Outcome.COMMITTED, 12: Outcome.ROLLED_BACK}
@@ -234,10 +237,13 @@ class TransactionProcessor:
             return known
         store, unique = self._messages.store, unique_of(given_up.properties)
         end_ms = max(self._clock.epoch_ms(), store.newest_ms) + 1
-        for record in store.find_key(names.HALF_TOPIC, unique, 0, end_ms, COPIES_MAX):
-            fields = read_layout(record, 0)
-            if fields.prepared_offset == place:
-                return fields.queue_offset
+        try:
+            for record, _ in named_records(store, names.HALF_TOPIC, unique, end_ms):
+                fields = read_layout(record, 0)
+                if fields.prepared_offset == place:
+                    return fields.queue_offset
+        except TooManyCopiesError:  # one that was not looked at may be this one, decided since
+            raise _wrong(f"too many half messages have the id {unique}") from None
         return None
 
     def _resume(self, exchange: Exchange, copy: StoredCopy) -> None:

@@ -122,6 +122,13 @@ class TooManyCopiesError(Exception):
 
 
 def named_copies(store: MessageStore, topic: str, unique: str, end_ms: int) -> Iterator[StoredCopy]:
+    """Yield what `named_records` does, without the records."""
+    return (copy for _, copy in named_records(store, topic, unique, end_ms))
+
+
+def named_records(
+    store: MessageStore, topic: str, unique: str, end_ms: int
+) -> Iterator[tuple[bytes, StoredCopy]]:
     """Yield the messages of a topic that have this key or id, the newest before the others.
 
     A producer that repeats itself stores them more than once: TooManyCopiesError, once so many were
@@ -135,7 +142,7 @@ def named_copies(store: MessageStore, topic: str, unique: str, end_ms: int) -> I
             copy = read_copy(record)
             if copy.physical_offset not in seen:
                 seen.add(copy.physical_offset)
-                yield copy
+                yield record, copy
         if len(records) < count:
             return
         if len(seen) >= COPIES_LOOKED_MAX:
