@@ -32,6 +32,7 @@ MESSAGES = 20
 HOSTILE = "<img src=x onerror=alert(1)>"
 BODY = json.dumps({"n": 12345678901234567890, "evil": HOSTILE}).encode()
 TEXT = "document.body.innerText"
+ASKED_HISTORY = ("topic=orders", "group=billing")
 SHARD_PAGES = ("#/", "#/topics", "#/topics/orders", "#/groups", "#/groups/billing", "#/messages")
 
 
@@ -116,6 +117,31 @@ async def test_a_message_is_found_and_shown_as_it_is(cluster: Up, tmp_path: Path
         await go(page, "#/messages?by=key&topic=orders&key=none", "0 found")
         await go(page, f"#/topics/{quote(HOSTILE)}", "There is no topic", HOSTILE)
         await go(page, "#/topics/%25DLQ%25billing", "No message of this group was given up")
+
+
+async def test_charts_show_what_came_before_the_page_was_opened(
+    cluster: Up, tmp_path: Path
+) -> None:
+    admin = admin_of(cluster, 0)
+    wait_until(
+        lambda: all(ask(admin, f"/admin/v1/history?{of}")["items"] for of in ASKED_HISTORY),
+        seconds_max=SECONDS_MAX,
+        what="both brokers have noted their figures",
+    )
+    chart = "document.querySelector('imago-chart')"
+    async with watched(admin, tmp_path) as page:
+        for place, title, told in (
+            ("#/", "Messages of all", "messages a second, steps of 10 s"),
+            ("#/topics/orders?span=24h", "Messages in", "messages a second, steps of 4 min"),
+            ("#/groups/billing?span=6h", "Lag", "messages, steps of 60 s"),
+        ):
+            await go(page, place, title)
+            await page.until(f"{chart}?.getAttribute('aria-label').startsWith('{told}')")
+            await page.until(f"{chart}.querySelector('canvas')?.width > 300")
+        await page.value(f"window.drawn = {chart}.querySelector('canvas'); true")
+        await page.value("document.dispatchEvent(new Event('visibilitychange')); true")
+        behind = f"{chart}.getAttribute('aria-label').includes('behind: {MESSAGES + 1} now')"
+        await page.until(f"{behind} && drawn.isConnected")
 
 
 async def test_what_a_person_does_outlives_what_comes(cluster: Up, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_broker.admin.dashboard import FILES as DASHBOARD
+from imago_broker.admin.dashboard.files import FILES as DASHBOARD
 from imago_testing.java import archives
 
 if TYPE_CHECKING:

@@ -108,6 +108,15 @@ def see_waiting(_: AdminServices, request: web.Request) -> Iterable[Need]:
     return (Need(RUN, AccessKind.CLUSTER, CLUSTER_NAME),)
 
 
+def see_history(_: AdminServices, request: web.Request) -> Iterable[Need]:
+    """Need to see the topic or the group, as its own page does; the cluster, to see all of it."""
+    if topic := request.query.get("topic"):
+        return (of_topic(topic, READ),)
+    if group := request.query.get("group"):
+        return (Need(READ, AccessKind.GROUP, group),)
+    return (Need(SHOW, AccessKind.CLUSTER, CLUSTER_NAME),)
+
+
 def find_messages(services: AdminServices, request: web.Request) -> Iterable[Need]:
     """Need to read the topic: the one that is named, or that the message of an id is in.
 

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from imago_broker.admin import dashboard, login, readers, rights
+from imago_broker.admin import login, readers, rights
 from imago_broker.admin.access import authorize
 from imago_broker.admin.calls.guard import audited, errors_as_json, no_foreign_pages
 from imago_broker.admin.calls.identity import ENDED, EndedSessions
 from imago_broker.admin.calls.repeating import repeatable
-from imago_broker.admin.current import clients, waiting
+from imago_broker.admin.current import clients, history, waiting
+from imago_broker.admin.dashboard import files
 from imago_broker.admin.metaq import (
     metaq,
     metaq_dashboard,
@@ -48,8 +49,8 @@ Handler = Callable[["AdminServices", web.Request], Awaitable[web.Response]]
 BODY_BYTES_MAX = 1 << 20
 
 ROUTES: tuple[tuple[str, str, Handler, RouteRight], ...] = (
-    ("GET", "/", dashboard.page, rights.open_to_all),
-    ("GET", "/dashboard/{file}", dashboard.file, rights.open_to_all),
+    ("GET", "/", files.page, rights.open_to_all),
+    ("GET", "/dashboard/{file}", files.file, rights.open_to_all),
     ("GET", "/healthz", status.healthz, rights.open_to_all),
     ("GET", "/livez", status.healthz, rights.open_to_all),
     ("POST", "/login", login.log_in, rights.open_to_all),
@@ -69,6 +70,7 @@ ROUTES: tuple[tuple[str, str, Handler, RouteRight], ...] = (
     ("DELETE", "/admin/v1/cluster/clients/{client}", clients.close, rights.RUN_CLUSTER),
     ("GET", "/admin/v1/cluster/scheduled", waiting.scheduled, rights.see_waiting),
     ("GET", "/admin/v1/cluster/halves", waiting.halves, rights.see_waiting),
+    ("GET", "/admin/v1/history", history.history, rights.see_history),
     ("GET", "/admin/v1/shard", leadership.shard, rights.SHOW_STATE),
     ("GET", "/admin/v1/restart-check", leadership.restart_check, rights.SHOW_CLUSTER),
     ("GET", "/admin/v1/restart-done", leadership.restart_done, rights.SHOW_CLUSTER),

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from imago_broker.config import BrokerConfig
     from imago_broker.config.changes import Changes
+    from imago_broker.core.figures.day_history import DayHistory
     from imago_broker.ports import MetaqSlaveControl, PipelineRecords
     from imago_broker.processors.metaq.peer import Peer
     from imago_broker.service.access.throttling import QuotaService
@@ -121,6 +122,8 @@ class AdminServices(ShardServices):
     """All connections of clients to this broker."""
     close_client: Callable[[str], Awaitable[int]]
     """Close the connections of the client of a name; returns how many."""
+    day: DayHistory
+    """What the figures of this broker were in the last day."""
     waiting: WaitingMessages
     transactions: TransactionService
     metaq: MetaqManagement

@@ -123,6 +123,7 @@ def admin_services(state: BrokerState) -> AdminServices:
         members=lambda group: _members(rocketmq.clients.registry, group),
         clients=clients.find,
         close_client=clients.close,
+        day=rocketmq.delivery.day.history,
         waiting=WaitingMessages(store, rocketmq.delays.levels, rocketmq.delays.timers),
         transactions=rocketmq.transactions.service,
         member_groups=lambda: sorted(rocketmq.clients.registry.consumer_groups()),

@@ -20,6 +20,7 @@ from imago_broker.processors.rocketmq.pull.subscriptions import MessageSelector
 from imago_broker.processors.rocketmq.rules import GroupRules
 from imago_broker.service.delays.levels.levels import DelayService
 from imago_broker.service.delays.timers.timers import TimerService
+from imago_broker.service.figures.day_recorder import DayRecorder
 from imago_broker.service.figures.figure_history import FigureHistory
 from imago_broker.service.figures.traffic import Traffic
 from imago_broker.service.figures.usage import UsageFigures
@@ -138,6 +139,7 @@ class DeliveryParts:
     traffic: Traffic
     history: FigureHistory
     usage: UsageFigures
+    day: DayRecorder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,7 +312,17 @@ def _delivery(
 ) -> DeliveryParts:
     turns = FilterTurns(broker.loop)
     traffic = Traffic()
-    usage = UsageFigures(broker.messages, traffic, broker.clock, loop=broker.loop, cluster=cluster)
+    role = broker.serving_rules.role
+    day = DayRecorder(broker.messages, traffic, broker.offsets, role, broker.clock)
+    usage = UsageFigures(
+        broker.messages,
+        traffic,
+        broker.clock,
+        loop=broker.loop,
+        cluster=cluster,
+        record=day.steps,
+    )
+    broker.topics.on_change.append(day.topic_changed)
     broker.topics.handles.on_first_put.append(usage.used)
     broker.topics.on_change.append(usage.topic_changed)
     return DeliveryParts(
@@ -323,6 +335,7 @@ def _delivery(
         traffic=traffic,
         history=FigureHistory(broker.messages, traffic, timers, broker.clock),
         usage=usage,
+        day=day,
     )
 
 

@@ -7,7 +7,7 @@ when its queue is first used.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -15,7 +15,7 @@ from imago_broker.core.figures.usage import CounterHistory, CounterMark, Growth
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, TimerHandle
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from imago_broker.model.topics.topics import TopicConfig
     from imago_broker.ports import Clock
@@ -65,7 +65,11 @@ class UsageFigures:
         *,
         loop: AbstractEventLoop,
         cluster: str,
+        record: Callable[[Mapping[str, int]], Iterator[None]] = lambda _grown: iter(()),
     ) -> None:
+        """`record`: what ends each look, told by how many messages topics have grown."""
+        self._record = record
+        self._growth: Counter[str] = Counter()
         self._messages, self._traffic, self._clock = messages, traffic, clock
         self._loop, self._cluster = loop, cluster
         self._grown: set[QueueTail] = set()
@@ -135,6 +139,8 @@ class UsageFigures:
         now_ms, put, got = self._clock.epoch_ms(), self._messages.appended, traffic.messages
         self._note((Usage.BROKER_PUT_NUMS, self._cluster), now_ms, put, put)
         self._note((Usage.BROKER_GET_NUMS, self._cluster), now_ms, got, traffic.found)
+        growth, self._growth = self._growth, Counter()
+        yield from self._record(growth)
 
     def lately(self, usage: Usage, key: str) -> tuple[Growth, Growth, Growth] | None:
         """Return the growth in the last minute, hour and day; None: nothing was ever counted."""
@@ -169,6 +175,7 @@ class UsageFigures:
         self._grown.difference_update([tail for tail in self._grown if tail.topic == name])
         for key in [key for key in self._totals if key[1].partition("@")[0] == topic]:
             del self._totals[key]
+        self._growth.pop(topic, None)
         self._traffic.forget(topic)
 
     def _note_queue(self, tail: QueueTail, now_ms: int) -> None:
@@ -182,6 +189,7 @@ class UsageFigures:
         topic, messages = tail.topic.decode(), end.offset - before.offset
         if messages < 0:
             return  # a cut, or another topic of the same name
+        self._growth[topic] += messages
         self._add((Usage.TOPIC_PUT_NUMS, topic), now_ms, messages, messages)
         if tail.dual:
             size = max(0, end.position - before.position)

@@ -46,6 +46,7 @@ class ConsumerOffsets:
         """Who reads a topic and has no offset in it here."""
         self._offsets: dict[str, dict[str, dict[int, int]]] = {}
         self._dirty: set[_Queue] = set()
+        self._moved: set[str] = set()
         self._timer: asyncio.TimerHandle | None = None
         self.on_forgotten: list[Callable[[Iterable[_Queue]], None]] = []
         """Told the queues of deleted groups and topics."""
@@ -100,6 +101,15 @@ class ConsumerOffsets:
         """Return all of a group's offsets: topic to queue to offset."""
         self.flush()
         return {topic: dict(queues) for topic, queues in self._offsets.get(group, {}).items()}
+
+    def noted(self, group: str) -> Mapping[str, Mapping[int, int]]:
+        """Return the same without writing it first: for figures, which a crash may take back."""
+        return self._offsets.get(group, {})
+
+    def take_moved(self) -> set[str]:
+        """Return the groups whose progress was written since the last call."""
+        moved, self._moved = self._moved, set()
+        return moved
 
     def of_topic(self, topic: str) -> Mapping[str, Mapping[int, int]]:
         """Return all offsets in a topic: group to queue to offset."""
@@ -165,6 +175,7 @@ class ConsumerOffsets:
         changes = [(KIND, key_of(queue), self._value(queue)) for queue in sorted(self._dirty)]
         for at in range(0, len(changes), CHANGES_MAX):
             self._store.put_meta(changes[at : at + CHANGES_MAX])
+        self._moved.update(group for group, _, _ in self._dirty)
         self._dirty.clear()
 
     def _flush_in_time(self) -> None:

@@ -1,4 +1,4 @@
-"""The dashboard: a page and its files, which are the same at every broker and ask it for all."""
+"""The files of the dashboard, which are the same at every broker and ask it for all."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from imago_broker.admin.errors import AdminError
 if TYPE_CHECKING:
     from imago_broker.admin.services import AdminServices
 
+_TYPES: Final = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
+_FOLDER: Final = resources.files(__package__).joinpath("static")
 FILES: Final = {
-    "dashboard.html": "text/html",
-    "dashboard.css": "text/css",
-    "dashboard.js": "text/javascript",
-    "dashboard_pages.js": "text/javascript",
-    "dashboard_parts.js": "text/javascript",
+    file.name: _TYPES.get(file.name.rpartition(".")[2], "text/plain") for file in _FOLDER.iterdir()
 }
+"""Names and content types; `NAME.LICENSE` is the licence of a library of that name."""
 HEADERS: Final = {
     # Scripts and styles are files of ours alone: markup in a message's body could run none.
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self';"
@@ -32,11 +31,11 @@ HEADERS: Final = {
 
 async def page(_: AdminServices, __: web.Request) -> web.Response:
     """GET /: the page that shows the cluster to a person."""
-    return _file("dashboard.html")
+    return _file("index.html")
 
 
 async def file(_: AdminServices, request: web.Request) -> web.Response:
-    """GET /dashboard/{file}: its scripts and its style."""
+    """GET /dashboard/{file}: its scripts, its styles, and the licences of its libraries."""
     name = request.match_info["file"]
     if name not in FILES:
         raise AdminError(
@@ -46,5 +45,5 @@ async def file(_: AdminServices, request: web.Request) -> web.Response:
 
 
 def _file(name: str) -> web.Response:
-    text = resources.files("imago_broker.admin").joinpath(name).read_text("utf-8")
+    text = _FOLDER.joinpath(name).read_text("utf-8")
     return web.Response(text=text, content_type=FILES[name], headers=HEADERS)

@@ -1,6 +1,7 @@
 // The shell of the dashboard: what is shown is what the address says, asked anew in turns.
-import { age, clock, h, morph, query, time } from "./dashboard_parts.js";
-import { pages } from "./dashboard_pages.js";
+import { h, morph } from "./parts.js";
+import { pages } from "./pages.js";
+import { age, clock, query, time } from "./words.js";
 
 const $ = id => document.getElementById(id);
 const TIMEOUT_MS = 15_000, PAUSE_MS_MAX = 60_000;

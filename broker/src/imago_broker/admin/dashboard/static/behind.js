@@ -1,0 +1,17 @@
+import { age, count, perSecond, sum } from "./words.js";
+
+// Why a group is behind: the same sentences as `imago group describe` says.
+export function whyBehind(queues, members, subscribed) {
+  const behind = queues.filter(queue => queue.lag > 0);
+  if (!behind.length) return "It is not behind.";
+  if (!members) return "Nobody reads: no member is connected.";
+  const topics = new Set(behind.map(queue => queue.topic)), unread = [...topics].filter(topic => !subscribed.has(topic));
+  if (unread.length === topics.size) return `No member that is connected reads ${unread.sort().join(", ")}.`;
+  const lag = sum(behind, queue => queue.lag), most = behind.reduce((a, b) => b.lag > a.lag ? b : a), looked = behind.filter(queue => queue.read != null);
+  const where = behind.length > 1 && most.lag >= .9 * lag ? `, most of it in ${most.topic}/${most.shard}/${most.queue}` : "";
+  if (!looked.length) return `It is ${count(lag)} messages behind${where}; a moment, rates are known after a second look.`;
+  const read = sum(looked, queue => queue.read), came = sum(looked, queue => queue.came);
+  if (!read) return `${members} connected, but nothing was committed since the last look${where}: handlers hang or fail, or wait to commit.`;
+  if (read <= came) return `More comes (${perSecond(came)}/s) than it reads (${perSecond(read)}/s)${where}.`;
+  return `It catches up in ${age(1000 * lag / (read - came))} at ${perSecond(read)}/s${where}.`;
+}
