@@ -1,7 +1,8 @@
-"""Clients outside of Kubernetes come in by ports of the nodes, in both protocols."""
+"""Clients outside of Kubernetes come in by ports of the nodes, in both protocols and gRPC."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,6 +11,10 @@ from imago_e2e import clusters
 from imago_e2e.clients import ALL, load_of
 from imago_testing.interop.drivers import running_drivers
 from imago_testing.interop.rocketmq import RocketmqClient
+from imago_testing.peers.sdk_calls import message, named, sends
+from imago_testing.peers.sdk_peer import SdkPeer
+from imago_wire.grpc.codes import SdkCode
+from imago_wire.grpc.messages import make
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,7 +24,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.own_nodes
 NAMESPACE = "e2e-outside"
-FIRST_PORT = 31000
+FIRST_PORT, FIRST_SDK_PORT = 31000, 31500
 
 
 def test_original_clients_work_from_outside(
@@ -27,6 +32,7 @@ def test_original_clients_work_from_outside(
 ) -> None:
     assert operator.installed()
     listener = {"name": "out", "type": "NodePort", "firstNodePort": FIRST_PORT}
+    listener["firstGrpcNodePort"] = FIRST_SDK_PORT
     given = clusters.manifest(
         kube.namespace(NAMESPACE),
         shards=2,
@@ -52,7 +58,30 @@ def test_original_clients_work_from_outside(
             with client.admin() as admin:
                 assert admin.masters() == expected
             client.settle()
+    told, answered = asyncio.run(_send_as_sdk(topic, node))
+    assert told == {f"shard-{n}": (_node_of(kube, n), FIRST_SDK_PORT + 10 * n) for n in (0, 1)}
+    assert answered == {f"shard-{n}": int(SdkCode.OK) for n in (0, 1)}
+    account.append(f"a gRPC client outside was told {told}, and sent to each")
     kube.delete_namespace(NAMESPACE)
+
+
+async def _send_as_sdk(topic: str, node: str) -> tuple[dict[str, tuple[str, int]], dict[str, int]]:
+    """Ask the endpoints for a route, and send to each broker where the route says it is."""
+    asked = await SdkPeer.connect(FIRST_SDK_PORT + 9, node)
+    route = await asked.call("QueryRoute", make("QueryRouteRequest", topic=named(topic)))
+    await asked.close()
+    told = {
+        queue.broker.name: (at.host, at.port)
+        for queue in route.message_queues
+        for at in queue.broker.endpoints.addresses
+    }
+    answered = {}
+    for shard, (host, port) in sorted(told.items()):
+        peer = await SdkPeer.connect(port, host)
+        answer = await peer.call("SendMessage", sends(message(topic)))
+        answered[shard] = answer.status.code
+        await peer.close()
+    return told, answered
 
 
 def _node_of(kube: Kube, shard: int) -> str:

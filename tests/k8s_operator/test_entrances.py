@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from imago_operator.manifests.services import external_services
 from imago_operator.model.state import OwnedObject
 from imago_operator.plan import plan
 from imago_operator.reporting.status import status_of
@@ -70,12 +71,44 @@ def test_nodes_are_named_with_their_ports() -> None:
     assert listener({**NODE_PORT, "bootstrapHost": "any"}).bootstrap == "any:30909"
 
 
+def test_sdks_come_in_by_nodes_where_the_listener_says_at_which_ports() -> None:
+    found = listener({**NODE_PORT, "firstGrpcNodePort": 31500})
+    assert (found.grpc, found.brokers[-1].grpc) == ("10.0.0.0:31509", "10.0.0.2:31512")
+    found = listener(NODE_PORT)
+    assert (found.grpc, found.brokers[-1].grpc) == (None, None)
+
+
+def test_sdks_that_no_broker_serves_are_told_nothing() -> None:
+    spec = {"spec.listeners": [BALANCER]}
+    served = said(spec)
+    assert served.grpc == "demo-bootstrap.mq.svc:8081"
+    assert served.listeners[0].brokers[0].grpc == "demo-s0-0.example.org:8081"
+    off = said(spec | {"spec.brokers.config": {"rocketmq.grpc_enabled": "false"}})
+    assert (off.grpc, off.listeners[0].grpc, off.listeners[0].brokers[0].grpc) == (None,) * 3
+    services = external_services(
+        wanted(spec | {"spec.brokers.config": {"rocketmq.grpc_enabled": "false"}}), [0]
+    )
+    opened = {port["name"] for one in services for port in one["spec"]["ports"]}
+    assert "grpc" not in opened
+    assert "rocketmq" in opened
+
+
+def test_a_load_balancers_services_lead_to_the_port_of_sdks() -> None:
+    made = {
+        one["metadata"]["name"]: one
+        for one in external_services(wanted({"spec.listeners": [BALANCER]}), [0])
+    }
+    for name in ("demo-bootstrap-out", "demo-s0-0-out"):
+        ports = {port["name"]: port["port"] for port in made[name]["spec"]["ports"]}
+        assert ports["grpc"] == 8081, name
+
+
 def test_load_balancers_are_shown_as_soon_as_they_have_an_address() -> None:
     found = listener({k: v for k, v in BALANCER.items() if k != "bootstrapHost"})
     assert (found.bootstrap, found.zookeeper, found.brokers[0].leads_to) == (None, None, None)
     services = ("demo-bootstrap-out", "demo-zookeeper-out", "demo-s0-0-out")
     found = listener(BALANCER, balancers=services)
-    assert found.bootstrap == "mq.example.org:9876"
+    assert (found.bootstrap, found.grpc) == ("mq.example.org:9876", "mq.example.org:8081")
     assert found.zookeeper == "demo-zookeeper-out.lb.example.com:2181"
     first = found.brokers[0]
     assert (first.rocketmq, first.metaq) == (

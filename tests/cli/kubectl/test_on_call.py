@@ -202,11 +202,13 @@ class TestAddresses:
         way = {
             "name": "world",
             "bootstrap": "mq.example.com:9876",
+            "grpc": "mq.example.com:8081",
             "brokers": [
                 {
                     "pod": "demo-s0-0",
                     "rocketmq": "b0.example.com:10911",
                     "metaq": "b0.example.com:8123",
+                    "grpc": "b0.example.com:8081",
                     "leadsTo": "203.0.113.7",
                 }
             ],
@@ -216,6 +218,11 @@ class TestAddresses:
         assert [row["listener"] for row in rows] == ["inside", "world", "world"]
         assert rows[1]["rocketmq"] == "mq.example.com:9876"
         assert (rows[2]["of"], rows[2]["leads to"]) == ("demo-s0-0", "203.0.113.7")
+        assert [row["grpc"] for row in rows] == [
+            "demo-bootstrap.mq.svc:8081",
+            "mq.example.com:8081",
+            "b0.example.com:8081",
+        ]
         assert "203.0.113.7" in kube.run("addresses", "demo").out
 
     def test_a_cluster_that_nobody_has_looked_at(self, kube: Kube) -> None:

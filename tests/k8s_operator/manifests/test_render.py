@@ -49,6 +49,7 @@ CASES: dict[str, dict[str, Any]] = {
                 "name": "out",
                 "type": "NodePort",
                 "firstNodePort": 31000,
+                "firstGrpcNodePort": 31500,
                 "advertisedHostTemplate": "mq-{shard}-{ordinal}.example.org",
             }
         ],

@@ -46,6 +46,7 @@ async def test_a_user_gets_a_password_rules_and_a_secret_and_is_left_alone(stage
         "host": "demo-bootstrap.mq.svc",
         "port": "9876",
         "bootstrap": "demo-bootstrap.mq.svc:9876",
+        "grpc": "demo-bootstrap.mq.svc:8081",
         "zookeeper": "demo-zookeeper.mq.svc:2181",
         "admin": "http://demo-admin.mq.svc:8080",
         "username": "ann",

@@ -156,10 +156,13 @@ def _head(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"  MetaQ clients:    zkConnect {said['zookeeper']}"
     if said.get("bootstrap"):
         yield f"  RocketMQ clients: name server {said['bootstrap']}"
+    if said.get("grpc"):
+        yield f"  RocketMQ 5's SDKs: endpoints {said['grpc']}"
     for way in said.get("listeners", ()):
         asked = way.get("bootstrap") or "an address that is not known yet"
         registry = f", MetaQ's zkConnect {way['zookeeper']}" if way.get("zookeeper") else ""
-        yield f"  outside, {way['name']}: name server {asked}{registry}"
+        sdks = f", SDKs' endpoints {way['grpc']}" if way.get("grpc") else ""
+        yield f"  outside, {way['name']}: name server {asked}{registry}{sdks}"
 
 
 def _members(shard: Mapping[str, Any], *, stale: bool) -> Iterator[tuple[object, ...]]:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from imago_operator.certificates.state import TRUSTED
 from imago_operator.errors import InvalidError
-from imago_operator.manifests.services import ADMIN, NAME_SERVICE
+from imago_operator.manifests.services import ADMIN, NAME_SERVICE, SDKS
 from imago_operator.model import names
 from imago_operator.model.desired import resource_of, zookeeper_for_clients
+from imago_operator.model.outside import serves_sdks
 from imago_operator.spec.cluster.tls import ClientsAuthority
 from imago_operator.spec.kinds import CLUSTER
 from imago_operator.spec.schema.values import Duration
@@ -24,7 +25,7 @@ def entries_of(cluster: Manifest, trusted: str = "") -> dict[str, str]:
     """Return the entries of a client's Secret that say where the cluster is, and whom to trust.
 
     `type`, `provider`, `host` and `port` are what service bindings have; a cluster whose spec is
-    wrong has no ZooKeeper that anybody could name.
+    wrong has no ZooKeeper, and no endpoints of SDKs, that anybody could name.
     """
     metadata = cluster["metadata"]
     name, namespace = metadata["name"], metadata.get("namespace", "default")
@@ -44,6 +45,8 @@ def entries_of(cluster: Manifest, trusted: str = "") -> dict[str, str]:
         spec = CLUSTER.read(cluster)
     except InvalidError:
         return found
+    if serves_sdks(spec):
+        found["grpc"] = f"{host}:{SDKS}"
     zookeeper = zookeeper_for_clients(resource_of(cluster), spec)
     return found | ({"zookeeper": zookeeper} if zookeeper else {})
 

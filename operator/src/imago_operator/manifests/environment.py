@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator.manifests.common import TERMINATION_LOG
-from imago_operator.manifests.services import node_port
+from imago_operator.manifests.services import broker_ports, node_port
 from imago_operator.model import names
 from imago_operator.model.desired import REGISTRY_USER, ZOOKEEPER_TLS_PORT
 from imago_operator.model.podfiles import ZOOKEEPER_TLS_FOLDER, ZOOKEEPER_USER_FOLDER
@@ -17,10 +17,15 @@ if TYPE_CHECKING:
     from imago_operator.broker_rules.keys import Scalar
     from imago_operator.manifests.common import Manifest
     from imago_operator.model.desired import Desired
-    from imago_operator.spec.cluster.cluster import ExternalListener
+    from imago_operator.spec.cluster.listeners import ExternalListener
 
 REGISTRY: Final = "IMAGO__ZOOKEEPER__"
 REGISTRY_CA: Final = f"{ZOOKEEPER_TLS_FOLDER}/ca.crt"
+ADVERTISED_PORTS: Final = {
+    "metaq": "IMAGO__METAQ__ADVERTISED_PORT",
+    "rocketmq": "IMAGO__ROCKETMQ__ADVERTISED_PORT",
+    "grpc": "IMAGO__ROCKETMQ__GRPC_ADVERTISED_PORT",
+}
 POD_INFO: Final = {
     "POD_NAME": "metadata.name",
     "POD_NAMESPACE": "metadata.namespace",
@@ -58,7 +63,7 @@ def environment(desired: Desired, shard: int) -> list[Manifest]:
     if desired.registry_access is not RegistryAccess.NONE:
         found += registry_environment(desired.registry_access)
     for listener in desired.spec.listeners:
-        found += _advertised(listener, shard)
+        found += _advertised(desired, listener, shard)
     if not desired.spec.listeners and desired.spec.tls is None:
         # Not its name: Java clients keep what a name was for 30 s, and would look for a pod that
         # was restarted where it is no more. With TLS it is, for certificates can name no pod's
@@ -121,7 +126,7 @@ def _told(pod: Mapping[str, Any]) -> dict[str, str | None]:
     }
 
 
-def _advertised(listener: ExternalListener, shard: int) -> list[Manifest]:
+def _advertised(desired: Desired, listener: ExternalListener, shard: int) -> list[Manifest]:
     """Return what a broker tells its clients, in terms of its environment."""
     host: Manifest = {"valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}}
     if listener.advertised_host_template:
@@ -133,9 +138,9 @@ def _advertised(listener: ExternalListener, shard: int) -> list[Manifest]:
         )
         host = {"value": text}
     found = [{"name": "IMAGO__BROKER__ADVERTISED_HOST", **host}]
-    if listener.first_node_port is not None:
-        for protocol in ("metaq", "rocketmq"):
-            tens = node_port(listener.first_node_port, shard, protocol) // 10
-            name = f"IMAGO__{protocol.upper()}__ADVERTISED_PORT"
-            found.append({"name": name, "value": f"{tens}$(POD_ORDINAL)"})
+    for name in broker_ports(desired, listener):
+        port = node_port(listener, shard, name)
+        if port is not None:
+            said = {"name": ADVERTISED_PORTS[name], "value": f"{port // 10}$(POD_ORDINAL)"}
+            found.append(said)
     return found

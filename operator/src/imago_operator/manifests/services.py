@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from imago_operator.manifests.common import Manifest, child, selector
 from imago_operator.model import names
 from imago_operator.model.desired import ZOOKEEPER_PORT
+from imago_operator.model.outside import lets_sdks_in
 from imago_operator.model.podfiles import METAQ_TLS_PORT
 from imago_operator.spec.cluster.zookeeper import RegistryTls
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from imago_operator.model.desired import Desired
-    from imago_operator.spec.cluster.cluster import ExternalListener
+    from imago_operator.spec.cluster.listeners import ExternalListener
 
 METAQ, ROCKETMQ, FAST, SDKS, REPLICATION = 8123, 10911, 10909, 8081, 10912
 NAME_SERVICE, ADMIN = 9876, 8080
@@ -29,9 +30,11 @@ PORTS: Final = {
 }
 TLS_PORTS: Final = {"metaq-tls": METAQ_TLS_PORT}
 """More of them, where brokers have certificates."""
-_PORTS_PER_SHARD: Final = 20
+_PORTS_PER_SHARD, _SDK_PORTS_PER_SHARD = 20, 10
 NAME_SERVICE_OFFSET, ZOOKEEPER_OFFSET = 9, 8
 """Ports on the nodes, from a listener's first one on."""
+ENDPOINTS_OFFSET: Final = 9
+"""The same of what SDKs ask first, from the first one for them on."""
 CLIENT_PORTS: Final = ("namesrv", "metaq", "rocketmq", "fast", "grpc")
 
 
@@ -67,12 +70,24 @@ def external_services(desired: Desired, shards: Iterable[int]) -> list[Manifest]
     return found
 
 
-def node_port(first: int, shard: int, protocol: str) -> int:
+def broker_ports(desired: Desired, listener: ExternalListener) -> tuple[str, ...]:
+    """Return the names of the ports at which a listener leads to single brokers."""
+    sdks = ("grpc",) if lets_sdks_in(desired.spec, listener) else ()
+    return ("metaq", "rocketmq", *sdks)
+
+
+def node_port(listener: ExternalListener, shard: int, name: str) -> int | None:
     """Return the port on the nodes of a shard's member 0; the last digit is the member's number.
 
     So that a pod can be told its ports in terms of its ordinal, and no other shard changes them.
+    None: the listener has no such port on nodes.
     """
-    return first + _PORTS_PER_SHARD * shard + (0 if protocol == "metaq" else 10)
+    if name == "grpc":
+        first = listener.first_grpc_node_port
+        return None if first is None else first + _SDK_PORTS_PER_SHARD * shard
+    first = listener.first_node_port
+    offset = 0 if name == "metaq" else 10
+    return None if first is None else first + _PORTS_PER_SHARD * shard + offset
 
 
 def outside_name(name: str, listener: ExternalListener) -> str:
@@ -87,19 +102,22 @@ def serves_plain_zookeeper(desired: Desired) -> bool:
 
 
 def _finding(desired: Desired, listener: ExternalListener) -> list[Manifest]:
-    """Return the Services that clients ask first: the name service, and a managed ZooKeeper."""
-    ways = [(names.bootstrap(desired.name), names.BROKER, _port("namesrv"), NAME_SERVICE_OFFSET)]
+    """Return the Services that clients ask first: brokers that know all, a managed ZooKeeper."""
+    first, of_sdks = listener.first_node_port, listener.first_grpc_node_port
+    asked = [_on_nodes(_port("namesrv"), first, NAME_SERVICE_OFFSET)]
+    if lets_sdks_in(desired.spec, listener):
+        asked.append(_on_nodes(_port("grpc"), of_sdks, ENDPOINTS_OFFSET))
+    ways = [(names.bootstrap(desired.name), names.BROKER, asked)]
     if serves_plain_zookeeper(desired):
         client = {"name": "client", "port": ZOOKEEPER_PORT, "targetPort": "client"}
-        ways.append((names.zookeeper(desired.name), names.ZOOKEEPER, client, ZOOKEEPER_OFFSET))
+        registry = [_on_nodes(client, first, ZOOKEEPER_OFFSET)]
+        ways.append((names.zookeeper(desired.name), names.ZOOKEEPER, registry))
     found = []
-    for name, component, port, offset in ways:
-        if listener.first_node_port is not None:
-            port["nodePort"] = listener.first_node_port + offset
+    for name, component, ports in ways:
         spec = {
             "type": listener.type.value,
             "selector": selector(desired, component),
-            "ports": [port],
+            "ports": ports,
         }
         extra = listener.service_template.metadata
         named = outside_name(name, listener)
@@ -107,15 +125,19 @@ def _finding(desired: Desired, listener: ExternalListener) -> list[Manifest]:
     return found
 
 
+def _on_nodes(port: Manifest, first: int | None, offset: int) -> Manifest:
+    return port if first is None else port | {"nodePort": first + offset}
+
+
 def _external(desired: Desired, listener: ExternalListener, shard: int, ordinal: int) -> Manifest:
     pod = names.pod(desired.name, shard, ordinal)
-    ports: list[Manifest] = [_port("metaq"), _port("rocketmq")]
+    ports = [
+        _on_nodes(_port(name), node_port(listener, shard, name), ordinal)
+        for name in broker_ports(desired, listener)
+    ]
     if listener.tls:
         # The number outside stays: what clients have written down still leads to MetaQ.
         ports[0]["targetPort"] = "metaq-tls"
-    if listener.first_node_port is not None:
-        for port in ports:
-            port["nodePort"] = node_port(listener.first_node_port, shard, port["name"]) + ordinal
     spec: Manifest = {
         "type": listener.type.value,
         # Its clients get the node that the pod is on.

@@ -9,7 +9,20 @@ from imago_operator.model import names
 
 if TYPE_CHECKING:
     from imago_operator.model.desired import Desired
-    from imago_operator.spec.cluster.cluster import ExternalListener
+    from imago_operator.spec.cluster.cluster import ClusterSpec
+    from imago_operator.spec.cluster.listeners import ExternalListener
+
+
+def serves_sdks(spec: ClusterSpec) -> bool:
+    """Whether brokers have a port for RocketMQ 5's SDKs, which speak gRPC."""
+    said = spec.brokers.config.get("rocketmq.grpc_enabled")
+    return said is None or str(said.value).lower() != "false"
+
+
+def lets_sdks_in(spec: ClusterSpec, listener: ExternalListener) -> bool:
+    """Whether SDKs come in by a listener: with ports on the nodes only where it says which."""
+    by_nodes = listener.first_node_port is not None
+    return serves_sdks(spec) and (listener.first_grpc_node_port is not None or not by_nodes)
 
 
 def told_host(desired: Desired, listener: ExternalListener, shard: int, ordinal: int) -> str:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from imago_operator.spec.cluster.cluster import ListenerAuthenticationType
+from imago_operator.spec.cluster.listeners import ListenerAuthenticationType
 from imago_operator.spec.cluster.tls import Strictness
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from imago_operator.broker_rules.keys import Scalar
-    from imago_operator.spec.cluster.cluster import ClusterSpec, ExternalListener
+    from imago_operator.spec.cluster.cluster import ClusterSpec
+    from imago_operator.spec.cluster.listeners import ExternalListener
     from imago_operator.spec.cluster.tls import Tls
     from imago_operator.spec.cluster.zookeeper import ExternalZooKeeper
 

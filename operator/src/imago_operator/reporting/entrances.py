@@ -5,18 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from imago_operator.manifests.services import (
-    METAQ,
+    ENDPOINTS_OFFSET,
     NAME_SERVICE,
     NAME_SERVICE_OFFSET,
-    ROCKETMQ,
+    PORTS,
+    SDKS,
     ZOOKEEPER_OFFSET,
+    broker_ports,
     node_port,
     outside_name,
     serves_plain_zookeeper,
 )
 from imago_operator.model import names
 from imago_operator.model.desired import ZOOKEEPER_PORT
-from imago_operator.model.outside import told_host
+from imago_operator.model.outside import lets_sdks_in, told_host
 from imago_operator.spec.cluster.cluster_status import BrokerAddress, ListenerStatus
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
     from imago_operator.model.state import Pod
     from imago_operator.plan.look import ClusterLook
-    from imago_operator.spec.cluster.cluster import ExternalListener
+    from imago_operator.spec.cluster.listeners import ExternalListener
 
 BROKERS_MAX: Final = 256
 """Listed of each listener: a status has its size."""
@@ -39,20 +41,23 @@ def _listener(look: ClusterLook, listener: ExternalListener) -> ListenerStatus:
     desired = look.desired
     pods = [pod for n in look.running for pod in look.observed.pods_of(n)]
     bootstrap, zookeeper = names.bootstrap(desired.name), names.zookeeper(desired.name)
-    first = listener.first_node_port
+    first, of_sdks = listener.first_node_port, listener.first_grpc_node_port
+    endpoints = None
     if first is not None:
         # Its ports are open on every node; the broker's name leads to one, and is certified.
         told = (_told(look, listener, pod) for pod in pods)
         host = listener.bootstrap_host or next(filter(None, told), "")
         asked = _at(host, first + NAME_SERVICE_OFFSET)
         registry = _at(host, first + ZOOKEEPER_OFFSET)
+        endpoints = None if of_sdks is None else _at(host, of_sdks + ENDPOINTS_OFFSET)
     else:
-        led = _balancer(look, outside_name(bootstrap, listener))
-        asked = _at(listener.bootstrap_host or led, NAME_SERVICE)
+        host = listener.bootstrap_host or _balancer(look, outside_name(bootstrap, listener))
+        asked, endpoints = _at(host, NAME_SERVICE), _at(host, SDKS)
         registry = _at(_balancer(look, outside_name(zookeeper, listener)), ZOOKEEPER_PORT)
     return ListenerStatus(
         name=listener.name,
         bootstrap=asked,
+        grpc=endpoints if lets_sdks_in(desired.spec, listener) else None,
         zookeeper=registry if serves_plain_zookeeper(desired) else None,
         brokers=tuple(_brokers(look, listener, pods[:BROKERS_MAX])),
     )
@@ -61,23 +66,24 @@ def _listener(look: ClusterLook, listener: ExternalListener) -> ListenerStatus:
 def _brokers(
     look: ClusterLook, listener: ExternalListener, pods: list[Pod]
 ) -> Iterator[BrokerAddress]:
-    first = listener.first_node_port
+    ports = broker_ports(look.desired, listener)
     for pod in pods:
         host = _told(look, listener, pod)
         if not host or pod.shard is None:
             continue
-        metaq, rocketmq = METAQ, ROCKETMQ
-        if first is not None:
-            metaq, rocketmq = (
-                node_port(first, pod.shard, protocol) + pod.ordinal
-                for protocol in ("metaq", "rocketmq")
-            )
+        at = {name: f"{host}:{_port(listener, pod, name)}" for name in ports}
         yield BrokerAddress(
             pod=pod.name,
-            rocketmq=f"{host}:{rocketmq}",
-            metaq=f"{host}:{metaq}",
+            rocketmq=at["rocketmq"],
+            metaq=at["metaq"],
+            grpc=at.get("grpc"),
             leads_to=_balancer(look, outside_name(pod.name, listener)) or None,
         )
+
+
+def _port(listener: ExternalListener, pod: Pod, name: str) -> int:
+    first = None if pod.shard is None else node_port(listener, pod.shard, name)
+    return PORTS[name] if first is None else first + pod.ordinal
 
 
 def _told(look: ClusterLook, listener: ExternalListener, pod: Pod) -> str:

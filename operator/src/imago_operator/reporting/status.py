@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from imago_operator.certificates.plan import CONDITION as CERTIFICATES
+from imago_operator.manifests.services import NAME_SERVICE, SDKS
 from imago_operator.model import names
 from imago_operator.model.actions import (
     Cordon,
@@ -21,6 +22,7 @@ from imago_operator.model.actions import (
     destructive,
 )
 from imago_operator.model.desired import Desired, UnreadableSpec, signing, zookeeper_for_clients
+from imago_operator.model.outside import serves_sdks
 from imago_operator.model.state import ConditionFinding, written
 from imago_operator.model.wording import counted
 from imago_operator.plan.look import ClusterLook
@@ -132,6 +134,7 @@ def stalled(
 
 def _seen(look: ClusterLook, status: ClusterStatus) -> ClusterStatus:
     desired, registry = look.desired, look.observed.registry
+    inside = f"{names.bootstrap(desired.name)}.{desired.namespace}.svc"
     shards = look.running
     pods = [pod for n in shards for pod in look.observed.pods_of(n)]
     in_sync = [s.in_sync for n in shards if (s := look.shard(n))]
@@ -152,7 +155,8 @@ def _seen(look: ClusterLook, status: ClusterStatus) -> ClusterStatus:
         selector=f"{names.CLUSTER_LABEL}={desired.name},{names.ROLE_LABEL}=master",
         zookeeper=zookeeper_for_clients(desired.resource, desired.spec) or None,
         listeners=listeners(look),
-        bootstrap=f"{names.bootstrap(desired.name)}.{desired.namespace}.svc:9876",
+        bootstrap=f"{inside}:{NAME_SERVICE}",
+        grpc=f"{inside}:{SDKS}" if serves_sdks(desired.spec) else None,
         shards=tuple(_shard(look, n) for n in sorted({*look.running, *look.stopped})),
         storage=tuple(_claims(look)),
     )

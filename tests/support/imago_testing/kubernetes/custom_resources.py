@@ -109,6 +109,35 @@ BAD_EDITS: Final[tuple[BadEdit, ...]] = (
         "firstNodePort must be a multiple of 10",
         {"spec.listeners": [{"name": "out", "type": "NodePort", "firstNodePort": 30005}]},
     ),
+    *(
+        rule(
+            CLUSTER,
+            "firstGrpcNodePort goes with type NodePort",
+            {"spec.listeners": [{"name": "out", "firstGrpcNodePort": first, **kind}]},
+        )
+        for first, kind in (
+            (31005, {"type": "NodePort", "firstNodePort": 30000}),
+            (31000, {"type": "LoadBalancer", "advertisedHostTemplate": "{pod}.example.org"}),
+        )
+    ),
+    *(
+        rule(
+            CLUSTER,
+            "must not be among those from firstNodePort on",
+            {
+                "spec.brokers.shards": 2,
+                "spec.listeners": [
+                    {
+                        "name": "out",
+                        "type": "NodePort",
+                        "firstNodePort": 30500,
+                        "firstGrpcNodePort": first,
+                    }
+                ],
+            },
+        )
+        for first in (30490, 30500, 30530)
+    ),
     rule(
         CLUSTER,
         "type LoadBalancer needs advertisedHostTemplate",

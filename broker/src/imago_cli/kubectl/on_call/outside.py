@@ -12,7 +12,7 @@ from imago_cli.output import print_json, print_table, say
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-ADDRESSES = ("listener", "of", "rocketmq", "metaq", "leads to")
+ADDRESSES = ("listener", "of", "rocketmq", "metaq", "grpc", "leads to")
 RUNNING = ("pipeline", "ready", "reason", "state", "epoch", "rows", "lag", "reported at")
 
 
@@ -38,18 +38,19 @@ def addresses(
 
 def _addresses(said: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     if said.get("bootstrap") or said.get("zookeeper"):
-        yield _row("inside", "first", said.get("bootstrap"), said.get("zookeeper"))
+        yield _row("inside", "first", said.get("bootstrap"), said.get("zookeeper"), said)
     for way in said.get("listeners", ()):
         name = way["name"]
-        yield _row(name, "first", way.get("bootstrap", "not known yet"), way.get("zookeeper"))
+        yield _row(name, "first", way.get("bootstrap", "not known yet"), way.get("zookeeper"), way)
         for one in way.get("brokers", ()):
-            yield _row(name, one["pod"], one["rocketmq"], one["metaq"], one.get("leadsTo"))
+            yield _row(name, one["pod"], one["rocketmq"], one["metaq"], one)
 
 
 def _row(
-    listener: str, of: str, rocketmq: str | None, metaq: str | None, to: str | None = None
+    listener: str, of: str, rocketmq: str | None, metaq: str | None, said: Mapping[str, Any]
 ) -> dict[str, Any]:
-    return dict(zip(ADDRESSES, (listener, of, rocketmq or "", metaq or "", to or ""), strict=True))
+    cells = (listener, of, rocketmq or "", metaq or "", said.get("grpc", ""))
+    return dict(zip(ADDRESSES, (*cells, said.get("leadsTo", "")), strict=True))
 
 
 def pipelines(

@@ -106,6 +106,11 @@ class BrokerAddress:
     pod: str = described("Name of its pod.", size_max=63)
     rocketmq: str = described("host:port that RocketMQ clients are told.", size_max=320)
     metaq: str = described("host:port that MetaQ clients are told.", size_max=320)
+    grpc: str | None = described(
+        "host:port that RocketMQ 5's SDKs are told; absent where they do not come in.",
+        default=None,
+        size_max=320,
+    )
     leads_to: str | None = described(
         "Address of its load balancer: what that host's name has to lead to.",
         default=None,
@@ -120,6 +125,12 @@ class ListenerStatus:
     name: str = described("Name of the listener.", size_max=11)
     bootstrap: str | None = described(
         "host:port at which RocketMQ clients ask the name service; absent while unknown.",
+        default=None,
+        size_max=320,
+    )
+    grpc: str | None = described(
+        "host:port that RocketMQ 5's SDKs take for endpoints; absent while unknown, and where they"
+        " do not come in.",
         default=None,
         size_max=320,
     )
@@ -214,6 +225,7 @@ class ClusterStatus:
     bootstrap: str | None = described(
         "Name server address for RocketMQ clients.", default=None, size_max=512
     )
+    grpc: str | None = described("Endpoints for RocketMQ 5's SDKs.", default=None, size_max=512)
     listeners: tuple[ListenerStatus, ...] = described(
         "Addresses for clients outside the Kubernetes cluster.",
         default=(),
