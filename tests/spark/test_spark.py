@@ -59,6 +59,23 @@ def test_properties_are_a_column_for_those_who_ask(
     assert frame.where("properties['KEYS'] = key and properties['TAGS'] = tags").count() == COUNT
 
 
+def test_query_of_kafka_reads_our_topics(spark: SparkSession, cluster: str, client: Client) -> None:
+    bodies = fill(client, "as-kafka")
+    frame = table(
+        spark, cluster, "as-kafka", schema="kafka", columns="default", includeHeaders="true"
+    )
+    assert [name for name, _ in frame.dtypes] == (
+        ["key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers"]
+    )
+    found = frame.selectExpr("cast(key as string)", "cast(value as string)", "partition", "offset")
+    rows = found.collect()
+    assert sorted(row.value.encode() for row in rows) == sorted(bodies)
+    assert all(row.key == f"k{int(row.value)}" for row in rows)
+    assert len({(row.partition, row.offset) for row in rows}) == COUNT
+    tags = frame.selectExpr("explode(headers) as header").where("header.key = 'TAGS'")
+    assert {bytes(row.header.value) for row in tags.collect()} == {b"t0", b"t1", b"t2"}
+
+
 def test_stream_lands_every_message_once_over_restarts(
     spark: SparkSession, cluster: str, client: Client, tmp_path: Path
 ) -> None:

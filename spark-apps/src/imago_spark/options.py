@@ -18,7 +18,7 @@ from imago_spark.access_options import ACCESS_NAMES, read_access, refuse_secrets
 from imago_spark.choosing.times import Times, parse_times
 from imago_spark.choosing.topic_choice import TopicChoice
 from imago_spark.errors import OptionError
-from imago_spark.schema import DEFAULT, parse_columns
+from imago_spark.schema import DEFAULT, HEADERS, RowShape, default_columns, parse_columns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -101,6 +101,7 @@ class SourceOptions(ConnectionOptions):
     split_bytes: int = 64 << 20
     partitions_min: int = 1
     fetch_bytes: int = FETCH_BYTES_MAX
+    shape: RowShape = RowShape.IMAGO
     columns: tuple[str, ...] = DEFAULT
     """Of the rows, in order: Spark cannot leave out columns of a Python source by itself."""
     on_data_loss: OnDataLoss = OnDataLoss.FAIL
@@ -122,7 +123,7 @@ class SourceOptions(ConnectionOptions):
 def parse_options(options: Mapping[str, str]) -> SourceOptions:
     """Return the options of a map whose keys may be in any case. OptionError: one is wrong."""
     given = {name.lower(): value for name, value in options.items()}
-    refuse_unknown(given, (*_OPTIONS, *_LOSS_NAMES, *RUN_NAMES, *ACCESS_NAMES))
+    refuse_unknown(given, (*_OPTIONS, *_COLUMN_NAMES, *_LOSS_NAMES, *RUN_NAMES, *ACCESS_NAMES))
     if not given.get("bootstrap"):
         raise OptionError("option 'bootstrap' is missing: add .option(\"bootstrap\", …)")
     chosen = [name for name in _TOPIC_CHOICES if given.get(name.lower())]
@@ -136,6 +137,7 @@ def parse_options(options: Mapping[str, str]) -> SourceOptions:
     _refuse_two_beginnings(given)
     return SourceOptions(
         **read_given(given, _OPTIONS),
+        **_read_columns(given),
         on_data_loss=_read_on_data_loss(given),
         run=read_run(given),
         **read_access(given),
@@ -156,6 +158,7 @@ def _refuse_two_beginnings(given: Mapping[str, str]) -> None:
 
 
 _TOPIC_CHOICES: Final = ("subscribe", "assign", "subscribePattern")
+_COLUMN_NAMES: Final = ("schema", "columns", "includeHeaders")
 _LOSS_NAMES: Final = ("onDataLoss", "failOnDataLoss")
 RUN_NAMES: Final = ("pipeline", "epoch")
 _SPARKS_OWN: Final = frozenset({"path", "paths"})
@@ -307,6 +310,25 @@ def _read_on_data_loss(given: Mapping[str, str]) -> OnDataLoss:
     return found
 
 
+def _row_shape(text: str) -> RowShape:
+    return choice(RowShape, text)
+
+
+def _read_columns(given: Mapping[str, str]) -> dict[str, Any]:
+    """Return which columns rows have, and whose names. OptionError: there are no such columns."""
+    shape = read_option(given, "schema", _row_shape, RowShape.IMAGO)
+    default = default_columns(shape)
+    columns = read_option(given, "columns", lambda text: parse_columns(text, shape), default)
+    if read_option(given, "includeHeaders", _yes_or_no, False):
+        if shape is not RowShape.KAFKA:
+            raise OptionError(
+                'option \'includeHeaders\': is of .option("schema", "kafka"); here the column'
+                ' is .option("columns", "default,properties")'
+            )
+        columns = tuple(dict.fromkeys((*columns, HEADERS)))
+    return {"shape": shape, "columns": columns}
+
+
 def choice(kind: type[E], text: str) -> E:
     """Return the member of an enumeration that a text names, in any case. ValueError: no match."""
     for member in kind:
@@ -331,7 +353,6 @@ _OPTIONS: Final[Mapping[str, Option]] = {
     "splitBytes": ("split_bytes", _split_bytes),
     "minPartitions": ("partitions_min", count_of),
     "fetchBytes": ("fetch_bytes", _fetch_bytes),
-    "columns": ("columns", parse_columns),
     "timeout": ("timeout_s", seconds_of),
     "retries": ("retries", count_of),
 }

@@ -79,14 +79,15 @@ def read_range(options: SourceOptions, partition: InputPartition) -> Iterator[pa
     if wanted is None:  # what Spark makes of a plan without partitions
         return
     # Only here: the driver plans without loading Arrow and NumPy.
-    from imago_spark.columns.decode import decode_batches
     from imago_spark.columns.memory import keep_freed_memory
+    from imago_spark.columns.shaping import shaped
 
     keep_freed_memory()
     # Before, so that no row of another topic gets to a sink; after, since it may have come between.
     broker.check_incarnation(options, wanted)
+    decode = shaped(options.columns, options.shape, wanted.queue)
     for piece in broker.pieces(options, wanted):
-        yield from decode_batches(piece.body, wanted.queue, options.columns, end_offset=wanted.end)
+        yield from decode(piece.body, wanted.end)
     broker.check_incarnation(options, wanted)
 
 

@@ -31,7 +31,8 @@ class ImagoDataSource(DataSource):
         return "imago"
 
     def schema(self) -> str:
-        return spark_schema(self._checked().columns)
+        options = self._checked()
+        return spark_schema(options.columns, options.shape)
 
     def reader(self, schema: StructType) -> BatchReader:
         return BatchReader(self._fitting(schema))
@@ -65,7 +66,8 @@ class ImagoDataSource(DataSource):
     def _fitting(self, schema: StructType) -> SourceOptions:
         """Refuse a schema that the caller set to something else than ours."""
         options = self._checked()
-        ours = [(name, _SIMPLE_NAMES.get(kind, kind)) for name, kind in columns_of(options.columns)]
+        columns = columns_of(options.columns, options.shape)
+        ours = [(name, _SIMPLE_NAMES.get(kind, kind)) for name, kind in columns]
         given = [(field.name, field.dataType.simpleString()) for field in schema.fields]
         if given != ours:
             raise OptionError(

@@ -8,7 +8,7 @@ from imago_client.message_queue import MessageQueue
 from imago_spark.broker import client_config
 from imago_spark.errors import OptionError
 from imago_spark.options import FencedRun, OnDataLoss, parse_options
-from imago_spark.schema import ALL, CORE, DEFAULT
+from imago_spark.schema import ALL, CORE, DEFAULT, RowShape
 from imago_spark.sink_options import parse_sink_options
 
 GIVEN = {"bootstrap": "a:1,b:2", "subscribe": "orders, events"}
@@ -68,6 +68,23 @@ def test_column_that_there_is_not_is_told_with_the_nearest(text: str, told: str)
         parse_options({**GIVEN, "columns": text})
 
 
+@pytest.mark.parametrize(
+    ("given", "chosen"),
+    [
+        ({}, "key value topic partition offset timestamp timestampType"),
+        ({"columns": "VALUE,timestamptype"}, "value timestampType"),
+        (
+            {"includeHeaders": "true"},
+            "key value topic partition offset timestamp timestampType headers",
+        ),
+        ({"columns": "headers,offset", "includeHeaders": "true"}, "headers offset"),
+    ],
+)
+def test_columns_may_be_those_of_sparks_kafka_source(given: dict[str, str], chosen: str) -> None:
+    options = parse_options({**GIVEN, "schema": "Kafka", **given})
+    assert (options.shape, options.columns) == (RowShape.KAFKA, tuple(chosen.split()))
+
+
 def test_queues_can_be_assigned_and_topics_matched() -> None:
     assigned = parse_options({"bootstrap": "a:1", "assign": '{"t": {"s": [1, 0]}}'})
     assert assigned.assigned == (MessageQueue("t", "s", 0), MessageQueue("t", "s", 1))
@@ -110,6 +127,9 @@ def test_kafkas_name_for_data_loss_is_understood(text: str, policy: OnDataLoss) 
         ({**GIVEN, "includeSystem": "maybe"}, "must be true or false"),
         ({**GIVEN, "splitBytes": "1"}, "must be 65536 or more"),
         ({**GIVEN, "minPartitions": "0"}, "not a number above 0"),
+        ({**GIVEN, "schema": "pulsar"}, "must be imago or kafka"),
+        ({**GIVEN, "schema": "kafka", "columns": "queue"}, "'queue' is no column; .* value, topic"),
+        ({**GIVEN, "includeHeaders": "true"}, 'is of .option\\("schema", "kafka"\\)'),
     ],
 )
 def test_wrong_options_are_named_with_what_would_be_right(given: dict[str, str], why: str) -> None:
