@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from imago_broker.admin.resources import each_shard
 from imago_broker.model.groups import GroupConfig
 from imago_broker.shard_work.calls import FORWARDED
+from imago_log.lifecycle.forced import ForcedRange
 from imago_testing.clusters.shard_pair import Pair, eventually, make, put
 from imago_testing.peers.remoting import RemotingPeer, heartbeat
 from imago_wire.remoting.codes import RequestCode
@@ -86,6 +87,20 @@ async def test_a_shard_that_does_not_answer_is_named_and_not_taken_for_empty(pai
     assert [each["shard"] for each in body["items"]] == ["shard-0"]
     (missing,) = body["missing"]
     assert "shard-1: its member at" in missing["why"]
+
+
+async def test_what_went_for_want_of_room_is_shown_of_each_shard(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await on_both(pair, "orders")
+    went = ForcedRange(0, 4096, 7, 12)
+    monkeypatch.setattr(pair.two.broker.store.forced, "newest", lambda: went)
+    for admin in (pair.one, pair.two):
+        _, body = await admin.call("GET", "/admin/v1/cluster")
+        assert [shard["deletedForRoom"] for shard in body["shards"]] == [
+            None,
+            {"from": 0, "to": 4096, "messages": 12, "at": 7},
+        ]
 
 
 async def test_messages_of_topics_are_counted_on_all_shards(pair: Pair) -> None:

@@ -32,14 +32,14 @@ def test_a_member_that_came_back_is_in_sync_once_its_new_life_is_named() -> None
     view = ClusterView(
         cluster="c", brokers=(record("a", 1, 0), record("b", 7, 1)), states={0: state}
     )
-    told = views.shard(view, 0, {}, least=2, drain=None)
+    told = views.shard(view, 0, {}, least=2, said=views.UNKNOWN)
     assert told["inSync"] == ["a", "gone"], "nobody has taken the place of who is gone"
     assert {each["uuid"]: each["inSync"] for each in told["members"]} == {"a": True, "b": False}
 
 
 def test_a_broker_alone_is_in_sync() -> None:
     told = views.shard(
-        ClusterView(cluster="c", brokers=(record("a", 1, 0),)), 0, {}, least=1, drain=None
+        ClusterView(cluster="c", brokers=(record("a", 1, 0),)), 0, {}, least=1, said=views.UNKNOWN
     )
     assert told["inSync"] is None
     assert [each["inSync"] for each in told["members"]] == [True]

@@ -130,6 +130,21 @@ def test_members_that_are_not_there_are_missed_by_every_command(
     assert [finding.level for finding in shard_findings(whole)] == [CheckLevel.OK]
 
 
+def test_what_went_for_want_of_room_is_told_by_the_shard_and_by_the_doctor(
+    imago: Imago, broker: FakeBroker
+) -> None:
+    went = {"from": 0, "to": 4096, "messages": 12, "at": 1_700_000_000_000}
+    broker.cluster = cluster(broker.address, deletedForRoom=went)
+    said = (
+        "12 messages (log offsets 0 to 4096) went for want of room before they had expired, the"
+        " last at 2023-11-14 22:13:20Z"
+    )
+    assert said in imago("shard", "show", "0", "--admin", broker.address).stdout.splitlines()
+    _, note = shard_findings(broker.cluster)
+    assert (note.level, note.message) == (CheckLevel.NOTE, said)
+    assert "give the disk room" in note.cure
+
+
 def test_list_and_show_tell_epochs_and_elections(imago: Imago, broker: FakeBroker) -> None:
     listed = imago("shard", "list", "--admin", broker.address).stdout
     assert "replica 0 (h:10911)" in listed

@@ -317,7 +317,7 @@ async def test_member_whose_place_is_gone_notes_why_as_the_broker_says(
 
     monkeypatch.setattr(PullPath, "_serves", lambda _: False)
     monkeypatch.setattr(type(broker.store), "read", shortened)
-    monkeypatch.setattr(broker.store.forced, "last", lambda: ForcedRange(0, 4096, 1))
+    monkeypatch.setattr(broker.store.forced, "last", lambda: ForcedRange(0, 4096, 1, 1))
     wanted = r"offset_out_of_range queue=.* asked=1 continues_at=2 reason=.*for want of room"
     for group in ("given", "fetches"):
         broker.offsets.commit(group, "orders", 0, 1)

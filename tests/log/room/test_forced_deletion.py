@@ -162,10 +162,12 @@ def test_it_is_told(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFi
     [first, _] = [r.getMessage() for r in caplog.records if "deleted_for_room" in r.getMessage()]
     assert f"files=1 log_offsets=0..{FILE} messages={heard[0][1]} queues=T-0:0..4" in first
     assert "and 1 more" in first
-    assert disk.store.forced.last() == (0, 2 * FILE, disk.clock.now_ms)
+    assert disk.store.forced.last() == (0, 2 * FILE, disk.clock.now_ms, len(before))
     disk.store.close()
     disk.store = disk.open()
-    assert disk.store.forced.last() == (0, 2 * FILE, disk.clock.now_ms), "the log remembers"
+    assert disk.store.forced.last() == (0, 2 * FILE, disk.clock.now_ms, len(before)), (
+        "the log remembers"
+    )
     disk.store.close()
 
 
@@ -175,12 +177,14 @@ def test_a_reader_is_told_only_of_what_it_would_have_read_next() -> None:
     disk = FillingDisk(retention_ms=3600_000)
     disk.use(88)
     disk.tick()
-    assert disk.store.forced.last() is not None
+    went = disk.store.forced.last()
+    assert went is not None
     disk.use(10)
     disk.clock.now_ms += 2 * 3600_000
     disk.tick(3)
     assert disk.store.log_start > FILE
     assert disk.store.forced.last() is None
+    assert disk.store.forced.newest() == went, "people hear of it all the same"
     disk.store.close()
 
 
@@ -215,9 +219,9 @@ def test_followers_tell_it_when_their_files_go(caplog: pytest.LogCaptureFixture)
     with caplog.at_level(logging.WARNING):
         for _ in range(6):
             tick(SaidClaims())
-    assert follower.log_start > 0
-    assert follower.forced.counts.bytes == follower.log_start
+    assert follower.forced.counts.bytes == follower.log_start > 0
     went = follower.forced.last()
-    assert went == (0, follower.log_start, went and went.at_ms)
+    assert went == leader.forced.newest()
+    assert went == (0, follower.log_start, went and went.at_ms, follower.forced.counts.messages)
     leader.close()
     follower.close()

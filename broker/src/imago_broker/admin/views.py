@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from imago_broker.model.registry.shard import Election
     from imago_broker.model.registry.shard_status import FollowerStatus
     from imago_broker.model.topics.topics import TopicConfig
+    from imago_log.lifecycle.forced import ForcedRange
     from imago_log.results import DamagedRange
     from imago_wire.records.record import StoredMessage
 
@@ -36,6 +37,17 @@ class MemberLag(NamedTuple):
 
 Lags = dict[str, MemberLag]
 """By uuid, of the members that are known of."""
+
+
+class MasterSays(NamedTuple):
+    """What the registry does not have of a shard, and its master knows, as it is shown."""
+
+    drain: Any = None
+    """What is left while it is drained."""
+    deleted_for_room: Any = None
+
+
+UNKNOWN = MasterSays()
 
 
 def topic(config: TopicConfig, default_level: str) -> dict[str, Any]:
@@ -84,6 +96,13 @@ def damage(ranges: Iterable[DamagedRange]) -> list[dict[str, Any]]:
         }
         for found in ranges
     ]
+
+
+def deleted_for_room(went: ForcedRange | None) -> dict[str, int] | None:
+    """Log offsets that went last before they had expired; null: nothing did."""
+    if went is None:
+        return None
+    return {"from": went.start, "to": went.end, "messages": went.messages, "at": went.at_ms}
 
 
 def progress(number: int, committed: int, end: int) -> dict[str, int]:
@@ -157,12 +176,12 @@ def cluster(
     lags: Lags,
     least: int,
     replicas: int,
-    drains: Mapping[int, Any],
+    said: Mapping[int, MasterSays],
 ) -> dict[str, Any]:
     """All shards at one glance.
 
-    `replicas`: members that each is to have; `lags`: how far members are behind; `drains`: what is
-    left on shards that are drained, where that is known.
+    `replicas`: members that each is to have; `lags`: how far members are behind; `said`: what
+    masters know of their shards, of those that answer.
     """
     return {
         "cluster": view.cluster,
@@ -173,7 +192,7 @@ def cluster(
         "minInSync": least,
         "refused": dict(view.refused),
         "shards": [
-            shard(view, number, lags, least=least, drain=drains.get(number))
+            shard(view, number, lags, least=least, said=said.get(number, UNKNOWN))
             for number in all_shards(view)
         ],
     }
@@ -184,7 +203,9 @@ def all_shards(view: ClusterView) -> list[int]:
     return sorted({*view.shards(), *view.known})
 
 
-def shard(view: ClusterView, number: int, lags: Lags, *, least: int, drain: Any) -> dict[str, Any]:
+def shard(
+    view: ClusterView, number: int, lags: Lags, *, least: int, said: MasterSays
+) -> dict[str, Any]:
     """One shard; epoch and in-sync set are null where it has no state."""
     master, state = view.master(number), view.states.get(number)
     live = {record.uuid: record.incarnation for record in view.members(number)}
@@ -226,7 +247,8 @@ def shard(view: ClusterView, number: int, lags: Lags, *, least: int, drain: Any)
         "cordoned": number in view.cordoned,
         "draining": number in view.draining,
         "drained": number in view.drained,
-        "drain": drain if number in view.draining else None,
+        "drain": said.drain if number in view.draining else None,
+        "deletedForRoom": said.deleted_for_room,
         "explain": explanation(explain(view, number, least=least, stalled=stalled)),
         "elections": [election(one) for one in reversed(state.history)] if state else [],
     }

@@ -11,7 +11,8 @@ from imago_cli.clusters.report import report
 from imago_cli.clusters.top import top
 from imago_cli.connect import AsJson  # noqa: TC001  typer reads the annotation
 from imago_cli.exits import CommandError, Exit
-from imago_cli.output import print_json, print_line, print_table, role_name
+from imago_cli.output import counted, print_json, print_line, print_table, role_name
+from imago_cli.times import second
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -124,6 +125,17 @@ def missing_members(cluster: Mapping[str, Any], shard: Mapping[str, Any]) -> str
     absent = [str(slot) for slot in range(wanted) if slot not in slots]
     named = f"; slot {', '.join(absent)} is empty" if len(absent) == wanted - there else ""
     return f"{there} of {wanted} members are there{named}"
+
+
+def deleted_for_room(shard: Mapping[str, Any]) -> str:
+    """Return what went last of a shard's log for want of room; empty: nothing."""
+    went = shard.get("deletedForRoom")
+    if not went:
+        return ""
+    return (
+        f"{counted(went['messages'], 'message')} (log offsets {went['from']} to {went['to']}) went"
+        f" for want of room before they had expired, the last at {second(went['at'])}"
+    )
 
 
 def shown(value: object) -> object:

@@ -8,7 +8,7 @@ from uuid import uuid4
 import typer
 
 from imago_cli.clusters.admin_http import DEFAULT_ADMIN, Admin, ask
-from imago_cli.clusters.cluster import COLUMNS, member_rows
+from imago_cli.clusters.cluster import COLUMNS, deleted_for_room, member_rows
 from imago_cli.clusters.member_names import member_named
 from imago_cli.clusters.moves import ShardName, attach_to_shard, find_shard
 from imago_cli.connect import AsJson, Yes, confirm
@@ -71,6 +71,8 @@ def show(shard: ShardName, admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False
     ]
     if rows:
         print_table("elections", ("epoch", "when", "leader", "cause", ""), rows)
+    if went := deleted_for_room(found):
+        print_line(went)
     print_line(found["explain"]["why"])
 
 

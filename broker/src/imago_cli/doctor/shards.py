@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from imago_cli.clusters.admin_http import cluster_at
-from imago_cli.clusters.cluster import missing_members
+from imago_cli.clusters.cluster import deleted_for_room, missing_members
 from imago_cli.doctor.checks import CheckFinding, CheckLevel
 from imago_cli.output import counted
 
@@ -32,6 +32,9 @@ def shard_findings(snapshot: Mapping[str, Any]) -> Iterator[CheckFinding]:
         )
     for shard in snapshot["shards"]:
         yield from _shard(shard)
+        if went := deleted_for_room(shard):
+            cure = "give the disk room, or shorten the retention: docs/runbook.md, A disk runs full"
+            yield CheckFinding(shard["name"], CheckLevel.NOTE, went, cure)
         if shard["master"] is not None and (missing := missing_members(snapshot, shard)):
             yield CheckFinding(
                 shard["name"],

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from imago_log.metadata.changes import LOG_FORCED, LOG_KIND, META_TOPIC
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from imago_log.commitlog.commit_log import CommitLog
     from imago_log.lifecycle.claims import Claims
+    from imago_log.metadata.changes import Change
     from imago_log.metadata.state import Metadata
     from imago_log.signals import Signal
     from imago_log.views.queues.queues import Queues
@@ -27,11 +30,12 @@ QUEUES_TOLD_MAX = 20
 
 
 class ForcedRange(NamedTuple):
-    """Log offsets `start` … `end` that went before they had expired."""
+    """Log offsets `start` … `end` that went before they had expired, the last of them `at_ms`."""
 
     start: int
     end: int
     at_ms: int
+    messages: int
 
 
 @dataclass(slots=True)
@@ -45,7 +49,7 @@ class ForcedCounts:
 def forced_range(metadata: Metadata) -> ForcedRange | None:
     """Return what went last for want of room, as the log says; None: nothing."""
     said = metadata.kind(LOG_KIND).get(LOG_FORCED)
-    if not isinstance(said, list) or len(said) != 3:
+    if not isinstance(said, list) or len(said) != len(ForcedRange._fields):
         return None
     return ForcedRange(*said) if all(type(part) is int for part in said) else None
 
@@ -93,23 +97,33 @@ class ForcedDeletions:
         self._queues, self._metadata, self._log = queues, metadata, log
         self._on_forced = on_forced
 
+    def newest(self) -> ForcedRange | None:
+        """Return what went last, in one piece, whatever has expired since."""
+        went = forced_range(self._metadata)
+        return went if went is not None and went.end <= self._log.start else None
+
     def last(self) -> ForcedRange | None:
         """Return what went last, if it is what was just below the log."""
-        went = forced_range(self._metadata)
+        went = self.newest()
         return went if went is not None and went.end == self._log.start else None
+
+    def to(self, end: int, now_ms: int) -> Change:
+        """Say that the log goes up to there for want of room, in one piece with what went so."""
+        before, start = forced_range(self._metadata), self._log.start
+        messages = sum(count for _, _, count in self._held(start, end))
+        if before is not None and before.end == start:
+            start, messages = before.start, before.messages + messages
+        return (LOG_KIND, LOG_FORCED, list(ForcedRange(start, end, now_ms, messages)))
 
     def note(self, forced: ForcedRange, files: int) -> None:
         """Tell of files that are about to go."""
-        told, messages = [], 0
-        for queue in self._queues:
-            if queue.tail.topic == _META:
-                continue  # said again in front of what stays
-            first = queue.lookup.min_offset(forced.start)
-            end = queue.lookup.offset_of_log(forced.end)
-            if first < end:
-                messages += end - first
-                told.append(f"{queue.tail.topic.decode()}-{queue.tail.queue_id}:{first}..{end}")
-        more = f" and {len(told) - QUEUES_TOLD_MAX} more" if len(told) > QUEUES_TOLD_MAX else ""
+        held = list(self._held(forced.start, forced.end))
+        messages = sum(count for _, _, count in held)
+        told = [
+            f"{queue.tail.topic.decode()}-{queue.tail.queue_id}:{first}..{first + count}"
+            for queue, first, count in held[:QUEUES_TOLD_MAX]
+        ]
+        more = f" and {len(held) - len(told)} more" if len(held) > len(told) else ""
         logger.warning(
             "log.deleted_for_room files=%d log_offsets=%d..%d messages=%d queues=%s%s: they had not"
             " expired; give the disk room, or shorten the retention",
@@ -117,9 +131,19 @@ class ForcedDeletions:
             forced.start,
             forced.end,
             messages,
-            ",".join(told[:QUEUES_TOLD_MAX]),
+            ",".join(told),
             more,
         )
         self.counts.bytes += forced.end - forced.start
         self.counts.messages += messages
         self._on_forced(forced, messages)
+
+    def _held(self, start: int, end: int) -> Iterator[tuple[ConsumeQueue, int, int]]:
+        """Yield the queues with messages there, the first one's offset and how many."""
+        for queue in self._queues:
+            if queue.tail.topic == _META:
+                continue  # said again in front of what stays
+            first = queue.lookup.min_offset(start)
+            count = queue.lookup.offset_of_log(end) - first
+            if count > 0:
+                yield queue, first, count

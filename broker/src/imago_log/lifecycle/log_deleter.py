@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from imago_log.commitlog.watermark import ALL_VISIBLE
 from imago_log.disk.files import fatal
 from imago_log.errors import UnreadableError
-from imago_log.lifecycle.forced import ForcedDeletions, ForcedRange, ReadThrough, forced_range
+from imago_log.lifecycle.forced import ForcedDeletions, ReadThrough, forced_range
 from imago_log.lifecycle.retention import (
     FORCED,
     Limits,
@@ -19,7 +19,7 @@ from imago_log.lifecycle.retention import (
     files_to_delete,
     files_to_spare,
 )
-from imago_log.metadata.changes import LOG_FORCED, LOG_KIND, LOG_START, QUEUE_KIND, queue_key
+from imago_log.metadata.changes import LOG_KIND, LOG_START, QUEUE_KIND, queue_key
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,7 +99,7 @@ class LogDeleter:
             if count:
                 self._begin_log_at(start)
             elif claims.may_force() and self._is_expendable(start, claims):
-                self._begin_log_at(start, self._forced_to(start, now_ms))
+                self._begin_log_at(start, [self.forced.to(start, now_ms)])
 
     def _is_expendable(self, end: int, claims: Claims) -> bool:
         """Whether what ends there may go before it has expired."""
@@ -108,12 +108,6 @@ class LogDeleter:
         return end <= claims.needed_from() and self._read_through.is_read(
             self._log.start, end, claims
         )
-
-    def _forced_to(self, end: int, now_ms: int) -> list[Change]:
-        """Say that the log goes up to there for want of room, in one piece with what went so."""
-        before, start = forced_range(self._metadata), self._log.start
-        first = before.start if before is not None and before.end == start else start
-        return [(LOG_KIND, LOG_FORCED, [first, end, now_ms])]
 
     def _begin_log_at(self, start: int, said: Sequence[Change] = ()) -> None:
         """Delete the files before an offset, at once or when all members know of it.
@@ -163,7 +157,7 @@ class LogDeleter:
         before, said = self._log.start, forced_range(self._metadata)
         paths = self._log.delete_before(start)
         if said is not None and before < said.end <= start:
-            went = ForcedRange(max(said.start, before), said.end, said.at_ms)
+            went = said._replace(start=max(said.start, before))
             self.forced.note(went, sum(int(path.name) < said.end for path in paths))
         with self._space.awaited():  # the files that stay are correct, and go the next time
             self._epochs.forget_before(start)

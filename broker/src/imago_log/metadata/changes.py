@@ -30,7 +30,8 @@ LOG_KIND = "log"
 LOG_START = "start"
 """Where the log of every member begins, once they all hold this change."""
 LOG_FORCED = "forced"
-"""What went last for want of room, before it had expired: log offsets from … to, and when."""
+"""What went last for want of room, before it had expired: log offsets from … to, when, and how
+many messages."""
 RECORD_BYTES_MAX = 256 << 10
 """A record that holds changes of this size takes no more; the last one may be larger."""
 CHANGE_BYTES_MAX = 1 << 20

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from imago_operator.broker_rules.keys import KEYS
@@ -14,7 +15,9 @@ from imago_operator.model.state import (
     RestartCheck,
     Shard,
     ShardBroker,
+    written,
 )
+from imago_operator.spec.cluster.cluster_status import DeletedForRoom
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -65,6 +68,18 @@ def _shard(said: Mapping[str, Any]) -> Shard:
         cordoned=bool(said.get("cordoned")),
         drained=bool(said.get("drained")),
         waits_for=str((said.get("explain") or {}).get("waitsFor") or ""),
+        deleted_for_room=_deleted_for_room(said.get("deletedForRoom")),
+    )
+
+
+def _deleted_for_room(said: Mapping[str, Any] | None) -> DeletedForRoom | None:
+    if not said:
+        return None
+    return DeletedForRoom(
+        start=int(said["from"]),
+        end=int(said["to"]),
+        messages=int(said["messages"]),
+        at=written(datetime.fromtimestamp(int(said["at"]) / 1000, UTC)),
     )
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from imago_operator.spec.cluster.cluster_status import ClusterStatus
+from imago_operator.spec.cluster.cluster_status import ClusterStatus, DeletedForRoom
 from imago_operator.spec.cluster.zookeeper import QuorumTls, RegistryAccess, RegistryTls
 
 if TYPE_CHECKING:
@@ -221,6 +221,8 @@ class Shard:
     drained: bool = False
     waits_for: str = ""
     """What the brokers themselves say it waits for."""
+    deleted_for_room: DeletedForRoom | None = None
+    """What went last before it had expired; None: nothing, or its master does not say."""
 
     @property
     def in_sync(self) -> frozenset[str]:

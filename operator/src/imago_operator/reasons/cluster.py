@@ -336,6 +336,12 @@ EVENTS: Final = (
         "Another installation of the operator operates the cluster; this one does nothing to"
         " it, nor to resources that name it. See *The operator itself*.",
     ),
+    _did(
+        "DeletedForRoom",
+        "Messages of a shard were deleted before they had expired, since no member in sync had room"
+        " on its disk; the message has how many. One event for each stretch; `status.shards` has"
+        " how far it went. See *A disk runs full*.",
+    ),
     _did("MarkDrained", "A shard was recorded as empty."),
 )
 """What was taken away, moved or stopped: one event each."""

@@ -9,18 +9,7 @@ from typing import TYPE_CHECKING, Final
 from imago_operator.certificates.plan import CONDITION as CERTIFICATES
 from imago_operator.manifests.services import NAME_SERVICE, SDKS
 from imago_operator.model import names
-from imago_operator.model.actions import (
-    Cordon,
-    DeleteChild,
-    DeleteClaim,
-    DeletePod,
-    Elect,
-    Handover,
-    MarkDrained,
-    OwnClaim,
-    Stop,
-    destructive,
-)
+from imago_operator.model.actions import destructive
 from imago_operator.model.desired import Desired, UnreadableSpec, signing, zookeeper_for_clients
 from imago_operator.model.outside import serves_sdks
 from imago_operator.model.state import ConditionFinding, written
@@ -28,7 +17,9 @@ from imago_operator.model.wording import counted
 from imago_operator.plan.look import ClusterLook
 from imago_operator.plan.rows import PlanRow, ReconcilePlan
 from imago_operator.reasons import find
+from imago_operator.reporting.deeds import told
 from imago_operator.reporting.entrances import listeners
+from imago_operator.reporting.room import DELETED_FOR_ROOM, deleted_for_room, stretches
 from imago_operator.reporting.service import SERVED, available, served
 from imago_operator.spec.cluster.brokers import MemberStatus
 from imago_operator.spec.cluster.cluster_status import (
@@ -45,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from datetime import datetime
 
-    from imago_operator.model.actions import Action
     from imago_operator.model.state import Observed, Pod, Shard
 
 GOOD: Final = {
@@ -181,6 +171,7 @@ def _shard(look: ClusterLook, number: int) -> ShardStatus:
         puts=said.puts,
         gets=said.gets,
         refusal=said.why[:MESSAGE_MAX] or None,
+        deleted_for_room=deleted_for_room(look, number),
         members=tuple(_member(shard, pod) for pod in pods),
     )
 
@@ -363,6 +354,7 @@ def events_of(
         for c in after.conditions
         if old.get(c.type) != (c.status, c.reason) and c.type != "Reconciling"
     ]
+    found += [Event("Warning", DELETED_FOR_ROOM, text) for text in stretches(before, after)]
     found += [
         Event("Normal", type(action).__name__, told(action)[:MESSAGE_MAX])
         for action in destructive(plan.actions)
@@ -374,41 +366,6 @@ def _meaning(condition: Condition) -> str:
     """Return what the runbook says of a condition that has nothing to add."""
     entry = find(CLUSTER.name, condition.type, condition.reason)
     return entry.means if entry else condition.type
-
-
-def told(action: Action) -> str:
-    """Return what an action does, for people."""
-    return _told_of_objects(action) or _told_of_brokers(action) or f"{action}"
-
-
-def _told_of_objects(action: Action) -> str:
-    match action:
-        case DeletePod(name=name, why=why):
-            return f"Pod {name} is deleted: {why}."
-        case DeleteChild(kind=kind, name=name, orphan=orphan):
-            return f"{kind} {name} is {'made anew; its pods stay' if orphan else 'deleted'}."
-        case DeleteClaim(name=name, shard=shard):
-            return f"Claim {name} of shard-{shard} is deleted."
-        case OwnClaim(name=name, owned=owned):
-            return f"Claim {name} {'goes with the cluster' if owned else 'stays without it'}."
-        case Stop(shard=shard):
-            return f"The pods of shard-{shard} are stopped."
-        case _:
-            return ""
-
-
-def _told_of_brokers(action: Action) -> str:
-    match action:
-        case Handover(pod=pod, shard=shard):
-            return f"{pod} hands over leadership of shard-{shard}."
-        case Elect(pod=pod, shard=shard):
-            return f"{pod} leads shard-{shard}, though messages may be lost."
-        case Cordon(shard=shard):
-            return f"shard-{shard} takes no new topics."
-        case MarkDrained(shard=shard):
-            return f"shard-{shard} is recorded as drained."
-        case _:
-            return ""
 
 
 def _severity(condition: Condition) -> str:

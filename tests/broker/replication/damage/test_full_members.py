@@ -164,6 +164,11 @@ async def test_without_room_anywhere_what_is_read_goes_and_the_rest_is_kept(
     assert bodies[20] in shard.bodies(0)
     notes = " ".join(text for _, text in shard.shell(0).executor.notes)
     assert f"log offsets 0 to {SEGMENT_BYTES} went for want of room" in notes
+    went = shard.store(0).forced.newest()
+    assert [shard.store(number).forced.newest() for number in (1, 2)] == [went, went]
+    assert went is not None
+    assert (went.start, went.end) == (0, SEGMENT_BYTES)
+    assert went.messages == shard.store(0).forced.counts.messages > 0
     shard.use(m0=FULL, m1=FULL, m2=FULL)
     await until(lambda: shard.store(0).disk_level is DiskLevel.FULL)
     assert await shard.put(0, b"more") == [PutStatus.DISK_FULL]

@@ -310,7 +310,7 @@ async def test_pull_from_where_a_full_disk_took_messages_hears_why(
     peer: RemotingPeer, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await fill(peer, "T", 3)
-    for went in (None, ForcedRange(0, 4096, 1)):
+    for went in (None, ForcedRange(0, 4096, 1, 1)):
         monkeypatch.setattr(broker.store.forced, "last", lambda went=went: went)
         for place, flags in ((-1, 0x4), (-1, SUSPEND), (7, 0x4)):
             answer = await peer.pull("T", place, sysFlag=flags)

@@ -121,16 +121,16 @@ def describe(services: AdminServices) -> dict[str, Any]:
 async def cluster(services: AdminServices, request: web.Request) -> web.Response:
     """GET /admin/v1/cluster: one snapshot of all shards, as the registry has it.
 
-    How far members are behind, and what keeps a shard from being drained, is known to their
-    masters, and asked of them.
+    How far members are behind, what keeps a shard from being drained and what went for want of
+    room is known to their masters, and asked of them.
     """
-    lags, drains = await known_to_masters(services, request)
+    lags, said = await known_to_masters(services, request)
     body = views.cluster(
         services.coordinator.view(),
         connected=services.coordinator.state is RegistryConnection.CONNECTED,
         lags=lags,
         least=services.config.min_in_sync,
         replicas=services.config.broker.replicas,
-        drains=drains,
+        said=said,
     )
     return json_response(body)

@@ -45,21 +45,23 @@ CURE_AGAIN = "Look again (`imago shard show`, or GET /admin/v1/shard) and decide
 
 async def shard(services: AdminServices, _: web.Request) -> web.Response:
     """GET /admin/v1/shard: the shard of this broker as the broker itself sees it."""
-    drain = drains(services).get(services.config.broker.shard)
-    return json_response(describe(services, drain))
+    return json_response(describe(services))
 
 
-def drains(services: AdminServices) -> dict[int, Any]:
-    """What is left on this broker's shard, if it leads the shard and that is being drained."""
+def says(services: AdminServices) -> views.MasterSays:
+    """What this broker knows of its shard: what is left while it leads and drains it, and more."""
     left = services.work.drainer.progress.remaining
-    return {} if left is None else {services.config.broker.shard: left.to_json()}
+    return views.MasterSays(
+        drain=None if left is None else left.to_json(),
+        deleted_for_room=views.deleted_for_room(services.store.forced.newest()),
+    )
 
 
-def describe(services: AdminServices, drain: Any) -> dict[str, Any]:
+def describe(services: AdminServices) -> dict[str, Any]:
     view, status = services.coordinator.view(), services.control.shard_status()
     number = services.config.broker.shard
     shown = views.shard(
-        view, number, lags(services), least=services.config.min_in_sync, drain=drain
+        view, number, lags(services), least=services.config.min_in_sync, said=says(services)
     )
     return shown | {
         "brokerId": services.uuid,

@@ -13,7 +13,7 @@ from imago_broker.admin.calls.guard import CHANGING
 from imago_broker.admin.calls.identity import actor_of, user_of
 from imago_broker.admin.errors import AdminError
 from imago_broker.admin.shards import leadership
-from imago_broker.admin.views import MemberLag
+from imago_broker.admin.views import MasterSays, MemberLag
 from imago_broker.model.registry.cluster import shard_name
 from imago_broker.service.access.access_drafts import version_of
 from imago_broker.shard_work.calls import FORWARDED, TIMEOUT, call, own_headers, refusal_of
@@ -98,18 +98,18 @@ def is_forwarded(request: web.Request) -> bool:
 
 async def known_to_masters(
     services: AdminServices, request: web.Request
-) -> tuple[Lags, dict[int, Any]]:
-    """How far members of all shards are behind, and what is left on shards that are drained.
+) -> tuple[Lags, dict[int, MasterSays]]:
+    """How far members of all shards are behind, and what else masters know of their shards.
 
     Those whose master does not answer are left out.
     """
     view, own = services.coordinator.view(), services.coordinator.registered
     found = leadership.lags(services)
-    drains = leadership.drains(services)
+    said = {services.config.broker.shard: leadership.says(services)}
     itself = own.uuid if own is not None else ""
     masters = [m for n in view.shards() if (m := view.master(n)) and m.uuid != itself]
     if is_forwarded(request) or not masters:
-        return found, drains
+        return found, said
     headers = forwarded_headers(services, request)
     async with aiohttp.ClientSession(timeout=LAGS_TIMEOUT) as session:
         path = "/admin/v1/shard"
@@ -121,9 +121,9 @@ async def known_to_masters(
             found[member["uuid"]] = MemberLag(
                 member["lagBytes"], member["lagMs"], member.get("stalled", "")
             )
-        if body.get("drain"):
-            drains[master.shard] = body["drain"]
-    return found, drains
+        if body:
+            said[master.shard] = MasterSays(body.get("drain"), body.get("deletedForRoom"))
+    return found, said
 
 
 async def _read(

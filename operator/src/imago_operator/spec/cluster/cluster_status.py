@@ -25,6 +25,16 @@ class BrokerCounts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeletedForRoom:
+    """A part of a shard's log that went before it had expired."""
+
+    start: int = described("Log offset at which it begins.", low=0)
+    end: int = described("Log offset at which it ends.", low=0)
+    messages: int = described("Messages in it.", low=0)
+    at: str = described("Time at which the last of it went.", size_max=40)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShardStatus:
     """One shard, as it was last seen."""
 
@@ -49,6 +59,9 @@ class ShardStatus:
     )
     refusal: str | None = described(
         "Why puts or gets are refused, or why nobody knows.", default=None, size_max=1024
+    )
+    deleted_for_room: DeletedForRoom | None = described(
+        "What went last, in one piece, since no member's disk had room.", default=None
     )
     members: tuple[MemberStatus, ...] = described(
         "Members of the shard.", default=(), size_max=8, map_key="pod"
