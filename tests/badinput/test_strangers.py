@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from hpack import Encoder
 
+from imago_testing.peers.remoting import send_ext
 from imago_testing.peers.sdk_peer import HEADERS, SdkFrames, request_headers
 from imago_testing.peers.wild import WildPeer
 from imago_testing.processes.broker import BrokerProcess, broker_process
@@ -18,6 +19,10 @@ from imago_testing.processes.servers import wait_until
 from imago_testing.searching import seldom
 from imago_wire.grpc import frames
 from imago_wire.grpc.frames import END_HEADERS, H2Error, Http2Frame, Setting
+
+from imago_wire.remoting.codes import RequestCode
+from imago_wire.remoting.command import RemotingCommand
+from imago_wire.remoting.frame import encode_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -64,6 +69,8 @@ ENDLESS: Final = {
 }
 
 
+LOOPS: Final = 24
+"""Requests one after the other: after each of them every connection was read once more."""
 IDLE: Final[dict[int, int]] = {}
 """What brokers held before the first attack, by their port."""
 
@@ -103,9 +110,9 @@ class Watched:
         self._end.set()
         self._thread.join()
 
-    def is_well(self) -> None:
+    def is_well(self, growth_max: int = GROWTH_BYTES_MAX) -> None:
         """Check that the process grew little, and that it is about as small as before soon."""
-        assert self.most - self.before <= GROWTH_BYTES_MAX, f"{self.most - self.before >> 20} MiB"
+        assert self.most - self.before <= growth_max, f"{self.most - self.before >> 20} MiB"
         assert self.most - self._idle <= ABOVE_IDLE_BYTES_MAX, f"{self.most - self._idle >> 20} MiB"
         wait_until(
             lambda: self._broker.resident_bytes() - self.before <= LEFT_BYTES_MAX,
@@ -116,6 +123,14 @@ class Watched:
     def _look(self) -> None:
         while not self._end.wait(0.005):
             self.most = max(self.most, self._broker.resident_bytes())
+
+
+def read_up(broker: BrokerProcess) -> None:
+    """Wait until the broker has read what it wants to read of what was sent."""
+    for _ in range(LOOPS):
+        with WildPeer(broker.admin) as peer:
+            peer.send(HEALTH + b"\r\n")
+            assert b"200 OK" in peer.read()
 
 
 def by_all(peers: int, attack: Callable[[], None]) -> None:
@@ -199,6 +214,7 @@ def test_requests_that_many_have_begun_are_bounded(broker: BrokerProcess, what: 
                 stack.enter_context(WildPeer(broker.admin)).send(UNFINISHED[what])
 
         by_all(PEERS, begin)
+        read_up(broker)
     watched.is_well()
 
 
@@ -207,9 +223,9 @@ HEADER: Final = (
 )
 
 
-def frame_begun(header_bytes: int, sent_bytes: int) -> bytes:
+def frame_begun(header_bytes: int, sent_bytes: int, body_bytes: int = 32 << 10) -> bytes:
     """Return the beginning of a send: its header is not whole, or has no user who may send."""
-    whole = (32 << 10) + header_bytes
+    whole = body_bytes + header_bytes
     head = whole.to_bytes(4, "big") + header_bytes.to_bytes(4, "big")
     if header_bytes > sent_bytes:
         return head + HEADER + b"x" * (sent_bytes - len(HEADER))
@@ -236,6 +252,7 @@ def test_commands_that_many_have_begun_are_bounded(broker: BrokerProcess, what: 
                 stack.enter_context(WildPeer(getattr(broker, port))).send(data)
 
         by_all(PEERS, begin)
+        read_up(broker)
     watched.is_well()
 
 
@@ -329,4 +346,64 @@ def test_calls_that_many_have_begun_are_bounded(
             stack.enter_context(WildPeer(broker.grpc)).send(calls)
 
         by_all(5, begin)
+        read_up(broker)
     watched.is_well()
+
+
+LARGE_BYTES: Final = 1 << 20
+EVERY_PORT: Final = {
+    "rocketmq": frame_begun(1000, 900 << 10, LARGE_BYTES),
+    "fast": frame_begun(1000, 900 << 10, LARGE_BYTES),
+    "namesrv": frame_begun(1 << 20, 900 << 10),
+    "metaq": b"put T 0 1000000 0 1\r\n" + bytes(999_000),
+    "admin": UNFINISHED["call"],
+    "grpc": GREETING
+    + begun(1, 1)
+    + http2(Http2Frame.DATA, 0, 1, b"\0" + LARGE_BYTES.to_bytes(4, "big"))
+    + http2(Http2Frame.DATA, 0, 1, bytes(frames.FRAME_BYTES_MAX)) * 55,
+}
+"""The beginning of a large command, or of many small ones."""
+
+
+@pytest.fixture(scope="module")
+def trusting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """One that takes messages of everybody."""
+    with broker_process(tmp_path_factory.mktemp("trusting"), {"acl": {"enabled": False}}) as broker:
+        IDLE[broker.admin] = broker.resident_bytes()
+        yield broker
+        assert broker.alive, broker.server.log_tail()
+    assert "Traceback" not in broker.log_text()
+
+
+@pytest.mark.parametrize("whom", ["broker", "trusting"])
+@pytest.mark.parametrize("port", EVERY_PORT)
+def test_large_commands_that_a_hundred_have_begun_stay_below_what_is_promised(
+    request: pytest.FixtureRequest, port: str, whom: str
+) -> None:
+    """With rights and without: what nobody may send is refused, all else held in a budget."""
+    broker: BrokerProcess = request.getfixturevalue(whom)
+    with contextlib.ExitStack() as stack, Watched(broker) as watched:
+
+        def begin() -> None:
+            for _ in range(25):
+                with contextlib.suppress(TimeoutError):  # not read any more
+                    stack.enter_context(WildPeer(getattr(broker, port))).send(EVERY_PORT[port])
+
+        by_all(PEERS, begin)
+        read_up(broker)
+    watched.is_well(ABOVE_IDLE_BYTES_MAX)
+
+
+def test_eight_large_messages_at_once_wait_for_nothing(trusting: BrokerProcess) -> None:
+    size, full = (4 << 20) - 1000, trusting.log_text().count("input_full")
+    ext = {name: str(value) for name, value in send_ext("large").items()}
+    data = encode_frame(RemotingCommand(RequestCode.SEND_MESSAGE_V2, ext=ext, body=bytes(size)))
+    with contextlib.ExitStack() as stack:
+        peers = [stack.enter_context(WildPeer(trusting.rocketmq)) for _ in range(8)]
+        for peer in peers:
+            assert peer.send(data[:-1])
+        read_up(trusting)
+        for peer in peers:
+            assert peer.send(data[-1:])
+            assert not peer.read_until(b'"queueOffset"').closed
+    assert trusting.log_text().count("input_full") == full

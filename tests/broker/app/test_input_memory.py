@@ -26,8 +26,8 @@ def configured(**limits: int) -> BrokerConfig:
 @pytest.mark.parametrize(
     ("limit", "bytes_max"),
     [
-        (None, 64 * MIB),
-        (1024 * MIB, 64 * MIB),
+        (None, 40 * MIB),
+        (1024 * MIB, 40 * MIB),
         (256 * MIB, 32 * MIB),
         (64 * MIB, 16 * MIB),  # one frame has to fit
     ],

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import pytest
 
 from imago_broker.core.budget import (
-    AT_ONCE_FACTOR,
     SMALL_ANSWER_BYTES,
+    SMALL_COMMAND_BYTES,
     InputBudget,
     OutputBudget,
 )
@@ -111,8 +111,30 @@ def test_far_too_much_at_once_is_dropped_without_waiting() -> None:
     budget = InputBudget(4 << 20)
     for peer in [Peer(budget, FRAME) for _ in range(4000)]:
         peer.take(READ)
-        assert budget.held <= AT_ONCE_FACTOR * budget.bytes_max
+        assert budget.held <= budget.most_held
     assert budget.dropped
+
+
+def test_what_is_full_is_not_filled_as_much_again_by_one_more_read_of_each() -> None:
+    budget = InputBudget(4 << 20)
+    peers = [Peer(budget, FRAME) for _ in range(40)]
+    for peer in peers:
+        peer.take(SMALL_COMMAND_BYTES + 1)
+    for peer in peers:
+        peer.take((4 << 20) // 40)
+    assert budget.waiting == 39, "all but the oldest, whether or not they were read since"
+    assert budget.held <= budget.bytes_max + (4 << 20) // 40
+
+
+def test_at_once_the_oldest_command_is_the_last_that_is_ended() -> None:
+    budget = InputBudget(16 << 20)
+    oldest, *others = [Peer(budget, FRAME * 4) for _ in range(60)]
+    oldest.take(2 * FRAME)
+    for peer in others:
+        peer.take(FRAME // 2)
+        assert budget.held <= budget.most_held
+    assert any(peer.dropped for peer in others)
+    assert not oldest.dropped
 
 
 class Watcher:

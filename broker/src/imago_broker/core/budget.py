@@ -40,8 +40,11 @@ class OutputBudget:
         return 0
 
 
-AT_ONCE_FACTOR = 2
-"""Past this many times its limit the budget of input waits for nothing before it drops."""
+SMALL_COMMAND_BYTES = 64 << 10
+"""What a connection is read for, while the budget of input is used up, without its turn."""
+TURN_BYTES = 8 << 20
+"""What the oldest command may grow by beyond the budget of input, with what is read meanwhile: a
+large message. Past it nothing is waited for before connections are ended."""
 
 
 class InputHolder(Protocol):
@@ -69,10 +72,11 @@ class BudgetWatcher(Protocol):
 class InputBudget:
     """Bytes of commands whose end has not come, over all connections of all listeners.
 
-    Past `bytes_max` a connection that holds more than its share waits unread, all but the one
-    whose command is the oldest: it gets its turn, so that peers that go on sending get through one
-    after the other. Who calls `relieve` a second later ends what then still fills the budget:
-    those above the share, the oldest commands first, until half of the budget is free.
+    Past `bytes_max` a connection that holds more than a small command, or more than its share,
+    waits unread, all but the one whose command is the oldest: it gets its turn, so that peers that
+    go on sending get through one after the other. Who calls `relieve` a second later ends what then
+    still fills the budget: those above the share, the oldest commands first, until half of the
+    budget is free. Past `most_held` that is done at once, and the oldest is the last that is ended.
     """
 
     __slots__ = ("_held_by", "_waiting", "_watcher", "bytes_max", "dropped", "held", "most")
@@ -117,21 +121,32 @@ class InputBudget:
             return
         if self._waiting is None:
             self._full()
-        if self.held > AT_ONCE_FACTOR * self.bytes_max:
-            self.relieve()
-        elif size > self._share:
+        if self.held > self.most_held:
+            self._end_until_half_is_free(oldest_last=True)
+        elif size > min(self._share, SMALL_COMMAND_BYTES):
             self._wait(holder)
         else:
             self._go_on(holder)
         if self._waiting:
             self._go_on(next(iter(held_by)))
 
+    @property
+    def most_held(self) -> int:
+        """What is held at most, however many connections hold it."""
+        return self.bytes_max + TURN_BYTES
+
     def relieve(self) -> None:
         """End connections until half of the budget is free, if it is still full."""
-        if self._waiting is None:
-            return
+        if self._waiting is not None:
+            self._end_until_half_is_free()
+
+    def _end_until_half_is_free(self, *, oldest_last: bool = False) -> None:
+        assert self._waiting is not None, "only while the budget is full"
         share, ended = self._share, []
-        for holder in [each for each, size in self._held_by.items() if size > share]:
+        large = [each for each, size in self._held_by.items() if size > share]
+        if oldest_last:
+            large.append(large.pop(0))
+        for holder in large:
             if self.held <= self.bytes_max // 2:
                 break
             self.held -= self._held_by.pop(holder)
@@ -162,6 +177,10 @@ class InputBudget:
         self._waiting = {}
         if self._watcher is not None:
             self._watcher.full()
+        # Now, not when each has been read once more: together that would be as much again.
+        small = min(self._share, SMALL_COMMAND_BYTES)
+        for holder in [each for each, size in self._held_by.items() if size > small]:
+            self._wait(holder)
 
     def _calm(self) -> None:
         waiting, self._waiting = self._waiting, None

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
     from imago_broker.config import BrokerConfig
 
-INPUT_BYTES_TOTAL_MAX = 64 << 20
+INPUT_BYTES_TOTAL_MAX = 40 << 20
+"""Eight large messages at once and more; with what goes beyond it, a broker stays below 64 MiB."""
 INPUT_PART_OF_MEMORY = 8
 """Unfinished input gets an eighth of the memory that the process may take, where that is less."""
 FREED_BYTES_MIN = 16 << 20

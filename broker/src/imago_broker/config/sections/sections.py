@@ -337,7 +337,7 @@ class LimitsSection:
     input_bytes_total_max: int = setting(
         0,
         "Unfinished commands of all connections above which those that hold more than their share "
-        "are not read, and after a second closed; 0: 64 MiB, or an eighth of the memory limit "
+        "are not read, and after a second closed; 0: 40 MiB, or an eighth of the memory limit "
         "(cgroup) where that is less, at least one frame.",
         low=0,
     )

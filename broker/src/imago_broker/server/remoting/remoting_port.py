@@ -21,7 +21,7 @@ Take = Callable[[Any, bytes | bytearray, int], int]
 """Takes (channel, read, limit of a frame) and returns how many bytes are done with."""
 OUTPUT_BYTES_TOTAL_MAX = 256 << 20
 """Of a server that shares no budget with others."""
-INPUT_BYTES_TOTAL_MAX = 64 << 20
+INPUT_BYTES_TOTAL_MAX = 40 << 20
 """The same of commands that are not whole."""
 
 
