@@ -19,7 +19,6 @@ from imago_testing.processes.servers import wait_until
 from imago_testing.searching import seldom
 from imago_wire.grpc import frames
 from imago_wire.grpc.frames import END_HEADERS, H2Error, Http2Frame, Setting
-
 from imago_wire.remoting.codes import RequestCode
 from imago_wire.remoting.command import RemotingCommand
 from imago_wire.remoting.frame import encode_frame

@@ -86,7 +86,7 @@ class Deleting:
         """Have the master say so, and the operator look many times."""
         shards = self.made.world.shards
         shards[shard] = replace(shards[shard], deleted_for_room=went)
-        self.made.reconciler._kube.event = self.note  # type: ignore[method-assign]
+        self.made.reconciler._kube.event = self.note  # type: ignore[method-assign,assignment]
 
         async def looks() -> None:
             for _ in range(30):

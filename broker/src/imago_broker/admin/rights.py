@@ -20,7 +20,13 @@ from imago_broker.model.access.access import (
     Need,
     Operation,
 )
-from imago_broker.processors.rocketmq.needs import needs_to_read, needs_to_reset, of_topic
+from imago_broker.processors.rocketmq.needs import (
+    needs_to_read,
+    needs_to_reset,
+    of_group,
+    of_topic,
+    to_set,
+)
 from imago_broker.service.puts.copies import read_copy
 
 if TYPE_CHECKING:
@@ -31,7 +37,6 @@ if TYPE_CHECKING:
 RouteRight = Callable[["AdminServices", "web.Request"], Iterable[Need]]
 
 _DELETE: Final = (Operation.DELETE,)
-_CREATE: Final = (Operation.CREATE,)
 _ALTER: Final = (Operation.ALTER,)
 
 
@@ -82,17 +87,15 @@ ALTER_PIPELINE: Final = _named(AccessKind.PIPELINE, "name", _ALTER)
 
 
 def put_topic(services: AdminServices, request: web.Request) -> Iterable[Need]:
-    """Need to create a topic where there is none, else to alter it."""
+    """Need to create a topic, or to alter one that is there."""
     name = request.match_info["topic"]
-    known = services.topics.get(name) is not None
-    return (of_topic(name, _ALTER if known else _CREATE),)
+    return (of_topic(name, to_set(known=services.topics.get(name) is not None)),)
 
 
 def put_group(services: AdminServices, request: web.Request) -> Iterable[Need]:
-    """Need to create a group where there is none, else to alter it."""
+    """Need to create a group, or to alter one that is there."""
     name = request.match_info["group"]
-    known = services.groups.get(name) is not None
-    return (Need(_ALTER if known else _CREATE, AccessKind.GROUP, name),)
+    return (of_group(name, to_set(known=services.groups.get(name) is not None)),)
 
 
 def reset_progress(_: AdminServices, request: web.Request) -> Iterable[Need]:

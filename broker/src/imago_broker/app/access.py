@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from imago_broker.errors import ExitCode, FatalError
 from imago_broker.model import names
+from imago_broker.model.access.access import AccessKind
 from imago_broker.processors.rocketmq.access.access_hook import AccessHook
 from imago_broker.processors.rocketmq.access.rights import (
     NAME_RIGHTS,
@@ -27,15 +28,17 @@ if TYPE_CHECKING:
     from imago_broker.config import BrokerConfig
     from imago_broker.model.registry.cluster import BrokerRecord
     from imago_broker.ports import Clock
-    from imago_broker.processors.rocketmq.access.rights import Right, TopicsAt
+    from imago_broker.processors.rocketmq.access.rights import Known, Right, TopicsAt
     from imago_broker.processors.rocketmq.exchange import Hook
     from imago_broker.server.client_ports import Door
     from imago_broker.server.listener import Listener
     from imago_broker.server.session import Session
     from imago_broker.service.access.access import AccessService
     from imago_broker.service.access.throttling import Direction, QuotaService
+    from imago_broker.service.groups.groups import GroupService
     from imago_broker.service.puts.messages import MessageService
     from imago_broker.service.role import RoleState
+    from imago_broker.service.topics.topics import TopicService
     from imago_log.store import MessageStore
 
 logger = logging.getLogger(__name__)
@@ -117,6 +120,15 @@ _WAITING = names.PARKING_TOPICS | {
 """Topics of messages that are meant for others."""
 
 
+def known_settings(topics: TopicService, groups: GroupService) -> Known:
+    """Return what tells which topics and groups there are here."""
+
+    def known(kind: AccessKind, name: str) -> bool:
+        return (topics if kind is AccessKind.TOPIC else groups).get(name) is not None
+
+    return known
+
+
 def broker_hooks(
     config: BrokerConfig,
     access: AccessService,
@@ -125,8 +137,12 @@ def broker_hooks(
     *,
     rights: Mapping[int, Right],
     limited: Mapping[int, Direction],
+    known: Known,
 ) -> Sequence[Hook]:
-    """Return the check of each request to RocketMQ's ports; `rights` and `limited`: by code."""
+    """Return the check of each request to RocketMQ's ports.
+
+    `rights` and `limited`: by code; `known`: whether there is a topic or group of a name.
+    """
     if not config.acl.enabled:
         return ()
     store = messages.store
@@ -139,6 +155,7 @@ def broker_hooks(
         size_at=size_at(store),
         light_queues=lambda: messages.light.enabled,
         limited=limited,
+        known=known,
     )
     return (hook,)
 

@@ -21,6 +21,7 @@ from imago_broker.model.topics.topics import TopicConfig
 from imago_broker.processors.rocketmq.access.rights import (
     NAME_RIGHTS,
     Asked,
+    known_to_nobody,
     open_to_all,
 )
 from imago_broker.processors.rocketmq.exchange import RequestError
@@ -114,6 +115,7 @@ def test_no_other_request_code_is_refused(broker: Broker) -> None:
             core.quotas,
             rights=BROKER_RIGHTS,
             limited=LIMITED,
+            known=known_to_nobody,
         )[0]
         for audit in (True, False)
     }

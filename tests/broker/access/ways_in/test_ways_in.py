@@ -5,7 +5,9 @@ Each route is compared with a code here, or said to have none: a new one has to 
 
 from __future__ import annotations
 
+import json
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import aiohttp
@@ -13,12 +15,13 @@ import pytest
 
 from imago_broker.admin import rights as route_rights
 from imago_broker.admin.routes import ROUTES
-from imago_broker.app.access import topics_at
+from imago_broker.app.access import known_settings, topics_at
 from imago_broker.features.catalogue import BROKER_RIGHTS
 from imago_broker.features.catalogue import LIMITED as DIRECTIONS
 from imago_broker.model.access.access import AccessKind, AccessRule, Operation, Resource
 from imago_broker.model.access.quotas import Limit, parse_subject
 from imago_broker.model.access.users import User, new_token
+from imago_broker.model.groups import GroupConfig
 from imago_broker.model.names import HALF_TOPIC, SCHEDULE_TOPIC
 from imago_broker.model.topics.topics import TopicConfig
 from imago_broker.processors.rocketmq.access.rights import Asked
@@ -93,7 +96,8 @@ def of_code(broker: Broker, code: Code, topic: str) -> set[Need]:
     ext, body = valid_request(code, offset=0)
     ext = {name: value.replace("orders", topic) for name, value in ext.items()}
     command = RemotingCommand(code=code, ext=ext, body=body)
-    return set(BROKER_RIGHTS[code](Asked(command, topics_at(broker.store))))
+    known = known_settings(broker.topics, broker.groups)
+    return set(BROKER_RIGHTS[code](Asked(command, topics_at(broker.store), known=known)))
 
 
 def test_each_route_is_compared_with_a_code_or_has_none() -> None:
@@ -102,9 +106,13 @@ def test_each_route_is_compared_with_a_code_or_has_none() -> None:
     assert [name for name in names if name not in SAME and not WITHOUT_CODE.match(name)] == []
 
 
+@pytest.mark.parametrize("there", [False, True], ids=["new names", "known names"])
 @pytest.mark.parametrize("topic", TOPICS)
-async def test_routes_need_what_codes_need(broker: Broker, topic: str) -> None:
+async def test_routes_need_what_codes_need(broker: Broker, topic: str, there: bool) -> None:
     wrong = {}
+    if there:
+        broker.groups.update(GroupConfig(name=GROUP))
+        broker.topics.create_or_update(TopicConfig(name=topic, read_queues=1, write_queues=1))
     for name, code in SAME.items():
         needs = set(right_of(name)(broker.admin_services(), Request(topic)))
         wanted = of_code(broker, code, topic)
@@ -167,6 +175,37 @@ async def test_a_group_is_not_moved_in_a_topic_that_its_owner_may_not_read(
     reset = {"topic": "mine", "to": 0, "create": True}
     status, said = await ann.http("POST", "/admin/v1/groups/own/reset", reset)
     assert status == 200, said
+
+
+@pytest.mark.parametrize(
+    ("operation", "alters", "creates"),
+    [
+        (Operation.CREATE, True, True),
+        (Operation.ALTER, True, False),
+        (Operation.DELETE, False, False),
+    ],
+)
+async def test_settings_ask_for_the_same_of_what_is_there_and_of_what_is_not(
+    admin: Admin, peer: RemotingPeer, operation: Operation, alters: bool, creates: bool
+) -> None:
+    """RocketMQ asks to create in both cases; who may alter alone makes nothing new."""
+    resources = (Resource(AccessKind.TOPIC), Resource(AccessKind.GROUP))
+    rules = [AccessRule(replace(r, prefix=True), frozenset({operation})) for r in resources]
+    ann = Caller(admin, peer, *rules)
+    admin.broker.groups.update(GroupConfig(name="mine"))
+    for name, allowed in (("mine", alters), ("fresh", creates)):
+        group = {"groupName": name, "consumeEnable": True}
+        topic, _ = valid_request(Code.UPDATE_AND_CREATE_TOPIC, offset=0)
+        for code, ext, body in (
+            (Code.UPDATE_AND_CREATE_TOPIC, topic | {"topic": name, "attributes": ""}, b""),
+            (Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, json.dumps(group).encode()),
+        ):
+            answer = await ann.remoting(code, ext, body)
+            assert answer.code == (0 if allowed else 16), (name, code, answer.remark)
+    for name, allowed in (("mine", alters), ("newer", creates)):
+        for path, said in (("topics", {"queues": 1}), ("groups", {"retry_queues": 1})):
+            status, told = await ann.http("PUT", f"/admin/v1/{path}/{name}", said)
+            assert (status < 300, status == 403) == (allowed, not allowed), (path, name, told)
 
 
 async def test_messages_are_charged_whatever_way_they_are_read(

@@ -12,6 +12,7 @@ from imago_broker.admin.calls.guard import boolean, json_body, json_response, te
 from imago_broker.admin.errors import AdminError, bad_request, not_found, refuse_unknown
 from imago_broker.admin.paging import page, whole_of
 from imago_broker.admin.resources.topics import known as known_topic
+from imago_broker.admin.rights import put_group
 from imago_broker.admin.shards.shards import OK, is_forwarded, known_elsewhere, on_other_shards
 from imago_broker.errors import RequestError
 from imago_broker.model.bounds import allowed, as_json
@@ -63,6 +64,7 @@ async def put(services: AdminServices, request: web.Request) -> web.Response:
     name = request.match_info["group"]
     body = await json_body(request)
     refuse_unknown(body, SETTINGS)
+    require(services, request, put_group(services, request))  # it may be gone by now
     before = services.groups.get(name)
     try:
         said: Mapping[str, Any] = body

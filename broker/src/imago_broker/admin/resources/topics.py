@@ -6,9 +6,11 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from imago_broker.admin import views
+from imago_broker.admin.access import require
 from imago_broker.admin.calls.guard import boolean, json_body, json_response
 from imago_broker.admin.errors import AdminError, bad_request, not_found, refuse_unknown
 from imago_broker.admin.paging import page, whole_of
+from imago_broker.admin.rights import put_topic
 from imago_broker.admin.shards.shards import (
     OK,
     is_forwarded,
@@ -98,6 +100,7 @@ async def put(services: AdminServices, request: web.Request) -> web.Response:
         raise hides(f"topic {name}: messages of other shards would be hidden ({elsewhere})")
     known_before = name in services.coordinator.view().topics
     before, wanted = checked(services, name, body)
+    require(services, request, put_topic(services, request))  # it may be gone by now
     try:
         shards = None if is_forwarded(request) else placement(services, name, body.get("shards"))
         here = shards is None or services.config.broker.shard in shards

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_broker.app.access import broker_hooks, name_hooks
+from imago_broker.app.access import broker_hooks, known_settings, name_hooks
 from imago_broker.app.ports.connection_limits import remoting_limits
 from imago_broker.app.ports.grpc_ports import serve_grpc
 from imago_broker.features.catalogue import BROKER_RIGHTS, LIMITED, install
@@ -107,6 +107,7 @@ def serve_rocketmq(
         parts.broker.quotas,
         rights=BROKER_RIGHTS,
         limited=LIMITED,
+        known=known_settings(parts.broker.topics, parts.broker.groups),
     )
     processors = build_processors(parts, loop, hooks)
     if hooks:

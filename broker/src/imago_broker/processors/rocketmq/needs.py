@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 PUBLISH: Final = (Operation.PUBLISH,)
 SUBSCRIBE: Final = (Operation.SUBSCRIBE,)
 ALTER: Final = (Operation.ALTER,)
+CREATE: Final = (Operation.CREATE,)
+SET: Final = (Operation.CREATE, Operation.ALTER)
 
 
 def of_topic(topic: str, operations: tuple[Operation, ...]) -> Need:
@@ -33,6 +35,14 @@ _GROUPS: Final[Mapping[tuple[Operation, ...], tuple[Operation, ...]]] = {PUBLISH
 def of_group(group: str, operations: tuple[Operation, ...]) -> Need:
     """Return the need of a group."""
     return Need(operations, AccessKind.GROUP, group.removeprefix(names.RETRY_PREFIX))
+
+
+def to_set(*, known: bool) -> tuple[Operation, ...]:
+    """Return the operations of which one gives a topic or group its settings, whatever way it is.
+
+    `create` is what RocketMQ asks for, of one that is there as well; `alter` makes no new one.
+    """
+    return SET if known else CREATE
 
 
 def needs_to_send(topic: str) -> Sequence[Need]:

@@ -17,7 +17,7 @@ from imago_broker.processors.rocketmq.access.refused_requests import (
     RefusedRequest,
     header_only,
 )
-from imago_broker.processors.rocketmq.access.rights import Asked, open_to_all
+from imago_broker.processors.rocketmq.access.rights import Asked, known_to_nobody, open_to_all
 from imago_broker.processors.rocketmq.exchange import RequestError
 from imago_broker.processors.rocketmq.needs import needs_to_consume, needs_to_send
 from imago_broker.service.access.grants import AccessGrants
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from imago_broker.model.access.users import User
-    from imago_broker.processors.rocketmq.access.rights import Right, TopicsAt
+    from imago_broker.processors.rocketmq.access.rights import Known, Right, TopicsAt
     from imago_broker.processors.rocketmq.exchange import Exchange, Reply
     from imago_broker.service.access.access import AccessService
     from imago_broker.service.access.denials import DenialLog
@@ -75,9 +75,11 @@ class AccessHook:
         size_at: Callable[[int], int] = lambda _: 0,
         light_queues: Callable[[], bool] = lambda: False,
         limited: Mapping[int, Direction] = LIMITED,
+        known: Known = known_to_nobody,
     ) -> None:
         """`size_at`: how large the message at a log offset is; `light_queues`: whether messages go
-        to the light queues that they name."""
+        to the light queues that they name; `known`: whether there is a topic or group of a name."""
+        self._known = known
         self._quotas, self._size_at, self._light_queues = quotas, size_at, light_queues
         self._access, self._rights, self._topics_at = access, rights, topics_at
         self._denials, self._limited = denials, limited
@@ -133,7 +135,7 @@ class AccessHook:
             return True  # its handler says what is wrong
 
     def _asked(self, command: RemotingCommand) -> Asked:
-        return Asked(command, self._topics_at, self._light_queues())
+        return Asked(command, self._topics_at, self._light_queues(), self._known)
 
     def refused_by_header(self, exchange: Exchange) -> RefusedRequest | None:
         """Return what refuses a request of which the header has come; None: read it whole.

@@ -34,6 +34,7 @@ from imago_broker.processors.rocketmq.needs import (
     needs_to_send,
     of_group,
     of_topic,
+    to_set,
 )
 from imago_wire.errors import ProtocolError
 from imago_wire.record_format.references import is_light, named_queues
@@ -54,7 +55,6 @@ from imago_wire.remoting.texts.message_ids import parse_offset_message_id
 if TYPE_CHECKING:
     from imago_wire.remoting.command import RemotingCommand
 
-CREATE: Final = (Operation.CREATE,)
 REGISTER: Final = (*RUN, Operation.CREATE)
 """Foreign brokers sign nothing: `anonymous` may have `create` from their addresses, and no more."""
 DELETE: Final = (Operation.DELETE,)
@@ -75,6 +75,14 @@ TopicsAt = Callable[[int], MessageTopics | None]
 """Those of the message that is seen at a log offset; None: there is none."""
 
 
+Known = Callable[[AccessKind, str], bool]
+
+
+def known_to_nobody(_kind: AccessKind, _name: str) -> bool:
+    """Say of each name that there is nothing of it, where nobody asks."""
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """A request, and what tells which messages it means."""
@@ -83,6 +91,8 @@ class Asked:
     topics_at: TopicsAt
     light_queues: bool = False
     """Whether a message goes to the light queues that it names."""
+    known: Known = known_to_nobody
+    """Whether there is a topic or group of that name."""
 
     def field(self, name: str) -> str:
         """Return a field of the header; "" where it is not there."""
@@ -212,19 +222,31 @@ def _lock(asked: Asked) -> Iterable[Need]:
         yield of_topic(queue.topic, SUBSCRIBE)
 
 
-def _topics_made(asked: Asked) -> Iterable[Need]:
+def _set_topic(asked: Asked, name: str) -> Need:
+    return of_topic(name, to_set(known=asked.known(AccessKind.TOPIC, name)))
+
+
+def _set_group(asked: Asked, name: str) -> Need:
+    return of_group(name, to_set(known=asked.known(AccessKind.GROUP, name)))
+
+
+def _topic_set(asked: Asked) -> Iterable[Need]:
+    return (_set_topic(asked, asked.field("topic")),)
+
+
+def _topics_set(asked: Asked) -> Iterable[Need]:
     wanted = CreateTopicListRequestBody.decode(asked.command.body).topic_config_list
-    return [Need(CREATE, AccessKind.TOPIC, config.topic_name) for config in wanted]
+    return [_set_topic(asked, config.topic_name) for config in wanted]
 
 
-def _group_made(asked: Asked) -> Iterable[Need]:
+def _group_set(asked: Asked) -> Iterable[Need]:
     wanted = SubscriptionGroupConfig.decode(asked.command.body)
-    return (of_group(wanted.group_name, CREATE),)
+    return (_set_group(asked, wanted.group_name),)
 
 
-def _groups_made(asked: Asked) -> Iterable[Need]:
+def _groups_set(asked: Asked) -> Iterable[Need]:
     wanted = SubscriptionGroupList.decode(asked.command.body).group_config_list
-    return [of_group(config.group_name, CREATE) for config in wanted]
+    return [_set_group(asked, config.group_name) for config in wanted]
 
 
 def _put_kv(asked: Asked) -> Iterable[Need]:
@@ -257,12 +279,12 @@ COMMON_RIGHTS: Mapping[int, Right] = MappingProxyType(
         Code.VIEW_MESSAGE_BY_ID: stored(at_field("offset")),
         Code.QUERY_MESSAGE: lambda asked: needs_to_read(asked.field("topic")),
         # Administration
-        Code.UPDATE_AND_CREATE_TOPIC: topic(CREATE),
-        Code.UPDATE_AND_CREATE_STATIC_TOPIC: topic(CREATE),
-        Code.UPDATE_AND_CREATE_TOPIC_LIST: _topics_made,
+        Code.UPDATE_AND_CREATE_TOPIC: _topic_set,
+        Code.UPDATE_AND_CREATE_STATIC_TOPIC: _topic_set,
+        Code.UPDATE_AND_CREATE_TOPIC_LIST: _topics_set,
         Code.DELETE_TOPIC_IN_BROKER: topic(DELETE),
-        Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: _group_made,
-        Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: _groups_made,
+        Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: _group_set,
+        Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: _groups_set,
         Code.DELETE_SUBSCRIPTIONGROUP: group(DELETE, "groupName"),
         Code.UPDATE_AND_GET_GROUP_FORBIDDEN: both(topic(READ), group(ALTER, "group")),
         Code.CLONE_GROUP_OFFSET: both(group(READ, "srcGroup"), group(ALTER, "destGroup")),
