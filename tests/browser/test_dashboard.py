@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import signal
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -21,7 +23,6 @@ from imago_testing.processes.up import Up, up
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
 
     from imago_testing.processes.browser import Page
 
@@ -33,6 +34,31 @@ HOSTILE = "<img src=x onerror=alert(1)>"
 BODY = json.dumps({"n": 12345678901234567890, "evil": HOSTILE}).encode()
 TEXT = "document.body.innerText"
 ASKED_HISTORY = ("topic=orders", "group=billing")
+AXE = Path(__file__).with_name("axe") / "axe.min.js.gz"
+"""The checks of axe-core, unchanged; its licence is beside it."""
+PAGES = {
+    "#/": "Cluster imago",
+    "#/topics": "orders",
+    "#/topics?system=true": "TBW102",
+    "#/topics/orders": "queues on 2 shards",
+    "#/groups": "billing",
+    "#/groups/billing?reset=orders&to=latest": "Nothing is changed yet",
+    "#/messages?by=newest&topic=orders": "k19",
+    "#/message?topic=orders&shard=0&queue=0&offset=0": "Facts",
+    "#/letters": "payer",
+    "#/letters/payer": "imago dlq replay payer",
+    "#/waiting": "remind",
+    "#/clients": "Connected to any broker",
+    "#/nodes": "2 brokers answer",
+    "#/pipelines?name=sales": "No run of this pipeline",
+    "#/users": "Access control is off",
+    "#/users/ann": "Sun, the first",
+    "#/limits": "producerBytesPerSecond",
+    "#/configuration": "keys",
+    "#/configuration/limits.topics_max": "Topics of one shard",
+    "#/doctor": "findings",
+}
+"""Every page, and what it shows once it is whole."""
 SHARD_PAGES = ("#/", "#/topics", "#/topics/orders", "#/groups", "#/groups/billing", "#/messages")
 
 
@@ -51,6 +77,16 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
                 producer.send(Message("orders", BODY, keys=(f"k{number}",), properties=told))
             producer.send(Message("orders", b"\xff\x00\x01", keys=("binary",)))
             client.admin.reset_group("billing", "orders", ResetTo.EARLIEST)
+            producer.send(Message("idle", b"later", keys=("remind",), delay_ms=3_600_000))
+            client.admin.create_topic("%DLQ%payer", queues=1)
+            producer.send(Message("%DLQ%payer", b"given up"))
+        admin = str(running.ready["brokers"][0]["admin"])
+        rule = {"resource": {"type": "Topic", "name": "orders"}, "operations": ["publish"]}
+        ask(admin, "/admin/v1/users/ann", {"rules": [rule], "enabled": True}, method="PUT")
+        token = {"note": "Sun, the first", "expiresSeconds": 3600}
+        ask(admin, "/admin/v1/users/ann/tokens", token)
+        limit = {"quotas": {"producerBytesPerSecond": 1000}}
+        ask(admin, "/admin/v1/quotas/user:ann", limit, method="PUT")
         yield running
 
 
@@ -208,19 +244,85 @@ async def test_a_hidden_page_asks_for_nothing(cluster: Up, tmp_path: Path) -> No
         await page.until("planned === 1")
 
 
-async def test_narrow_and_dark_nothing_is_cut_off(cluster: Up, tmp_path: Path) -> None:
+async def resize(page: Page, width: int) -> None:
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    await page.call("Emulation.setDeviceMetricsOverride", **size)
+
+
+async def test_no_page_is_a_barrier_or_cut_off_in_light_or_dark(
+    cluster: Up, tmp_path: Path
+) -> None:
+    """What axe-core calls serious: names, contrasts, roles, headings, keyboard."""
+    serious = (
+        "axe.run(document, { resultTypes: ['violations'] }).then(found => JSON.stringify("
+        "found.violations.filter(each => ['serious', 'critical'].includes(each.impact))"
+        ".map(each => [each.id, each.nodes[0].html, each.nodes[0].failureSummary])))"
+    )
+    wide = "document.documentElement.scrollWidth"
     async with watched(admin_of(cluster, 0), tmp_path) as page:
-        media = [{"name": "prefers-color-scheme", "value": "dark"}]
-        await page.call("Emulation.setEmulatedMedia", features=media)
-        size = {"width": 390, "height": 800, "deviceScaleFactor": 1, "mobile": False}
-        await page.call("Emulation.setDeviceMetricsOverride", **size)
-        for place in SHARD_PAGES:
-            await go(page, place)
-            await page.until("document.getElementById('state').textContent.startsWith('as of')")
-            wide = "document.documentElement.scrollWidth"
-            assert await page.value(wide) <= 390, place
+        assert await page.value(gzip.decompress(AXE.read_bytes()).decode() + "; true")
+        planted = "document.getElementById('main').append(document.createElement('button'))"
+        assert "button-name" in await page.value(f"{planted}; {serious}"), "it finds something"
+        for place, shown in PAGES.items():
+            await resize(page, 1280)
+            await page.value("document.getElementById('main').replaceChildren(); true")
+            await go(page, place, shown)
+            for scheme in ("light", "dark"):
+                media = [{"name": "prefers-color-scheme", "value": scheme}]
+                await page.call("Emulation.setEmulatedMedia", features=media)
+                assert await page.value(serious) == "[]", (place, scheme)
+            for width in (390, 2560):
+                await resize(page, width)
+                assert await page.value(wide) <= width, (place, width)
         background = "getComputedStyle(document.body).backgroundColor"
         assert await page.value(background) == "rgb(18, 22, 29)"
+
+
+async def test_what_changes_something_is_confirmed_by_a_word(cluster: Up, tmp_path: Path) -> None:
+    admin = admin_of(cluster, 0)
+    form = "document.querySelector('main form[data-act]')"
+    notice = "document.getElementById('notice').textContent"
+
+    def topics_max() -> int:
+        items = ask(admin, "/admin/v1/config")["items"]
+        (found,) = [item["value"] for item in items if item["key"] == "limits.topics_max"]
+        return int(found)
+
+    async with watched(admin, tmp_path) as page:
+        for value, word, said in (
+            ("7777", "topics_max", "type limits.topics_max to confirm"),
+            ("many", "limits.topics_max", "is no number"),
+            ("-1", "limits.topics_max", "nothing was changed"),
+        ):
+            await go(page, "#/configuration/limits.topics_max", "Change it now")
+            await page.value(
+                f"{form}.elements.value.value = '{value}'; {form}.elements.word.value = '{word}';"
+                f" {form}.requestSubmit(); true"
+            )
+            await page.until(f"{notice}.toLowerCase().includes('{said}')")
+            assert topics_max() == 100_000
+        await page.value(
+            f"{form}.elements.value.value = '7777'; {form}.elements.word.value ="
+            f" 'limits.topics_max'; {form}.requestSubmit(); true"
+        )
+        await page.until(f"{TEXT}.includes('is set on this broker')")
+        assert topics_max() == 7777
+        with (
+            Client(cluster.ready["namesrv"]) as client,
+            client.group_consumer("idlers", ["idle"]) as consumer,
+        ):
+
+            def is_connected() -> bool:
+                consumer.poll(0.1)
+                return bool(ask(admin, "/admin/v1/cluster/clients?group=idlers")["items"])
+
+            wait_until(is_connected, seconds_max=SECONDS_MAX, what="a client is connected")
+            await go(page, "#/clients?group=idlers", "idlers")
+            await page.value("document.querySelector('main td a').click(); true")
+            await page.until(f"{TEXT}.includes('Close its connections')")
+            word = f"{form}.elements.word.value = {form}.dataset.word"
+            await page.value(f"{word}; {form}.requestSubmit(); true")
+            await page.until(f"{TEXT}.includes('are closed; it may connect again')")
 
 
 async def test_a_dead_shard_stands_on_every_page(cluster: Up, tmp_path: Path) -> None:

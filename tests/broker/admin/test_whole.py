@@ -59,6 +59,8 @@ async def test_topics_of_all_shards_are_in_one_list(pair: Pair) -> None:
     assert (await listed(pair.one, "topics", "?limit=1"))["next"] == "other"
     names = {t["name"] for t in (await listed(pair.two, "topics", "?system=true"))["items"]}
     assert {"orders", "other", "TBW102"} <= names
+    own = {t["name"] for t in (await listed(pair.two, "topics", "?system=only"))["items"]}
+    assert own == names - {"orders", "other"}
 
 
 def shard(number: int, queues: int) -> dict[str, object]:

@@ -54,8 +54,10 @@ class Page:
                     return result
 
     async def value(self, expression: str) -> Any:
-        """Return what an expression of the page's own scripts gives."""
-        answer = await self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        """Return what an expression of the page's own scripts gives, at last if it is a promise."""
+        answer = await self.call(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
         return answer["result"].get("value")
 
     async def until(self, expression: str) -> None:

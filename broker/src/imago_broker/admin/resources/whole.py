@@ -35,12 +35,15 @@ if TYPE_CHECKING:
 NAMES_MAX = 100
 MESSAGES = "messages"
 """The order of topics for which all masters are asked."""
+_OF_SYSTEM: Final = {"true": (True, False), "only": (True,)}
+"""By what `system` says: whether topics of the brokers' own are listed, and whether others are."""
 
 
 async def topics(services: AdminServices, request: web.Request) -> web.Response:
     """GET /admin/v1/cluster/topics: every topic with its settings and its queues on each shard.
 
-    As the registry has them, so no master is asked; the broker's own only with `?system=true`.
+    As the registry has them, so no master is asked; the broker's own only with `?system=true`, and
+    nothing else with `?system=only`.
     Without `zooKeeperConnected` it is what the registry had when this broker saw it last.
     `missing`: shards without a master, whose messages nobody can read now. With `?counts=true`
     masters are asked after all, for the `messages` of each topic that is shown: those of shards
@@ -48,10 +51,9 @@ async def topics(services: AdminServices, request: web.Request) -> web.Response:
     the list, `messages`.
     """
     view = services.coordinator.view()
-    system = request.query.get("system") == "true"
-    listed = sorted(
-        name for name in view.topics if system or not is_system(name, services.topics.cluster)
-    )
+    wanted = _OF_SYSTEM.get(request.query.get("system", ""), (False,))
+    cluster = services.topics.cluster
+    listed = sorted(name for name in view.topics if is_system(name, cluster) in wanted)
     connected = services.coordinator.state is RegistryConnection.CONNECTED
     messages: Counter[str] = Counter()
     sorts = {

@@ -2,7 +2,7 @@
 import { h, link, section } from "./parts.js";
 import { age, clock, count, day, minute, perSecond, query, size } from "./words.js";
 
-const HEIGHT = 200, POINTS = 360;
+const HEIGHT = 200, POINTS = 360, LATE = 4;
 const SPANS = { "1h": ["hour", 3600], "6h": ["6 hours", 6 * 3600], "24h": ["24 hours", 24 * 3600] };
 const UNITS = { messages: count, "messages a second": perSecond, "bytes a second": size };
 const COLOURS = ["--accent", "--second"];
@@ -74,27 +74,32 @@ function options(unit, lines, width) {
 
 const short = v => v >= 1e9 ? `${+(v / 1e9).toFixed(1)} G` : v >= 1e6 ? `${+(v / 1e6).toFixed(1)} M` : v >= 1e4 ? `${+(v / 1e3).toFixed(1)} k` : String(+v.toFixed(1));
 
-// What members say of a figure together: nothing only where none of them knows anything.
+// What members say of a figure together: nothing only where none of them knows anything. Each notes
+// a step when it comes to it: the last ones count once all that are at it have.
 function together(items, name) {
-  const all = items.map(item => item.series[name]).filter(Boolean);
-  return (all[0] || []).map((_, i) => all.reduce((sum, values) => values[i] == null ? sum : (sum || 0) + values[i], null));
+  const all = items.map(item => item.series[name]).filter(Boolean), count = all[0]?.length ?? 0;
+  const ends = all.map(values => values.findLastIndex(value => value != null)).filter(end => end >= count - LATE);
+  return (all[0] || []).map((_, i) => i > Math.min(...ends) ? null : all.reduce((sum, values) => values[i] == null ? sum : (sum || 0) + values[i], null));
 }
 
-function drawn(found, unit, wanted) {
-  const lines = wanted.map(([label, name]) => ({ label, values: together(found.items, name) }));
-  const known = lines.flatMap(line => line.values).filter(value => value != null);
-  if (!known.length) return h("p", { class: "empty" }, "no figures yet: each broker notes them every 10 s from its start on, of the topics and groups that were used last");
-  const told = lines.map(line => { const at = line.values.findLast(value => value != null); return `${line.label}: ${UNITS[unit](at)} now, ${UNITS[unit](Math.max(...line.values.map(v => v ?? 0)))} at most`; });
+const last = line => line.values.findLast(value => value != null);
+
+function drawn(found, unit, lines) {
+  if (lines.every(line => last(line) == null)) return h("p", { class: "empty" }, "no figures yet: each broker notes them every 10 s from its start on, of the topics and groups that were used last");
+  const told = lines.map(line => `${line.label}: ${UNITS[unit](last(line))} now, ${UNITS[unit](Math.max(...line.values.map(v => v ?? 0)))} at most`);
   const figures = JSON.stringify({ from: found.from, step: found.stepMs, unit, lines });
-  return h("imago-chart", { "data-key": wanted.map(([, name]) => name).join(), "data-figures": figures, role: "img", "aria-label": `${unit}, steps of ${age(found.stepMs)}. ${told.join("; ")}` });
+  return h("imago-chart", { "data-key": unit, "data-figures": figures, role: "img", "aria-label": `${unit}, steps of ${age(found.stepMs)}. ${told.join("; ")}` });
 }
 
 export const inAndOut = [["in", "messagesIn"], ["out", "messagesOut"]];
 
-// A section with a chart, and links to how far it goes back, which stands in the address.
-export async function history(here, get, title, of, unit, lines) {
+// A section with a chart, and links to how far it goes back, which stands in the address; and what
+// its lines say now.
+export async function history(here, get, title, of, unit, wanted) {
   const span = SPANS[here.asked.span] ? here.asked.span : "1h", place = `#/${here.page}${here.name ? `/${encodeURIComponent(here.name)}` : ""}`;
   const found = await get(`/admin/v1/history${query({ seconds: SPANS[span][1], points: POINTS, ...of })}`).catch(error => { if (error.status === 401) throw error; return { refused: error.message }; });
   const links = Object.entries(SPANS).map(([key, [name]]) => link(`${place}${query({ ...here.asked, span: key })}`, name, { "aria-current": key === span ? "true" : null }));
-  return section([title, " ", h("span", { class: "spans", role: "group", "aria-label": "how far back" }, links)], found.refused ? h("p", { class: "bad" }, found.refused) : drawn(found, unit, lines));
+  const lines = wanted.map(([label, name]) => ({ label, values: together(found.items || [], name) }));
+  const part = section([title, " ", h("span", { class: "spans", role: "group", "aria-label": "how far back" }, links)], found.refused ? h("p", { class: "bad" }, found.refused) : drawn(found, unit, lines));
+  return { part, now: lines.map(last) };
 }

@@ -48,7 +48,7 @@ export async function group(here, get) {
     h("p", { class: lag && !members.size ? "why bad" : "why" }, (found.missing.length ? "On the shards that answer: " : "") + whyBehind(queues, members.size, subscribed)),
     cards([[count(lag + sum(sides, ([, of]) => of.lag)), `messages behind${some(found.missing)}`, lag && !members.size ? "bad" : null], [members.size, "members"],
       [looked.length ? perSecond(sum(looked, queue => queue.read)) : "…", "read, a second"], [looked.length ? perSecond(sum(looked, queue => queue.came)) : "…", "came, a second"]]),
-    await drawn,
+    (await drawn).part,
     h("div", { class: "two" },
       section("Progress", table("progress", [["topic"], ["shard"], ["queue", "n"], ["read up to", "n"], ["end", "n"], ["lag", "n"], ["read/s", "n"], ["in/s", "n"]], queues.map(queue => ({ key: `${queue.topic}/${queue.shard}/${queue.queue}`, cells: [
         link(at("topics", queue.topic), queue.topic), queue.shard, link(`#/messages${query({ topic: queue.topic, by: "offset", shard: number(queue.shard), queue: queue.queue, offset: queue.offset })}`, queue.queue, { "aria-label": `messages from where queue ${queue.queue} of ${queue.shard} is read up to` }), count(queue.offset), count(queue.end), count(queue.lag), perSecond(queue.read), perSecond(queue.came)] })), "it has committed nothing"),

@@ -1,7 +1,6 @@
 // The overview: every shard and member, what waits, and how much comes and goes.
 import { history, inAndOut } from "./chart.js";
 import { cards, h, link, section, table } from "./parts.js";
-import { rates } from "./rates.js";
 import { count, perSecond, role, size, sum, time } from "./words.js";
 
 export async function overview(here, get) {
@@ -9,14 +8,6 @@ export async function overview(here, get) {
     history(here, get, "Messages of all brokers that answer", {}, "messages a second", inAndOut)]);
   const brokers = new Map(found.items.map(item => [item.uuid, item]));
   const members = cluster.shards.flatMap(shard => shard.members), led = cluster.shards.filter(shard => shard.master);
-  let read = null, written = null;
-  for (const item of found.items) {
-    // Followers copy what their master accepted: it came into the cluster once.
-    const put = item.role === "master" ? rates.of(`in ${item.uuid} ${item.pid}`, item.counters.messagesIn) : null;
-    const got = rates.of(`out ${item.uuid} ${item.pid}`, item.counters.messagesOut);
-    if (put != null) written = (written || 0) + put;
-    if (got != null) read = (read || 0) + got;
-  }
   const wanted = led.length * cluster.replicas, inSync = members.filter(member => member.inSync).length;
   const fullest = found.items.reduce((most, item) => item.disk.usedShare > (most?.disk.usedShare ?? -1) ? item : most, null);
   const damaged = sum(found.items, item => item.damaged.length), open = found.items.some(item => item.access.open);
@@ -29,7 +20,7 @@ export async function overview(here, get) {
       cards([
         [`${led.length} of ${cluster.shards.length}`, "shards have a master", led.length < cluster.shards.length ? "bad" : "good"],
         [`${inSync} of ${cluster.shards.length * cluster.replicas}`, `members in sync; ${members.length} are alive`, inSync < cluster.shards.length * cluster.replicas ? "warn" : "good"],
-        [perSecond(written), "messages in, a second"], [perSecond(read), "messages out, a second"],
+        [perSecond(chart.now[0]), "messages in, a second"], [perSecond(chart.now[1]), "messages out, a second"],
         [count(sum(found.items, item => sum(Object.values(item.connections), n => n))), "connections of clients"],
         [size(sum(found.items.filter(item => item.role === "master"), item => item.logEnd - item.logStart)), "in the masters' logs"],
         [fullest ? `${Math.round(fullest.disk.usedShare * 100)} %` : "–", fullest ? `fullest disk: ${fullest.shard}, replica ${fullest.replica} (${fullest.disk.level})` : "fullest disk", fullest && fullest.disk.level !== "normal" ? "bad" : null],
@@ -37,7 +28,7 @@ export async function overview(here, get) {
       ]),
       waiting.length ? section("What waits", table("what waits", [["shard"], ["why", "wrap"], ["waits for", "wrap"], ["next", "wrap"]],
         waiting.map(shard => ({ key: shard.name, cells: [shard.name, shard.explain.why, shard.explain.waitsFor, shard.explain.next] })), "")) : null,
-      chart,
+      chart.part,
       section("Members", table("members", [["shard"], ["replica", "n"], ["role"], ["in sync"], ["lag", "n"], ["state"], ["epoch", "n"], ["disk", "n"], ["log", "n"], ["memory", "n"], ["clients", "n"], ["version"], ["MetaQ"], ["RocketMQ"], ["admin"]], rows, "none")),
       section("Last elections", table("elections", [["at"], ["shard"], ["epoch", "n"], ["leader"], ["cause", "wrap"]],
         elections.map(one => ({ key: `${one.shard.name} ${one.epoch} ${one.at}`, cells: [time(one.at), one.shard.name, one.epoch, `replica ${one.shard.known[one.leader] ?? "?"}`, { text: one.cause + (one.unclean ? " (unclean)" : ""), cls: one.unclean ? "wrap bad" : "wrap" }] })), "none yet")),

@@ -49,8 +49,8 @@ export const field = (label, name, value, more) => h("label", {}, label, h("inpu
 export const check = (label, name, on) => h("label", { class: "check" }, h("input", { type: "checkbox", name, value: "true", checked: on === "true" }), label);
 export const select = (label, name, options, value) => h("label", {}, label, h("select", { name }, options.map(([key, text]) => h("option", { value: key, selected: key === value }, text))));
 export const find = (to, ...parts) => h("form", { class: "find", "data-to": to, role: "search" }, parts, h("button", {}, "show"));
-export const confirmed = (word, then, act, label) => h("form", { class: "find", "data-act": JSON.stringify(act), "data-word": word, "data-then": then },
-  h("label", {}, `type ${word} to confirm`, h("input", { name: "word", autocomplete: "off", required: true })), h("button", { class: "danger" }, label));
+export const confirmed = (word, then, act, label, ...more) => h("form", { class: "find", "data-act": JSON.stringify(act), "data-word": word, "data-then": then },
+  more, h("label", {}, `type ${word} to confirm`, h("input", { name: "word", autocomplete: "off", required: true })), h("button", { class: "danger" }, label));
 export const link = (href, text, more) => h("a", { href, ...more }, text);
 export const pager = (to, asked, next) => (next || asked.next) && h("nav", { class: "pages", "aria-label": "pages of the list" },
   asked.next && link(`#${to}${query({ ...asked, next: null })}`, "« first"), next && link(`#${to}${query({ ...asked, next })}`, "next »"));

@@ -20,6 +20,7 @@ function place() {
 }
 
 let timer, running = new AbortController(), turn = 0, pause = 0, shown = null, since = 0;
+let told = false;  // what was done is still to be seen on the page that comes next
 
 async function call(path, options, signal) {
   const limited = AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT_MS)]);
@@ -66,12 +67,18 @@ function notice(text, bad) {
 
 // A form that changes something: its `data-word` has to be typed, and the caller needs the right.
 async function act(form) {
-  const { method, path, body, done } = JSON.parse(form.dataset.act), typed = form.elements.word;
+  const { method, path, body, done, value, written } = JSON.parse(form.dataset.act), typed = form.elements.word;
   if (typed.value !== form.dataset.word) { notice(`Nothing was changed: type ${form.dataset.word} to confirm.`, true); typed.focus(); return; }
-  try { await change(method, path, body); } catch (error) { notice(`${error.message}`, true); return; }
+  let sent = body;
+  if (value) {  // what is sent stands in a field of the form: as it is, or as JSON
+    const given = form.elements.value.value;
+    try { sent = { [value]: written ? JSON.parse(given) : given }; } catch { notice(`Nothing was changed: ${given} is no number, true, false or list as JSON has them.`, true); return; }
+  }
+  try { await change(method, path, sent); } catch (error) { notice(`${error.message}`, true); return; }
   typed.value = "";
   notice(done);
-  location.hash = form.dataset.then;
+  if (location.hash === form.dataset.then) refresh();
+  else { told = true; location.hash = form.dataset.then; }
 }
 
 function draw(content, here) {
@@ -82,7 +89,8 @@ function draw(content, here) {
     $("main").replaceChildren(...fresh.childNodes);
     if (shown !== null && document.activeElement !== $("login-password")) $("main").querySelector("h1").focus();
   }
-  if (shown !== id && shown !== null) notice("");
+  if (shown !== id && shown !== null && !told) notice("");
+  if (shown !== id) told = false;
   shown = id;
   document.title = `${content.title} · Imago`;
 }

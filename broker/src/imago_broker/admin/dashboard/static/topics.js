@@ -9,7 +9,7 @@ const ROWS = 50;
 
 export async function topics(here, get) {
   const { asked } = here, sort = asked.sort || "name";
-  const found = await get(`/admin/v1/cluster/topics${query({ contains: asked.contains || "", sort, next: asked.next, system: asked.system, limit: ROWS, counts: true })}`);
+  const found = await get(`/admin/v1/cluster/topics${query({ contains: asked.contains || "", sort, next: asked.next, system: asked.system && "only", limit: ROWS, counts: true })}`);
   const rows = found.items.map(topic => {
     const away = topic.shards.filter(shard => !shard.online).length, queues = sum(topic.shards, shard => shard.writeQueues);
     return { key: topic.name, cells: [link(at("topics", topic.name), topic.name), queues, topic.shards.map(shard => shard.id).join(", "),
@@ -17,8 +17,8 @@ export async function topics(here, get) {
   });
   const order = { now: sort, link: key => `#/topics${query({ ...asked, sort: key, next: null })}` };
   return { title: "Topics", missing: found.missing, zooKeeperConnected: found.zooKeeperConnected, parts: [section(
-    `${count(found.total)} ${asked.contains ? "found" : "topics"}`,
-    find("/topics", field("name contains", "contains", asked.contains), check("the brokers' own, too", "system", asked.system), asked.sort && h("input", { type: "hidden", name: "sort", value: sort })),
+    `${count(found.total)} ${asked.contains ? "found" : asked.system ? "topics of the brokers' own" : "topics"}`,
+    find("/topics", field("name contains", "contains", asked.contains), check("the brokers' own, apart", "system", asked.system), asked.sort && h("input", { type: "hidden", name: "sort", value: sort })),
     table("topics", [["topic", null, "name"], ["queues", "n", "queues"], ["on shards"], ["messages", "n"], ["acknowledgement"], ["clients"]], rows, asked.contains ? "no topic has that in its name" : "no topic yet: imago topic create NAME", order),
     pager("/topics", asked, found.next))] };
 }
@@ -45,7 +45,7 @@ async function ofTopic(here, get) {
   return { title: name, missing: found.missing, parts: [
     cards([[count(sum(queues, queue => queue.maxOffset - queue.minOffset)), `messages${some(found.missing)}`], [known.length ? perSecond(sum(known, queue => queue.rate)) : "…", "messages in, a second"],
       [queues.length, `queues on ${found.items.length} shards`], [last ? age(Date.now() - last) : "–", `since the last message${some(found.missing)}`], [groups.length, "groups read it"]]),
-    chart,
+    chart.part,
     section("Newest messages", messages.refused ? h("p", { class: "bad" }, messages.refused) : listed([...messages.items].reverse(), `no message${some(found.missing)}`), h("p", { class: "note" }, link(`#/messages${query({ topic: name, by: "key" })}`, "look one up by key, id, offset or time"))),
     h("div", { class: "two" },
       section("Queues", table("queues", [["shard"], ["queue", "n"], ["first", "n"], ["end", "n"], ["messages", "n"], ["in/s", "n"], ["MetaQ end", "n"], ["last message"]], queues.map(queue => ({ key: `${queue.shard}/${queue.queue}`, cells: [
