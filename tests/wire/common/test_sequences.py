@@ -16,6 +16,7 @@ from imago_wire.record_format.sequences import (
     read_wire,
     split_wire,
     stored_property,
+    wire_numbers,
     wire_properties,
     without,
 )
@@ -92,3 +93,9 @@ def test_short_way_leaves_numbered_messages_alone(twin: object, name: bytes) -> 
     near = OTHERS + b"_IMAGO_PID\x01v\x02__IMAGO\x01v\x02X\x01__IMAGO_PID\x02"
     assert plain_send(near, b"")[1] == near
     assert len(scan(encode_batch([BatchEntry(b"__IMAGO_PID\x01", near)]), 10)) == 1
+
+
+@given(sequences, st.integers(0, 12))
+def test_numbers_of_a_batch_are_those_of_its_messages(first: Sequence, count: int) -> None:
+    each = [first._replace(number=first.number + index) for index in range(count)]
+    assert wire_numbers(first, count) == [wire_properties(one).encode() for one in each]

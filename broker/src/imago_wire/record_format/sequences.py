@@ -57,6 +57,12 @@ def wire_properties(sequence: Sequence) -> str:
     )
 
 
+def wire_numbers(first: Sequence, count: int) -> list[bytes]:
+    """Return the same of so many messages, from the first one's number on, encoded."""
+    head, _, end = wire_properties(first).encode().rpartition(b"%d" % first.number)
+    return [b"%b%d%b" % (head, first.number + index, end) for index in range(count)]
+
+
 def read_wire(properties: bytes) -> Sequence | None:
     """Return the sequence that a message claims; None unless all three properties are there.
 

@@ -119,8 +119,8 @@ def _with_host_bits(message: StoredMessage) -> int:
     return sys_flag
 
 
-def encode_batch(entries: Iterable[BatchEntry]) -> bytes:
-    """Return the body of a batch request."""
+def encode_batch(entries: Iterable[tuple[bytes, bytes, int]]) -> bytes:
+    """Return the body of a batch request, of entries as `BatchEntry` has them."""
     parts: list[bytes] = []
     for body, properties, flag in entries:
         _check_sizes(b"", properties)

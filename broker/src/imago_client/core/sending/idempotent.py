@@ -26,7 +26,7 @@ from imago_client.errors import (
     TryAgainError,
 )
 from imago_client.messages import SendStatus
-from imago_wire.record_format.sequences import wire_properties
+from imago_wire.record_format.sequences import wire_numbers, wire_properties
 from imago_wire.remoting.codes import ResponseCode
 from imago_wire.remoting.messages import encode_batch
 
@@ -165,11 +165,9 @@ def _numbered(outgoing: Outgoing, first: Sequence) -> Outgoing:
     """Return the request with its messages' numbers in their properties."""
     if not outgoing.is_batch:
         return outgoing._replace(properties=outgoing.properties + wire_properties(first))
+    numbers = wire_numbers(first, len(outgoing.entries))
     entries = [
-        entry._replace(
-            properties=entry.properties
-            + wire_properties(first._replace(number=first.number + index)).encode()
-        )
-        for index, entry in enumerate(outgoing.entries)
+        (body, properties + number, flag)
+        for (body, properties, flag), number in zip(outgoing.entries, numbers, strict=True)
     ]
     return outgoing._replace(body=encode_batch(entries))

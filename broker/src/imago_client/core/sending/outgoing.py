@@ -55,7 +55,7 @@ class Outgoing(NamedTuple):
     sys_flag: int = 0
     ordering_key: str | None = None
     entries: tuple[BatchEntry, ...] = ()
-    """The messages of a batch, whose body they are, where they may be numbered."""
+    """The messages of a batch, of which an idempotent producer makes the body."""
     wait_stored: bool = True
     may_join: bool = False
     """Whether it may travel in one request with others to its queue."""
@@ -160,16 +160,13 @@ def prepare_batch(
         _check_fits(message, first)
     now_ms = state.clock_ms()
     keys = [state.unique_keys.next_key(now_ms) for _ in messages]
+    properties_max = _properties_bytes_max(config)
     entries = [
-        BatchEntry(
-            flag=message.flag,
-            body=body_of(message),
-            properties=_encode_properties(config, message, key),
-        )
+        _batch_entry(config, message, key, now_ms, properties_max)
         for message, key in zip(messages, keys, strict=True)
     ]
-    body = encode_batch(entries)
-    size = len(body) + len(messages) * (_NUMBERS_OVERHEAD if config.idempotent else 0)
+    overhead = _ENTRY_OVERHEAD + (_NUMBERS_OVERHEAD if config.idempotent else 0)
+    size = sum(len(body) + len(properties) + overhead for body, properties, _ in entries)
     if size > config.batch_bytes_max:
         raise UsageError(
             f"batch: {size} bytes, the limit is {config.batch_bytes_max};"
@@ -179,13 +176,25 @@ def prepare_batch(
         code=RequestCode.SEND_BATCH_MESSAGE,
         topic=first.topic,
         message_id=keys[0],
-        body=body,
+        body=b"" if config.idempotent else encode_batch(entries),
         properties=_batch_properties(wait_stored=first.wait_stored),
         born_ms=now_ms,
         ordering_key=first.ordering_key,
         entries=tuple(entries),
         messages=len(entries),
     )
+
+
+def _batch_entry(
+    config: ProducerConfig, message: Message, key: str, now_ms: int, properties_max: int
+) -> BatchEntry:
+    if type(message) is Message:
+        plain = prepare_plain(
+            Outgoing, _PLAIN, message, key, now_ms, BODY_BYTES_MAX, properties_max
+        )
+        if plain is not None:
+            return _entry(plain)
+    return BatchEntry(body_of(message), _encode_properties(config, message, key), message.flag)
 
 
 def _batch_properties(*, wait_stored: bool) -> str:

@@ -14,7 +14,12 @@ if TYPE_CHECKING:
 
 def queue_for_key(key: str, queues: Sequence[MessageQueue]) -> MessageQueue:
     """Return the queue that the Java client's SelectMessageQueueByHash picks for this key."""
-    return queues[abs(java_hash(key)) % len(queues)]
+    return queues[place_of_key(key, len(queues))]
+
+
+def place_of_key(key: str, queues: int) -> int:
+    """Return the place of that queue among so many."""
+    return abs(java_hash(key)) % queues
 
 
 class RoundRobin:
