@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from imago_client.core.sending.selection import queue_for_key
+from imago_client.core.sending.selection import place_of_key
 from imago_client.message_queue import MessageQueue
 from imago_client.messages import Message
 from imago_spark.errors import SinkError
@@ -19,7 +19,7 @@ from imago_spark.sink_options import QueueBy
 from imago_wire.record_format.properties import is_reserved
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -29,6 +29,8 @@ MESSAGES_MAX: Final = 1000
 """In one request."""
 _OVERHEAD: Final = 300
 """Bytes around a body in a request, roughly: properties and numbers."""
+_READ: Final = ("topic", "value", "key", "tags", "flag", "properties", "shard", "queue")
+_NONE: Final[Mapping[str, str]] = {}
 
 
 def producer_id(sink_id: str, partition: int) -> int:
@@ -36,8 +38,12 @@ def producer_id(sink_id: str, partition: int) -> int:
     return int.from_bytes(blake2b(f"{sink_id}/{partition}".encode(), digest_size=8).digest(), "big")
 
 
+Request: TypeAlias = tuple[MessageQueue, list[Message]]
+
+
 @dataclass(slots=True)
 class _Waiting:
+    queue: MessageQueue
     messages: list[Message] = field(default_factory=list)
     size: int = 0
 
@@ -58,78 +64,79 @@ class Outbox:
         self._rows_max = rows_max
         self._queues_of, self._topic = queues_of, topic
         self._queue_by, self._send_bytes, self._partition = queue_by, send_bytes, partition
-        self._waiting: dict[MessageQueue, _Waiting] = {}
+        self._waiting: dict[tuple[str, int], _Waiting] = {}
+        """By topic, and place among its queues."""
         self._keyless = 0
         self.rows = 0
         self.bytes = 0
 
-    def add(self, batch: pa.RecordBatch) -> Iterator[tuple[MessageQueue, list[Message]]]:
+    def add(self, batch: pa.RecordBatch) -> Iterator[Request]:
         """Accept rows; yield the requests that they complete."""
-        names = batch.schema.names
-        for values in zip(*[column.to_pylist() for column in batch.columns], strict=True):
-            row = dict(zip(names, values, strict=True))
-            message = self._message(row)
-            queue = self._queue(row, message)
+        given = {
+            name: batch.column(at).to_pylist()
+            for at, name in enumerate(batch.schema.names)
+            if name in _READ
+        }
+        nothing = [None] * batch.num_rows
+        columns = [given.get(name, nothing) for name in _READ]
+        for topic, value, key, tags, flag, properties, shard, number in zip(*columns, strict=True):
+            to = self._topic or topic
+            if to is None or value is None:
+                missing = "topic" if to is None else "value"
+                raise SinkError(f"a row's {missing} is null: filter such rows out, or fill it in")
+            body = value.encode() if isinstance(value, str) else value
+            keys = tuple(key.split()) if key else ()
+            own = _own_properties(properties) if properties else _NONE
+            message = Message(to, body, tags, keys, flag=flag or 0, properties=own)
+            queues = self._queues_of(to)
+            place = self._place(to, queues, key if keys else None, shard, number)
             self.rows += 1
-            self.bytes += len(message.body)
-            yield from self._put(queue, message)
+            self.bytes += len(body)
+            waiting = self._waiting.get((to, place))
+            if waiting is None:
+                waiting = self._waiting[to, place] = _Waiting(queues[place])
+            size = len(body) + _OVERHEAD
+            for name, text in own.items():
+                size += 4 * (len(name) + len(text))
+            full = waiting.size + size > self._send_bytes
+            if waiting.messages and (full or len(waiting.messages) >= self._rows_max):
+                yield waiting.queue, waiting.messages
+                waiting.messages, waiting.size = [], 0
+            waiting.messages.append(message)
+            waiting.size += size
 
-    def rest(self) -> Iterator[tuple[MessageQueue, list[Message]]]:
+    def rest(self) -> Iterator[Request]:
         """Yield the incomplete requests."""
-        for queue, waiting in sorted(self._waiting.items()):
+        for waiting in sorted(self._waiting.values(), key=lambda one: one.queue):
             if waiting.messages:
-                yield queue, waiting.messages
+                yield waiting.queue, waiting.messages
         self._waiting.clear()
 
-    def _put(
-        self, queue: MessageQueue, message: Message
-    ) -> Iterator[tuple[MessageQueue, list[Message]]]:
-        waiting = self._waiting.setdefault(queue, _Waiting())
-        size = _size(message)
-        full = waiting.size + size > self._send_bytes or len(waiting.messages) >= self._rows_max
-        if waiting.messages and full:
-            yield queue, waiting.messages
-            waiting = self._waiting[queue] = _Waiting()
-        waiting.messages.append(message)
-        waiting.size += size
-
-    def _message(self, row: Mapping[str, Any]) -> Message:
-        topic, value = self._topic or row.get("topic"), row["value"]
-        if topic is None or value is None:
-            missing = "topic" if topic is None else "value"
-            raise SinkError(f"a row's {missing} is null: filter such rows out, or fill it in")
-        properties = dict(row.get("properties") or ())
-        return Message(
-            topic,
-            value.encode() if isinstance(value, str) else value,
-            tags=row.get("tags"),
-            keys=tuple((row.get("key") or "").split()),
-            flag=row.get("flag") or 0,
-            properties={
-                name: text or ""
-                for name, text in properties.items()
-                if not is_reserved(name) and not name.startswith("__")
-            },
-        )
-
-    def _queue(self, row: Mapping[str, Any], message: Message) -> MessageQueue:
-        queues = self._queues_of(message.topic)
+    def _place(
+        self,
+        topic: str,
+        queues: Sequence[MessageQueue],
+        key: str | None,
+        shard: str | None,
+        number: int | None,
+    ) -> int:
+        """Return which of the topic's queues a row goes to."""
         if self._queue_by is QueueBy.COLUMN:
-            queue = MessageQueue(message.topic, row["shard"] or "", _number(row["queue"]))
+            queue = MessageQueue(topic, shard or "", -1 if number is None else number)
             if queue not in queues:
                 raise SinkError(f"{queue} is not a queue of the topic that takes messages")
-            return queue
-        if self._queue_by is QueueBy.KEY and message.keys:
-            return queue_for_key(row["key"], queues)
-        chosen = queues[(self._partition + self._keyless // ROUND) % len(queues)]
+            return queues.index(queue)
+        if self._queue_by is QueueBy.KEY and key is not None:
+            return place_of_key(key, len(queues))
+        place = (self._partition + self._keyless // ROUND) % len(queues)
         self._keyless += 1
-        return chosen
+        return place
 
 
-def _number(value: int | None) -> int:
-    return -1 if value is None else value
-
-
-def _size(message: Message) -> int:
-    texts = sum(len(name) + len(text) for name, text in message.properties.items())
-    return len(message.body) + _OVERHEAD + 4 * texts
+def _own_properties(properties: Iterable[tuple[str, str | None]]) -> dict[str, str]:
+    """Return those that the system does not use."""
+    return {
+        name: text or ""
+        for name, text in properties
+        if not is_reserved(name) and not name.startswith("__")
+    }
