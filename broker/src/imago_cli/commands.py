@@ -25,6 +25,7 @@ COMMANDS: dict[str, CommandRow] = {
     "up": CommandRow(
         "imago_cli.up.command", "Run a whole cluster of real processes on this machine."
     ),
+    "down": CommandRow("imago_cli.up.detached", "Stop the cluster that imago up runs on a folder."),
     "demo": CommandRow(
         "imago_cli.demo.command", "Show both protocols and Spark agreeing on real records."
     ),

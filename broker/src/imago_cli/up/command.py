@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import sys
-from pathlib import Path
+from pathlib import Path  # noqa: TC003  typer reads it
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,6 +19,7 @@ from imago_cli.exits import CommandUsageError, Exit
 from imago_cli.output import print_json, print_line, print_table, role_name
 from imago_cli.servers.java import find_java
 from imago_cli.servers.zookeeper_server import ZooKeeperServer
+from imago_cli.up import detached
 from imago_cli.up import state as up_state
 from imago_cli.up.access import use_token, with_token
 from imago_cli.up.configs import CONFIGS, base_settings, config_path, write_configs
@@ -32,6 +33,7 @@ from imago_cli.up.plan import (
 )
 from imago_cli.up.protection import refuse_less
 from imago_cli.up.roles import Roles
+from imago_cli.up.state import DEFAULT_DATA
 from imago_cli.up.supervisor import ProcessSpec, SupervisedProcess, while_all_live
 from imago_log.disk.vfs import OTHERS
 
@@ -42,7 +44,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_DATA = Path("imago-data")
 _STOP_MARGIN_SECONDS = 5.0
 _SAME_REQUEST_SECONDS = 1.0
 """A signal so soon after another is the same request: `timeout`, and whoever passes signals on to a
@@ -91,16 +92,24 @@ def up(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one line of JSON once all is ready.")
     ] = False,
+    detach: Annotated[
+        bool,
+        typer.Option(detached.DETACH, help="Return once all is ready; imago down stops it."),
+    ] = False,
+    in_background: Annotated[bool, typer.Option(detached.IN_BACKGROUND, hidden=True)] = False,
 ) -> None:
-    """Run a whole cluster of real processes on this machine, until SIGTERM or Ctrl-C.
+    """Run a whole cluster of real processes on this machine, until SIGTERM, Ctrl-C or `imago down`.
 
     The same --data brings back the same cluster with its content; give the same --config and --set,
     too. If a process cannot start, the
     command names it, stops all others and fails. Afterwards it restarts a process that dies, with
     growing pauses, as often as necessary; the others continue.
     """
-    _log_to_stderr()
     os.umask(OTHERS)
+    if detach:
+        detached.start(data.absolute(), sys.argv[1:])
+        return
+    _log_to_stderr()
     with up_state.locked(data.absolute()), up_state.room(data.absolute()):
         plan = up_state.plan(
             data.absolute(),
@@ -116,7 +125,9 @@ def up(
         use_token(base)
         configs = write_configs(plan, base)
         refuse_busy_ports(plan, next(iter(configs.values())).broker.bind)
-        cluster_run = ClusterRun(plan, configs, restart=restart, as_json=as_json)
+        cluster_run = ClusterRun(
+            plan, configs, restart=restart, as_json=as_json, in_background=in_background
+        )
         code = asyncio.run(cluster_run.run())
     raise typer.Exit(code)
 
@@ -158,7 +169,9 @@ class ClusterRun:
         *,
         restart: bool,
         as_json: bool,
+        in_background: bool = False,
     ) -> None:
+        self._in_background = in_background
         self._plan = plan
         self._configs = configs
         self._as_json = as_json
@@ -180,12 +193,15 @@ class ClusterRun:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled, stopping)
         children = [*self._first, *self._names, *self._brokers.values()]
-        relay = LogRelay([child.spec.log_path for child in children])
+        own = [self._plan.data / detached.LOG] if self._in_background else []
+        relay = LogRelay([child.spec.log_path for child in children], own)
         relay.start()
         try:
             if await self._started_before(stopping):
                 up_state.remember(self._plan)
                 self._say_ready()
+                if self._in_background:
+                    detached.is_ready()
                 await self._keep(children, stopping)
         finally:
             await self._stop()
@@ -271,7 +287,8 @@ class ClusterRun:
         print_line(f"name service {ready['namesrv']}, ZooKeeper {ready['zookeeper']}")
         if self._plan.port_base is not None:
             print_line(f"for other commands: {for_other_commands(ready)}")
-        print_line(f"data and logs in {self._plan.data}; Ctrl-C stops everything")
+        end = f"imago down --data {self._plan.data}" if self._in_background else "Ctrl-C"
+        print_line(f"data and logs in {self._plan.data}; {end} stops everything")
 
     def _zookeeper(self) -> Iterator[ProcessSpec]:
         plan = self._plan

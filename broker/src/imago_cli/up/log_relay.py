@@ -2,7 +2,7 @@
 
 Every line says whose it is: several processes tell the same of themselves. Children write into
 their files directly: a terminal or a pipe that nobody reads may hold up this thread, never a
-broker.
+broker. In the background standard error is a file of its own, which gets no copies.
 """
 
 from __future__ import annotations
@@ -25,10 +25,14 @@ _LAST_SECONDS = 2.0
 class LogRelay:
     """One thread over the log files of all children."""
 
-    def __init__(self, paths: Sequence[Path], *, bytes_max: int = FILE_BYTES_MAX) -> None:
-        self._paths = list(paths)
+    def __init__(
+        self, paths: Sequence[Path], own: Sequence[Path] = (), *, bytes_max: int = FILE_BYTES_MAX
+    ) -> None:
+        """`own` is where standard error goes, if that is a file to be kept small as well."""
+        self._copies = not own
+        self._paths = [*paths, *own]
         self._bytes_max = bytes_max
-        self._at = {path: path.stat().st_size if path.exists() else 0 for path in paths}
+        self._at = {path: path.stat().st_size if path.exists() else 0 for path in self._paths}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="log-relay", daemon=True)
 
@@ -49,7 +53,8 @@ class LogRelay:
     def _copy_all(self) -> None:
         for path in self._paths:
             try:
-                self._copy(path)
+                if self._copies:
+                    self._copy(path)
                 self._shorten(path)
             except OSError:
                 # The terminal or the file is gone: nothing is left to copy to or from.

@@ -21,6 +21,7 @@ from imago_wire.errors import in_our_words
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+DEFAULT_DATA = Path("imago-data")
 FORMAT = 1
 _FILE = "cluster.json"
 _LOCK = "up.lock"
@@ -52,10 +53,12 @@ def locked(folder: Path) -> Iterator[None]:
         except BlockingIOError as error:
             raise CommandUsageError(
                 f"{folder} is locked by another imago up",
-                cure="stop that one, or give another --data",
+                cure=f"stop that one (imago down --data {folder}), or give another --data",
             ) from error
         if (folder / _FILE).exists():
             make_private(folder)
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, b"%d\n" % os.getpid())
         yield
     except CommandUsageError:
         if made and {path.name for path in folder.iterdir()} <= _BEFORE_A_START:
@@ -63,6 +66,19 @@ def locked(folder: Path) -> Iterator[None]:
         raise
     finally:
         os.close(descriptor)
+
+
+def runner(folder: Path) -> int | None:
+    """Return the process that holds the folder; None when none does."""
+    try:
+        with (folder / _LOCK).open("rb") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return int(lock.read() or b"0") or None  # it has just come: not a cluster yet
+    except FileNotFoundError:
+        return None
+    return None
 
 
 @contextmanager
