@@ -158,6 +158,31 @@ def test_commands_among_the_settings_of_security_do_what_they_say(tmp_path: Path
 
 
 @pytest.mark.full
+def test_who_works_before_is_never_refused_where_the_order_of_security_is_followed(
+    tmp_path: Path,
+) -> None:
+    """It sends after each line: without a user, and as soon as the page gives it one with that."""
+    [order] = [block.text for block in blocks("security") if block.kind == "shell"]
+    client = "imago produce orders hello"
+    with ExitStack() as stack:
+        reader = Reader(tmp_path)
+        stack.callback(reader.stop)
+        first, *others = [line.partition(" #")[0].rstrip() for line in order.splitlines()]
+        reader.up(first)
+        reader.shell("imago topic create orders")
+        for command in others:
+            if command.startswith("imago up"):
+                reader.up(command)
+            else:
+                reader.shell(command)
+            client = command if "produce" in command else client
+            reader.shell(client)
+        assert "--user ann" in client
+        with pytest.raises(AssertionError, match=r"NO_PERMISSION|no permission|cannot be null"):
+            reader.shell("imago produce orders hello")
+
+
+@pytest.mark.full
 def test_members_with_the_certificate_of_the_page_copy_each_other(tmp_path: Path) -> None:
     """What `imago security init` leaves to do for several members."""
     with ExitStack() as stack:
