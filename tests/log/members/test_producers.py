@@ -10,20 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from imago_log.metadata import producers
+from imago_log.metadata import known_producers
 from imago_log.metadata.changes import CHANGE_BYTES_MAX
+from imago_log.metadata.known_producers import AGE_MS_MAX, QUEUES_MAX
 from imago_log.metadata.numbered_runs import RUNS_MAX
-from imago_log.metadata.producers import (
-    AGE_MS_MAX,
-    QUEUES_MAX,
-    STATED_QUEUES_MAX,
-    Producers,
-)
+from imago_log.metadata.producers import STATED_QUEUES_MAX, Producers
 from imago_log.metadata.state import Metadata
 from imago_testing.stores.in_memory import DATA, HOST, START_MS, FakeClock, open_store
 from imago_testing.stores.vfs import MemoryVfs
 from imago_wire.hot import QueueTail, RecordBuilder, make_entry
-from imago_wire.record_format.sequences import Sequence, stored_property
+from imago_wire.record_format.sequences import Sequence, stored_property, tag_of, user_tag
 
 if TYPE_CHECKING:
     from imago_log import MessageStore
@@ -192,6 +188,73 @@ def test_silent_producers_are_forgotten_by_the_time_of_records() -> None:
     assert view.epoch(P) is None
 
 
+ANN, EVE = user_tag("ann"), user_tag("eve")
+
+
+def test_a_user_who_fills_the_view_lets_go_of_its_own_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(known_producers, "QUEUES_MAX", 12)
+    view = Producers()
+    for n in range(3):
+        view.add(Sequence(f"{n:016x}{ANN}", 0, 0), T0, n, n, 0)
+    view.add(Sequence(P, 0, 0), T0, 3, 3, 0)
+    for n in range(1000):
+        view.add(Sequence(f"{n:016x}{EVE}", 0, 0), T0, n, n + 4, 0)
+    assert view.queues == 12
+    assert [view.epoch(f"{n:016x}{ANN}") for n in range(3)] == [0, 0, 0]
+    assert view.epoch(P) == 0
+    assert [n for n in range(1000) if view.epoch(f"{n:016x}{EVE}") == 0] == list(range(992, 1000))
+    for n in range(3, 9):  # up to the average she takes from whoever has most
+        view.add(Sequence(f"{n:016x}{ANN}", 0, 0), T0, n, n + 2000, 0)
+    counted = Counter(tag_of(name) for name, _ in view.to_json())
+    assert counted == {ANN: 4, EVE: 7, "": 1}
+    assert view.epoch(f"{8:016x}{ANN}") == 0, "the newest stays"
+
+
+def test_a_producer_has_no_more_queues_than_all_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known_producers, "QUEUES_MAX", 5)
+    view = Producers()
+    view.add(Sequence(P + ANN, 0, 0), T0, 0, 0, 0)
+    for n in range(100):
+        view.add(Sequence(Q + EVE, 0, 0), ("T", n), 0, n + 1, 0)
+    assert (view.queues, view.next_number(P + ANN, T0)) == (5, 1)
+    assert [n for n in range(100) if view.next_number(Q + EVE, ("T", n))] == [96, 97, 98, 99]
+
+
+def test_an_id_is_another_one_for_each_user() -> None:
+    view = Producers()
+    view.add(Sequence(P + ANN, 1, 0), T0, 0, 0, 0)
+    view.add(Sequence(P + EVE, 7, 0), T0, 1, 1, 0)
+    assert view.state_in(P + ANN, T0) == (1, 1)
+    assert view.state_in(P + EVE, T0) == (7, 1)
+    assert view.state_in(P, T0) is None
+    assert view.offset_of(P + ANN, T0, 1, 0, 1) == 0
+    assert view.offset_of(P + ANN, T0, 7, 0, 1) is None
+
+
+def test_what_was_sent_without_a_user_counts_for_each_who_goes_on_with_it() -> None:
+    view = Producers()
+    for n in range(3):
+        view.add(Sequence(P, 4, n), T0, n, n, 0)
+    for tag in (ANN, EVE):
+        assert view.state_in(P + tag, T0) == (4, 3)
+        assert view.offset_of(P + tag, T0, 4, 1, 2) == 1
+    view.add(Sequence(P + ANN, 4, 3), T0, 3, 3, 0)
+    assert view.state_in(P + ANN, T0) == (4, 4)
+    assert view.state_in(P + ANN, T1) == (4, 0)
+    assert view.offset_of(P + ANN, T0, 4, 3, 1) == 3
+    assert view.offset_of(P + ANN, T0, 4, 0, 3) == 0, "its past is still told"
+    assert view.state_in(P + EVE, T0) == (4, 3)
+    view.add(Sequence(P + ANN, 5, 0), T1, 0, 4, 0)
+    assert (view.state_in(P + ANN, T0), view.state_in(P + ANN, T1)) == ((5, 0), (5, 1))
+    loaded = Producers()
+    loaded.load(view.to_json(), 5)
+    assert loaded.to_json() == view.to_json()
+    assert loaded.state_in(P + ANN, T0) == (5, 0)
+    assert loaded.queues == view.queues == 3
+
+
 blocks = st.lists(
     st.tuples(
         st.integers(0, 12),
@@ -203,15 +266,13 @@ blocks = st.lists(
 """
 
 
-@pytest.mark.parametrize("look_ms", [0, 1, 5, 60_000])
 @given(blocks=blocks)
-def test_blocks_come_to_the_same_as_messages_one_by_one(look_ms: int, blocks: list[Any]) -> None:
+def test_blocks_come_to_the_same_as_messages_one_by_one(blocks: list[Any]) -> None:
     whole, single, known = Producers(), Producers(), OrderedDict[str, int]()
     tails, counts = [QueueTail(b"T", queue, dual=False) for queue in (0, 1)], Counter[object]()
     epochs, place, ms = Counter[str](), 0, START_MS
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(producers, "AGE_MS_MAX", 10)
-        patch.setattr(producers, "LOOK_MS", look_ms)
+        patch.setattr(known_producers, "AGE_MS_MAX", 10)
         for later, messages in blocks:
             ms, entries, offsets = ms + later, [], []
             for name, bump, queue in messages:

@@ -136,7 +136,7 @@ KEPT: dict[str, dict[str, str]] = {
     },
     "imago_log.commitlog.watermark": {"ALL_VISIBLE": "no limit"},
     "imago_log.metadata.numbered_runs": {"RUNS_MAX": _COUNT},
-    "imago_log.metadata.producers": {"QUEUES_MAX": _COUNT},
+    "imago_log.metadata.known_producers": {"QUEUES_MAX": _COUNT},
     "imago_log.views.filling.dispatcher": {"REVIVED_QUEUES_MAX": "what no topic passes"},
     "imago_log.views.units.found_ends": {"PLACE_MAX": "behind the end of any log"},
     "imago_log.views.units.witness": {"ALL_UNITS": "no limit"},

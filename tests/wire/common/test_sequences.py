@@ -14,8 +14,11 @@ from imago_wire.record_format.sequences import (
     producer_text,
     read_stored,
     read_wire,
+    sent_id,
     split_wire,
     stored_property,
+    tag_of,
+    user_tag,
     wire_numbers,
     wire_properties,
     without,
@@ -37,6 +40,10 @@ def test_both_forms_round_trip(sequence: Sequence) -> None:
     wire = OTHERS + wire_properties(sequence).encode()
     assert read_wire(wire) == read_wire(wire.removesuffix(b"\x02")) == sequence
     assert read_stored(OTHERS + stored_property(sequence)) == sequence
+    owned = sequence._replace(producer=sequence.producer + user_tag("ann"))
+    assert read_stored(OTHERS + stored_property(owned)) == owned
+    assert sent_id(owned.producer) == sequence.producer
+    assert tag_of(owned.producer) == user_tag("ann") != user_tag("eve")
     assert without(wire + stored_property(sequence)) == OTHERS
     assert read_stored(wire) is None
     assert read_wire(stored_property(sequence)) is None

@@ -33,6 +33,12 @@ def build(properties: list[bytes], *, sys_flag: int = 0) -> bytes:
     return bytes(data)
 
 
+def test_an_id_may_have_the_tag_of_a_user(twin: Twin) -> None:
+    ids = [P, P + "0123456789abcdef", P + "fedcba9876543210", "ff" * 16]
+    data = build([stored_property(Sequence(each, 3, 7)) for each in ids])
+    assert [found[:3] for found in twin.numbered_records(data, BASE)] == [(i, 3, 7) for i in ids]
+
+
 def test_numbers_and_their_places(twin: Twin) -> None:
     sent = [stored_property(Sequence(P, 3, number)) for number in (7, 8)]
     data = build([b"TAGS\x01a\x02" + sent[0], b"TAGS\x01b\x02", sent[1]])
@@ -51,7 +57,8 @@ values = st.sampled_from(
     [
         f"{P}.0.7", f"{P}.{10**18}.{2**63 - 1}", f"{P}.1", f"{P}.1.", f"{P}..1", f"{P}.1.2.3",
         f"{P}.1.+2", "00000000000000AA.1.2", "aa.1.2", "", f"{P}.1.2 ", f"{P}.1." + "9" * 20,
-        f"{P}.007.0", "\u0661" * 20,
+        f"{P}.007.0", "\u0661" * 20, f"{P}{P}.1.2", f"{P}{P}.{10**18}.3", f"{P}{P[1:]}.1.2",
+        f"{P}{P}0.1.2", f"{P}{P[1:]}x.1.2", f"{P}{P}", f"{P}{P}.1",
     ]
 )  # fmt: skip
 names = st.sampled_from(["__IMAGO_SENT", "__IMAGO_SENT", "__IMAGO_SEN", "x__IMAGO_SENT", "TAGS"])

@@ -19,6 +19,7 @@ from imago_wire.remoting.frame import FRAME_BYTES_MAX, encode_frame
 from imago_wire.remoting.scanning import _remoting_c as compiled  # type: ignore[attr-defined]  # built, not typed
 from imago_wire.remoting.scanning import _remoting_py as plain
 from imago_wire.remoting.scanning import items as items_of
+from imago_wire.remoting.scanning.granting import UserGrants
 from imago_wire.remoting.scanning.waiting import ParkingSpace
 from imago_wire.remoting.texts.handles import RecallHandle, parse_recall_handle
 
@@ -141,12 +142,34 @@ class Lot:
         return state
 
 
+class Granted(dict[str, Any]):
+    """Whoever sends is one user, who may send to all topics."""
+
+    def __init__(self, tag: str) -> None:
+        super().__init__()
+        self.user = UserGrants(None, AllTopics(), {}, tag=tag)
+
+    def __missing__(self, key: str) -> UserGrants:
+        return self.user
+
+
+class AllTopics(dict[str, bool]):
+    def __missing__(self, topic: str) -> bool:
+        return True
+
+
 def taken(
-    twin: Any, data: bytes | bytearray, limits: tuple[int, int, int], lot: Lot | None = None
+    twin: Any,
+    data: bytes | bytearray,
+    limits: tuple[int, int, int],
+    lot: Lot | None = None,
+    grants: Granted | None = None,
 ) -> Any:
     entries: list[Any] = []
     asked: list[Any] = []
-    used = twin.take_sends(data, limits, NAMES, HOST, b"CLUSTER\x01c\x02", entries, asked, lot)
+    used = twin.take_sends(
+        data, limits, NAMES, HOST, b"CLUSTER\x01c\x02", entries, asked, lot, grants
+    )
     return used, entries, asked
 
 
@@ -160,6 +183,7 @@ def taken(
     count_max=st.sampled_from([10, 2, 0, -1]),
     room=st.sampled_from([2, 2, 1, 0, -1, None]),
     owner=st.sampled_from(["somebody", "somebody", ""]),
+    tag=st.sampled_from([None, None, "", "f" * 16, "0123", "ümlaut" + "0" * 10]),
 )
 def test_sends_are_taken_alike(
     frames: list[bytes],
@@ -170,6 +194,7 @@ def test_sends_are_taken_alike(
     count_max: int,
     room: int | None,
     owner: str,
+    tag: str | None,
 ) -> None:
     data = bytearray(b"".join(frames))
     for at, value in changes:
@@ -178,8 +203,9 @@ def test_sends_are_taken_alike(
     read = data[:cut]
     limits = (frame_max, body_max, count_max)
     lots = [None if room is None else Lot(room, owner) for _ in range(2)]
-    expected = taken(plain, read, limits, lots[0])
-    assert taken(compiled, read, limits, lots[1]) == expected
+    grants = None if tag is None else Granted(tag)
+    expected = taken(plain, read, limits, lots[0], grants)
+    assert taken(compiled, read, limits, lots[1], grants) == expected
     assert [lot and (lot.space, lot.expected) for lot in lots[:1]] == [
         lot and (lot.space, lot.expected) for lot in lots[1:]
     ]
@@ -260,6 +286,11 @@ def test_sends_that_wait_are_taken_to_where_they_wait(
     assert lot.space.halves == (
         [(0, "p" if "PGROUP" in more else "group", "somebody")] * (tail is HALVES)
     )
+    if "IMAGO" in more:
+        owned = taken(twin, frame, (FRAME_BYTES_MAX, 100, 10), users := Lot(), Granted("f" * 16))
+        sent = b"__IMAGO_SENT\x010123456789abcdefffffffffffffffff.0.7\x02CLUSTER\x01c\x02"
+        assert owned[1][0][2] == b"UNIQ_KEY\x01U\x02" + sent
+        assert list(users.expected) == [("0123456789abcdef" + "f" * 16, TAILS[1])]
     nobody = Lot(owner="")
     assert bool(taken(twin, frame, (FRAME_BYTES_MAX, 100, 10), nobody)[0]) == (tail is not HALVES)
     assert lot.space.numbered == ([(0, "0123456789abcdef", 0, 7)] if "IMAGO" in more else [])

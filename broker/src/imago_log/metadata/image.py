@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from imago_log.metadata.changes import Change, Topic
-    from imago_log.metadata.producers import ProducerImage
+    from imago_log.metadata.known_producers import ProducerImage
 
 SNAPSHOT_FORMAT = 1
 PIECE = 256

@@ -5,11 +5,16 @@ digits), its epoch `__IMAGO_EPOCH` and the message's number `__IMAGO_SEQ` (decim
 counts from 0 in each queue and epoch. The broker stores them as one property of its own,
 `__IMAGO_SENT`, with the value ``id.epoch.number``. Consumers see that one; when a client echoes the
 properties of what it consumed it is taken for what it is, and not for a claim to be that producer.
+
+With access control an id belongs to a user: what is stored, and counted by, is the id and a tag of
+the user's name behind it. So nobody goes on with, or ends, what somebody else's producer began.
 """
 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
+from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from imago_wire.errors import ProtocolError
@@ -23,6 +28,8 @@ TIMER_MARK: Final = b"__IMAGO_TIMER"
 MARK: Final = SENT + names.NAME_END
 """Bytes that no record of a sequenced message lacks."""
 NUMBER_MAX: Final = (1 << 63) - 1
+ID_SIZE: Final = 16
+"""Digits of the id that a producer sends, and as many of the tag of its user."""
 
 _WIRE_NAMES: Final = (names.IMAGO_PRODUCER_ID, names.IMAGO_PRODUCER_EPOCH, names.IMAGO_SEQUENCE)
 _WIRE: Final = tuple(name.encode() for name in _WIRE_NAMES)
@@ -32,14 +39,14 @@ _WIRE_END: Final = re.compile(
     rb"__IMAGO_PID\x01([0-9a-f]{16})\x02__IMAGO_EPOCH\x01([0-9]{1,18})\x02"
     rb"__IMAGO_SEQ\x01([0-9]{1,18})\x02?\Z"
 )
-_STORED: Final = re.compile(rb"([0-9a-f]{16})\.([0-9]{1,19})\.([0-9]{1,19})\Z")
+_STORED: Final = re.compile(rb"([0-9a-f]{16}(?:[0-9a-f]{16})?)\.([0-9]{1,19})\.([0-9]{1,19})\Z")
 
 
 class Sequence(NamedTuple):
     """Who sent a message, in which of its lives, and which message of the queue it is."""
 
     producer: str
-    """16 lower-case hexadecimal digits."""
+    """16 lower-case hexadecimal digits; of a user 16 more."""
     epoch: int
     number: int
 
@@ -47,6 +54,22 @@ class Sequence(NamedTuple):
 def producer_text(producer: int) -> str:
     """Return a 64-bit producer id as it is written everywhere."""
     return f"{producer:016x}"
+
+
+@lru_cache(maxsize=1024)
+def user_tag(user: str) -> str:
+    """Return what tells a user's producers from others' of the same ids: 16 hexadecimal digits."""
+    return blake2b(user.encode("utf-8", "replace"), digest_size=ID_SIZE // 2).hexdigest()
+
+
+def tag_of(producer: str) -> str:
+    """Return the tag in a producer's id; empty: it is of no user."""
+    return producer[ID_SIZE:]
+
+
+def sent_id(producer: str) -> str:
+    """Return the id as its producer sends it."""
+    return producer[:ID_SIZE]
 
 
 def wire_properties(sequence: Sequence) -> str:

@@ -14,6 +14,7 @@ from imago_wire.record_format import sequences as _sequences
 
 cdef extern from "Python.h":
     void* PyUnicode_DATA(object text)
+    Py_ssize_t PyUnicode_GET_LENGTH(object text)
 
 include "_common.pxi"
 include "_reading.pxi"
@@ -145,13 +146,15 @@ cdef object sent_of(const uint8_t *properties, Py_ssize_t size):
     cdef const uint8_t *at
     cdef const uint8_t *end
     cdef int64_t numbers[2]
-    cdef int which, digits, i
+    cdef int which, digits, i, name_size = 16
     if value == NULL or value_size < 20:
         return None
-    for i in range(16):
+    if value[16] != 46 and value_size >= 36:
+        name_size = 32  # with the tag of a user
+    for i in range(name_size):
         if not 48 <= value[i] <= 57 and not 97 <= value[i] <= 102:
             return None
-    at, end = value + 16, value + value_size
+    at, end = value + name_size, value + value_size
     for which in range(2):
         if at == end or at[0] != 46:
             return None
@@ -170,22 +173,26 @@ cdef object sent_of(const uint8_t *properties, Py_ssize_t size):
             return None
     if at != end:
         return None
-    return name_of(value), numbers[0], numbers[1]
+    return name_of(value, name_size), numbers[0], numbers[1]
 
 
-cdef object name_of(const uint8_t *text):
-    """Return the id of a producer, 16 hexadecimal digits, as the same object as far as possible."""
+cdef object name_of(const uint8_t *text, Py_ssize_t size):
+    """Return the id of a producer, 16 or 32 digits, as the same object as far as possible."""
     cdef uint64_t digits
     cdef object known
     cdef Py_ssize_t place
     memcpy(&digits, text, 8)
     place = digits * <uint64_t> 0x9E3779B97F4A7C15 >> 32
-    memcpy(&digits, text + 8, 8)
+    memcpy(&digits, text + size - 8, 8)
     place = (<uint64_t> place ^ digits) * <uint64_t> 0x9E3779B97F4A7C15 >> 54
     known = _names[place]
-    if known is not None and not memcmp(PyUnicode_DATA(known), text, 16):
+    if (
+        known is not None
+        and PyUnicode_GET_LENGTH(known) == size
+        and not memcmp(PyUnicode_DATA(known), text, size)
+    ):
         return known
-    known = PyUnicode_DecodeLatin1(<const char *> text, 16, NULL)
+    known = PyUnicode_DecodeLatin1(<const char *> text, size, NULL)
     _names[place] = known
     return known
 

@@ -85,13 +85,14 @@ class Client:
 
 
 @pytest.fixture
-async def client(broker: Broker) -> AsyncIterator[Client]:
+async def client(careful: list[str], broker: Broker) -> AsyncIterator[Client]:
     for topic in ("orders", "other"):
         broker.topics.create_or_update(TopicConfig(name=topic, read_queues=1, write_queues=1))
     peer = await RemotingPeer.connect(broker.rocketmq_port)
     client = Client(broker, peer)
     client.have(SEND)
     assert await client.send() == OK  # the first of a queue
+    careful.clear()
     yield client
     await peer.close()
 

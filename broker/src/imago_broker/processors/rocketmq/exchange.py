@@ -73,6 +73,8 @@ class Exchange:
     answered: bool = field(default=False, init=False)
     user: str | None = field(default=None, init=False)
     """Whose request it is, once that was checked; None: nobody is known to have sent it."""
+    sender: str = field(default="", init=False)
+    """Whose idempotent producers it may go on with; empty: access control is off."""
     trusted: bool = field(default=False, init=False)
     """Whether access control lets it do all: its address is on the white list."""
     denied: bool = field(default=False, init=False)

@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 
 from imago_broker.model.access.users import ANONYMOUS
 from imago_broker.model.access.white_addresses import is_listed
+from imago_wire.record_format.sequences import user_tag
 from imago_wire.remoting.scanning.granting import UserGrants
 
 if TYPE_CHECKING:
@@ -88,12 +89,12 @@ class PeerGrants(dict[str, UserGrants | None]):
         if self._access.outdated.why:
             return None
         if self._access.is_white(self._address):
-            return UserGrants(None, _Decisions(_always), _Decisions(_always))
+            return _trusted(key)
         user = self._access.users.get(key)
         if user is None or not user.enabled:
             return None
         if user.white_addresses and is_listed(self._address, (user.white_addresses,)):
-            return UserGrants(None, _Decisions(_always), _Decisions(_always))
+            return _trusted(key)
         return self._granted(key, user.secret) if user.secret else None
 
     def _granted(self, name: str, secret: str = "") -> UserGrants:
@@ -107,8 +108,8 @@ class PeerGrants(dict[str, UserGrants | None]):
 
         publish, consume = _Decisions(may_publish), _Decisions(may_consume)
         if secret:
-            return UserGrants.signing(secret.encode(), publish, consume)
-        return UserGrants(None, publish, consume)
+            return UserGrants.signing(secret.encode(), publish, consume, user_tag(name))
+        return UserGrants(None, publish, consume, tag=user_tag(name))
 
     def _may_all(self, name: str, needs: Sequence[Need]) -> bool:
         may, limits, address = self._grants.may, self._access.quota_table.limits, self._address
@@ -129,6 +130,11 @@ class _Decisions(dict[AskedT, bool], Generic[AskedT]):
             self.clear()
         decided = self[asked] = self._decide(asked)
         return decided
+
+
+def _trusted(key: str) -> UserGrants:
+    """Return what is granted to whoever says it is that user, at an address that is trusted."""
+    return UserGrants(None, _Decisions(_always), _Decisions(_always), tag=user_tag(key))
 
 
 def _always(_: object) -> bool:

@@ -27,9 +27,3 @@ def signer(raw_header: bytes, body: bytes, grants: Grants) -> UserGrants | None:
     if SIGNATURE not in command.ext or not is_signed(user.secret.decode(), command):
         return None
     return user
-
-
-def may_send(raw_header: bytes, body: bytes, topic: str, grants: Grants) -> bool:
-    """Whether the request's user may send to a topic."""
-    user = signer(raw_header, body, grants)
-    return user is not None and user.publish[topic]

@@ -74,7 +74,6 @@ cdef object _plain_take = plain.take_sends
 cdef object _plain_plain_pull = plain_pulling.plain_pull
 cdef object _plain_take_ends = _ending.take_ends
 cdef object _plain_signer = _granting.signer
-cdef object _plain_may_send = _granting.may_send
 cdef Py_ssize_t _waiting_properties_max = _waiting.PROPERTIES_MAX
 cdef Py_ssize_t _word_max = _waiting.WORD_MAX
 cdef Py_ssize_t _digits_max = _waiting.DIGITS_MAX

@@ -170,17 +170,3 @@ def signer(bytes raw_header not None, bytes body not None, grants not None):
     if right < 0:
         return _plain_signer(raw_header, body, grants)
     return user if right else None
-
-
-def may_send(bytes raw_header not None, bytes body not None, str topic not None, grants not None):
-    """As `_granting_py.may_send`."""
-    cdef Header h
-    cdef Py_ssize_t size = PyBytes_GET_SIZE(raw_header) - 4
-    cdef int right = -1
-    if size >= 0 and _read_header(&h, <Bytes>PyBytes_AS_STRING(raw_header), size):
-        right = _may_send(
-            &h, <Bytes>PyBytes_AS_STRING(body), PyBytes_GET_SIZE(body), topic, grants
-        )
-    if right < 0:
-        return _plain_may_send(raw_header, body, topic, grants)
-    return right == 1

@@ -21,7 +21,7 @@ from imago_wire.remoting.frame import HEADER_BYTES_MAX, check_frame_size, check_
 from imago_wire.remoting.header import decode_raw_header
 from imago_wire.remoting.headers.send import read_send_header
 from imago_wire.remoting.peer import OWN_VERSION
-from imago_wire.remoting.scanning._granting_py import may_send
+from imago_wire.remoting.scanning._granting_py import signer
 from imago_wire.remoting.scanning._waiting_py import take_waiting
 from imago_wire.remoting.scanning.items import BAD, FRAME, SEND, BadFrameItem, FrameItem, SendItem
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from imago_wire.record_format.entries import Entry, QueueTail
-    from imago_wire.remoting.scanning.granting import Grants
+    from imago_wire.remoting.scanning.granting import Grants, UserGrants
     from imago_wire.remoting.scanning.items import AskedSend, Item
     from imago_wire.remoting.scanning.waiting import Parking
 
@@ -336,9 +336,11 @@ def take_sends(
                 break
             item = scan_frame(*found)
             tail = _tail_of(item, body_bytes_max, tails_of)
-            if tail is None or (grants is not None and not _granted(item, grants)):
+            user = None if grants is None else _granted(item, grants)
+            if tail is None or (grants is not None and user is None):
                 break
-            taken = _taken(item, tail, born_host, suffix, parking, len(entries))
+            tag = "" if user is None else user.tag
+            taken = _taken(item, tail, born_host, suffix, parking, len(entries), tag)
         except ProtocolError:
             break
         if taken is None:
@@ -361,8 +363,12 @@ def _tail_of(
     return tails[item.queue_id] if 0 <= item.queue_id < len(tails) else None
 
 
-def _granted(item: Item, grants: Grants) -> bool:
-    return item.kind == SEND and may_send(item.raw_header, item.body, item.topic, grants)
+def _granted(item: Item, grants: Grants) -> UserGrants | None:
+    """Return the user of a send that it may make."""
+    if item.kind != SEND:
+        return None
+    user = signer(item.raw_header, item.body, grants)
+    return user if user is not None and user.publish[item.topic] else None
 
 
 def _taken(
@@ -372,6 +378,7 @@ def _taken(
     suffix: bytes,
     parking: Parking | None,
     index: int,
+    tag: str,
 ) -> tuple[Entry, AskedSend] | None:
     """Return a send's entry, and what its answer needs. ProtocolError: the log cannot hold it."""
     if item.kind != SEND:
@@ -381,7 +388,7 @@ def _taken(
     if plain is None:
         if parking is None:
             return None
-        return take_waiting(item, tail, born_host, suffix, parking, index)
+        return take_waiting(item, tail, born_host, suffix, parking, index, tag)
     entry = make_entry(tail, body, plain[1], flag=item.flag, born_ms=born_ms, born_host=born_host)
     return entry, (item.opaque, item.serialize, queue_id, plain[0], item.oneway, b"")
 

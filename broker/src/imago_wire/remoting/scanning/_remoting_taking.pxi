@@ -122,7 +122,7 @@ cdef int _take_send(
         if parking is None:
             return 0
         return _take_waiting(
-            frame, size, &h, &send, &text, tail, born_host, suffix, parking, entries, asked
+            frame, size, &h, &send, &text, tail, born_host, suffix, parking, grants, entries, asked
         )
     unique, properties = parts
     if PyBytes_GET_SIZE(properties) > _properties_bytes_max:

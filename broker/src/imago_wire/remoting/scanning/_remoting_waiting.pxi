@@ -7,6 +7,7 @@ DEF PARTS_MAX = 64
 DEF MADE_MAX = 6144  # properties, suffix, and what is added: topic, words, numbers
 DEF DROPPED = 1
 DEF NUMBER = 2
+DEF ID_SIZE = 16
 
 
 cdef struct Wanted:
@@ -214,7 +215,7 @@ cdef bytes _recall_handle(bytes topic, bytes broker_name, long long due_ms, Span
 
 cdef int _take_waiting(
     Bytes frame, Py_ssize_t size, Header* h, Send* send, Span* properties, object tail,
-    bytes born_host, bytes suffix, object parking, list entries, list asked
+    bytes born_host, bytes suffix, object parking, object grants, list entries, list asked
 ) except -2:
     """Take one such send (1) or not (0); -1: the plain twin has to read it.
 
@@ -241,7 +242,8 @@ cdef int _take_waiting(
         if w.delay.at != NULL or w.timed or h.flag & 2:
             return 0
         return _take_numbered(
-            frame, size, h, send, &w, tail, born_host, suffix, parking, space, entries, asked
+            frame, size, h, send, &w, tail, born_host, suffix, parking, grants, space, entries,
+            asked,
         )
     topic = tail.topic
     if PyBytes_GET_SIZE(topic) > 255:
@@ -322,10 +324,12 @@ cdef object _half_place(
 
 cdef int _take_numbered(
     Bytes frame, Py_ssize_t size, Header* h, Send* send, Wanted* w, object tail, bytes born_host,
-    bytes suffix, object parking, object space, list entries, list asked
+    bytes suffix, object parking, object grants, object space, list entries, list asked
 ) except -2:
     """Take a send of an idempotent producer, where it has the number that comes next."""
     cdef char made[MADE_MAX]
+    cdef char name[2 * ID_SIZE]
+    cdef Span owned
     cdef char* end
     cdef long long epoch = 0, number = 0
     cdef Py_ssize_t header_size = _u32(frame + 4) & 0xFFFFFF
@@ -341,13 +345,22 @@ cdef int _take_numbered(
             w.numbers[i].at + w.numbers[i].size
         ):
             return 0
-    if producer.size != 16:
+    if producer.size != ID_SIZE:
         return 0
-    for i in range(16):
+    for i in range(ID_SIZE):
         if not 48 <= producer.at[i] <= 57 and not 97 <= producer.at[i] <= 102:
             return 0
     if not _property_number(&w.numbers[1], &epoch) or not _property_number(&w.numbers[2], &number):
         return 0
+    if grants is not None:
+        tag = _granted(_user_of(h, grants), 4)
+        if tag:
+            if PyUnicode_GET_LENGTH(tag) != ID_SIZE or not PyUnicode_IS_COMPACT_ASCII(tag):
+                return -1
+            memcpy(name, producer.at, ID_SIZE)
+            memcpy(name + ID_SIZE, PyUnicode_DATA(tag), ID_SIZE)
+            owned.at, owned.size, owned.escaped = <Bytes>name, 2 * ID_SIZE, False
+            producer = &owned
     key = (_known_text(producer), tail)
     known = parking.expected
     found = PyDict_GetItem(known, key)

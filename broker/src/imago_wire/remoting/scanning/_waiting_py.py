@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from imago_wire.record_format.layout import BODY_BYTES_MAX, HOST_V4_SIZE, HOST_V6_SIZE, SYS_PREPARED
 from imago_wire.record_format.properties import NOT_SENDERS
-from imago_wire.record_format.sequences import MARK
+from imago_wire.record_format.sequences import Sequence, stored_property
 from imago_wire.records._record_py import make_entry
 from imago_wire.remoting.header import decode_raw_header
 from imago_wire.remoting.headers.send import read_send_header
@@ -44,11 +44,17 @@ _PRODUCER: Final = re.compile(rb"[0-9a-f]{16}\Z")
 
 
 def take_waiting(
-    item: SendItem, tail: QueueTail, born_host: bytes, suffix: bytes, parking: Parking, index: int
+    item: SendItem,
+    tail: QueueTail,
+    born_host: bytes,
+    suffix: bytes,
+    parking: Parking,
+    index: int,
+    tag: str = "",
 ) -> Taken | None:
     """Return the entry of such a send, and what its answer needs; None: it needs a closer look.
 
-    `tail` is the queue that it asks for, `index` that of its entry.
+    `tail` is the queue that it asks for, `index` that of its entry, `tag` that of its user.
     """
     if len(item.body) > BODY_BYTES_MAX or len(born_host) not in {HOST_V4_SIZE, HOST_V6_SIZE}:
         return None
@@ -56,7 +62,7 @@ def take_waiting(
     unique = b"" if wanted is None else wanted.get(b"UNIQ_KEY", b"")
     if wanted is None or not _WORD.match(unique):
         return None
-    waiting = _Waiting(item, wanted, unique, tail, suffix, parking)
+    waiting = _Waiting(item, wanted, unique, tail, suffix, parking, tag)
     made = waiting.entry(index)
     if made is None:
         return None
@@ -113,9 +119,10 @@ class _Waiting:
         tail: QueueTail,
         suffix: bytes,
         parking: Parking,
+        tag: str,
     ) -> None:
         self._item, self._wanted, self._unique, self._tail = item, wanted, unique, tail
-        self._suffix, self._parking = suffix, parking
+        self._suffix, self._parking, self._tag = suffix, parking, tag
         self._space = parking.space or parking.look()
 
     def entry(self, index: int) -> _Made | None:
@@ -192,14 +199,14 @@ class _Waiting:
             _DIGITS.match(epoch_text) and _DIGITS.match(number_text)
         ):
             return None
-        key, epoch, number = producer.decode(), int(epoch_text), int(number_text)
+        key, epoch, number = producer.decode() + self._tag, int(epoch_text), int(number_text)
         parking, tail = self._parking, self._tail
         expected = parking.expected.get((key, tail)) or parking.expect(key, tail)
         if expected != [epoch, number]:
             return None
         expected[1] += 1
         self._space.numbered.append((index, key, epoch, number))
-        sent = b"%b%b.%d.%d\x02" % (MARK, producer, epoch, number)
+        sent = stored_property(Sequence(key, epoch, number))
         return tail, self._kept(_NUMBERS) + sent + self._suffix, None, b""
 
     def _kept(self, dropped: tuple[bytes, ...]) -> bytes:

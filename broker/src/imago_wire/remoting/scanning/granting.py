@@ -36,13 +36,19 @@ class UserGrants(NamedTuple):
     """Whether it may read a topic in a group."""
     keyed: Keyed | None = None
     """The digest that begins with the secret; None where there is none."""
+    tag: str = ""
+    """What tells its idempotent producers from others' of the same ids."""
 
     @classmethod
     def signing(
-        cls, secret: bytes, publish: dict[str, bool], consume: dict[tuple[str, str], bool]
+        cls,
+        secret: bytes,
+        publish: dict[str, bool],
+        consume: dict[tuple[str, str], bool],
+        tag: str = "",
     ) -> UserGrants:
         """Return those of a user who signs."""
-        return cls(secret, publish, consume, keyed_digest(secret))
+        return cls(secret, publish, consume, keyed_digest(secret), tag)
 
 
 Grants: TypeAlias = Mapping[str, UserGrants | None]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from imago_wire.compiled import compiled_twins
 from imago_wire.remoting.scanning._ending_py import answer_done, may_be_end, take_ends
-from imago_wire.remoting.scanning._granting_py import may_send, signer
+from imago_wire.remoting.scanning._granting_py import signer
 from imago_wire.remoting.scanning._halves_py import (
     answer_ends,
     close_halves,
@@ -40,7 +40,6 @@ __all__ = [
     "join_message_ids",
     "mark_texts",
     "may_be_end",
-    "may_send",
     "open_halves",
     "plain_pull",
     "plain_send",

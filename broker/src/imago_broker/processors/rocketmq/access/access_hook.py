@@ -97,10 +97,12 @@ class AccessHook:
             return
         try:
             needs = self._admitted(exchange, right)
+            exchange.sender = _sender_of(exchange)
         except RequestError:
             if not self._is_served(exchange):
                 raise
             exchange.user, needs = None, ()  # nobody's: whose it says it is is not known
+            exchange.sender = ANONYMOUS
         if needs and self._quotas is not None:
             self._charge(self._quotas, exchange, needs)
 
@@ -319,6 +321,15 @@ def _is_named(need: Need, command: RemotingCommand) -> bool:
         return True
     named = need.name in command.body.decode(errors="replace")
     return named or any(need.name in value for value in command.ext.values())
+
+
+def _sender_of(exchange: Exchange) -> str:
+    """Return whose producers those of an admitted request are, as its grants say it, too.
+
+    At an address that is trusted that is who it says it is.
+    """
+    ext, channel = exchange.ext, exchange.channel
+    return exchange.user or ext.get(ACCESS_KEY) or channel.certificate_user or ANONYMOUS
 
 
 def _is_listed(access: AccessService, key: str | None, address: str) -> bool:

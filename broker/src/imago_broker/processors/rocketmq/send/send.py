@@ -170,7 +170,7 @@ class SendProcessor:
 
     def _finish(self, exchange: Exchange, sending: Sending, parts: Sequence[BatchEntry]) -> None:
         """Put the messages, as soon as the shape of compressed ones is known."""
-        parts, sending.claimed = take_numbers(parts)
+        parts, sending.claimed = take_numbers(parts, exchange.sender)
         if sending.claimed is not None:
             require_direct(sending.topic, waits=sending.waits)
         config = self._topics.get(sending.topic)

@@ -29,9 +29,9 @@ from imago_wire.hot import (
     make_entries,
     make_entry,
     may_be_end,
-    may_send,
     plain_send,
     scan_plain_batch,
+    signer,
     take_sends,
 )
 from imago_wire.record_format.references import DISPATCH
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from imago_broker.service.topics.topic_handles import TopicHandle, TopicHandles
     from imago_broker.service.transactions.service import TransactionService
     from imago_wire.records.record import Placed
+    from imago_wire.remoting.scanning.granting import UserGrants
     from imago_wire.remoting.scanning.items import SendItem
     from imago_wire.remoting.scanning.waiting import ParkingSpace
 
@@ -258,16 +259,19 @@ class SendPath:
             or topic not in self._tails[handle.level]
             or not self._usual
             or (self._light.enabled and DISPATCH in item.properties)
-            or (grants is not None and not may_send(item.raw_header, body, topic, grants))
         ):
             session.serve_send(item)
             return
+        user = None if grants is None else signer(item.raw_header, body, grants)
+        if grants is not None and (user is None or not user.publish[topic]):
+            session.serve_send(item)
+            return
         if item.batch and not item.sys_flag:
-            self._send_batch(session, item, handle)
+            self._send_batch(session, item, handle, user)
             return
         plain = None if item.sys_flag else plain_send(item.properties, self._added)
         if plain is None:
-            self._look_closer(session, item, handle)
+            self._look_closer(session, item, handle, user)
             return
         try:
             entry = make_entry(
@@ -298,7 +302,9 @@ class SendPath:
         self._usual = is_default and not self._table.watched
         return self._usual
 
-    def _send_batch(self, session: SendingSession, item: SendItem, handle: TopicHandle) -> None:
+    def _send_batch(
+        self, session: SendingSession, item: SendItem, handle: TopicHandle, user: UserGrants | None
+    ) -> None:
         queue_id = item.queue_id
         tail = handle.tails[queue_id] or self._handles.tail(handle, queue_id)
         try:
@@ -307,7 +313,7 @@ class SendPath:
         except ProtocolError:
             entries = []
         if not entries:
-            self._look_closer(session, item, handle)
+            self._look_closer(session, item, handle, user)
             return
         unique, transaction = find_each(item.properties, (b"UNIQ_KEY", b"TRAN_MSG"))
         if transaction is not None or may_wait(item.properties):
@@ -321,10 +327,13 @@ class SendPath:
             (session, item.opaque, item.serialize, queue_id, unique or b""),
         )
 
-    def _look_closer(self, session: SendingSession, item: SendItem, handle: TopicHandle) -> None:
+    def _look_closer(
+        self, session: SendingSession, item: SendItem, handle: TopicHandle, user: UserGrants | None
+    ) -> None:
+        tag = "" if user is None else user.tag
         if not item.batch:
             self._prepare(handle, item.queue_id)
-        if item.sys_flag or not self._sequenced.send(session, item, handle):
+        if item.sys_flag or not self._sequenced.send(session, item, handle, tag):
             session.serve_send(item)
 
     def _prepare(self, handle: TopicHandle, queue_id: int) -> None:

@@ -14,7 +14,7 @@ from imago_broker.processors.rocketmq.exchange import Reply, RequestError
 from imago_broker.service.puts.copies import joined
 from imago_wire.errors import ProtocolError
 from imago_wire.record_format import sequences
-from imago_wire.record_format.sequences import NUMBER_MAX
+from imago_wire.record_format.sequences import NUMBER_MAX, sent_id, user_tag
 from imago_wire.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:
@@ -24,10 +24,13 @@ if TYPE_CHECKING:
     from imago_wire.remoting.messages import BatchEntry
 
 
-def take_numbers(parts: Sequence[BatchEntry]) -> tuple[Sequence[BatchEntry], Numbers | None]:
+def take_numbers(
+    parts: Sequence[BatchEntry], sender: str
+) -> tuple[Sequence[BatchEntry], Numbers | None]:
     """Return the messages with the property that is stored, and what their producer claims.
 
-    RequestError: their numbers cannot be read, or are not those of one request.
+    `sender` is the user whose producer it is; empty: nobody's. RequestError: their numbers cannot
+    be read, or are not those of one request.
     """
     if not any(sequences.PREFIX in part.properties for part in parts):
         return parts, None
@@ -45,8 +48,12 @@ def take_numbers(parts: Sequence[BatchEntry]) -> tuple[Sequence[BatchEntry], Num
         raise _illegal(
             "the messages of a batch must be numbered one by one, by one producer in one epoch"
         )
-    marked = [_marked(part, claim) for part, claim in zip(bare, claims, strict=True)]
-    return marked, Numbers(first.producer, first.epoch, first.number, len(parts))
+    producer = first.producer + (user_tag(sender) if sender else "")
+    marked = [
+        _marked(part, claim._replace(producer=producer))
+        for part, claim in zip(bare, claims, strict=True)
+    ]
+    return marked, Numbers(producer, first.epoch, first.number, len(parts))
 
 
 def _marked(part: BatchEntry, claim: sequences.Sequence) -> BatchEntry:
@@ -67,7 +74,7 @@ def require_direct(topic: str, *, waits: bool) -> None:
 def refusal_reply(refusal: SequenceRefusal, claimed: Numbers, queue: str) -> Reply:
     """Return the answer to messages that were not taken, with cause and cure."""
     epoch, expected = refusal.state
-    who = f"producer {claimed.producer}, queue {queue}"
+    who = f"producer {sent_id(claimed.producer)}, queue {queue}"
     if refusal.verdict is Verdict.FENCED:
         return Reply(
             ResponseCode.IMAGO_PRODUCER_FENCED,

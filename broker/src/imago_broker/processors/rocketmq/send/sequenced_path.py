@@ -58,10 +58,13 @@ class SequencedPath:
         self._puts, self._handles, self._lane = puts, handles, lane
         self._added, self._stored = added, stored
 
-    def send(self, session: SendingSession, item: SendItem, handle: TopicHandle) -> bool:
-        """Take one send; False, and nothing done, for one that has to go the careful way."""
+    def send(self, session: SendingSession, item: SendItem, handle: TopicHandle, tag: str) -> bool:
+        """Take one send; False, and nothing done, for one that has to go the careful way.
+
+        `tag` is that of the user whose producer it is.
+        """
         queue_id = item.queue_id
-        read = None if item.oneway else self._read(item)
+        read = None if item.oneway else self._read(item, tag)
         if read is None:
             return False
         messages, claimed, unique = read
@@ -95,16 +98,16 @@ class SequencedPath:
             queue = f"{tail.topic.decode('utf-8', 'replace')}/{tail.queue_id}"
             self._reply(token, refusal_reply(refusal, claimed, queue))
 
-    def _read(self, item: SendItem) -> Read | None:
+    def _read(self, item: SendItem, tag: str) -> Read | None:
         if not item.batch:
-            return _read_messages([(item.body, item.properties, item.flag)], self._added)
+            return _read_messages([(item.body, item.properties, item.flag)], self._added, tag)
         try:
             messages = scan_batch(item.body, MESSAGES_MAX)
         except ProtocolError:
             return None
         if b"TRAN_MSG" in item.properties or may_wait(item.properties):
             return None
-        return _read_messages(messages, b"")
+        return _read_messages(messages, b"", tag)
 
     def _answer(self, token: Token, status: PutStatus, placed: Sequence[Placed]) -> None:
         code = STORED.get(status)
@@ -122,7 +125,9 @@ class SequencedPath:
         session.reply(request, reply)
 
 
-def _read_messages(messages: Sequence[tuple[bytes, bytes, int]], suffix: bytes) -> Read | None:
+def _read_messages(
+    messages: Sequence[tuple[bytes, bytes, int]], suffix: bytes, tag: str
+) -> Read | None:
     """Return the messages with the property that is stored, where they are as our clients write."""
     made: list[tuple[bytes, bytes, int]] = []
     first, key = None, b""
@@ -130,7 +135,7 @@ def _read_messages(messages: Sequence[tuple[bytes, bytes, int]], suffix: bytes) 
         found = split_wire(properties)
         if found is None:
             return None
-        bare, claim = found
+        bare, claim = found[0], found[1]._replace(producer=found[1].producer + tag)
         plain = plain_send(bare, stored_property(claim) + suffix)
         if first is None:
             first, key = claim, b"" if plain is None else plain[0]

@@ -75,7 +75,7 @@ class _Local(Exchange):
     ) -> None:
         command = replace(outer.command, ext=dict(ext), flag=outer.command.flag & ~FLAG_ONEWAY)
         super().__init__(outer.channel, command)
-        self.user = outer.user
+        self.user, self.sender = outer.user, outer.sender
         self._outer, self._then = outer, then
 
     def answer(self, reply: Reply) -> None:

@@ -1,0 +1,205 @@
+"""The producers that are remembered, each in the share of its user, and who of them is let go.
+
+Whoever was used least recently goes first, of the user who has most or is above the average: so
+nobody's producers push out those of another user.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from imago_log.metadata.numbered_runs import NumberedRuns
+from imago_wire.record_format.sequences import tag_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from imago_log.metadata.numbered_runs import Run
+
+QUEUES_MAX = 100_000
+AGE_MS_MAX = 7 * 24 * 3600 * 1000
+
+JSON = Any
+Queue = tuple[str, int]
+"""Topic and queue id."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerImage:
+    """One producer's state at some moment: it stays as it is."""
+
+    name: str
+    epoch: int
+    ms: int
+    stated: int
+    queues: list[tuple[str, int, list[Run], Run | None]]
+
+    def to_json(self) -> list[JSON]:
+        """Return its name and its state."""
+        queues = [
+            [topic, queue_id, [list(run) for run in runs], dropped and list(dropped)]
+            for topic, queue_id, runs, dropped in self.queues
+        ]
+        return [self.name, [self.epoch, self.ms, self.stated, queues]]
+
+
+@dataclass(slots=True, eq=False)
+class UserShare:
+    """The producers of one user, least recently used first."""
+
+    tag: str
+    queues: int = 0
+    order: OrderedDict[str, Producer] = field(default_factory=OrderedDict)
+
+    @property
+    def oldest_ms(self) -> int:
+        """When the one was used that was used least recently."""
+        return next(iter(self.order.values())).ms
+
+
+@dataclass(slots=True, eq=False)
+class Producer:
+    """What is known of one producer."""
+
+    share: UserShare
+    epoch: int = 0
+    ms: int = 0
+    """Store time of its newest record."""
+    stated: int = -1
+    """Log offset of the newest statement of this state; -1: the records alone tell it."""
+    queues: dict[Queue, NumberedRuns] = field(default_factory=dict)
+
+    def needs(self) -> int:
+        """Return the log offset from which on the log must be kept to tell this state."""
+        lasts = [known.last for known in self.queues.values()]
+        places = [last[-1] for last in lasts if last is not None]
+        return max(min(places, default=self.stated), self.stated)
+
+    def image(self, name: str) -> ProducerImage:
+        """Return the state as it is now."""
+        queues = [(*queue, known.runs(), known.dropped) for queue, known in self.queues.items()]
+        return ProducerImage(name, self.epoch, self.ms, self.stated, queues)
+
+    @classmethod
+    def from_json(cls, value: JSON) -> Producer:
+        """Return a state of JSON, in no share yet. ValueError, TypeError: damaged."""
+        epoch, ms, stated, queues = value
+        made = cls(UserShare(""), int(epoch), int(ms), int(stated))
+        for topic, queue_id, runs, dropped in queues:
+            known = NumberedRuns.of(
+                [_run(*run) for run in runs], _run(*dropped) if dropped else None
+            )
+            made.queues[str(topic), int(queue_id)] = known
+        return made
+
+
+class KnownProducers:
+    """All of them, by name: the id, and the tag of the user behind it."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, Producer] = {}
+        self.queues = 0
+        """Queues over all producers."""
+        self.version = 0
+        """Grows with every change."""
+        self._shares: dict[str, UserShare] = {}
+        """By tag; none is empty."""
+        self._none_older = 0
+        """Nobody who could be let go was silent since before this time."""
+
+    def items(self) -> Iterator[tuple[str, Producer]]:
+        """Yield all, user by user, of each the least recently used first."""
+        for _, share in sorted(self._shares.items()):
+            yield from share.order.items()
+
+    def put(self, name: str, producer: Producer) -> None:
+        """Have this state of a producer from now on, in the place of another one."""
+        old = self.by_name.get(name)
+        share = self._share_of(name)
+        self.by_name[name] = share.order[name] = producer
+        producer.share = share
+        self._count(share, len(producer.queues) - (0 if old is None else len(old.queues)))
+        self._none_older = min(self._none_older, producer.ms)
+
+    def used(self, name: str) -> Producer:
+        """Return a producer that has sent something, made now if need be."""
+        producer = self.by_name.get(name)
+        if producer is None:
+            share = self._share_of(name)
+            producer = self.by_name[name] = share.order[name] = Producer(share)
+        else:
+            producer.share.order.move_to_end(name)
+        return producer
+
+    def begin(self, producer: Producer, queue: Queue) -> NumberedRuns:
+        """Have a producer send to one more queue."""
+        runs = producer.queues[queue] = NumberedRuns()
+        self._count(producer.share, 1)
+        return runs
+
+    def end(self, producer: Producer, queue: Queue) -> None:
+        """Forget what a producer has sent to a queue."""
+        del producer.queues[queue]
+        self._count(producer.share, -1)
+
+    def forget(self, name: str) -> None:
+        """Forget a producer."""
+        producer = self.by_name.pop(name)
+        share = producer.share
+        self._count(share, -len(producer.queues))
+        del share.order[name]
+        if not share.order:
+            del self._shares[share.tag]
+
+    def keeps_all(self, newest: Producer) -> bool:
+        """Let go who has to, but never the newest; True: nobody had to be looked at, nor has for
+        more of that time."""
+        if self.queues <= QUEUES_MAX and 0 <= newest.ms - self._none_older <= AGE_MS_MAX:
+            return True
+        self._let_go_silent(newest.ms)
+        while self.queues > QUEUES_MAX:
+            self._make_room(newest)
+        return False
+
+    def _share_of(self, name: str) -> UserShare:
+        tag = tag_of(name)
+        share = self._shares.get(tag)
+        if share is None:
+            share = self._shares[tag] = UserShare(tag)
+        return share
+
+    def _count(self, share: UserShare, by: int) -> None:
+        share.queues += by
+        self.queues += by
+
+    def _let_go_silent(self, now_ms: int) -> None:
+        """Let go who is silent for too long. The times are those of records, never a clock's."""
+        if 0 <= now_ms - self._none_older <= AGE_MS_MAX:
+            return
+        for share in list(self._shares.values()):
+            while share.order and now_ms - share.oldest_ms > AGE_MS_MAX:
+                self._let_go(next(iter(share.order)))
+        self._none_older = min(now_ms, *(share.oldest_ms for share in self._shares.values()))
+
+    def _make_room(self, newest: Producer) -> None:
+        """Let go of one, where all together have too much."""
+        share = newest.share
+        if share.queues * len(self._shares) < self.queues:
+            share = max(self._shares.values(), key=lambda each: (each.queues, each.tag))
+        name, producer = next(iter(share.order.items()))
+        if producer is not newest:
+            self._let_go(name)
+            return
+        self.end(producer, next(iter(producer.queues)))  # it has more than all may have
+        self.version += 1
+
+    def _let_go(self, name: str) -> None:
+        self.forget(name)
+        self.version += 1
+
+
+def _run(epoch: int, first: int, size: int, offset: int, place: int) -> Run:
+    """Return a run of JSON; TypeError: it is none."""
+    return epoch, first, size, offset, place
