@@ -2,9 +2,9 @@
 
     python -m bench.gate [--record]
 
-callgrind counts the user instructions of `bench.hot_path`, `bench.hot_waiting` and
-`bench.hot_reads` between the first and the last round; that repeats to a few percent whatever else
-the machine does. Fails at +5 %. `--record` accepts today's figures.
+callgrind counts the user instructions of `bench.hot_path`, `bench.hot_waiting`, `bench.hot_reads`
+and `bench.hot_grpc` between the first and the last round; that repeats to a few percent whatever
+else the machine does. Fails at +5 %. `--record` accepts today's figures.
 """
 
 from __future__ import annotations
@@ -73,6 +73,9 @@ CASES = [
     Case("MetaQ get of 250 by a first reader, a request", "first", 4, 0, module="bench.hot_reads"),
     Case("RocketMQ pull of 32, a request", "pull", 4, 0, module="bench.hot_reads"),
     Case("RocketMQ pull that waits for a put, both", "follow", 4, 0, module="bench.hot_reads"),
+    Case("SDK send, 4 × 16", "send", 4, 16, module="bench.hot_grpc"),
+    Case("SDK receive of 32, a message", "receive", 4, 1, 32, module="bench.hot_grpc"),
+    Case("SDK acknowledgement of 32, a message", "acknowledge", 4, 1, 32, module="bench.hot_grpc"),
 ]
 
 

@@ -21,11 +21,13 @@ from imago_testing.peers.sdk_peer import HEADERS, SdkFrames, request_headers
 from imago_wire.errors import ProtocolError
 from imago_wire.grpc import headers as heads
 from imago_wire.grpc.connection import Http2Connection
-from imago_wire.grpc.events import CallOpened, Came
+from imago_wire.grpc.events import CallCame, CallOpened, Came, Ended, Event
 from imago_wire.grpc.frames import END_HEADERS, END_STREAM, PREFACE, window_update
 from imago_wire.grpc.header_blocks import BrokenError, HeaderBlocks
 from imago_wire.grpc.limits import Http2Limits
 from imago_wire.grpc.messages import encoded, make, parse
+from imago_wire.grpc.scanning import _blocks_c, _blocks_py, _sends_c, _sends_py  # type: ignore[attr-defined]  # built, not typed
+from imago_wire.record_format import properties as props
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -43,6 +45,7 @@ LIMITS: Final = Http2Limits(
 OUTPUT_BYTES: Final = 1 << 16
 """What a thousand bytes of frames may have a server write: acknowledgements, resets, a farewell."""
 BODY_BYTES: Final = 4096
+SEND_LIMITS: Final = (BODY_BYTES, 8, 256, 63)
 NOW_MS: Final = 1_796_000_000_000
 RECEIPT: Final = "0 1795977346262 20000 0 0 shard-0 0 0 1326"
 
@@ -50,9 +53,9 @@ RECEIPT: Final = "0 1795977346262 20000 0 0 shard-0 0 0 1326"
 def frames(data: bytes) -> Hashable:
     """Whole or in pieces the same happens; answers leave, and nothing above its limit stays."""
     whole, pieces = Http2Connection(LIMITS), Http2Connection(LIMITS)
-    events = whole.feed(PREFACE + data)
+    events = _spread(whole.feed(PREFACE + data))
     middle = len(data) // 2
-    found = [*pieces.feed(PREFACE + data[:middle]), *pieces.feed(data[middle:])]
+    found = _spread([*pieces.feed(PREFACE + data[:middle]), *pieces.feed(data[middle:])])
     assert (found, pieces.closing) == (events, whole.closing)
     assert len(whole.take_output()) <= OUTPUT_BYTES
     assert whole.buffered <= LIMITS.buffered_bytes_max
@@ -64,6 +67,22 @@ def frames(data: bytes) -> Hashable:
     assert len(whole.take_output()) <= OUTPUT_BYTES + LIMITS.streams_max * 56_000
     came = sum(isinstance(event, Came) for event in events)
     return (len(opened), came, len(events), whole.closing[:24])
+
+
+def _spread(events: Sequence[Event]) -> list[Event]:
+    """Return calls that came whole as they come in pieces."""
+    found: list[Event] = []
+    for event in events:
+        if isinstance(event, CallCame):
+            number = event.stream
+            found += [
+                CallOpened(number, event.headers),
+                Came(number, event.message),
+                Ended(number),
+            ]
+        else:
+            found.append(event)
+    return found
 
 
 def headers(data: bytes) -> Hashable:
@@ -85,6 +104,23 @@ def headers(data: bytes) -> Hashable:
     except BrokenError as error:
         return (*found, str(error)[:24])
     return tuple(found)
+
+
+def twins(data: bytes) -> Hashable:
+    """Both twins take the same of headers, calls and sends; in any order the properties alone."""
+    found = []
+    for blocks, of_sends in ((_blocks_py, _sends_py), (_blocks_c, _sends_c)):
+        decoder = blocks.HeaderDecoder(LIMITS.header_bytes_max, heads.WANTED)
+        seen: list[Any] = [of_sends.plain_send(data, b"peer:1", b"", SEND_LIMITS)]
+        if seen[0] is not None:
+            seen[0] = (*seen[0][:3], props.decode(seen[0][3]), *seen[0][4:])
+        try:
+            seen += [decoder.whole_call(data, 0, 0, LIMITS.message_bytes_max), decoder.decode(data)]
+        except ProtocolError as error:
+            seen.append(str(error))
+        found.append(seen)
+    assert found[0] == found[1]
+    return (found[0][0] is None, len(found[0]), str(found[0][-1])[:24])
 
 
 def _checked(name: str, request: Any) -> Hashable:
@@ -155,6 +191,7 @@ def _seeds() -> dict[str, list[bytes]]:
     return {
         "grpc.frames": streams,
         "grpc.headers": blocks,
+        "grpc.twins": [*streams, *blocks, encoded(told["SendMessageRequest"])],
         "grpc.messages": [
             *(encoded(request) for request in told.values()),
             encoded(consumer("readers", "plain")),
@@ -172,6 +209,6 @@ REQUESTS: Final = (
     "EndTransactionRequest",
 )
 TARGETS: Final[Mapping[str, Callable[[bytes], Hashable]]] = MappingProxyType(
-    {"grpc.frames": frames, "grpc.headers": headers, "grpc.messages": messages}
+    {"grpc.frames": frames, "grpc.headers": headers, "grpc.twins": twins, "grpc.messages": messages}
 )
 SEEDS: Final[Mapping[str, Sequence[bytes]]] = MappingProxyType(_seeds())

@@ -38,6 +38,9 @@ class Stream:
         assert not last
         self.sent += [parse("TelemetryCommand", message) for message in messages]
 
+    def stored(self, message_id: bytes, offset: int) -> None:
+        raise AssertionError(message_id, offset)
+
     def fail(self, status: int, text: str) -> None:
         raise AssertionError(status, text)
 

@@ -36,7 +36,7 @@ def test_a_call_and_its_answer() -> None:
     connection, peer = greeted()
     number, head = peer.begin("Heartbeat", {"x-mq-client-id": "größe"})
     data = peer.data(number, b"asked")
-    opened, came, ended = connection.feed(head + data)
+    opened, came, ended = [*connection.feed(head), *connection.feed(data)]
     assert isinstance(opened, CallOpened)
     assert opened.headers[":path"] == "/apache.rocketmq.v2.MessagingService/Heartbeat"
     assert opened.headers["x-mq-client-id"] == "größe"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from imago_wire.grpc.frames import END_HEADERS, END_STREAM, Http2Frame, frame
+from imago_wire.grpc.frames import END_HEADERS, END_STREAM, HEAD_BYTES, Http2Frame, frame
 
 _STATUS_200: Final = b"\x88"
 _LITERAL: Final = b"\x00"
@@ -56,3 +56,13 @@ def _percent(text: str) -> bytes:
     return b"".join(
         bytes((byte,)) if byte in _PLAIN else f"%{byte:02X}".encode() for byte in encoded
     )[:400]
+
+
+AROUND_BYTES: Final = len(response_headers(0)) + HEAD_BYTES + len(trailers(0))
+"""Of an answer in one frame: all but what windows are for."""
+_MESSAGE_AT: Final = len(response_headers(0)) + HEAD_BYTES + 5
+
+
+def held(answer: bytes) -> bytes:
+    """Return the only message of an answer that was made with its frames."""
+    return answer[_MESSAGE_AT : len(answer) - len(trailers(0))]

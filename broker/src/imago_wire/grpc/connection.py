@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from imago_wire.grpc import frames
-from imago_wire.grpc.events import CallOpened, Event, Gone
+from imago_wire.grpc.events import CallCame, CallOpened, Event, Gone
 from imago_wire.grpc.frames import (
     ACK,
     END_STREAM,
@@ -27,10 +27,13 @@ from imago_wire.grpc.frames import (
 )
 from imago_wire.grpc.header_blocks import BrokenError, HeaderBlock, HeaderBlocks
 from imago_wire.grpc.limits import Http2Limits
-from imago_wire.grpc.streams import Http2Streams, unpadded
+from imago_wire.grpc.peer_counts import PeerCounts
+from imago_wire.grpc.streams import MESSAGE_HEAD_BYTES, Http2Streams, unpadded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from imago_wire.grpc.windows import Http2Stream
 
 STREAMS_A_FRAME: Final = 16
 """Calls whose windows are changed for the work of one frame that asks for nothing."""
@@ -50,8 +53,7 @@ class Http2Connection:
         self._calls = Http2Streams(limits)
         self._write = self._calls.windows.write
         self._last = 0
-        self._received = 0
-        self._controls = self._resets = 0
+        self._counts = PeerCounts(limits)
         self._leaving = False
         told = {
             Setting.MAX_CONCURRENT_STREAMS: limits.streams_max,
@@ -81,7 +83,7 @@ class Http2Connection:
 
     def tick(self) -> None:
         """Begin the next second: what a peer may do so often in one is counted anew."""
-        self._controls = self._resets = 0
+        self._counts.tick()
 
     def feed(self, data: bytes) -> list[Event]:
         """Take what came; return what happened."""
@@ -92,7 +94,11 @@ class Http2Connection:
         try:
             self._scan(events)
         except BrokenError as broken:
-            self._end(broken.why, str(broken))
+            self.closing = str(broken)
+            self._calls.buffered = 0
+            self._input.clear()
+            self._calls.windows.blocked.clear()
+            self._write(frames.goaway(self._last, broken.why, self.closing))
             events += [Gone(number) for number in self._calls.known]
             self._calls.known.clear()
         return events
@@ -100,6 +106,10 @@ class Http2Connection:
     def send(self, number: int, messages: Sequence[bytes], *, last: bool) -> None:
         """Send messages of an answer; `last`: they are the last, and the call is done."""
         self._calls.send(number, messages, last=last)
+
+    def send_whole(self, number: int, answer: bytes) -> None:
+        """Send an answer that was made with its frames; `send` is for all others."""
+        self._calls.send_whole(number, answer)
 
     def fail(self, number: int, status: int, text: str) -> None:
         """End a call with a status of gRPC's own."""
@@ -126,6 +136,11 @@ class Http2Connection:
             self.greeted, at = True, len(PREFACE)
         try:
             while len(data) - at >= HEAD_BYTES:
+                whole = self._blocks.whole_call(data, at, self._last)
+                if whole is not None:
+                    at = whole[3]
+                    self._take_call(*whole, events)
+                    continue
                 size, kind, flags, number = frames.read_head(data, at)
                 if size > frames.FRAME_BYTES_MAX:
                     raise BrokenError(H2Error.FRAME_SIZE_ERROR, f"a frame of {size} bytes")
@@ -138,6 +153,22 @@ class Http2Connection:
         finally:
             del data[:at]
 
+    def _take_call(
+        self,
+        number: int,
+        headers: Mapping[str, str],
+        message: bytes,
+        _: int,
+        events: list[Event],
+    ) -> None:
+        """Take a call that came whole, as its two frames would be taken."""
+        begun = self._begin(number)
+        if room := self._counts.receive(MESSAGE_HEAD_BYTES + len(message)):
+            self._write(frames.window_update(0, room))
+        if begun is not None:
+            begun.open = False
+            events.append(CallCame(number, headers, message))
+
     def _take(
         self, kind: int, flags: int, number: int, payload: bytes, events: list[Event]
     ) -> None:
@@ -148,7 +179,7 @@ class Http2Connection:
         if take is not None:
             take(self, flags, number, payload, events)
         else:
-            self._count_control()  # PRIORITY, and what later versions may add
+            self._counts.control()  # PRIORITY, and what later versions may add
 
     def _take_headers(self, flags: int, number: int, payload: bytes, events: list[Event]) -> None:
         payload = unpadded(flags, payload)
@@ -175,28 +206,30 @@ class Http2Connection:
             return
         if number <= self._last:
             # The call is over here; the peer did not know that yet.
-            self._count_control()
+            self._counts.control()
             return
-        self._last = number
-        if len(self._calls.known) >= self.limits.streams_max or self._leaving:
-            self._count_reset()
-            self._write(frames.reset(number, H2Error.REFUSED_STREAM))
+        stream = self._begin(number)
+        if stream is None:
             return
-        stream = self._calls.open(number)
         events.append(CallOpened(number, headers))
         if ended:
             self._calls.half_close(stream, events)
 
+    def _begin(self, number: int) -> Http2Stream | None:
+        """Begin a call; None: there are too many, or none are to be begun."""
+        self._last = number
+        if len(self._calls.known) >= self.limits.streams_max or self._leaving:
+            self._counts.reset()
+            self._write(frames.reset(number, H2Error.REFUSED_STREAM))
+            return None
+        return self._calls.open(number)
+
     def _take_data(self, flags: int, number: int, payload: bytes, events: list[Event]) -> None:
         if not number or number > self._last:
             raise BrokenError(H2Error.PROTOCOL_ERROR, f"data in stream {number}, which is idle")
-        self._count_control(useful=bool(payload or flags & END_STREAM))
-        self._received += len(payload)
-        if self._received > self.limits.window_bytes:
-            raise BrokenError(H2Error.FLOW_CONTROL_ERROR, "more than the window")
-        if self._received * 2 >= self.limits.window_bytes:
-            self._write(frames.window_update(0, self._received))
-            self._received = 0
+        self._counts.control(not (payload or flags & END_STREAM))
+        if room := self._counts.receive(len(payload)):
+            self._write(frames.window_update(0, room))
         stream = self._calls.known.get(number)
         if stream is None:
             return  # of a call that is over
@@ -210,14 +243,14 @@ class Http2Connection:
             raise BrokenError(H2Error.FRAME_SIZE_ERROR, "a reset is four bytes")
         if not number or number > self._last:
             raise BrokenError(H2Error.PROTOCOL_ERROR, f"reset of stream {number}, which is idle")
-        self._count_reset()
+        self._counts.reset()
         stream = self._calls.known.get(number)
         if stream is not None:
             self._calls.forget(stream)
             events.append(Gone(number))
 
     def _take_settings(self, flags: int, _: int, payload: bytes, __: list[Event]) -> None:
-        self._count_control()
+        self._counts.control()
         if flags & ACK:
             return
         if len(payload) % 6:
@@ -233,11 +266,11 @@ class Http2Connection:
         self._write(frames.frame(Http2Frame.SETTINGS, ACK, 0))
         if initial is not None:
             # It is work for each call that is under way, and counts as much.
-            self._controls += len(self._calls.known) // STREAMS_A_FRAME
+            self._counts.control(len(self._calls.known) // STREAMS_A_FRAME)
             self._calls.set_initial(initial)
 
     def _take_ping(self, flags: int, _: int, payload: bytes, __: list[Event]) -> None:
-        self._count_control()
+        self._counts.control()
         if len(payload) != 8:
             raise BrokenError(H2Error.FRAME_SIZE_ERROR, "a ping is eight bytes")
         if not flags & ACK:
@@ -254,36 +287,19 @@ class Http2Connection:
             self._calls.windows.room += grown
             if not grown or self._calls.windows.room > WINDOW_MAX:
                 raise BrokenError(H2Error.FLOW_CONTROL_ERROR, "the window cannot grow so")
-            self._count_control(useful=bool(self._calls.windows.blocked))
+            self._counts.control(not self._calls.windows.blocked)
             self._calls.send_blocked()
             return
         stream = self._calls.known.get(number)
         if stream is None:
-            self._count_control()
+            self._counts.control()
             return
-        self._count_control(useful=bool(stream.unsent))
+        self._counts.control(not stream.unsent)
         stream.window += grown
         if not grown or stream.window > WINDOW_MAX:
             self._calls.lose(stream, H2Error.FLOW_CONTROL_ERROR, events)
         else:
             self._calls.send_on(stream)
-
-    def _count_control(self, *, useful: bool = False) -> None:
-        self._controls += not useful
-        if self._controls > self.limits.control_frames_max:
-            raise BrokenError(H2Error.ENHANCE_YOUR_CALM, "too many frames that ask for nothing")
-
-    def _count_reset(self) -> None:
-        self._resets += 1
-        if self._resets > self.limits.resets_max:
-            raise BrokenError(H2Error.ENHANCE_YOUR_CALM, "too many calls were taken back")
-
-    def _end(self, why: H2Error, text: str) -> None:
-        self.closing = text
-        self._calls.buffered = 0
-        self._input.clear()
-        self._calls.windows.blocked.clear()
-        self._write(frames.goaway(self._last, why, text))
 
 
 def _take_push(_: Http2Connection, __: int, ___: int, ____: bytes, _____: list[Event]) -> None:

@@ -15,6 +15,14 @@ class CallOpened(NamedTuple):
     headers: Mapping[str, str]
 
 
+class CallCame(NamedTuple):
+    """A call has begun, its only message came whole, and the peer waits for its answer."""
+
+    stream: int
+    headers: Mapping[str, str]
+    message: bytes
+
+
 class Came(NamedTuple):
     """A message of a call came whole."""
 
@@ -34,4 +42,4 @@ class Gone(NamedTuple):
     stream: int
 
 
-Event = CallOpened | Came | Ended | Gone
+Event = CallOpened | CallCame | Came | Ended | Gone

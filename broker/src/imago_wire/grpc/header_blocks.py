@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from hpack import Decoder, HPACKError
-
-from imago_wire.grpc.frames import END_HEADERS, END_STREAM, H2Error
+from imago_wire.errors import ProtocolError
+from imago_wire.grpc.frames import END_HEADERS, END_STREAM, FRAME_BYTES_MAX, H2Error
+from imago_wire.grpc.headers import WANTED
+from imago_wire.grpc.scanning.twins import HeaderDecoder
 
 if TYPE_CHECKING:
     from imago_wire.grpc.limits import Http2Limits
@@ -25,6 +26,7 @@ class HeaderBlock(NamedTuple):
 
     stream: int
     headers: dict[str, str]
+    """Those that a call is asked for: of the rest nothing is kept."""
     ended: bool
     """Whether nothing follows them."""
 
@@ -36,7 +38,10 @@ class HeaderBlocks:
         self.stream = 0
         """The one whose headers are not whole; 0: none are."""
         self._limits = limits
-        self._decoder = Decoder(max_header_list_size=limits.header_bytes_max)
+        self._decoder = HeaderDecoder(limits.header_bytes_max, WANTED)
+        self._data_bytes_max = min(
+            FRAME_BYTES_MAX, limits.stream_window_bytes, limits.message_bytes_max
+        )
         self._data = bytearray()
         self._ended = False
         self._frames = 0
@@ -59,16 +64,20 @@ class HeaderBlocks:
         if not flags & END_HEADERS:
             return None
         stream, self.stream = self.stream, 0
-        return HeaderBlock(stream, self._decoded(bytes(self._data)), self._ended)
-
-    def _decoded(self, block: bytes) -> dict[str, str]:
-        """Return header fields; of one that comes twice the last counts."""
         try:
             # Also of calls that are refused: later ones refer to what this has taught.
-            found = self._decoder.decode(block, raw=True)
-        except HPACKError as error:
-            raise BrokenError(H2Error.COMPRESSION_ERROR, "headers cannot be read") from error
-        return {
-            bytes(name).decode("latin-1"): bytes(value).decode("utf-8", "replace")
-            for name, value in found
-        }
+            headers = self._decoder.decode(bytes(self._data))
+        except ProtocolError as error:
+            raise BrokenError(H2Error.COMPRESSION_ERROR, str(error)) from error
+        return HeaderBlock(stream, headers, self._ended)
+
+    def whole_call(
+        self, data: bytearray, at: int, last: int
+    ) -> tuple[int, dict[str, str], bytes, int] | None:
+        """Return the call at a place, where it is whole in two frames, and where it ends."""
+        if self.stream:
+            return None
+        try:
+            return self._decoder.whole_call(data, at, last, self._data_bytes_max)
+        except ProtocolError as error:
+            raise BrokenError(H2Error.COMPRESSION_ERROR, str(error)) from error

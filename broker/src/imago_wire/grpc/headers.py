@@ -17,7 +17,11 @@ DATE_TIME: Final = "x-mq-date-time"
 AUTHORIZATION: Final = "authorization"
 TIMEOUT: Final = "grpc-timeout"
 
-SAID: Final = (CLIENT_ID, LANGUAGE, CLIENT_VERSION, DATE_TIME, AUTHORIZATION, TIMEOUT)
+METHOD: Final = ":method"
+PATH: Final = ":path"
+WANTED: Final = frozenset(
+    {METHOD, PATH, CLIENT_ID, LANGUAGE, CLIENT_VERSION, DATE_TIME, AUTHORIZATION, TIMEOUT}
+)
 """All that a call is asked for."""
 
 _TIMEOUT = re.compile(r"([0-9]{1,8})([HMSmun])")
@@ -47,11 +51,6 @@ class CallCredentials(NamedTuple):
             made = hmac.new(key.encode(), self.signed.encode(), hashlib.sha1).hexdigest()
             found = hmac.compare_digest(made.encode(), told) or found
         return found
-
-
-def said(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return those headers that a call is asked for: of the rest nothing is kept."""
-    return {name: headers[name] for name in SAID if name in headers}
 
 
 def credentials(headers: Mapping[str, str]) -> CallCredentials | None:

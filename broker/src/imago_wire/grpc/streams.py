@@ -46,6 +46,12 @@ class Http2Streams:
         if stream is not None and self.windows.send(stream, messages, last=last):
             self.forget(stream)
 
+    def send_whole(self, number: int, answer: bytes) -> None:
+        """Send an answer that was made with its frames, where the windows have room for it."""
+        stream = self.known.get(number)
+        if stream is not None and self.windows.send_whole(stream, answer):
+            self.forget(stream)
+
     def fail(self, number: int, status: int, text: str) -> None:
         """End a call with a status of gRPC's own."""
         stream = self.known.get(number)

@@ -70,6 +70,16 @@ class AnswerWindows:
             stream.trailers = answers.trailers(stream.number)
         return self.send_on(stream)
 
+    def send_whole(self, stream: Http2Stream, answer: bytes) -> bool:
+        """Send an answer that was made with its frames, or what they hold as there is room."""
+        size = len(answer) - answers.AROUND_BYTES
+        if stream.answered or stream.open or size > min(self.room, stream.window):
+            message = answers.held(answer)
+            return self.send(stream, [message], last=True)
+        self.room -= size
+        self.out.append(answer)
+        return True
+
     def fail(self, stream: Http2Stream, status: int, text: str) -> bool:
         """End an answer with a status of gRPC's own."""
         stream.trailers = answers.trailers(stream.number, status, text, only=not stream.answered)

@@ -12,6 +12,7 @@ from imago_broker.processors.grpc.clients import SdkClients
 from imago_broker.processors.grpc.consuming.acknowledging import AckCalls
 from imago_broker.processors.grpc.consuming.receiving import ReceiveCalls
 from imago_broker.processors.grpc.consuming.renewals import PushRenewals
+from imago_broker.processors.grpc.plain_sends import PlainSends
 from imago_broker.processors.grpc.recalling import RecallCalls
 from imago_broker.processors.grpc.routes import Here, RouteCalls
 from imago_broker.processors.grpc.sending import SendCalls
@@ -70,6 +71,9 @@ def serve_grpc(
         clients=clients,
         routes=RouteCalls(broker.registry, topics, groups, here, lambda: role.leads),
         sends=SendCalls(asker, topics, clock, body_bytes_max),
+        plain_sends=PlainSends(
+            authentication, table, broker.messages, topics.handles, parts.settings, identity.cluster
+        ),
         recalls=RecallCalls(
             asker,
             topics,

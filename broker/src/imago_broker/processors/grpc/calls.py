@@ -52,6 +52,10 @@ class CallStream(Protocol):
         """Send messages of the answer."""
         ...
 
+    def stored(self, message_id: bytes, offset: int) -> None:
+        """Answer that a message was stored."""
+        ...
+
     def fail(self, status: int, text: str) -> None:
         """End the call with a status of gRPC's own: never for what a client may have meant."""
         ...
@@ -88,6 +92,8 @@ def status(code: SdkCode, text: str = "") -> Any:
 
 class Call:
     """One call and its answer."""
+
+    __slots__ = ("answered", "headers", "response", "stream", "user")
 
     def __init__(self, stream: CallStream, headers: Mapping[str, str], response: str) -> None:
         """`response`: the name of the message that answers it."""
@@ -127,6 +133,12 @@ class Call:
         if not self.answered:
             self.answered = True
             self.stream.send([encoded(message) for message in messages], last=True)
+
+    def stored(self, message_id: bytes, offset: int) -> None:
+        """Answer that a message was stored, as `answer` would."""
+        if not self.answered:
+            self.answered = True
+            self.stream.stored(message_id, offset)
 
     def refuse(self, error: CallError) -> None:
         """Answer with a status alone."""

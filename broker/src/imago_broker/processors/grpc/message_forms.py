@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
     from imago_wire.records.record import StoredMessage
 
-_HIDDEN: Final = frozenset({"__transactionId__", "__SHARDINGKEY", "TRACE_CONTEXT", "UNIQ_KEY"})
+_HIDDEN: Final = frozenset(
+    {props.TRANSACTION_ID, props.SHARDING_KEY, props.TRACE_CONTEXT, props.UNIQ_KEY}
+)
 """Not reserved to the broker, and told in other fields."""
 _DELAYS: Final = ("TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC", "DELAY")
 
@@ -42,9 +44,9 @@ def stored_properties(message: Any, topic: str, peer: str) -> dict[str, str]:
     if told.HasField("message_group"):
         made[props.SHARDING_KEY] = told.message_group
     if told.trace_context:
-        made["TRACE_CONTEXT"] = told.trace_context
-    made["__BORNHOST"] = told.born_host or peer
-    made["BORN_TIMESTAMP"] = str(milliseconds(told.born_timestamp))
+        made[props.TRACE_CONTEXT] = told.trace_context
+    made[props.BORN_HOST] = told.born_host or peer
+    made[props.BORN_TIMESTAMP] = str(milliseconds(told.born_timestamp))
     made[props.WAIT] = "false"
     return made
 
@@ -64,7 +66,7 @@ def told_message(
         body_encoding=int(encoding),
         message_type=int(MessageType.TRANSACTION if half else _type(found)),
         born_timestamp=at(record.born_ms),
-        born_host=found.get("__BORNHOST") or host_text(record.born_host),
+        born_host=found.get(props.BORN_HOST) or host_text(record.born_host),
         store_timestamp=at(record.store_ms),
         store_host=host_text(record.store_host),
         queue_id=record.queue_id,
@@ -90,7 +92,7 @@ def _add_optional(told: Any, found: Mapping[str, str]) -> None:
         told.tag = tag
     if group := found.get(props.SHARDING_KEY):
         told.message_group = group
-    if context := found.get("TRACE_CONTEXT"):
+    if context := found.get(props.TRACE_CONTEXT):
         told.trace_context = context
     due = found.get(props.TIMER_DELIVER_MS, "")
     if due.isdecimal() and len(due) < 18:

@@ -72,23 +72,20 @@ def type_of_topic(config: TopicConfig | None) -> str:
 
 
 class _Sends:
-    """The messages of one request, until each has its answer."""
+    """The messages of one request, on their careful way."""
 
     def __init__(
         self, call: Call, asker: TableAsker, topic: str, config: TopicConfig | None
     ) -> None:
         self._call, self._asker, self._topic, self._config = call, asker, topic, config
-        self._entries: list[Any] = []
-        self._left = 0
 
     def begin(self, messages: Any) -> None:
         """Put them."""
-        self._entries = [None] * len(messages)
-        self._left = len(messages)
+        outcomes = SendOutcomes(self._call, len(messages))
         for index, message in enumerate(messages):
-            self._put(index, message)
+            self._put(index, message, outcomes)
 
-    def _put(self, index: int, message: Any) -> None:
+    def _put(self, index: int, message: Any, outcomes: SendOutcomes) -> None:
         told = message.system_properties
         group = told.message_group if told.HasField("message_group") else ""
         queues = self._config.write_queues if self._config is not None else 0
@@ -107,11 +104,20 @@ class _Sends:
         }
 
         def done(outcome: AskedResult) -> None:
-            self._done(index, told.message_id, outcome)
+            outcomes.done(index, told.message_id, outcome)
 
         self._asker.ask(self._call, RequestCode.SEND_MESSAGE_V2, ext, done, body=message.body)
 
-    def _done(self, index: int, message_id: str, outcome: AskedResult) -> None:
+
+class SendOutcomes:
+    """What became of the messages of one request, until all have an answer."""
+
+    def __init__(self, call: Call, count: int) -> None:
+        self._call, self._left = call, count
+        self._entries: list[Any] = [None] * count
+
+    def done(self, index: int, message_id: str, outcome: AskedResult) -> None:
+        """Note what became of one; the last one's has the request answered."""
         if outcome.done:
             self._entries[index] = make(
                 "SendResultEntry",

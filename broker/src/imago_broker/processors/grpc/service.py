@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from imago_broker.processors.grpc.clients import SdkClients
     from imago_broker.processors.grpc.consuming.acknowledging import AckCalls
     from imago_broker.processors.grpc.consuming.receiving import ReceiveCalls
+    from imago_broker.processors.grpc.plain_sends import PlainSends
     from imago_broker.processors.grpc.recalling import RecallCalls
     from imago_broker.processors.grpc.routes import RouteCalls
     from imago_broker.processors.grpc.sending import SendCalls
@@ -35,6 +36,10 @@ class Method(NamedTuple):
 
     name: str
     serve: Callable[[Call, Any], None]
+    lasts: bool = False
+    """Whether it is a stream of commands, which is over when the client says so."""
+    plain: Callable[[Call, bytes], bool] | None = None
+    """A short way, which is tried first; it returns whether it was one."""
 
     @property
     def request(self) -> str:
@@ -57,6 +62,7 @@ class GrpcService:
         clients: SdkClients,
         routes: RouteCalls,
         sends: SendCalls,
+        plain_sends: PlainSends,
         recalls: RecallCalls,
         transactions: TransactionCalls,
         receives: ReceiveCalls,
@@ -68,14 +74,14 @@ class GrpcService:
             Method("QueryAssignment", routes.assignment),
             Method("Heartbeat", clients.heartbeat),
             Method("NotifyClientTermination", clients.terminate),
-            Method("SendMessage", sends.send),
+            Method("SendMessage", sends.send, plain=plain_sends.take),
             Method("RecallMessage", recalls.recall),
             Method("EndTransaction", transactions.end),
             Method(RECEIVE, receives.receive),
             Method("AckMessage", acks.acknowledge),
             Method("ChangeInvisibleDuration", acks.change),
             Method("ForwardMessageToDeadLetterQueue", acks.forward),
-            Method(TELEMETRY, clients.told),
+            Method(TELEMETRY, clients.told, lasts=True),
         )
         self._methods = {SERVICE + row.name: row for row in rows}
 
@@ -111,16 +117,14 @@ class GrpcService:
             log.exception("call_failed method=%s peer=%s", method.name, call.stream.peer)
             call.stream.fail(GRPC_INTERNAL, "internal error, see the broker's log")
 
-    def lasts(self, method: Method) -> bool:
-        """Whether a call is a stream of commands, which is over when the client says so."""
-        return method.name == TELEMETRY
-
     def ended(self, method: Method, call: Call) -> None:
         """A telemetry stream is over."""
-        if method.name == TELEMETRY:
+        if method.lasts:
             self._clients.ended(call)
 
     def _serve(self, method: Method, call: Call, data: bytes) -> None:
+        if method.plain is not None and call.client_id and method.plain(call, data):
+            return
         request = parse(method.request, data)
         self._authentication.check(call, method.name, request)
         if not call.client_id:

@@ -12,31 +12,20 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from imago_broker.server.grpc.grpc_stream import GrpcStream
+from imago_broker.server.grpc.grpc_calls import GrpcCalls
 from imago_broker.server.peer_address import peer_bytes, peer_text
 from imago_broker.server.session import Session
 from imago_broker.server.unfinished import Unfinished
 from imago_broker.server.write_backlog import WriteBacklog
-from imago_wire.grpc import headers as heads
 from imago_wire.grpc.connection import Http2Connection
-from imago_wire.grpc.events import CallOpened, Came, Ended
-from imago_wire.grpc.streams import UNIMPLEMENTED
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from imago_broker.server.grpc.grpc_port import GrpcPort
-    from imago_wire.grpc.events import Event
 
 log = logging.getLogger(__name__)
 
 LEAVE_SECONDS = 1.0
 """How long a peer that was told to leave has for the calls that it has begun."""
-
-
-STREAM_BYTES = 2048
-"""What a call takes before its request has come, beside what its headers say. A table shortens
-headers, so that a byte on the wire may be kilobytes here: what they say counts as input."""
 
 
 class GrpcSession(Session):
@@ -47,10 +36,8 @@ class GrpcSession(Session):
         self.write_backlog = WriteBacklog(port.budget)
         self.unfinished = Unfinished(port.input_budget, self)
         self._http = Http2Connection(port.limits.http2)
-        self._streams: dict[int, GrpcStream] = {}
-        self._begun_bytes = 0
-        """Of the calls whose request has not come."""
-        self._used_ms = self._now_ms = time.monotonic_ns() // 1_000_000
+        self._calls = GrpcCalls(port.service, self._http, self, self._flush_soon)
+        self._calls.used_ms = self._calls.now_ms = time.monotonic_ns() // 1_000_000
         self._partial_since_ms = 0
         self._peer_reads = True
         self._paused: asyncio.TimerHandle | None = None
@@ -69,84 +56,9 @@ class GrpcSession(Session):
         self._flush()
 
     def data_received(self, data: bytes) -> None:
-        self._serve(self._http.feed(data))
+        self._calls.serve(self._http.feed(data))
         partial = self._http.buffered
-        self._partial_since_ms = (self._partial_since_ms or self._now_ms) if partial else 0
-        self._flush_soon()
-
-    def _serve(self, events: Sequence[Event]) -> None:
-        for event in events:
-            if isinstance(event, CallOpened):
-                self._open(event.stream, event.headers)
-                continue
-            stream = self._streams.get(event.stream)
-            if stream is None:
-                continue
-            if isinstance(event, Came):
-                stream.whole = True
-                self._begun_bytes -= stream.settled()
-                self._used_ms = self._now_ms
-                self._port.service.serve(stream.method, stream.call, event.message)
-            elif isinstance(event, Ended):
-                self._half_closed(stream)
-            else:
-                self._leave(event.stream)
-
-    def _open(self, number: int, headers: Mapping[str, str]) -> None:
-        service = self._port.service
-        method = service.method(headers.get(":path", ""))
-        if method is None or headers.get(":method") != "POST":
-            self._http.fail(number, UNIMPLEMENTED, f"no method {headers.get(':path', '')[:64]}")
-            return
-        stream = GrpcStream(self, number, method, self._now_ms)
-        said = heads.said(headers)
-        stream.cost = STREAM_BYTES + sum(map(len, said.values()))
-        self._begun_bytes += stream.cost
-        stream.call = service.call(method, stream, said)
-        self._streams[number] = stream
-        service.begun(method, stream.call)
-
-    def _half_closed(self, stream: GrpcStream) -> None:
-        """The peer asks for nothing more: a stream of commands ends then."""
-        if not stream.whole:
-            self.fail(stream, UNIMPLEMENTED, "the call has no request")
-        elif self._port.service.lasts(stream.method):
-            self._port.service.ended(stream.method, stream.call)
-            self.send(stream, (), last=True)
-
-    def _take_out(self, number: int) -> GrpcStream:
-        """Return a call that ends here, however it came to: it counts for nothing any more."""
-        stream = self._streams.pop(number)
-        self._begun_bytes -= stream.settled()
-        return stream
-
-    def _leave(self, number: int) -> None:
-        stream = self._take_out(number)
-        call = stream.call
-        stream.gone()
-        self._port.service.ended(stream.method, call)
-
-    def send(self, stream: GrpcStream, messages: Sequence[bytes], *, last: bool) -> None:
-        """Send messages of an answer."""
-        if stream.number not in self._streams:
-            return
-        self._http.send(stream.number, messages, last=last)
-        self._look(stream)
-
-    def fail(self, stream: GrpcStream, status: int, text: str) -> None:
-        """End a call with a status of gRPC's own."""
-        if stream.number in self._streams:
-            self._http.fail(stream.number, status, text)
-            self._look(stream)
-
-    def _look(self, stream: GrpcStream) -> None:
-        """Let a stream go whose answer is on its way; a peer that leaves much unread, too."""
-        if not self._http.has(stream.number):
-            self._take_out(stream.number)
-            ended, call = self._port.service.lasts(stream.method) and stream.is_open, stream.call
-            stream.answered()
-            if ended:
-                self._port.service.ended(stream.method, call)
+        self._partial_since_ms = (self._partial_since_ms or self._calls.now_ms) if partial else 0
         self._flush_soon()
 
     def _flush_soon(self) -> None:
@@ -158,9 +70,8 @@ class GrpcSession(Session):
         self._flush_planned = False
         if self._closed:
             return
-        for number in [number for number in self._streams if not self._http.has(number)]:
-            self._take_out(number).answered()  # windows had room for the rest of its answer
-        if held := self._http.buffered + self._begun_bytes:
+        self._calls.look_all()
+        if held := self._http.buffered + self._calls.begun_bytes:
             self.unfinished.note(held)
         else:
             self.unfinished.left(0)
@@ -182,8 +93,8 @@ class GrpcSession(Session):
         self._closed = True
         if self._paused is not None:
             self._paused.cancel()
-        while self._streams:
-            self._leave(next(iter(self._streams)))
+        self._calls.end_all()
+        del self._calls  # each knows the other: together they would stay until a collection
         self.write_backlog.count(0)
         self.unfinished.end()
         super().connection_lost(exc)
@@ -227,12 +138,12 @@ class GrpcSession(Session):
             return
         self._http.leave()
         self._flush()
-        delay = LEAVE_SECONDS if self._streams else 0.0
+        delay = LEAVE_SECONDS if self._calls else 0.0
         asyncio.get_running_loop().call_later(delay, self.transport.close)
 
     def sweep(self, now_ms: int) -> None:
         """Close a connection that is idle, or whose peer stopped in the middle."""
-        self._now_ms = now_ms
+        self._calls.now_ms = now_ms
         self._http.tick()
         limits = self._port.limits
         waiting = self.transport.get_write_buffer_size() + self._http.unsent
@@ -243,22 +154,13 @@ class GrpcSession(Session):
             return
         if self._partial_since_ms and now_ms - self._partial_since_ms > limits.input_stall_ms:
             self._close("unfinished_message")
-        elif self._streams:
-            self._sweep_streams(now_ms)
-        elif now_ms - self._used_ms > limits.idle_ms:
+        elif self._calls:
+            self._calls.sweep(limits.input_stall_ms)
+        elif now_ms - self._calls.used_ms > limits.idle_ms:
             self._close("idle")
-        elif not self._http.greeted and now_ms - self._used_ms > limits.input_stall_ms:
+        elif not self._http.greeted and now_ms - self._calls.used_ms > limits.input_stall_ms:
             self._close("no_request")
         self._flush()
-
-    def _sweep_streams(self, now_ms: int) -> None:
-        """End calls whose request does not come."""
-        self._used_ms = now_ms
-        stalled = self._port.limits.input_stall_ms
-        for number, stream in list(self._streams.items()):
-            if not stream.whole and now_ms - stream.begun_ms > stalled:
-                self._http.cancel(number)
-                self._leave(number)
 
     def close(self) -> None:
         """Close the connection: its client is silent, or was told to leave."""

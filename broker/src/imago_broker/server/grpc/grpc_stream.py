@@ -19,14 +19,6 @@ class StreamSession(Protocol):
     born_host: bytes
     certificate_user: str
 
-    def send(self, stream: GrpcStream, messages: Sequence[bytes], *, last: bool) -> None:
-        """Send messages of an answer."""
-        ...
-
-    def fail(self, stream: GrpcStream, status: int, text: str) -> None:
-        """End a call with a status of gRPC's own."""
-        ...
-
     def throttle(self, milliseconds: float) -> None:
         """Read nothing more for so long."""
         ...
@@ -36,13 +28,47 @@ class StreamSession(Protocol):
         ...
 
 
+class StreamAnswers(Protocol):
+    """What sends answers, as streams use it."""
+
+    def send(self, stream: GrpcStream, messages: Sequence[bytes], *, last: bool) -> None:
+        """Send messages of an answer."""
+        ...
+
+    def stored(self, stream: GrpcStream, message_id: bytes, offset: int) -> None:
+        """Answer that a message was stored."""
+        ...
+
+    def fail(self, stream: GrpcStream, status: int, text: str) -> None:
+        """End a call with a status of gRPC's own."""
+        ...
+
+
 class GrpcStream:
     """The way back of one call, for as long as its peer waits for it."""
 
-    __slots__ = ("_session", "_watchers", "begun_ms", "call", "cost", "method", "number", "whole")
+    __slots__ = (
+        "_answers",
+        "_session",
+        "_watchers",
+        "begun_ms",
+        "call",
+        "cost",
+        "method",
+        "number",
+        "whole",
+    )
 
-    def __init__(self, session: StreamSession, number: int, method: Method, now_ms: int) -> None:
+    def __init__(
+        self,
+        session: StreamSession,
+        answers: StreamAnswers,
+        number: int,
+        method: Method,
+        now_ms: int,
+    ) -> None:
         self._session: StreamSession | None = session
+        self._answers = answers
         self._watchers: dict[Callable[[], None], None] = {}
         self.number, self.method = number, method
         self.call: Call
@@ -92,12 +118,17 @@ class GrpcStream:
     def send(self, messages: Sequence[bytes], *, last: bool) -> None:
         """Send messages of the answer."""
         if self._session is not None:
-            self._session.send(self, messages, last=last)
+            self._answers.send(self, messages, last=last)
+
+    def stored(self, message_id: bytes, offset: int) -> None:
+        """Answer that a message was stored."""
+        if self._session is not None:
+            self._answers.stored(self, message_id, offset)
 
     def fail(self, status: int, text: str) -> None:
         """End the call with a status of gRPC's own."""
         if self._session is not None:
-            self._session.fail(self, status, text)
+            self._answers.fail(self, status, text)
 
     def watch(self, watcher: Callable[[], None]) -> None:
         """Call `watcher` when the call is over before its answer was taken."""
@@ -121,13 +152,13 @@ class GrpcStream:
     def answered(self) -> None:
         """The answer is written: nobody waits for the call's end any more."""
         self._session = None
-        del self.call
+        del self._answers, self.call
         self._watchers.clear()
 
     def gone(self) -> None:
         """The call is over before that."""
         self._session = None
-        del self.call
+        del self._answers, self.call
         watchers, self._watchers = self._watchers, {}
         for watcher in watchers:
             watcher()
