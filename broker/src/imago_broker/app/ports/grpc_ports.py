@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,12 +19,13 @@ from imago_broker.processors.grpc.routes import Here, RouteCalls
 from imago_broker.processors.grpc.sending import SendCalls
 from imago_broker.processors.grpc.service import GrpcService
 from imago_broker.processors.grpc.transactions import TransactionCalls
+from imago_broker.server.client_ports import CONNECTS_MAX
 from imago_broker.server.grpc.grpc_port import GrpcPort
+from imago_broker.server.grpc.grpc_relay import GrpcRelays
 from imago_broker.server.grpc.grpc_session import GrpcSession
+from imago_broker.server.relay.relay import Address
 
 if TYPE_CHECKING:
-    import asyncio
-
     from imago_broker.app.ports.listeners import Ports
     from imago_broker.config import BrokerConfig
     from imago_broker.processors.rocketmq.assembly import RocketmqAssembly
@@ -100,11 +102,13 @@ def serve_grpc(
             clients.reconnect()
 
     role.on_change.append(role_changed)
+
     port = GrpcPort(
         service,
         limits=grpc_limits(config),
         budget=broker.budget,
         input_budget=ports.input_budget,
+        relays=_relays(ports, config, parts),
     )
     ports.grpc.serve(partial(GrpcSession, port))
 
@@ -116,3 +120,24 @@ def serve_grpc(
         loop.call_later(TICK_SECONDS, tick)
 
     loop.call_later(TICK_SECONDS, tick)
+
+
+def _relays(ports: Ports, config: BrokerConfig, parts: RocketmqAssembly) -> GrpcRelays:
+    """Return what passes connections on while another member is the master."""
+    role, registry = parts.broker.serving_rules.role, parts.broker.registry
+
+    def master() -> Address | None:
+        if role.leads:
+            return None
+        leader = registry.view().master(config.broker.shard)
+        if leader is None or not leader.grpc or leader.uuid == ports.record().uuid:
+            return None
+        return Address(leader.host, leader.grpc)
+
+    return GrpcRelays(
+        master,
+        connects=asyncio.Semaphore(CONNECTS_MAX),
+        places=ports.places,
+        certificates=lambda: ports.certificates,
+        introductions=ports.introductions,
+    )

@@ -50,7 +50,7 @@ class Ports:
     ) -> None:
         """`view`: the registry's, which says where members call from. `record`: our own there."""
         bind, rocketmq = config.broker.bind, config.rocketmq
-        self._record = record
+        self.record = record
         limits = ListenerLimits(connections_max=config.limits.connections_max)
         self._config = config
         self.introductions = make_introductions(config, clock)
@@ -179,8 +179,9 @@ class Ports:
         ]
         introductions = self.introductions
         if introductions is not None:
-            for door in doors:
-                door.listener.take_introductions(introducing(door, introductions, self._record))
+            # The port of SDKs relays by itself, and all the time that another member leads.
+            for door in (*doors, Door(self.grpc, lambda record: record.grpc)):
+                door.listener.take_introductions(introducing(door, introductions, self.record))
         return ClientPorts(
             doors,
             loop=loop,

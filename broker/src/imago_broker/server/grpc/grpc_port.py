@@ -10,6 +10,7 @@ from imago_wire.grpc.limits import Http2Limits
 if TYPE_CHECKING:
     from imago_broker.core.budget import InputBudget, OutputBudget
     from imago_broker.processors.grpc.service import GrpcService
+    from imago_broker.server.grpc.grpc_relay import GrpcRelays
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +36,9 @@ class GrpcPort:
         limits: GrpcLimits,
         budget: OutputBudget,
         input_budget: InputBudget,
+        relays: GrpcRelays | None = None,
     ) -> None:
+        """`relays`: what passes connections on to the master; None: there is no other."""
         self.service, self.limits = service, limits
         self.budget, self.input_budget = budget, input_budget
+        self.relays = relays

@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING
 
 from imago_broker.server.grpc.grpc_calls import GrpcCalls
+from imago_broker.server.grpc.grpc_relay import RELAYED
 from imago_broker.server.peer_address import peer_bytes, peer_text
 from imago_broker.server.session import Session
 from imago_broker.server.unfinished import Unfinished
@@ -21,6 +22,7 @@ from imago_wire.grpc.connection import Http2Connection
 
 if TYPE_CHECKING:
     from imago_broker.server.grpc.grpc_port import GrpcPort
+    from imago_broker.server.grpc.grpc_relay import GrpcRelay
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +45,10 @@ class GrpcSession(Session):
         self._paused: asyncio.TimerHandle | None = None
         self._flush_planned = False
         self._closed = False
+        self._begun = self._passed_on = self._leaving = False
+        """Whether something has come; whether a member has passed it on; whether it is to end."""
+        self._relay: GrpcRelay | None = None
+        """What has the connection, where the master serves it."""
         self.peer = self.shown_address = ""
         self.born_host = b""
 
@@ -53,9 +59,41 @@ class GrpcSession(Session):
         self.peer = f"{self.shown_address}:{number}"
         self.transport.set_write_buffer_limits(high=self._port.limits.output_bytes_pause)
         self.opened()
-        self._flush()
+        if not self._served_elsewhere:
+            self._flush()
+
+    @property
+    def _served_elsewhere(self) -> bool:
+        """Whether the master serves connections like this one, and is another broker."""
+        relays = self._port.relays
+        if relays is None or self._passed_on or self.introduced is not None:
+            return False
+        return relays.to() is not None
 
     def data_received(self, data: bytes) -> None:
+        if self._relay is not None:
+            self._relay.data_received(data)
+            return
+        if not self._begun:
+            self._begun = True
+            if data[:1] == RELAYED:
+                self._passed_on, data = True, data[1:]
+            elif self._served_elsewhere and self._pass_on_to_master(data):
+                return
+        self._take_in(data)
+
+    def _pass_on_to_master(self, data: bytes) -> bool:
+        assert self._port.relays is not None
+        self._relay = self._port.relays.open(self, self, data)
+        return self._relay is not None
+
+    def serve_here(self, data: bytes) -> None:
+        """Serve the connection, of which this has come: the master was not reached."""
+        self._relay = None
+        if not self._closed:
+            self._take_in(data)
+
+    def _take_in(self, data: bytes) -> None:
         self._calls.serve(self._http.feed(data))
         partial = self._http.buffered
         self._partial_since_ms = (self._partial_since_ms or self._calls.now_ms) if partial else 0
@@ -91,6 +129,8 @@ class GrpcSession(Session):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed = True
+        if self._relay is not None:
+            self._relay.end()
         if self._paused is not None:
             self._paused.cancel()
         self._calls.end_all()
@@ -102,11 +142,15 @@ class GrpcSession(Session):
     def pause_writing(self) -> None:
         """Read nothing more of a peer that does not take its answers."""
         self._peer_reads = False
+        if self._relay is not None:
+            self._relay.client_slow(True)
         self.steer_reading()
 
     def resume_writing(self) -> None:
         """Go on."""
         self._peer_reads = True
+        if self._relay is not None:
+            self._relay.client_slow(False)
         self.steer_reading()
 
     def throttle(self, milliseconds: float) -> None:
@@ -125,7 +169,7 @@ class GrpcSession(Session):
 
     def steer_reading(self) -> None:
         """Read, or do not, as everything says that has a say in it."""
-        if self._closed or self.transport.is_closing():
+        if self._closed or self._relay is not None or self.transport.is_closing():
             return
         if self._peer_reads and self._paused is None and not self.unfinished.waits:
             self.transport.resume_reading()
@@ -136,6 +180,9 @@ class GrpcSession(Session):
         """Begin no more calls; those that are under way have a little time."""
         if self._closed:
             return
+        if self._relay is not None:
+            self.transport.close()
+            return
         self._http.leave()
         self._flush()
         delay = LEAVE_SECONDS if self._calls else 0.0
@@ -144,6 +191,13 @@ class GrpcSession(Session):
     def sweep(self, now_ms: int) -> None:
         """Close a connection that is idle, or whose peer stopped in the middle."""
         self._calls.now_ms = now_ms
+        if self._relay is not None:
+            self._sweep_relay(self._relay)
+            return
+        if self._begun and not self._leaving and self._served_elsewhere:
+            self._leaving = True
+            self.drain()  # it comes again, and is passed on
+            return
         self._http.tick()
         limits = self._port.limits
         waiting = self.transport.get_write_buffer_size() + self._http.unsent
@@ -161,6 +215,12 @@ class GrpcSession(Session):
         elif not self._http.greeted and now_ms - self._calls.used_ms > limits.input_stall_ms:
             self._close("no_request")
         self._flush()
+
+    def _sweep_relay(self, relay: GrpcRelay) -> None:
+        """End a connection that is passed on to a broker which is the master no more."""
+        relays = self._port.relays
+        if relays is None or relays.to() != relay.to:
+            self.transport.close()
 
     def close(self) -> None:
         """Close the connection: its client is silent, or was told to leave."""
