@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from imago_broker.model.groups import GroupConfig
+from imago_broker.model.topics.topics import PERM_READ, PERM_WRITE, TopicConfig
 from imago_broker.processors.grpc import (
     checks,
     routes,
@@ -46,6 +47,13 @@ HOUR = 3600 * 1000
 FAR = 25 * HOUR
 
 
+def of_later(name: str, value: object) -> Any:
+    """A message that says what later versions have."""
+    made = message()
+    setattr(made.system_properties, name, value)
+    return made
+
+
 CHECKED = (
     (sends(), SdkCode.MESSAGE_CORRUPTED),
     (sends(message("")), SdkCode.ILLEGAL_TOPIC),
@@ -64,6 +72,8 @@ CHECKED = (
     (sends(message(message_group="g")), SdkCode.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE),
     (sends(message("unknown")), SdkCode.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE),
     (sends(message("half")), SdkCode.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE),
+    (sends(of_later("priority", 3)), SdkCode.NOT_IMPLEMENTED),
+    (sends(of_later("lite_topic", "chat-1")), SdkCode.NOT_IMPLEMENTED),
     (sends(message("half", message_type=4)), SdkCode.OK),
     (sends(message("ordered", message_group="g" * 63)), SdkCode.OK),
     (sends(message("mixed", message_group="g")), SdkCode.OK),
@@ -236,3 +246,15 @@ async def test_a_mistake_costs_one_call(
     assert logged.exc_info is not None
     assert logged.exc_info[0] is ZeroDivisionError
     assert (await peer.call("QueryRoute", request)).status.code == SdkCode.OK
+
+
+async def test_queues_that_nobody_may_use_are_told(broker: Broker, peer: SdkPeer) -> None:
+    for name, perm in (("unread", PERM_WRITE), ("unwritten", PERM_READ)):
+        config = TopicConfig(name=name, read_queues=1, write_queues=1, perm=perm)
+        broker.topics.create_or_update(config)
+    assert (await received(peer, asks(topic="unread")))[0] == SdkCode.FORBIDDEN
+    wanted = make("QueryAssignmentRequest", topic=named("unread"), group=named("readers"))
+    told = await peer.call("QueryAssignment", wanted)
+    assert told.status.code == SdkCode.FORBIDDEN
+    told = await peer.call("SendMessage", sends(message("unwritten")))
+    assert told.status.code == SdkCode.FORBIDDEN

@@ -203,8 +203,10 @@ async def test_a_batch_has_a_largest_size(peer: SdkPeer, monkeypatch: pytest.Mon
 
 
 async def test_a_filter_that_is_none_is_refused(peer: SdkPeer) -> None:
-    code, _ = await received(peer, asks(kind=2, expression="a = "))
+    code, _ = await received(peer, asks(kind=2, expression="TAGS = "))
     assert code == SdkCode.INTERNAL_SERVER_ERROR
+    code, _ = await received(peer, asks(expression="||"))
+    assert code == SdkCode.ILLEGAL_FILTER_EXPRESSION
 
 
 async def test_a_poll_that_is_taken_back_takes_nothing(peer: SdkPeer, broker: Broker) -> None:

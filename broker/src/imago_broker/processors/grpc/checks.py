@@ -159,11 +159,18 @@ def type_of(told: Any) -> MessageType:
         return MessageType.DELAY
     if told.HasField("message_group"):
         return MessageType.FIFO
-    return MessageType.NORMAL
+    if told.HasField("priority"):
+        return MessageType.PRIORITY
+    return MessageType.LITE if told.lite_topic else MessageType.NORMAL
 
 
 def check_type(found: MessageType, topic_type: str) -> None:
     """Refuse a message that the topic does not take. `topic_type`: its `message.type`."""
+    if found in (MessageType.LITE, MessageType.PRIORITY):
+        raise CallError(
+            SdkCode.NOT_IMPLEMENTED,
+            f"the message is {found.name}, which this broker does not serve",
+        )
     if topic_type not in (found.name, "MIXED"):
         raise CallError(
             SdkCode.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,

@@ -11,6 +11,7 @@ import random
 from typing import TYPE_CHECKING, NamedTuple
 
 from imago_broker.core.puts.acknowledgement import Acknowledgement
+from imago_broker.model.topics.topics import PERM_WRITE
 from imago_broker.processors.grpc import checks
 from imago_broker.processors.grpc.asking import AskedResult
 from imago_broker.processors.grpc.calls import CallError
@@ -123,7 +124,7 @@ class PlainSends:
             checks.topic_name(make("Resource", name=topic))
         except CallError:
             return None
-        if not handle.tails:
+        if not handle.tails or not handle.config.perm & PERM_WRITE:
             return None
         takes = type_of_topic(handle.config)
         target = self._targets[topic] = _Target(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from imago_broker.model.topics.attributes import MESSAGE_TYPE
+from imago_broker.model.topics.topics import PERM_WRITE
 from imago_broker.processors.grpc.calls import CallError, status
 from imago_broker.processors.grpc.checks import check_message, check_type, topic_name, type_of
 from imago_broker.processors.grpc.message_forms import stored_properties
@@ -63,6 +64,8 @@ class SendCalls:
         config = self._topics.get(topic)
         for message in messages:
             check_type(type_of(message.system_properties), type_of_topic(config))
+        if config is not None and not (config.perm & PERM_WRITE and config.write_queues):
+            raise CallError(SdkCode.FORBIDDEN, "no writable queue")
         _Sends(call, self._asker, topic, config).begin(messages)
 
 

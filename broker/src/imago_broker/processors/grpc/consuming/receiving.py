@@ -97,6 +97,7 @@ class ReceiveCalls:
             "order": "true" if in_order else "false",
         }
         receive = _Receive(self, call, topic, group, invisible_ms, renewed=request.auto_renew)
+        receive.by_tags = expression.type != SQL
         self._asker.ask(call, RequestCode.POP_MESSAGE, ext, receive.popped)
 
     def attempts_max(self, group: str) -> int:
@@ -185,6 +186,7 @@ class _Receive:
         self._calls, self.call = calls, call
         self.topic, self.group = topic, group
         self.invisible_ms, self.renewed = invisible_ms, renewed
+        self.by_tags = True
 
     def popped(self, outcome: AskedResult) -> None:
         """Take what the POP has found."""
@@ -194,9 +196,7 @@ class _Receive:
             text = "no new message"
             self._calls.refused(self.call, CallError(SdkCode.MESSAGE_NOT_FOUND, text))
         elif outcome.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED:
-            code = of_remoting(outcome.code)
-            if "TAG" in outcome.text.upper():
-                code = SdkCode.ILLEGAL_FILTER_EXPRESSION
+            code = SdkCode.ILLEGAL_FILTER_EXPRESSION if self.by_tags else of_remoting(outcome.code)
             self._calls.refused(self.call, CallError(code, outcome.text))
         else:
             self._calls.refused(self.call, outcome.error())
