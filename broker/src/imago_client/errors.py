@@ -149,14 +149,19 @@ class NoTopicError(ClientError):
 
 
 class HalfDoneError(TryAgainError):
-    """A change of a topic may be on some shards only; the same call does the rest."""
+    """A change of a topic or a group may be on some shards only; the same call does the rest.
 
-    def __init__(self, topic: str, done: Sequence[str], error: ClientError) -> None:
+    `away`: the shards that have no master to be told, where that is all that is missing.
+    """
+
+    def __init__(
+        self, subject: str, done: Sequence[str], error: ClientError, *, away: Sequence[str] = ()
+    ) -> None:
         there = (
             f"done on {', '.join(done)}, and perhaps not on others" if done else "perhaps not done"
         )
-        super().__init__(f"topic {topic}: {there} ({error}). Repeat the call: it does the rest")
-        self.topic, self.done = topic, tuple(done)
+        super().__init__(f"{subject}: {there} ({error}). Repeat the call: it does the rest")
+        self.subject, self.done, self.away = subject, tuple(done), tuple(away)
 
 
 class HidesMessagesError(ClientError):

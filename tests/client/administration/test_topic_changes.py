@@ -6,11 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imago_client.core.administration import administration, topic_changes
+from imago_client.core.administration import (
+    administration,
+    group_administration,
+    topic_changes,
+)
 from imago_client.core.administration.administration import ShardInfo
 from imago_client.core.administration.topic_changes import TopicSettings, alter_topic, create_topic
+from imago_client.core.consuming import pulling
+from imago_client.core.routing import TopicRoute
 from imago_client.errors import BrokerError, ConnectionLostError, HalfDoneError, TryAgainError
-from imago_wire.remoting.bodies.config import TopicConfig
+from imago_client.message_queue import MessageQueue
+from imago_wire.remoting.bodies.config import SubscriptionGroupConfig, TopicConfig
+from imago_wire.remoting.bodies.route import BrokerData, ClusterInfo, MissingShardData
 from imago_wire.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:
@@ -35,12 +43,41 @@ class Shards:
         self.answers: dict[str, Exception] = {}
         self.asked: list[str] = []
         self.routed: list[str] = []
-        for module in (topic_changes, administration):
-            monkeypatch.setattr(module, "shards", lambda _: self._returns(self.found))
+        self.missing: tuple[str, ...] = ()
+        monkeypatch.setattr(administration, "cluster_info", lambda _: self._returns(self._info()))
+        monkeypatch.setattr(administration, "find_route", lambda *_: self._returns(self.route()))
+        monkeypatch.setattr(administration, "ask_name_service", self._unlists)
+        self.unlisted = False
         monkeypatch.setattr(topic_changes, "_configs", lambda *_: self._returns(self.there))
         monkeypatch.setattr(topic_changes, "_ask", self._ask)
         monkeypatch.setattr(topic_changes, "_until_routed", self._until_routed)
-        monkeypatch.setattr(administration, "body_of", self._deletes)
+        for module in (administration, group_administration):
+            monkeypatch.setattr(module, "body_of", self._deletes)
+
+    def _info(self) -> ClusterInfo:
+        brokers = {
+            one.shard: BrokerData(broker_addrs=one.addresses, broker_name=one.shard)
+            for one in self.found
+        }
+        away = tuple(MissingShardData(broker_name=name) for name in self.missing)
+        return ClusterInfo(broker_addr_table=brokers, cluster_addr_table={}, imago_missing=away)
+
+    def route(self) -> TopicRoute:
+        """Its queues are on the first two shards alone."""
+        queues = [MessageQueue("t", f"shard-{n}", 0) for n in range(2)]
+        lost = tuple(one for one in queues if one.shard in self.missing)
+        led = tuple(one for one in queues if one.shard not in self.missing)
+        addresses = {one.shard: one.addresses for one in self.found}
+        return TopicRoute("t", led, tuple(queues), addresses, lost)
+
+    def leave(self, shard: str) -> None:
+        """Have no member of a shard live any more."""
+        self.found = [one for one in self.found if one.shard != shard]
+        self.missing = (*self.missing, shard)
+
+    def _unlists(self, *_: object) -> Operation[None]:
+        self.unlisted = True
+        yield from ()
 
     def _returns(self, value: Any) -> Generator[Any, Any, Any]:
         yield from ()
@@ -121,3 +158,63 @@ def test_a_master_that_does_not_answer_leaves_it_half_done(shards: Shards) -> No
     shards.answers = {"h:0": gone("h:0")}
     with pytest.raises(HalfDoneError, match=r"topic t: perhaps not done \(h:0"):
         create(shards, exist_ok=True)
+
+
+@pytest.mark.parametrize("members_live", [True, False])
+def test_a_shard_without_master_lacks_what_is_changed_on_the_others(
+    shards: Shards, *, members_live: bool
+) -> None:
+    """Also one that nothing is left of: the name service tells of it."""
+    if members_live:
+        shards.found[1] = ShardInfo("shard-1", "c", {1: "h:9"})
+    else:
+        shards.leave("shard-1")
+    state: Any = State()
+    with pytest.raises(TryAgainError, match=r"not made, since shard-1 has no master"):
+        create(shards)
+    assert shards.asked == []
+    shards.there = {"shard-0": TopicConfig(topic_name="t")}
+    fewer, perm = TopicSettings(queues=1), TopicSettings(perm=4)
+    with pytest.raises(TryAgainError, match=r"not changed, since shard-1 has no master"):
+        shards.run(alter_topic(state, "t", fewer, hide_messages=False))
+    assert shards.asked == [], "nobody knows what it would hide there"
+    with pytest.raises(HalfDoneError, match=r"topic t: done on shard-0, and .*shard-1 has no") as e:
+        shards.run(alter_topic(state, "t", perm, hide_messages=False))
+    assert e.value.away == ("shard-1",)
+    shards.there = {}
+    with pytest.raises(HalfDoneError, match=r"perhaps not done"):
+        shards.run(alter_topic(state, "t", perm, hide_messages=False))
+    with pytest.raises(HalfDoneError, match=r"done on shard-0, shard-2, and .*shard-1 has no"):
+        shards.run(administration.delete_topic(state, "t"))
+    assert not shards.unlisted, "else a repeated call would find nothing to do"
+    config = SubscriptionGroupConfig(group_name="g")
+    for change in (
+        group_administration.create_group(state, config),
+        group_administration.delete_group(state, "g"),
+        group_administration.set_request_mode(state, "g", "t", "pop", 0),
+    ):
+        with pytest.raises(HalfDoneError, match=r"group g: done on shard-0, shard-2, and .*no mas"):
+            shards.run(change)
+
+
+def test_a_reset_that_a_shard_lacks_is_half_done(
+    shards: Shards, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shards.leave("shard-1")
+    queue, nothing = MessageQueue("t", "shard-0", 0), lambda *_: shards._returns(None)
+    module = group_administration
+    monkeypatch.setattr(module, "find_route", lambda *_: shards._returns(shards.route()))
+    monkeypatch.setattr(module, "reset_targets", lambda *_: shards._returns({queue: 7}))
+    monkeypatch.setattr(pulling, "commit", nothing)
+    monkeypatch.setattr(module, "_tell_members", nothing)
+    with pytest.raises(HalfDoneError, match=r"group g in t: done on shard-0, and .*shard-1 has"):
+        shards.run(module.reset_group(State(), "g", "t", "latest"))  # type: ignore[arg-type]
+
+
+def test_a_shard_that_never_had_the_topic_lacks_nothing(shards: Shards) -> None:
+    shards.leave("shard-2")
+    state: Any = State()
+    shards.there = {f"shard-{n}": TopicConfig(topic_name="t") for n in range(2)}
+    shards.run(alter_topic(state, "t", TopicSettings(perm=4), hide_messages=False))
+    shards.run(administration.delete_topic(state, "t"))
+    assert shards.unlisted

@@ -35,6 +35,7 @@ AWAITED_LOOK_SECONDS = 0.25
 """The same while nobody has answered yet, and clients wait for it."""
 PATH = "/admin/v1/access/exchange"
 OK = "ok"
+NO_MASTER = "it has no master now"
 NO_ADMIN = "it has no admin interface to be asked through (admin.enabled); it has to ask by itself"
 ROUNDS = 5
 """Exchanges with one shard, each after changes of both sides meanwhile."""
@@ -67,14 +68,18 @@ class AccessSpreader:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def spread(self) -> dict[str, str]:
-        """Exchange with all other shards; return how each went: "ok", or why not."""
+        """Exchange with all other shards; return how each went: "ok", or why not.
+
+        One that nobody leads now counts, too; users wait for none of those.
+        """
         own, view = self._services.config.broker.shard, self._services.coordinator.view()
         others = [shard for shard in view.shards() if shard != own]
         said = await asyncio.gather(*(self._exchange(view.master(shard)) for shard in others))
         if OK in said or not others:
             self._access.awaited.end()
         done = {shard_name(shard): text for shard, text in zip(others, said, strict=True)}
-        return {shard_name(own): OK, **done}
+        absent = dict.fromkeys(map(shard_name, {*view.away()} - {own, *others}), NO_MASTER)
+        return {shard_name(own): OK, **done, **absent}
 
     async def pass_on(self, drafts: Drafts) -> None:
         """Have this shard's master make changes. BrokerError: it does not, or knows better."""
@@ -114,7 +119,7 @@ class AccessSpreader:
 
     async def _exchange(self, master: BrokerRecord | None) -> str:
         if master is None:
-            return "it has no master now"
+            return NO_MASTER
         if not master.admin:
             return NO_ADMIN
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Final
 from urllib.parse import urlencode
 
@@ -13,7 +14,7 @@ from imago_cli.output import say
 from imago_cli.times import second
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from imago_client import MissingShard
     from imago_client.blocking import Client
@@ -69,6 +70,18 @@ def end_with_told(
         say(f"missing: {one['shard']} is away{since}, what it holds is {lacks}: {one['why']}")
     if missing and not partial:
         raise typer.Exit(Exit.FAILED)
+
+
+@contextmanager
+def apart_from(missing: Sequence[MissingShard]) -> Iterator[None]:
+    """Let a change be made on the others alone: whoever does so says then which are missing."""
+    from imago_client.errors import HalfDoneError
+
+    try:
+        yield
+    except HalfDoneError as error:
+        if not error.away or not {*error.away} <= {one.shard for one in missing}:
+            raise
 
 
 def check_exists(client: Client, group: str, otherwise: str = "imago group list") -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from imago_broker.model.names import PARTITIONS_MAX
-from imago_cli.clusters.missing import Partial, end_with, told
+from imago_cli.clusters.missing import Partial, apart_from, end_with, told
 from imago_cli.clusters.moves import attach_to_topic
 from imago_cli.clusters.topic_settings import SET_HELP, attributes
 from imago_cli.connect import (
@@ -244,7 +244,8 @@ def delete(
             raise unknown_topic(topic, known)
         confirm(f"Delete topic {topic} and all its messages?", yes=yes)
         missing = client.admin.missing_shards(topic)
-        client.admin.delete_topic(topic)
+        with apart_from(missing):
+            client.admin.delete_topic(topic)
     say(f"topic {topic}: deleted")
     end_with(missing, partial=partial, lacks="not deleted")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
-from imago_cli.clusters.missing import Partial, end_with
+from imago_cli.clusters.missing import Partial, apart_from, end_with
 from imago_cli.connect import (
     DEFAULT_BOOTSTRAP,
     AsJson,
@@ -271,7 +271,8 @@ def _made_if_missing(client: Client, call: Callable[[], Answer]) -> Answer:
     except BrokerError as error:
         if error.code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
             raise
-    client.admin.create_group(SubscriptionGroupConfig(group_name=READER))
+    with apart_from(client.admin.missing_shards()):
+        client.admin.create_group(SubscriptionGroupConfig(group_name=READER))
     return call()
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from imago_cli.clusters.missing import Partial, check_exists, end_with, told
+from imago_cli.clusters.missing import Partial, apart_from, check_exists, end_with, told
 from imago_cli.connect import (
     DEFAULT_BOOTSTRAP,
     AsJson,
@@ -193,8 +193,9 @@ def delete(
         if not force:
             _check_empty(client, group)
         confirm(f"Delete group {group} and all its offsets?", yes=yes)
-        client.admin.delete_group(group)
         missing = client.admin.missing_shards()
+        with apart_from(missing):
+            client.admin.delete_group(group)
     say(f"group {group}: deleted")
     end_with(missing, partial=partial, lacks="not deleted")
 

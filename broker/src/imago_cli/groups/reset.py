@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Self
 
 import typer
 
-from imago_cli.clusters.missing import Partial, check_exists, end_with
+from imago_cli.clusters.missing import Partial, apart_from, check_exists, end_with
 from imago_cli.connect import (
     DEFAULT_BOOTSTRAP,
     AsJson,
@@ -144,7 +144,8 @@ def reset(
         missing = client.admin.missing_shards(topic)
         if not dry_run:
             confirm(f"Move group {group} in topic {topic} {wanted}?", yes=yes)
-            moved = wanted.move(client, group, topic, moved)
+            with apart_from(missing):
+                moved = wanted.move(client, group, topic, moved)
     columns = ("shard", "queue", "offset", "before")
     rows = [
         (queue.shard, queue.queue_id, offset, before.get(queue))

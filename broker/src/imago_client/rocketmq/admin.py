@@ -82,7 +82,7 @@ class Admin:
         """Change what is named of a topic; return how many messages readers no longer find.
 
         HidesMessagesError: queues that would go hold messages, and `hide_messages` is False.
-        HalfDoneError: a master did not answer.
+        HalfDoneError: not done on every shard that has it.
         """
         settings = TopicSettings(queues=queues, perm=perm, attributes=attributes or {})
         return await self._driver.run(
@@ -90,7 +90,7 @@ class Admin:
         )
 
     async def delete_topic(self, topic: str) -> None:
-        """Delete a topic on every shard. HalfDoneError: a master did not answer."""
+        """Delete a topic on every shard. HalfDoneError: not done on all of them."""
         await self._driver.run(administration.delete_topic(self._state, topic))
 
     async def topic_settings(self, topic: str) -> dict[str, TopicConfig]:
@@ -120,11 +120,11 @@ class Admin:
         return await self._driver.run(group_administration.has_group(self._state, group))
 
     async def create_group(self, config: SubscriptionGroupConfig) -> None:
-        """Create or change a consumer group on every shard."""
+        """Create or change a consumer group on every shard. HalfDoneError: not done on all."""
         await self._driver.run(group_administration.create_group(self._state, config))
 
     async def delete_group(self, group: str) -> None:
-        """Delete a consumer group with its offsets."""
+        """Delete a consumer group with its offsets. HalfDoneError: not done on every shard."""
         await self._driver.run(group_administration.delete_group(self._state, group))
 
     async def describe_group(self, group: str) -> GroupDescription:

@@ -13,7 +13,13 @@ from imago_broker.admin.errors import AdminError, bad_request, not_found, refuse
 from imago_broker.admin.paging import page, whole_of
 from imago_broker.admin.resources.topics import known as known_topic
 from imago_broker.admin.rights import put_group
-from imago_broker.admin.shards.shards import OK, is_forwarded, known_elsewhere, on_other_shards
+from imago_broker.admin.shards.shards import (
+    OK,
+    is_forwarded,
+    known_elsewhere,
+    on_other_shards,
+    require_masters,
+)
 from imago_broker.errors import RequestError
 from imago_broker.model.bounds import allowed, as_json
 from imago_broker.model.groups import GroupConfig
@@ -164,6 +170,8 @@ async def require_known(services: AdminServices, request: web.Request, name: str
     if name in here or is_forwarded(request):
         return
     if not await known_elsewhere(services, request, f"/admin/v1/groups/{quote(name, safe='')}"):
+        view = services.coordinator.view()
+        require_masters(view, view.away())  # one of them may know it
         error = not_found("group", name, here)
         error.cure += f" For one whose consumers start later send {CREATE}: true."
         raise error

@@ -13,7 +13,7 @@ from imago_broker.admin.errors import CURE_ROOM, AdminError, bad_request
 from imago_broker.admin.resources.topics import known, shard_number
 from imago_broker.admin.shards.leadership import OPERATOR_EPOCH, expected
 from imago_broker.admin.shards.opening import settled
-from imago_broker.admin.shards.shards import asked_of_master
+from imago_broker.admin.shards.shards import asked_of_master, require_masters
 from imago_broker.core.placing.placement import rooms
 from imago_broker.model import names
 from imago_broker.model.registry.cluster import shard_name
@@ -110,7 +110,10 @@ async def spread(services: AdminServices, request: web.Request) -> web.Response:
         return answer
     body = await expected(services, request, ("to",))
     config = known(services, _client_topic(services, request))
-    free = {room.shard for room in rooms(services.coordinator.view())}
+    view = services.coordinator.view()
+    free = {room.shard for room in rooms(view)}
+    if body.get("to") is None:
+        require_masters(view, frozenset(view.away()) - view.cordoned)
     to = free if body.get("to") is None else _named(services, body["to"])
     for shard in sorted(to - {own}):
         await open_on(services, shard, config, _headers(request))

@@ -14,8 +14,11 @@ from imago_broker.admin.rights import put_topic
 from imago_broker.admin.shards.shards import (
     OK,
     is_forwarded,
+    may_have,
     on_other_shards,
+    require_masters,
     topic_elsewhere,
+    until_placed,
 )
 from imago_broker.config.settings import LEVELS
 from imago_broker.core.placing.placement import Room, choose, rooms
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from imago_broker.admin.services import AdminServices
+    from imago_broker.model.registry.cluster import ClusterView
     from imago_broker.model.topics.topics import TopicConfig
 
 QUEUES_AT_ONCE = 512
@@ -95,6 +99,7 @@ async def put(services: AdminServices, request: web.Request) -> web.Response:
     checked(services, name, body)
     if not hide:
         require_readers(services, name, body)
+        require_seen(services, request, name, body)
     elsewhere = await hidden_elsewhere(services, request, name, body)
     if elsewhere and not hide:
         raise hides(f"topic {name}: messages of other shards would be hidden ({elsewhere})")
@@ -112,10 +117,10 @@ async def put(services: AdminServices, request: web.Request) -> web.Response:
         problem = in_our_words(error).removeprefix(f"topic {name}: ")
         raise bad_request(f"Topic {name!r:.200}: {problem}.", "Correct that setting.") from error
     done = await on_other_shards(services, request, only=shards)
+    await until_placed(services, request, name, done)
     answer = summary(services, config.name) if here else shown(services, config)
-    created = not (before or known_before)
     said = {"shards": done} | ({"hiddenMessages": hidden} if hidden else {})
-    return json_response(answer | said, status=201 if created else 200)
+    return json_response(answer | said, status=200 if before or known_before else 201)
 
 
 def checked(
@@ -149,6 +154,17 @@ def require_readers(services: AdminServices, name: str, body: Mapping[str, Any])
         wanted = changed(old or model.TopicConfig(name=name), body)
         if problem := model.unread_problem(old, wanted):
             raise bad_request(f"Topic {name!r:.200}: {problem}.", "Correct that setting.")
+
+
+def require_seen(
+    services: AdminServices, request: web.Request, name: str, body: Mapping[str, Any]
+) -> None:
+    """Refuse fewer queues while nobody can say what those of a shard hold."""
+    view, left = services.coordinator.view(), body.get("readQueues", body.get("queues"))
+    placed = view.topics.get(name)
+    if placed is not None and isinstance(left, int) and not is_forwarded(request):
+        shards = [n for n, queues in placed.shards.items() if queues.read > left]
+        require_masters(view, shards)
 
 
 def hides(text: str) -> AdminError:
@@ -187,12 +203,11 @@ def placement(services: AdminServices, name: str, asked: object) -> frozenset[in
     has = frozenset(before.shards if before else ())
     free = rooms(view)
     numbers = frozenset(room.shard for room in free)
-    if asked is None and not (has or numbers):
-        raise WrongError("no shard takes new topics: open one again (`imago shard undrain`)")
     if asked is None:
-        return has or numbers
+        return has or _all_shards(view, numbers)
     if isinstance(asked, list) and asked:
         named = frozenset(shard_number(entry) for entry in asked)
+        require_masters(view, named - has - view.cordoned)
         if unknown := sorted(named - numbers - has):
             raise WrongError(f"shards: {unknown} do not take new topics")
     elif isinstance(asked, int) and not isinstance(asked, bool) and asked >= 1:
@@ -212,6 +227,14 @@ def placement(services: AdminServices, name: str, asked: object) -> frozenset[in
     return named
 
 
+def _all_shards(view: ClusterView, free: frozenset[int]) -> frozenset[int]:
+    """Return all shards that take new topics; refuse to leave out one that is only away."""
+    require_masters(view, frozenset(view.away()) - view.cordoned)
+    if not free:
+        raise WrongError("no shard takes new topics: open one again (`imago shard undrain`)")
+    return free
+
+
 def shard_number(entry: object) -> int:
     """Return the number of a shard that is named like 0 or shard-0; ValueError."""
     text = str(entry).removeprefix("shard-")
@@ -226,9 +249,10 @@ async def delete(services: AdminServices, request: web.Request) -> web.Response:
     name = request.match_info["topic"]
     if names.is_system(name, services.topics.cluster):
         raise AdminError(403, "system_topic", f"{name!r} is the broker's own.", "Leave it.")
+    only = may_have(services.coordinator.view(), name)
     here = services.topics.delete(name)
     services.offsets.forget_topic(name)
-    shards = await on_other_shards(services, request, here=here)
+    shards = await on_other_shards(services, request, here=here, only=only)
     if OK not in shards.values():
         raise not_found("topic", name, (t.name for t in services.topics.all()))
     return json_response({"deleted": name, "shards": shards})

@@ -38,6 +38,8 @@ LOGGED = (
     "/admin/v1/metaq/transactions",
 )
 """Paths of what the shard's log holds, which only its master writes."""
+PLACED_SECONDS_MAX = 10.0
+PLACED_PAUSE_SECONDS = 0.02
 LAGS_TIMEOUT = aiohttp.ClientTimeout(total=1)
 """A snapshot does not wait long for masters that may just have died."""
 
@@ -53,8 +55,9 @@ async def on_other_shards(
 
     "ok", or "absent" where there was nothing to delete (`here`: whether there was on this one).
     `only`: the shards it concerns; all unless given.
-    A forwarded request is not forwarded again. Shards that fail make the whole call fail with
-    their names and words: it is safe to repeat, since every change is one to a wanted state.
+    A forwarded request is not forwarded again. Shards that fail, or have no master to be told, make
+    the whole call fail with their names and words: it is safe to repeat, since every change is one
+    to a wanted state.
     """
     own = services.config.broker.shard
     done = {shard_name(own): OK if here else ABSENT}
@@ -65,18 +68,71 @@ async def on_other_shards(
     view = services.coordinator.view()
     wanted = [n for n in view.shards() if n != own and (only is None or n in only)]
     others = [master for shard in wanted if (master := view.master(shard))]
+    silent = [n for n in view.away() if n != own and (only is None or n in only)]
     body = await request.read()
     async with aiohttp.ClientSession(timeout=TIMEOUT) as session:
         answers = await asyncio.gather(
             *(_forward(session, services, request, body, other) for other in others)
         )
-    failed: dict[str, AdminError] = {}
+    failed = {shard_name(shard): _untold() for shard in silent}
     for other, answer in zip(others, answers, strict=True):
         to = failed if isinstance(answer, AdminError) else done
         to[shard_name(other.shard)] = answer  # type: ignore[assignment]
     if failed:
         raise _of_all(failed, [name for name, said in done.items() if said == OK])
     return done
+
+
+def may_have(view: ClusterView, topic: str) -> frozenset[int]:
+    """Return the shards that may have a topic, even where it was made a moment ago.
+
+    Those with a master can be asked; one that is away has it where the registry says so.
+    """
+    placed = view.topics.get(topic)
+    return (frozenset(view.shards()) - {*view.away()}) | frozenset(placed.shards if placed else ())
+
+
+def require_masters(view: ClusterView, shards: Collection[int]) -> None:
+    """Refuse a change, before any shard is told of it, that one of these could not be told of."""
+    if away := sorted({*shards} & {*view.away()}):
+        raise no_master(away[0])
+
+
+async def until_placed(
+    services: AdminServices, request: web.Request, topic: str, done: Collection[str]
+) -> None:
+    """Wait until the registry, as this broker sees it, has a topic on all these shards.
+
+    A master writes it there after its answer, and the next call looks there for the topic's shards.
+    """
+    if is_forwarded(request) or not services.topics.is_public(topic):
+        return
+    clock = services.clock
+    deadline_ms = clock.monotonic_ms() + int(1000 * PLACED_SECONDS_MAX)
+    while missing := _not_placed(services, topic, done):
+        if clock.monotonic_ms() > deadline_ms:
+            raise AdminError(
+                503,
+                "not_settled",
+                f"Done, but after {PLACED_SECONDS_MAX:g} s the registry does not show the topic on"
+                f" {', '.join(missing)}.",
+                "Repeat the call; `imago cluster explain` says whether ZooKeeper is reached.",
+            )
+        await asyncio.sleep(PLACED_PAUSE_SECONDS)
+
+
+def _not_placed(services: AdminServices, topic: str, done: Collection[str]) -> list[str]:
+    placed = services.coordinator.view().topics.get(topic)
+    return sorted({*done} - {shard_name(shard) for shard in (placed.shards if placed else ())})
+
+
+def _untold() -> AdminError:
+    return AdminError(
+        502,
+        "shard_failed",
+        "it has no master now",
+        "Repeat the call; `imago cluster explain` says what the shard waits for.",
+    )
 
 
 def _of_all(failed: dict[str, AdminError], done: list[str]) -> AdminError:

@@ -18,6 +18,7 @@ from imago_client.errors import (
     AnswerError,
     ConnectionLostError,
     HalfDoneError,
+    NoRouteError,
     RequestTimeoutError,
     TryAgainError,
 )
@@ -36,11 +37,12 @@ from imago_wire.remoting.headers.pull import QueryMessageRequestHeader
 from imago_wire.remoting.messages import decode_messages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from imago_client.core.state import ClientState
     from imago_client.received import ReceivedMessage
     from imago_wire.remoting.bodies.client import MessageQueue as WireQueue
+    from imago_wire.remoting.bodies.route import ClusterInfo
     from imago_wire.remoting.fields import Header
 
 B = TypeVar("B", bound=Body)
@@ -72,7 +74,10 @@ class ShardInfo:
 
 def shards(state: ClientState) -> Operation[list[ShardInfo]]:
     """Return all shards with a live broker, sorted by name."""
-    info = yield from cluster_info(state)
+    return _shards_of((yield from cluster_info(state)))
+
+
+def _shards_of(info: ClusterInfo) -> list[ShardInfo]:
     return [
         ShardInfo(name, data.cluster, dict(data.broker_addrs))
         for name, data in sorted(info.broker_addr_table.items())
@@ -98,10 +103,14 @@ def missing_shards(state: ClientState, topic: str | None = None) -> Operation[li
     found = [MissingShard(e.broker_name, e.since, e.why) for e in info.imago_missing or ()]
     if not found or topic is None:
         return found
-    route = yield from find_route(state, topic)
-    queues = (*route.read_queues, *route.write_queues, *route.lost_queues)
-    having = {queue.shard for queue in queues}
+    having = yield from _placed_on(state, topic)
     return [each for each in found if each.shard in having]
+
+
+def _placed_on(state: ClientState, topic: str) -> Operation[set[str]]:
+    """Return the shards that have queues of a topic, whether or not they live."""
+    route = yield from find_route(state, topic)
+    return {queue.shard for queue in (*route.read_queues, *route.write_queues, *route.lost_queues)}
 
 
 def placed_queues(state: ClientState, topic: str) -> Operation[list[MessageQueue]]:
@@ -121,12 +130,62 @@ def metaq_servers(state: ClientState) -> Operation[dict[str, dict[int, str]]]:
 
 
 @contextmanager
-def half_done(topic: str, done: Sequence[str]) -> Iterator[None]:
+def half_done(subject: str, done: Sequence[str]) -> Iterator[None]:
     """Say of a change that a master did not answer where it is made: on the shards `done`."""
     try:
         yield
     except (ConnectionLostError, RequestTimeoutError) as error:
-        raise HalfDoneError(topic, done, error) from error
+        raise HalfDoneError(subject, done, error) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Whom a change of all shards can be told."""
+
+    masters: Mapping[str, str]
+    """Shard -> address, of those that have one."""
+    away: tuple[str, ...]
+    """Shards without a master, where the name service knows of them."""
+
+    def having(self, shards: Collection[str]) -> Reach:
+        """The same without shards that are away and are none of these: a change is not theirs."""
+        return Reach(self.masters, tuple(shard for shard in self.away if shard in shards))
+
+    def end(self, subject: str, done: Sequence[str]) -> None:
+        """HalfDoneError: shards that are away lack the change that is on the shards `done`."""
+        if self.away:
+            raise HalfDoneError(subject, done, no_master(self.away), away=self.away)
+
+
+def no_master(shards: Sequence[str]) -> TryAgainError:
+    """Return the error of a call that each of these shards has to carry out."""
+    have = "has" if len(shards) == 1 else "have"
+    return TryAgainError(
+        f"{', '.join(shards)} {have} no master at the moment; `imago cluster explain` says what"
+        " is waited for"
+    )
+
+
+def reach(state: ClientState) -> Operation[Reach]:
+    """Return all shards, by whether they have a master. TryAgainError: none has one."""
+    info = yield from cluster_info(state)
+    found = _shards_of(info)
+    living = masters_among(found)
+    known = {one.shard for one in found} | {one.broker_name for one in info.imago_missing or ()}
+    return Reach(living, tuple(sorted(known - {*living})))
+
+
+def reach_having(state: ClientState, topic: str) -> Operation[Reach]:
+    """Return the same; of shards that are away only those that have queues of a topic."""
+    found = yield from reach(state)
+    if not found.away:
+        return found
+    state.drop_route(topic)
+    try:
+        placed = yield from _placed_on(state, topic)
+    except NoRouteError:
+        placed = set()
+    return found.having(placed)
 
 
 def masters(state: ClientState) -> Operation[dict[str, str]]:
@@ -147,10 +206,12 @@ def delete_topic(state: ClientState, topic: str) -> Operation[None]:
     check_text("topic", topic)
     deleted = DeleteTopicRequestHeader(topic=topic)
     done: list[str] = []
-    for shard, address in (yield from masters(state)).items():
-        with half_done(topic, done):
+    found = yield from reach_having(state, topic)
+    for shard, address in found.masters.items():
+        with half_done(f"topic {topic}", done):
             yield from body_of(state, address, RequestCode.DELETE_TOPIC_IN_BROKER, deleted)
         done.append(shard)
+    found.end(f"topic {topic}", done)  # before it is forgotten who has it still
     unlisted = DeleteTopicFromNamesrvRequestHeader(topic=topic)
     yield from ask_name_service(state, RequestCode.DELETE_TOPIC_IN_NAMESRV, unlisted)
     state.drop_route(topic)

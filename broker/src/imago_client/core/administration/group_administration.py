@@ -7,10 +7,18 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from imago_client.checks import check_kind, check_queue, check_text, check_whole
-from imago_client.core.administration.administration import body_of, decode, from_wire, masters
+from imago_client.core.administration.administration import (
+    body_of,
+    decode,
+    from_wire,
+    half_done,
+    masters,
+    no_master,
+    reach,
+)
 from imago_client.core.consuming import pulling
 from imago_client.core.lookup import find_route
-from imago_client.errors import BrokerError, UsageError
+from imago_client.errors import BrokerError, HalfDoneError, UsageError
 from imago_wire.remoting.bodies.client import ConsumerConnection
 from imago_wire.remoting.bodies.config import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from imago_wire.remoting.bodies.pop import SetMessageRequestModeRequestBody
@@ -37,6 +45,7 @@ if TYPE_CHECKING:
     from imago_client.core.effects import Operation
     from imago_client.core.state import ClientState
     from imago_client.message_queue import MessageQueue
+    from imago_wire.remoting.fields import Header
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,23 +133,32 @@ def has_group(state: ClientState, group: str) -> Operation[bool]:
 
 
 def create_group(state: ClientState, config: SubscriptionGroupConfig) -> Operation[None]:
-    """Create or change a group on the master of every shard."""
+    """Create or change a group on the master of every shard. HalfDoneError: not on all."""
     check_kind("config", config, SubscriptionGroupConfig)
     body = config.encode(standard=True)
-    for address in (yield from masters(state)).values():
-        yield from body_of(
-            state, address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, body
-        )
+    code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+    yield from _on_every_shard(state, config.group_name, code, None, body)
 
 
 def delete_group(state: ClientState, group: str) -> Operation[None]:
-    """Delete a group and its committed offsets."""
+    """Delete a group and its committed offsets. HalfDoneError: not on all shards."""
     check_text("group", group)
     deleted = DeleteSubscriptionGroupRequestHeader(
         group_name=group, clean_offset=True, remove_offset=True
     )
-    for address in (yield from masters(state)).values():
-        yield from body_of(state, address, RequestCode.DELETE_SUBSCRIPTIONGROUP, deleted)
+    yield from _on_every_shard(state, group, RequestCode.DELETE_SUBSCRIPTIONGROUP, deleted)
+
+
+def _on_every_shard(
+    state: ClientState, group: str, code: int, asked: Header | None, body: bytes = b""
+) -> Operation[None]:
+    """Have all masters change a group. HalfDoneError: one did not answer, or a shard has none."""
+    found, done = (yield from reach(state)), list[str]()
+    for shard, address in found.masters.items():
+        with half_done(f"group {group}", done):
+            yield from body_of(state, address, code, asked, body)
+        done.append(shard)
+    found.end(f"group {group}", done)
 
 
 def describe_group(state: ClientState, group: str) -> Operation[GroupDescription]:
@@ -172,6 +190,7 @@ def reset_group(
     """Move a group to the beginning, the end, or a time (ms since 1970); return the new offsets.
 
     The committed offsets are set first. A broker with members connected tells them as well.
+    HalfDoneError: a shard with queues of the topic is away, and the group is there as it was.
     """
     check_text("group", group)
     to = _checked_target(to)
@@ -181,6 +200,10 @@ def reset_group(
     route = yield from find_route(state, topic)
     for address in route.masters():
         yield from _tell_members(state, address, _reset_header(group, topic, to))
+    away = tuple(sorted({queue.shard for queue in route.lost_queues}))
+    if away:
+        done = sorted({queue.shard for queue in moved})
+        raise HalfDoneError(f"group {group} in {topic}", done, no_master(away), away=away)
     return moved
 
 
@@ -257,8 +280,8 @@ def set_request_mode(
     body = SetMessageRequestModeRequestBody(
         consumer_group=group, topic=topic, mode=mode.upper(), pop_share_queue_num=share_queues
     ).encode(standard=True)
-    for address in (yield from masters(state)).values():
-        yield from body_of(state, address, RequestCode.SET_MESSAGE_REQUEST_MODE, None, body)
+    code = RequestCode.SET_MESSAGE_REQUEST_MODE
+    yield from _on_every_shard(state, group, code, None, body)
 
 
 def _target(state: ClientState, queue: MessageQueue, to: ResetTo | int) -> Operation[int]:

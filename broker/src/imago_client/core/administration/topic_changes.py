@@ -14,8 +14,9 @@ from imago_client.core.administration.administration import (
     decode,
     half_done,
     masters,
-    masters_among,
-    shards,
+    no_master,
+    reach,
+    reach_having,
     topic_bounds,
 )
 from imago_client.core.effects import Operation, Pause, Request, ask_ok
@@ -87,14 +88,13 @@ def create_topic(
     """
     check_name("topic", topic)
     made: dict[str, str] = {}
-    with half_done(topic, ()):
-        found = yield from shards(state)
-        living = masters_among(found)
+    with half_done(f"topic {topic}", ()):
+        found = yield from reach(state)
+        living = found.masters
         there = yield from _configs(state, topic, living)
-    if not there and (headless := [one.shard for one in found if one.shard not in living]):
+    if not there and found.away:
         raise TryAgainError(
-            f"topic {topic}: not made, since {', '.join(headless)} has no master at the moment."
-            " Repeat the call once it has one"
+            f"topic {topic}: not made, since {no_master(found.away)}. Repeat the call then"
         )
     change = TopicChange.ENSURE if exist_ok else TopicChange.CREATE
     having = {shard: living[shard] for shard in there} or living
@@ -102,7 +102,7 @@ def create_topic(
     for shard, address in having.items():
         header = _header(topic, change, settings, TopicConfig(topic_name=topic))
         try:
-            with half_done(topic, tuple(made)):
+            with half_done(f"topic {topic}", tuple(made)):
                 yield from _ask(state, topic, address, header)
         except BrokerError as error:
             if error.code != ResponseCode.IMAGO_CORDONED:
@@ -126,20 +126,26 @@ def alter_topic(
     readers no longer find.
 
     HidesMessagesError, and nothing is changed, where that would hide any and `hide_messages` does
-    not let it.
+    not let it. HalfDoneError: a shard that has it has no master, or its master did not answer.
     """
     check_name("topic", topic)
-    with half_done(topic, ()):
-        living = yield from masters(state)
+    with half_done(f"topic {topic}", ()):
+        found = yield from reach_having(state, topic)
+        living = found.masters
         there = yield from _configs(state, topic, living)
     if not there:
+        found.end(f"topic {topic}", ())
         raise NoTopicError(topic)
     if settings.queues is not None and not hide_messages:
+        if found.away:  # nobody can say what would be hidden there
+            raise TryAgainError(
+                f"topic {topic}: not changed, since {no_master(found.away)}. Repeat the call then"
+            )
         yield from _refuse_hiding(state, topic, settings.queues, there)
     hidden, done = 0, list[str]()
     for shard, config in there.items():
         header = _header(topic, TopicChange.ALTER, settings, config, hide_messages=hide_messages)
-        with half_done(topic, done):
+        with half_done(f"topic {topic}", done):
             hidden += yield from _ask(state, topic, living[shard], header)
         done.append(shard)
     if settings.queues is not None:
@@ -150,6 +156,7 @@ def alter_topic(
             wanted = dict.fromkeys(open_, settings.queues)
             yield from _until_routed(state, topic, wanted, readable=readable)
     state.drop_route(topic)
+    found.end(f"topic {topic}", done)
     return hidden
 
 
