@@ -56,6 +56,7 @@ PAGES = {
     "#/limits": "producerBytesPerSecond",
     "#/configuration": "keys",
     "#/configuration/limits.topics_max": "Topics of one shard",
+    "#/audit": "PUT /admin/v1/users/ann by",
     "#/doctor": "findings",
 }
 """Every page, and what it shows once it is whole."""

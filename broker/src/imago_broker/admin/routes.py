@@ -11,10 +11,11 @@ from aiohttp import web
 
 from imago_broker.admin import login, readers, rights
 from imago_broker.admin.access import authorize
+from imago_broker.admin.calls.audit_tail import keep_lines
 from imago_broker.admin.calls.guard import audited, errors_as_json, no_foreign_pages
 from imago_broker.admin.calls.identity import ENDED, EndedSessions
 from imago_broker.admin.calls.repeating import repeatable
-from imago_broker.admin.current import clients, history, waiting
+from imago_broker.admin.current import audit, clients, history, waiting
 from imago_broker.admin.dashboard import files
 from imago_broker.admin.metaq import (
     metaq,
@@ -70,6 +71,7 @@ ROUTES: tuple[tuple[str, str, Handler, RouteRight], ...] = (
     ("DELETE", "/admin/v1/cluster/clients/{client}", clients.close, rights.RUN_CLUSTER),
     ("GET", "/admin/v1/cluster/scheduled", waiting.scheduled, rights.see_waiting),
     ("GET", "/admin/v1/cluster/halves", waiting.halves, rights.see_waiting),
+    ("GET", "/admin/v1/audit", audit.audit, rights.RULE_CLUSTER),
     ("GET", "/admin/v1/history", history.history, rights.see_history),
     ("GET", "/admin/v1/shard", leadership.shard, rights.SHOW_STATE),
     ("GET", "/admin/v1/restart-check", leadership.restart_check, rights.SHOW_CLUSTER),
@@ -211,6 +213,7 @@ def build_admin(
         ],
         client_max_size=BODY_BYTES_MAX,
     )
+    keep_lines(app)
     app[users.SERVICES] = services
     app[login.LOGINS] = login.LoginQueue()
     app[ENDED] = EndedSessions()

@@ -1,4 +1,5 @@
 // The pages of the dashboard. Each asks its broker, which asks the others, and says what it found.
+import { audit } from "./audit.js";
 import { client, clients } from "./clients.js";
 import { configuration, setting } from "./configuration.js";
 import { doctor } from "./doctor.js";
@@ -29,5 +30,6 @@ export const pages = [
   { path: "users", link: "Users", everyMs: 10_000, load: either(users, user) },
   { path: "limits", link: "Limits", everyMs: 10_000, load: limits },
   { path: "configuration", link: "Configuration", everyMs: 0, load: either(configuration, setting) },
+  { path: "audit", link: "Audit", everyMs: 10_000, load: audit },
   { path: "doctor", link: "Doctor", everyMs: 10_000, load: doctor },
 ];
