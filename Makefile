@@ -133,7 +133,7 @@ bench-failover: setup-dev system ## gaps that clients see: make bench-failover A
 bench-replicated: setup-dev ## what copies cost, and how a member that is behind catches up
 	@PYTHONPATH=tests/support:. $(PY) -m bench.replicated $(ARGS)
 	@PYTHONPATH=tests/support:. $(PY) -m bench.catch_up
-bench-spark: setup-dev ## rows per second of the Spark source
+bench-spark: setup-dev ## the Spark source beside Kafka's: make bench-spark ARGS="--rows 4000000"
 	@PYTHONPATH=tests/support:. $(PY) -m bench.spark $(ARGS)
 
 # ---- Kubernetes and images -------------------------------------------------------------------

@@ -28,7 +28,12 @@ def results(name: str) -> list[dict[str, Any]]:
 
 
 def bars(
-    rows: list[dict[str, Any]], series: list[tuple[str, str, list[float]]], path: Path
+    rows: list[dict[str, Any]],
+    series: list[tuple[str, str, list[float]]],
+    path: Path,
+    *,
+    told: str = "µs of broker CPU a message (less is better)",
+    form: str = ".2f",
 ) -> None:
     """Horizontal bars, one group a workload, one bar a server; the value stands beside it."""
     figure, axes = plt.subplots(figsize=(9, 0.42 * len(rows) * len(series) + 1.2))
@@ -36,11 +41,11 @@ def bars(
     for index, (label, color, values) in enumerate(series):
         places = [row + index * height for row in range(len(rows))]
         drawn = axes.barh(places, values, height * 0.9, label=label, color=color)
-        texts = [f"{value:.2f}" if value else "" for value in values]
+        texts = [f"{value:{form}}" if value else "" for value in values]
         axes.bar_label(drawn, labels=texts, padding=3, fontsize=8)
     axes.set_yticks([row + 0.4 - height / 2 for row in range(len(rows))], [r["name"] for r in rows])
     axes.invert_yaxis()
-    axes.set_xlabel("µs of broker CPU a message (less is better)")
+    axes.set_xlabel(told)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, loc="lower right")
     figure.tight_layout()
@@ -85,6 +90,23 @@ def draw_peers() -> Path | None:
         ),
     ]
     bars(rows, series, path)
+    return path
+
+
+def draw_spark() -> Path | None:
+    rows = results("spark")
+    if not rows:
+        return None
+    path = PLOTS / "spark.png"
+    series = [
+        (label, color, [row[side]["rows_per_cpu_second"] / 1000 for row in rows])
+        for label, color, side in [
+            ("Imago", OURS, "imago"),
+            ("Spark's source and sink for Kafka", ORIGINAL, "kafka"),
+        ]
+    ]
+    told = "1,000 rows per second of CPU of JVM and Python (more is better)"
+    bars(rows, series, path, told=told, form=",.0f")
     return path
 
 
@@ -145,7 +167,7 @@ def draw_replicated() -> Path | None:
 
 
 def main() -> int:
-    draws = [draw_broker, draw_peers, draw_failover, draw_replicated]
+    draws = [draw_broker, draw_peers, draw_failover, draw_replicated, draw_spark]
     drawn = [path for path in (draw() for draw in draws) if path]
     for path in drawn:
         print(f"drawn: {path.relative_to(PLOTS.parents[1])}")

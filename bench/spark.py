@@ -1,158 +1,222 @@
-"""`make bench-spark`: rows a second of the Spark source, beside the client that it stands on.
+"""`make bench-spark`: the Spark source and sink beside Spark's own for Kafka, in one run.
 
-    python -m bench.spark [--rows N] [--size BYTES] [--columns NAMES] [--repeats N] [--port-base N]
+    python -m bench.spark [--rows N] [--sink-rows N] [--repeats N] [--only TEXT]
 
-One topic of 1 KiB messages in eight queues, written once. Measured are the blocking client alone
-(one process that fetches every queue in large pieces and decodes nothing), and Spark with two
-cores: `count`, all columns to a sink that drops them, and to Parquet. CPU is that of the reading
-side: client, or JVM with its Python workers. The broker runs on one core.
+Topics of 200 B and of 1 KiB, the same rows on both sides, read by one Spark of two cores, in
+turns. Counted is the CPU time of the JVM and its Python workers, which says more than seconds do
+on a machine that others use, too; the brokers' own is not in it. The first turn of each only warms
+up; of the others the cheapest is told. Needs Maven and a JDK for Kafka. Each line is merged into
+bench/results/spark.json as soon as it is there.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
-import statistics
+import random
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
 
 from bench import harness
+from bench.spark_sides import Imago, Kafka, connector_path
 from imago_client import ClientConfig, Message
 from imago_client.blocking import Client
-from imago_client.message_queue import MessageQueue
 from imago_spark.pipelines.session import session
+from imago_testing.java.kafka import kafka_original
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
-TOPIC = "bench"
+    from bench.spark_sides import Side
+
 QUEUES = 8
 BATCH = 500
+SIZES = (200, 1024)
+NOISE_BYTES = 16 << 20
+WORKS = ("count", "noop", "Parquet", "stream to noop", "stream to Parquet", "sink")
 
 
-def fill(bootstrap: str, rows: int, size: int) -> None:
-    """Write the topic in batches, queue after queue."""
-    body = bytes(ord("a") + i % 23 for i in range(size))
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One line of the table."""
+
+    work: str
+    size: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.work}, {self.size} B" if self.size < 1024 else f"{self.work}, 1 KiB"
+
+    @property
+    def topic(self) -> str:
+        return f"bench-{self.size}"
+
+
+CASES = [Case(work, size) for size in SIZES for work in WORKS if work != "sink" or size == SIZES[0]]
+
+
+def fill(bootstrap: str, topic: str, rows: int, size: int) -> None:
+    """Write the topic in batches, queue after queue; bodies that do not compress."""
+    noise = random.Random(size).randbytes(NOISE_BYTES)
     with Client(ClientConfig(bootstrap=(bootstrap,), request_timeout_s=60.0)) as client:
         producer = client.producer()
-        queues = producer.queues(TOPIC)
-        messages = [Message(TOPIC, body, tags="t", keys=(f"k{n}",)) for n in range(BATCH)]
-        for index in range(-(-rows // BATCH)):
-            producer.send_batch(messages, queue=queues[index % len(queues)])
+        queues = producer.queues(topic)
+        for begin in range(0, rows, BATCH):
+            messages = [
+                Message(topic, noise[at : at + size], keys=(f"k{n}",))
+                for n in range(begin, min(rows, begin + BATCH))
+                for at in (n * 7919 % (NOISE_BYTES - size),)
+            ]
+            producer.send_batch(messages, queue=queues[begin // BATCH % len(queues)])
 
 
-def fetched(bootstrap: str) -> tuple[int, int]:
-    """Fetch everything with the blocking client; return rows and bytes of records."""
-    rows = size = 0
-    with Client(bootstrap) as client:
-        consumer = client.pull_consumer("bench")
-        for number in range(QUEUES):
-            queue = MessageQueue(TOPIC, "shard-0", number)
-            for piece in consumer.scan(queue, 0, consumer.max_offset(queue)):
-                size += len(piece.body)
-            rows += consumer.max_offset(queue)
-    return rows, size
+def cpu_seconds(jvm: psutil.Process) -> float:
+    """Return the CPU time of Spark's JVM and all below it, those that have ended included."""
+    used = 0.0
+    for each in [jvm, *jvm.children(recursive=True)]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            times = each.cpu_times()
+            used += times.user + times.system + times.children_user + times.children_system
+    return used
 
 
-def cpu_seconds() -> float:
-    """Return the CPU time of this process and of all below it, those that have ended included."""
-    own = psutil.Process()
-    times = [own.cpu_times(), *[each.cpu_times() for each in own.children(recursive=True)]]
-    return float(
-        sum(one.user + one.system + one.children_user + one.children_system for one in times)
-    )
+class Bench:
+    """One Spark and both sides."""
+
+    def __init__(self, spark: SparkSession, sides: Sequence[Side], folder: Path) -> None:
+        self._spark, self._sides, self._folder = spark, sides, folder
+        gateway = spark.sparkContext._gateway
+        assert gateway is not None, "Spark runs below this process"
+        self._jvm = psutil.Process(gateway.proc.pid)
+        self._runs = 0
+
+    def measure(self, case: Case, rows: int, repeats: int) -> dict[str, Any]:
+        """Measure both sides in turns."""
+        found: dict[str, list[tuple[float, float]]] = {side.name: [] for side in self._sides}
+        frame = self._made(case.size, rows) if case.work == "sink" else None
+        for _ in range(repeats + 1):
+            for side in self._sides:
+                work = self._work(case, side, frame)
+                began, used = time.perf_counter(), cpu_seconds(self._jvm)
+                counted = work()
+                took = time.perf_counter() - began
+                found[side.name].append((cpu_seconds(self._jvm) - used, took))
+                if counted is not None and counted != rows:
+                    raise harness.BenchError(f"{side.name}: {case.name}: {counted} of {rows} rows")
+        if frame is not None:
+            frame.unpersist()
+        line: dict[str, Any] = {"name": case.name, "rows": rows, "body_bytes": case.size}
+        for name, times in found.items():
+            cpu, seconds = min(times[1:])
+            line[name] = {
+                "rows_per_cpu_second": round(rows / cpu),
+                "rows_per_second": round(rows / seconds),
+                "cpu_seconds": [round(one, 2) for one, _ in times[1:]],
+            }
+        ours, kafkas = (line[side.name]["rows_per_cpu_second"] for side in self._sides)
+        return line | {"ratio": round(ours / kafkas, 2)}
+
+    def _work(self, case: Case, side: Side, frame: DataFrame | None) -> Callable[[], int | None]:
+        self._runs += 1
+        path = str(self._folder / f"run-{self._runs}")
+        if frame is not None:
+            return lambda: side.write(frame, f"sink-{case.size}")
+        if case.work == "count":
+            return lambda: side.read(self._spark, case.topic, counts=True).count()
+        if case.work.startswith("stream"):
+            form = "noop" if case.work.endswith("noop") else "parquet"
+            return lambda: _streamed(side.stream(self._spark, case.topic), form, path)
+        form = case.work.lower()
+
+        def write() -> None:
+            side.read(self._spark, case.topic).write.format(form).mode("overwrite").save(path)
+
+        return write
+
+    def _made(self, size: int, rows: int) -> DataFrame:
+        """Return rows that are in memory, so that a sink is all there is to measure."""
+        texts = f"cast(substr(repeat(sha2(cast(id as string), 512), {size // 128 + 1}), 1, {size})"
+        made = self._spark.range(0, rows, 1, 2).selectExpr(
+            "concat('k', id) as key", f"{texts} as binary) as value"
+        )
+        made.cache().count()
+        return made
 
 
-def timed(work: Callable[[], object], repeats: int) -> dict[str, float]:
-    """Return the median seconds of several runs, with the CPU seconds of one."""
-    seconds, cpu = [], []
-    for _ in range(repeats):
-        began, used = time.perf_counter(), cpu_seconds()
-        work()
-        seconds.append(time.perf_counter() - began)
-        cpu.append(cpu_seconds() - used)
-    return {"seconds": statistics.median_low(seconds), "cpu_seconds": statistics.median_low(cpu)}
+def _streamed(frame: DataFrame, form: str, path: str) -> int:
+    """Run a stream over all there is; return its rows."""
+    options = {"checkpointLocation": f"{path}-checkpoint", "path": path}
+    query = frame.writeStream.format(form).options(**options).trigger(availableNow=True).start()
+    query.awaitTermination()
+    return sum(progress["numInputRows"] for progress in query.recentProgress)
 
 
-def row_of(name: str, times: dict[str, float], rows: int, size: int) -> dict[str, Any]:
-    """Return one line of the result; MB are of records as stored."""
-    return {
-        "name": name,
-        "rows": rows,
-        "record_bytes": size,
-        "rows_per_second": round(rows / times["seconds"]),
-        "mb_per_second": round(size / times["seconds"] / 1e6, 1),
-        "rows_per_cpu_second": round(rows / max(times["cpu_seconds"], 1e-9)),
-        **{key: round(value, 3) for key, value in times.items()},
-    }
+@contextlib.contextmanager
+def sides(folder: Path, port_base: int) -> Iterator[tuple[SparkSession, tuple[Imago, Kafka]]]:
+    """Run both brokers and a Spark that can read both."""
+    os.environ["PYSPARK_SUBMIT_ARGS"] = f"--driver-class-path {connector_path()} pyspark-shell"
+    with (
+        harness.broker(port_base) as server,
+        kafka_original(folder, partitions=QUEUES) as kafka,
+    ):
+        for size in SIZES:
+            for kind in ("bench", "sink"):
+                server.create_topic(f"{kind}-{size}", QUEUES)
+        spark = session("imago-bench", cores=2, memory="3g")
+        spark.sparkContext.setLogLevel("ERROR")
+        try:
+            yield spark, (Imago(f"127.0.0.1:{port_base}"), Kafka(kafka))
+        finally:
+            spark.stop()
 
 
-def table(spark: SparkSession, bootstrap: str, columns: str) -> DataFrame:
-    options = {"bootstrap": bootstrap, "subscribe": TOPIC}
-    if columns:
-        options["columns"] = columns
-    return spark.read.format("imago").options(**options).load()
-
-
-def measure(bootstrap: str, repeats: int, columns: str) -> list[dict[str, Any]]:
-    """Measure the client, then Spark."""
-    rows, size = fetched(bootstrap)
-    found = [row_of("blocking client, raw", timed(lambda: fetched(bootstrap), repeats), rows, size)]
-    spark = session("imago-bench", cores=2, memory="2g")
-    files = tempfile.TemporaryDirectory(prefix="imago-bench-")
-
-    def written(form: str) -> None:
-        frame = table(spark, bootstrap, columns)
-        frame.write.format(form).mode("overwrite").save(f"{files.name}/table")
-
-    try:
-        table(spark, bootstrap, columns).limit(10).collect()  # workers and classes are there
-        works: dict[str, Callable[[], object]] = {
-            "Spark count": lambda: table(spark, bootstrap, columns).count(),
-            "Spark, all columns dropped": lambda: written("noop"),
-            "Spark, Parquet": lambda: written("parquet"),
-        }
-        found += [row_of(name, timed(work, repeats), rows, size) for name, work in works.items()]
-    finally:
-        spark.stop()
-        files.cleanup()
-    raw = found[0]["rows_per_second"]
-    return [one | {"of_raw": round(one["rows_per_second"] / raw, 3)} for one in found]
+def _fill(spark: SparkSession, both: tuple[Imago, Kafka], case: Case, rows: int) -> None:
+    """Write a topic, and what Spark reads of it to the other side."""
+    ours, kafka = both
+    fill(ours.address, case.topic, rows, case.size)
+    kafka.fill(ours.read(spark, case.topic).select("key", "value"), case.topic)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="bench.spark", description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--size", type=int, default=1024, help="bytes of a body")
-    parser.add_argument("--columns", default="", help="of the source; its default without")
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--sink-rows", type=int, default=300_000)
+    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--only", default="", help="lines whose name holds this text")
     parser.add_argument("--port-base", type=int, default=29200)
     asked = parser.parse_args(arguments)
-    with harness.broker(asked.port_base) as server:
-        bootstrap = f"127.0.0.1:{asked.port_base}"
-        server.create_topic(TOPIC, QUEUES)
-        fill(bootstrap, asked.rows, asked.size)
-        ticks = harness.cpu_ticks()
-        rows = measure(bootstrap, asked.repeats, asked.columns)
-        state = {
-            "body_bytes": asked.size,
-            "columns": asked.columns or "default",
-            "steal": round(harness.steal_share(ticks, harness.cpu_ticks()), 3),
-            "load_average": round(os.getloadavg()[0], 1),
-        }
-    path = harness.write_results("spark", [one | state for one in rows])
-    for one in rows:
-        sys.stdout.write(
-            f"{one['name']:28} {one['rows_per_second']:>10,} rows/s {one['mb_per_second']:>8,} MB/s"
-            f" {one['rows_per_cpu_second']:>10,} rows/CPU s {one['of_raw']:>6.0%} of raw\n"
-        )
-    sys.stdout.write(f"written to {path}\n")
+    cases = list(harness.named(CASES, asked.only))
+    with (
+        tempfile.TemporaryDirectory(prefix="imago-bench-") as name,
+        sides(Path(name), asked.port_base) as (spark, both),
+    ):
+        bench = Bench(spark, both, Path(name))
+        filled = set()
+        for case in cases:
+            if case.work != "sink" and case.topic not in filled:
+                _fill(spark, both, case, asked.rows)
+                filled.add(case.topic)
+            rows = asked.sink_rows if case.work == "sink" else asked.rows
+            ticks = harness.cpu_ticks()
+            line = bench.measure(case, rows, asked.repeats)
+            line["steal"] = round(harness.steal_share(ticks, harness.cpu_ticks()), 3)
+            line["load_average"] = round(os.getloadavg()[0], 1)
+            harness.merge_results("spark", [line], [each.name for each in CASES])
+            rates = [line[side.name]["rows_per_cpu_second"] for side in both]
+            sys.stdout.write(
+                f"{case.name:24} {rates[0]:>10,} {rates[1]:>10,} rows/CPU s {line['ratio']:>6.2f}\n"
+            )
+            sys.stdout.flush()
+    sys.stdout.write("written to bench/results/spark.json\n")
     return 0
 
 

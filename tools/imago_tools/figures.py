@@ -285,18 +285,21 @@ def scale() -> str:
 
 
 def spark() -> str:
-    """Return rates of the Spark source."""
-    heads = ["reader", "k rows/s", "MB/s", "k rows per second of CPU"]
+    """Return what Spark's JVM and workers do in a second of CPU, beside Kafka's source and sink."""
+    heads = ["what, size of a body", "rows", "Imago", "Kafka", "ratio"]
     lines = [
         [
             row["name"],
-            thousands(row["rows_per_second"]),
-            f"{row['mb_per_second']:,.0f}",
-            thousands(row["rows_per_cpu_second"]),
+            f"{row['rows']:,}",
+            thousands(row["imago"]["rows_per_cpu_second"]),
+            thousands(row["kafka"]["rows_per_cpu_second"]),
+            f"{row['ratio']:.2f}",
         ]
         for row in rows("spark")
     ]
-    return of("spark") + "\n" + table(heads, lines)
+    loads = [row["load_average"] for row in rows("spark")]
+    busy = f"Load average meanwhile {min(loads):g} to {max(loads):g}."
+    return f"{of('spark')}{busy}\n\n{table(heads, lines)}"
 
 
 def fuzzed() -> str:
