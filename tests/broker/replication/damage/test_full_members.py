@@ -9,6 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
+from prometheus_client import generate_latest
 
 from imago_broker.app import ticking
 from imago_broker.core.shard.expendable import has_room_elsewhere
@@ -17,6 +18,10 @@ from imago_broker.service import readers
 from imago_broker.service.puts.put_status import PutStatus
 from imago_log.disk.pressure import DiskLevel
 from imago_log.disk.vfs import DiskUsage, OsVfs
+from imago_testing.chaos.checker import check
+from imago_testing.chaos.cluster.full_disks import forced_in, note_forced_out
+from imago_testing.chaos.planted import good_history
+from imago_testing.chaos.violations import Broken
 from imago_testing.clusters.shard_brokers import TOPIC, ShardBrokers, until
 
 if TYPE_CHECKING:
@@ -118,6 +123,29 @@ async def test_a_crowded_master_deletes_nothing_while_another_has_room(
     await shard.ticks(20)
     assert shard.starts() == [0, 0, 0], "not what is read, either"
     assert shard.bodies(2) == bodies
+    await shard.close()
+
+
+async def test_the_checker_of_chaos_sees_a_broker_that_deletes_though_another_has_room(
+    shard: FillingShard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planted fault is this master's alone; what it shows is what runs of chaos look at."""
+    monkeypatch.setattr(troubles, "CROWDED_LEADS_MS", 600_000)
+    monkeypatch.setattr(troubles, "has_room_elsewhere", lambda *_: False)
+    await shard.start_all()
+    bodies = await shard.fill(0)
+    history = good_history()
+
+    def looked() -> list[Broken]:
+        metrics = generate_latest(shard.brokers[0].admin_services().registry).decode()
+        note_forced_out(history, "crowd_leader", {"m0": forced_in(metrics)})
+        return [each.broken for each in check(history)]
+
+    assert looked() == []
+    shard.use(m0=CROWDED)
+    shard.brokers[0].offsets.commit("group", TOPIC, 0, len(bodies))
+    await until(lambda: shard.starts()[0] > 0)
+    assert looked() == [Broken.FORCED_OUT]
     await shard.close()
 
 

@@ -6,17 +6,20 @@ Nobody reads on behalf of one group: whatever goes before it expires is missed.
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from imago_testing.chaos.cluster.members import Member
     from imago_testing.chaos.cluster.shard import Shard
+    from imago_testing.chaos.history import History
 
     Fault = Callable[[Shard, random.Random], AsyncIterator[None]]
 
+_FORCED = re.compile(r"^imago_log_forced_messages_total (\S+)$", re.MULTILINE)
 CROWDED = 0.87
 """Used part of a disk at which old files go, and messages are still taken."""
 FULL = 0.93
@@ -26,6 +29,20 @@ LEVELS = (CROWDED, FULL, LAST_BYTE)
 _BESIDE_SECONDS = 1.5
 """So long a disk is filling before something else happens, and stays full after it."""
 _PARTED_SECONDS = 4.0
+
+
+def forced_in(metrics: str) -> float:
+    """Return how many messages a broker has deleted before they had expired, as it tells."""
+    found = _FORCED.search(metrics)
+    assert found, "it shows no such metric"
+    return float(found[1])
+
+
+def note_forced_out(history: History, fault: str, counts: Mapping[str, float]) -> None:
+    """See whether a full disk took what the group that reads nothing has not read."""
+    for member, count in counts.items():
+        if count:
+            history.forced_out.append(f"{fault}: {member} deleted {count:.0f} messages for room")
 
 
 async def _filled(members: list[Member], used: float) -> None:

@@ -6,7 +6,6 @@ import contextlib
 import itertools
 import json
 import os
-import re
 import resource
 import shutil
 import signal
@@ -16,6 +15,7 @@ import urllib.request
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from imago_testing.chaos.cluster.full_disks import forced_in
 from imago_testing.chaos.cluster.knobs import Knobs
 from imago_testing.chaos.credentials import Address
 from imago_testing.chaos.nursery import RUNS, Nursery
@@ -219,10 +219,7 @@ class Member:
         """How many messages it has deleted before they had expired, since its process began."""
         request = urllib.request.Request(self._url("/metrics"), headers=_AS_ADMIN)
         with urllib.request.urlopen(request, timeout=_HTTP_SECONDS_MAX, context=self._tls) as got:
-            text = got.read().decode()
-        found = re.search(r"^imago_log_forced_messages_total (\S+)$", text, re.MULTILINE)
-        assert found, f"{self.name} shows no such metric"
-        return float(found[1])
+            return forced_in(got.read().decode())
 
     def disk_use(self) -> str:
         """Return how full its disk is, and with what."""

@@ -14,6 +14,7 @@ from imago_testing.chaos.checker import check
 from imago_testing.chaos.cluster.backlog import read_from_behind
 from imago_testing.chaos.cluster.ending import read_ending
 from imago_testing.chaos.cluster.faults import done_to
+from imago_testing.chaos.cluster.full_disks import note_forced_out
 from imago_testing.chaos.cluster.intruders import intruders
 from imago_testing.chaos.cluster.locating import Route, Tree
 from imago_testing.chaos.cluster.meter import Meter
@@ -238,11 +239,8 @@ class Run:
         self._say(f"{name}: {self.report.last}")
 
     def _look_for_forced_out(self, name: str) -> None:
-        """See whether a full disk took what the group that reads nothing has not read."""
-        for member in self._shard.members:
-            if count := member.forced_out():
-                text = f"{name}: {member.name} deleted {count:.0f} messages for want of room"
-                self._history.forced_out.append(text)
+        counts = {member.name: member.forced_out() for member in self._shard.members}
+        note_forced_out(self._history, name, counts)
 
     async def _calm(self) -> None:
         """Let the load run undisturbed, and note how much it writes."""
