@@ -66,7 +66,7 @@ class GroupConsumer:
         self._reassigned = Reassigned()
         self._beat_at = self._balance_at = float("-inf")
         self._commit_at = state.clock_s() + config.commit_s
-        self._is_joined = False
+        self._is_joined = self._may_be_known = False
 
     @property
     def queues(self) -> tuple[MessageQueue, ...]:
@@ -142,7 +142,7 @@ class GroupConsumer:
     def close(self) -> None:
         """Leave the group. What the last poll returned counts as done only if committed."""
         self._on_close(self)
-        if not self._is_joined:
+        if not self._may_be_known:  # a broker that did not answer in time may have been told
             return
         self._queues.retry_shards()
         self._queues.commit_all()
@@ -209,10 +209,11 @@ class GroupConsumer:
             self._driver.run(
                 membership.check_filters(self._state, self.config.group, subscriptions)
             )
-        errors = self._driver.run(membership.heartbeat(self._state, self.config, subscriptions))
-        if errors and not self._is_joined:
-            raise errors[0]
-        for error in errors:
+        self._may_be_known = True
+        beat = self._driver.run(membership.heartbeat(self._state, self.config, subscriptions))
+        if not self._is_joined:
+            beat.check()
+        for error in beat.errors:
             log.warning("heartbeat_failed group=%s error=%s", self.config.group, error)
         self._is_joined = True
         self._beat_at = self._state.clock_s() + self.config.heartbeat_s

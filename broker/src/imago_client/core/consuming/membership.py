@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from imago_client.config import ConsumerConfig, StartFrom
@@ -19,7 +20,7 @@ from imago_client.core.consuming.subscriptions import TAG
 from imago_client.core.effects import Oneway, Operation, Request, ask_ok
 from imago_client.core.failover import through_failover
 from imago_client.core.lookup import find_named_route, find_route
-from imago_client.errors import BrokerError, ClientError, NoRouteError
+from imago_client.errors import BrokerError, ClientError, NoRouteError, TryAgainError
 from imago_client.message_queue import MessageQueue
 from imago_client.messages import RETRY_PREFIX
 from imago_wire.remoting.bodies.client import (
@@ -57,16 +58,29 @@ RECONSUME_TIMES_MAX: Final = 16
 """Retries where the consumer's settings say nothing."""
 
 
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """How a heart beat went."""
+
+    told: int
+    """How many brokers have taken it: the others hear of the member with a later one."""
+    errors: list[ClientError]
+    """Why brokers could not be told, or not be found."""
+
+    def check(self) -> None:
+        """Raise where nobody knows of the member."""
+        if self.errors and not self.told:
+            raise self.errors[0]
+
+
 def heartbeat(
     state: ClientState, config: ConsumerConfig, subscriptions: Iterable[Subscription]
-) -> Operation[list[ClientError]]:
-    """Tell every broker of the subscribed topics that this member lives.
-
-    Return the errors of those that could not be told: the others know, and the next beat comes.
-    """
+) -> Operation[Beat]:
+    """Tell every broker of the subscribed topics that this member lives."""
     wanted = list(subscriptions)
     body = _heartbeat_body(state, config, wanted)
     errors: list[ClientError] = []
+    told = 0
     for address in (yield from _brokers(state, wanted, errors)):
         try:
             yield from ask_ok(
@@ -79,13 +93,18 @@ def heartbeat(
             )
         except ClientError as error:
             errors.append(error)
-    return errors
+        else:
+            told += 1
+    return Beat(told, errors)
 
 
 def check_filters(
     state: ClientState, group: str, subscriptions: Iterable[Subscription]
 ) -> Operation[None]:
-    """Have a broker of each topic say whether it can filter so. BrokerError: it cannot, and why."""
+    """Have a broker of each topic say whether it can filter so. BrokerError: it cannot, and why.
+
+    TryAgainError: no broker of a topic says.
+    """
     for subscription in subscriptions:
         if subscription.kind == TAG:
             continue
@@ -96,8 +115,26 @@ def check_filters(
             subscription_data=_subscription_data(subscription),
         ).encode(standard=True)
         code, timeout_s = RequestCode.CHECK_CLIENT_CONFIG, state.config.request_timeout_s
-        for shard in sorted(route.addresses)[:1]:
-            yield from ask_ok(Request(route.reader(shard), code, body=body, timeout_s=timeout_s))
+        yield from _ask_any(
+            Request(route.reader(shard), code, body=body, timeout_s=timeout_s)
+            for shard in sorted(route.addresses)
+        )
+
+
+def _ask_any(requests: Iterable[Request]) -> Operation[RemotingCommand | None]:
+    """Return the first answer of brokers that each could give it: one may just have died.
+
+    None: there are none to ask. BrokerError: one refuses. TryAgainError: no one answers.
+    """
+    last: TryAgainError | None = None
+    for request in requests:
+        try:
+            return (yield from ask_ok(request))
+        except TryAgainError as error:
+            last = error
+    if last is not None:
+        raise last
+    return None
 
 
 def unregister(
@@ -117,24 +154,24 @@ def unregister(
 def assignment(state: ClientState, group: str, topic: str) -> Operation[list[MessageQueue] | None]:
     """Return the queues of `topic` that this member has to read; None: keep what it reads.
 
-    None while the brokers do not list this member, as after a reconnect.
+    None while the brokers do not list this member, as after a reconnect. Any shard can be asked:
+    all know the members.
     """
     try:
         route = yield from find_route(state, topic)
     except NoRouteError:
         return []
-    if not route.addresses:
-        return None
-    shard = state.rng.choice(sorted(route.addresses))
-    request = Request(
-        route.reader(shard),
-        RequestCode.GET_CONSUMER_LIST_BY_GROUP,
-        GetConsumerListByGroupRequestHeader(consumer_group=group),
-        timeout_s=state.config.request_timeout_s,
-    )
+    asked = GetConsumerListByGroupRequestHeader(consumer_group=group)
+    code, timeout_s = RequestCode.GET_CONSUMER_LIST_BY_GROUP, state.config.request_timeout_s
+    shards = sorted(route.addresses)
+    state.rng.shuffle(shards)
     try:
-        answer = yield from ask_ok(request)
+        answer = yield from _ask_any(
+            Request(route.reader(shard), code, asked, timeout_s=timeout_s) for shard in shards
+        )
     except BrokerError:
+        return None
+    if answer is None:
         return None
     members = GetConsumerListByGroupResponseBody.decode(answer.body).consumer_id_list
     if state.client_id not in members:

@@ -153,18 +153,23 @@ def heartbeat(
     for topic in topics:
         try:
             route = yield from find_publish_route(state, topic, config.queues_by_default)
-            for shard in sorted(route.addresses):
+        except ClientError as error:
+            errors.append(error)
+            continue
+        for shard in sorted(route.addresses):
+            try:
                 address = route.master(shard)
                 if address in told:
                     continue
                 told.add(address)
-                request = Request(
-                    address,
-                    RequestCode.HEART_BEAT,
-                    body=body,
-                    timeout_s=state.config.request_timeout_s,
+                yield from ask_ok(
+                    Request(
+                        address,
+                        RequestCode.HEART_BEAT,
+                        body=body,
+                        timeout_s=state.config.request_timeout_s,
+                    )
                 )
-                yield from ask_ok(request)
-        except ClientError as error:
-            errors.append(error)
+            except ClientError as error:  # the other shards' masters are told all the same
+                errors.append(error)
     return errors

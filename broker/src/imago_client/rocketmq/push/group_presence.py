@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from imago_client.config import ConsumerConfig
     from imago_client.core.consuming.subscriptions import Subscription
     from imago_client.core.state import ClientState
-    from imago_client.errors import ClientError
     from imago_client.rocketmq.driver import Driver
 
 log = logging.getLogger(__name__)
@@ -37,14 +36,19 @@ class GroupPresence:
         wanted = self._subscriptions.values()
         group = self._config.group
         await self._driver.run(membership.check_filters(self._state, group, wanted))
-        errors = await self._tell_brokers()
-        if errors and not await self._is_known():
-            raise errors[0]
-        self._log_beat(errors)
+        try:
+            beat = await self._tell_brokers()
+            beat.check()
+        except BaseException:
+            # Cancelled, or nobody answered in time: who knows of this member all the same would
+            # keep queues for it.
+            await self.leave()
+            raise
+        self._log(beat)
 
     async def beat(self) -> None:
         """Tell all brokers of the topics; those that cannot be told are logged."""
-        self._log_beat(await self._tell_brokers())
+        self._log(await self._tell_brokers())
 
     async def leave(self) -> None:
         """Be a member no more."""
@@ -52,21 +56,11 @@ class GroupPresence:
             membership.unregister(self._state, self._config, self._subscriptions.values())
         )
 
-    async def _tell_brokers(self) -> list[ClientError]:
+    async def _tell_brokers(self) -> membership.Beat:
         return await self._driver.run(
             membership.heartbeat(self._state, self._config, self._subscriptions.values())
         )
 
-    def _log_beat(self, errors: list[ClientError]) -> None:
-        for error in errors:
+    def _log(self, beat: membership.Beat) -> None:
+        for error in beat.errors:
             log.warning("heartbeat_failed group=%s error=%s", self._config.group, error)
-
-    async def _is_known(self) -> bool:
-        """Return whether any broker took the heart beat: it lists this member then."""
-        for topic in self._subscriptions:
-            mine = await self._driver.run(
-                membership.assignment(self._state, self._config.group, topic)
-            )
-            if mine:
-                return True
-        return False
