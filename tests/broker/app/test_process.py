@@ -134,7 +134,8 @@ def test_busy_port_is_one_sentence_and_code_two(process: Process) -> None:
         [sys.executable, "-c", PROGRAM, str(second)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
-    assert "the port is in use by another process" in done.stderr
+    assert "the port is in use by another process, or by an outgoing connection" in done.stderr
+    assert "below 32768" in done.stderr
     assert "Traceback" not in done.stderr
 
 

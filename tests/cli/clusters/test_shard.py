@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
@@ -10,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from imago_cli.clusters import admin_http, moves
 from imago_cli.doctor.checks import CheckLevel
 from imago_cli.doctor.shards import shard_findings
+from imago_cli.exits import CommandError
 
 Imago = Callable[..., Any]
 
@@ -72,6 +75,7 @@ def cluster(admin: str, **changes: object) -> dict[str, Any]:
     shard = {
         "id": 0, "name": "shard-0", "master": "disk-0", "epoch": 4,
         "inSync": ["disk-0", "disk-1"], "unclean": False, "cordoned": False, "drained": False,
+        "draining": False,
         "known": {"disk-0": 0, "disk-1": 1, "disk-2": 2},
         "members": [member(0, admin, role="master"), member(1, admin)],
         "explain": {"why": "because", "waitsFor": "", "next": ""},
@@ -197,6 +201,60 @@ def test_an_election_takes_the_longest_log_and_asks_before_data_is_lost(
     assert chosen == [("disk-0", True), ("disk-1", False)]
 
 
+def test_a_refused_election_names_members_and_the_way_out(imago: Imago, broker: FakeBroker) -> None:
+    leaderless(broker)
+    message = "nobody can be elected without loss: waiting for disk-2."
+    broker.refusal = {"error": "not_elected", "message": message, "cure": "decide anew"}
+    done = imago("shard", "elect", "0", "--admin", broker.address)
+    assert done.returncode == 1
+    said = "error: nobody can be elected without loss: waiting for replica 2.\n  cure: start it\n"
+    assert done.stderr == said
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("shard", "elect", "0", "--allow-data-loss", "--yes"),
+        ("shard", "handover", "0"),
+        ("shard", "drain", "0"),
+        ("shard", "undrain", "0"),
+        ("shard", "remove", "0", "--yes"),
+        ("shard", "list"),
+        ("shard", "show", "0"),
+        ("shard", "drained", "0"),
+        ("shard", "list", "--json"),
+        ("topic", "move", "orders", "--from", "0", "--to", "1"),
+        ("topic", "spread", "orders"),
+    ],
+    ids=" ".join,
+)
+def test_without_zookeeper_no_command_takes_old_words_for_true(
+    imago: Imago, broker: FakeBroker, command: tuple[str, ...]
+) -> None:
+    broker.cluster["zooKeeperConnected"] = False
+    done = imago(*command, "--admin", broker.address)
+    assert done.returncode == 1
+    assert "this broker does not reach ZooKeeper: what it shows may be old" in done.stderr
+    assert broker.asked == []
+    assert "nothing to do" not in done.stderr
+
+
+def test_a_broker_that_hangs_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A change may take longer than a look."""
+    monkeypatch.setattr(admin_http, "READ_SECONDS_MAX", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as listening:  # takes connections, says nothing
+        address = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        with pytest.raises(CommandError, match="timed out") as told:
+            admin_http.ask(address, "/admin/v1/cluster")
+        assert told.value.cure == (
+            "that broker hangs or is cut off: give another broker's --admin (IMAGO_ADMIN)"
+        )
+        monkeypatch.setattr(admin_http, "SECONDS_MAX", 0.05)
+        monkeypatch.setattr(admin_http, "READ_SECONDS_MAX", 600)
+        with pytest.raises(CommandError, match="timed out"):
+            admin_http.ask(address, "/admin/v1/handover", {})
+
+
 def test_nobody_there_is_said_in_one_sentence(imago: Imago, broker: FakeBroker) -> None:
     broker.close()
     done = imago("cluster", "status", "--admin", broker.address)
@@ -292,3 +350,23 @@ def test_a_move_names_its_shards(imago: Imago, broker: FakeBroker) -> None:
     ((path, body),) = broker.asked
     assert path == "/admin/v1/topics/a%7Cb/move"
     assert (body["to"], body["brokerId"], body["epoch"]) == (["1", "shard-2"], "disk-0", 4)
+
+
+def test_waiting_for_a_drain_prints_news_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left = {
+        "topicsToMove": 0, "unreadTopics": 0, "queues": 0, "messages": 0, "bytes": 0,
+        "toMove": [], "unread": [], "takesMessagesUntil": None, "unclaimedMessages": 0,
+        "delayedMessages": 0, "lastExpiresAt": None, "groups": {},
+    }  # fmt: skip
+    shard = {"id": 0, "name": "shard-0", "draining": True, "drained": False}
+    looks = [shard | {"drain": left | {"blocked": f"for {n} s more, they may"}} for n in (9, 7, 5)]
+    looks += [shard | {"draining": False, "drain": None}]
+    answers = iter(looks)
+    monkeypatch.setattr(moves, "LOOK_SECONDS", 0)
+    monkeypatch.setattr(moves, "ask", lambda *_: {"shards": [next(answers)]})
+    with pytest.raises(CommandError, match="shard-0 is not being drained") as told:
+        moves._wait("http://h", "0", as_json=False)
+    assert told.value.cure == "imago shard drain shard-0"
+    assert capsys.readouterr().out.count("blocked: ") == 1

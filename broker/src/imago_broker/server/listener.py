@@ -262,5 +262,8 @@ def bound_socket(host: str, port: int) -> socket.socket:
 
 def _reason(error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
-        return "the port is in use by another process"
+        return (
+            "the port is in use by another process, or by an outgoing connection"
+            " (choose ports outside of net.ipv4.ip_local_port_range: below 32768)"
+        )
     return error.strerror or str(error)

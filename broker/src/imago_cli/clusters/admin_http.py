@@ -21,6 +21,12 @@ DEFAULT_ADMIN = "http://127.0.0.1:8080"
 TOKEN_VARIABLE = "IMAGO_ADMIN_TOKEN_FILE"  # noqa: S105  the name of a variable
 SECONDS_MAX = 40.0
 """A handover may have to wait for a member to catch up."""
+READ_SECONDS_MAX = 10.0
+"""Who looks does not wait so long for a broker that hangs; a broker asks others for less."""
+NO_REGISTRY = (
+    "this broker does not reach ZooKeeper: what it shows may be old, and masters refuse messages"
+    " until they reach it again"
+)
 _ANSWER_BYTES_MAX = 64 << 20
 
 Admin = Annotated[
@@ -44,11 +50,13 @@ def ask(
     path: str,
     body: object = None,
     *,
-    seconds_max: float = SECONDS_MAX,
+    seconds_max: float | None = None,
     found: bool = False,
     method: str | None = None,
 ) -> dict[str, Any]:
     """Call one path, with POST when there is a body; CommandError in the broker's own words.
+
+    `seconds_max`: as long as a look or a change may take unless given.
 
     `method`: another one than that.
 
@@ -62,6 +70,8 @@ def ask(
     request = urllib.request.Request(  # noqa: S310  http, see above
         address + path, data=data, headers={"Content-Type": "application/json"}, method=method
     )
+    if seconds_max is None:
+        seconds_max = READ_SECONDS_MAX if request.get_method() == "GET" else SECONDS_MAX
     if token := _token():
         said = f"Bearer {token}" if not found else _signed(token, address, path, data)
         request.add_header("Authorization", said)
@@ -95,12 +105,26 @@ def _cure(admin: str, reason: object, *, found: bool) -> str:
         return "a broker without a certificate (tls.certificate_file) answers http:// only"
     if found:
         return "that broker is down or cut off: see `imago cluster status`, and repeat the command"
+    if isinstance(reason, TimeoutError):
+        return "that broker hangs or is cut off: give another broker's --admin (IMAGO_ADMIN)"
     if admin == DEFAULT_ADMIN:
         return (
             "`imago up` starts a cluster on this machine and prints the addresses, once it serves;"
             " --admin (IMAGO_ADMIN) names another one"
         )
     return "see whether that broker runs, or give another broker's --admin"
+
+
+def cluster_to_change(admin: str) -> dict[str, Any]:
+    """Return the cluster as a broker shows it; CommandError: it cannot know what there is now."""
+    cluster = ask(admin, "/admin/v1/cluster")
+    if not cluster["zooKeeperConnected"]:
+        raise CommandError(
+            NO_REGISTRY,
+            cure="start ZooKeeper, or see what keeps the broker from it; or give the --admin of one"
+            " that reaches it",
+        )
+    return cluster
 
 
 def cluster_at(host: str, port: int) -> dict[str, Any] | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from imago_cli.clusters.admin_http import DEFAULT_ADMIN, Admin, ask
+from imago_cli.clusters.admin_http import DEFAULT_ADMIN, NO_REGISTRY, Admin, ask
 from imago_cli.clusters.report import report
 from imago_cli.clusters.top import top
 from imago_cli.connect import AsJson  # noqa: TC001  typer reads the annotation
@@ -171,9 +171,6 @@ def remarks(cluster: Mapping[str, Any]) -> Iterator[str]:
     for shard in cluster["shards"]:
         yield from (f"{shard['name']}{each}" for each in _shard_remarks(cluster, shard))
     if not cluster["zooKeeperConnected"]:
-        yield (
-            "this broker does not reach ZooKeeper: what it shows may be old, and masters refuse"
-            " messages until they reach it again"
-        )
+        yield NO_REGISTRY
     for path, reason in cluster["refused"].items():
         yield f"{path} cannot be understood ({reason}); its last good content counts"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
@@ -9,7 +10,14 @@ from uuid import uuid4
 
 import typer
 
-from imago_cli.clusters.admin_http import DEFAULT_ADMIN, Admin, CallRefusedError, ask
+from imago_cli.clusters.admin_http import (
+    DEFAULT_ADMIN,
+    NO_REGISTRY,
+    Admin,
+    CallRefusedError,
+    ask,
+    cluster_to_change,
+)
 from imago_cli.connect import AsJson, Yes, confirm, unknown_topic
 from imago_cli.exits import CommandError, CommandUsageError, Exit
 from imago_cli.output import counted, print_json, print_line, say
@@ -25,6 +33,8 @@ ShardName = Annotated[
 Shards = Annotated[str | None, typer.Option("--to", help="Shards, like shard-1,shard-2.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Show the progress until the shard is drained.")]
 LOOK_SECONDS = 2.0
+_COUNTDOWN = re.compile(r"\d+ s more")
+"""What alone is no news."""
 NEWS_LOOKS_MAX = 3
 """How often a broker is asked that may not have heard of a drain yet."""
 
@@ -47,7 +57,7 @@ def drain(
     shard: ShardName, wait: Wait = False, admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False
 ) -> None:
     """Move all topics of a shard elsewhere; consumers still read its stored messages."""
-    found = find_shard(ask(admin, "/admin/v1/cluster"), shard)
+    found = find_shard(cluster_to_change(admin), shard)
     _ask_master(found, "/admin/v1/drain")
     if wait:
         _wait(admin, shard, as_json=as_json)
@@ -59,7 +69,7 @@ def drain(
 
 def undrain(shard: ShardName, admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
     """Cancel a drain: the shard accepts messages and new topics again."""
-    found = find_shard(ask(admin, "/admin/v1/cluster"), shard)
+    found = find_shard(cluster_to_change(admin), shard)
     answer = _ask_master(found, "/admin/v1/undrain")
     if as_json:
         print_json(answer)
@@ -74,8 +84,10 @@ def drained(
     if wait:
         _wait(admin, shard, as_json=as_json)
         return
-    found = find_shard(ask(admin, "/admin/v1/cluster"), shard)
+    cluster = ask(admin, "/admin/v1/cluster")
+    found = find_shard(cluster, shard)
     _report(found, as_json=as_json)
+    end_unless_seen(cluster)
     raise typer.Exit(Exit.DONE if found["drained"] else Exit.FAILED)
 
 
@@ -83,7 +95,7 @@ def remove(
     shard: ShardName, admin: Admin = DEFAULT_ADMIN, yes: Yes = False, as_json: AsJson = False
 ) -> None:
     """Forget a drained shard whose brokers are stopped."""
-    found = find_shard(ask(admin, "/admin/v1/cluster"), shard)
+    found = find_shard(cluster_to_change(admin), shard)
     name = found["name"]
     if not found["drained"]:
         raise CommandError(f"{name} is not drained", cure=f"imago shard drain {name} --wait")
@@ -106,7 +118,7 @@ def move(
     as_json: AsJson = False,
 ) -> None:
     """Send a topic's new messages to other shards; consumers still read those on this one."""
-    found = find_shard(ask(admin, "/admin/v1/cluster"), source)
+    found = find_shard(cluster_to_change(admin), source)
     answer = _ask_master(found, f"/admin/v1/topics/{quote(topic, safe='')}/move", to=_listed(to))
     if as_json:
         print_json(answer)
@@ -118,7 +130,7 @@ def spread(
     topic: str, to: Shards = None, admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False
 ) -> None:
     """Give a topic queues on more shards: the named ones, or all that accept topics."""
-    cluster = ask(admin, "/admin/v1/cluster")
+    cluster = cluster_to_change(admin)
     path = f"/admin/v1/topics/{quote(topic, safe='')}"
     extra = {} if to is None else {"to": _listed(to)}
     for shard in cluster["shards"]:
@@ -143,6 +155,13 @@ def find_shard(cluster: Mapping[str, Any], name: str) -> dict[str, Any]:
             return found
     listed = ", ".join(shard["name"] for shard in cluster["shards"])
     raise CommandUsageError(f"there is no shard {name}", cure=f"one of {listed}")
+
+
+def end_unless_seen(cluster: Mapping[str, Any]) -> None:
+    """Say where what is shown of the cluster may be old, and end with exit code 1 then."""
+    if not cluster["zooKeeperConnected"]:
+        say(NO_REGISTRY)
+        raise typer.Exit(Exit.FAILED)
 
 
 def progress(shard: Mapping[str, Any]) -> Iterator[str]:
@@ -207,13 +226,16 @@ def _wait(admin: str, shard: str, *, as_json: bool) -> None:
         looks += 1
         found = find_shard(ask(admin, "/admin/v1/cluster"), shard)
         now = "\n".join(progress(found))
-        if not as_json and now != told and (found["draining"] or looks > NEWS_LOOKS_MAX):
+        news = _COUNTDOWN.sub("", now)
+        if not as_json and news != told and (found["draining"] or looks > NEWS_LOOKS_MAX):
             print_line(now)
-            told = now
+            told = news
         if found["drained"]:
             break
         if not found["draining"] and looks > NEWS_LOOKS_MAX:
-            raise CommandError(f"{found['name']} is not being drained", cure="imago shard drain")
+            raise CommandError(
+                f"{found['name']} is not being drained", cure=f"imago shard drain {found['name']}"
+            )
         time.sleep(LOOK_SECONDS)
     if as_json:
         _report(found, as_json=True)

@@ -7,10 +7,16 @@ from uuid import uuid4
 
 import typer
 
-from imago_cli.clusters.admin_http import DEFAULT_ADMIN, Admin, ask
+from imago_cli.clusters.admin_http import (
+    DEFAULT_ADMIN,
+    Admin,
+    CallRefusedError,
+    ask,
+    cluster_to_change,
+)
 from imago_cli.clusters.cluster import COLUMNS, deleted_for_room, member_rows
 from imago_cli.clusters.member_names import member_named
-from imago_cli.clusters.moves import ShardName, attach_to_shard, find_shard
+from imago_cli.clusters.moves import ShardName, attach_to_shard, end_unless_seen, find_shard
 from imago_cli.connect import AsJson, Yes, confirm
 from imago_cli.exits import CommandError, CommandUsageError
 from imago_cli.output import print_json, print_line, print_table, say
@@ -41,10 +47,14 @@ def attach(root: typer.Typer) -> None:
 def list_shards(admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
     """List the shards: master, epoch, members in sync, last election."""
     cluster = ask(admin, "/admin/v1/cluster")
-    shards = cluster["shards"]
     if as_json:
-        print_json(shards)
-        return
+        print_json(cluster["shards"])
+    else:
+        _print_listed(cluster)
+    end_unless_seen(cluster)
+
+
+def _print_listed(cluster: Mapping[str, Any]) -> None:
     rows = [
         (
             shard["name"],
@@ -53,17 +63,23 @@ def list_shards(admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
             f"{len(shard['inSync'] or shard['members'])} of {cluster.get('replicas', '?')}",
             _last_election(shard),
         )
-        for shard in shards
+        for shard in cluster["shards"]
     ]
     print_table("", ("shard", "master", "epoch", "in sync", "last election"), rows)
 
 
 def show(shard: ShardName, admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
     """Show one shard: members with lag in bytes and time, elections with their causes."""
-    found = find_shard(ask(admin, "/admin/v1/cluster"), shard)
+    cluster = ask(admin, "/admin/v1/cluster")
+    found = find_shard(cluster, shard)
     if as_json:
         print_json(found)
-        return
+    else:
+        _print_shown(found)
+    end_unless_seen(cluster)
+
+
+def _print_shown(found: Mapping[str, Any]) -> None:
     print_table(f"{found['name']}, epoch {_or_none(found['epoch'])}", COLUMNS, member_rows(found))
     rows = [
         (one["epoch"], second(one["at"]), _name(found, one["leader"]), one["cause"], _lossy(one))
@@ -80,7 +96,7 @@ def handover(
     shard: ShardName, to: Member = None, admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False
 ) -> None:
     """Hand leadership to another member, or to the best."""
-    found = find_shard(ask(admin, "/admin/v1/cluster"), shard)
+    found = find_shard(cluster_to_change(admin), shard)
     master = next((m for m in found["members"] if m["uuid"] == found["master"]), None)
     if master is None:
         raise CommandError(
@@ -118,7 +134,7 @@ def elect(
     Without --allow-data-loss only a member with every acknowledged message may lead. With it, the
     shard's history records that the election may have lost messages.
     """
-    found = find_shard(ask(admin, "/admin/v1/cluster"), shard)
+    found = find_shard(cluster_to_change(admin), shard)
     if found["master"] is not None:
         raise CommandUsageError(f"{found['name']} is led by {_master(found)}", cure="nothing to do")
     if not found["members"]:
@@ -128,7 +144,21 @@ def elect(
         name = f"replica {chosen['replica']} ({chosen['uuid']})"
         confirm(f"{name} may lack acknowledged messages. Let it lead {found['name']}?", yes=yes)
     body = _request(chosen, found) | {"allowDataLoss": allow_data_loss}
-    _print(ask(chosen["admin"], "/admin/v1/elect", body, found=True), "elected", as_json=as_json)
+    try:
+        answer = ask(chosen["admin"], "/admin/v1/elect", body, found=True)
+    except CallRefusedError as error:
+        if error.reason != "not_elected":
+            raise
+        cure = found["explain"]["next"] or error.cure
+        raise CommandError(_by_number(found, str(error)), cure=cure) from error
+    _print(answer, "elected", as_json=as_json)
+
+
+def _by_number(shard: Mapping[str, Any], text: str) -> str:
+    """Return a broker's words with the replica's number in place of each uuid."""
+    for uuid, number in shard["known"].items():
+        text = text.replace(uuid, f"replica {number}")
+    return text
 
 
 def _request(member: Mapping[str, Any], shard: Mapping[str, Any]) -> dict[str, Any]:
