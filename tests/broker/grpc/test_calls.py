@@ -7,12 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from imago_broker.model.groups import GroupConfig
 from imago_broker.model.topics.topics import PERM_READ, PERM_WRITE, TopicConfig
-from imago_broker.processors.grpc import (
-    checks,
-    routes,
-    sending,
-    transactions,
-)
+from imago_broker.processors.grpc import checks, routes, sending
+from imago_broker.service.puts import copies
 from imago_testing.peers.sdk_calls import (
     asks,
     message,
@@ -208,10 +204,41 @@ async def test_transactions_end_as_their_producer_says(peer: SdkPeer) -> None:
     assert answer.status.code == SdkCode.INVALID_TRANSACTION_ID
 
 
-async def test_of_a_half_message_sent_again_the_newest_is_meant(
+async def test_nobodys_half_messages_of_the_same_id_are_in_the_way(
     peer: SdkPeer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transactions, "HALVES_MAX", 1)
+    """Not even where more have it than are looked at: the id of a transaction says its place."""
+    monkeypatch.setattr(copies, "COPIES_LOOKED_MAX", 4)
+    monkeypatch.setattr(copies, "COPIES_AT_ONCE", 2)
+    half = message("half", message_type=4, message_id="0X")
+    sent = await peer.call("SendMessage", sends(half))
+    other = message("mixed", message_type=4, message_id="0X")
+    for _ in range(3):
+        assert (await peer.call("SendMessage", sends(other))).status.code == SdkCode.OK
+    request = make("EndTransactionRequest", topic=named("half"), resolution=1, source=1)
+    request.transaction_id = "0X"  # as a client has it that began before an upgrade
+    assert (await peer.call("EndTransaction", request)).status.code == SdkCode.OK
+    again = await peer.call("SendMessage", sends(half))
+    for _ in range(6):
+        assert (await peer.call("SendMessage", sends(other))).status.code == SdkCode.OK
+    answer = await peer.call("EndTransaction", request)
+    assert answer.status.code == SdkCode.INTERNAL_SERVER_ERROR
+    assert "too many half messages have the id 0X" in answer.status.message
+    for one in (again, sent):
+        request.transaction_id = one.entries[0].transaction_id
+        assert (await peer.call("EndTransaction", request)).status.code == SdkCode.OK
+    _, got = await received(peer, asks(topic="half"))
+    assert len(got) == 2
+    request.topic.name = "mixed"
+    for told in (request.transaction_id, "0X@1", "0X@99999999999999999999", "0X@-1", "@5"):
+        request.transaction_id = told  # of another topic, or of no place
+        answer = await peer.call("EndTransaction", request)
+        assert answer.status.code in (SdkCode.OK, SdkCode.INTERNAL_SERVER_ERROR)
+    _, got = await received(peer, asks(topic="half", invisible_ms=10_000))
+    assert not got
+
+
+async def test_of_a_half_message_sent_again_the_newest_is_meant(peer: SdkPeer) -> None:
     half = message("half", message_type=4, message_id="0X")
     for _ in range(2):
         await peer.call("SendMessage", sends(half))

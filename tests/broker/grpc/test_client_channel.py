@@ -110,9 +110,13 @@ async def test_threads_are_shown() -> None:
 async def test_orphans_are_asked_about() -> None:
     stream = Stream()
     channel = ClientChannel(stream, "", asyncio.get_running_loop())
-    channel.notify(RequestCode.CHECK_TRANSACTION_STATE, {"transactionId": "01AA"}, RECORD)
+    channel.notify(
+        RequestCode.CHECK_TRANSACTION_STATE,
+        {"transactionId": "01AA", "commitLogOffset": "7"},
+        RECORD,
+    )
     asked = stream.sent[0].recover_orphaned_transaction_command
-    assert (asked.transaction_id, asked.message.body) == ("01AA", b"body")
+    assert (asked.transaction_id, asked.message.body) == ("01AA@7", b"body")
     assert asked.message.system_properties.message_type == 4
     assert not asked.message.system_properties.receipt_handle
     channel.notify(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {})

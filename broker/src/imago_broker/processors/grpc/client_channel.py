@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from imago_broker.processors.grpc.asking import CallChannel
 from imago_broker.processors.grpc.message_forms import told_message
+from imago_broker.processors.grpc.transactions import transaction_id
 from imago_wire.grpc.codes import SdkCode
 from imago_wire.grpc.messages import encoded, make
 from imago_wire.remoting.codes import RequestCode, ResponseCode
@@ -81,7 +82,9 @@ class ClientChannel(CallChannel):
             command = make(
                 "RecoverOrphanedTransactionCommand",
                 message=told_message(body, half=True),
-                transaction_id=ext.get("transactionId", ""),
+                transaction_id=transaction_id(
+                    ext.get("transactionId", ""), int(ext["commitLogOffset"])
+                ),
             )
             self.tell(recover_orphaned_transaction_command=command)
 

@@ -7,9 +7,11 @@ stream lives; what it has said of itself stays for two minutes longer, as it com
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from imago_broker.model.access.users import ANONYMOUS
 from imago_broker.processors.grpc.calls import CallError, status
 from imago_broker.processors.grpc.checks import group_name, topic_name
 from imago_broker.processors.grpc.client_channel import ClientChannel
@@ -44,6 +46,12 @@ CLIENTS_MAX = 200_000
 """Whose settings are kept."""
 NAMED_MAX = 1024
 """That one client publishes or subscribes to."""
+SETTINGS_BYTES_MAX = 128 << 20
+"""Of all clients' settings; above it no more are taken. One user may have a quarter."""
+_USERS_SHARE: Final = 4
+_NAME_BYTES: Final = 128
+_SUBSCRIPTION_BYTES: Final = 512
+"""About what one takes beside its expression."""
 GRPC_INTERNAL, GRPC_INVALID = 13, 3
 
 _CONSUMERS = {
@@ -62,6 +70,14 @@ class SdkClient:
     subscriptions: tuple[SubscriptionData, ...]
     seen_ms: int
     channel: ClientChannel | None = None
+
+    @property
+    def size(self) -> int:
+        """About how many bytes its settings take."""
+        names = _SUBSCRIPTION_BYTES + _NAME_BYTES * len(self.topics)
+        return names + sum(
+            _SUBSCRIPTION_BYTES + len(each.sub_string) for each in self.subscriptions
+        )
 
 
 class SdkClients:
@@ -84,6 +100,8 @@ class SdkClients:
         self._clock, self._loop, self._renewals = clock, loop, renewals
         self._body_bytes_max, self._may = body_bytes_max, may
         self._clients: dict[tuple[str, str], SdkClient] = {}
+        self._bytes = Counter[str]()
+        """By user."""
 
     def __len__(self) -> int:
         return len(self._clients)
@@ -130,13 +148,11 @@ class SdkClients:
         """NotifyClientTermination: the client leaves at once."""
         if request.HasField("group") and request.group.name:
             group_name(request.group)
-        client = self._clients.pop(call.key, None)
-        if client is None:
+        if call.key not in self._clients:
             raise CallError(
                 SdkCode.UNRECOGNIZED_CLIENT_TYPE, "no telemetry has said what this client is"
             )
-        self._leave(client)
-        self._renewals.gone(call.key)
+        self._forget(call.key)
         call.answer()
 
     def tick(self) -> None:
@@ -144,9 +160,7 @@ class SdkClients:
         now_ms = self._clock.epoch_ms()
         for key, client in list(self._clients.items()):
             if now_ms - client.seen_ms > CLIENT_LIFE_MS:
-                del self._clients[key]
-                self._leave(client)
-                self._renewals.gone(key)
+                self._forget(key)
 
     def reconnect(self) -> None:
         """Have all clients ask for routes anew: this broker leads no more, or closes."""
@@ -168,49 +182,55 @@ class SdkClients:
             text = f"process client telemetryCommand failed. {error}"
             call.stream.fail(GRPC_INVALID, text)
             return
-        if (refusal := self._refusal(call, client)) is not None:
-            ClientChannel(call.stream, call.user, self._loop).tell(
-                status=status(SdkCode.UNAUTHORIZED, refusal)
-            )
+        code, refusal = SdkCode.UNAUTHORIZED, self._refusal(call, client)
+        if refusal is None and not self._take_place(call, client):
+            code = SdkCode.TOO_MANY_REQUESTS
+            refusal = "too many bytes of settings of all clients, or of this user's: close some"
+        if refusal is not None:
+            ClientChannel(call.stream, call.user, self._loop).tell(status=status(code, refusal))
             call.stream.send([], last=True)
             return
-        self._take_place(call, client)
+        self._register(call, client, lambda error: self._registered(call, client, told, error))
 
-        def registered(error: CallError | None) -> None:
-            channel = client.channel
-            if channel is None:
-                return
-            if error is not None:
-                channel.tell(status=status(error.code, str(error)))
-                call.stream.send([], last=True)
-                return
-            group = self._groups.get(client.group) if client.group else None
-            channel.tell(
-                status=status(SdkCode.OK),
-                settings=merged_settings(told, group, self._body_bytes_max()),
-            )
-
-        self._register(call, client, registered)
+    def _registered(
+        self, call: Call, client: SdkClient, told: Any, error: CallError | None
+    ) -> None:
+        """Answer settings; nothing is kept of a client that may not be there."""
+        channel = client.channel
+        if channel is None:
+            return
+        if error is not None:
+            channel.tell(status=status(error.code, str(error)))
+            call.stream.send([], last=True)
+            if self._clients.get(call.key) is client:
+                self._forget(call.key)
+            return
+        group = self._groups.get(client.group) if client.group else None
+        channel.tell(
+            status=status(SdkCode.OK),
+            settings=merged_settings(told, group, self._body_bytes_max()),
+        )
 
     def _read(self, told: Any, kind: str) -> SdkClient:
         """Return what settings say; CallError: a name in them is none."""
         now_ms = self._clock.epoch_ms()
         if kind == "publishing":
-            topics = tuple(topic_name(each) for each in told.publishing.topics[: NAMED_MAX + 1])
-            _require_few(len(topics))
+            _require_few(len(told.publishing.topics))
+            topics = tuple(dict.fromkeys(map(topic_name, told.publishing.topics)))
             return SdkClient(ClientType.PRODUCER, topics, "", (), now_ms)
         said = told.subscription
         _require_few(len(said.subscriptions))
-        found = tuple(
-            SubscriptionData(
-                topic=topic_name(each.topic),
+        found = {
+            topic: SubscriptionData(
+                topic=topic,
                 sub_string=each.expression.expression or "*",
                 expression_type="SQL92" if each.expression.type == SQL else "TAG",
                 sub_version=now_ms,
             )
-            for each in said.subscriptions
-        )
-        return SdkClient(told.client_type, (), group_name(said.group), found, now_ms)
+            for topic, each in [(topic_name(each.topic), each) for each in said.subscriptions]
+        }
+        group = group_name(said.group)
+        return SdkClient(told.client_type, (), group, tuple(found.values()), now_ms)
 
     def _refusal(self, call: Call, client: SdkClient) -> str | None:
         """Return why a client may not be what it says, or None."""
@@ -221,9 +241,12 @@ class SdkClients:
                 return f"User:{call.user} has no permission to access {need.kind}:{need.name}"
         return None
 
-    def _take_place(self, call: Call, client: SdkClient) -> None:
-        """Keep a client in place of what was said of it before."""
+    def _take_place(self, call: Call, client: SdkClient) -> bool:
+        """Keep a client in place of what was said of it before; False: there is no room."""
         before = self._clients.get(call.key)
+        more = client.size - (0 if before is None else before.size)
+        if more > 0 and not self._has_room(call.user, more):
+            return False
         channel = None
         if before is not None and before.channel is not None:
             channel = before.channel
@@ -232,9 +255,23 @@ class SdkClients:
                 channel = None
         client.channel = channel or ClientChannel(call.stream, call.user, self._loop)
         while len(self._clients) >= CLIENTS_MAX and before is None:
-            oldest = next(iter(self._clients))
-            self._leave(self._clients.pop(oldest))
+            self._forget(next(iter(self._clients)))
         self._clients[call.key] = client
+        self._bytes[call.user] += more
+        return True
+
+    def _has_room(self, user: str, more: int) -> bool:
+        whole = SETTINGS_BYTES_MAX
+        of_user = whole // _USERS_SHARE if user not in ("", ANONYMOUS) else whole
+        return self._bytes[user] + more <= of_user and self._bytes.total() + more <= whole
+
+    def _forget(self, key: tuple[str, str]) -> None:
+        client = self._clients.pop(key)
+        self._bytes[key[0]] -= client.size
+        if self._bytes[key[0]] <= 0:
+            del self._bytes[key[0]]
+        self._leave(client)
+        self._renewals.gone(key)
 
     def _register(
         self, call: Call, client: SdkClient, done: Callable[[CallError | None], None]

@@ -9,12 +9,14 @@ from imago_broker.model.topics.topics import PERM_WRITE
 from imago_broker.processors.grpc.calls import CallError, status
 from imago_broker.processors.grpc.checks import check_message, check_type, topic_name, type_of
 from imago_broker.processors.grpc.message_forms import stored_properties
+from imago_broker.processors.grpc.transactions import transaction_id
 from imago_wire.grpc.codes import SdkCode
 from imago_wire.grpc.hashing import queue_of_group
 from imago_wire.grpc.messages import Encoding, MessageType, make, milliseconds
 from imago_wire.record_format import properties as props
 from imago_wire.record_format.layout import SYS_COMPRESSED, SYS_PREPARED
 from imago_wire.remoting.codes import RequestCode
+from imago_wire.remoting.texts.message_ids import parse_offset_message_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -107,7 +109,7 @@ class _Sends:
         }
 
         def done(outcome: AskedResult) -> None:
-            outcomes.done(index, told.message_id, outcome)
+            outcomes.done(index, told.message_id, outcome, half=bool(flag & SYS_PREPARED))
 
         self._asker.ask(self._call, RequestCode.SEND_MESSAGE_V2, ext, done, body=message.body)
 
@@ -119,14 +121,16 @@ class SendOutcomes:
         self._call, self._left = call, count
         self._entries: list[Any] = [None] * count
 
-    def done(self, index: int, message_id: str, outcome: AskedResult) -> None:
+    def done(
+        self, index: int, message_id: str, outcome: AskedResult, *, half: bool = False
+    ) -> None:
         """Note what became of one; the last one's has the request answered."""
         if outcome.done:
             self._entries[index] = make(
                 "SendResultEntry",
                 status=status(SdkCode.OK),
                 message_id=message_id,
-                transaction_id=message_id,
+                transaction_id=_transaction_of(message_id, outcome) if half else message_id,
                 offset=int(outcome.ext.get("queueOffset", "0")),
                 recall_handle=outcome.ext.get("recallHandle", ""),
             )
@@ -142,6 +146,10 @@ class SendOutcomes:
         lone = len(self._entries) == 1 and self._entries[0].status.code != SdkCode.OK
         kept = lone and self._entries[0].status.code not in _STORED_ALL_THE_SAME
         return {} if kept else {"entries": self._entries}
+
+
+def _transaction_of(message_id: str, outcome: AskedResult) -> str:
+    return transaction_id(message_id, parse_offset_message_id(outcome.ext["msgId"])[1])
 
 
 def common(found: list[Any]) -> Any:

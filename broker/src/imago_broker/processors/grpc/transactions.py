@@ -1,13 +1,20 @@
-"""EndTransaction: a half message is found by its id, whoever took it and however long ago."""
+"""EndTransaction: a half message is found by what its producer was told, or by its id.
+
+The id of a transaction says where its half message is. So nobody else's message of the same id is
+in its way, however many there are; the id alone is looked for where a client has no place, or
+another member led when it got it.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_broker.model import names
 from imago_broker.processors.grpc.calls import CallError
 from imago_broker.processors.grpc.checks import topic_name
-from imago_broker.service.puts.copies import read_copy
+from imago_broker.service.puts.copies import TooManyCopiesError, named_copies, read_copy
+from imago_wire.errors import ProtocolError
 from imago_wire.grpc.codes import SdkCode
 from imago_wire.grpc.messages import SERVER_CHECK, Resolution
 from imago_wire.remoting.codes import RequestCode
@@ -19,10 +26,20 @@ if TYPE_CHECKING:
     from imago_broker.service.puts.copies import StoredCopy
     from imago_log.store import MessageStore
 
-HALVES_MAX = 32
-"""A half message that its producer sent again is there more than once."""
+_PLACED: Final = re.compile(r"(.+)@([0-9]{1,18})", re.DOTALL)
 _COMMIT, _ROLLBACK = "8", "12"
 _OUTCOMES: Final = {Resolution.COMMIT: _COMMIT, Resolution.ROLLBACK: _ROLLBACK}
+
+
+def transaction_id(message_id: str, place: int) -> str:
+    """Return the id of a transaction whose half message is at a log offset."""
+    return f"{message_id}@{place}"
+
+
+def _parsed(told: str) -> tuple[str, int]:
+    """Return a message's id and its log offset; -1: it says none."""
+    found = _PLACED.fullmatch(told)
+    return (told, -1) if found is None else (found[1], int(found[2]))
 
 
 class TransactionCalls:
@@ -54,8 +71,8 @@ class TransactionCalls:
             "commitLogOffset": str(half.physical_offset),
             "commitOrRollback": outcome,
             "fromTransactionCheck": "true" if checked else "false",
-            "msgId": request.transaction_id,
-            "transactionId": request.transaction_id,
+            "msgId": half.text(b"UNIQ_KEY"),
+            "transactionId": half.text(b"UNIQ_KEY"),
         }
 
         def done(found: AskedResult) -> None:
@@ -66,13 +83,31 @@ class TransactionCalls:
 
         self._asker.ask(call, RequestCode.END_TRANSACTION, ext, done)
 
-    def _half(self, topic: str, transaction_id: str) -> StoredCopy | None:
-        """Return the newest half message of an id."""
-        now_ms = max(self._clock.epoch_ms(), self._store.newest_ms)
-        found = self._store.find_key(names.HALF_TOPIC, transaction_id, 0, now_ms + 1, HALVES_MAX)
-        for record in reversed(found):
-            copy = read_copy(record)
-            named = (copy.text(b"REAL_TOPIC"), copy.text(b"UNIQ_KEY"))
-            if named == (topic, transaction_id):
-                return copy
-        return None
+    def _half(self, topic: str, told: str) -> StoredCopy | None:
+        """Return the half message of a transaction's id; of those of a message's id the newest."""
+        message_id, place = _parsed(told)
+        wanted = (names.HALF_TOPIC, topic, message_id)
+        here = self._at(place)
+        if here is not None and _named(here) == wanted:
+            return here
+        end_ms = max(self._clock.epoch_ms(), self._store.newest_ms) + 1
+        try:
+            copies = named_copies(self._store, names.HALF_TOPIC, message_id, end_ms)
+            return next((copy for copy in copies if _named(copy) == wanted), None)
+        except TooManyCopiesError:
+            raise CallError(
+                SdkCode.INTERNAL_SERVER_ERROR,
+                f"too many half messages have the id {message_id}: end it by the transaction's id "
+                "that its send was answered with",
+            ) from None
+
+    def _at(self, place: int) -> StoredCopy | None:
+        record = self._store.record_at(place) if place >= 0 else None
+        try:
+            return None if record is None else read_copy(record)
+        except ProtocolError:
+            return None
+
+
+def _named(copy: StoredCopy) -> tuple[str, str, str]:
+    return copy.topic, copy.text(b"REAL_TOPIC"), copy.text(b"UNIQ_KEY")
