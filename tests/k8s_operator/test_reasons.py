@@ -14,7 +14,8 @@ from imago_operator.plan import PlanRow, plan
 from imago_operator.reasons import EVENTS, REASONS, find
 from imago_operator.reasons.cases import CASES
 from imago_operator.reasons.page import PAGES, renewed
-from imago_operator.reporting.status import events_of, status_of
+from imago_operator.reporting.happenings import events_of
+from imago_operator.reporting.status import status_of
 from imago_testing.operated.states import random_look
 from imago_testing.operated.stories import by_row
 from imago_testing.operated.things import START

@@ -11,7 +11,8 @@ import pytest
 from imago_operator.model import actions
 from imago_operator.plan import plan
 from imago_operator.reporting.deeds import told
-from imago_operator.reporting.status import bucket, events_of, status_of
+from imago_operator.reporting.happenings import events_of
+from imago_operator.reporting.status import bucket, status_of
 from imago_operator.spec.cluster.cluster_status import ClusterStatus
 from imago_operator.spec.kinds import CLUSTER
 from imago_operator.spec.schema.build import build
@@ -125,6 +126,8 @@ def test_what_is_taken_away_is_told_in_words() -> None:
         actions.DeleteClaim("data-demo-s1-0", "u", 1),
         actions.OwnClaim("data-demo-s1-0", "u", owned=True),
         actions.Stop({}, 1),
+        actions.Hibernate({}, 1),
+        actions.Hibernate({}),
         actions.Elect("demo-s0-0", "u", 0),
         actions.Cordon(1),
         actions.MarkDrained(1),

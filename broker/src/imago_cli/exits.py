@@ -1,7 +1,8 @@
 """How a command ends: the exit codes, and the error that carries one.
 
 0 done · 1 it did not work out · 2 wrong usage or configuration · 3 data damaged, or locked where a
-broker starts · 4 disk error · 5 another process has taken over (fenced) · 130 interrupted.
+broker starts · 4 disk error · 5 another process has taken over (fenced) · 6 what was asked
+about hibernates, as its spec says · 130 interrupted.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ class Exit(IntEnum):
     DATA = 3
     IO = 4
     FENCED = 5
+    HIBERNATED = 6
     INTERRUPTED = 130
 
 
 HELP = (
     "Exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 3 data damaged, or locked "
-    "where a broker starts, 4 disk error, 5 fenced by another broker, 130 interrupted."
+    "where a broker starts, 4 disk error, 5 fenced by another broker, 6 the cluster hibernates, "
+    "130 interrupted."
 )
 
 

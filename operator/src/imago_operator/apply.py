@@ -32,6 +32,7 @@ from imago_operator.model.actions import (
     Elect,
     GrowClaim,
     Handover,
+    Hibernate,
     LabelPod,
     MarkDrained,
     OwnClaim,
@@ -199,7 +200,7 @@ class Executor:
             self.corrected.append(corrected(manifest, drift))
 
     @_do.register
-    async def _(self, action: Stop) -> None:
+    async def _(self, action: Stop | Hibernate) -> None:
         await self._kube.apply(action.manifest)
 
     @_do.register

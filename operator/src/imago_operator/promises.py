@@ -15,10 +15,12 @@ from imago_operator.model.actions import (
     DeletePod,
     Elect,
     Handover,
+    Hibernate,
     MarkDrained,
     Stop,
 )
 from imago_operator.model.state import STATEFUL_SET
+from imago_operator.spec.cluster.brokers import StorageType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,6 +42,7 @@ def broken(
         *_pods(observed, actions),
         *_claims(desired, observed, actions),
         *_shards(observed, actions),
+        *_sleep(desired, observed, actions),
     ]
 
 
@@ -239,6 +242,19 @@ def _shards(observed: Observed, actions: Sequence[Action]) -> Iterator[str]:
                 yield f"shard-{shard} has members in sync"
             case _:
                 pass
+
+
+def _sleep(desired: Desired, observed: Observed, actions: Sequence[Action]) -> Iterator[str]:
+    """All pods of a set go only by order, with their claims kept; ZooKeeper's after all others."""
+    for action in actions:
+        if not isinstance(action, Hibernate):
+            continue
+        if not desired.spec.hibernated or desired.problem is not None:
+            yield "a cluster that is not to hibernate is stopped"
+        if desired.spec.brokers.storage.type is StorageType.EPHEMERAL:
+            yield "what goes with its pods is stopped"
+        if action.shard is None and any(pod.shard is not None for pod in observed.pods):
+            yield "ZooKeeper is stopped before the brokers"
 
 
 def _has_pods(observed: Observed, name: str) -> bool:

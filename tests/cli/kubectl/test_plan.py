@@ -9,7 +9,7 @@ import pytest
 
 from imago_cli.kubectl.planning.edit import edit_of
 from imago_operator.model import names
-from imago_operator.model.actions import Apply, DeleteChild, DeletePod, SetConfig
+from imago_operator.model.actions import Apply, DeleteChild, DeletePod, Hibernate, SetConfig
 from imago_operator.plan import plan
 from imago_operator.plan.objects import ZONE
 from imago_operator.spec.schema.fields import to_json
@@ -68,6 +68,10 @@ def test_what_is_announced_is_what_is_done(changes: dict[str, Any]) -> None:
     manifests: list[Any] = [one.manifest for one in done if isinstance(one, Apply)]
     applied = {f"{one['kind']} {one['metadata']['name']}" for one in manifests}
     changed = {about for what, about in told if what == "Apply"}
+    # What stops has what is new by that.
+    stopped: list[Any] = [one.manifest for one in done if isinstance(one, Hibernate)]
+    applied |= changed & {f"{one['kind']} {one['metadata']['name']}" for one in stopped}
+    assert bool(stopped) is ("Hibernate" in {what for what, _ in told})
     # Until somebody approves it, a new template is on one shard.
     assert applied <= changed if policy.get("mode") == "Manual" else applied == changed
     gone = {f"{one.kind} {one.name}" for one in done if isinstance(one, DeleteChild)}
@@ -199,7 +203,7 @@ class TestCommand:
         kube.dry_run = kube.objects[CLUSTERS]
         done = kube.run("plan", "-f", "x")
         assert "nothing would change" in done.out
-        assert "case 21 Settled, and do nothing" in done.out
+        assert "case 22 Settled, and do nothing" in done.out
         assert "not seen" not in done.out
 
     def test_a_new_cluster(self, kube: Kube) -> None:

@@ -18,6 +18,7 @@ from imago_testing.operated.stories import by_row
 if TYPE_CHECKING:
     from imago_testing.kubernetes.plugin import Kube
 
+SERVING = ("Ready", "Available")
 GOLDEN = Path(__file__).with_name("golden")
 CLUSTERS = "imagoclusters.imago.dev"
 
@@ -295,3 +296,25 @@ REFUSED = 'E1122 19:57:33.687410 13945 memcache.go:265] "Unhandled Error" err="d
 def test_kubectl_s_own_words_are_one_line_with_a_cure(said: str, told: str, cure: str) -> None:
     error = refusal(said, "get")
     assert (error.message, error.cure) == (told, cure)
+
+
+def test_a_cluster_that_hibernates_has_an_exit_code_of_its_own(kube: Kube) -> None:
+    told = json.loads(json.dumps(stories()["Settled"]))
+    kept = [
+        one for one in told["status"]["conditions"] if one["type"] not in {"Ready", "Available"}
+    ]
+    (ready,) = [one for one in told["status"]["conditions"] if one["type"] == "Ready"]
+    asleep = [ready | {"type": t, "status": "False", "reason": "Hibernated"} for t in SERVING]
+    slept = ready | {"type": "Hibernated", "status": "True", "reason": "Asleep"}
+    told["status"]["conditions"] = [*asleep, *kept, slept]
+    kube.objects[CLUSTERS] = [told]
+    done = kube.run("status", "demo")
+    assert (done.code, kube.run("status").code) == (6, 6)
+    assert "Ready=False Hibernated" in done.out
+    kube.objects[CLUSTERS] = [stories()["Settled"], told]
+    assert kube.run("status").code == 6
+    kube.objects[CLUSTERS] = [told, stories()["ShardWithoutMaster"]]
+    assert kube.run("status").code == 1
+    stale = (datetime.now(UTC) - timedelta(seconds=91)).isoformat()
+    kube.objects[CLUSTERS] = [{**told, "status": {**told["status"], "lookedAt": stale}}]
+    assert kube.run("status").code == 1

@@ -167,10 +167,10 @@ class TestFailover:
 def test_explain_says_what_comes_next(seen: Observed) -> None:
     assert (
         plan(wanted(), seen, START).explain()
-        == "21 Settled; next: look again when something changes"
+        == "22 Settled; next: look again when something changes"
     )
     assert plan(wanted(), leaderless(seen, in_sync=False), START).explain() == (
-        "9 ShardWithoutMaster; waits for shard-0: a member that was in sync;"
+        "10 ShardWithoutMaster; waits for shard-0: a member that was in sync;"
         " next: or imago.dev/allow-data-loss: '0'"
     )
 

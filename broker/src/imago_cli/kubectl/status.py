@@ -48,7 +48,8 @@ def status(
     """Show clusters, or one with its shards and members.
 
     Exit code 1: clients cannot put or get on some shard, or nobody can tell: the operator cannot,
-    or has not looked for a minute and a half.
+    or has not looked for a minute and a half. 6: none can, for a cluster hibernates, as its spec
+    says; of several clusters 1 goes first.
     """
     kube = Kubectl(namespace, context, kubeconfig)
     if cluster is None:
@@ -57,8 +58,11 @@ def status(
     else:
         found = [kube.get(CLUSTERS, cluster)]
         _print_one(kube, found[0], output)
-    if any(holds(one, "Available") != "True" for one in found):
+    unserved = [one for one in found if holds(one, "Available") != "True"]
+    if any(holds(one, "Hibernated") != "True" for one in unserved):
         raise typer.Exit(Exit.FAILED)
+    if unserved:
+        raise typer.Exit(Exit.HIBERNATED)
 
 
 def explain(

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from imago_operator.model.state import ConditionFinding
-from imago_operator.reporting.status import Event, condition_of
+from imago_operator.reporting.happenings import Event
+from imago_operator.reporting.status import condition_of
 from imago_operator.spec.schema.common import Condition, ConditionStatus
 
 if TYPE_CHECKING:

@@ -25,19 +25,26 @@ if TYPE_CHECKING:
 
 
 def render(
-    desired: Desired, shards: Iterable[int], stopped: Collection[int] = ()
+    desired: Desired,
+    shards: Iterable[int],
+    stopped: Collection[int] = (),
+    *,
+    servers_sleep: bool = False,
 ) -> tuple[Manifest, ...]:
-    """Return every object of a cluster that has these shards; `stopped` ones have no pods."""
-    return _rendered(desired, tuple(sorted(shards)), frozenset(stopped))
+    """Return every object of a cluster that has these shards; `stopped` ones have no pods.
+
+    `servers_sleep`: those of ZooKeeper have none, either.
+    """
+    return _rendered(desired, tuple(sorted(shards)), frozenset(stopped), servers_sleep)
 
 
 @lru_cache(maxsize=16)
 def _rendered(
-    desired: Desired, numbers: tuple[int, ...], stopped: frozenset[int]
+    desired: Desired, numbers: tuple[int, ...], stopped: frozenset[int], servers_sleep: bool
 ) -> tuple[Manifest, ...]:
     found = [config_map(desired), service_account(desired), *services(desired)]
     found += external_services(desired, numbers)
-    found += managed_zookeeper(desired)
+    found += managed_zookeeper(desired, sleeps=servers_sleep)
     found += certificates(desired, numbers)
     found += _policies(desired, numbers)
     for shard in numbers:

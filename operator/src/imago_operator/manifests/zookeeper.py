@@ -58,8 +58,11 @@ QUORUM_TLS: Final = "ZOO_QUORUM_TLS"
 """Variable that says how it meets the other servers."""
 
 
-def managed_zookeeper(desired: Desired) -> list[Manifest]:
-    """Return all objects of a managed ZooKeeper but its policies; none where it is external."""
+def managed_zookeeper(desired: Desired, *, sleeps: bool = False) -> list[Manifest]:
+    """Return all objects of a managed ZooKeeper but its policies; none where it is external.
+
+    `sleeps`: it has no pods.
+    """
     managed = desired.spec.zookeeper.managed
     if managed is None:
         return []
@@ -67,7 +70,7 @@ def managed_zookeeper(desired: Desired) -> list[Manifest]:
         _config_map(desired, managed),
         *_services(desired),
         _service_account(desired),
-        zookeeper_set(desired, managed),
+        zookeeper_set(desired, managed, replicas=0 if sleeps else None),
     ]
 
 
@@ -100,8 +103,13 @@ def config_text(desired: Desired, managed: ManagedZooKeeper) -> str:
     return "\n".join(lines) + "\n"
 
 
-def zookeeper_set(desired: Desired, managed: ManagedZooKeeper) -> Manifest:
-    """Return the StatefulSet; its pods are restarted one by one by the operator."""
+def zookeeper_set(
+    desired: Desired, managed: ManagedZooKeeper, *, replicas: int | None = None
+) -> Manifest:
+    """Return the StatefulSet; its pods are restarted one by one by the operator.
+
+    `replicas` 0 stops all of them.
+    """
     template = zookeeper_template(desired, managed)
     claim_spec: Manifest = {
         "accessModes": ["ReadWriteOnce"],
@@ -117,7 +125,7 @@ def zookeeper_set(desired: Desired, managed: ManagedZooKeeper) -> Manifest:
     }
     spec = {
         "serviceName": names.zookeeper_nodes(desired.name),
-        "replicas": managed.replicas,
+        "replicas": managed.replicas if replicas is None else replicas,
         "podManagementPolicy": "Parallel",
         "updateStrategy": {"type": "OnDelete"},
         "persistentVolumeClaimRetentionPolicy": {

@@ -40,6 +40,15 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
+class Hibernate:
+    """Apply a StatefulSet without pods; they come back with all that is on their claims."""
+
+    manifest: Mapping[str, object]
+    shard: int | None = None
+    """None: that of ZooKeeper's servers."""
+
+
+@dataclass(frozen=True, slots=True)
 class CreateToken:
     """Make the Secret with the admin token, unless it is there; the token is random."""
 
@@ -194,6 +203,7 @@ Action = (
     Apply
     | Certify
     | Stop
+    | Hibernate
     | CreateToken
     | CreateRegistryUser
     | DeleteChild

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from imago_operator.manifests.brokers import template_notes
 from imago_operator.manifests.zookeeper import zookeeper_notes
 from imago_operator.model import names
+from imago_operator.model.state import STATEFUL_SET
 from imago_operator.spec.cluster.brokers import SHARD_ID_MAX
 
 if TYPE_CHECKING:
@@ -83,6 +84,40 @@ class ClusterLook:
         still = (n for n in self.victims if n in sets and sets[n].replicas == 0)
         # One that somebody else has scaled down is still to be read out.
         return frozenset(n for n in still if self.empty(n) or not self.informed)
+
+    @cached_property
+    def sleeping(self) -> frozenset[int]:
+        """Shards without pods: the cluster hibernates, or its ZooKeeper does not serve again yet.
+
+        All of them begin at once. One that somebody has scaled down alone does not sleep.
+        """
+        sets = self.observed.sets()
+        down = frozenset(n for n, found in sets.items() if found.replicas == 0)
+        if self.desired.spec.hibernated:
+            here = {pod.shard for pod in self.observed.pods}
+            unmade = {*self.targets, *self.victims} - sets.keys() - here
+            return down | unmade
+        waking = bool(sets) and len(down) == len(sets)
+        return down if waking and not self._registry_serves else frozenset()
+
+    @cached_property
+    def servers_sleep(self) -> bool:
+        """Whether a managed ZooKeeper of a cluster that hibernates has no pods, or is to have none.
+
+        Its servers stop after all brokers, once; what is made while nobody is there has none.
+        """
+        if not self.desired.spec.hibernated or self.desired.spec.zookeeper.managed is None:
+            return False
+        found = self.observed.child(STATEFUL_SET, names.zookeeper(self.desired.name))
+        if found is not None:
+            return found.replicas == 0
+        return not self.observed.pods and not any(s.replicas for s in self.observed.sets().values())
+
+    @property
+    def _registry_serves(self) -> bool:
+        managed = self.desired.spec.zookeeper.managed
+        serving = sum(pod.serving for pod in self.observed.pods_of(None))
+        return managed is None or 2 * serving > managed.replicas
 
     @property
     def informed(self) -> bool:

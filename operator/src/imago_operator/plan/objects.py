@@ -122,7 +122,9 @@ def wanted(look: ClusterLook) -> tuple[Manifest, ...]:
     # A set that was to be made anew is made anew, also where its shard goes: it has the pods.
     orphans = {pod.shard for pod in look.observed.pods if not pod.deleting}
     leaving = [n for n in look.victims if n in sets or n in orphans or _is_needed(look, n)]
-    return render(look.desired, [*look.targets, *leaving], stopped=look.stopped)
+    shards = [*look.targets, *leaving]
+    without = look.stopped | look.sleeping
+    return render(look.desired, shards, stopped=without, servers_sleep=look.servers_sleep)
 
 
 def _is_needed(look: ClusterLook, number: int) -> bool:

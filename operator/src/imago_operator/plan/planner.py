@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Final
 
 from imago_operator.model.desired import Desired, UnreadableSpec
 from imago_operator.model.state import ConditionFinding, PlanWait, parsed
-from imago_operator.plan import lifecycle, objects, repair, scaledown, storage, troubles
+from imago_operator.plan import (
+    hibernation,
+    lifecycle,
+    objects,
+    repair,
+    scaledown,
+    storage,
+    troubles,
+)
 from imago_operator.plan.look import ClusterLook
 from imago_operator.plan.members import leaving
 from imago_operator.plan.registry import registry, spreading
@@ -26,6 +34,10 @@ if TYPE_CHECKING:
     from imago_operator.model.state import Observed
 
 READY_S: Final = 600.0
+STANDING: Final = frozenset(
+    {PlanRow.DELETING, PlanRow.PAUSED, PlanRow.INVALID, PlanRow.HIBERNATING}
+)
+"""Cases that hold though there is nothing to do or to wait for."""
 URGENT: Final[tuple[Callable[[ClusterLook], PlanStep | None], ...]] = (
     repair.stuck,
     registry.registry,
@@ -67,10 +79,17 @@ def _steps(look: ClusterLook) -> Iterator[PlanStep]:
         return
     applied = objects.children(look)
     yield objects.certificates(look)
+    yield from (_asleep if look.desired.spec.hibernated else _awake)(look, applied)
+
+
+def _awake(look: ClusterLook, applied: PlanStep) -> Iterator[PlanStep]:
     yield from (applied, objects.roles(look), objects.settings(look), objects.scale_up(look))
     yield from (storage.classes(look), troubles.members(look), troubles.pods(look))
     remade = storage.remade(look)
     yield from (storage.growth(look), remade, permission.windows(look), registry.openness(look))
+    if waking := hibernation.wake(look):
+        yield waking
+        return
     # By a spec that somebody has tried to change nothing is restarted or removed.
     urgent = applied.actions or remade.actions or look.desired.problem is not None
     cases = URGENT if urgent else (*URGENT, *ORDERLY)
@@ -83,6 +102,14 @@ def _steps(look: ClusterLook) -> Iterator[PlanStep]:
             return
     if missing := _members(look):
         yield missing
+
+
+def _asleep(look: ClusterLook, applied: PlanStep) -> Iterator[PlanStep]:
+    """Yield what is done about a cluster that hibernates: nothing but its objects and volumes."""
+    remade = storage.remade(look)
+    yield from (applied, storage.classes(look), storage.growth(look), remade)
+    if not (applied.actions or remade.actions or look.desired.problem is not None):
+        yield hibernation.sleep(look)
 
 
 def _members(look: ClusterLook) -> PlanStep | None:
@@ -106,7 +133,7 @@ def _members(look: ClusterLook) -> PlanStep | None:
 
 def _plan(steps: list[PlanStep], observed: Observed, now: datetime) -> ReconcilePlan:
     decisive = [step for step in steps if step.decides] or [
-        step for step in steps if step.row in {PlanRow.DELETING, PlanRow.PAUSED, PlanRow.INVALID}
+        step for step in steps if step.row in STANDING
     ]
     first = min(decisive, key=lambda step: step.row.number, default=None)
     wait = next((step.wait for step in decisive if step.wait), None)

@@ -38,6 +38,14 @@ CASES: Final = (
         additive=True,
     ),
     Case(
+        "Hibernating",
+        "spec.hibernated is true; or it is false again, and ZooKeeper does not serve yet",
+        "all brokers stop, at once, once one of them has answered that it has ZooKeeper; ZooKeeper"
+        " stops when none is left; claims stay. Nothing is restarted, moved or removed meanwhile."
+        " Waking: ZooKeeper, then all brokers at once",
+        late="10 min",
+    ),
+    Case(
         "RegistryUnavailable",
         "no broker answers, none that answers has ZooKeeper, or they belong to another cluster",
         "remove nothing; wait",

@@ -61,6 +61,12 @@ WORK: Final = (
         "Waits for an election.",
         "See *A shard without master*.",
     ),
+    _of(
+        "Reconciling",
+        "Hibernating",
+        "The cluster is put to sleep, or is woken and waits for its ZooKeeper.",
+        EXPLAIN,
+    ),
     _of("Reconciling", "RepairingPods", "Pods that never ran are recreated.", BY_ITSELF),
     _of("Reconciling", "LabellingRoles", "Labels follow a change of master.", BY_ITSELF),
     _of("Reconciling", "ApplyingSettings", "Settings are being changed.", BY_ITSELF),
@@ -309,6 +315,18 @@ TROUBLE: Final = (
     ),
     *refused_by_kubernetes("ImagoCluster", "Stalled"),
     own_mistake("ImagoCluster"),
+    _of(
+        "Hibernated",
+        "Stopping",
+        "`spec.hibernated` is true: all brokers stop, then ZooKeeper. Claims stay.",
+        f"{BY_ITSELF} Where it waits for a broker to answer: see ZooKeeperConnected.",
+    ),
+    _of(
+        "Hibernated",
+        "Asleep",
+        "No pod of the cluster runs; its claims are kept.",
+        "`spec.hibernated: false` wakes it.",
+    ),
     _of("Paused", "Annotation", "See Ready, Paused.", "`kubectl imago resume CLUSTER`."),
 )
 REASONS: Final = (*READY, *WORK, *CHANGE, *CERTIFICATES, *TROUBLE)
@@ -322,6 +340,7 @@ EVENTS: Final = (
         " the spec.",
     ),
     _did("Stop", "A drained shard's StatefulSet was scaled to no pods."),
+    _did("Hibernate", "A StatefulSet was scaled to no pods, since `spec.hibernated` is true."),
     _did("DeleteChild", "An object that is no longer wanted was deleted."),
     _did("DeletePod", "A pod was deleted for a restart or a repair; the message says which."),
     _did("OwnClaim", "A claim goes with the cluster from now on, or stays when it goes."),

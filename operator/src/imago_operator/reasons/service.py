@@ -74,6 +74,16 @@ READY: Final = (
         "The annotation imago.dev/pause-reconciliation stops the operator.",
         "`kubectl imago resume CLUSTER` when you are done.",
     ),
+    *(
+        _of(
+            type_,
+            "Hibernated",
+            "`spec.hibernated` is true, or was until a moment ago: no broker runs, no client is"
+            " served; claims are kept.",
+            "`spec.hibernated: false` wakes it.",
+        )
+        for type_ in ("Available", "Ready", "ZooKeeperConnected")
+    ),
     _of(
         "Ready",
         "Deleting",

@@ -23,7 +23,9 @@ from imago_operator.plan.restarts.staging import staged
 from imago_operator.plan.rows import PlanRow
 from imago_operator.reconcile import ObjectKey
 from imago_operator.reconcilers.dependents import Dependents, Told
-from imago_operator.reporting.status import events_of, in_short, mistake, stalled, status_of
+from imago_operator.reporting.happenings import events_of
+from imago_operator.reporting.service import HIBERNATED
+from imago_operator.reporting.status import in_short, mistake, stalled, status_of
 from imago_operator.spec.kinds import API_VERSION, CLUSTER
 from imago_operator.spec.schema.common import ConditionStatus
 from imago_operator.spec.schema.fields import to_json
@@ -197,8 +199,8 @@ class ClusterReconciler:
         holds = {c.type for c in status.conditions if c.status is ConditionStatus.TRUE}
         for keys, belongs in (
             (self.stalled, "Stalled" in holds),
-            (self.unready, "Ready" not in holds),
-            (self.unavailable, "Available" not in holds),
+            (self.unready, holds.isdisjoint({"Ready", HIBERNATED})),
+            (self.unavailable, holds.isdisjoint({"Available", HIBERNATED})),
         ):
             (keys.add if belongs else keys.discard)(key)
 

@@ -11,6 +11,7 @@ from imago_operator.model.actions import (
     DeletePod,
     Elect,
     Handover,
+    Hibernate,
     MarkDrained,
     OwnClaim,
     Stop,
@@ -35,6 +36,10 @@ def _told_of_objects(action: Action) -> str:
             return f"Claim {name} of shard-{shard} is deleted."
         case OwnClaim(name=name, owned=owned):
             return f"Claim {name} {'goes with the cluster' if owned else 'stays without it'}."
+        case Hibernate(shard=None):
+            return "The servers of ZooKeeper are stopped: the cluster hibernates."
+        case Hibernate(shard=shard):
+            return f"The pods of shard-{shard} are stopped: the cluster hibernates."
         case Stop(shard=shard):
             return f"The pods of shard-{shard} are stopped."
         case _:

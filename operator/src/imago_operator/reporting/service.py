@@ -21,9 +21,11 @@ ACCEPTED: Final = "Accepted"
 REFUSED: Final = "Refused"
 UNKNOWN: Final = "Unknown"
 NO_MASTER: Final = "it has no master"
+ASLEEP: Final = "the cluster hibernates"
 NOBODY: Final = "no broker of the cluster answers the operator"
 SILENT: Final = "its master does not answer the operator"
 SERVED: Final = "EveryShardHasMaster"
+HIBERNATED: Final = "Hibernated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,8 @@ class Served:
 def served(look: ClusterLook, number: int) -> Served:
     """Return what clients of a shard get."""
     shard, registry = look.shard(number), look.observed.registry
+    if number in look.sleeping:
+        return Served(number, REFUSED, REFUSED, ASLEEP)
     if look.strange or (registry is None and look.observed.status.cluster_id is not None):
         return Served(number, UNKNOWN, UNKNOWN, NOBODY)
     leads = _leads(look, number)
@@ -88,6 +92,8 @@ def _unread(leads: Pod) -> str:
 
 def available(look: ClusterLook) -> ConditionFinding:
     """Say whether clients can put and get on every shard that is to stay."""
+    if not look.sleeping.isdisjoint(look.targets):
+        return _said(False, HIBERNATED, f"{ASLEEP.capitalize()}: no broker runs.")
     if look.observed.registry is None and look.observed.status.cluster_id is not None:
         text = "No broker answered the operator; clients may be served all the same."
         return _said(None, "NoBrokerAnswers", text)

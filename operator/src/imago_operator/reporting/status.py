@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from imago_operator.certificates.plan import CONDITION as CERTIFICATES
 from imago_operator.manifests.services import NAME_SERVICE, SDKS
 from imago_operator.model import names
-from imago_operator.model.actions import destructive
 from imago_operator.model.desired import Desired, UnreadableSpec, signing, zookeeper_for_clients
 from imago_operator.model.outside import serves_sdks
 from imago_operator.model.state import ConditionFinding, written
 from imago_operator.model.wording import counted
 from imago_operator.plan.look import ClusterLook
 from imago_operator.plan.rows import PlanRow, ReconcilePlan
-from imago_operator.reasons import find
-from imago_operator.reporting.deeds import told
 from imago_operator.reporting.entrances import listeners
-from imago_operator.reporting.room import DELETED_FOR_ROOM, deleted_for_room, stretches
-from imago_operator.reporting.service import SERVED, available, served
+from imago_operator.reporting.room import deleted_for_room
+from imago_operator.reporting.service import HIBERNATED, SERVED, available, served
 from imago_operator.spec.cluster.brokers import MemberStatus
 from imago_operator.spec.cluster.cluster_status import (
     BrokerCounts,
@@ -29,7 +26,6 @@ from imago_operator.spec.cluster.cluster_status import (
     ReconcileProgress,
     ShardStatus,
 )
-from imago_operator.spec.kinds import CLUSTER
 from imago_operator.spec.schema.common import Condition, ConditionStatus
 
 if TYPE_CHECKING:
@@ -56,19 +52,10 @@ NOT_READY: Final = {
     PlanRow.REGISTRY: "ZooKeeperUnavailable",
     PlanRow.FAILOVER: "ShardOffline",
     PlanRow.PAUSED: "Paused",
+    PlanRow.HIBERNATING: HIBERNATED,
     PlanRow.DELETING: "Deleting",
     PlanRow.INVALID: "InvalidSpec",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """Something that happened, for `kubectl describe`."""
-
-    type: str
-    """Normal or Warning."""
-    reason: str
-    message: str
 
 
 def status_of(
@@ -100,6 +87,8 @@ def in_short(status: ClusterStatus) -> tuple[str, str]:
         return word, "unknown"
     if service.status is ConditionStatus.TRUE:
         return word, "puts, gets"
+    if service.reason == HIBERNATED:
+        return word, "hibernates"
     return word, "gets" if service.reason == "PutsRefused" else "not every shard"
 
 
@@ -167,7 +156,7 @@ def _shard(look: ClusterLook, number: int) -> ShardStatus:
         id=number,
         epoch=shard.epoch if shard else None,
         master=master,
-        phase=_phase(look, shard),
+        phase=HIBERNATED if number in look.sleeping else _phase(look, shard),
         puts=said.puts,
         gets=said.gets,
         refusal=said.why[:MESSAGE_MAX] or None,
@@ -263,6 +252,11 @@ def _summary(
     found = available(look)
     yield found
     known = observed.registry is not None and observed.registry.connected
+    if look.sleeping and not known:
+        text = "No broker runs that could have a session."
+        yield ConditionFinding(
+            type="ZooKeeperConnected", holds=None, reason=HIBERNATED, message=text
+        )
     if known:
         yield ConditionFinding(
             type="ZooKeeperConnected", holds=True, reason="Connected", message=""
@@ -286,6 +280,8 @@ def _ready(look: ClusterLook, plan: ReconcilePlan, service: ConditionFinding) ->
     kept = look.desired.problem is not None and plan.row is PlanRow.INVALID
     if not kept and (reason := NOT_READY.get(plan.row)):
         return ConditionFinding(type="Ready", holds=False, reason=reason, message=plan.explain())
+    if not look.sleeping.isdisjoint(look.targets):
+        return replace(service, type="Ready")
     starting = [n for n in look.targets if look.is_down(n) or not _serves(look, n)]
     if starting:
         listed = ", ".join(f"shard-{n}" for n in starting)
@@ -342,35 +338,3 @@ def condition_of(
         observed_generation=generation,
         last_transition_time=old.last_transition_time if old and same else written(now),
     )
-
-
-def events_of(
-    before: ClusterStatus, after: ClusterStatus, plan: ReconcilePlan
-) -> tuple[Event, ...]:
-    """Return what is worth an event: conditions that changed, and what was taken away."""
-    old = {c.type: (c.status, c.reason) for c in before.conditions}
-    found = [
-        Event(_severity(c), c.reason, c.message or _meaning(c))
-        for c in after.conditions
-        if old.get(c.type) != (c.status, c.reason) and c.type != "Reconciling"
-    ]
-    found += [Event("Warning", DELETED_FOR_ROOM, text) for text in stretches(before, after)]
-    found += [
-        Event("Normal", type(action).__name__, told(action)[:MESSAGE_MAX])
-        for action in destructive(plan.actions)
-    ]
-    return tuple(found)
-
-
-def _meaning(condition: Condition) -> str:
-    """Return what the runbook says of a condition that has nothing to add."""
-    entry = find(CLUSTER.name, condition.type, condition.reason)
-    return entry.means if entry else condition.type
-
-
-def _severity(condition: Condition) -> str:
-    bad = (condition.type in GOOD) == (condition.status is not ConditionStatus.TRUE)
-    calm = {"Updating", "ScalingDown", "UpdatePending", "Paused"}
-    usual = {"Applying", "BrokersStarting", "Expanding", "Deleting", "Paused", "RestartsPending"}
-    known = condition.type in calm or condition.reason in usual
-    return "Warning" if bad and not known else "Normal"

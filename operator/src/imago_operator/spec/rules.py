@@ -200,6 +200,25 @@ CLUSTER: Final[tuple[Rule, ...]] = (
         holds=lambda node: node["type"] != "PersistentClaim" or "size" in node,
         message="size is required with PersistentClaim",
     ),
+    Rule(
+        path="spec",
+        cel="!self.hibernated || self.brokers.storage.type == 'PersistentClaim'",
+        holds=lambda node: (
+            not node["hibernated"] or node["brokers"]["storage"]["type"] == "PersistentClaim"
+        ),
+        message="hibernated needs storage of type PersistentClaim: Ephemeral goes with its pods",
+    ),
+    Rule(
+        path="spec",
+        cel="!oldSelf.hibernated || (self.brokers.shards == oldSelf.brokers.shards"
+        " && self.brokers.replicasPerShard == oldSelf.brokers.replicasPerShard)",
+        holds_after=lambda node, old: (
+            not old["hibernated"]
+            or all(node["brokers"][n] == old["brokers"][n] for n in ("shards", "replicasPerShard"))
+        ),
+        message="shards and replicasPerShard stay while the cluster hibernates: set hibernated to"
+        " false first, by itself",
+    ),
     _not_smaller(STORAGE),
     immutable(STORAGE, "type"),
     immutable(STORAGE, "storageClassName"),

@@ -84,6 +84,22 @@ BAD_EDITS: Final[tuple[BadEdit, ...]] = (
         "exactly one of managed and external",
         EXTERNAL | {"spec.zookeeper.managed": {}},
     ),
+    rule(
+        CLUSTER,
+        "Ephemeral goes with its pods",
+        {
+            "spec.hibernated": True,
+            "spec.brokers.replicasPerShard": 1,
+            "spec.brokers.storage": {"type": "Ephemeral"},
+        },
+    ),
+    *(
+        edit(CLUSTER, "stay while the cluster hibernates", {"spec.hibernated": True}, changed)
+        for changed in (
+            {"spec.hibernated": True, "spec.brokers.shards": 3},
+            {"spec.hibernated": False, "spec.brokers.replicasPerShard": 5},
+        )
+    ),
     rule(CLUSTER, "odd number of servers", {"spec.zookeeper.managed.replicas": 4}),
     rule(
         CLUSTER,

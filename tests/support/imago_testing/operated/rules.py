@@ -14,6 +14,7 @@ from imago_operator.model.actions import (
     DeletePod,
     Elect,
     Handover,
+    Hibernate,
     MarkDrained,
     Stop,
     destructive,
@@ -23,6 +24,7 @@ from imago_operator.model.state import STATEFUL_SET, Observed, Pod, parsed
 from imago_operator.promises import broken
 from imago_operator.spec.cluster.cluster import OnOperatorUpgrade
 from imago_operator.spec.schema.common import Retention
+from imago_testing.operated.sleeping import asleep, has_no_registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +43,7 @@ def violations(
         return ["acts on what is to stand still"] if plan.actions else []
     checks = (
         *(_one_disruption, _restarts, _members, _servers, _pods, _claims, _uninformed),
-        *(_held, _drained, _elections, _repair, _kept),
+        *(_held, _drained, _elections, _repair, _kept, asleep),
     )
     found = [text for check in checks for text in check(desired, observed, plan, now)]
     refused = broken(desired, observed, plan.actions, now)
@@ -335,7 +337,8 @@ def _uninformed(
             action.kind != STATEFUL_SET or action.orphan
         )
         runs = pod is None or not (pod.stuck or (pod.waiting and _is_late(desired, pod, now)))
-        harmless = unwanted or not (runs or (pod and pod.serving))
+        stops = isinstance(action, Hibernate) and has_no_registry(observed, desired)
+        harmless = unwanted or stops or not (runs or (pod and pod.serving))
         if not (harmless or type(action).__name__ == "OwnClaim"):
             yield f"acts without knowing: {action}"
     if not observed.synced and plan.actions:
@@ -392,7 +395,7 @@ def _kept(desired: Desired, observed: Observed, plan: ReconcilePlan, _: datetime
     for action in plan.actions:
         sets = isinstance(action, DeleteChild) and action.kind == STATEFUL_SET
         gone = sets and not action.orphan  # type: ignore[union-attr]  # it is one
-        if gone or isinstance(action, (Cordon, MarkDrained, Stop)):
+        if gone or isinstance(action, (Cordon, Hibernate, MarkDrained, Stop)):
             yield f"removes by a spec that somebody has tried to change: {action}"
     if not any(f.type == "Stalled" for f in plan.findings) and plan.row.number > 3:
         yield "does not say that the spec is wrong"

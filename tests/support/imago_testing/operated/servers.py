@@ -54,8 +54,8 @@ class Servers(Things):
         """Whether brokers have the registry: ZooKeeper answers, and a majority of it is there."""
         wanted = self._servers_wanted()
         there = [pod for pod in self._servers() if self._takes_part(pod)]
-        quorum = has_quorum([pod.quorum_tls for pod in there], wanted)
-        return self.zookeeper and (not wanted or quorum)
+        quorum = has_quorum([pod.quorum_tls for pod in there], wanted or 0)
+        return self.zookeeper and (wanted is None or quorum)
 
     def runs(self, pod: Pod) -> bool:
         return pod.node is not None and not pod.waiting and pod.node not in self.dark
@@ -63,9 +63,10 @@ class Servers(Things):
     def _servers(self) -> list[Pod]:
         return [pod for pod in self.pods.values() if pod.shard is None]
 
-    def _servers_wanted(self) -> int:
+    def _servers_wanted(self) -> int | None:
+        """Return how many servers of ZooKeeper there are to be; None: there is no set of them."""
         found = (c for (kind, _), c in self.children.items() if kind == STATEFUL_SET)
-        return next((c.replicas or 0 for c in found if c.shard is None), 0)
+        return next((c.replicas or 0 for c in found if c.shard is None), None)
 
     def _takes_part(self, pod: Pod) -> bool:
         return self.runs(pod) and pod.uid in self.joined

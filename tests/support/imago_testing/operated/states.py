@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator.manifests.brokers import template_notes
 from imago_operator.manifests.render import render
+from imago_operator.manifests.zookeeper import zookeeper_notes
 from imago_operator.model import names
 from imago_operator.model.desired import with_spec
 from imago_operator.model.state import (
@@ -79,6 +80,8 @@ EDITS: Final[tuple[dict[str, Any], ...]] = (
     {"spec.authorization": {"type": "Simple", "superUsers": ["root"], "tokenReview": True}},
     {"spec.tls": {}},
     {"spec.tls": {"clients": "Enforcing", "members": "Enforcing"}},
+    {"spec.hibernated": True},
+    {"spec.hibernated": True, "spec.image": "mine:2"},
     {"spec.zookeeper.managed.image": "zoo:2", "spec.image": "mine:2"},
 )
 ORDERS: Final[tuple[dict[str, str], ...]] = (
@@ -241,8 +244,6 @@ def _shard(rng: random.Random, number: int, pods: list[Pod]) -> Shard | None:
 
 
 def _servers(rng: random.Random, desired: Desired) -> list[Pod]:
-    from imago_operator.manifests.zookeeper import zookeeper_notes
-
     found = []
     for ordinal in range(3):
         name = f"demo-zookeeper-{ordinal}"
@@ -349,12 +350,20 @@ def check_walk(rng: random.Random, steps: int = 25) -> None:
             if rng.random() < 0.8:
                 world.turn()
     heal(world)
-    last = desired_pipeline(
-        rng.randint(1, SHARDS_MAX), replicas, rng.randrange(len(EDITS)), 0, True
-    )
+    edit = rng.randrange(len(EDITS))
+    last = desired_pipeline(rng.randint(1, SHARDS_MAX), replicas, edit, 0, True)
     world.desired = _admitted(world, last)  # the newest operator, which nothing keeps from working
     world.settle(looks=1500)
+    if last.spec.hibernated:
+        world.check_asleep()
+        world.desired = _awake(last)
+        world.settle(looks=1500)
     assert len(world.observe().sets()) == last.spec.brokers.shards
+
+
+@cache
+def _awake(edited: Desired) -> Desired:
+    return with_spec(edited, replace(edited.spec, hibernated=False))
 
 
 def _admitted(world: ClusterWorld, edited: Desired) -> Desired:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -46,6 +47,10 @@ def _told() -> Iterator[dict[str, Any]]:
     yield _manifest(in_force(wrong, OPERATOR), world.observe(), change)
     yield _manifest(world.desired, replace(world.observe(), synced=False))
     yield _deleted(world)
+    asleep = copy.deepcopy(world)
+    change = {"spec.hibernated": True}
+    asleep.desired = wanted(change)
+    yield from _life(asleep, change, PlanRow.HIBERNATING)
     yield from _faults(world)
     yield from _edits(world)
 
@@ -125,12 +130,19 @@ def _edits(world: ClusterWorld) -> Iterator[dict[str, Any]]:
     yield from _life(world, more)
 
 
-def _life(world: ClusterWorld, change: dict[str, Any] | None = None) -> Iterator[dict[str, Any]]:
+def _life(
+    world: ClusterWorld,
+    change: dict[str, Any] | None = None,
+    end: PlanRow = PlanRow.SETTLED,
+) -> Iterator[dict[str, Any]]:
     """Look until nothing is left to do."""
     for _ in range(200):
         told = _look(world, change)
+        progress = told["status"]["progress"]
         yield told
-        if told["status"]["progress"]["row"] == PlanRow.SETTLED.title:
+        if progress["row"] == end.title and "waitsFor" not in progress and not world.pods:
+            return
+        if progress["row"] == end.title == PlanRow.SETTLED.title:
             return
     raise AssertionError("does not settle")
 

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         Elect,
         GrowClaim,
         Handover,
+        Hibernate,
         LabelPod,
         MarkDrained,
         OwnClaim,
@@ -113,7 +114,7 @@ class ClusterWorld(Servers):
         self.done.append(action)
         getattr(self, f"_{type(action).__name__.lower()}")(action)
 
-    def _apply(self, action: Apply | Stop) -> None:
+    def _apply(self, action: Apply | Stop | Hibernate) -> None:
         manifest: Mapping[str, Any] = json.loads(json.dumps(action.manifest))
         metadata = manifest["metadata"]
         key = manifest["kind"], metadata["name"]
@@ -130,7 +131,7 @@ class ClusterWorld(Servers):
             live=manifest,
         )
 
-    _stop = _apply
+    _stop = _hibernate = _apply
 
     def _createtoken(self, action: CreateToken) -> None:
         key = ("Secret", action.name)
@@ -394,6 +395,16 @@ class ClusterWorld(Servers):
             if not found[-1][1].actions and found[-1][1].wait is None and self._still():
                 return found
         raise AssertionError(f"does not settle: {found[-1][1].explain()}\n{found[-1][1].actions}")
+
+    def check_asleep(self) -> None:
+        """Raise AssertionError unless nothing runs, and all that members had is kept."""
+        assert not self.pods, sorted(self.pods)
+        assert all(c.replicas == 0 for c in self.children.values() if c.kind == STATEFUL_SET)
+        lost = {n for n, shard in self.shards.items() if not shard.drained} - self.holders.keys()
+        assert not lost, f"nobody has all of {sorted(lost)}"
+        kept = {disk.uuid for name, disk in self.disks.items() if name in self.claims}
+        for number, uuids in self.holders.items():
+            assert uuids & kept, f"shard-{number} lost the claims of {sorted(uuids)}"
 
     def _still(self) -> bool:
         seen = self.observe()

@@ -53,7 +53,9 @@ class Edit:
             )
             return
         yield from self._shards(self.before)
-        yield from self._restarts(self.before)
+        yield from self._hibernation(self.before)
+        if not (self.before.spec.hibernated or self.after.spec.hibernated):
+            yield from self._restarts(self.before)
         yield from self._volumes(self.before)
         yield from self._settings(self.before)
         yield from self._objects(self.before)
@@ -70,6 +72,13 @@ class Edit:
         if before.replicas != self.after.replicas:
             text = f"{before.replicas} to {self.after.replicas} a shard"
             yield Effect("ChangeMembers", text, self._members(before))
+
+    def _hibernation(self, before: Desired) -> Iterator[Effect]:
+        """Yield that all pods stop, or come back: none of them is restarted besides."""
+        if self.after.spec.hibernated and not before.spec.hibernated:
+            yield Effect("Hibernate", "all brokers, then ZooKeeper", "claims are kept")
+        if before.spec.hibernated and not self.after.spec.hibernated:
+            yield Effect("Wake", "ZooKeeper, then all brokers", "at once, with all edits")
 
     def _members(self, before: Desired) -> str:
         """Return how members join or leave, and what puts need meanwhile."""

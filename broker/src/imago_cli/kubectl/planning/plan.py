@@ -21,7 +21,7 @@ from imago_cli.kubectl.planning.installed import installed
 from imago_cli.kubectl.planning.look import look
 from imago_cli.kubectl.tool import CLUSTERS, Kubectl, KubectlError
 from imago_cli.output import print_json, print_line, print_table
-from imago_operator.model.actions import Apply, Certify, Stop
+from imago_operator.model.actions import Apply, Certify, Hibernate, Stop
 from imago_operator.model.state import Observed
 from imago_operator.plan import plan as planned
 from imago_operator.plan.restarts.staging import staged
@@ -131,7 +131,7 @@ def _told(found: ReconcilePlan, usual: tuple[Action, ...]) -> dict[str, Any]:
 
 def _action(action: Action) -> dict[str, str]:
     said = {"action": type(action).__name__}
-    if isinstance(action, Apply | Stop):
+    if isinstance(action, Apply | Stop | Hibernate):
         manifest: Any = action.manifest
         why = action.why if isinstance(action, Apply) else "no pods"
         return said | {"about": f"{manifest['kind']} {manifest['metadata']['name']}", "why": why}

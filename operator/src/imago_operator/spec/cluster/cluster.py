@@ -319,6 +319,11 @@ class ClusterSpec:
     image_pull_secrets: tuple[ObjectName, ...] = described(
         "Secrets for pulling the image.", default=(), size_max=8, map_key="name"
     )
+    hibernated: bool = described(
+        "Whether no pod runs: all brokers stop, then a managed ZooKeeper; claims are kept. False"
+        " wakes them, ZooKeeper first.",
+        default=False,
+    )
     brokers: Brokers = described("The brokers.")
     zookeeper: ZooKeeper = described("The registry: exactly one of managed and external.")
     listeners: tuple[ExternalListener, ...] = described(

@@ -45,7 +45,10 @@ class ShardStatus:
     master: str | None = described("Pod of the master.", default=None, size_max=63)
     phase: str = described(
         "Phase of the shard.",
-        one_of=("Serving", "Degraded", "Offline", "Cordoned", "Draining", "Drained", "Unknown"),
+        one_of=(
+            *("Serving", "Degraded", "Offline", "Cordoned", "Draining", "Drained", "Hibernated"),
+            "Unknown",
+        ),
     )
     puts: str = described(
         "Whether clients can put messages, as its master says.",
