@@ -8,6 +8,7 @@ import pytest
 
 from imago_broker.core.puts.acknowledgement import Acknowledgement
 from imago_broker.errors import InvalidNameError, RequestError
+from imago_broker.model.names import DEFAULT_TOPIC, HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
 from imago_broker.model.topics.topics import METAQ_STAT, TopicConfig
 from imago_broker.service.topics.topics import TopicService
 from imago_testing.stores.manual import ManualStore
@@ -46,6 +47,21 @@ def test_topics_are_found_again_by_the_next_process() -> None:
     store = ManualStore()
     service(store).create_or_update(TopicConfig(name="t", write_queues=3))
     assert service(store).get("t") == TopicConfig(name="t", write_queues=3)
+
+
+def test_the_brokers_own_topics_are_as_they_have_to_be_when_it_leads() -> None:
+    """Also where an older version let somebody change them."""
+    store = ManualStore()
+    service(store).ensure_own(HALF_TOPIC)
+    for name in (SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, DEFAULT_TOPIC):
+        short = TopicConfig(name=name, read_queues=1, write_queues=0, perm=4)
+        store.create_topic(name, short.to_json())
+    topics = service(store)
+    found = {config.name: (config.write_queues, config.perm) for config in topics.all()}
+    assert found[SCHEDULE_TOPIC] == (19, 6)
+    assert found[TIMER_TOPIC] == (1025, 6)
+    assert found[HALF_TOPIC] == (1, 6)
+    assert found[DEFAULT_TOPIC] == (8, 7)
 
 
 def test_puts_are_appended_before_their_topic_changes_or_goes() -> None:
@@ -204,7 +220,6 @@ def test_closing_a_poisonous_range_costs_no_more_than_the_limit() -> None:
     [
         ("acknowledgement", "leader", "all"),
         ("dialects", "metaq,rocketmq", "metaq"),
-        ("materialised", "true", "1"),
         ("metaq.publish", "false", "no"),
         ("metaq.stat", "true", "True"),
         ("metaq.subscribe", "false", ""),

@@ -296,6 +296,18 @@ def test_sends_that_wait_are_taken_to_where_they_wait(
     assert lot.space.numbered == ([(0, "0123456789abcdef", 0, 7)] if "IMAGO" in more else [])
 
 
+@pytest.mark.parametrize("twin", [plain, compiled])
+@pytest.mark.parametrize("more", ["DELAY\x013\x02", "DELAY\x0199\x02", "TIMER_DELAY_SEC\x015\x02"])
+def test_a_queue_that_there_is_not_gets_a_closer_look(twin: Any, more: str) -> None:
+    """Memory behind the queues of a topic that has fewer than it should is nobody's."""
+    lot = Lot()
+    short = lot.look()
+    short.level_tails, short.bucket_tails = list(LEVELS[:1]), list(BUCKETS[:1])
+    ext = USUAL | {"i": "UNIQ_KEY\x01U\x02" + more}
+    frame = encode_frame(RemotingCommand(310, 0, 1, 479, ext=ext, body=b"x"))
+    assert taken(twin, frame, (FRAME_BYTES_MAX, 100, 10), lot) == (0, [], [])
+
+
 asked_sends = st.tuples(
     st.integers(-(2**31), 2**31 - 1),
     st.sampled_from([0, 1]),

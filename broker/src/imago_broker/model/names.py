@@ -163,6 +163,18 @@ def looks_own(name: str) -> bool:
     return is_reserved(name) or name.endswith(REPLY_TOPIC_SUFFIX)
 
 
+def own_problem(name: str, cluster: str, *, sent_to: bool = False) -> str | None:
+    """Return why nobody may make or change a topic of this name, or None when somebody may.
+
+    `sent_to`: it is made by a message that is sent to it, or opened as it is on another shard.
+    """
+    if sent_to:
+        own = name in BROKERS_ALONE or on_every_shard(name, cluster)
+    else:
+        own = is_reserved(name) or is_system(name, cluster)
+    return "it is the broker's own, which makes it as it has to be" if own else None
+
+
 def is_derived(name: str) -> bool:
     """Return whether the topic belongs to a group: its retries or its dead letters."""
     return name.startswith((RETRY_PREFIX, DLQ_PREFIX))

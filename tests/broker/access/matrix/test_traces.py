@@ -48,7 +48,8 @@ async def test_a_rule_about_traces_decides(
     broker: Broker, rules: list[AccessRule], code: int
 ) -> None:
     if broker.topics.get(TRACE_TOPIC) is None:
-        broker.topics.create_or_update(TopicConfig(name=TRACE_TOPIC, read_queues=1, write_queues=1))
+        made = TopicConfig(name=TRACE_TOPIC, read_queues=1, write_queues=1)
+        broker.topics.create_or_update(made, sent_to=True)
     broker.core.access.put_account(User(name="ann", secret="secret-ann"), rules, BY)
     peer = await RemotingPeer.connect(broker.rocketmq_port)
     sent = await call_signed(

@@ -107,7 +107,7 @@ async def eventually(holds: Callable[[], object]) -> None:
 def make(admin: Admin, name: str, queues: int = 2, **changes: Any) -> TopicConfig:
     """Make a topic on one shard alone."""
     wanted = TopicConfig(name=name, write_queues=queues, read_queues=queues, **changes)
-    return admin.broker.topics.create_or_update(wanted)
+    return admin.broker.topics.create_or_update(wanted, sent_to=True)
 
 
 async def put(admin: Admin, topic: str, properties: str = "") -> None:

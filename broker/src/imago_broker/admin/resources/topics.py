@@ -130,6 +130,7 @@ def checked(
 
     Also where the topic has queues on other shards alone, which would refuse it one by one.
     """
+    refuse_own(services, name)
     before = services.topics.get(name)
     try:
         wanted = changed(before or model.TopicConfig(name=name), body)
@@ -248,7 +249,7 @@ async def delete(services: AdminServices, request: web.Request) -> web.Response:
     """DELETE /admin/v1/topics/{topic}: with its messages and offsets, on every shard."""
     name = request.match_info["topic"]
     if names.is_system(name, services.topics.cluster):
-        raise AdminError(403, "system_topic", f"{name!r} is the broker's own.", "Leave it.")
+        raise system_topic(name)
     only = may_have(services.coordinator.view(), name)
     here = services.topics.delete(name)
     services.offsets.forget_topic(name)
@@ -256,6 +257,17 @@ async def delete(services: AdminServices, request: web.Request) -> web.Response:
     if OK not in shards.values():
         raise not_found("topic", name, (t.name for t in services.topics.all()))
     return json_response({"deleted": name, "shards": shards})
+
+
+def refuse_own(services: AdminServices, name: str) -> None:
+    """Refuse to make or change what brokers have for themselves."""
+    if names.own_problem(name, services.topics.cluster):
+        raise system_topic(name)
+
+
+def system_topic(name: str) -> AdminError:
+    """The refusal of a change to what brokers have for themselves."""
+    return AdminError(403, "system_topic", f"{name!r:.200} is the broker's own.", "Leave it.")
 
 
 def known(services: AdminServices, name: str) -> TopicConfig:

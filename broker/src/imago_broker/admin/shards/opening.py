@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from imago_broker.admin.calls.guard import json_body, json_response
 from imago_broker.admin.errors import AdminError, bad_request, refuse_unknown
 from imago_broker.errors import BrokerError
 from imago_broker.model.groups import GroupConfig
+from imago_broker.model.topics.attributes import of_every_shard
 from imago_broker.model.topics.placed import placement
 from imago_broker.model.topics.sealing import seal_of, takes_messages, unsealed
 from imago_broker.model.topics.topics import PERM_WRITE, TopicConfig
@@ -41,7 +43,8 @@ async def open_here(services: AdminServices, request: web.Request) -> web.Respon
         wanted = TopicConfig.said({**_mapping(body.get("topic")), "name": name})
         said = _mapping(body.get("groups")).values()
         groups = [GroupConfig.said(_mapping(value)) for value in said]
-        config = services.topics.create_or_update(_opened(services.topics.get(name), wanted))
+        opened = _opened(services.topics.get(name), wanted)
+        config = services.topics.create_or_update(opened, sent_to=True)
         if seal_of(config) is not None:
             config = services.topics.unseal(name) or config
         for group in groups:
@@ -82,7 +85,7 @@ async def settled(services: AdminServices, config: TopicConfig) -> None:
 def _opened(current: TopicConfig | None, wanted: TopicConfig) -> TopicConfig:
     """Return the settings with which the topic takes messages: those it has here, if it does."""
     if current is None:
-        return wanted
+        return replace(wanted, attributes=of_every_shard(wanted.attributes))
     opened = unsealed(current)
     if takes_messages(opened):
         return current

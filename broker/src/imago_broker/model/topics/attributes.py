@@ -40,7 +40,6 @@ _KEPT_BY_BROKERS: Final = (topics.MATERIALISED, topics.SEALED, topics.METAQ_BEGI
 _BOOLEANS = frozenset({"true", "false"})
 _CHOICES: Mapping[str, frozenset[str]] = {
     topics.DIALECTS: frozenset({"metaq,rocketmq", "rocketmq"}),
-    topics.MATERIALISED: _BOOLEANS,
     topics.METAQ_ARCHIVE: frozenset({"arc", "zip"}),
     MESSAGE_TYPE: frozenset(MESSAGE_TYPES),
     topics.METAQ_PUBLISH: _BOOLEANS,
@@ -65,6 +64,8 @@ def attributes_problem(
     for name, value in attributes.items():
         if before.get(name) == value:
             continue
+        if name.startswith(_KEPT_BY_BROKERS) and not _archived(name, value, attributes):
+            return _kept_text(name)
         allowed = choices.get(name)
         if allowed is not None and value not in allowed:
             return f"{name}: {value!r:.60}, must be one of {', '.join(sorted(allowed))}"
@@ -100,11 +101,36 @@ def unknown_problem(names: Iterable[str]) -> str | None:
         if name in SETTABLE or name.removeprefix(topics.METAQ_FILTER) not in ("", name):
             continue
         if name.startswith(_KEPT_BY_BROKERS):
-            return f"attributes: {name:.60}: the broker itself keeps it, and nobody sets it"
+            return _kept_text(name)
         near = difflib.get_close_matches(name, SETTABLE, n=1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(SETTABLE)}"
         return f"attributes: {name!r:.60}: no such attribute; {hint}"
     return None
+
+
+def kept_problem(before: Mapping[str, str], wanted: Mapping[str, str]) -> str | None:
+    """Return which attribute that only brokers keep is left out, or None."""
+    gone = (name for name in before if name not in wanted and name.startswith(_KEPT_BY_BROKERS))
+    return next(map(_kept_text, gone), None)
+
+
+def kept_by_brokers(attributes: Mapping[str, str]) -> dict[str, str]:
+    """Return those attributes that a broker keeps of its own queues, and nobody sets."""
+    return {k: v for k, v in attributes.items() if k.startswith(_KEPT_BY_BROKERS)}
+
+
+def of_every_shard(attributes: Mapping[str, str]) -> dict[str, str]:
+    """Return the others: those that the topic has wherever it has queues."""
+    return {k: v for k, v in attributes.items() if not k.startswith(_KEPT_BY_BROKERS)}
+
+
+def _archived(name: str, value: str, attributes: Mapping[str, str]) -> bool:
+    """Whether this says no more than that MetaQ's own files, which are archived, are kept."""
+    return (name, value) == (topics.MATERIALISED, "true") and topics.METAQ_ARCHIVE in attributes
+
+
+def _kept_text(name: str) -> str:
+    return f"attributes: {name:.60}: the broker itself keeps it, and nobody sets it"
 
 
 def is_number(text: str) -> bool:

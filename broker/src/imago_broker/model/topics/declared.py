@@ -86,6 +86,8 @@ def check_declared(
         if problem := names.topic_problem(pattern.replace(PATTERN_SIGN, ANY_NAME)):
             raise WrongError(f"metaq.topic_patterns: {pattern!r:.60}: {problem}")
     for name, settings in topics.items():
+        if problem := names.own_problem(name, ""):
+            raise WrongError(f"topics.{name}: {problem}: take it out")
         try:
             topic = declared_topic(ANY_NAME if is_pattern(name) else name, settings)
         except ValueError as error:

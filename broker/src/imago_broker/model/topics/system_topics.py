@@ -22,12 +22,17 @@ def system_topics(cluster: str, default_queues: int) -> list[TopicConfig]:
         ),
         _with_queues(names.SCHEDULE_TOPIC, DELAY_LEVELS_MAX + 1),
         _with_queues(names.TIMER_TOPIC, TIMER_BUCKETS + 1),
-        _with_queues("SELF_TEST_TOPIC", 1),
+        own_topic("SELF_TEST_TOPIC"),
     ]
     replies = names.reply_topic(cluster)
     if cluster and names.topic_problem(replies) is None:  # else no topic can have that name
-        topics.append(_with_queues(replies, 1))
+        topics.append(own_topic(replies))
     return topics
+
+
+def own_topic(name: str) -> TopicConfig:
+    """Return what any other topic is that a broker makes for itself, once it needs it."""
+    return _with_queues(name, 1)
 
 
 def _with_queues(name: str, count: int) -> TopicConfig:

@@ -72,6 +72,12 @@ def invalid(remark: str) -> RequestError:
     return RequestError(ResponseCode.INVALID_PARAMETER, remark)
 
 
+def require_not_own(topic: str, cluster: str) -> None:
+    """Refuse to make, change or delete a topic that brokers have for themselves."""
+    if names.own_problem(topic, cluster):
+        raise invalid(f"The topic[{topic}] is conflict with system topic.")
+
+
 def illegal_queue(topic: TopicConfig, queue_id: int, peer: str) -> RequestError:
     """Return the refusal of a queue that is not, or no more, among those that are read."""
     return invalid(

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from imago_broker.core.puts.acknowledgement import Acknowledgement
 from imago_broker.core.transactions.metaq_transaction import MetaqOutcome, MetaqTransactionError
 from imago_broker.model import names
-from imago_broker.model.topics.topics import TopicConfig
 from imago_broker.service.metaq_transactions import transaction_log
 from imago_broker.service.metaq_transactions.term import lost
 from imago_broker.service.metaq_transactions.transaction_log import OutcomeMark
@@ -174,9 +173,7 @@ class MetaqTransactionWriter:
         return max(levels, key=_LEVELS.index)
 
     def _ensure_topics(self) -> None:
-        for name in (names.METAQ_PREPARED_TOPIC, names.METAQ_OUTCOME_TOPIC):
-            if self._topics.get(name) is None:
-                self._topics.create_or_update(TopicConfig(name=name, read_queues=1, write_queues=1))
+        self._topics.ensure_own(names.METAQ_PREPARED_TOPIC, names.METAQ_OUTCOME_TOPIC)
 
     def _put(
         self,

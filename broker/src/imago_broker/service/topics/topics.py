@@ -11,9 +11,9 @@ from imago_broker.core.metaq.metaq_filters import filters_of
 from imago_broker.core.sql92.errors import FilterError
 from imago_broker.errors import HidesMessagesError, InvalidNameError, RequestError
 from imago_broker.model import names
-from imago_broker.model.topics.attributes import attributes_problem
+from imago_broker.model.topics.attributes import attributes_problem, kept_by_brokers
 from imago_broker.model.topics.sealing import kept, sealed, unsealed
-from imago_broker.model.topics.system_topics import system_topics
+from imago_broker.model.topics.system_topics import own_topic, system_topics
 from imago_broker.model.topics.topics import (
     MATERIALISED,
     METAQ_BEGIN,
@@ -126,16 +126,19 @@ class TopicService:
         """Return the settings of all topics, by name."""
         return [self._configs[name] for name in sorted(self._configs)]
 
-    def create_or_update(self, config: TopicConfig, *, hide_messages: bool = False) -> TopicConfig:
+    def create_or_update(
+        self, config: TopicConfig, *, hide_messages: bool = False, sent_to: bool = False
+    ) -> TopicConfig:
         """Make the topic, or change it to these settings; return what is now in force.
 
-        Queues that hold messages stay readable unless `hide_messages` lets them go.
+        Queues that hold messages stay readable unless `hide_messages` lets them go. `sent_to`: see
+        `names.own_problem`; the broker's own are nobody else's to make or change.
         """
         if config.name not in self._configs and self.light.enabled:
             light = self.light.config(config.name)
             if light is not None:
                 return light  # as at RocketMQ, which changes none and says so to nobody
-        config = self.check(config, hide_messages=hide_messages)
+        config = self.check(config, hide_messages=hide_messages, sent_to=sent_to)
         old = self._configs.get(config.name)
         if old is None:
             self.intake.require_open(config.name)
@@ -149,10 +152,14 @@ class TopicService:
             )
         return self._put(config, old)
 
-    def check(self, config: TopicConfig, *, hide_messages: bool = False) -> TopicConfig:
+    def check(
+        self, config: TopicConfig, *, hide_messages: bool = False, sent_to: bool = False
+    ) -> TopicConfig:
         """Return what would be in force; RequestError where `create_or_update` would refuse."""
         old = self._configs.get(config.name)
-        problem = settings_problem(config, old, new=old is None) or self._quota_problem(config, old)
+        problem = names.own_problem(config.name, self.cluster, sent_to=sent_to)
+        problem = problem or settings_problem(config, old, new=old is None)
+        problem = problem or self._quota_problem(config, old)
         problem = problem or self.light.topic_problem(config.name, ordinary=old is not None)
         if not hide_messages:
             problem = problem or unread_problem(old, config)
@@ -166,10 +173,9 @@ class TopicService:
             raise RequestError(
                 f"topic {config.name}: whether MetaQ clients may read it is fixed when it is made"
             )
-        if old.materialised:
-            # Members keep MetaQ's files from then on; there is no way back.
-            config = config.with_attributes(**{MATERIALISED: "true"})
-        config = kept(old, config)
+        # Members keep MetaQ's files from then on, and begins of partitions; there is no way back.
+        stays = {**config.attributes, **kept_by_brokers(old.attributes)}
+        config = kept(old, replace(config, attributes=stays))
         if not hide_messages:
             self._require_queues(old, config)
         return config
@@ -265,7 +271,8 @@ class TopicService:
                 write_queues=queues,
                 perm=template.perm & ~PERM_INHERIT,
                 filter_type=template.filter_type,
-            )
+            ),
+            sent_to=True,
         )
 
     def materialise(self, name: str) -> None:
@@ -273,7 +280,7 @@ class TopicService:
         config = self._configs.get(name)
         if config is not None and config.dual and not config.materialised:
             self._store.set_materialised(name)
-            self.create_or_update(config.with_attributes(**{MATERIALISED: "true"}))
+            self._put(config.with_attributes(**{MATERIALISED: "true"}), config)
 
     def delete_partitions(self, name: str, numbers: Iterable[int]) -> dict[int, int]:
         """Let MetaQ's clients find nothing of what these partitions hold now.
@@ -322,15 +329,24 @@ class TopicService:
             self._changed(name, config)
 
     def ensure_system_topics(self) -> None:
-        """Make the topics that the broker itself needs, where they are missing; needs to lead."""
-        for config in system_topics(self.cluster, self._default_queues):
+        """Have the topics that the broker itself needs as they have to be; needs to lead."""
+        used = sorted(names.BROKERS_ALONE & self._configs.keys())
+        always = system_topics(self.cluster, self._default_queues)
+        wanted = {config.name: config for config in (*map(own_topic, used), *always)}
+        for config in wanted.values():
             known = self._configs.get(config.name)
-            is_template = config.name == names.DEFAULT_TOPIC
             made = kept(known, config)  # on a shard that is drained it is sealed
-            if known is None or (is_template and known != made):
+            if known != made:
                 self._store.create_topic(made.name, made.to_json())
                 self._configs[made.name] = replace(made)
                 self._changed(made.name, made)
+
+    def ensure_own(self, *missing: str) -> None:
+        """Make those of the broker's own topics that are missing, which it needs from now on."""
+        for name in missing:
+            if name not in self._configs:
+                self.intake.require_open(name)
+                self._put(own_topic(name), None)
 
 
 def settings_problem(config: TopicConfig, old: TopicConfig | None, *, new: bool) -> str | None:

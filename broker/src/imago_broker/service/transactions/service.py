@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from imago_broker.core.transactions.transactions import OpenHalves, Outcome, OutcomeVerdict
 from imago_broker.model import names
-from imago_broker.model.topics.topics import TopicConfig
 from imago_broker.service.log_walk import READ_AGAIN_MS, NotReadableNowError
 from imago_broker.service.transactions import transaction_log
 from imago_broker.service.transactions.half_appends import HalfRun
@@ -193,9 +192,9 @@ class TransactionService:
 
     def half_tail(self) -> QueueTail:
         """Return the queue of half messages; it and what goes with it is made now if need be."""
-        for name in (names.HALF_TOPIC, names.TRANSACTION_MARK_TOPIC, names.GIVEN_UP_TOPIC):
-            if self._topics.get(name) is None:
-                self._topics.create_or_update(TopicConfig(name=name, read_queues=1, write_queues=1))
+        self._topics.ensure_own(
+            names.HALF_TOPIC, names.TRANSACTION_MARK_TOPIC, names.GIVEN_UP_TOPIC
+        )
         return self._messages.store.tail(names.HALF_TOPIC, 0)
 
     def put_half(

@@ -7,10 +7,12 @@ cdef class _KnownSpace:
     cdef long long now_ms
     cdef tuple delays_ms
     cdef object level_tails
+    cdef Py_ssize_t levels
     cdef long long timer_delay_ms_max
     cdef long long bucket_ms
     cdef long long bucket_count
     cdef object bucket_tails
+    cdef Py_ssize_t buckets
     cdef bytes broker_name
 
 
@@ -24,10 +26,12 @@ cdef int _know(object space) except -1:
     _known.now_ms = space.now_ms
     _known.delays_ms = tuple(space.delays_ms)
     _known.level_tails = space.level_tails
+    _known.levels = len(_known.level_tails)
     _known.timer_delay_ms_max = space.timer_delay_ms_max
     _known.bucket_ms = space.bucket_ms
     _known.bucket_count = space.bucket_count
     _known.bucket_tails = space.bucket_tails
+    _known.buckets = len(_known.bucket_tails)
     _known.broker_name = space.broker_name.encode()
     _known.space = space
     return 0
@@ -42,8 +46,8 @@ cdef object _level_place(
     levels = len(_known.delays_ms)
     if _property_number(&w.delay, level):
         level[0] = min(level[0], <long long>levels)
-    if level[0] == 0:
-        return None
+    if not 0 < level[0] <= _known.levels:
+        return None  # also where the topic has fewer queues than there are levels
     due_ms[0] = _known.now_ms + <long long>_known.delays_ms[level[0] - 1]
     tail = _known.level_tails[level[0] - 1]
     return parking.level_tail(level[0]) if tail is None else tail
@@ -66,5 +70,7 @@ cdef object _bucket_place(Wanted* w, object space, object parking, long long* du
     if not 0 < due_ms[0] - now_ms <= _known.timer_delay_ms_max:
         return None
     bucket = due_ms[0] // _known.bucket_ms % _known.bucket_count
+    if bucket >= _known.buckets:
+        return None
     tail = _known.bucket_tails[bucket]
     return parking.bucket_tail(bucket) if tail is None else tail

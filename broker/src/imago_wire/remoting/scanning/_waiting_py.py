@@ -141,8 +141,8 @@ class _Waiting:
     def _delayed(self) -> _Made | None:
         text, space = self._wanted[b"DELAY"], self._space
         level = min(int(text), len(space.delays_ms)) if _DIGITS.match(text) else 0
-        if not level:
-            return None
+        if not 0 < level <= len(space.level_tails):
+            return None  # also where the topic has fewer queues than there are levels
         tail = space.level_tails[level - 1] or self._parking.level_tail(level)
         where = b"DELAY\x01%d\x02" % level + self._belonging()
         dropped = (b"DELAY", *(name for name, _ in _TIMES))
@@ -159,6 +159,8 @@ class _Waiting:
         if not 0 < due_ms - space.now_ms <= space.timer_delay_ms_max:
             return None
         bucket = due_ms // space.bucket_ms % space.bucket_count
+        if bucket >= len(space.bucket_tails):
+            return None
         tail = space.bucket_tails[bucket] or self._parking.bucket_tail(bucket)
         where = b"TIMER_OUT_MS\x01%d\x02" % due_ms + self._belonging()
         return tail, self._kept(()) + self._suffix + where, due_ms, self._recall(due_ms)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_broker.model import names
 from imago_broker.model.topics.static_topics import StaticMapping
 from imago_broker.model.topics.topics import TopicConfig
 from imago_broker.processors.rocketmq import rules
@@ -54,8 +53,7 @@ class StaticTopicAdmin:
     def _check(self, topic: str, told: StaticMapping) -> None:
         if problem := rules.topic_problem(topic):
             raise rules.invalid(problem)
-        if names.is_reserved(topic) or names.is_system(topic, self._topics.cluster):
-            raise rules.invalid(f"The topic[{topic}] is conflict with system topic.")
+        rules.require_not_own(topic, self._topics.cluster)
         if told.topic != topic:
             raise WrongError(f"the mapping is one of topic {told.topic[:64]!r}")
         own = self._identity.broker_name

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from imago_broker.model import names
-from imago_broker.model.topics.attributes import MESSAGE_TYPE
+from imago_broker.model.topics.attributes import MESSAGE_TYPE, kept_problem
 from imago_broker.model.topics.topics import TopicConfig
 from imago_broker.processors.rocketmq import rules
 from imago_broker.processors.rocketmq.exchange import OK, Exchange, Reply, RequestError
@@ -112,9 +112,11 @@ class TopicAdmin:
         current = self._topics.get(name)
         if current is None and (problem := rules.topic_problem(name)):
             raise rules.invalid(problem)
-        if self._is_reserved(name):
-            raise rules.invalid(f"The topic[{name}] is conflict with system topic.")
-        merged = changed_attributes(current.attributes if current else {}, attributes)
+        rules.require_not_own(name, self._topics.cluster)
+        had = current.attributes if current else {}
+        merged = changed_attributes(had, attributes)
+        if problem := kept_problem(had, merged):
+            raise rules.invalid(problem)
         try:
             return replace(
                 current or TopicConfig(name=name),
@@ -134,8 +136,7 @@ class TopicAdmin:
         header = DeleteTopicRequestHeader.from_ext(exchange.ext)
         if not header.topic.strip():
             raise rules.invalid("The specified topic is blank.")
-        if self._is_reserved(header.topic):
-            raise rules.invalid(f"The topic[{header.topic}] is conflict with system topic.")
+        rules.require_not_own(header.topic, self._topics.cluster)
         self._topics.delete(header.topic)
         return OK
 
@@ -205,9 +206,6 @@ class TopicAdmin:
         cluster = self._topics.cluster
         found = tuple(c.name for c in self._topics.all() if names.is_system(c.name, cluster))
         return Reply(body=TopicList(topic_list=found).encode())
-
-    def _is_reserved(self, name: str) -> bool:
-        return names.is_reserved(name) or names.is_system(name, self._topics.cluster)
 
     def _config(self, topic: str) -> TopicConfig:
         config = self._topics.get(topic)
