@@ -122,7 +122,9 @@ async def measure(services: ShardServices, blocked: str) -> ShardRemaining:
         of_topic = committed.get(config.name, {})
         if config.name == names.reply_topic(cluster) and not of_topic:
             continue  # copies of what was given to those who waited for it
-        bounds = {queue: store.queue_range(config.name, queue) for queue in range(config.queues)}
+        # Also those that a topic has no more: whoever gives it as many again finds their messages.
+        queues = {*range(config.queues), *store.queues(config.name)}
+        bounds = {queue: store.queue_range(config.name, queue) for queue in sorted(queues)}
         if config.name in services.topics.light:
             bounds = {0: await _readable(store, config.name, bounds[0], of_topic)}
         found = _of_topic(services, config.name, bounds, of_topic)

@@ -13,7 +13,7 @@ from imago_broker.cluster.memory import memory_coordinator
 from imago_broker.cluster.settings import CoordinatorConfig
 from imago_broker.service import known_readers
 from imago_broker.shard_work import readers
-from imago_testing.clusters.shard_pair import eventually, make, put
+from imago_testing.clusters.shard_pair import eventually, make, put, there
 from imago_testing.peers.admin import Admin
 from imago_testing.peers.remoting import RemotingPeer
 from imago_wire.remoting.codes import RequestCode, ResponseCode
@@ -216,3 +216,26 @@ async def test_readers_are_told_page_by_page(pair: Pair, monkeypatch: pytest.Mon
     status, told = await pair.two.call("GET", "/admin/v1/readers?limit=2")
     assert (status, told["next"]) == (200, "c")
     assert told["items"] == [{"topic": name, "groups": ["there"]} for name in ("a", "b")]
+
+
+# Queues
+
+
+async def test_messages_in_queues_that_a_topic_has_no_more_are_counted(pair: Pair) -> None:
+    """Whoever hid them may want them back, which nobody can once the shard is gone."""
+    make(pair.one, "orders", 2)
+    peer = await RemotingPeer.connect(pair.one.broker.rocketmq_port)
+    for queue in range(2):
+        sent = await peer.put("orders", b"x", queue_id=queue)
+        assert sent.code == ResponseCode.SUCCESS
+    await peer.close()
+    await read_by(pair.one, "g", "orders")
+    fewer = replace(there(pair.one, "orders"), write_queues=1, read_queues=1)
+    pair.one.broker.topics.create_or_update(fewer, hide_messages=True)
+    await pair.drain(pair.one)
+    shown = await until_left(pair, lambda d: d["messages"])
+    assert (shown["done"], shown["unread"], shown["groups"]) == (False, ["orders"], {"g": 1})
+    again = replace(there(pair.one, "orders"), read_queues=2)
+    pair.one.broker.topics.create_or_update(again)
+    pair.one.broker.offsets.commit("g", "orders", 1, 1)
+    await pair.until(0, lambda shard: shard["drained"])
