@@ -40,18 +40,18 @@ DELAYS = (1000, 10_000, 60_000, 1_800_000, 3_600_000, 7_200_000)
 class DelayBroker(BareBroker):
     """What stands behind a delayed send, over one data folder, for one life of its leader."""
 
-    def __init__(self, vfs: MemoryVfs, clock: ManualClock) -> None:
+    def __init__(self, vfs: MemoryVfs, clock: ManualClock, levels: str = LEVELS) -> None:
         super().__init__(open_store(vfs, cast("Any", clock.epoch_ms)), clock, topics={"T": 1})
         self.topics.ensure_system_topics()
         self.delay = DelayService(
-            self.messages, self.topics, loop=self.event_loop, clock=clock, levels=LEVELS
+            self.messages, self.topics, loop=self.event_loop, clock=clock, levels=levels
         )
         self.delay.start()
         self.messages.on_arrival(self.delay.arrived)
 
-    def park(self, level: int, name: str) -> None:
+    def park(self, level: int, name: str, topic: str = "T") -> None:
         entry = delayed_entry(
-            self.store, self.delay, level, topic="T", queue_id=0, body=name.encode(),
+            self.store, self.delay, level, topic=topic, queue_id=0, body=name.encode(),
             properties=b"", flag=0, sys_flag=0, born_ms=1, born_host=bytes(8), reconsume_times=0,
         )  # fmt: skip
         self.put(entry)
@@ -72,7 +72,7 @@ class DelayWorld:
     """Brokers that follow each other, and when each message was parked and delivered."""
 
     def __init__(self) -> None:
-        self.vfs, self.clock = MemoryVfs(), ManualClock()
+        self.vfs, self.clock, self.levels = MemoryVfs(), ManualClock(), LEVELS
         self.broker = DelayBroker(self.vfs, self.clock)
         self.parked: dict[str, tuple[int, int]] = {}
         self.seen: dict[str, int] = {}
@@ -96,7 +96,7 @@ class DelayWorld:
         """Have another process lead, whose clock differs."""
         self.broker.close()
         self.clock.step(shift_ms)
-        self.broker = DelayBroker(self.vfs, self.clock)
+        self.broker = DelayBroker(self.vfs, self.clock, self.levels)
         self.broker.loop.run()
         self._look()
 
@@ -276,6 +276,7 @@ def test_messages_that_have_no_place_any_more_hold_nobody_up(world: DelayWorld) 
     world.park(1, 1)
     world.broker.topics.delete("T")
     world.run(3000)
+    assert world.broker.delay.dropped == 2
     world.broker.topics.create_or_update(TopicConfig(name="T", read_queues=1, write_queues=1))
     world.parked.clear()
     world.park(1)

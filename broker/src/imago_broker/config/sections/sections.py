@@ -143,7 +143,8 @@ class RocketmqSection:
     )
     delay_levels: str = setting(
         "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
-        "The delay of each level, from level 1 on.",
+        "The delay of each level, from level 1 on. What waits at a level that there is no more is"
+        " delivered as the last says.",
         pattern=DELAYS,
         written="up to 18 times with their units s, m, h or d, like 1s 5s 2m 1h",
     )

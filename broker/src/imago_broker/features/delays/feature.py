@@ -71,6 +71,11 @@ def _samples(delay: DelayService, timers: TimerService) -> list[Sample]:
         counter("timers_fired", "Of them delivered.", lambda: timers.figures.fired),
         counter("timers_lost", "Of them gone with their log files.", lambda: timers.figures.lost),
         counter("delayed_lost", "The same, of messages of delay levels.", lambda: delay.lost),
+        counter(
+            "delayed_dropped",
+            "Of both, with no place any more when due: their topic was deleted.",
+            lambda: delay.dropped + timers.figures.dropped,
+        ),
         counter("timers_late_ms", "By how much, summed up.", lambda: timers.figures.late_ms),
         gauge(
             "timers_late_ms_max", "The most since the start.", lambda: timers.figures.late_ms_max

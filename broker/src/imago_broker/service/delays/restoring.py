@@ -48,6 +48,8 @@ def restored_entry(
     `more`: properties that it gets beside its own.
     """
     topic, queue = parked.text(b"REAL_TOPIC"), parked.text(b"REAL_QID")
+    if names.is_derived(topic) and not names.topic_problem(topic):
+        topics.ensure_own(topic)  # it may be deleted; what was given back is not to be lost
     config = topics.get(topic)
     if config is None or not queue.isdecimal() or topic in names.PARKING_TOPICS:
         log.warning("delayed_message_dropped topic=%r offset=%d", topic, parked.queue_offset)

@@ -342,7 +342,10 @@ class TopicService:
                 self._changed(made.name, made)
 
     def ensure_own(self, *missing: str) -> None:
-        """Make those of the broker's own topics that are missing, which it needs from now on."""
+        """Make those of the broker's own topics, or of groups', that are missing, whatever limits.
+
+        The broker needs them from now on, or for messages that were taken and wait for them.
+        """
         for name in missing:
             if name not in self._configs:
                 self.intake.require_open(name)

@@ -43,6 +43,8 @@ class LevelHost(Protocol):
 
     lost: int
     """Messages that the log lost before they were due."""
+    dropped: int
+    """Messages that had no place any more when they were due."""
 
     @property
     def usual_clock(self) -> bool:
@@ -257,6 +259,8 @@ class Level:
         if entry is not None:
             batch.entries.append(entry)
             batch.places += WAITING_PLACE.pack(queue_id, offset)
+        else:
+            self._service.dropped += 1
 
     def _held_wait_ms(self, offset: int, high: int) -> int:
         """Have everything that is here now wait as long as the level does, counted from now."""

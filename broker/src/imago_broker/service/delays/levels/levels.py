@@ -97,6 +97,8 @@ class DelayService:
         self._progress = DelayProgress(messages.store)
         self.lost = 0
         """Messages that the log lost before they were due."""
+        self.dropped = 0
+        """Messages that had no place any more when they were due."""
         self._shift = ClockShift()
         self._note_timer: asyncio.TimerHandle | None = None
         self._start_timer: asyncio.TimerHandle | None = None
@@ -108,8 +110,8 @@ class DelayService:
         return len(self.delays_ms)
 
     def delay_ms(self, level: int) -> int:
-        """Return how long a level waits."""
-        return self.delays_ms[level - 1]
+        """Return how long a level waits; one that there is no more waits as the last does."""
+        return self.delays_ms[min(level, self.level_max) - 1]
 
     def due_ms(self, level: int) -> int:
         """Return when a message is due that is parked now."""
@@ -131,7 +133,8 @@ class DelayService:
         self._stop()
         progress = DelayProgress(self._messages.store)
         try:
-            offsets = progress.read(self.level_max)
+            # Also those that there are no more, for what waits there since before.
+            offsets = progress.read(LEVELS_MAX)
         except NotReadableNowError as error:
             log.warning("delay_levels_wait unreadable=%s", error)
             self._start_timer = self._loop.call_later(READ_AGAIN_MS / 1000, self.start)

@@ -125,9 +125,12 @@ class TimerTaker:
             return None
         if place in self.refused:
             log.warning("timer_dropped queue=%d offset=%d", *place)
+            self._figures.dropped += 1
             return None
         mark = b"%b\x01%b\x02" % (TIMER_MARK, mark_of(*place))
-        return restored_entry(self._store, self._topics, read_copy(record), mark)
+        entry = restored_entry(self._store, self._topics, read_copy(record), mark)
+        self._figures.dropped += entry is None
+        return entry
 
     def _record(self, timer: Timer) -> bytes | None:
         """Return a parked record; empty: the log lost it; None: it cannot be read now."""

@@ -15,6 +15,8 @@ class TimerFigures:
     late_ms_max: int = 0
     lost: int = 0
     """Timers whose records the log lost before they were due."""
+    dropped: int = 0
+    """Timers that had no place any more when they were due."""
 
     def count_fired(self, count: int, late_ms: int, first_late_ms: int) -> None:
         """Count some that fired, by how much they were late together, and the first of them."""
