@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -102,6 +103,48 @@ def test_a_client_that_takes_no_list_of_waits_gets_growing_ones() -> None:
     waits = [milliseconds(wait) for wait in listed.customized_backoff.next]
     found = grown.exponential_backoff
     assert (milliseconds(found.initial), milliseconds(found.max)) == (waits[0], waits[-1])
+
+
+@pytest.mark.parametrize(
+    ("times", "attempts"), [(-1, 1), (0, 1), (16, 17), ((1 << 31) - 1, (1 << 31) - 1)]
+)
+def test_a_client_is_told_how_often_its_group_is_tried(times: int, attempts: int) -> None:
+    told = consumer("readers", "plain").settings
+    group = GroupConfig(name="readers", retry_max_times=times)
+    assert settings.merged_settings(told, group, 1).backoff_policy.max_attempts == attempts
+
+
+async def test_a_group_whose_messages_are_never_tried_again_gets_each_once(
+    peer: SdkPeer, broker: Broker
+) -> None:
+    for times in (-1, 0, (1 << 31) - 1):
+        broker.groups.update(GroupConfig(name="readers", retry_max_times=times))
+        await peer.call("SendMessage", sends(message("plain", message_id=f"0{times + 2:x}")))
+        code, found = await received(peer, asks())
+        assert (code, len(found)) == (SdkCode.OK, 1)
+        await acknowledged(peer, found[0])
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        {"type": "EXPONENTIAL", "exponentialRetryPolicy": {"initial": 10**19, "max": 10**40}},
+        {"type": "EXPONENTIAL", "exponentialRetryPolicy": {"max": 9000, "multiplier": 10**400}},
+        {"type": "CUSTOMIZED", "customizedRetryPolicy": {"next": [10**20, 1000]}},
+        "[" * 30_000,
+    ],
+)
+def test_a_policy_of_very_large_numbers_keeps_no_client_out(policy: object) -> None:
+    text = policy if isinstance(policy, str) else json.dumps(policy)
+    group = GroupConfig(name="readers", attributes={settings.RETRY_POLICY: text})
+    for language in ("JAVA", NODE_JS):
+        told = consumer("readers", "plain").settings
+        if language == NODE_JS:
+            told.user_agent.language = NODE_JS
+        found = settings.merged_settings(told, group, 1).backoff_policy
+        waits = [*found.customized_backoff.next, found.exponential_backoff.max]
+        assert found.max_attempts == 17
+        assert all(milliseconds(wait) <= 365 * 24 * 3_600_000 for wait in waits)
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,15 @@ class GroupConfig:
             raise WrongError(problem)
         bounds.require(self)
 
+    @property
+    def attempts(self) -> int:
+        """How often a message is given to the group's consumers in all, before it is given up.
+
+        Once at least, also where none is tried again (0), or is said to be less often than that
+        (-1); what an int of the wire can say at most stands for as often as need be.
+        """
+        return min(max(self.retry_max_times, 0) + 1, bounds.INT_HIGH)
+
     def to_json(self) -> dict[str, Any]:
         """Return the form that is stored with the log."""
         stored = asdict(self)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from imago_broker.model.groups import GroupConfig
 from imago_wire.grpc.messages import NODE_JS, duration, make
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from imago_broker.model.groups import GroupConfig
 
 SEND_ATTEMPTS = 3
 RECEIVE_BATCH = 32
@@ -25,6 +24,9 @@ _WAITS_MS: Final = (
 """Before each try of a message after the first."""
 RETRY_POLICY: Final = "groupRetryPolicy"
 """The attribute of a group that says other ones."""
+_NUMBER_HIGH: Final = 365 * 24 * _HOUR
+"""What a larger number of it stands for: no client waits for longer, nor can each be told more."""
+_UNSAID: Final = GroupConfig(name="unsaid")
 
 
 def merged_settings(told: Any, group: GroupConfig | None, body_bytes_max: int) -> Any:
@@ -57,7 +59,7 @@ def _of_sends() -> Any:
 def _of_group(group: GroupConfig | None, *, grows_only: bool) -> Any:
     """Return a group's policy. `grows_only`: for a client that takes no list of waits, and would
     go without a policy: nothing of an ordered group were tried twice."""
-    attempts = 17 if group is None else max(1, group.retry_max_times + 1)
+    attempts = _UNSAID.attempts if group is None else group.attempts
     policy = {} if group is None else _policy(group.attributes)
     if policy.get("type") == "EXPONENTIAL":
         said = policy.get("exponentialRetryPolicy")
@@ -72,7 +74,8 @@ def _of_group(group: GroupConfig | None, *, grows_only: bool) -> Any:
     waits = _WAITS_MS
     customized = policy.get("customizedRetryPolicy")
     if isinstance(customized, dict) and isinstance(customized.get("next"), list):
-        waits = tuple(ms for ms in customized["next"] if isinstance(ms, int) and ms >= 0) or waits
+        said_ms = [ms for ms in customized["next"] if isinstance(ms, int) and ms >= 0]
+        waits = tuple(min(ms, _NUMBER_HIGH) for ms in said_ms) or waits
     if grows_only:
         backoff = make(
             "ExponentialBackoff",
@@ -89,11 +92,11 @@ def _policy(attributes: Mapping[str, str]) -> dict[str, Any]:
     """Return what a group says of its retries; nothing where nobody can read it."""
     try:
         said = json.loads(attributes.get(RETRY_POLICY, "{}"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return said if isinstance(said, dict) else {}
 
 
 def _number(said: Mapping[str, Any], name: str, default: int) -> int:
     value = said.get(name)
-    return value if isinstance(value, int) and value > 0 else default
+    return min(value, _NUMBER_HIGH) if isinstance(value, int) and value > 0 else default

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from imago_broker.model.groups import GroupConfig
 from imago_broker.model.topics.topics import PERM_READ
 from imago_broker.processors.grpc.calls import CallError, status
 from imago_broker.processors.grpc.checks import group_name, topic_name
@@ -102,8 +103,7 @@ class ReceiveCalls:
 
     def attempts_max(self, group: str) -> int:
         """Return how often a group gets a message before that is given up."""
-        known = self._groups.get(group)
-        return 17 if known is None else known.retry_max_times + 1
+        return (self._groups.get(group) or GroupConfig(name=group)).attempts
 
     def told(self, receive: _Receive, records: list[tuple[bytes, Handle]]) -> None:
         """Answer with messages, or give them back where nobody takes the answer."""
