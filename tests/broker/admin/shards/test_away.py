@@ -72,6 +72,29 @@ async def test_a_change_that_a_shard_without_master_lacks_is_not_done(pair: Pair
     assert (status, answer["message"][:8]) == (502, "Not done"), "the other shard has it still"
 
 
+async def test_nothing_is_concluded_from_a_master_that_does_not_answer(pair: Pair) -> None:
+    """It may have died a moment ago: it may hold messages, know a group, have members of it."""
+    for admin in (pair.one, pair.two):
+        make(admin, "orders")
+    pair.one.broker.groups.update(GroupConfig(name="g"))
+    pair.two.broker.groups.update(GroupConfig(name="afar"))
+    view = pair.one.broker.coordinator.view
+    await eventually(lambda: "orders" in view().topics and len(view().topics["orders"].shards) == 2)
+    await pair.two.broker.ports.admin.stop()
+    for method, path, body in (
+        ("PUT", "/admin/v1/topics/orders", {"queues": 1}),
+        ("POST", "/admin/v1/groups/afar/reset", {"topic": "orders", "to": "earliest"}),
+        ("DELETE", "/admin/v1/groups/g", None),
+    ):
+        status, answer = await pair.one.call(method, path, body)
+        assert (status, answer["error"]) == (502, "shard_failed"), (path, answer)
+        assert answer["message"].startswith("Not done: shard-1: "), answer
+    orders = pair.one.broker.topics.get("orders")
+    assert orders is not None
+    assert orders.read_queues == 2
+    assert pair.one.broker.groups.get("g") is not None
+
+
 async def test_what_a_shard_without_master_never_had_is_changed_and_deleted(pair: Pair) -> None:
     await without_the_second(pair)
     ok = {"shard-0": "ok"}

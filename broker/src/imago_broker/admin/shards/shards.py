@@ -211,7 +211,10 @@ async def topic_elsewhere(
 async def known_elsewhere(
     services: AdminServices, request: web.Request, path: str
 ) -> list[dict[str, Any]]:
-    """Return what the masters of the other shards show by this path, those that do."""
+    """Return what the masters of the other shards show by this path, those that have it.
+
+    AdminError: one does not say, and nothing may be concluded of what the others show.
+    """
     if is_forwarded(request):
         return []
     view, own = services.coordinator.view(), services.config.broker.shard
@@ -219,9 +222,41 @@ async def known_elsewhere(
     headers = forwarded_headers(services, request)
     async with aiohttp.ClientSession(timeout=TIMEOUT) as session:
         found = await asyncio.gather(
-            *(_read(session, services, master, path, headers) for master in masters)
+            *(_look(session, services, master, path, headers) for master in masters)
         )
-    return [shown for shown in found if shown]
+    failed = {
+        shard_name(master.shard): shown
+        for master, shown in zip(masters, found, strict=True)
+        if isinstance(shown, AdminError)
+    }
+    if failed:
+        raise _of_all(failed, [])
+    return [shown for shown in found if shown and not isinstance(shown, AdminError)]
+
+
+async def _look(
+    session: aiohttp.ClientSession,
+    services: AdminServices,
+    master: BrokerRecord,
+    path: str,
+    headers: dict[str, str],
+) -> dict[str, Any] | AdminError:
+    """Return what a master shows, nothing where it has nothing by this path."""
+    try:
+        async with call(session, services, master, "GET", path, headers=headers) as answer:
+            if answer.status == 404:
+                return {}
+            if answer.status != 200:
+                return await refusal_of(answer)
+            shown: dict[str, Any] = await answer.json()
+    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+        return _silent(master, error)
+    return shown
+
+
+def _silent(master: BrokerRecord, error: Exception) -> AdminError:
+    what = f"{type(error).__name__} at {master.host}:{master.admin}"
+    return AdminError(502, "shard_failed", what, "Repeat the call.")
 
 
 def require_shard(view: ClusterView, shard: int) -> None:
@@ -334,5 +369,4 @@ async def _forward(
                 return ABSENT
             return await refusal_of(answer)
     except (aiohttp.ClientError, TimeoutError) as error:
-        what = f"{type(error).__name__} at {other.host}:{other.admin}"
-        return AdminError(502, "shard_failed", what, "Repeat the call.")
+        return _silent(other, error)
