@@ -177,6 +177,20 @@ async def test_a_group_is_not_moved_in_a_topic_that_its_owner_may_not_read(
     assert status == 200, said
 
 
+async def test_a_group_is_made_by_its_reset_for_those_alone_who_may_make_it(
+    admin: Admin, peer: RemotingPeer
+) -> None:
+    alter = AccessRule(Resource(AccessKind.GROUP, "own"), frozenset({Operation.ALTER}))
+    ann = Caller(admin, peer, alter, rule(AccessKind.TOPIC, "mine"))
+    reset = {"topic": "mine", "to": 0, "create": True}
+    status, said = await ann.http("POST", "/admin/v1/groups/own/reset", reset)
+    assert (status, said["error"]) == (403, "forbidden")
+    assert admin.broker.core.groups.get("own") is None
+    admin.broker.core.groups.update(GroupConfig(name="own"))
+    status, said = await ann.http("POST", "/admin/v1/groups/own/reset", reset)
+    assert status == 200, said
+
+
 @pytest.mark.parametrize(
     ("operation", "alters", "creates"),
     [

@@ -24,7 +24,7 @@ from imago_broker.errors import RequestError
 from imago_broker.model.bounds import allowed, as_json
 from imago_broker.model.groups import GroupConfig
 from imago_broker.model.names import group_problem
-from imago_broker.processors.rocketmq.needs import needs_to_reset
+from imago_broker.processors.rocketmq.needs import needs_to_reset, of_group, to_set
 from imago_wire.errors import in_our_words
 
 if TYPE_CHECKING:
@@ -129,13 +129,12 @@ async def reset(services: AdminServices, request: web.Request) -> web.Response:
     require(services, request, needs_to_reset(topic, name))
     if body.get("to") == {}:
         raise bad_request("to: {}, names no queue.", 'Send like {"0": 42}, or "latest".')
-    if not create:
-        await require_known(services, request, name)
+    makes = await to_make(services, request, name, create=create)
     placed = services.coordinator.view().topics.get(topic)
     single = isinstance(body.get("to"), dict)
     elsewhere = placed is not None and services.config.broker.shard not in placed.shards
     here = single or not elsewhere
-    if create and services.groups.get(name) is None:
+    if makes:
         make(services, name)
     offsets = reset_here(services, name, topic, body.get("to")) if here else {}
     shards = {}
@@ -162,6 +161,18 @@ def require_empty(name: str, members: Collection[str], where: str = "") -> None:
         first = min(members)
         text = f"Group {name!r} has members{where} ({len(set(members))}), like {first!r:.80}."
         raise AdminError(409, "group_active", text, "Stop its consumers, then repeat the call.")
+
+
+async def to_make(
+    services: AdminServices, request: web.Request, name: str, *, create: bool
+) -> bool:
+    """Return whether a reset makes the group, for who may; refuse it where that is not asked."""
+    if not create:
+        await require_known(services, request, name)
+    if not create or services.groups.get(name) is not None:
+        return False
+    require(services, request, (of_group(name, to_set(known=False)),))
+    return True
 
 
 async def require_known(services: AdminServices, request: web.Request, name: str) -> None:

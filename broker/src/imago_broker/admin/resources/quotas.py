@@ -43,6 +43,7 @@ async def delete(services: AdminServices, request: web.Request) -> web.Response:
     """DELETE /admin/v1/quotas/{subject}: it has no limits any more."""
     subject, known = _subject(request), services.access.quota_table.quotas
     if subject not in known:
+        await everywhere(services, {})  # a repeated call: another shard may have it still
         raise not_found("quota", str(subject), map(str, known))
     services.access.set_quotas(subject, {}, actor_of(request))
     return await everywhere(services, {"deleted": str(subject)})

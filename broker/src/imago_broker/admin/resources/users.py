@@ -105,6 +105,7 @@ async def delete(services: AdminServices, request: web.Request) -> web.Response:
     if name == ANONYMOUS and name in _names(services):
         access.set_rules(name, (), actor_of(request), {})
     elif not access.delete_user(name, actor_of(request)):
+        await everywhere(services, {})  # a repeated call: another shard may have it still
         raise not_found("user", name, access.users)
     for _ in range(REVOKED_TIMES):
         answer = await everywhere(services, {"deleted": name})
@@ -205,6 +206,7 @@ async def delete_token(services: AdminServices, request: web.Request) -> web.Res
     name, number = request.match_info["user"], request.match_info["number"]
     user = services.access.users.get(name)
     if user is None or user.token(number) is None:
+        await everywhere(services, {})
         raise AdminError(
             404,
             "token_not_found",
