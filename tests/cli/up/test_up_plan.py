@@ -148,6 +148,8 @@ def test_what_a_broker_is_told_is_a_configuration_that_it_takes() -> None:
     member = from_tree(made.broker_tree(BrokerPlace(1, 2), base))
     assert (member.broker.shard, member.broker.replica, member.broker.replicas) == (1, 2, 3)
     assert (member.min_in_sync, member.acknowledgement_level) == (2, "replicated")
+    least = {"replication": {"min_in_sync": 2}}
+    assert from_tree(plan(replicas=3).namesrv_tree(least)).min_in_sync == 2
     names = from_tree(plan(port_base=30000).namesrv_tree(base))
     assert (names.namesrv.enabled, names.namesrv.port) == (True, 30000)
 
