@@ -112,7 +112,7 @@ async def test_routes_need_what_codes_need(broker: Broker, topic: str, there: bo
     wrong = {}
     if there:
         broker.groups.update(GroupConfig(name=GROUP))
-        broker.topics.create_or_update(TopicConfig(name=topic, read_queues=1, write_queues=1))
+        broker.topics.ensure_own(topic)
     for name, code in SAME.items():
         needs = set(right_of(name)(broker.admin_services(), Request(topic)))
         wanted = of_code(broker, code, topic)
