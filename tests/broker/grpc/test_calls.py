@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from imago_broker.model.groups import GroupConfig
 from imago_broker.model.topics.topics import PERM_READ, PERM_WRITE, TopicConfig
 from imago_broker.processors.grpc import checks, routes, sending
@@ -20,8 +22,6 @@ from imago_wire.grpc.codes import SdkCode
 from imago_wire.grpc.messages import duration, make, timestamp
 
 if TYPE_CHECKING:
-    import pytest
-
     from imago_broker.app import Broker
     from imago_testing.peers.sdk_peer import SdkPeer
 
@@ -164,6 +164,25 @@ async def test_a_route_has_a_largest_size(peer: SdkPeer, monkeypatch: pytest.Mon
     monkeypatch.setattr(routes, "QUEUES_MAX", 1)
     answer = await peer.call("QueryRoute", make("QueryRouteRequest", topic=named("plain")))
     assert len(answer.message_queues) == 1
+
+
+@pytest.mark.parametrize(
+    ("queues", "told"),
+    [
+        ([4096, 4096], [50, 50]),
+        ([4096, 10, 4096], [45, 10, 45]),
+        ([10, 20], [10, 20]),
+        ([0, 100], [1, 99]),
+        ([200], [100]),
+        ([50] * 3, [33, 33, 34]),
+    ],
+)
+def test_no_shard_is_left_out_of_a_route(
+    monkeypatch: pytest.MonkeyPatch, queues: list[int], told: list[int]
+) -> None:
+    monkeypatch.setattr(routes, "QUEUES_MAX", 100)
+    here = routes.Here("shard", "h", 1)
+    assert routes._shares([routes._Place(here, n, n, 6) for n in queues]) == told
 
 
 async def test_all_of_a_group_get_the_same_assignment(peer: SdkPeer, broker: Broker) -> None:

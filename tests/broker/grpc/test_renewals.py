@@ -59,12 +59,24 @@ def hidden() -> Hidden:
 def kept(clock: ManualClock, hidden: Hidden) -> PushRenewals:
     made = PushRenewals(clock)
     made.hiding = hidden
+    made.only_for({CLIENT})
     made.add(call(), "group", "topic", [("id", parse_handle(GIVEN))])
     return made
 
 
 def call() -> Any:
     return SimpleNamespace(key=CLIENT)
+
+
+def test_nothing_is_kept_out_for_who_is_not_there(kept: PushRenewals, hidden: Hidden) -> None:
+    """It never said what it is, or left while it waited for messages."""
+    kept.only_for(())
+    kept.gone(CLIENT)
+    hidden.asked.clear()
+    kept.add(call(), "group", "topic", [("id", parse_handle(GIVEN))])
+    assert len(kept) == 0
+    kept.tick()
+    assert hidden.asked == []
 
 
 def test_nearly_over_is_prolonged_by_more_each_time(

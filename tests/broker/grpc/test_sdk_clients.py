@@ -37,6 +37,9 @@ class Stream:
         self.codes += [parse("TelemetryCommand", each).status.code for each in messages]
         self.over = self.over or last
 
+    def stored(self, message_id: bytes, offset: int) -> None:
+        raise AssertionError(message_id, offset)
+
     def fail(self, status: int, text: str) -> None:
         raise AssertionError(status, text)
 

@@ -187,10 +187,42 @@ async def test_transactions_of_metaq_have_shares_too(
             assert b"metaq.transactions_bytes_per_user_max" in full.body
 
 
-async def _ask(client: MetaqClient, address: str, key: str, session: str) -> str:
+async def _ask(
+    client: MetaqClient,
+    address: str,
+    key: str,
+    session: str,
+    kind: TransactionType = TransactionType.BEGIN,
+) -> str:
     answer = await client.connections.ask(
-        address,
-        lambda opaque: Transaction(key, session, TransactionType.BEGIN, opaque),
-        timeout_s=50,
+        address, lambda opaque: Transaction(key, session, kind, opaque), timeout_s=50
     )
     return answer.body.decode()
+
+
+@pytest.mark.parametrize("key", ["TX:a:1", "XID:100:676c:6271:uq"])
+async def test_a_commit_needs_the_right_to_its_topics_as_it_is_then(
+    broker: Broker, peers: list[RemotingPeer], key: str
+) -> None:
+    del peers  # the users that go with them
+    access, local = broker.core.access, key.startswith("TX")
+    keys = AccessRule(Resource(AccessKind.TRANSACTION, key[:3], prefix=True), frozenset(Operation))
+    send = AccessRule(Resource(AccessKind.TOPIC, "T"), frozenset({Operation.PUBLISH}))
+    access.set_rules("modest", [keys, send], BY)
+    address = f"127.0.0.1:{broker.ports.metaq_port}"
+    config = MetaqConfig(servers=(address,), user="modest", password="secret-of-modest")
+    commit = TransactionType.COMMIT_ONE_PHASE if local else TransactionType.COMMIT_TWO_PHASE
+    async with MetaqClient(config) as client:
+        assert await _ask(client, address, key, "a") == ""
+        await client.connections.ask(
+            address, lambda opaque: Put("T", 0, 0, b"x", opaque, None, key), timeout_s=50
+        )
+        if not local:
+            assert await _ask(client, address, key, "a", TransactionType.PREPARE) == "0"
+        access.set_rules("modest", [keys], BY)
+        refused = await _ask(client, address, key, "a", commit)
+        assert "may not publish topic T" in refused
+        assert broker.store.queue_range("T", 0)[1] == 0
+        access.set_rules("modest", [keys, send], BY)
+        assert await _ask(client, address, key, "a", commit) == ""
+        assert broker.store.queue_range("T", 0)[1] == 1

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from imago_broker.config import BrokerConfig
-    from imago_wire.remoting.command import RemotingCommand
 
 
 @pytest.fixture(autouse=True)
@@ -371,44 +370,3 @@ async def test_modes_of_all_groups_are_told(peer: RemotingPeer) -> None:
     told = json.loads((await peer.call(ask)).body)["messageRequestModeMap"]
     mode = {"consumerGroup": "g", "mode": "POP", "popShareQueueNum": 0, "topic": "T"}
     assert told == {"T": {"g": mode}}
-
-
-async def peek(peer: RemotingPeer, *queue: int, **more: object) -> RemotingCommand:
-    queue_id = queue[0] if queue else 0
-    fields = {"topic": "T", "queueId": queue_id, "maxMsgNums": 32, "consumerGroup": "g", **more}
-    return await peer.call(RequestCode.PEEK_MESSAGE, fields)
-
-
-async def test_peeking_shows_what_a_pop_would_give_and_takes_nothing(
-    peer: RemotingPeer, broker: Broker
-) -> None:
-    for _ in range(2):
-        seen = await peek(peer)
-        assert bodies(seen) == [b"a", b"b", b"c"]
-        assert seen.ext["msgOffsetInfo"] == "0 0 0,1,2"
-        assert seen.ext["restNum"] == "3"
-    assert bodies(await peek(peer, -1, maxMsgNums=2)) == [b"a", b"b"]
-    taken = await pop(peer, maxMsgNums=2, invisibleTime=0)
-    assert bodies(await peek(peer)) == [b"a", b"b", b"c"], "the time of two is up"
-    taken = await pop(peer, maxMsgNums=2)
-    assert bodies(await peek(peer)) == [b"c"]
-    await acknowledge(peer, receipts(taken)[0])
-    assert bodies(await pop(peer)) == [b"c"]
-    nothing = await peek(peer)
-    assert (nothing.code, nothing.body) == (ResponseCode.PULL_NOT_FOUND, b"")
-    assert pop_of(broker).service.counts.handed_out == 5
-
-
-@pytest.mark.parametrize(
-    ("fields", "code"),
-    [
-        ({"topic": "nowhere"}, ResponseCode.TOPIC_NOT_EXIST),
-        ({"queueId": 4}, ResponseCode.INVALID_PARAMETER),
-        ({"queueId": -2}, ResponseCode.INVALID_PARAMETER),
-        ({"consumerGroup": "a b"}, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST),
-    ],
-)
-async def test_peeking_that_cannot_be_is_refused(
-    peer: RemotingPeer, fields: dict[str, Any], code: int
-) -> None:
-    assert (await peek(peer, **fields)).code == code

@@ -119,7 +119,13 @@ def serve_metaq(
     )
     processors = build_processors(parts)
     guarded = (
-        GuardedProcessors(processors, core.access, core.quotas, core.metaq_settings)
+        GuardedProcessors(
+            processors,
+            core.access,
+            core.quotas,
+            core.metaq_settings,
+            core.metaq_transactions.notes.topics_of,
+        )
         if config.acl.enabled
         else processors
     )

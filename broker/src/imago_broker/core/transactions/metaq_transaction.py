@@ -134,6 +134,8 @@ class MetaqTransaction:
     sessions: set[object] = field(default_factory=set)
     messages: list[TransactionMessage] = field(default_factory=list)
     """While it is open; then they are in the log."""
+    topics: set[str] = field(default_factory=set)
+    """Of those messages; empty: what a leader noted of it does not say."""
     size: int = 0
     number: int = 0
     """Of a prepared one, in the log: the id of its first message."""

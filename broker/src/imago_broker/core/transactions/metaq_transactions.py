@@ -188,9 +188,12 @@ class OpenTransactions:
             raise MetaqTransactionError(TransactionProblem.UNKNOWN)
         return found
 
-    def find_xa(self, key: str) -> MetaqTransaction | None:
-        """Return an XA transaction that has not ended, for a person who decides about it."""
-        return self._xa.get(key)
+    def find(self, key: str, session: object = None) -> MetaqTransaction | None:
+        """Return one that has not ended, as a connection, or a person who decides, may mean it."""
+        if key.startswith("XID:"):
+            return self._xa.get(key)
+        state = self._sessions.get(session)
+        return None if state is None else state.local.get(key)
 
     def outcome_of(self, key: str, session: object) -> MetaqOutcome | None:
         """Return how one ended, while that is remembered."""
@@ -243,6 +246,7 @@ class OpenTransactions:
     def add(self, transaction: MetaqTransaction, message: TransactionMessage) -> None:
         """Take a message for which there is room."""
         transaction.messages.append(message)
+        transaction.topics.add(message.topic)
         transaction.count += 1
         transaction.size += message.cost
         self.total_bytes += message.cost

@@ -108,7 +108,7 @@ class PopProcessor:
         self._require_count(header.max_msg_nums)
         if not 0 <= header.invisible_time <= INVISIBLE_MS_MAX:
             raise rules.invalid(f"invisibleTime[{header.invisible_time}] is illegal")
-        self._allow_group(header.consumer_group)
+        self._allow_group(header.consumer_group, header.topic)
         queue_ids = self._queue_ids(exchange, header.topic, header.queue_id)
         chosen = self._selector.select_expression(header.exp_type, header.exp)
         # A reset counts here from when it was made: pulls that follow go on from what is popped.
@@ -131,7 +131,7 @@ class PopProcessor:
         """PEEK_MESSAGE: what a POP would give now, and nothing is taken."""
         header = PeekMessageRequestHeader.from_ext(exchange.ext)
         self._require_count(header.max_msg_nums)
-        self._allow_group(header.consumer_group)
+        self._allow_group(header.consumer_group, header.topic)
         ask = PopAsk(
             group=header.consumer_group,
             topic=header.topic,
@@ -153,7 +153,7 @@ class PopProcessor:
         """NOTIFICATION: whether there is something to pop, now or while it waits."""
         header = NotificationRequestHeader.from_ext(exchange.ext)
         until_ms = self._until(header.born_time, header.poll_time)
-        self._allow_group(header.consumer_group)
+        self._allow_group(header.consumer_group, header.topic)
         ask = PopAsk(
             group=header.consumer_group,
             topic=header.topic,
@@ -168,7 +168,7 @@ class PopProcessor:
     def polling_info(self, exchange: Exchange) -> Reply:
         """POLLING_INFO: how many requests wait."""
         header = PollingInfoRequestHeader.from_ext(exchange.ext)
-        self._allow_group(header.consumer_group)
+        self._allow_group(header.consumer_group, header.topic)
         self._queue_ids(exchange, header.topic, header.queue_id)
         count = self._parts.waiting.count(header.consumer_group, header.topic, header.queue_id)
         return Reply(ext=PollingInfoResponseHeader(polling_num=count).to_ext())
@@ -188,8 +188,8 @@ class PopProcessor:
             )
         return min(until_ms, now_ms + POLL_MS_MAX)
 
-    def _allow_group(self, name: str) -> None:
-        rules.may_consume(name, self._group_rules.require(name))
+    def _allow_group(self, name: str, topic: str) -> None:
+        rules.may_read(rules.may_consume(name, self._group_rules.require(name)), topic)
 
     def _queue_ids(self, exchange: Exchange, topic: str, queue_id: int) -> list[int]:
         """Return the queues to read, each time another one first."""
@@ -266,7 +266,8 @@ class _Waiter(ABC):
         Who waits for any queue of a topic that has others by now is to ask again.
         """
         try:
-            rules.may_consume(self._ask.group, self._parts.groups.get(self._ask.group))
+            group = rules.may_consume(self._ask.group, self._parts.groups.get(self._ask.group))
+            rules.may_read(group, self._ask.topic)
             config = rules.readable_topic(self._parts.topics, self._ask.topic)
         except RequestError as refusal:
             return refusal.reply

@@ -89,24 +89,30 @@ class PopReader:
 
     def take(self, ask: PopAsk, now_ms: int) -> PopTake:
         """Hand out what there is; the caller answers once it is written."""
-        looks = self._looks(ask, now_ms)
+        looks = self._looks(ask, now_ms, keep=True)
         found = _taken(looks, now_ms)
         for look in looks:
             self._hand_out(look, found.stamp, now_ms + ask.invisible_ms)
         return found._replace(rest=self._rest(ask))
 
     def peek(self, ask: PopAsk, now_ms: int) -> PopTake:
-        """Return what there is, and hand out nothing."""
-        return _taken(self._looks(ask, now_ms), now_ms)._replace(rest=self._rest(ask))
+        """Return what there is, and hand out nothing: no group begins by it."""
+        looks = self._looks(ask, now_ms, keep=False)
+        rest = 0
+        for queue_id in ask.queue_ids:
+            end = self._store.queue_range(ask.topic, queue_id)[1]
+            rest += max(0, end - self._popped(ask, queue_id, keep=False).state.next_offset)
+        return _taken(looks, now_ms)._replace(rest=rest)
 
-    def _looks(self, ask: PopAsk, now_ms: int) -> list[QueueTake]:
-        """Look at the queues until the request has enough."""
+    def _looks(self, ask: PopAsk, now_ms: int, *, keep: bool) -> list[QueueTake]:
+        """Look at the queues until the request has enough; `keep`: the group begins by it."""
         looks: list[QueueTake] = []
         count_left, bytes_left = ask.messages_max, ask.bytes_max
         for queue_id in ask.queue_ids:
             if count_left <= 0 or bytes_left <= 0:
                 break
-            look = self._look(ask, queue_id, now_ms, count_left, bytes_left)
+            popped = self._popped(ask, queue_id, keep=keep)
+            look = self._look(ask, popped, now_ms, count_left, bytes_left)
             looks.append(look)
             count_left -= len(look.times)
             bytes_left -= look.size
@@ -115,7 +121,7 @@ class PopReader:
     def waits(self, ask: PopAsk, now_ms: int) -> bool:
         """Whether there is anything to take, without taking it."""
         for queue_id in ask.queue_ids:
-            popped = self._popped(ask, queue_id)
+            popped = self._popped(ask, queue_id, keep=False)
             state = popped.state
             if ask.in_order and state.blocked(now_ms):
                 continue
@@ -126,9 +132,10 @@ class PopReader:
                 return True
         return False
 
-    def _popped(self, ask: PopAsk, queue_id: int) -> Popped:
+    def _popped(self, ask: PopAsk, queue_id: int, *, keep: bool) -> Popped:
         key: Queue = (ask.group, ask.topic, queue_id)
-        return self._pops.of(key, lambda: self._begin(ask, queue_id))
+        state_of = self._pops.of if keep else self._pops.glance
+        return state_of(key, lambda: self._begin(ask, queue_id))
 
     def _begin(self, ask: PopAsk, queue_id: int) -> int:
         """Return where a new group begins. Of a young queue it misses nothing, as RocketMQ's."""
@@ -138,9 +145,8 @@ class PopReader:
         return max(0, low, end - 1)
 
     def _look(
-        self, ask: PopAsk, queue_id: int, now_ms: int, count_max: int, bytes_max: int
+        self, ask: PopAsk, popped: Popped, now_ms: int, count_max: int, bytes_max: int
     ) -> QueueTake:
-        popped = self._popped(ask, queue_id)
         look = QueueTake(popped, next_offset=popped.state.next_offset)
         if ask.in_order and popped.state.blocked(now_ms):
             return look
@@ -180,7 +186,8 @@ class PopReader:
             )
             if found.status is ReadStatus.OFFSET_OVERFLOW_BADLY:
                 # The log has lost its end since: what the group was told of it is void.
-                look.popped = self._pops.begin_anew(look.popped.key, found.max_offset)
+                if self._pops.known(look.popped.key) is look.popped:
+                    look.popped = self._pops.begin_anew(look.popped.key, found.max_offset)
                 look.times.clear()
                 look.records.clear()
                 look.size, look.next_offset = 0, found.max_offset

@@ -153,6 +153,14 @@ class PopService:
             return popped
         return self.begin_anew(key, begin() if committed is None else committed)
 
+    def glance(self, key: Queue, begin: Callable[[], int]) -> Popped:
+        """Return the same as `of`, and keep nothing of a group that has not begun."""
+        committed = self._offsets.query(*key)
+        popped = self._queues.get(key)
+        if popped is not None and popped.told == committed:
+            return popped
+        return Popped(key, PopQueue(begin() if committed is None else committed), committed)
+
     def begin_anew(self, key: Queue, offset: int) -> Popped:
         """Forget what is out and hand out from an offset on."""
         old = self._queues.pop(key, None)

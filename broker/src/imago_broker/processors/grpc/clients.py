@@ -103,6 +103,8 @@ class SdkClients:
         self._bytes = Counter[str]()
         """By user."""
 
+        renewals.only_for(self._clients)
+
     def __len__(self) -> int:
         return len(self._clients)
 

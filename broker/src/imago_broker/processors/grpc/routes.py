@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from imago_broker.model.registry.cluster import PERM_READ, PERM_WRITE
@@ -14,7 +15,7 @@ from imago_wire.grpc.codes import SdkCode
 from imago_wire.grpc.messages import AddressScheme, MessageType, Permission, make
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from imago_broker.model.registry.cluster import ClusterView
     from imago_broker.ports import Registry
@@ -68,9 +69,9 @@ class RouteCalls:
             )
         types = _types(self._type(topic))
         queues = []
-        for place in places:
+        for place, count in zip(places, _shares(places), strict=True):
             broker = _broker(place.broker)
-            for queue_id, permission in enumerate(_permissions(place)):
+            for queue_id, permission in enumerate(islice(_permissions(place), count)):
                 queues.append(
                     make(
                         "MessageQueue",
@@ -81,7 +82,7 @@ class RouteCalls:
                         accept_message_types=types,
                     )
                 )
-        call.answer(message_queues=queues[:QUEUES_MAX])
+        call.answer(message_queues=queues)
 
     def assignment(self, call: Call, request: Any) -> None:
         """QueryAssignment: the same for all of a group, as POP shares the messages."""
@@ -171,6 +172,20 @@ def _permissions(place: _Place) -> Iterator[Permission]:
     yield from [Permission.READ] * (reads - both)
     yield from [Permission.WRITE] * (writes - both)
     yield from [Permission.READ_WRITE] * both
+
+
+def _shares(places: Sequence[_Place]) -> list[int]:
+    """Return how many queues of each place are told: no shard is left out where all are too many.
+
+    Who has fewer than its part leaves the rest to the others.
+    """
+    counts = [max(1, place.read, place.write) for place in places]
+    told, left = [0] * len(counts), QUEUES_MAX
+    smallest_first = sorted(range(len(counts)), key=counts.__getitem__)
+    for done, index in enumerate(smallest_first):
+        told[index] = min(counts[index], max(1, left // (len(counts) - done)))
+        left -= told[index]
+    return told
 
 
 def _types(told: str) -> list[int]:

@@ -67,6 +67,12 @@ def may_consume(name: str, group: GroupConfig | None) -> GroupConfig:
     return group
 
 
+def may_read(group: GroupConfig, topic: str) -> None:
+    """Refuse a topic that is forbidden to a group."""
+    if topic in group.forbidden_topics:
+        raise forbidden(f"the consumer group[{group.name}] is forbidden for topic[{topic}]")
+
+
 def invalid(remark: str) -> RequestError:
     """Return the refusal of a request that does not make sense."""
     return RequestError(ResponseCode.INVALID_PARAMETER, remark)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from imago_broker.core.transactions.metaq_transaction import TransactionPhase
 from imago_broker.model import names
+from imago_broker.service.log_walk import NotReadableNowError
 from imago_broker.service.metaq_transactions import transaction_log
 from imago_broker.service.transactions.transaction_log import stale_pieces
 from imago_log.errors import StoreError
@@ -95,3 +96,17 @@ class MetaqTransactionNotes:
             logger.warning("metaq_transactions_not_noted reason=%s", error)
             return
         term.since_note, term.unnoted_from = 0, None
+
+    def topics_of(self, key: str, session: object) -> set[str]:
+        """Return the topics for which a transaction that has not ended has messages."""
+        transaction = self._term().open.find(key, session)
+        if transaction is None:
+            return set()
+        if not transaction.topics and transaction.offset >= 0:
+            place = (transaction.offset, transaction.count)
+            try:
+                found = transaction_log.read_messages(self._store, *place)
+            except NotReadableNowError:
+                return set()  # nor can they be put
+            transaction.topics.update(message.topic for message in found or ())
+        return transaction.topics

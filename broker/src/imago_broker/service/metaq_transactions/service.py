@@ -287,7 +287,7 @@ class MetaqTransactions:
                 raise MetaqTransactionError(TransactionProblem.HEURISTIC, outcome=decided.outcome)
             told(PutStatus.OK)
             return
-        transaction = term.open.find_xa(key)
+        transaction = term.open.find(key)
         if transaction is None or transaction.phase is not TransactionPhase.PREPARED:
             raise MetaqTransactionError(TransactionProblem.UNKNOWN)
         check_decisions(len(term.open.heuristic), self._settings.current.transactions_max)

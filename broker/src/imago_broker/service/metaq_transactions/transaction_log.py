@@ -208,6 +208,7 @@ def _read_prepared(
         if current is None or current.number != number or index != read:
             current = None  # its first part is gone with the log's oldest files
             continue
+        current.topics.add(copy.text(b"REAL_TOPIC"))
         read += 1
         if read == count:
             if copy.text(ONE_STEP):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from imago_broker.processors.grpc.calls import CallError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Container, Iterable
 
     from imago_broker.ports import Clock
     from imago_broker.processors.grpc.calls import Call
@@ -70,12 +70,22 @@ class PushRenewals:
         self._count = 0
         self.hiding: Hiding | None = None
         """Set once, when that is made."""
+        self._there: Container[Client] = ()
 
     def __len__(self) -> int:
         return self._count
 
+    def only_for(self, clients: Container[Client]) -> None:
+        """Keep messages for these alone: who have said what they are, and have not left."""
+        self._there = clients
+
     def add(self, call: Call, group: str, topic: str, given: Iterable[tuple[str, Handle]]) -> None:
-        """Keep messages out that a client was given."""
+        """Keep messages out that a client was given, for as long as it is there.
+
+        Who never said what it is, or left while it waited, would never be gone.
+        """
+        if call.key not in self._there:
+            return
         now_ms = self._clock.epoch_ms()
         of_client = self._kept.setdefault(call.key, {})
         for _, handle in given:

@@ -33,6 +33,7 @@ from imago_wire.text.commands import (
     Stats,
     Sync,
     Transaction,
+    TransactionType,
     Value,
     Version,
 )
@@ -41,7 +42,7 @@ from imago_wire.text.items import GET, OTHER, PUT, OtherItem
 from imago_wire.text.status import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from imago_broker.config.live import LiveSettings
     from imago_broker.config.sections.metaq_section import MetaqSection
@@ -119,8 +120,11 @@ class GuardedProcessors:
         access: AccessService,
         quotas: QuotaService,
         settings: LiveSettings[MetaqSection],
+        topics_of: Callable[[str, Peer], Iterable[str]],
     ) -> None:
+        """`topics_of`: for which topics a transaction that a connection means has messages."""
         self._processors, self._access, self._quotas = processors, access, quotas
+        self._topics_of = topics_of
         self._denials = access.denials
         self._grants = AccessGrants(
             access, may=self._may, publish=_needs_to_put, consume=_needs_to_get
@@ -188,7 +192,8 @@ class GuardedProcessors:
             self.met(peer)
         if _is_granted(item, peer.grants):
             return None
-        needs, name, address = _needs(item), peer.certificate_user or ANONYMOUS, peer.address
+        name, address = peer.certificate_user or ANONYMOUS, peer.address
+        needs = (*_needs(item), *self._needs_to_commit(peer, item))
         if self._access.outdated.why and name != MEMBER:
             return None if self._denials.serves_without(needs) else next(iter(needs), None)
         if self._access.is_white(address):
@@ -198,6 +203,13 @@ class GuardedProcessors:
             self._note(peer, lacking, served=True)
             return None
         return lacking
+
+    def _needs_to_commit(self, peer: Peer, item: Item) -> Iterator[Need]:
+        """Yield what a commit needs as things are now, whatever its puts were allowed."""
+        command = item.command if item.kind == OTHER else None
+        if isinstance(command, Transaction) and command.type in _COMMITS:
+            for topic in self._topics_of(command.key, peer):
+                yield from _needs_to_put(topic)
 
     def _may(self, user: str, need: Need, address: str) -> bool:
         return self._access.rights_of(user).meets(need, address)
@@ -250,4 +262,5 @@ def _needs(item: Item) -> Sequence[Need]:
     return ()  # a line that is no command: the processors end the connection
 
 
+_COMMITS: Final = (TransactionType.COMMIT_ONE_PHASE, TransactionType.COMMIT_TWO_PHASE)
 _NOBODY: Final = (Need((Operation.ADMINISTER,), AccessKind.ANY, "a command without a right"),)

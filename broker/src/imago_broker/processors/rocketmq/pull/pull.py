@@ -187,10 +187,7 @@ class PullProcessor:
     def _check(self, exchange: Exchange, request: PullRequest) -> None:
         group = rules.may_consume(request.group, self._group_rules.require(request.group))
         topic = rules.readable_topic(self.reading.topics, request.topic)
-        if request.topic in group.forbidden_topics:
-            raise rules.forbidden(
-                f"the consumer group[{request.group}] is forbidden for topic[{request.topic}]"
-            )
+        rules.may_read(group, request.topic)
         if not 0 <= request.queue_id < topic.read_queues:
             raise rules.illegal_queue(topic, request.queue_id, exchange.channel.peer)
 
