@@ -25,7 +25,8 @@ KIND = "lock"
 CHANGES_MAX = 2000
 """Changes in one metadata record; more are written as several."""
 LOCK_LIFE_MS = 60_000
-LOCKS_MAX = 1_000_000
+LOCKS_MAX = 100_000
+"""Forty megabytes: clients may ask for locks of groups and queues that nobody knows."""
 
 QueueKey = tuple[str, str, int]
 """Broker name, topic, queue."""
