@@ -215,7 +215,7 @@ class ClusterPlan:
     def namesrv_tree(self, base: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
         """Configuration of the name service's own process."""
         ours = {
-            "broker": {"cluster": self.cluster},
+            "broker": {"cluster": self.cluster, "replicas": self.replicas},
             "namesrv": self._namesrv_section(enabled=True),
             "zookeeper": {"connect": self.zookeeper_connect},
         }
