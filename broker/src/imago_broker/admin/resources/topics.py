@@ -103,7 +103,7 @@ async def put(services: AdminServices, request: web.Request) -> web.Response:
     elsewhere = await hidden_elsewhere(services, request, name, body)
     if elsewhere and not hide:
         raise hides(f"topic {name}: messages of other shards would be hidden ({elsewhere})")
-    known_before = name in services.coordinator.view().topics
+    known_before = _is_elsewhere(services, name)
     before, wanted = checked(services, name, body)
     require(services, request, put_topic(services, request))  # it may be gone by now
     try:
@@ -136,7 +136,7 @@ def checked(
         wanted = changed(before or model.TopicConfig(name=name), body)
     except ValueError as error:
         raise bad_request(f"Topic {name!r:.200}: {error}.", "Correct that setting.") from error
-    new = before is None and name not in services.coordinator.view().topics
+    new = before is None and not _is_elsewhere(services, name)
     if problem := settings_problem(wanted, before, new=new):
         raise bad_request(f"Topic {name!r:.200}: {problem}.", "Correct that setting.")
     return before, wanted
@@ -257,6 +257,12 @@ async def delete(services: AdminServices, request: web.Request) -> web.Response:
     if OK not in shards.values():
         raise not_found("topic", name, (t.name for t in services.topics.all()))
     return json_response({"deleted": name, "shards": shards})
+
+
+def _is_elsewhere(services: AdminServices, name: str) -> bool:
+    """Whether another shard has the topic; the registry may still name ours where it is gone."""
+    placed = services.coordinator.view().topics.get(name)
+    return placed is not None and bool({*placed.shards} - {services.config.broker.shard})
 
 
 def refuse_own(services: AdminServices, name: str) -> None:
