@@ -54,10 +54,31 @@ def test_full_disks_and_a_small_in_sync_set_are_said() -> None:
     assert list(cluster.remarks(shown)) == [
         "shard-0 replica 0: its disk is full, so it refuses messages",
         "shard-0 replica 2: its disk is full",
-        "shard-0: 1 of 2 members are in sync, so replicated messages are refused",
+        "shard-0: 1 member in sync, 2 are needed, so replicated messages are refused",
     ]
     healthy = shard | {"inSync": ["b0", "b1"], "members": []}
     assert list(cluster.remarks(shown | {"shards": [healthy]})) == []
+
+
+@pytest.mark.parametrize(
+    ("what", "code"),
+    [
+        ({}, 0),
+        ({"master": None}, 1),
+        ({"inSync": ["b0"]}, 1),
+        ({"members": [member(0, in_sync=True) | {"uuid": "b0", "full": True}]}, 1),
+    ],
+    ids=["well", "no master", "few in sync", "full"],
+)
+def test_a_shard_that_takes_no_messages_is_told_by_the_exit_code(
+    monkeypatch: pytest.MonkeyPatch, what: dict[str, Any], code: int
+) -> None:
+    shard = {"name": "shard-0", "master": "b0", "inSync": ["b0", "b1"], "members": []} | what
+    shown = {"cluster": "c", "zooKeeperConnected": True, "refused": {}, "minInSync": 2}
+    monkeypatch.setattr(cluster, "ask", lambda *_, **__: shown | {"shards": [shard]})
+    with pytest.raises(typer.Exit) as ended:
+        cluster.status(as_json=True)
+    assert ended.value.exit_code == code
 
 
 @pytest.mark.parametrize(("connected", "code"), [(True, 0), (False, 1)])

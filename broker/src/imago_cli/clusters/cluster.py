@@ -40,7 +40,8 @@ def attach(root: typer.Typer) -> None:
 def status(admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
     """Show all shards with their members, roles and lag.
 
-    Exit code 1: a shard has no master, or the broker that is asked does not reach ZooKeeper.
+    Exit code 1: a shard has no master, or refuses messages (its master's disk is full, or too few
+    members are in sync), or the broker that is asked does not reach ZooKeeper.
     """
     cluster = ask(admin, "/admin/v1/cluster")
     if as_json:
@@ -53,9 +54,9 @@ def status(admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
             print_line(f"{name} has no master: imago cluster explain")
         for line in remarks(cluster):
             print_line(line)
-    led = all(shard["master"] is not None for shard in cluster["shards"])
+    serves = all(_takes_messages(cluster, shard) for shard in cluster["shards"])
     known = cluster["zooKeeperConnected"]
-    raise typer.Exit(Exit.DONE if led and known else Exit.FAILED)
+    raise typer.Exit(Exit.DONE if serves and known else Exit.FAILED)
 
 
 def explain(admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
@@ -148,7 +149,15 @@ def _few_in_sync(cluster: Mapping[str, Any], shard: Mapping[str, Any]) -> str:
     in_sync, least = shard["inSync"], cluster.get("minInSync", 0)
     if shard["master"] is None or in_sync is None or len(in_sync) >= least:
         return ""
-    return f"{len(in_sync)} of {least} members are in sync, so replicated messages are refused"
+    there = f"{counted(len(in_sync), 'member')} in sync, {least} are needed"
+    return f"{there}, so replicated messages are refused"
+
+
+def _takes_messages(cluster: Mapping[str, Any], shard: Mapping[str, Any]) -> bool:
+    """Return whether a shard has a master, with room, and as many members in sync as it needs."""
+    full = [member["uuid"] for member in shard["members"] if member.get("full")]
+    has_room = shard["master"] is not None and shard["master"] not in full
+    return has_room and not _few_in_sync(cluster, shard)
 
 
 def _shard_remarks(cluster: Mapping[str, Any], shard: Mapping[str, Any]) -> Iterator[str]:
