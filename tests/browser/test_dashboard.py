@@ -16,10 +16,12 @@ import pytest
 from imago_cli.clusters.admin_http import ask
 from imago_client import Message, ResetTo
 from imago_client.blocking import Client
+from imago_testing.peers.remoting import RemotingPeer
 from imago_testing.processes.browser import opened
 from imago_testing.processes.ports import free_port_block
 from imago_testing.processes.servers import wait_until
 from imago_testing.processes.up import Up, up
+from imago_wire.remoting.codes import RequestCode, ResponseCode
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -58,6 +60,7 @@ PAGES = {
     "#/configuration/limits.topics_max": "Topics of one shard",
     "#/audit": "PUT /admin/v1/users/ann by",
     "#/doctor": "findings",
+    "#/nowhere": "There is no page nowhere",
 }
 """Every page, and what it shows once it is whole."""
 SHARD_PAGES = ("#/", "#/topics", "#/topics/orders", "#/groups", "#/groups/billing", "#/messages")
@@ -153,6 +156,11 @@ async def test_a_message_is_found_and_shown_as_it_is(cluster: Up, tmp_path: Path
         await page.until("document.querySelector('pre.hex')?.textContent.includes('ff 00 01')")
         await go(page, "#/messages?by=key&topic=orders&key=none", "0 found")
         await go(page, f"#/topics/{quote(HOSTILE)}", "There is no topic", HOSTILE)
+        await page.until("document.querySelector('main code')?.textContent === 'imago topic list'")
+        for place in ("#/topics/order", "#/messages?by=newest&topic=order"):
+            await go(page, place, "Did you mean 'orders'?", "all topics")
+            await page.value("[...document.querySelectorAll('main p a')][0].click(); true")
+            await page.until(f"location.hash.includes('orders') && {TEXT}.includes('k19')")
         await go(page, "#/topics/%25DLQ%25billing", "No message of this group was given up")
 
 
@@ -229,6 +237,34 @@ async def test_a_group_goes_on_elsewhere_once_its_name_is_typed(
         assert lag() == 0
         now = "2020-01-01T00:00:00"
         await go(page, f"#/groups/audit?reset=orders&to=time&time={now}", "are read again")
+
+
+async def test_what_a_group_has_to_try_again_stands_on_its_page(
+    cluster: Up, tmp_path: Path
+) -> None:
+    with Client(cluster.ready["namesrv"]) as client:
+        client.admin.create_topic("shrunk", queues=2)
+        for topic in ("orders", "shrunk"):
+            client.admin.reset_group("failing", topic, ResetTo.LATEST)
+    ask(admin_of(cluster, 0), "/admin/v1/topics/shrunk", {"queues": 1}, method="PUT")
+    peer = await RemotingPeer.connect(int(brokers(cluster)[0]["rocketmq"].rpartition(":")[2]))
+    message = (await peer.messages("orders"))[0]
+    back = {"offset": message.physical_offset, "group": "failing", "delayLevel": 18}
+    for _ in range(2):
+        answer = await peer.call(RequestCode.CONSUMER_SEND_MSG_BACK, back)
+        assert answer.code == ResponseCode.SUCCESS
+    await peer.close()
+    said = "2 wait to be tried again, and no member is connected"
+    async with watched(admin_of(cluster, 1), tmp_path) as page:
+        await go(page, "#/groups/failing", f"All is read, but {said}.", "1 (gone)")
+        await go(page, "#/doctor", said)
+        await page.value(
+            "[...document.querySelectorAll('a')].find(one => one.textContent ==="
+            " 'failing').click(); true"
+        )
+        await page.until(f"{TEXT}.includes('All is read')")
+        await page.value("document.querySelector('.card a').click(); true")
+        await page.until(f"{TEXT}.split('%RETRY%failing').length === 3")
 
 
 async def test_a_hidden_page_asks_for_nothing(cluster: Up, tmp_path: Path) -> None:

@@ -135,7 +135,9 @@ async def test_a_group_shows_lag_and_is_reset(admin: Admin, broker: Broker) -> N
     status, error = await admin.call("POST", path, {"topic": "orders", "to": {}})
     assert (status, "names no queue" in error["message"]) == (400, True)
     _, group = await admin.call("GET", "/admin/v1/groups/billing")
-    assert group["topics"]["orders"] == [{"queue": 0, "offset": 3, "end": 3, "lag": 0}]
+    assert group["topics"]["orders"] == [
+        {"queue": 0, "offset": 3, "end": 3, "lag": 0, "gone": False}
+    ]
     status, answer = await admin.call(
         "POST", "/admin/v1/groups/billing/reset", {"topic": "orders", "to": "earliest"}
     )

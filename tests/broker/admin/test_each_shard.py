@@ -11,6 +11,7 @@ from imago_log.lifecycle.forced import ForcedRange
 from imago_testing.clusters.shard_pair import Pair, eventually, make, put
 from imago_testing.peers.remoting import RemotingPeer, heartbeat
 from imago_wire.remoting.codes import RequestCode
+from imago_wire.remoting.peer import version_name
 
 if TYPE_CHECKING:
     import pytest
@@ -55,9 +56,19 @@ async def test_a_group_is_shown_as_each_shard_knows_it(pair: Pair) -> None:
     one, two = (await shown(pair.one, "groups/billing"))["items"]
     assert (one["shard"], one["retry_max_times"], one["subscribed"]) == ("shard-0", 3, [])
     assert two["subscribed"] == ["T"]
-    assert len(two["members"]) == 1
-    assert two["topics"]["orders"] == [{"queue": 0, "offset": 0, "end": 1, "lag": 1}]
+    (member,) = two["members"]
+    assert member["versionName"] == version_name(member["version"])
+    assert two["topics"]["orders"] == [{"queue": 0, "offset": 0, "end": 1, "lag": 1, "gone": False}]
     await peer.close()
+
+
+async def test_queues_that_a_topic_has_no_longer_are_marked(pair: Pair) -> None:
+    make(pair.one, "orders")
+    for topic, queue in (("orders", 0), ("orders", 7), ("deleted", 0), ("%LMQ%light", 0)):
+        pair.one.broker.offsets.commit("billing", topic, queue, 0)
+    (shard,) = (await shown(pair.two, "groups/billing"))["items"]
+    gone = {t: [q["queue"] for q in of if q["gone"]] for t, of in shard["topics"].items()}
+    assert gone == {"orders": [7], "deleted": [0], "%LMQ%light": []}
 
 
 async def test_what_no_shard_has_is_not_found(pair: Pair) -> None:
@@ -152,7 +163,10 @@ async def test_groups_are_sorted_by_what_all_shards_know(pair: Pair) -> None:
         assert [each["name"] for each in body["items"]] == names, query
     assert (await shown(pair.one, "groups?sort=lag&limit=1"))["total"] == 3
     status, error = await pair.one.call("GET", "/admin/v1/cluster/groups?sort=size")
-    assert (status, error["cure"]) == (400, "Send one of name, lag, members, or - before it.")
+    assert (status, error["cure"]) == (
+        400,
+        "Send one of name, lag, members, retries, or - before it.",
+    )
     await peer.close()
 
 

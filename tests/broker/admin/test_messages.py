@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +15,7 @@ from imago_broker.admin.resources import messages
 from imago_broker.model.topics.topics import TopicConfig
 from imago_log.store import MessageStore
 from imago_testing.peers.remoting import RemotingPeer
+from imago_wire.records.record import StoredMessage, decode_record
 from imago_wire.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:
@@ -89,6 +91,16 @@ async def test_the_newest_of_all_queues_are_read_and_no_more(
         == [text for queue, text in sent if queue == 3][1:]
     )
     assert len(await found_by(admin, "&newest=true&limit=200")) == len(sent)
+
+
+async def test_messages_of_one_millisecond_are_in_the_order_of_the_log(
+    admin: Admin, sent: list[tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def at_once(*args: Any, **how: Any) -> StoredMessage:
+        return replace(decode_record(*args, **how), store_ms=1)
+
+    monkeypatch.setattr(messages, "decode_record", at_once)
+    assert await found_by(admin, "&newest=true&limit=200") == [text for _, text in sent]
 
 
 async def test_the_newest_up_to_a_time(admin: Admin, sent: list[tuple[int, str]]) -> None:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imago_broker.admin.current import waiting
+from imago_broker.model.groups import GroupConfig
 from imago_broker.service.delays import waiting_messages
 from imago_broker.service.puts import copies
+from imago_log.store import MessageStore
 from imago_testing.clusters.shard_pair import Pair, eventually, make
 from imago_testing.peers.remoting import RemotingPeer
 from imago_testing.peers.transactions import ROLLBACK, end, half
@@ -102,6 +104,74 @@ async def test_what_waits_is_shown_in_the_order_in_which_it_is_due(
         each["messages"] for each in await shown(pair.two, f"{SCHEDULED}?id={IDS[0]}")
     ]
     assert (found["recallHandle"], none) == (handle, [])
+
+
+async def give_back(peer: RemotingPeer, group: str, times: int) -> None:
+    """Have a group fail on a message of T that often."""
+    await peer.put("T", b"m")
+    message = (await peer.messages("T"))[0]
+    asked = {"offset": message.physical_offset, "group": group, "delayLevel": 18}
+    for _ in range(times):
+        answer = await peer.call(RequestCode.CONSUMER_SEND_MSG_BACK, asked)
+        assert answer.code == ResponseCode.SUCCESS
+
+
+async def retries(admin: Admin, path: str) -> list[dict[str, Any]]:
+    """Return what groups have to try again, as a list of them says it."""
+    status, body = await admin.call("GET", f"/admin/v1/cluster/groups{path}")
+    assert (status, body["missing"]) == (200, [])
+    return [{"name": one.get("name")} | one["retries"] for one in body["items"]]
+
+
+async def test_what_a_group_has_to_try_again_is_counted_on_all_shards(
+    pair: Pair, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = await connect(pair.one), await connect(pair.two)
+    for admin in (pair.one, pair.two):
+        for group in ("bad", "good"):
+            admin.broker.groups.update(GroupConfig(name=group))
+    await delayed(one, 0, 18)  # of a producer: no group has to try it again
+    await give_back(one, "bad", 3)
+    await give_back(two, "bad", 1)
+    await give_back(two, "good", 1)
+    bad, good = (
+        {"name": name, "waiting": waiting, "cut": False}
+        for name, waiting in (("bad", 4), ("good", 1))
+    )
+    assert await retries(pair.two, "?retries=true&group=bad&group=good") == [bad, good]
+    assert await retries(pair.two, "?sort=-retries&limit=1") == [bad]
+    of_shards = await retries(pair.one, "/bad")
+    assert [(each["waiting"], each["cut"]) for each in of_shards] == [(3, False), (1, False)]
+    reads: list[int] = []
+    read = MessageStore.read
+    monkeypatch.setattr(
+        MessageStore, "read", lambda *args, **more: (reads.append(1), read(*args, **more))[1]
+    )
+    await give_back(one, "good", 1)
+    asked = len(reads)
+    again = await retries(pair.two, "?retries=true&group=bad&group=good")
+    assert [each["waiting"] for each in again] == [4, 2]
+    assert len(reads) == asked + 1, "what was read once stays known"
+    monkeypatch.setattr(waiting_messages, "LOOKED_MAX", 2)
+    assert [each["cut"] for each in await retries(pair.one, "/bad")] == [True, False]
+    _, listed = await pair.one.call("GET", "/admin/v1/cluster/groups")
+    assert not any("retries" in each for each in listed["items"]), "only who asks is told"
+
+
+async def test_how_much_is_read_to_count_retries_has_a_limit(
+    pair: Pair, connect: Connect, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting_messages, "LOOKED_BYTES_MAX", 1)
+    pair.one.broker.groups.update(GroupConfig(name="bad"))
+    await give_back(await connect(pair.one), "bad", 2)
+    found = [await retries(pair.one, "/bad") for _ in range(2)]
+    assert [(of["waiting"], of["cut"]) for (of,) in found] == [(1, True), (2, False)]
+
+
+async def test_levels_that_cannot_be_read_are_not_taken_for_empty(pair: Pair) -> None:
+    pair.one.broker.groups.update(GroupConfig(name="bad"))
+    pair.one.broker.rocketmq.delays.levels.stop()
+    assert await retries(pair.two, "?retries=true") == [{"name": "bad", "waiting": 0, "cut": True}]
 
 
 async def test_what_was_delivered_or_taken_back_waits_no_more(pair: Pair, connect: Connect) -> None:

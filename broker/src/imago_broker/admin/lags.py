@@ -1,4 +1,4 @@
-"""What a group has not read: how many messages, and since when."""
+"""What a group has not read or not done: how many messages, and since when."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from imago_broker.admin.services import AdminServices
+    from imago_broker.service.delays.waiting_messages import WaitingRetries
 
 
 def lag_of(services: AdminServices, topic: str, committed: Mapping[int, int]) -> dict[str, Any]:
@@ -21,6 +22,14 @@ def lag_of(services: AdminServices, topic: str, committed: Mapping[int, int]) ->
             stored = store.store_time(topic, queue, at)
             oldest = min(filter(None, (oldest, stored)), default=None)
     return {"lag": lag, "oldest": oldest}
+
+
+def retries_of(found: WaitingRetries, group: str) -> dict[str, Any]:
+    """How many messages of a group wait to be tried again; `cut`: there may be more.
+
+    They are in no queue until then: no lag has them.
+    """
+    return {"waiting": found.groups[group], "cut": found.cut}
 
 
 def sums(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:

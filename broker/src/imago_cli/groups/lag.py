@@ -43,7 +43,8 @@ def why_behind(found: GroupDescription, speeds: Mapping[MessageQueue, Rates]) ->
     """Return the sentence; speeds are only there where a second look was worth it."""
     behind = [one for one in found.progress if one.lag]
     if not behind:
-        return "it is not behind"
+        again = f"imago message scheduled --topic %RETRY%{found.group}"
+        return f"it is not behind; what waits to be tried again: {again}"
     if not found.members:
         return "nobody reads: no member is connected"
     unread = sorted({one.queue.topic for one in behind} - found.subscriptions.keys())

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from imago_broker.admin.access import require
 from imago_broker.admin.calls.guard import json_response
 from imago_broker.admin.errors import AdminError, not_found
+from imago_broker.admin.lags import retries_of
 from imago_broker.admin.resources import groups, topics
 from imago_broker.admin.resources.everywhere import ask_members, ask_others
 from imago_broker.admin.resources.status import describe
@@ -49,14 +50,16 @@ async def topic(services: AdminServices, request: web.Request) -> web.Response:
 async def group(services: AdminServices, request: web.Request) -> web.Response:
     """GET /admin/v1/cluster/groups/{group}: the group as each shard shows it that knows it.
 
-    `subscribed`: the topics that its connected consumers read.
+    `subscribed`: the topics that its connected consumers read. `retries`: how many messages wait
+    to be tried again, which no lag has.
     """
     name = request.match_info["group"]
 
     async def here() -> dict[str, Any]:
         shown = groups.described(services, name)
         read = sorted(each for each, names in services.subscribed().items() if name in names)
-        return shown | {"subscribed": read}
+        retries = retries_of(await services.waiting.retries(), name)
+        return shown | {"subscribed": read, "retries": retries}
 
     found = await _of_shards(services, request, here)
     if not (found["items"] or found["missing"] or is_forwarded(request)):

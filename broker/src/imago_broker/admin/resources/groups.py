@@ -26,6 +26,8 @@ from imago_broker.model.groups import GroupConfig
 from imago_broker.model.names import group_problem
 from imago_broker.processors.rocketmq.needs import needs_to_reset, of_group, to_set
 from imago_wire.errors import in_our_words
+from imago_wire.record_format.references import is_light
+from imago_wire.remoting.peer import version_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -60,9 +62,21 @@ async def show(services: AdminServices, request: web.Request) -> web.Response:
 def described(services: AdminServices, name: str) -> dict[str, Any]:
     """One group: settings, members, offsets and lag on this shard."""
     committed = services.offsets.of_group(known(services, name))
-    members = [asdict(member) for member in services.members(name)]
-    topics = views.group_topics(committed, ends(services, committed))
+    members = [
+        asdict(member) | {"versionName": version_name(member.version)}
+        for member in services.members(name)
+    ]
+    topics = {
+        topic: [queue | {"gone": _is_gone(services, topic, queue["queue"])} for queue in queues]
+        for topic, queues in views.group_topics(committed, ends(services, committed)).items()
+    }
     return views.group(services.groups.get(name), name) | {"members": members, "topics": topics}
+
+
+def _is_gone(services: AdminServices, topic: str, queue: int) -> bool:
+    """Whether a topic has no longer a queue that a group has read; light queues have no topic."""
+    config = services.topics.get(topic)
+    return not is_light(topic) if config is None else queue >= config.queues
 
 
 async def put(services: AdminServices, request: web.Request) -> web.Response:

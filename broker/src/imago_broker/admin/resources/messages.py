@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 from heapq import heapify, heappop, heappush
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from imago_broker.admin import views
@@ -76,7 +77,8 @@ async def find(services: AdminServices, request: web.Request) -> web.Response:
     if is_forwarded(request) or "shard" in query or not everywhere:
         return json_response({"items": items, "next": None})
     others = await ask_others(services, request, nothing=(403, 404))
-    items = sorted(items + others.items, key=lambda item: item["storeTime"])
+    order = itemgetter("storeTime", "shard", "logOffset")
+    items = sorted(items + others.items, key=order)
     return json_response({"items": items[-limit:], "next": None, "missing": others.missing})
 
 
@@ -169,7 +171,7 @@ async def by_place(
             heappush(nexts, (next_ms, which, taken.next_offset))
         await asyncio.sleep(0)
     kept = [record for record in found if store_time(record) <= end_ms]
-    return sorted(kept, key=store_time) if queue < 0 else kept
+    return sorted(kept, key=stored_in_order) if queue < 0 else kept
 
 
 async def newest(
@@ -203,7 +205,13 @@ async def newest(
         if at > store.queue_range(topic, which)[0]:
             heappush(nexts, (-(reader.glanced_time(topic, which, at - 1) or 0), which, at - 1))
         await asyncio.sleep(0)
-    return sorted(found, key=store_time)
+    return sorted(found, key=stored_in_order)
+
+
+def stored_in_order(record: bytes) -> tuple[int, int]:
+    """When a record was stored; of those of one millisecond its place in the log."""
+    stored = decode_record(record)
+    return stored.store_ms, stored.physical_offset
 
 
 def place(services: AdminServices, topic: str, queue: int, query: Mapping[str, str]) -> int:

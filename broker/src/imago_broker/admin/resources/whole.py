@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_broker.admin.calls.guard import json_response
-from imago_broker.admin.lags import lag_of, sums
+from imago_broker.admin.lags import lag_of, retries_of, sums
 from imago_broker.admin.paging import LIMIT, LIMIT_MAX, NAME, number, page
 from imago_broker.admin.resources import metaq_groups
 from imago_broker.admin.resources.everywhere import ask_others
@@ -115,7 +115,9 @@ async def groups(services: AdminServices, request: web.Request) -> web.Response:
     `metaq` to those that MetaQ's consumers have in ZooKeeper, and those that they have only there.
     Masters of the shards are asked; shards without one, and those that do not answer or cannot say
     what is in ZooKeeper, stand in `missing`, and what they know is not in the figures. Sorted by
-    `name`, `lag` or `members`: of another order than by name each call asks for all groups.
+    `name`, `lag`, `members` or `retries`: of another order than by name each call asks for all
+    groups. `?retries=true`, or that order, adds `retries`: how many messages wait to be tried
+    again (`waiting`), and whether there may be more (`cut`).
     """
     limit = number(request.query, "limit", LIMIT, low=1, high=LIMIT_MAX)
     named = request.query.getall("group", [])[:NAMES_MAX]
@@ -153,6 +155,10 @@ async def _own(
     listed = (n for n in known if n >= start and (not named or n in named))
     wanted = sorted(name for name in listed if part in name.casefold())[:most]
     found = {name: await _group(services, name) for name in wanted}
+    if _shows_retries(request.query):
+        retries = await services.waiting.retries()
+        for name, each in found.items():
+            each["retries"] = retries_of(retries, name)
     if request.query.get("metaq") != "true":
         return found
     try:
@@ -167,6 +173,14 @@ async def _own(
     return found
 
 
+def _shows_retries(query: Mapping[str, str]) -> bool:
+    return query.get("retries") == "true" or query.get("sort", "").removeprefix("-") == "retries"
+
+
+def _retries(group: Mapping[str, Any]) -> int:
+    return int(group["retries"]["waiting"]) if "retries" in group else 0
+
+
 def _lag(group: Mapping[str, Any]) -> int:
     return sum(topic["lag"] for topic in group["topics"].values())
 
@@ -174,6 +188,7 @@ def _lag(group: Mapping[str, Any]) -> int:
 _GROUP_SORTS: Final[Mapping[str, Callable[[Any], int]]] = {
     "lag": _lag,
     "members": lambda group: len(group["members"]),
+    "retries": _retries,
 }
 
 
@@ -216,4 +231,9 @@ def together(one: dict[str, Any] | None, other: dict[str, Any]) -> dict[str, Any
         "members": list({*one["members"], *other["members"]}),
         "topics": sums(one["topics"], other["topics"]),
     }
+    if "retries" in one or "retries" in other:
+        both["retries"] = {
+            "waiting": _retries(one) + _retries(other),
+            "cut": any(each["retries"]["cut"] for each in (one, other) if "retries" in each),
+        }
     return both if metaq is None else both | {"metaq": metaq}

@@ -1,15 +1,16 @@
 """Which messages wait for their time, in the order in which they are due: what people ask.
 
-Nothing is kept for it: the levels and the buckets of timers are read when somebody asks, a few
-thousand units at a time, so that other work comes in between.
+The levels and the buckets of timers are read when somebody asks, a few thousand units at a time,
+so that other work comes in between.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from imago_broker.model.names import SCHEDULE_TOPIC, TIMER_TOPIC
+from imago_broker.model.names import RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
 from imago_broker.service.puts.copies import TooManyCopiesError, named_copies, read_copy
 from imago_wire.record_format.layout import UNIT
 
@@ -53,11 +54,21 @@ class WaitingAnswer(NamedTuple):
     """Whether there may be more that are due later."""
 
 
+class WaitingRetries(NamedTuple):
+    """How many messages wait to be tried again, by group."""
+
+    groups: Counter[str]
+    cut: bool
+    """Whether there may be more: not all that waits was looked at, or levels cannot be read now."""
+
+
 class WaitingMessages:
     """What waits on the leader of a shard."""
 
     def __init__(self, store: MessageStore, levels: DelayService, timers: TimerService) -> None:
         self._store, self._levels, self._timers = store, levels, timers
+        self._topics: dict[WaitingPlace, str] = {}
+        """Where that goes which waited when retries were counted last: no record is read twice."""
 
     @property
     def count(self) -> int:
@@ -82,6 +93,37 @@ class WaitingMessages:
             if topic in ("", copy.text(b"REAL_TOPIC")):
                 found.append((place, copy))
         return WaitingAnswer(found, cut)
+
+    async def retries(self) -> WaitingRetries:
+        """Count what groups gave back and what waits to be tried again; those due first first.
+
+        A level has what all groups gave back and what producers delayed: each record says whose.
+        """
+        places: list[WaitingPlace] = []
+        queues = self._levels.open_queues()
+        for queue in queues:
+            places += await self._first(SCHEDULE_TOPIC, queue, set(), 0, LOOKED_MAX + 1)
+        groups: Counter[str] = Counter()
+        topics: dict[WaitingPlace, str] = {}
+        ordered, left = sorted(places), LOOKED_BYTES_MAX
+        cut = len(ordered) > LOOKED_MAX or not queues
+        for place in ordered[:LOOKED_MAX]:
+            topic = self._topics.get(place)
+            if topic is None:
+                if left <= 0:
+                    cut = True
+                    break
+                copy = self._read(place)
+                await asyncio.sleep(0)
+                if copy is None:
+                    continue  # damaged, or gone with its file
+                left -= copy.size
+                topic = copy.text(b"REAL_TOPIC")
+            topics[place] = topic
+            if topic.startswith(RETRY_PREFIX):
+                groups[topic.removeprefix(RETRY_PREFIX)] += 1
+        self._topics = topics
+        return WaitingRetries(groups, cut)
 
     async def named(self, unique: str) -> WaitingAnswer:
         """Return those whose producer gave them this id."""

@@ -1,9 +1,16 @@
 import { age, count, perSecond, sum } from "./words.js";
 
+// What waits to be tried again is in no queue, and in no lag. "": nothing does.
+export function toRetry(all) {
+  const waiting = sum(all, one => one.waiting), more = all.some(one => one.cut);
+  if (!waiting) return more ? "messages may wait to be tried again: see Waiting" : "";
+  return `${more ? "at least " : ""}${count(waiting)} ${waiting === 1 ? "waits" : "wait"} to be tried again`;
+}
+
 // Why a group is behind: the same sentences as `imago group describe` says.
-export function whyBehind(queues, members, subscribed) {
-  const behind = queues.filter(queue => queue.lag > 0);
-  if (!behind.length) return "It is not behind.";
+export function whyBehind(queues, members, subscribed, retries) {
+  const behind = queues.filter(queue => queue.lag > 0), again = toRetry(retries);
+  if (!behind.length) return again ? `All is read, but ${again}${members ? "" : ", and no member is connected"}.` : "It is not behind.";
   if (!members) return "Nobody reads: no member is connected.";
   const topics = new Set(behind.map(queue => queue.topic)), unread = [...topics].filter(topic => !subscribed.has(topic));
   if (unread.length === topics.size) return `No member that is connected reads ${unread.sort().join(", ")}.`;

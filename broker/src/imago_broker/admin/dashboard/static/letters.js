@@ -8,7 +8,7 @@ export async function letters(here, get) {
   const found = await get(`/admin/v1/cluster/topics${query({ contains: PREFIX, sort: "-messages", counts: true, next: here.asked.next, limit: ROWS })}`);
   const rows = found.items.filter(topic => topic.name.startsWith(PREFIX)).map(topic => {
     const group = topic.name.slice(PREFIX.length);
-    return { key: group, cells: [link(at("letters", group), group), count(topic.messages), topic.shards.map(shard => shard.id).join(", ")] };
+    return { key: group, cells: [link(at("letters", group), group), count(topic.messages), topic.shards.map(shard => `shard-${shard.id}`).join(", ")] };
   });
   return { title: "Dead letters", missing: found.missing, parts: [section(`Messages that groups gave up${some(found.missing)}`,
     table("dead letters", [["group"], ["messages", "n"], ["on shards"]], rows, "no group gave a message up"), pager("/letters", here.asked, found.next))] };

@@ -1,8 +1,8 @@
 // Messages: looked up by key, id, place or time.
-import { field, find, h, link, section, select, table } from "./parts.js";
-import { count, number, query, size, some, time } from "./words.js";
+import { field, find, h, link, marked, section, select, table } from "./parts.js";
+import { count, nearest, number, query, size, some, time } from "./words.js";
 
-const ROWS = 50;
+const ROWS = 50, TITLES = { newest: `The newest ${ROWS}`, time: `The newest ${ROWS} up to then` };
 
 export function listed(items, empty) {
   return table("messages", [["stored"], ["topic"], ["shard"], ["queue", "n"], ["offset", "n"], ["tags"], ["keys"], ["body"]], items.map(item => ({ key: `${item.shard} ${item.logOffset}`, cells: [
@@ -28,10 +28,12 @@ export async function messages(here, get) {
     const found = await get(`/admin/v1/messages${query({ ...asks, limit: ROWS })}`), items = by === "offset" ? found.items : [...found.items].reverse();
     const further = by === "offset" && items.length === ROWS && link(`#/messages${query({ ...asked, offset: items.at(-1).offset + 1 })}`, "next »");
     page.missing = found.missing;
-    page.parts.push(section(`${items.length} found`, listed(items, `none${some(page.missing || [])}`), further && h("nav", { class: "pages", "aria-label": "further messages" }, further)));
+    const most = by in TITLES && items.length === ROWS;
+    page.parts.push(section(most ? TITLES[by] : `${items.length} found`, listed(items, `none${some(page.missing || [])}`), further && h("nav", { class: "pages", "aria-label": "further messages" }, further)));
   } catch (error) {
     if (!error.status || error.status === 401) throw error;
-    page.parts.push(h("p", { class: "bad", role: "alert" }, error.message));
+    const near = nearest(error.message);
+    page.parts.push(h("p", { class: "bad", role: "alert" }, marked(error.message)), error.status === 404 && h("p", {}, near && [link(`#/messages${query({ ...asked, topic: near })}`, near), " · "], link("#/topics", "all topics")));
   }
   return page;
 }

@@ -12,7 +12,7 @@ export async function nodes(here, get) {
   });
   const damaged = found.items.flatMap(item => item.damaged.map(part => ({ item, part })));
   return { title: "Nodes and disks", missing: found.missing, parts: [
-    section(`${found.items.length} brokers answer`, table("nodes", [["shard"], ["replica", "n"], ["role"], ["disk used", "n"], ["level"], ["log", "n"], ["not synced", "n"], ["memory", "n"], ["connections", "n"], ["registry"], ["takes", "wrap"], ["version"], ["process", "n"]], rows, "none")),
+    section(found.items.length === 1 ? "1 broker answers" : `${count(found.items.length)} brokers answer`, table("nodes", [["shard"], ["replica", "n"], ["role"], ["disk used", "n"], ["level"], ["log", "n"], ["not synced", "n"], ["memory", "n"], ["connections", "n"], ["registry"], ["takes", "wrap"], ["version"], ["process", "n"]], rows, "none")),
     section("Damaged parts of logs", table("damage", [["shard"], ["replica", "n"], ["since"], ["bytes", "n"], ["file", "wrap"], ["why", "wrap"]],
       damaged.map(({ item, part }) => ({ key: `${item.uuid} ${part.from}`, cells: [item.shard, item.replica, time(part.since), count(part.to - part.from), part.file, part.reason] })), "none: every record that was read has its checksum")),
     damaged.length ? h("p", { class: "note" }, "Other members of the shard restore what they have; what is left: imago log check, and the page Damage of the documentation.") : null,

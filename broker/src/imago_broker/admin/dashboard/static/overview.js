@@ -18,12 +18,12 @@ export async function overview(here, get) {
   return {
     title: `Cluster ${cluster.cluster}`, missing: found.missing, zooKeeperConnected: cluster.zooKeeperConnected, warnings, parts: [
       cards([
-        [`${led.length} of ${cluster.shards.length}`, "shards have a master", led.length < cluster.shards.length ? "bad" : "good"],
-        [`${inSync} of ${cluster.shards.length * cluster.replicas}`, `members in sync; ${members.length} are alive`, inSync < cluster.shards.length * cluster.replicas ? "warn" : "good"],
+        [`${led.length} of ${cluster.shards.length}`, cluster.shards.length === 1 ? "shard has a master" : "shards have a master", led.length < cluster.shards.length ? "bad" : "good"],
+        [`${inSync} of ${cluster.shards.length * cluster.replicas}`, `${cluster.shards.length * cluster.replicas === 1 ? "member" : "members"} in sync; ${members.length} ${members.length === 1 ? "is" : "are"} alive`, inSync < cluster.shards.length * cluster.replicas ? "warn" : "good"],
         [perSecond(chart.now[0]), "messages in, a second"], [perSecond(chart.now[1]), "messages out, a second"],
         [count(sum(found.items, item => sum(Object.values(item.connections), n => n))), "connections of clients"],
         [size(sum(found.items.filter(item => item.role === "master"), item => item.logEnd - item.logStart)), "in the masters' logs"],
-        [fullest ? `${Math.round(fullest.disk.usedShare * 100)} %` : "–", fullest ? `fullest disk: ${fullest.shard}, replica ${fullest.replica} (${fullest.disk.level})` : "fullest disk", fullest && fullest.disk.level !== "normal" ? "bad" : null],
+        [fullest ? `${Math.round(fullest.disk.usedShare * 100)} %` : "–", fullest ? ["fullest disk: ", h("span", { class: "one" }, fullest.shard), `, replica ${fullest.replica} (${fullest.disk.level})`] : "fullest disk", fullest && fullest.disk.level !== "normal" ? "bad" : null],
         [count(damaged), "damaged parts of logs", damaged ? "bad" : null],
       ]),
       waiting.length ? section("What waits", table("what waits", [["shard"], ["why", "wrap"], ["waits for", "wrap"], ["next", "wrap"]],

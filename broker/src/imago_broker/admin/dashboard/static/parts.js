@@ -9,6 +9,9 @@ export function h(tag, attributes, ...children) {
   return el;
 }
 
+// Words with names of commands and keys between backticks, as servers write them.
+export const marked = text => String(text).split(/`([^`\n]+)`/).map((part, i) => i % 2 ? h("code", {}, part) : part);
+
 // Makes an element like a fresh one and keeps what is alike: focus, selection and scrolling stay.
 export function morph(old, fresh) {
   if (old.nodeType === Node.TEXT_NODE) { if (old.data !== fresh.data) old.data = fresh.data; return; }
@@ -54,4 +57,4 @@ export const confirmed = (word, then, act, label, ...more) => h("form", { class:
 export const link = (href, text, more) => h("a", { href, ...more }, text);
 export const pager = (to, asked, next) => (next || asked.next) && h("nav", { class: "pages", "aria-label": "pages of the list" },
   asked.next && link(`#${to}${query({ ...asked, next: null })}`, "« first"), next && link(`#${to}${query({ ...asked, next })}`, "next »"));
-export const facts = (label, of) => table(label, [["what"], ["value", "wrap"]], Object.entries(of).map(([key, value]) => ({ key, cells: [key, { text: String(value), cls: "wrap" }] })), "none");
+export const facts = (label, of) => table(label, [["what"], ["value", "wrap"]], Object.entries(of).map(([key, value]) => ({ key, cells: [key, { text: value instanceof Array ? value : String(value), cls: "wrap" }] })), "none");

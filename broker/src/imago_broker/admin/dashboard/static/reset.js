@@ -1,5 +1,5 @@
 import { confirmed, field, find, h, section, select, table } from "./parts.js";
-import { at, count, number, path, query } from "./words.js";
+import { at, count, counted, number, path, query } from "./words.js";
 
 const PLANNED_MAX = 64;
 
@@ -18,9 +18,9 @@ export async function reset({ name, asked }, get, progress, subscribed, members,
     const known = progress.find(each => each.topic === topic && each.shard === queue.shard && each.queue === queue.queue), now = known?.offset ?? null;
     const first = ms !== null && queue.maxOffset > queue.minOffset ? (await get(`/admin/v1/messages${query({ topic, shard: number(queue.shard), queue: queue.queue, from: ms, limit: 1 })}`)).items[0] : null;
     const then = to === "earliest" ? queue.minOffset : first ? first.offset : queue.maxOffset, change = then - (now ?? then);
-    return { key: `${queue.shard}/${queue.queue}`, cells: [queue.shard, queue.queue, now === null ? "none" : count(now), count(then), change < 0 ? `${count(-change)} are read again` : change ? { text: `${count(change)} are left out`, cls: "bad" } : "nothing changes"] };
+    return { key: `${queue.shard}/${queue.queue}`, cells: [queue.shard, queue.queue, now === null ? "none" : count(now), count(then), change < 0 ? `${count(-change)} ${change === -1 ? "is" : "are"} read again` : change ? { text: `${count(change)} ${change === 1 ? "is" : "are"} left out`, cls: "bad" } : "nothing changes"] };
   }));
   const act = { method: "POST", path: `/admin/v1/groups/${path(name)}/reset`, body: { topic, to: ms ?? to }, done: `${name} goes on elsewhere in ${topic}.` };
   return section(title, form, table("what changes", [["shard"], ["queue", "n"], ["now", "n"], ["then", "n"], ["messages"]], rows, "the topic has no queue"),
-    h("p", { class: "note" }, members ? `Nothing is changed yet. ${members} members are connected: they go on there at once.` : "Nothing is changed yet."), confirmed(name, at("groups", name), act, "go on there"));
+    h("p", { class: "note" }, members ? `Nothing is changed yet. ${counted(members, "member")} connected: ${members === 1 ? "it goes" : "they go"} on there at once.` : "Nothing is changed yet."), confirmed(name, at("groups", name), act, "go on there"));
 }

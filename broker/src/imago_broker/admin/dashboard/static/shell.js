@@ -1,7 +1,7 @@
 // The shell of the dashboard: what is shown is what the address says, asked anew in turns.
-import { h, morph } from "./parts.js";
+import { h, link, marked, morph, section } from "./parts.js";
 import { pages } from "./pages.js";
-import { age, clock, query, time } from "./words.js";
+import { age, at, clock, nearest, query, time } from "./words.js";
 
 const $ = id => document.getElementById(id);
 const TIMEOUT_MS = 15_000, PAUSE_MS_MAX = 60_000;
@@ -60,7 +60,7 @@ function state(text, stale) {
 }
 
 function notice(text, bad) {
-  $("notice").textContent = text;
+  $("notice").replaceChildren(...marked(text));
   $("notice").className = bad ? "bad" : "";
   $("notice").hidden = !text;
 }
@@ -95,8 +95,14 @@ function draw(content, here) {
   document.title = `${content.title} · Imago`;
 }
 
+const linked = more => pages.filter(page => page.link).map(page => link(`#/${page.path}`, page.link, more(page)));
+
+function nowhere(here) {
+  return { title: `There is no page ${here.page}`, parts: [section("The pages", h("p", { class: "pages" }, linked(() => ({}))))] };
+}
+
 function nav(here) {
-  const links = pages.filter(page => page.link).map(page => h("a", { href: `#/${page.path}`, "aria-current": page.path === here.page ? "page" : null }, page.link));
+  const links = linked(page => ({ "aria-current": page.path === here.page ? "page" : null }));
   morph($("nav"), h("nav", { id: "nav", "aria-label": "pages" }, links));
 }
 
@@ -105,7 +111,7 @@ async function refresh() {
   running.abort();
   running = new AbortController();
   const mine = ++turn, here = place(), { signal } = running;
-  const page = pages.find(each => each.path === here.page) || pages[0];
+  const page = pages.find(each => each.path === here.page) || { everyMs: 0, load: nowhere };
   nav(here);
   if (shown !== `${here.page}/${here.name}`) { since = 0; state("asking…"); }
   const get = path => call(path, {}, signal);
@@ -124,7 +130,7 @@ async function refresh() {
     const text = refused ? error.message : `This broker does not answer: ${error.message}. Any other broker of the cluster has the same page.`;
     if (error.status === 401) { state(""); return; }  // who has not logged in sees the form
     if (since && !refused) state(`stale since ${clock(since)}: ${text}`, true);
-    else { state(""); draw({ title: here.name || page.link || "Imago", parts: [h("p", { class: "bad", role: "alert" }, text)] }, here); }
+    else { state(""); draw({ title: here.name || page.link || "Imago", parts: [h("p", { class: "bad", role: "alert" }, marked(text)), error.status === 404 && page.link && h("p", {}, nearest(text) && [link(at(page.path, nearest(text)), nearest(text)), " · "], link(`#/${page.path}`, `all ${page.link.toLowerCase()}`))] }, here); }
     pause = page.everyMs && Math.min(PAUSE_MS_MAX, Math.max(pause, page.everyMs) * 2);
   }
   if (pause && !document.hidden) timer = setTimeout(refresh, pause);

@@ -1,9 +1,9 @@
 // Topics: the list, and one of them.
 import { history } from "./chart.js";
 import { listed } from "./messages.js";
-import { cards, check, field, find, h, link, pager, section, table } from "./parts.js";
+import { cards, check, field, find, h, link, marked, pager, section, table } from "./parts.js";
 import { rates } from "./rates.js";
-import { age, at, count, number, path, perSecond, query, some, sum, time } from "./words.js";
+import { age, at, count, counted, number, path, perSecond, query, some, sum, time } from "./words.js";
 
 const ROWS = 50;
 
@@ -12,13 +12,13 @@ export async function topics(here, get) {
   const found = await get(`/admin/v1/cluster/topics${query({ contains: asked.contains || "", sort, next: asked.next, system: asked.system && "only", limit: ROWS, counts: true })}`);
   const rows = found.items.map(topic => {
     const away = topic.shards.filter(shard => !shard.online).length, queues = sum(topic.shards, shard => shard.writeQueues);
-    return { key: topic.name, cells: [link(at("topics", topic.name), topic.name), queues, topic.shards.map(shard => shard.id).join(", "),
+    return { key: topic.name, cells: [link(at("topics", topic.name), topic.name), queues, topic.shards.map(shard => `shard-${shard.id}`).join(", "),
       away ? { text: `${count(topic.messages)} and those of ${away} away`, cls: "n bad" } : count(topic.messages), topic.attributes.acknowledgement || "default", topic.dialects] };
   });
   const order = { now: sort, link: key => `#/topics${query({ ...asked, sort: key, next: null })}` };
   return { title: "Topics", missing: found.missing, zooKeeperConnected: found.zooKeeperConnected, parts: [section(
-    `${count(found.total)} ${asked.contains ? "found" : asked.system ? "topics of the brokers' own" : "topics"}`,
-    find("/topics", field("name contains", "contains", asked.contains), check("the brokers' own, apart", "system", asked.system), asked.sort && h("input", { type: "hidden", name: "sort", value: sort })),
+    asked.contains ? `${count(found.total)} found` : counted(found.total, ...(asked.system ? ["topic of the brokers' own", "topics of the brokers' own"] : ["topic"])),
+    find("/topics", field("name contains", "contains", asked.contains), check("only the brokers' own", "system", asked.system), asked.sort && h("input", { type: "hidden", name: "sort", value: sort })),
     table("topics", [["topic", null, "name"], ["queues", "n", "queues"], ["on shards"], ["messages", "n"], ["acknowledgement"], ["clients"]], rows, asked.contains ? "no topic has that in its name" : "no topic yet: imago topic create NAME", order),
     pager("/topics", asked, found.next))] };
 }
@@ -44,9 +44,9 @@ async function ofTopic(here, get) {
   const last = Math.max(0, ...queues.map(queue => queue.lastStoreTime || 0));
   return { title: name, missing: found.missing, parts: [
     cards([[count(sum(queues, queue => queue.maxOffset - queue.minOffset)), `messages${some(found.missing)}`], [known.length ? perSecond(sum(known, queue => queue.rate)) : "…", "messages in, a second"],
-      [queues.length, `queues on ${found.items.length} shards`], [last ? age(Date.now() - last) : "–", `since the last message${some(found.missing)}`], [groups.length, "groups read it"]]),
+      [queues.length, `${queues.length === 1 ? "queue" : "queues"} on ${counted(found.items.length, "shard")}`], [last ? age(Date.now() - last) : "–", `since the last message${some(found.missing)}`], [groups.length, groups.length === 1 ? "group reads it" : "groups read it"]]),
     chart.part,
-    section("Newest messages", messages.refused ? h("p", { class: "bad" }, messages.refused) : listed([...messages.items].reverse(), `no message${some(found.missing)}`), h("p", { class: "note" }, link(`#/messages${query({ topic: name, by: "key" })}`, "look one up by key, id, offset or time"))),
+    section("Newest messages", messages.refused ? h("p", { class: "bad" }, marked(messages.refused)) : listed([...messages.items].reverse(), `no message${some(found.missing)}`), h("p", { class: "note" }, link(`#/messages${query({ topic: name, by: "key" })}`, "look one up by key, id, offset or time"))),
     h("div", { class: "two" },
       section("Queues", table("queues", [["shard"], ["queue", "n"], ["first", "n"], ["end", "n"], ["messages", "n"], ["in/s", "n"], ["MetaQ end", "n"], ["last message"]], queues.map(queue => ({ key: `${queue.shard}/${queue.queue}`, cells: [
         queue.shard, link(`#/messages${query({ topic: name, by: "offset", shard: number(queue.shard), queue: queue.queue, offset: Math.max(queue.minOffset, queue.maxOffset - 20) })}`, queue.queue, { "aria-label": `messages of queue ${queue.queue} of ${queue.shard}` }), count(queue.minOffset), count(queue.maxOffset), count(queue.maxOffset - queue.minOffset),

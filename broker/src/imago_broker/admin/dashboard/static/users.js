@@ -1,14 +1,14 @@
 // Users, what they may do, and their tokens.
 import { confirmed, facts, h, link, pager, section, table } from "./parts.js";
-import { at, count, path, query, time } from "./words.js";
+import { at, count, counted, path, query, time } from "./words.js";
 
 const ROWS = 50;
 const limits = user => Object.entries(user.quotas || {}).map(([name, most]) => `${name} ${count(most)}`).join(", ");
 
 export async function users(here, get) {
   const [found, access] = await Promise.all([get(`/admin/v1/users${query({ limit: ROWS, next: here.asked.next })}`), get("/admin/v1/access")]);
-  const rows = found.items.map(user => ({ key: user.name, cells: [link(at("users", user.name), user.name), user.enabled === false ? { text: "no", cls: "bad" } : "yes", user.super ? "everything" : `${count(user.rules.length)} rules`,
-    [user.password && "password", user.signs && "signs", user.tokens?.length && `${user.tokens.length} tokens`].filter(Boolean).join(", ") || "–", { text: limits(user) || "–", cls: "wrap" }] }));
+  const rows = found.items.map(user => ({ key: user.name, cells: [link(at("users", user.name), user.name), user.enabled === false ? { text: "no", cls: "bad" } : "yes", user.super ? "everything" : counted(user.rules.length, "rule"),
+    [user.password && "password", user.signs && "signs", user.tokens?.length && counted(user.tokens.length, "token")].filter(Boolean).join(", ") || "–", { text: limits(user) || "–", cls: "wrap" }] }));
   return { title: "Users", warnings: access.enabled ? [] : ["Access control is off: users and rules are kept, and nobody is asked who he is (acl.enabled)."], parts: [
     section("Users", table("users", [["user"], ["enabled"], ["may do"], ["proves it by"], ["limits", "wrap"]], rows, "no user yet: imago user create"), pager("/users", here.asked, found.next)),
     section("Addresses that are not checked", access.whiteAddresses.length ? h("p", {}, access.whiteAddresses.join(", ")) : h("p", { class: "empty" }, "none")),

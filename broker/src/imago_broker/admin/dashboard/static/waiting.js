@@ -1,6 +1,6 @@
 // What nobody can read yet: messages that wait for their time, or for the end of their transaction.
-import { confirmed, facts, field, find, h, link, section, table } from "./parts.js";
-import { age, at, count, path, query, size, some, sum, time } from "./words.js";
+import { confirmed, facts, field, find, h, link, marked, section, table } from "./parts.js";
+import { age, at, count, counted, path, query, size, some, sum, time } from "./words.js";
 
 const ROWS = 50;
 
@@ -10,7 +10,7 @@ function each(found) {
 
 const told = item => [link(at("topics", item.topic), item.topic), item.shard, item.queue, item.keys || "", item.tags || "", item.uniqueId || "–", size(item.size)];
 const HEAD = [["topic"], ["shard"], ["queue", "n"], ["keys"], ["tags"], ["unique id"], ["size", "n"]];
-const heading = (what, found) => `${count(sum(found.items, item => item.waiting))} ${what}${some(found.missing)}`;
+const heading = (what, found) => `${counted(sum(found.items, item => item.waiting), ...what)}${some(found.missing)}`;
 const cut = found => found.items.some(item => item.cut) && h("p", { class: "note" }, `the first ${ROWS} of each shard; there may be more`);
 
 export async function waiting(here, get) {
@@ -20,9 +20,9 @@ export async function waiting(here, get) {
   const due = each(timed).sort((a, b) => a.deliverTime - b.deliverTime), open = each(halves).sort((a, b) => b.ageSeconds - a.ageSeconds);
   return { title: "Waiting", missing: timed.missing, parts: [
     section("Of one topic", find("/waiting", field("topic", "topic", asked.topic))),
-    section(heading("wait for their time", timed), table("scheduled", [["due"], ["level", "n"], ...HEAD], due.map(item => ({ key: `${item.shard} ${item.uniqueId} ${item.deliverTime}`, cells: [time(item.deliverTime), item.level ?? "–", ...told(item)] })), "none"), cut(timed)),
-    section(heading("wait for the end of their transaction", halves), table("halves", [["age"], ["producers"], ["asked", "n"], ...HEAD], open.map(item => ({ key: `${item.shard} ${item.uniqueId} ${item.storeTime}`, cells: [age(item.ageSeconds * 1000), item.producerGroup || "–", item.checks, ...told(item)] })), "none"), cut(halves)),
-    section("Transactions of MetaQ's clients, on this broker's shard", prepared.refused ? h("p", { class: "bad" }, prepared.refused) : table("transactions", [["transaction"], ["kind"], ["state"], ["age"], ["messages", "n"]],
+    section(heading(["waits for its time", "wait for their time"], timed), table("scheduled", [["due"], ["level", "n"], ...HEAD], due.map(item => ({ key: `${item.shard} ${item.uniqueId} ${item.deliverTime}`, cells: [time(item.deliverTime), item.level ?? "–", ...told(item)] })), "none"), cut(timed)),
+    section(heading(["waits for the end of its transaction", "wait for the end of their transaction"], halves), table("halves", [["age"], ["producers"], ["asked", "n"], ...HEAD], open.map(item => ({ key: `${item.shard} ${item.uniqueId} ${item.storeTime}`, cells: [age(item.ageSeconds * 1000), item.producerGroup || "–", item.checks, ...told(item)] })), "none"), cut(halves)),
+    section("Transactions of MetaQ's clients, on this broker's shard", prepared.refused ? h("p", { class: "bad" }, marked(prepared.refused)) : table("transactions", [["transaction"], ["kind"], ["state"], ["age"], ["messages", "n"]],
       prepared.items.map(item => ({ key: item.key, cells: [link(at("waiting", item.key), item.key), item.kind, item.state, age(item.ageSeconds * 1000), count(item.messages)] })), "none")),
   ] };
 }

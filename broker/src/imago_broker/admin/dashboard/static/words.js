@@ -1,5 +1,6 @@
 // How numbers, sizes, times and names are written.
 export const count = n => n == null ? "–" : Math.round(n).toLocaleString("en");
+export const counted = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
 export const perSecond = n => n == null ? "…" : n && n < 10 ? n.toFixed(1) : count(n);
 export function size(n) {
   if (n == null) return "–";
@@ -28,6 +29,8 @@ export const number = shard => shard.replace("shard-", "");
 export const some = missing => missing?.length ? ", on the shards that answer" : "";
 export const sum = (list, of) => list.reduce((all, each) => all + of(each), 0);
 export const text = value => typeof value === "string" ? value : JSON.stringify(value);
+// The nearest name that there is, which an error about another one proposes.
+export const nearest = text => text.match(/Did you mean '([^']+)'\?/)?.[1];
 export const path = (...names) => names.map(encodeURIComponent).join("/");
 export function query(values) {
   const kept = Object.entries(values).filter(([, value]) => value != null && value !== "" && value !== false);
