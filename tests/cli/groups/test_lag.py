@@ -22,7 +22,7 @@ def look(*places: tuple[int, int], members: int = 1, topic: str = "orders") -> G
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        (look((5, 5), (5, 5)), look((5, 5), (5, 5)), "it is not behind"),
+        (look((5, 5), (5, 5)), look((5, 5), (5, 5)), "scheduled --topic %RETRY%billing lists"),
         (look((0, 5), (5, 5)), look((0, 5), (5, 5), members=0), "nobody reads: no member"),
         (
             look((0, 5), (5, 5)),

@@ -44,7 +44,7 @@ def why_behind(found: GroupDescription, speeds: Mapping[MessageQueue, Rates]) ->
     behind = [one for one in found.progress if one.lag]
     if not behind:
         again = f"imago message scheduled --topic %RETRY%{found.group}"
-        return f"it is not behind; what waits to be tried again: {again}"
+        return f"it is not behind; {again} lists what it may have to try again"
     if not found.members:
         return "nobody reads: no member is connected"
     unread = sorted({one.queue.topic for one in behind} - found.subscriptions.keys())
