@@ -139,6 +139,9 @@ class BrokerError(ClientError):
 class TopicExistsError(BrokerError):
     """There is such a topic already, or one with other settings than were asked for."""
 
+    def __str__(self) -> str:
+        return f"{super().__str__()}; alter_topic changes it"
+
 
 class NoTopicError(ClientError):
     """There is no such topic on any shard."""

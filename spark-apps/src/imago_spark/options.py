@@ -161,6 +161,8 @@ _TOPIC_CHOICES: Final = ("subscribe", "assign", "subscribePattern")
 _COLUMN_NAMES: Final = ("schema", "columns", "includeHeaders")
 _LOSS_NAMES: Final = ("onDataLoss", "failOnDataLoss")
 RUN_NAMES: Final = ("pipeline", "epoch")
+_FORMER: Final = {"kafka.bootstrap.servers": "bootstrap"}
+"""Of Spark's Kafka source, which nothing of ours is near to by its letters."""
 _SPARKS_OWN: Final = frozenset({"path", "paths"})
 """Spark adds these itself."""
 
@@ -173,7 +175,7 @@ def refuse_unknown(given: Iterable[str], names: Sequence[str]) -> None:
     for name in given:
         if name in by_lower or name in _SPARKS_OWN:
             continue
-        close = difflib.get_close_matches(name, list(by_lower), n=1)
+        close = difflib.get_close_matches(_FORMER.get(name, name), list(by_lower), n=1)
         hint = f"did you mean {by_lower[close[0]]!r}?" if close else f"known are {', '.join(names)}"
         raise OptionError(f"option {name!r} is unknown; {hint}")
 

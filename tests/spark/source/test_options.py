@@ -108,6 +108,7 @@ def test_kafkas_name_for_data_loss_is_understood(text: str, policy: OnDataLoss) 
         ({"subscribe": "orders"}, "'bootstrap' is missing"),
         ({"bootstrap": "a:1"}, "'subscribe' is missing"),
         ({**GIVEN, "subscribes": "x"}, "did you mean 'subscribe'"),
+        ({**GIVEN, "kafka.bootstrap.servers": "x"}, "did you mean 'bootstrap'"),
         ({**GIVEN, "startingOffset": "x"}, "did you mean 'startingOffsets'"),
         ({**GIVEN, "zzz": "x"}, "known are bootstrap"),
         ({**GIVEN, "bootstrap": "nowhere"}, "is not host:port"),

@@ -52,8 +52,9 @@ def apply(
 ) -> None:
     """Make and change topics and groups so that they are as a file says, and show what differs.
 
-    What the file does not name stays as it is. The whole file is checked first; repeat the command
-    where it ends midway. Exit code 1: something could not be changed, or a shard is away.
+    What the file does not name stays as it is. The whole file is read first; brokers refuse where
+    they make a change what would hide messages. Repeat the command where it ends midway. Exit code
+    1: something could not be changed, or a shard is away.
     """
     wanted = wanted_state(read(_text(file), file), file, prune=prune)
     present, missing = present_state(admin)
@@ -87,7 +88,7 @@ def _make(
     if body is not None and hides:
         body = body | {"hideMessages": True}
     try:
-        ask(admin, change.path, body, method=change.method)
+        said = ask(admin, change.path, body, method=change.method)
     except CallRefusedError as error:
         cure = error.cure
         if error.reason == _HIDES:
@@ -96,6 +97,8 @@ def _make(
             f"{change.kind} {change.name}: {error.message} {number} of {count} changes were made",
             cure=cure,
         ) from error
+    if hidden := said.get("hiddenMessages"):
+        say(f"{change.kind} {change.name}: hidden from readers now: {counted(hidden, 'message')}")
 
 
 def _text(file: str) -> str:

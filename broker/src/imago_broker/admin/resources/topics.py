@@ -102,7 +102,7 @@ async def put(services: AdminServices, request: web.Request) -> web.Response:
         require_seen(services, request, name, body)
     elsewhere = await hidden_elsewhere(services, request, name, body)
     if elsewhere and not hide:
-        raise hides(f"topic {name}: messages of other shards would be hidden ({elsewhere})")
+        raise hides(_hidden_there(body, elsewhere))
     known_before = _is_elsewhere(services, name)
     before, wanted = checked(services, name, body)
     require(services, request, put_topic(services, request))  # it may be gone by now
@@ -176,6 +176,11 @@ def hides(text: str) -> AdminError:
         f"{text[:1].upper()}{text[1:]}.",
         f"Keep the number of queues, or send {HIDE_MESSAGES}: true.",
     )
+
+
+def _hidden_there(body: Mapping[str, Any], messages: int) -> str:
+    kept, word = body.get("readQueues", body.get("queues")), "message" + "s" * (messages != 1)
+    return f"with {kept} queues left to read, {messages} {word} of other shards would be hidden"
 
 
 async def hidden_elsewhere(
