@@ -123,7 +123,7 @@ def test_a_mistake_of_ours_is_told_without_a_trace() -> None:
 def test_shells_can_complete_commands_and_their_options(imago: Imago) -> None:
     environment = {
         "_IMAGO_COMPLETE": "complete_bash",
-        "COMP_WORDS": "imago do",
+        "COMP_WORDS": "imago doc",
         "COMP_CWORD": "1",
     }
     assert imago(**environment).stdout.split() == ["doctor"]

@@ -71,6 +71,28 @@ class Producer:
     """Log offset of the newest statement of this state; -1: the records alone tell it."""
     queues: dict[Queue, NumberedRuns] = field(default_factory=dict)
 
+    def again(self, name: str, ms: int) -> None:
+        """Note that it has sent something in the epoch that it has."""
+        self.share.order.move_to_end(name)
+        self.ms = ms
+
+    def sent(self, epoch: int, ms: int) -> None:
+        """Note that it has sent something, maybe in a higher epoch."""
+        self.epoch = max(self.epoch, epoch)
+        self.ms = ms
+
+    def go_back(self, end: int) -> None:
+        """Forget what records and a statement from a log offset on told, its runs aside."""
+        lasts = [runs.last for runs in self.queues.values()]
+        self.epoch = max((last[0] for last in lasts if last is not None), default=0)
+        self.stated = self.stated if self.stated < end else -1
+
+    def goes_on(self, old: Producer, *, first: bool) -> None:
+        """Keep an old state's other queues; the first part of a statement is where it stands."""
+        self.queues = old.queues | self.queues
+        if not first:
+            self.stated = old.stated
+
     def needs(self) -> int:
         """Return the log offset from which on the log must be kept to tell this state."""
         lasts = [known.last for known in self.queues.values()]
@@ -83,10 +105,13 @@ class Producer:
         return ProducerImage(name, self.epoch, self.ms, self.stated, queues)
 
     @classmethod
-    def from_json(cls, value: JSON) -> Producer:
-        """Return a state of JSON, in no share yet. ValueError, TypeError: damaged."""
-        epoch, ms, stated, queues = value
-        made = cls(UserShare(""), int(epoch), int(ms), int(stated))
+    def from_json(cls, value: JSON, stated: int | None = None) -> Producer:
+        """Return a state of JSON, in no share yet, stated at a log offset of its own if given.
+
+        ValueError, TypeError: damaged.
+        """
+        epoch, ms, then, queues = value
+        made = cls(UserShare(""), int(epoch), int(ms), int(then) if stated is None else stated)
         for topic, queue_id, runs, dropped in queues:
             known = NumberedRuns.of(
                 [_run(*run) for run in runs], _run(*dropped) if dropped else None
@@ -113,6 +138,10 @@ class KnownProducers:
         """Yield all, user by user, of each the least recently used first."""
         for _, share in sorted(self._shares.items()):
             yield from share.order.items()
+
+    def changed(self, times: int = 1) -> None:
+        """Note changes."""
+        self.version += times
 
     def put(self, name: str, producer: Producer) -> None:
         """Have this state of a producer from now on, in the place of another one."""

@@ -139,13 +139,12 @@ class Producers:
                     looked_ms = None
                     continue
                 # As `_take` does it, of a producer that is known: nearly all are.
-                producer.share.order.move_to_end(name)
-                producer.ms = ms
+                producer.again(name, ms)
                 runs.take(epoch, number, offset, place)
                 taken += 1
                 if ms is not looked_ms:  # those of one append have the same one
                     looked_ms = ms if known.keeps_all(producer) else None
-            known.version += taken
+            known.changed(taken)
         self.reach(log_offset + len(data))
 
     def record(self, data: bytes, view: RecordView) -> None:
@@ -167,12 +166,10 @@ class Producers:
     ) -> None:
         known = self._known
         producer = known.used(name)
-        if epoch > producer.epoch:
-            producer.epoch = epoch
-        producer.ms = ms
+        producer.sent(epoch, ms)
         runs = producer.queues.get(queue) or known.begin(producer, queue)
         runs.take(epoch, number, offset, place)
-        known.version += 1
+        known.changed()
         known.keeps_all(producer)
 
     # Changes that are no numbered records
@@ -183,7 +180,7 @@ class Producers:
         for key, producer in list(known.items()):
             for queue in [queue for queue in producer.queues if queue[0] == name]:
                 known.end(producer, queue)
-                known.version += 1
+                known.changed()
             if not producer.queues:
                 known.forget(key)
 
@@ -198,12 +195,10 @@ class Producers:
                 last = runs.last
                 if last is not None and last[-1] >= end:
                     runs.truncate(end, queue_end(*queue))
-                    known.version += 1
+                    known.changed()
                 if runs.last is None:
                     known.end(producer, queue)
-            lasts = [runs.last for runs in producer.queues.values()]
-            producer.epoch = max((last[0] for last in lasts if last is not None), default=0)
-            producer.stated = producer.stated if producer.stated < end else -1
+            producer.go_back(end)
             if not producer.queues:
                 known.forget(key)
         self.end = min(self.end, end)
@@ -222,15 +217,12 @@ class Producers:
     def state(self, key: str, value: JSON, log_offset: int) -> None:
         """Take over a producer's whole state where the log has it, or a part of it."""
         whole, part = value[:STATE_FIELDS], value[STATE_FIELDS:]
-        producer = Producer.from_json(whole)
-        producer.stated = log_offset
+        producer = Producer.from_json(whole, log_offset)
         old = self._known.by_name.get(key)
         if part and old is not None:  # the other queues have theirs: from other parts, or records
-            producer.queues = old.queues | producer.queues
-            if part[0]:
-                producer.stated = old.stated  # where the first part stands
+            producer.goes_on(old, first=not part[0])
         self._known.put(key, producer)
-        self._known.version += 1
+        self._known.changed()
 
     def image(self) -> list[ProducerImage]:
         """Return the whole state as it is now, of each user who was used least recently first."""

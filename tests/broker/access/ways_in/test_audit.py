@@ -10,10 +10,11 @@ import pytest
 
 from imago_broker.model.access.access import AccessKind, AccessRule, Operation, Resource
 from imago_broker.model.access.users import User, new_token
+from imago_broker.service.access.access_drafts import version_of
 from imago_broker.service.access.access_edits import Actor
 from imago_broker.shard_work.calls import FORWARDED
 from imago_broker.shard_work.signing import CALLER, SCHEME, caller_text, signature, told_caller
-from imago_testing.clusters.shard_pair import running_pair
+from imago_testing.clusters.shard_pair import eventually, running_pair
 from imago_testing.peers.admin import TOKEN
 
 if TYPE_CHECKING:
@@ -28,8 +29,9 @@ async def test_calls_that_are_passed_on_are_their_callers(
     rules = [AccessRule(Resource(AccessKind.TOPIC, "", prefix=True), frozenset(Operation))]
     ann, token = new_token(User(name="ann", secret="password"), expires_ms=0, note="")
     async with running_pair(tmp_path, closed=True) as pair:
-        for admin in (pair.one, pair.two):
-            admin.broker.core.access.put_account(ann, rules, BY)
+        one, two = (admin.broker.core.access for admin in (pair.one, pair.two))
+        one.put_account(ann, rules, BY)
+        await eventually(lambda: version_of(one, "ann") == version_of(two, "ann"))
         caplog.set_level(logging.INFO, "imago.audit")
         connector = aiohttp.TCPConnector(local_addr=("127.0.0.7", 0))
         url = f"http://127.0.0.1:{pair.one.broker.ports.admin_port}/admin/v1/topics/orders"
