@@ -144,9 +144,12 @@ async def test_what_a_group_has_to_try_again_is_counted_on_all_shards(
     assert [(each["waiting"], each["cut"]) for each in of_shards] == [(3, False), (1, False)]
     reads: list[int] = []
     read = MessageStore.read
-    monkeypatch.setattr(
-        MessageStore, "read", lambda *args, **more: (reads.append(1), read(*args, **more))[1]
-    )
+
+    def counting(*args: Any, **more: Any) -> Any:
+        reads.append(1)
+        return read(*args, **more)
+
+    monkeypatch.setattr(MessageStore, "read", counting)
     await give_back(one, "good", 1)
     asked = len(reads)
     again = await retries(pair.two, "?retries=true&group=bad&group=good")
