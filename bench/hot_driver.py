@@ -156,7 +156,7 @@ class Measured:
 @contextlib.contextmanager
 def measured(options: argparse.Namespace) -> Iterator[Measured]:
     """Measure what is done meanwhile: time, instructions, and where it goes."""
-    taken, profile = Measured(), cProfile.Profile() if options.profile else None
+    taken, profile = Measured(), cProfile.Profile(time.process_time) if options.profile else None
     if profile:
         profile.enable()
     count_instructions(options, on=True)

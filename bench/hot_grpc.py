@@ -216,11 +216,10 @@ async def read_back(
         ]
         for _ in every
     ]
-    for client in clients:
-        client.wire.kept.clear()
-        client.wire.keeps = True
     if options.work == "receive":
         return await measure(options, clock, sessions, asked)
+    for client in clients:
+        client.wire.keeps = True
     await run_rounds(clock, sessions, asked)
     acks: list[list[bytes]] = [[] for _ in every]
     for client in clients:

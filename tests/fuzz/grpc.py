@@ -20,6 +20,7 @@ from imago_testing.peers.sdk_calls import asks, consumer, entries, message, name
 from imago_testing.peers.sdk_peer import HEADERS, SdkFrames, request_headers
 from imago_wire.errors import ProtocolError
 from imago_wire.grpc import headers as heads
+from imago_wire.grpc.answers import framed
 from imago_wire.grpc.connection import Http2Connection
 from imago_wire.grpc.events import CallCame, CallOpened, Came, Ended, Event
 from imago_wire.grpc.frames import END_HEADERS, END_STREAM, PREFACE, window_update
@@ -62,7 +63,7 @@ def frames(data: bytes) -> Hashable:
     opened = [event.stream for event in events if isinstance(event, CallOpened)]
     assert sum(map(whole.has, opened)) <= LIMITS.streams_max
     for number in opened:
-        whole.send(number, [b"answer" * 9000], last=True)
+        whole.send(number, framed([b"answer" * 9000]), last=True)
     whole.feed(window_update(0, 1 << 20))
     assert len(whole.take_output()) <= OUTPUT_BYTES + LIMITS.streams_max * 56_000
     came = sum(isinstance(event, Came) for event in events)

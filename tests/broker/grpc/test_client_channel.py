@@ -18,7 +18,7 @@ from imago_wire.remoting.codes import RequestCode
 from imago_wire.remoting.messages import encode_message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from imago_wire.remoting.command import RemotingCommand
 
@@ -34,9 +34,9 @@ class Stream:
         self.connection = self
         self.sent: list[Any] = []
 
-    def send(self, messages: Sequence[bytes], *, last: bool) -> None:
+    def send(self, messages: bytes, *, last: bool) -> None:
         assert not last
-        self.sent += [parse("TelemetryCommand", message) for message in messages]
+        self.sent.append(parse("TelemetryCommand", messages[5:]))
 
     def stored(self, message_id: bytes, offset: int) -> None:
         raise AssertionError(message_id, offset)

@@ -9,7 +9,6 @@ import pytest
 
 from imago_broker.processors.grpc.calls import CallError
 from imago_broker.processors.grpc.consuming import renewals
-from imago_broker.processors.grpc.consuming.receipts import parse_handle
 from imago_broker.processors.grpc.consuming.renewals import PushRenewals
 from imago_testing.virtual.clocks import ManualClock
 from imago_wire.grpc.codes import SdkCode
@@ -60,7 +59,7 @@ def kept(clock: ManualClock, hidden: Hidden) -> PushRenewals:
     made = PushRenewals(clock)
     made.hiding = hidden
     made.only_for({CLIENT})
-    made.add(call(), "group", "topic", [("id", parse_handle(GIVEN))])
+    made.add(call(), "group", "topic", [GIVEN])
     return made
 
 
@@ -73,7 +72,7 @@ def test_nothing_is_kept_out_for_who_is_not_there(kept: PushRenewals, hidden: Hi
     kept.only_for(())
     kept.gone(CLIENT)
     hidden.asked.clear()
-    kept.add(call(), "group", "topic", [("id", parse_handle(GIVEN))])
+    kept.add(call(), "group", "topic", [GIVEN])
     assert len(kept) == 0
     kept.tick()
     assert hidden.asked == []
@@ -135,6 +134,5 @@ def test_what_cannot_be_prolonged_is_tried_a_few_times(
 def test_no_more_is_kept_than_allowed(kept: PushRenewals, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(renewals, "HANDLES_MAX", 2)
     for offset in (8, 9):
-        handle = parse_handle(GIVEN.replace(" 7 ", f" {offset} "))
-        kept.add(call(), "group", "topic", [("id", handle)])
+        kept.add(call(), "group", "topic", [GIVEN.replace(" 7 ", f" {offset} ")])
     assert len(kept) == 2

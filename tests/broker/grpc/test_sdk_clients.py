@@ -33,8 +33,9 @@ class Stream:
         self.codes: list[int] = []
         self.over = False
 
-    def send(self, messages: Sequence[bytes], *, last: bool) -> None:
-        self.codes += [parse("TelemetryCommand", each).status.code for each in messages]
+    def send(self, messages: bytes, *, last: bool) -> None:
+        if messages:
+            self.codes.append(parse("TelemetryCommand", messages[5:]).status.code)
         self.over = self.over or last
 
     def stored(self, message_id: bytes, offset: int) -> None:

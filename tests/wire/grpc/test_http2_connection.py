@@ -41,7 +41,7 @@ def test_a_call_and_its_answer() -> None:
     assert opened.headers[":path"] == "/apache.rocketmq.v2.MessagingService/Heartbeat"
     assert opened.headers["x-mq-client-id"] == "größe"
     assert (came, ended) == (Came(number, b"asked"), Ended(number))
-    connection.send(number, [b"answer"], last=True)
+    connection.send(number, framed(b"answer"), last=True)
     head_, body, trailers = peer.read(connection.take_output())
     assert head_[3] == {":status": "200", "content-type": "application/grpc"}
     assert body[3] == framed(b"answer")
@@ -92,7 +92,7 @@ def test_an_answer_waits_for_both_windows() -> None:
     number, data = peer.begin("ReceiveMessage", end=True)
     connection.feed(frames.settings({Setting.INITIAL_WINDOW_SIZE: 10}) + data)
     connection.take_output()
-    connection.send(number, [b"a" * 70_000], last=True)
+    connection.send(number, framed(b"a" * 70_000), last=True)
     sent = [each for each in peer.read(connection.take_output()) if each[0] == 0]
     assert sum(len(each[3]) for each in sent) == 10
     assert connection.unsent == 70_005 - 10
@@ -112,7 +112,7 @@ def test_a_window_of_later_streams_moves_those_that_are_there() -> None:
     number, data = peer.begin("ReceiveMessage", end=True)
     connection.feed(data)
     connection.feed(frames.settings({Setting.INITIAL_WINDOW_SIZE: 0}))
-    connection.send(number, [b"abc"], last=True)
+    connection.send(number, framed(b"abc"), last=True)
     assert all(kind != 0 for kind, *_ in peer.read(connection.take_output()))
     connection.feed(frames.settings({Setting.INITIAL_WINDOW_SIZE: 100}))
     assert peer.read(connection.take_output())[-1][3] == {"grpc-status": "0"}
@@ -145,7 +145,7 @@ def test_room_of_the_connection_goes_to_those_who_wait_for_nothing_else() -> Non
     numbers = [number for number, _ in calls]
     connection.take_output()
     for number in numbers:
-        connection.send(number, [b"a" * 40_000], last=True)
+        connection.send(number, framed(b"a" * 40_000), last=True)
     connection.feed(frames.window_update(numbers[0], 60_000))
     connection.feed(frames.window_update(numbers[2], 60_000))
     connection.feed(frames.window_update(0, 30_000))
@@ -164,7 +164,7 @@ def test_a_call_that_its_peer_takes_back_is_gone() -> None:
     connection.feed(data)
     assert connection.feed(frames.reset(number, H2Error.CANCEL)) == [Gone(number)]
     connection.take_output()
-    connection.send(number, [b"late"], last=True)
+    connection.send(number, framed(b"late"), last=True)
     assert connection.take_output() == b""
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from imago_wire.grpc.frames import END_HEADERS, END_STREAM, HEAD_BYTES, Http2Frame, frame
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _STATUS_200: Final = b"\x88"
 _LITERAL: Final = b"\x00"
@@ -56,6 +59,13 @@ def _percent(text: str) -> bytes:
     return b"".join(
         bytes((byte,)) if byte in _PLAIN else f"%{byte:02X}".encode() for byte in encoded
     )[:400]
+
+
+def framed(messages: Sequence[bytes]) -> bytes:
+    """Return messages of an answer, each behind its head."""
+    return b"".join(
+        part for message in messages for part in (b"\0" + len(message).to_bytes(4, "big"), message)
+    )
 
 
 AROUND_BYTES: Final = len(response_headers(0)) + HEAD_BYTES + len(trailers(0))

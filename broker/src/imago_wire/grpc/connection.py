@@ -31,7 +31,7 @@ from imago_wire.grpc.peer_counts import PeerCounts
 from imago_wire.grpc.streams import MESSAGE_HEAD_BYTES, Http2Streams, unpadded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from imago_wire.grpc.windows import Http2Stream
 
@@ -103,8 +103,8 @@ class Http2Connection:
             self._calls.known.clear()
         return events
 
-    def send(self, number: int, messages: Sequence[bytes], *, last: bool) -> None:
-        """Send messages of an answer; `last`: they are the last, and the call is done."""
+    def send(self, number: int, messages: bytes, *, last: bool) -> None:
+        """Send messages of an answer, framed; `last`: they are the last, and the call is done."""
         self._calls.send(number, messages, last=last)
 
     def send_whole(self, number: int, answer: bytes) -> None:

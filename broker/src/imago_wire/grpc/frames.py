@@ -72,6 +72,11 @@ def frame(kind: Http2Frame, flags: int, stream: int, payload: bytes = b"") -> by
     return _HEAD.pack(size >> 8, size & 0xFF, kind, flags, stream) + payload
 
 
+def data_head(stream: int, size: int) -> bytes:
+    """Return what stands before a part of an answer's data."""
+    return _HEAD.pack(size >> 8, size & 0xFF, Http2Frame.DATA, 0, stream)
+
+
 def read_head(data: bytes | bytearray, at: int) -> tuple[int, int, int, int]:
     """Return size of the payload, type, flags and stream of the frame at `at`."""
     high, low, kind, flags, stream = _HEAD.unpack_from(data, at)

@@ -11,8 +11,6 @@ from imago_wire.grpc.header_blocks import BrokenError
 from imago_wire.grpc.windows import AnswerWindows, Http2Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from imago_wire.grpc.limits import Http2Limits
 
 MESSAGE_HEAD_BYTES: Final = 5
@@ -40,8 +38,8 @@ class Http2Streams:
         stream = self.known[number] = Http2Stream(number, self.windows.initial)
         return stream
 
-    def send(self, number: int, messages: Sequence[bytes], *, last: bool) -> None:
-        """Send messages of an answer."""
+    def send(self, number: int, messages: bytes, *, last: bool) -> None:
+        """Send messages of an answer, framed."""
         stream = self.known.get(number)
         if stream is not None and self.windows.send(stream, messages, last=last):
             self.forget(stream)

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from imago_wire.grpc import answers, frames
-from imago_wire.grpc.frames import WINDOW_DEFAULT, H2Error, Http2Frame
+from imago_wire.grpc.frames import WINDOW_DEFAULT, H2Error
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class Http2Stream:
     """Whether the peer may send more."""
     answered: bool = False
     """Whether the answer has begun."""
-    unsent: list[bytes] = field(default_factory=list)
+    unsent: list[memoryview] = field(default_factory=list)
     """Of its answer: data that waits for room in the windows."""
     trailers: bytes | None = None
     """What ends the answer, once everything before it is sent."""
@@ -36,7 +36,7 @@ class AnswerWindows:
     """The way out. Every method that sends returns whether the call is over with that."""
 
     def __init__(self) -> None:
-        self.out: list[bytes] = []
+        self.out: list[bytes | memoryview] = []
         self.initial = WINDOW_DEFAULT
         """Of streams to come."""
         self.room = WINDOW_DEFAULT
@@ -53,19 +53,13 @@ class AnswerWindows:
         out, self.out = self.out, []
         return b"".join(out)
 
-    def send(self, stream: Http2Stream, messages: Sequence[bytes], *, last: bool) -> bool:
-        """Send messages of an answer; `last`: they are the last."""
+    def send(self, stream: Http2Stream, messages: bytes, *, last: bool) -> bool:
+        """Send messages of an answer, framed; `last`: they are the last."""
         if not stream.answered:
             stream.answered = True
             self.out.append(answers.response_headers(stream.number))
         if messages:
-            stream.unsent.append(
-                b"".join(
-                    part
-                    for message in messages
-                    for part in (b"\0" + len(message).to_bytes(4, "big"), message)
-                )
-            )
+            stream.unsent.append(memoryview(messages))
         if last:
             stream.trailers = answers.trailers(stream.number)
         return self.send_on(stream)
@@ -75,7 +69,7 @@ class AnswerWindows:
         size = len(answer) - answers.AROUND_BYTES
         if stream.answered or stream.open or size > min(self.room, stream.window):
             message = answers.held(answer)
-            return self.send(stream, [message], last=True)
+            return self.send(stream, answers.framed([message]), last=True)
         self.room -= size
         self.out.append(answer)
         return True
@@ -101,7 +95,7 @@ class AnswerWindows:
                 del unsent[0]
             self.room -= len(part)
             stream.window -= len(part)
-            self.out.append(frames.frame(Http2Frame.DATA, 0, stream.number, part))
+            self.out += (frames.data_head(stream.number, len(part)), part)
         self.blocked.pop(stream.number, None)
         if stream.trailers is None:
             return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from imago_wire.grpc import headers as heads
+from imago_wire.grpc.answers import framed
 from imago_wire.grpc.codes import SdkCode
 from imago_wire.grpc.messages import encoded, make
 from imago_wire.remoting.peer import language_of
@@ -48,8 +49,8 @@ class CallStream(Protocol):
         """Whether an answer still reaches the peer."""
         ...
 
-    def send(self, messages: Sequence[bytes], *, last: bool) -> None:
-        """Send messages of the answer."""
+    def send(self, messages: bytes, *, last: bool) -> None:
+        """Send messages of the answer, framed."""
         ...
 
     def stored(self, message_id: bytes, offset: int) -> None:
@@ -130,9 +131,13 @@ class Call:
 
     def send(self, messages: Sequence[Any]) -> None:
         """Answer with these messages, once."""
+        self.send_framed(framed([encoded(message) for message in messages]))
+
+    def send_framed(self, messages: bytes) -> None:
+        """Answer with messages that are as they are sent, once."""
         if not self.answered:
             self.answered = True
-            self.stream.send([encoded(message) for message in messages], last=True)
+            self.stream.send(messages, last=True)
 
     def stored(self, message_id: bytes, offset: int) -> None:
         """Answer that a message was stored, as `answer` would."""

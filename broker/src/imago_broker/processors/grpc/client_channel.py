@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from imago_broker.processors.grpc.asking import CallChannel
 from imago_broker.processors.grpc.message_forms import told_message
 from imago_broker.processors.grpc.transactions import transaction_id
+from imago_wire.grpc.answers import framed
 from imago_wire.grpc.codes import SdkCode
 from imago_wire.grpc.messages import encoded, make
 from imago_wire.remoting.codes import RequestCode, ResponseCode
@@ -74,7 +75,8 @@ class ClientChannel(CallChannel):
     def tell(self, **fields: Any) -> None:
         """Send a command of the telemetry stream."""
         if self.is_open:
-            self._stream.send([encoded(make("TelemetryCommand", **fields))], last=False)
+            message = encoded(make("TelemetryCommand", **fields))
+            self._stream.send(framed([message]), last=False)
 
     def notify(self, code: int, ext: Mapping[str, str], body: bytes = b"") -> None:
         """Have a transaction looked after; of what else there is these clients know nothing."""

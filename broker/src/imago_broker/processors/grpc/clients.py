@@ -190,7 +190,7 @@ class SdkClients:
             refusal = "too many bytes of settings of all clients, or of this user's: close some"
         if refusal is not None:
             ClientChannel(call.stream, call.user, self._loop).tell(status=status(code, refusal))
-            call.stream.send([], last=True)
+            call.stream.send(b"", last=True)
             return
         self._register(call, client, lambda error: self._registered(call, client, told, error))
 
@@ -203,7 +203,7 @@ class SdkClients:
             return
         if error is not None:
             channel.tell(status=status(error.code, str(error)))
-            call.stream.send([], last=True)
+            call.stream.send(b"", last=True)
             if self._clients.get(call.key) is client:
                 self._forget(call.key)
             return

@@ -57,8 +57,6 @@ def told_message(
     """Return a record as clients get it. `half`: of a transaction that is open."""
     record, encoding = _decoded(data)
     found, body = record.properties, record.body
-    topic = topic or record.topic
-    namespace, _, name = topic.rpartition("%") if not topic.startswith("%") else ("", "", topic)
     told = make(
         "SystemProperties",
         message_id=found.get(props.UNIQ_KEY) or record.offset_message_id,
@@ -80,11 +78,17 @@ def told_message(
     _add_optional(told, found)
     return make(
         "Message",
-        topic=make("Resource", resource_namespace=namespace, name=name),
+        topic=told_topic(topic or record.topic),
         user_properties=_users(found),
         system_properties=told,
         body=body,
     )
+
+
+def told_topic(topic: str) -> Any:
+    """Return a topic as messages name it."""
+    namespace, _, name = topic.rpartition("%") if not topic.startswith("%") else ("", "", topic)
+    return make("Resource", resource_namespace=namespace, name=name)
 
 
 def _add_optional(told: Any, found: Mapping[str, str]) -> None:

@@ -106,7 +106,7 @@ class GrpcCalls:
             self.fail(stream, UNIMPLEMENTED, "the call has no request")
         elif stream.method.lasts:
             self._service.ended(stream.method, stream.call)
-            self.send(stream, (), last=True)
+            self.send(stream, b"", last=True)
 
     def _take_out(self, number: int) -> GrpcStream:
         """Return a call that ends here, however it came to: it counts for nothing any more."""
@@ -121,8 +121,8 @@ class GrpcCalls:
         stream.gone()
         self._service.ended(stream.method, call)
 
-    def send(self, stream: GrpcStream, messages: Sequence[bytes], *, last: bool) -> None:
-        """Send messages of an answer."""
+    def send(self, stream: GrpcStream, messages: bytes, *, last: bool) -> None:
+        """Send messages of an answer, framed."""
         if stream.number not in self._streams:
             return
         self._http.send(stream.number, messages, last=last)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from imago_broker.processors.grpc.calls import Call
     from imago_broker.processors.grpc.service import Method
@@ -31,8 +31,8 @@ class StreamSession(Protocol):
 class StreamAnswers(Protocol):
     """What sends answers, as streams use it."""
 
-    def send(self, stream: GrpcStream, messages: Sequence[bytes], *, last: bool) -> None:
-        """Send messages of an answer."""
+    def send(self, stream: GrpcStream, messages: bytes, *, last: bool) -> None:
+        """Send messages of an answer, framed."""
         ...
 
     def stored(self, stream: GrpcStream, message_id: bytes, offset: int) -> None:
@@ -115,8 +115,8 @@ class GrpcStream:
         cost, self.cost = self.cost, 0
         return cost
 
-    def send(self, messages: Sequence[bytes], *, last: bool) -> None:
-        """Send messages of the answer."""
+    def send(self, messages: bytes, *, last: bool) -> None:
+        """Send messages of the answer, framed."""
         if self._session is not None:
             self._answers.send(self, messages, last=last)
 

@@ -140,9 +140,7 @@ def stored_answer(number: int, message_id: bytes, offset: int) -> bytes:
 
 def whole_answer(number: int, messages: list[bytes]) -> bytes:
     """Return the frames of an answer whose messages are no more than a frame takes, all of them."""
-    data = b"".join(
-        part for each in messages for part in (b"\0" + len(each).to_bytes(4, "big"), each)
-    )
+    data = answers.framed(messages)
     return b"".join(
         (
             answers.response_headers(number),

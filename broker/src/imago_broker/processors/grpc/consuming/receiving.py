@@ -9,18 +9,20 @@ from imago_broker.model.groups import GroupConfig
 from imago_broker.model.topics.topics import PERM_READ
 from imago_broker.processors.grpc.calls import CallError, status
 from imago_broker.processors.grpc.checks import group_name, topic_name
-from imago_broker.processors.grpc.consuming.receipts import Handle
-from imago_broker.processors.grpc.message_forms import told_message
+from imago_broker.processors.grpc.consuming.receipts import parse_handle
+from imago_broker.processors.grpc.message_forms import told_message, told_topic
 from imago_wire.errors import ProtocolError
 from imago_wire.grpc import headers as heads
+from imago_wire.grpc.answers import framed
 from imago_wire.grpc.codes import SdkCode, of_remoting
-from imago_wire.grpc.messages import SQL, make, milliseconds, timestamp
+from imago_wire.grpc.messages import SQL, duration, encoded, make, milliseconds, timestamp
+from imago_wire.grpc.scanning.items import SharedDelivery
+from imago_wire.grpc.scanning.twins import told_records
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.peer import Language
-from imago_wire.remoting.texts.handles import PopReceipt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Mapping
 
     from imago_broker.ports import Clock
     from imago_broker.processors.grpc.asking import AskedResult, TableAsker
@@ -105,69 +107,62 @@ class ReceiveCalls:
         """Return how often a group gets a message before that is given up."""
         return (self._groups.get(group) or GroupConfig(name=group)).attempts
 
-    def told(self, receive: _Receive, records: list[tuple[bytes, Handle]]) -> None:
+    def told(self, receive: _Receive, outcome: AskedResult) -> None:
         """Answer with messages, or give them back where nobody takes the answer."""
         call, now_ms = receive.call, self._clock.epoch_ms()
-        messages, given = [], []
         most = self.attempts_max(receive.group)
-        for record, handle in records:
+
+        def careful(record: bytes, handle: str) -> bytes | None:
             try:
-                message = told_message(
-                    record, str(handle), receive.invisible_ms, topic=receive.topic
-                )
+                message = told_message(record, handle, receive.invisible_ms, topic=receive.topic)
             except ProtocolError as error:
                 log.warning("message_unreadable topic=%s error=%s", receive.topic, error)
-                continue
+                return None
             if message.system_properties.delivery_attempt > most:
-                self._acks.give_up(call, receive.group, receive.topic, handle)
-                continue
-            messages.append(message)
-            given.append((message.system_properties.message_id, handle))
+                self._acks.give_up(call, receive.group, receive.topic, parse_handle(handle))
+                return None
+            return encoded(make("ReceiveMessageResponse", message=message))
+
+        delivery = self._delivery(receive, outcome.ext, most)
+        messages, handles = told_records(outcome.body, delivery, careful)
         if not call.stream.is_open:
-            self._give_back(receive, [handle for _, handle in given])
+            self._give_back(receive, handles)
             return
         if receive.renewed:
-            self._renewals.add(call, receive.group, receive.topic, given)
-        call.stream.watch(lambda: self._give_back(receive, [handle for _, handle in given]))
-        code = SdkCode.OK if messages else SdkCode.MESSAGE_NOT_FOUND
-        answers = [make("ReceiveMessageResponse", status=status(code, ""))]
-        answers += [make("ReceiveMessageResponse", message=message) for message in messages]
-        call.send([*answers, _delivered(now_ms)])
+            self._renewals.add(call, receive.group, receive.topic, handles)
+        call.stream.watch(lambda: self._give_back(receive, handles))
+        code = SdkCode.OK if handles else SdkCode.MESSAGE_NOT_FOUND
+        begin = encoded(make("ReceiveMessageResponse", status=status(code, "")))
+        call.send_framed(framed([begin]) + messages + framed([encoded(_delivered(now_ms))]))
 
     def refused(self, call: Call, error: CallError) -> None:
         """Answer with a status, in the form that a stream of answers has."""
         told = make("ReceiveMessageResponse", status=status(error.code, str(error)))
         call.send([told, _delivered(self._clock.epoch_ms())])
 
-    def handles(self, receive: _Receive, outcome: AskedResult) -> Iterator[tuple[bytes, Handle]]:
-        """Yield the records of a POP's answer, and what names each of their deliveries."""
-        ext = outcome.ext
+    def _delivery(
+        self, receive: _Receive, ext: Mapping[str, str], attempts_max: int
+    ) -> SharedDelivery:
+        """Return what the messages of a POP's answer have in common."""
         starts = {}
         for block in ext.get("startOffsetInfo", "").split(";"):
             words = block.split(" ")
             if len(words) == 3:
-                starts[words[1]] = int(words[2])
-        stamp, revive = int(ext["popTime"]), int(ext["reviveQid"])
-        for record in records_of(outcome.body):
-            queue_id = int.from_bytes(record[12:16], "big")
-            offset = int.from_bytes(record[20:28], "big")
-            receipt = PopReceipt(
-                start_offset=starts.get(str(queue_id), offset),
-                pop_time=stamp,
-                invisible_time=receive.invisible_ms,
-                revive_queue_id=revive,
-                retry="0",
-                broker_name=self._broker_name,
-                queue_id=queue_id,
-                queue_offset=offset,
-            )
-            yield record, Handle(receipt, int.from_bytes(record[28:36], "big"))
+                starts[int(words[1])] = int(words[2])
+        invisible_ms, stamp, revive = receive.invisible_ms, ext["popTime"], ext["reviveQid"]
+        return SharedDelivery(
+            starts,
+            f"{stamp} {invisible_ms} {revive} 0 {self._broker_name}",
+            encoded(told_topic(receive.topic)),
+            encoded(duration(invisible_ms)),
+            attempts_max,
+        )
 
-    def _give_back(self, receive: _Receive, handles: list[Handle]) -> None:
+    def _give_back(self, receive: _Receive, handles: list[str]) -> None:
         """Let others have what was taken for a call that nobody waits for any more."""
-        for handle in handles:
-            self._renewals.drop(receive.call.key, receive.group, str(handle))
-            self._acks.hide(receive.call, receive.group, receive.topic, handle, 0)
+        for told in handles:
+            self._renewals.drop(receive.call.key, receive.group, told)
+            self._acks.hide(receive.call, receive.group, receive.topic, parse_handle(told), 0)
 
 
 class _Receive:
@@ -191,7 +186,7 @@ class _Receive:
     def popped(self, outcome: AskedResult) -> None:
         """Take what the POP has found."""
         if outcome.done:
-            self._calls.told(self, list(self._calls.handles(self, outcome)))
+            self._calls.told(self, outcome)
         elif outcome.code == ResponseCode.POLLING_TIMEOUT:
             text = "no new message"
             self._calls.refused(self.call, CallError(SdkCode.MESSAGE_NOT_FOUND, text))
@@ -200,15 +195,6 @@ class _Receive:
             self._calls.refused(self.call, CallError(code, outcome.text))
         else:
             self._calls.refused(self.call, outcome.error())
-
-
-def records_of(body: bytes) -> Iterator[bytes]:
-    """Yield the records of an answer."""
-    at = 0
-    while at < len(body):
-        size = int.from_bytes(body[at : at + 4], "big")
-        yield body[at : at + size]
-        at += size
 
 
 def polling_ms(call: Call, request: Any) -> int:

@@ -7,13 +7,13 @@ counts by now.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from imago_broker.processors.grpc.calls import CallError
+from imago_broker.processors.grpc.consuming.receipts import parse_handle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable
+    from collections.abc import Callable, Container, Sequence
 
     from imago_broker.ports import Clock
     from imago_broker.processors.grpc.calls import Call
@@ -49,16 +49,36 @@ class Hiding(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class _Kept:
+class _Given(NamedTuple):
+    """What the messages of one receive have in common."""
+
     call: Call
     group: str
     topic: str
-    handle: Handle
     since_ms: int
-    steps: int = 0
-    failures: int = 0
-    asked: bool = False
+    due_ms: int
+
+
+class _Kept:
+    """One message."""
+
+    __slots__ = ("asked", "failures", "given", "handle", "steps")
+
+    def __init__(self, given: _Given) -> None:
+        self.given = given
+        self.handle: Handle | None = None
+        """The newest; None: the one that was given."""
+        self.steps = self.failures = 0
+        self.asked = False
+
+    def newest(self, told: str) -> Handle:
+        """Return the handle that counts; `told`: the one that was given."""
+        return self.handle or parse_handle(told)
+
+    @property
+    def due_ms(self) -> int:
+        """Until when the message is out."""
+        return self.given.due_ms if self.handle is None else self.handle.due_ms
 
 
 class PushRenewals:
@@ -79,24 +99,24 @@ class PushRenewals:
         """Keep messages for these alone: who have said what they are, and have not left."""
         self._there = clients
 
-    def add(self, call: Call, group: str, topic: str, given: Iterable[tuple[str, Handle]]) -> None:
+    def add(self, call: Call, group: str, topic: str, handles: Sequence[str]) -> None:
         """Keep messages out that a client was given, for as long as it is there.
 
         Who never said what it is, or left while it waited, would never be gone.
         """
-        if call.key not in self._there:
+        if call.key not in self._there or not handles:
             return
-        now_ms = self._clock.epoch_ms()
+        due_ms = parse_handle(handles[0]).due_ms
+        given = _Given(call, group, topic, self._clock.epoch_ms(), due_ms)
         of_client = self._kept.setdefault(call.key, {})
-        for _, handle in given:
-            if self._count < HANDLES_MAX:
-                self._count += 1
-                of_client[group, str(handle)] = _Kept(call, group, topic, handle, now_ms)
+        for told in handles[: HANDLES_MAX - self._count]:
+            self._count += 1
+            of_client[group, told] = _Kept(given)
 
     def newest(self, client: Client, group: str, told: str) -> Handle | None:
         """Return the handle that counts now for the one that a client has; None: its own."""
         kept = self._kept.get(client, {}).get((group, told))
-        return None if kept is None else kept.handle
+        return None if kept is None else kept.newest(told)
 
     def drop(self, client: Client, group: str, told: str) -> None:
         """Let a message go: its client has said what becomes of it."""
@@ -106,9 +126,10 @@ class PushRenewals:
         """Let others have, soon, what a client had."""
         of_client = self._kept.pop(client, {})
         self._count -= len(of_client)
-        for kept in of_client.values():
+        for (group, told), kept in of_client.items():
             assert self.hiding is not None
-            self.hiding.hide(kept.call, kept.group, kept.topic, kept.handle, LEFT_BEHIND_MS)
+            given = kept.given
+            self.hiding.hide(given.call, group, given.topic, kept.newest(told), LEFT_BEHIND_MS)
 
     def tick(self) -> None:
         """Prolong what is nearly over. Call it every five seconds."""
@@ -116,9 +137,9 @@ class PushRenewals:
         near_ms = now_ms + AHEAD_MS
         for client, of_client in list(self._kept.items()):
             for key, kept in list(of_client.items()):
-                if kept.handle.due_ms > near_ms or kept.asked:
+                if kept.due_ms > near_ms or kept.asked:
                     continue
-                if now_ms - kept.since_ms > LONGEST_MS:
+                if now_ms - kept.given.since_ms > LONGEST_MS:
                     self._let_go(client, key)
                 else:
                     self._prolong(client, key, kept)
@@ -144,4 +165,5 @@ class PushRenewals:
                 self._let_go(client, key)
 
         assert self.hiding is not None
-        self.hiding.hide(kept.call, kept.group, kept.topic, kept.handle, step_ms, done)
+        given = kept.given
+        self.hiding.hide(given.call, given.group, given.topic, kept.newest(key[1]), step_ms, done)
