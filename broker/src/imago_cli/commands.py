@@ -77,7 +77,9 @@ COMMANDS: dict[str, CommandRow] = {
     ),
     "operator": CommandRow("imago_cli.servers.operator", "Run clusters on Kubernetes."),
     "log": CommandRow("imago_cli.log", "Check or show a broker's files while it is stopped."),
-    "config": CommandRow("imago_cli.config", "Show, explain and convert configurations."),
+    "config": CommandRow(
+        "imago_cli.settings.command", "Show, explain, convert and change configurations."
+    ),
     "doctor": CommandRow(
         "imago_cli.doctor.command", "Find common mistakes on this machine, with the cure."
     ),

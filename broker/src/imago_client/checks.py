@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
-from imago_client.errors import UsageError
+from imago_client.errors import KindError, UsageError
 from imago_client.message_queue import MessageQueue
 
 if TYPE_CHECKING:
@@ -29,48 +29,56 @@ def refuse(what: str, value: object, wanted: str) -> UsageError:
     return UsageError(f"{what}: {value!r:.80}, must be {wanted}")
 
 
+def of_wrong_kind(what: str, value: object, wanted: str) -> KindError:
+    """Return the error for a value that is of no use whatever it holds."""
+    return KindError(*refuse(what, value, wanted).args)
+
+
 def check_text(what: str, value: object) -> None:
-    """UsageError: it is no str."""
+    """KindError: it is no str."""
     if not isinstance(value, str):
-        raise refuse(what, value, "text")
+        raise of_wrong_kind(what, value, "text")
 
 
 def check_whole(what: str, value: object, low: int, high: int | None = None) -> None:
     """UsageError: it is no whole number, below `low` or above `high`."""
     if type(value) is not int or value < low or (high is not None and value > high):
         bounds = f", at least {low}" if high is None else f", {low} to {high}"
-        raise refuse(what, value, "a whole number" + bounds)
+        made = refuse if type(value) is int else of_wrong_kind
+        raise made(what, value, "a whole number" + bounds)
 
 
 def check_seconds(what: str, value: Any, least: float = 0.0, most: float = math.inf) -> None:
     """UsageError: it is no number, below `least` or above `most`."""
     if type(value) is bool or not isinstance(value, int | float) or not least <= value <= most:
         bounds = f"{least:g} or more" if most == math.inf else f"{least:g} to {most:g}"
-        raise refuse(what, value, f"a number, {bounds}")
+        is_number = isinstance(value, int | float) and type(value) is not bool
+        made = refuse if is_number else of_wrong_kind
+        raise made(what, value, f"a number, {bounds}")
 
 
 def check_texts(what: str, value: object, wanted: str) -> None:
     """UsageError: it is no mapping of text to text."""
     if not isinstance(value, Mapping):
-        raise refuse(what, value, wanted)
+        raise of_wrong_kind(what, value, wanted)
     for name, text in value.items():
         if not isinstance(name, str) or not isinstance(text, str):
-            raise refuse(what, {name: text}, wanted)
+            raise of_wrong_kind(what, {name: text}, wanted)
 
 
 def check_kind(what: str, value: object, kind: type) -> None:
     """UsageError: it is something else."""
     if not isinstance(value, kind):
-        raise refuse(what, value, f"a {kind.__name__}")
+        raise of_wrong_kind(what, value, f"a {kind.__name__}")
 
 
 def check_queue(queue: object, topic: str | None = None) -> None:
     """UsageError: it is no MessageQueue, or one of another topic."""
     if not isinstance(queue, MessageQueue):
-        raise refuse("queue", queue, "a MessageQueue, as `queues` returns them")
+        raise of_wrong_kind("queue", queue, "a MessageQueue, as `queues` returns them")
     shard: object = queue.shard
     if not isinstance(shard, str) or type(queue.queue_id) is not int:
-        raise refuse("queue", queue, "a MessageQueue, as `queues` returns them")
+        raise of_wrong_kind("queue", queue, "a MessageQueue, as `queues` returns them")
     if topic is not None and queue.topic != topic:
         raise UsageError(f"queue: {queue} is not one of topic {topic!r}")
 
@@ -87,7 +95,7 @@ def check_fields(owner: DataclassInstance) -> None:
         allowed, wanted = _PATH if one.name.endswith("_file") else _KINDS[kinds[0]]
         if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
             shown = "…" if "password" in one.name else value
-            raise refuse(one.name, shown, wanted)
+            raise of_wrong_kind(one.name, shown, wanted)
 
 
 def check_positive(owner: object, *names: str) -> None:
@@ -101,10 +109,10 @@ def check_positive(owner: object, *names: str) -> None:
 def names_of(what: str, names: Iterable[str], wanted: str) -> tuple[str, ...]:
     """Return a list of names. UsageError: it is none; one name alone is the likeliest mistake."""
     if isinstance(names, str | bytes) or not isinstance(names, Iterable):
-        raise refuse(what, names, wanted)
+        raise of_wrong_kind(what, names, wanted)
     found = tuple(names)
     if not all(isinstance(name, str) for name in found):
-        raise refuse(what, found, wanted)
+        raise of_wrong_kind(what, found, wanted)
     return found
 
 

@@ -215,6 +215,10 @@ class UsageError(ClientError, ValueError):
     """The call itself is wrong: nothing was sent."""
 
 
+class KindError(UsageError, TypeError):
+    """A value is of another kind than asked for, such as a number for a text."""
+
+
 class ClientClosedError(ClientError):
     """The client was closed; open a new one."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from imago_client.checks import check_text, check_texts, check_whole, refuse
+from imago_client.checks import check_text, check_texts, check_whole, of_wrong_kind, refuse
 from imago_client.errors import UsageError
 from imago_wire.record_format import properties as names
 from imago_wire.record_format.tags import named_tags
@@ -29,8 +29,7 @@ _NAME = re.compile(r"[%|a-zA-Z0-9_-]+\Z")
 
 def check_name(what: str, name: str, *, characters_max: int = TOPIC_CHARACTERS_MAX) -> None:
     """Raise UsageError unless `name` is what brokers accept for a topic or a group."""
-    if not isinstance(name, str):
-        raise refuse(what, name, "text")
+    check_text(what, name)
     if not name:
         raise UsageError(f"{what}: the name is empty")
     if len(name) > characters_max:
@@ -42,7 +41,7 @@ def check_name(what: str, name: str, *, characters_max: int = TOPIC_CHARACTERS_M
 def check_bytes(what: str, value: object) -> None:
     """Raise UsageError unless `value` is bytes."""
     if not isinstance(value, bytes | bytearray | memoryview):
-        raise refuse(what, value, "bytes (text: .encode() it)")
+        raise of_wrong_kind(what, value, "bytes (text: .encode() it)")
 
 
 def body_of(message: Message) -> bytes:
@@ -80,7 +79,7 @@ def check_tag(tag: str) -> None:
 
 def _check_keys(keys: object) -> None:
     if isinstance(keys, str) or not isinstance(keys, Collection):
-        raise UsageError(f"keys: {keys!r}, must be a tuple of strings")
+        raise of_wrong_kind("keys", keys, "a tuple of strings")
     if any(not isinstance(key, str) or " " in key or not key for key in keys):
         raise UsageError(f"keys {keys!r}: a key is a string, may be neither empty nor hold a space")
 
@@ -154,7 +153,8 @@ class Message:
         if self.properties or not isinstance(self.properties, dict):
             _check_properties(self.properties)
         if type(self.flag) is not int or not -(1 << 31) <= self.flag < 1 << 31:
-            raise refuse("flag", self.flag, "a number of 32 bits")
+            made = refuse if type(self.flag) is int else of_wrong_kind
+            raise made("flag", self.flag, "a number of 32 bits")
 
     def __repr__(self) -> str:
         values = [(one.name, getattr(self, one.name), one.default) for one in fields(self)[2:]]

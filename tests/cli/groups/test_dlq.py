@@ -10,6 +10,7 @@ import pytest
 from imago_cli.connect import check_takes_back
 from imago_cli.exits import CommandError
 from imago_cli.groups.dlq import Letters, _read, _send_back
+from imago_cli.groups.hold import Hold
 from imago_cli.messages.pace import Pace
 from imago_client import MessageQueue
 from imago_client.errors import BodyError
@@ -57,7 +58,7 @@ def test_a_body_that_cannot_be_sent_as_it_was_is_said_and_counted(
     error = BodyError(PLACE, 2, "AB", "is no zlib", is_too_large=False)
     broken: Any = SimpleNamespace(queue=PLACE, offset=2, size=9, error=error)
     pace = Pace("sent back", 1)
-    assert _send_back(client(committed), "g", LETTERS, [broken], pace, None) == 1
+    assert _send_back(client(committed), "g", LETTERS, [broken], pace) == 1
     assert (pace.count, committed) == (0, {0: 3})
     assert (
         "not sent: message AB at offset 2 of %DLQ%g/shard-0/0: is no zlib"
@@ -73,3 +74,35 @@ def test_only_who_reads_what_goes_back_is_sent_to() -> None:
         check_takes_back(client({}, **there), "g")
     with pytest.raises(CommandError, match="has had no member yet"):
         check_takes_back(client({}), "g")
+
+
+def test_a_second_replay_at_once_is_kept_out() -> None:
+    held: dict[MessageQueue, str] = {}
+
+    def reader(name: str) -> Any:
+        def lock(queues: Any) -> set[MessageQueue]:
+            return {one for one in queues if held.setdefault(one, name) == name}
+
+        def unlock(queues: Any) -> None:
+            for one in queues:
+                del held[one]
+
+        return SimpleNamespace(lock=lock, unlock=unlock)
+
+    with Hold(reader("a")) as first:
+        first.take([PLACE])
+        with Hold(reader("b")) as second, pytest.raises(CommandError, match="another replay works"):
+            second.take([PLACE])
+    assert held == {}
+
+
+def test_a_replay_that_lost_what_it_held_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    locks = iter([{PLACE}, {PLACE}, set[MessageQueue]()])
+    monkeypatch.setattr("imago_cli.groups.hold.RENEW_S", 0.0)
+    reader: Any = SimpleNamespace(lock=lambda _: next(locks), unlock=lambda _: None)
+    with Hold(reader) as hold:
+        hold.take([PLACE])
+        kept = hold.kept(iter(range(5)), None)
+        assert next(kept) == 0
+        with pytest.raises(CommandError, match="another replay works"):
+            next(kept)

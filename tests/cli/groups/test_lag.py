@@ -50,3 +50,15 @@ def test_the_sentence_says_what_to_look_at(
 def test_rates_are_of_the_time_between_the_looks() -> None:
     found = rates(look((0, 10), (0, 0)), look((6, 14), (0, 0)), 2.0)
     assert found == {QUEUES[0]: Rates(3.0, 2.0), QUEUES[1]: Rates(0.0, 0.0)}
+
+
+def test_queues_that_no_member_reads_are_named() -> None:
+    found = look((0, 9), (0, 5))
+    speeds = rates(found, found, 2.0)
+    assert "1 member connected, but none reads orders/shard-0/0 and 1 other queue" in why_behind(
+        found, speeds, {}
+    )
+    said = why_behind(found, speeds, {QUEUES[0]: "me@1"})
+    assert said.endswith("none reads orders/shard-0/1; of the others nothing was committed, either")
+    for owners in (None, dict.fromkeys(QUEUES, "me@1")):
+        assert "handlers hang or fail" in why_behind(found, speeds, owners)

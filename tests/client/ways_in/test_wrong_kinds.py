@@ -276,3 +276,14 @@ def test_what_one_client_alone_has(call: Callable[[], Any], said: str) -> None:
 
 def test_topics_have_as_many_queues_as_brokers_give_them() -> None:
     assert QUEUES_MAX == PARTITIONS_MAX
+
+
+def test_a_value_of_another_kind_is_a_type_error_as_well() -> None:
+    given: dict[str, Any] = {"topic": "orders", "body": b"x"}
+    for other in ({"tags": 5}, {"body": "x"}, {"keys": "one"}, {"topic": 7}, {"flag": "x"}):
+        with pytest.raises(TypeError) as caught:
+            Message(**(given | other))
+        assert isinstance(caught.value, UsageError)
+    with pytest.raises(UsageError) as refused_value:
+        Message("orders", b"x", tags="a||b")
+    assert not isinstance(refused_value.value, TypeError)

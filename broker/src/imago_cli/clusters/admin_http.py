@@ -73,7 +73,7 @@ def ask(
     if seconds_max is None:
         seconds_max = READ_SECONDS_MAX if request.get_method() == "GET" else SECONDS_MAX
     if token := _token():
-        said = f"Bearer {token}" if not found else _signed(token, address, path, data)
+        said = f"Bearer {token}" if not found else _signed(token, request, path)
         request.add_header("Authorization", said)
     try:
         with urllib.request.urlopen(  # noqa: S310  http, see above
@@ -160,12 +160,13 @@ def _is_http(address: str) -> bool:
     return is_whole and address.isascii() and address.isprintable() and " " not in address
 
 
-def _signed(token: str, address: str, path: str, data: bytes | None) -> str:
+def _signed(token: str, request: urllib.request.Request, path: str) -> str:
     from imago_broker.shard_work.signing import SCHEME, signature
 
-    method = "GET" if data is None else "POST"
-    now_ms, target = time.time_ns() // 1_000_000, urlsplit(address).netloc
-    return f"{SCHEME} {now_ms} {signature(token, now_ms, method, target, path, data or b'')}"
+    now_ms, target = time.time_ns() // 1_000_000, request.host
+    body = request.data if isinstance(request.data, bytes) else b""
+    said = signature(token, now_ms, request.get_method(), target, path, body)
+    return f"{SCHEME} {now_ms} {said}"
 
 
 def _token() -> str:

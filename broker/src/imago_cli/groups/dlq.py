@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -22,6 +21,7 @@ from imago_cli.connect import (
     nearest,
 )
 from imago_cli.exits import CommandError, Exit
+from imago_cli.groups.hold import Hold
 from imago_cli.messages.pace import Pace
 from imago_cli.messages.showing import body_json, row_of
 from imago_cli.output import counted, print_json, print_line, print_table, say
@@ -146,11 +146,14 @@ def replay(
 
     Its consumers get them as if they were new, shard by shard in the order in which they were given
     up. What went back is remembered (offsets of the group IMAGO_DLQ): repeated, the command goes on
-    behind it. When it is killed the message that it was at may go twice; of two that run at once
-    for a group each sends what both find, so run one after the other. Exit code 1: a shard is away.
+    behind it. When it is killed the message that it was at may go twice. One that runs keeps others
+    out, for a minute more where it was killed. Exit code 1: a shard is away.
     """
-    with connected(bootstrap) as client:
+    with connected(bootstrap) as client, Hold(client.pull_consumer(READER)) as hold:
         letters = _known_letters(client, group)
+        if letters and not dry_run:
+            hold.take([one.queue for one in letters])
+            letters = _known_letters(client, group)  # as another has left it meanwhile
         missing = client.admin.missing_shards(PREFIX + group)
         there = sum(one.end - (one.first if everything else one.waiting) for one in letters)
         total = there if count is None else min(there, count)
@@ -163,7 +166,9 @@ def replay(
             to = None if to_topics else group
             read = _read(client, letters, everything=everything)
             try:
-                left_out = _send_back(client, to, letters, islice(read, total), pace, rate)
+                left_out = _send_back(
+                    client, to, letters, hold.kept(islice(read, total), rate), pace
+                )
             finally:
                 pace.end()
                 _tell(group, pace.count, there - pace.count, as_json=as_json)
@@ -182,18 +187,14 @@ def _send_back(
     letters: Sequence[Letters],
     messages: Iterable[ReceivedMessage],
     pace: Pace,
-    rate: float | None,
 ) -> int:
     """Send them to a group, or to their topics; return how many cannot be sent, which is said."""
     from imago_client.resent import Resent, origin
 
     producer, reader = client.producer(), client.pull_consumer(READER)
-    began = time.monotonic()
     waiting = {one.queue: one.waiting for one in letters}
     left_out = 0
-    for number, message in enumerate(messages):
-        if rate is not None:
-            time.sleep(max(0.0, began + number / rate - time.monotonic()))
+    for message in messages:
         if message.error is not None:
             say(f"not sent: {message.error}")
             left_out += 1

@@ -20,6 +20,7 @@ from imago_cli.connect import (
 )
 from imago_cli.exits import CommandError
 from imago_cli.groups.lag import Rates, rates, why_behind
+from imago_cli.groups.pausing import is_paused, pause, resume
 from imago_cli.groups.reset import reset
 from imago_cli.output import counted, print_json, print_line, print_table, say
 from imago_cli.times import moment
@@ -39,6 +40,8 @@ def attach(root: typer.Typer) -> None:
     group.command("describe")(describe)
     group.command("reset")(reset)
     group.command("mode")(mode)
+    group.command("pause")(pause)
+    group.command("resume")(resume)
     group.command("delete")(delete)
     root.add_typer(group, name="group")
 
@@ -76,7 +79,10 @@ def describe(
         check_exists(client, group)
         found = client.admin.describe_group(group)
         speeds = _speeds(client, found, look_s)
-        why = why_behind(found, speeds)
+        owners = client.admin.group_owners(found) if found.members else {}
+        paused = is_paused(client, group)
+        go_on = f"it is paused: imago group resume {group} has it go on"
+        why = go_on if paused else why_behind(found, speeds, owners)
         late = {one.queue.topic for one in found.progress if one.lag}
         delays = {
             queue: delay_ms
@@ -85,9 +91,10 @@ def describe(
         }
         missing = client.admin.missing_shards()
     if as_json:
-        print_json(_whole(found, speeds, delays) | {"why": why, "missing": told(missing)})
+        more = {"why": why, "paused": paused, "missing": told(missing)}
+        print_json(_whole(found, speeds, delays, owners or {}) | more)
     else:
-        _print_described(group, found, speeds, delays)
+        _print_described(group, found, speeds, delays, owners or {})
         print_line(why)
     end_with(missing, partial=partial)
 
@@ -107,6 +114,7 @@ def _print_described(
     found: GroupDescription,
     speeds: Mapping[MessageQueue, Rates],
     delays: Mapping[MessageQueue, int],
+    owners: Mapping[MessageQueue, str],
 ) -> None:
     members = [
         (one.client_id, one.address, one.language, version_name(one.version))
@@ -129,6 +137,7 @@ def _print_described(
             "behind s",
             "read/s",
             "last consumed",
+            "reader",
         ),
         [
             (
@@ -141,6 +150,7 @@ def _print_described(
                 round(delays.get(one.queue, 0) / 1000, 1),
                 round(speeds[one.queue].read, 1) if one.queue in speeds else "",
                 moment(one.consumed_ms),
+                owners.get(one.queue, ""),
             )
             for one in found.progress
         ],
@@ -223,6 +233,7 @@ def _whole(
     found: GroupDescription,
     speeds: Mapping[MessageQueue, Rates],
     delays: Mapping[MessageQueue, int],
+    owners: Mapping[MessageQueue, str],
 ) -> dict[str, object]:
     return {
         "group": found.group,
@@ -249,6 +260,7 @@ def _whole(
                 "behindMs": delays.get(one.queue, 0),
                 "readPerSecond": speeds[one.queue].read if one.queue in speeds else None,
                 "consumedMs": one.consumed_ms,
+                "reader": owners.get(one.queue),
             }
             for one in found.progress
         ],

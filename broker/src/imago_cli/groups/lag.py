@@ -39,8 +39,15 @@ def rates(
     return found
 
 
-def why_behind(found: GroupDescription, speeds: Mapping[MessageQueue, Rates]) -> str:
-    """Return the sentence; speeds are only there where a second look was worth it."""
+def why_behind(
+    found: GroupDescription,
+    speeds: Mapping[MessageQueue, Rates],
+    owners: Mapping[MessageQueue, str] | None = None,
+) -> str:
+    """Return the sentence; speeds are only there where a second look was worth it.
+
+    `owners`: which member reads which queue; None: not all of them tell.
+    """
     behind = [one for one in found.progress if one.lag]
     if not behind:
         again = f"imago message scheduled --topic %RETRY%{found.group}"
@@ -55,16 +62,25 @@ def why_behind(found: GroupDescription, speeds: Mapping[MessageQueue, Rates]) ->
     came = sum(speeds[one.queue].came for one in behind if one.queue in speeds)
     where = _place(behind, lag)
     if not read:
-        return (
-            f"{counted(len(found.members), 'member')} connected, but nothing was committed{where}:"
-            " handlers hang or fail, or wait to commit"
-        )
+        connected = f"{counted(len(found.members), 'member')} connected, but"
+        if owners is not None and not all(one.queue in owners for one in behind):
+            return f"{connected} {_no_reader(behind, owners)}"
+        return f"{connected} nothing was committed{where}: handlers hang or fail, or wait to commit"
     if read <= came:
         return f"more comes ({came:,.0f}/s) than it reads ({read:,.0f}/s){where}"
     left_s = lag / (read - came)
     if left_s > SLOW_S:
         return f"it catches up in {left_s / 3600:,.1f} hours at {read:,.0f}/s{where}"
     return f"it catches up in {left_s:,.0f} s at {read:,.0f}/s{where}"
+
+
+def _no_reader(behind: list[GroupProgress], owners: Mapping[MessageQueue, str]) -> str:
+    """Say which queues nobody has taken, though members are connected."""
+    unowned = [one for one in behind if one.queue not in owners]
+    first = max(unowned, key=lambda one: one.lag).queue
+    more = f" and {counted(len(unowned) - 1, 'other queue')}" if len(unowned) > 1 else ""
+    rest = "" if len(unowned) == len(behind) else "; of the others nothing was committed, either"
+    return f"none reads {first.topic}/{first.shard}/{first.queue_id}{more}{rest}"
 
 
 def _place(behind: list[GroupProgress], lag: int) -> str:

@@ -26,6 +26,7 @@ from imago_cli.connect import (
     no_topic,
 )
 from imago_cli.exits import CommandError, CommandUsageError
+from imago_cli.messages.in_transaction import all_or_none
 from imago_cli.messages.outgoing import ToSend, headers_of, to_send
 from imago_cli.messages.pace import Pace
 from imago_cli.messages.side_by_side import side_by_side
@@ -64,6 +65,7 @@ class ProduceRun:
     delay_ms: int
     deliver_at_ms: int | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
+    transaction: bool = False
 
 
 def attach(root: typer.Typer) -> None:
@@ -114,6 +116,13 @@ def produce(
     at: Annotated[
         str | None, typer.Option(help=f"When to deliver: {TIME_HELP}. RocketMQ only.")
     ] = None,
+    transaction: Annotated[
+        bool,
+        typer.Option(
+            "--transaction",
+            help="Nobody reads a message before all are stored; none if one is not. RocketMQ only.",
+        ),
+    ] = False,
     rate: Annotated[
         float | None, typer.Option(min=0.001, max=1e6, help="Messages a second, at most.")
     ] = None,
@@ -133,7 +142,15 @@ def produce(
     """Send messages, each acknowledged by a broker. Exit code 1 if any was not."""
     properties = headers_of(headers)
     sending = ProduceRun(
-        topic, key, tags, idempotent, create, round(delay * 1000), _deliver_at(at), properties
+        topic,
+        key,
+        tags,
+        idempotent,
+        create,
+        round(delay * 1000),
+        _deliver_at(at),
+        properties,
+        transaction,
     )
     _check(sending, protocol, separator, json_records=json_records)
     given = (len(message or ()) + len(files or ())) * count
@@ -169,6 +186,9 @@ def _check(
         and (metaq or sending.idempotent),
         "--at: possible neither through MetaQ nor with --idempotent or --delay": at
         and (metaq or sending.idempotent or late),
+        "--transaction: possible neither through MetaQ nor with --idempotent, --delay or --at": (
+            sending.transaction and (metaq or sending.idempotent or late or at)
+        ),
         "--header: MetaQ messages have no properties": metaq and bool(sending.properties),
         "--key-separator: MetaQ messages have no keys": metaq and separator is not None,
         "--key-separator: not beside --json-records": separator is not None and json_records,
@@ -212,7 +232,6 @@ async def _rocketmq(
             await client.admin.create_topic(sending.topic)
         elif sending.topic not in (known := await client.admin.topics()):
             raise no_topic(sending.topic, known, otherwise="--create makes it")
-        producer = client.producer(_producer_config(sending), idempotent=sending.idempotent)
 
         async def send(one: ToSend) -> None:
             own = keys if one.keys is None else one.keys
@@ -227,11 +246,17 @@ async def _rocketmq(
                 properties={**sending.properties, **one.properties},
             )
             try:
-                await producer.send(message)
+                await hand_over(message)
             except BrokerError as error:
                 raise _refusal(error, sending) from None
 
-        await send_all(bodies, send, pace, in_flight)
+        config = _producer_config(sending)
+        if sending.transaction:
+            async with all_or_none(client, config) as hand_over:
+                await send_all(bodies, send, pace, in_flight)
+        else:
+            hand_over = client.producer(config, idempotent=sending.idempotent).send
+            await send_all(bodies, send, pace, in_flight)
 
 
 def _producer_config(sending: ProduceRun) -> ProducerConfig:

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 from imago_client.checks import check_queue
 from imago_client.core.consuming import pulling
-from imago_client.core.consuming.membership import check_filters
+from imago_client.core.consuming.membership import check_filters, lock, unlock
 from imago_client.core.consuming.subscriptions import ALL, subscribe
 from imago_client.core.lookup import find_named_route
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from imago_client.core.state import ClientState
     from imago_client.message_queue import MessageQueue
     from imago_client.messages import QueueEnd
@@ -95,6 +97,17 @@ class PullConsumer:
     async def committed(self, queue: MessageQueue) -> int | None:
         """Return the group's committed offset, None if there is none."""
         return await self._driver.run(pulling.committed_offset(self._state, self.group, queue))
+
+    async def lock(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
+        """Hold queues of the group against other clients for a minute; return those it holds now.
+
+        Members of groups that read in order do so, too. Said again, it is held for another minute.
+        """
+        return await self._driver.run(lock(self._state, self.group, list(queues)))
+
+    async def unlock(self, queues: Iterable[MessageQueue]) -> None:
+        """Let others have them."""
+        await self._driver.run(unlock(self._state, self.group, list(queues)))
 
     async def commit(self, queue: MessageQueue, offset: int) -> None:
         """Commit for the group: everything below `offset` is consumed."""

@@ -144,6 +144,13 @@ class Admin:
         """Return how many ms the oldest unread message of each queue has waited for a group."""
         return self._driver.run(group_administration.group_delays(self._state, group, topic))
 
+    def group_owners(
+        self, found: GroupDescription, *, seconds: float = 2.0
+    ) -> dict[MessageQueue, str] | None:
+        """Return which member reads each queue of a group; None: some member does not tell."""
+        operation = group_administration.group_owners(self._state, found, seconds)
+        return self._driver.run(operation)
+
     def reset_targets(self, topic: str, to: ResetTo | str | int) -> dict[MessageQueue, int]:
         """Return the offsets that `reset_group` would set, and set none."""
         return self._driver.run(group_administration.reset_targets(self._state, topic, to))

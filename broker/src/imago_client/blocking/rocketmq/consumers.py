@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 from imago_client.blocking.rocketmq.scan import QueueScan, ScanLimits
 from imago_client.checks import check_queue
 from imago_client.core.consuming import pulling
-from imago_client.core.consuming.membership import check_filters
+from imago_client.core.consuming.membership import check_filters, lock, unlock
 from imago_client.core.consuming.subscriptions import ALL, subscribe
 from imago_client.core.lookup import find_named_route
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from imago_client.blocking.rocketmq.driver import BlockingDriver
     from imago_client.core.state import ClientState
     from imago_client.message_queue import MessageQueue
@@ -105,6 +107,17 @@ class PullConsumer:
     def committed(self, queue: MessageQueue) -> int | None:
         """Return the group's committed offset, None if there is none."""
         return self._driver.run(pulling.committed_offset(self._state, self.group, queue))
+
+    def lock(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
+        """Hold queues of the group against other clients for a minute; return those it holds now.
+
+        Members of groups that read in order do so, too. Said again, it is held for another minute.
+        """
+        return self._driver.run(lock(self._state, self.group, list(queues)))
+
+    def unlock(self, queues: Iterable[MessageQueue]) -> None:
+        """Let others have them."""
+        self._driver.run(unlock(self._state, self.group, list(queues)))
 
     def commit(self, queue: MessageQueue, offset: int) -> None:
         """Commit for the group: everything below `offset` is consumed."""

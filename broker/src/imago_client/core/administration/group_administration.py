@@ -17,9 +17,11 @@ from imago_client.core.administration.administration import (
     reach,
 )
 from imago_client.core.consuming import pulling
+from imago_client.core.effects import Request, ask_ok
 from imago_client.core.lookup import find_route
-from imago_client.errors import BrokerError, HalfDoneError, UsageError
-from imago_wire.remoting.bodies.client import ConsumerConnection
+from imago_client.errors import BrokerError, ClientError, HalfDoneError, UsageError
+from imago_wire.errors import ProtocolError
+from imago_wire.remoting.bodies.client import ConsumerConnection, ConsumerRunningInfo
 from imago_wire.remoting.bodies.config import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from imago_wire.remoting.bodies.pop import SetMessageRequestModeRequestBody
 from imago_wire.remoting.bodies.stats import (
@@ -36,6 +38,7 @@ from imago_wire.remoting.headers.admin import (
 )
 from imago_wire.remoting.headers.client import (
     GetConsumerConnectionListRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
     ResetOffsetRequestHeader,
 )
 
@@ -182,6 +185,47 @@ def describe_group(state: ClientState, group: str) -> Operation[GroupDescription
         dict(sorted(subscriptions.items())),
         tuple(sorted(progress, key=lambda one: one.queue)),
     )
+
+
+def group_owners(
+    state: ClientState, found: GroupDescription, seconds: float
+) -> Operation[dict[MessageQueue, str] | None]:
+    """Return which member reads each queue; None: a member does not tell.
+
+    Consumers tell it of themselves, so `seconds` are the most that is waited for all of them. Those
+    by POP and of MetaQ have no queues of their own, and blocking ones answer at their next poll.
+    """
+    owners: dict[MessageQueue, str] = {}
+    shards = list((yield from masters(state)).values())
+    ends = state.clock_s() + seconds
+    for member in found.members:
+        told = None
+        for address in shards:
+            left_s = ends - state.clock_s()
+            if told is None and left_s > 0:
+                told = yield from _queues_of(address, found.group, member, left_s)
+        if told is None:
+            return None
+        owners |= dict.fromkeys(told, member.client_id)
+    return owners
+
+
+def _queues_of(
+    address: str, group: str, member: Member, seconds: float
+) -> Operation[list[MessageQueue] | None]:
+    """Return what a member reads; None: it does not tell, or not this broker."""
+    asked = GetConsumerRunningInfoRequestHeader(
+        consumer_group=group, client_id=member.client_id, jstack_enable=False
+    )
+    code = RequestCode.GET_CONSUMER_RUNNING_INFO
+    try:
+        answer = yield from ask_ok(Request(address, code, asked, timeout_s=seconds))
+        told = ConsumerRunningInfo.decode(answer.body)
+    except (ClientError, ProtocolError):
+        return None
+    if told.mq_pop_table or not (told.mq_table or told.subscription_set):
+        return None
+    return [from_wire(queue) for queue in told.mq_table]
 
 
 def reset_group(

@@ -9,14 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from imago_broker.config import ConfigError
-from imago_broker.config.loading import describe, to_tree
-from imago_broker.config.metaq.metaq_ini import convert as convert_ini
-from imago_broker.core.metaq.metaq_filters import check_config
 from imago_cli import toml_text
 from imago_cli.exits import CommandError, CommandUsageError
 from imago_cli.output import print_json, print_line, say
-from imago_cli.servers.server_config import read_config
+from imago_cli.settings.live import get, set_live
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,13 +21,15 @@ if TYPE_CHECKING:
 
 _WIDTH = 96
 
-app = typer.Typer(no_args_is_help=True, help="Show, explain and convert configurations.")
+app = typer.Typer(no_args_is_help=True, help="Show, explain, convert and change configurations.")
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
 def attach(root: typer.Typer) -> None:
     """Add the group of commands."""
+    app.command("get")(get)
+    app.command("set")(set_live)
     root.add_typer(app, name="config")
 
 
@@ -43,6 +41,9 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show all settings that a broker would run with: file, environment, defaults."""
+    from imago_broker.config.loading import to_tree
+    from imago_cli.servers.server_config import read_config
+
     tree = to_tree(read_config(config))
     if as_json:
         print_json({section: _plain(values) for section, values in tree.items()})
@@ -53,6 +54,8 @@ def show(
 @app.command()
 def defaults(as_json: Json = False) -> None:
     """Show every key with its default and meaning, as a configuration file to start from."""
+    from imago_broker.config.loading import describe
+
     keys = describe()
     if as_json:
         print_json([_described(key) for key in keys])
@@ -68,6 +71,10 @@ def convert(
     ] = None,
 ) -> None:
     """Translate MetaQ's server.ini; standard error names settings without a counterpart."""
+    from imago_broker.config import ConfigError
+    from imago_broker.config.metaq.metaq_ini import convert as convert_ini
+    from imago_broker.core.metaq.metaq_filters import check_config
+
     try:
         conversion = convert_ini(ini.read_text(encoding="utf-8"), str(ini), check_config)
     except ConfigError as error:

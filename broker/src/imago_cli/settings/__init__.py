@@ -1,0 +1,1 @@
+"""Settings of brokers: in files, and of those that run."""
