@@ -7,11 +7,10 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
-from imago_client.blocking.rocketmq.consumers import PullConsumer
+from imago_client.blocking.rocketmq.consumers import PopConsumer, PullConsumer
 from imago_client.blocking.rocketmq.driver import BlockingDriver
 from imago_client.blocking.rocketmq.group import GroupConsumer
 from imago_client.blocking.rocketmq.pipelines import PipelineRun
-from imago_client.blocking.rocketmq.pop_consumer import PopConsumer
 from imago_client.blocking.rocketmq.producer import Producer
 from imago_client.blocking.rocketmq.requests import Requester
 from imago_client.blocking.rocketmq.transactions import TransactionProducer

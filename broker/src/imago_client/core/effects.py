@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 from imago_client.errors import BrokerError
 from imago_wire.remoting.command import RemotingCommand
@@ -57,6 +57,13 @@ class Wait:
 Effect: TypeAlias = Request | Oneway | Pause | Wait
 T = TypeVar("T")
 Operation: TypeAlias = Generator[Effect, RemotingCommand | None, T]
+
+
+class Runner(Protocol):
+    """What faces need of a driver."""
+
+    async def run(self, operation: Operation[T]) -> T:
+        """Run an operation to its end and return what it returns."""
 
 
 def ask(request: Request) -> Operation[RemotingCommand]:

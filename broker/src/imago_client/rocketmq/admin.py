@@ -17,17 +17,17 @@ if TYPE_CHECKING:
         ShardInfo,
     )
     from imago_client.core.administration.group_administration import GroupDescription, ResetTo
+    from imago_client.core.effects import Runner
     from imago_client.core.state import ClientState
     from imago_client.message_queue import MessageQueue
     from imago_client.received import ReceivedMessage
-    from imago_client.rocketmq.driver import Driver
     from imago_wire.remoting.bodies.config import SubscriptionGroupConfig, TopicConfig
 
 
 class Admin:
     """Topics, groups, offsets and the cluster; `Client.admin`. A refusal raises BrokerError."""
 
-    def __init__(self, state: ClientState, driver: Driver) -> None:
+    def __init__(self, state: ClientState, driver: Runner) -> None:
         self._state, self._driver = state, driver
 
     async def shards(self) -> list[ShardInfo]:

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from imago_client.core.consuming.popping import PoppedMessage
+    from imago_client.core.effects import Runner
     from imago_client.core.state import ClientState
-    from imago_client.rocketmq.driver import Driver
 
 
 class PopConsumer:
@@ -22,7 +22,7 @@ class PopConsumer:
     nothing to join or to leave.
     """
 
-    def __init__(self, state: ClientState, driver: Driver, group: str) -> None:
+    def __init__(self, state: ClientState, driver: Runner, group: str) -> None:
         self._state, self._driver = state, driver
         self.group = group
         self._turns = popping.ShardRotation(state.rng.getrandbits(16))

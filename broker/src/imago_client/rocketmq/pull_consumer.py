@@ -13,11 +13,11 @@ from imago_client.core.lookup import find_named_route
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from imago_client.core.effects import Runner
     from imago_client.core.state import ClientState
     from imago_client.message_queue import MessageQueue
     from imago_client.messages import QueueEnd
     from imago_client.received import Pulled
-    from imago_client.rocketmq.driver import Driver
 
 
 class PullConsumer:
@@ -27,7 +27,7 @@ class PullConsumer:
     `Client.push_consumer` does.
     """
 
-    def __init__(self, state: ClientState, driver: Driver, group: str) -> None:
+    def __init__(self, state: ClientState, driver: Runner, group: str) -> None:
         self._state, self._driver = state, driver
         self.group = group
         self._started_ms = state.clock_ms()

@@ -4,163 +4,39 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_client.core.administration import administration, group_administration, topic_changes
-from imago_client.core.administration.topic_changes import TopicSettings
-from imago_client.core.lookup import all_topics
+from imago_client.blocking.faces import Inline, blocking
+from imago_client.rocketmq.admin import Admin as AsyncAdmin
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from imago_client.blocking.rocketmq.driver import BlockingDriver
-    from imago_client.core.administration.administration import (
-        MissingShard,
-        QueueBounds,
-        ShardInfo,
-    )
-    from imago_client.core.administration.group_administration import GroupDescription, ResetTo
     from imago_client.core.state import ClientState
-    from imago_client.message_queue import MessageQueue
-    from imago_client.received import ReceivedMessage
-    from imago_wire.remoting.bodies.config import SubscriptionGroupConfig, TopicConfig
 
 
 class Admin:
     """Topics, groups, offsets and the cluster; `Client.admin`. A refusal raises BrokerError."""
 
     def __init__(self, state: ClientState, driver: BlockingDriver) -> None:
-        self._state, self._driver = state, driver
+        self._face = AsyncAdmin(state, Inline(driver))
 
-    def shards(self) -> list[ShardInfo]:
-        """Return all shards with a live broker."""
-        return self._driver.run(administration.shards(self._state))
-
-    def missing_shards(self, topic: str | None = None) -> list[MissingShard]:
-        """Return the shards that nobody leads now, those with queues of `topic` if one is named."""
-        return self._driver.run(administration.missing_shards(self._state, topic))
-
-    def placed_queues(self, topic: str) -> list[MessageQueue]:
-        """Return the queues of a topic to read, also those of shards that are away."""
-        return self._driver.run(administration.placed_queues(self._state, topic))
-
-    def metaq_servers(self) -> dict[str, dict[int, str]]:
-        """Return by shard the MetaQ addresses of its members, the master's as 0."""
-        return self._driver.run(administration.metaq_servers(self._state))
-
-    def topics(self) -> list[str]:
-        """Return the names of all topics, the system's own too."""
-        return self._driver.run(all_topics(self._state))
-
-    def create_topic(
-        self,
-        topic: str,
-        *,
-        queues: int | None = None,
-        perm: int | None = None,
-        attributes: Mapping[str, str] | None = None,
-        exist_ok: bool = True,
-    ) -> dict[str, str]:
-        """Make a topic with so many queues on each shard, 4 unless given; return shard -> master.
-
-        One that is there stays as it is; cordoned shards are left out. TopicExistsError: what is
-        named here is other there, or `exist_ok` is False. TryAgainError: a shard has no master.
-        HalfDoneError: a master did not answer.
-        """
-        settings = TopicSettings(queues=queues, perm=perm, attributes=attributes or {})
-        return self._driver.run(
-            topic_changes.create_topic(self._state, topic, settings, exist_ok=exist_ok)
-        )
-
-    def alter_topic(
-        self,
-        topic: str,
-        *,
-        queues: int | None = None,
-        perm: int | None = None,
-        attributes: Mapping[str, str] | None = None,
-        hide_messages: bool = False,
-    ) -> int:
-        """Change what is named of a topic; return how many messages readers no longer find.
-
-        HidesMessagesError: queues that would go hold messages, and `hide_messages` is False.
-        HalfDoneError: not done on every shard that has it.
-        """
-        settings = TopicSettings(queues=queues, perm=perm, attributes=attributes or {})
-        return self._driver.run(
-            topic_changes.alter_topic(self._state, topic, settings, hide_messages=hide_messages)
-        )
-
-    def delete_topic(self, topic: str) -> None:
-        """Delete a topic on every shard. HalfDoneError: not done on all of them."""
-        self._driver.run(administration.delete_topic(self._state, topic))
-
-    def topic_settings(self, topic: str) -> dict[str, TopicConfig]:
-        """Return a topic's settings on each shard that has it."""
-        return self._driver.run(topic_changes.topic_settings(self._state, topic))
-
-    def topic_bounds(self, topic: str) -> list[QueueBounds]:
-        """Return the offsets that each queue of a topic holds."""
-        return self._driver.run(administration.topic_bounds(self._state, topic))
-
-    def messages_by_key(
-        self, topic: str, key: str, *, count_max: int = 32, begin_ms: int = 0, end_ms: int = 1 << 62
-    ) -> list[ReceivedMessage]:
-        """Return messages by one of their keys or by their unique id; times in ms since 1970."""
-        return self._driver.run(
-            administration.messages_by_key(
-                self._state, topic, key, count_max=count_max, begin_ms=begin_ms, end_ms=end_ms
-            )
-        )
-
-    def groups(self) -> dict[str, SubscriptionGroupConfig]:
-        """Return all consumer groups with their settings."""
-        return self._driver.run(group_administration.groups(self._state))
-
-    def has_group(self, group: str) -> bool:
-        """Return whether there is a group: one with settings, offsets or members."""
-        return self._driver.run(group_administration.has_group(self._state, group))
-
-    def create_group(self, config: SubscriptionGroupConfig) -> None:
-        """Create or change a consumer group on every shard. HalfDoneError: not done on all."""
-        self._driver.run(group_administration.create_group(self._state, config))
-
-    def delete_group(self, group: str) -> None:
-        """Delete a consumer group with its offsets. HalfDoneError: not done on every shard."""
-        self._driver.run(group_administration.delete_group(self._state, group))
-
-    def describe_group(self, group: str) -> GroupDescription:
-        """Return a group's members, subscriptions and progress."""
-        return self._driver.run(group_administration.describe_group(self._state, group))
-
-    def set_request_mode(self, group: str, topic: str, mode: str, *, share_queues: int = 0) -> None:
-        """Have consumers whose queues brokers deal out read a topic by "pull" or by "pop".
-
-        `share_queues`: how many queues each member of a group that pops shares; 0: all.
-        """
-        self._driver.run(
-            group_administration.set_request_mode(self._state, group, topic, mode, share_queues)
-        )
-
-    def group_delays(self, group: str, topic: str) -> dict[MessageQueue, int]:
-        """Return how many ms the oldest unread message of each queue has waited for a group."""
-        return self._driver.run(group_administration.group_delays(self._state, group, topic))
-
-    def group_owners(
-        self, found: GroupDescription, *, seconds: float = 2.0
-    ) -> dict[MessageQueue, str] | None:
-        """Return which member reads each queue of a group; None: some member does not tell."""
-        operation = group_administration.group_owners(self._state, found, seconds)
-        return self._driver.run(operation)
-
-    def reset_targets(self, topic: str, to: ResetTo | str | int) -> dict[MessageQueue, int]:
-        """Return the offsets that `reset_group` would set, and set none."""
-        return self._driver.run(group_administration.reset_targets(self._state, topic, to))
-
-    def reset_group(
-        self, group: str, topic: str, to: ResetTo | str | int
-    ) -> dict[MessageQueue, int]:
-        """Move a group to the beginning, the end or a time (ms); return the new offsets."""
-        return self._driver.run(group_administration.reset_group(self._state, group, topic, to))
-
-    def move_group(self, group: str, offsets: Mapping[MessageQueue, int]) -> None:
-        """Have a group and its members go on at these offsets in these queues."""
-        self._driver.run(group_administration.move_group(self._state, group, offsets))
+    shards = blocking(AsyncAdmin.shards)
+    missing_shards = blocking(AsyncAdmin.missing_shards)
+    placed_queues = blocking(AsyncAdmin.placed_queues)
+    metaq_servers = blocking(AsyncAdmin.metaq_servers)
+    topics = blocking(AsyncAdmin.topics)
+    create_topic = blocking(AsyncAdmin.create_topic)
+    alter_topic = blocking(AsyncAdmin.alter_topic)
+    delete_topic = blocking(AsyncAdmin.delete_topic)
+    topic_settings = blocking(AsyncAdmin.topic_settings)
+    topic_bounds = blocking(AsyncAdmin.topic_bounds)
+    messages_by_key = blocking(AsyncAdmin.messages_by_key)
+    groups = blocking(AsyncAdmin.groups)
+    has_group = blocking(AsyncAdmin.has_group)
+    create_group = blocking(AsyncAdmin.create_group)
+    delete_group = blocking(AsyncAdmin.delete_group)
+    describe_group = blocking(AsyncAdmin.describe_group)
+    group_owners = blocking(AsyncAdmin.group_owners)
+    set_request_mode = blocking(AsyncAdmin.set_request_mode)
+    group_delays = blocking(AsyncAdmin.group_delays)
+    reset_targets = blocking(AsyncAdmin.reset_targets)
+    reset_group = blocking(AsyncAdmin.reset_group)
+    move_group = blocking(AsyncAdmin.move_group)

@@ -1,78 +1,45 @@
-"""The blocking pull consumer: the caller says what to read, from where, and when to commit."""
+"""The blocking consumers without members: they read or take what the caller asks for."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from imago_client.blocking.faces import Inline, blocking
 from imago_client.blocking.rocketmq.scan import QueueScan, ScanLimits
 from imago_client.checks import check_queue
-from imago_client.core.consuming import pulling
-from imago_client.core.consuming.membership import check_filters, lock, unlock
-from imago_client.core.consuming.subscriptions import ALL, subscribe
-from imago_client.core.lookup import find_named_route
+from imago_client.rocketmq.pop_consumer import PopConsumer as AsyncPopConsumer
+from imago_client.rocketmq.pull_consumer import PullConsumer as AsyncPullConsumer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from imago_client.blocking.rocketmq.driver import BlockingDriver
     from imago_client.core.state import ClientState
     from imago_client.message_queue import MessageQueue
-    from imago_client.messages import QueueEnd
-    from imago_client.received import Pulled
 
 
 class PullConsumer:
     """Reads queues of the caller's choice; made by `Client.pull_consumer`.
 
     `group` names the committed offsets. There is no balancing between members: that is what
-    `Client.push_consumer` does.
+    `Client.group_consumer` does.
     """
 
     def __init__(self, state: ClientState, driver: BlockingDriver, group: str) -> None:
         self._state, self._driver = state, driver
+        self._face = AsyncPullConsumer(state, Inline(driver), group)
         self.group = group
-        self._started_ms = state.clock_ms()
 
-    def queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Return all queues of a topic that can be read, sorted."""
-        route = self._driver.run(find_named_route(self._state, topic))
-        return route.read_queues
-
-    def lost_queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Return those of its queues that nobody can read now: their shards have no live broker."""
-        return self._driver.run(find_named_route(self._state, topic)).lost_queues
-
-    def pull(
-        self,
-        queue: MessageQueue,
-        offset: int,
-        *,
-        tags: str = ALL,
-        messages_max: int = 32,
-        bulk_bytes: int | None = None,
-        poll_s: float = 0.0,
-    ) -> Pulled:
-        """Read messages of a queue from `offset` on; go on at the answer's `next_offset`.
-
-        `tags`: a TAG expression, or a `Sql` filter. `poll_s`: how long the broker may wait for a
-        message if there is none. `bulk_bytes`: ask for larger answers than RocketMQ's 32 messages
-        or 256 KiB, where the broker gives them.
-        """
-        check_queue(queue)
-        return self._driver.run(
-            pulling.pull(
-                self._state,
-                pulling.PullArguments(
-                    group=self.group,
-                    queue=queue,
-                    offset=offset,
-                    subscription=subscribe(queue.topic, tags, self._started_ms),
-                    messages_max=messages_max,
-                    bulk_bytes=bulk_bytes,
-                    poll_s=poll_s,
-                ),
-            )
-        )
+    queues = blocking(AsyncPullConsumer.queues)
+    lost_queues = blocking(AsyncPullConsumer.lost_queues)
+    pull = blocking(AsyncPullConsumer.pull)
+    check = blocking(AsyncPullConsumer.check)
+    min_offset = blocking(AsyncPullConsumer.min_offset)
+    max_offset = blocking(AsyncPullConsumer.max_offset)
+    end = blocking(AsyncPullConsumer.end)
+    offset_at = blocking(AsyncPullConsumer.offset_at)
+    committed = blocking(AsyncPullConsumer.committed)
+    commit = blocking(AsyncPullConsumer.commit)
+    lock = blocking(AsyncPullConsumer.lock)
+    unlock = blocking(AsyncPullConsumer.unlock)
 
     def scan(
         self, queue: MessageQueue, start: int, end: int, limits: ScanLimits | None = None
@@ -83,42 +50,18 @@ class PullConsumer:
             self._state, self._driver, self.group, queue, start, end, limits or ScanLimits()
         )
 
-    def check(self, topic: str, tags: str) -> None:
-        """Have a broker say whether it can select so. BrokerError: it cannot, and why."""
-        wanted = subscribe(topic, tags, self._started_ms)
-        self._driver.run(check_filters(self._state, self.group, [wanted]))
 
-    def min_offset(self, queue: MessageQueue) -> int:
-        """Return the first offset that still exists."""
-        return self._driver.run(pulling.min_offset(self._state, queue))
+class PopConsumer:
+    """Takes messages of all queues of a topic; made by `Client.pop_consumer`.
 
-    def max_offset(self, queue: MessageQueue) -> int:
-        """Return the offset that the queue's next message will get."""
-        return self._driver.run(pulling.max_offset(self._state, queue))
+    Members of a group share messages, not queues: any number may take of the same queue. There is
+    nothing to join or to leave.
+    """
 
-    def end(self, queue: MessageQueue) -> QueueEnd:
-        """Return the same, and which topic of the name it is."""
-        return self._driver.run(pulling.queue_end(self._state, queue))
+    def __init__(self, state: ClientState, driver: BlockingDriver, group: str) -> None:
+        self._face = AsyncPopConsumer(state, Inline(driver), group)
+        self.group = group
 
-    def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
-        """Return the offset of the first message stored at that time (ms since 1970) or later."""
-        return self._driver.run(pulling.offset_at(self._state, queue, timestamp_ms))
-
-    def committed(self, queue: MessageQueue) -> int | None:
-        """Return the group's committed offset, None if there is none."""
-        return self._driver.run(pulling.committed_offset(self._state, self.group, queue))
-
-    def lock(self, queues: Iterable[MessageQueue]) -> set[MessageQueue]:
-        """Hold queues of the group against other clients for a minute; return those it holds now.
-
-        Members of groups that read in order do so, too. Said again, it is held for another minute.
-        """
-        return self._driver.run(lock(self._state, self.group, list(queues)))
-
-    def unlock(self, queues: Iterable[MessageQueue]) -> None:
-        """Let others have them."""
-        self._driver.run(unlock(self._state, self.group, list(queues)))
-
-    def commit(self, queue: MessageQueue, offset: int) -> None:
-        """Commit for the group: everything below `offset` is consumed."""
-        self._driver.run(pulling.commit(self._state, self.group, queue, offset))
+    pop = blocking(AsyncPopConsumer.pop)
+    acknowledge = blocking(AsyncPopConsumer.acknowledge)
+    postpone = blocking(AsyncPopConsumer.postpone)
