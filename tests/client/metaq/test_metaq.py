@@ -20,6 +20,7 @@ from imago_client.metaq import (
     MetaqMessage,
     Partition,
 )
+from imago_client.metaq.connection import TextConnections
 from imago_client.metaq.reading.cursor import FetchCursor, UnreadableMessageError
 from imago_client.metaq.values import FETCH_BYTES_MAX, read_get, read_offsets, read_put
 from imago_wire.text.commands import Result, Value
@@ -306,7 +307,9 @@ def test_file_that_holds_no_positions_is_refused(tmp_path: Path, text: str) -> N
 async def test_dead_address_holds_up_no_other(metaq_server: str, client: Client) -> None:
     await client.admin.create_topic("orders", queues=1)
     async with MetaqClient(f"{metaq_server},127.0.0.1:1") as both:
-        connections = both._connections._connections
+        sockets = both.connections
+        assert isinstance(sockets, TextConnections)
+        connections = sockets._connections
         real, nobody_answers = connections._connect, asyncio.Event()
 
         async def connect(address: str) -> TextConnection:

@@ -118,8 +118,8 @@ async def test_member_whose_session_ends_leaves_its_share_and_comes_back(
     ):
         await until(lambda: len(member.positions) == len(other.positions) == 2, "they share")
         assert config.zookeeper is not None
-        await asyncio.to_thread(end_session, config.zookeeper, factory._tree._client)
-        await until(lambda: factory._tree.sessions == 1, "the session is known to be lost")
+        await asyncio.to_thread(end_session, config.zookeeper, factory.tree._client)
+        await until(lambda: factory.tree.sessions == 1, "the session is known to be lost")
         share = sorted(2 * [member.consumer_id, other.consumer_id])
         await until(lambda: owners(tree) == share, "they share again, all of it")
         bodies = await put(factory, 40)

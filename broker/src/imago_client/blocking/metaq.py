@@ -5,45 +5,29 @@ from __future__ import annotations
 import os
 import socket
 import time
-from typing import TYPE_CHECKING, Final, Self
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
+from imago_client.blocking.faces import blocking, completed
 from imago_client.blocking.metaq_transactions import LocalTransaction, XaResource
 from imago_client.connections.reaching import ended, not_had
-from imago_client.errors import (
-    ClientClosedError,
-    RequestTimeoutError,
-    UsageError,
-)
+from imago_client.errors import ClientClosedError, RequestTimeoutError
+from imago_client.metaq.client import MetaqClient as AsyncMetaqClient
 from imago_client.metaq.introducing import introduce
-from imago_client.metaq.reading.bounds import bounds
-from imago_client.metaq.values import (
-    FETCH_BYTES_MAX,
-    Fetched,
-    MetaqConfig,
-    MetaqError,
-    Partition,
-    PutResult,
-    checked_response,
-    get_command,
-    put_command,
-    read_get,
-    read_offsets,
-    read_put,
-    read_stats,
-    result_text,
-)
+from imago_client.metaq.values import FETCH_BYTES_MAX, MetaqConfig, PutResult, checked_response
 from imago_client.tls import client_context
 from imago_wire.errors import ProtocolError
-from imago_wire.text.commands import Stats
 from imago_wire.text.decoder import Decoder
 from imago_wire.text.encoder import encode
-from imago_wire.text.status import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
+    from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
     from imago_wire.text.commands import Request, Response
+
+T = TypeVar("T")
 
 _LINE_BYTES_MAX: Final = 4096
 _READ_BYTES: Final = 1 << 18
@@ -55,10 +39,14 @@ class MetaqClient:
 
     def __init__(self, servers: str | MetaqConfig) -> None:
         self.config = MetaqConfig.of(servers)
-        self._connections: dict[str, _TextSocket] = {}
-        self._process_id = os.getpid()
-        self._next = 0
-        self._closed = False
+        self.connections = Sockets(self.config)
+        self._face = AsyncMetaqClient(self.config, connections=self.connections)
+        self._producer = self._face.producer()
+
+    get = blocking(AsyncMetaqClient.get)
+    partitions = blocking(AsyncMetaqClient.partitions)
+    stats = blocking(AsyncMetaqClient.stats)
+    close = blocking(AsyncMetaqClient.close)
 
     def send(
         self,
@@ -70,69 +58,19 @@ class MetaqClient:
         partition: int | None = None,
     ) -> PutResult:
         """Put one message; without `server` the brokers take turns, each choosing the partition."""
-        if partition is not None and server is None and len(self.config.servers) > 1:
-            raise UsageError("partition: give the server too, every broker counts its own from 0")
-        if server is None:
-            self._next = (self._next + 1) % len(self.config.servers)
-        address = server or self.config.servers[self._next]
-        answer = self._ask(
-            address,
-            lambda opaque: put_command(topic, payload, attribute, partition, opaque),
-            self.config.request_timeout_s,
+        return completed(
+            self._producer.send(
+                topic, payload, attribute=attribute, server=server, partition=partition
+            )
         )
-        return read_put(address, topic, answer)
 
     def transaction(self, *, server: str | None = None, timeout_s: int = 0) -> LocalTransaction:
         """Return a transaction for `with`, at one broker: `server`, or the first."""
-        return LocalTransaction(self._ask, server or self.config.servers[0], timeout_s, self.config)
+        return LocalTransaction(self._face.transaction(server=server, timeout_s=timeout_s))
 
     def xa_resource(self, qualifier: str, *, server: str | None = None) -> XaResource:
         """Return one broker, `server` or the first, as a resource of a transaction manager."""
-        return XaResource(self._ask, server or self.config.servers[0], qualifier, self.config)
-
-    def get(
-        self, partition: Partition, offset: int, *, group: str, size_max: int = 1 << 20
-    ) -> Fetched:
-        """Fetch stored messages once, from a byte position on."""
-        answer = self._ask(
-            partition.server,
-            lambda opaque: get_command(partition, group, offset, size_max, opaque),
-            self.config.fetch_timeout_s,
-        )
-        return read_get(partition, offset, answer)
-
-    def partitions(
-        self, topic: str, *, group: str | None = None
-    ) -> dict[Partition, tuple[int, int]]:
-        """Return the partitions that hold messages, on all brokers, with first and end position.
-
-        `group`: as its reader each partition is asked, where a broker tells of all together only
-        to who may see the cluster.
-        """
-        found: dict[Partition, tuple[int, int]] = {}
-        for server in self.config.servers:
-            found |= self._partitions_on(server, topic, group)
-        return dict(sorted(found.items()))
-
-    def _partitions_on(
-        self, server: str, topic: str, group: str | None
-    ) -> dict[Partition, tuple[int, int]]:
-        try:
-            return read_offsets(server, topic, self._stats(server, "offsets"))
-        except MetaqError as error:
-            if group is None or error.status != Status.FORBIDDEN:
-                raise
-        timeout_s = self.config.request_timeout_s
-        return bounds(lambda make: self._ask(server, make, timeout_s), server, topic, group)
-
-    def stats(self, server: str, item: str = "") -> dict[str, str]:
-        """Return a broker's statistics."""
-        return read_stats(self._stats(server, item))
-
-    def close(self) -> None:
-        """Close every connection."""
-        self._closed = True
-        self._drop_all()
+        return XaResource(self._face.xa_resource(qualifier, server=server))
 
     def __enter__(self) -> Self:
         return self
@@ -145,29 +83,50 @@ class MetaqClient:
     ) -> None:
         self.close()
 
-    def _stats(self, server: str, item: str) -> str:
-        answer = self._ask(
-            server, lambda opaque: Stats(item, opaque), self.config.request_timeout_s
-        )
-        return result_text(server, answer)
 
-    def _ask(self, address: str, make: Callable[[int], Request], timeout_s: float) -> Response:
+class Sockets:
+    """The connections of one client, by address; its coroutines never suspend."""
+
+    def __init__(self, config: MetaqConfig) -> None:
+        self.config = config
+        self.admission = self
+        self._sockets: dict[str, _TextSocket] = {}
+        self._process_id = os.getpid()
+        self._closed = False
+
+    def room(self, _size: int) -> AbstractAsyncContextManager[None]:
+        """Let a put in: it is the only one."""
+        return nullcontext()
+
+    async def ask(
+        self, address: str, make: Callable[[int], Request], *, timeout_s: float
+    ) -> Response:
+        """Ask one broker."""
         if self._closed:
             raise ClientClosedError
         if self._process_id != os.getpid():
             self._drop_all()  # the parent's sockets: using them would mix both conversations
             self._process_id = os.getpid()
-        connection = self._connections.get(address)
+        connection = self._sockets.get(address)
         if connection is None or not connection.is_usable():
             if connection is not None:
                 connection.close()
-            connection = self._connections[address] = _TextSocket(address, self.config)
+            connection = self._sockets[address] = _TextSocket(address, self.config)
         return connection.ask(make, timeout_s)
 
+    async def together(self, asked: Iterable[Coroutine[None, None, T]]) -> Sequence[T]:
+        """Have them done one after the other."""
+        return [await each for each in asked]
+
+    async def close(self) -> None:
+        """Close every connection."""
+        self._closed = True
+        self._drop_all()
+
     def _drop_all(self) -> None:
-        for connection in self._connections.values():
+        for connection in self._sockets.values():
             connection.close()
-        self._connections.clear()
+        self._sockets.clear()
 
 
 class _TextSocket:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-from functools import partial
 from typing import TYPE_CHECKING, Self
 
-from imago_client.metaq.connection import TextConnections
+from imago_client.metaq.connection import Asking, TextConnections
 from imago_client.metaq.producer import MetaqProducer
-from imago_client.metaq.reading.bounds import bounds_async
+from imago_client.metaq.reading.bounds import bounds
 from imago_client.metaq.reading.consumer import MetaqConsumer, MetaqConsumerConfig
 from imago_client.metaq.reading.offsets import MemoryOffsets
 from imago_client.metaq.transactions import LocalTransaction, XaResource
@@ -37,12 +35,12 @@ if TYPE_CHECKING:
 class MetaqClient:
     """One client of some brokers; its producers and consumers share one connection per broker."""
 
-    def __init__(self, servers: str | MetaqConfig) -> None:
+    def __init__(self, servers: str | MetaqConfig, *, connections: Asking | None = None) -> None:
         self.config = MetaqConfig.of(servers)
-        self._connections = TextConnections(self.config)
+        self._connections = connections or TextConnections(self.config)
 
     @property
-    def connections(self) -> TextConnections:
+    def connections(self) -> Asking:
         """The connections, for what else is built on them."""
         return self._connections
 
@@ -95,7 +93,7 @@ class MetaqClient:
         servers = self.config.servers
         found: dict[Partition, tuple[int, int]] = {}
         asked = (self.partitions_on(server, topic, group=group) for server in servers)
-        for one in await asyncio.gather(*asked):
+        for one in await self._connections.together(asked):
             found |= one
         return dict(sorted(found.items()))
 
@@ -108,9 +106,7 @@ class MetaqClient:
         except MetaqError as error:
             if group is None or error.status != Status.FORBIDDEN:
                 raise
-        timeout_s = self.config.request_timeout_s
-        ask = partial(self._connections.ask, server, timeout_s=timeout_s)
-        return await bounds_async(ask, server, topic, group)
+        return await bounds(self._connections, server, topic, group)
 
     async def stats(self, server: str, item: str = "") -> dict[str, str]:
         """Return a broker's statistics."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar, cast
 
 from imago_client.connections.admission import Admission
 from imago_client.connections.closing import close_once
@@ -20,10 +20,13 @@ from imago_wire.text.decoder import Decoder
 from imago_wire.text.encoder import encode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
+    from contextlib import AbstractAsyncContextManager
 
     from imago_client.metaq.values import MetaqConfig
     from imago_wire.text.commands import Request, Response
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -145,6 +148,26 @@ class TextConnection(asyncio.Protocol):
                 answer.set_exception(ended(self.address, cause, self._config))
 
 
+class Rooms(Protocol):
+    """Lets puts in."""
+
+    def room(self, size: int) -> AbstractAsyncContextManager[None]: ...
+
+
+class Asking(Protocol):
+    """The connections of one client, to those who ask brokers; with or without an event loop."""
+
+    config: MetaqConfig
+
+    @property
+    def admission(self) -> Rooms: ...
+    async def ask(
+        self, address: str, make: Callable[[int], Request], *, timeout_s: float
+    ) -> Response: ...
+    async def together(self, asked: Iterable[Coroutine[None, None, T]]) -> Sequence[T]: ...
+    async def close(self) -> None: ...
+
+
 class TextConnections:
     """The connections of one client, opened when they are first needed."""
 
@@ -160,6 +183,10 @@ class TextConnections:
         """Ask one broker."""
         connection = await self._connections.get(address)
         return await connection.ask(make, timeout_s=timeout_s)
+
+    async def together(self, asked: Iterable[Coroutine[None, None, T]]) -> Sequence[T]:
+        """Have all of them done at once."""
+        return await asyncio.gather(*asked)
 
     async def close(self) -> None:
         for connection in await self._connections.close():

@@ -8,7 +8,7 @@ from imago_client.errors import UsageError
 from imago_client.metaq.values import PutResult, put_command, read_put
 
 if TYPE_CHECKING:
-    from imago_client.metaq.connection import TextConnections
+    from imago_client.metaq.connection import Asking
 
 
 class MetaqProducer:
@@ -19,7 +19,7 @@ class MetaqProducer:
     it sends once: after an error the caller knows best whether to send again.
     """
 
-    def __init__(self, connections: TextConnections) -> None:
+    def __init__(self, connections: Asking) -> None:
         self._connections = connections
         self._next = 0
 

@@ -19,7 +19,7 @@ from imago_wire.text.commands import TransactionType
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from imago_client.metaq.connection import TextConnections
+    from imago_client.metaq.connection import Asking
     from imago_wire.text.commands import Response
 
 
@@ -33,7 +33,7 @@ class LocalTransaction:
     connection to the broker: where that is lost, so is the transaction.
     """
 
-    def __init__(self, connections: TextConnections, server: str, timeout_s: int) -> None:
+    def __init__(self, connections: Asking, server: str, timeout_s: int) -> None:
         self._connections, self._server, self._timeout_s = connections, server, timeout_s
         self._steps = TransactionSteps.local()
 
@@ -81,7 +81,7 @@ class XaResource:
     `qualifier` says whose transactions these are: `recover` tells those alone.
     """
 
-    def __init__(self, connections: TextConnections, server: str, qualifier: str) -> None:
+    def __init__(self, connections: Asking, server: str, qualifier: str) -> None:
         self._connections, self._server, self._qualifier = connections, server, qualifier
         TransactionSteps.xa(None, qualifier)  # a bad one is refused now
 

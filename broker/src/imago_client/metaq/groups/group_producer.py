@@ -17,7 +17,6 @@ from imago_client.core.metaq.routes import PartitionRotation
 from imago_client.errors import ClientError, ConnectionLostError, TryAgainError
 from imago_client.metaq.groups.local_messages import KeptByPartition
 from imago_client.metaq.groups.routing import RouteFinder
-from imago_client.metaq.groups.threads import in_thread
 from imago_client.metaq.values import MetaqError, Partition, PutResult, put_command, read_put
 from imago_client.supervision import Supervisor
 from imago_wire.text.status import Status
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
     from imago_client.core.metaq.nodes import PartitionId
     from imago_client.core.metaq.routes import PartitionSelector
-    from imago_client.metaq.connection import TextConnections
+    from imago_client.metaq.connection import Asking
     from imago_client.metaq.groups.zookeeper import MetaqTree
 
 log = logging.getLogger(__name__)
@@ -40,7 +39,7 @@ RECOVER_S: Final = 300.0
 class Putter:
     """Puts one message into one partition of one broker."""
 
-    def __init__(self, connections: TextConnections) -> None:
+    def __init__(self, connections: Asking) -> None:
         self._connections = connections
 
     async def put(
@@ -70,7 +69,7 @@ class MetaqGroupProducer:
 
     def __init__(
         self,
-        connections: TextConnections,
+        connections: Asking,
         tree: MetaqTree,
         *,
         select: PartitionSelector | None = None,
@@ -106,7 +105,7 @@ class OrderedProducer:
 
     def __init__(
         self,
-        connections: TextConnections,
+        connections: Asking,
         tree: MetaqTree,
         folder: Path,
         partitions: OrderedPartitions | Mapping[str, Mapping[int, int]],
@@ -117,6 +116,7 @@ class OrderedProducer:
         """`store_when_failed`: keep also what was refused or whose answer was lost; the latter may
         then be stored twice."""
         self._finder, self._putter = RouteFinder(tree), Putter(connections)
+        self._apart = tree.apart
         self._partitions = (
             partitions
             if isinstance(partitions, OrderedPartitions)
@@ -133,14 +133,19 @@ class OrderedProducer:
         """How many messages wait in the folder."""
         return len(self._kept)
 
+    def open(self) -> None:
+        """Take over what an earlier process has kept, and send none of it by itself."""
+        for topic in self._partitions.topics:
+            self._kept.open(self._partitions.of(topic))
+        self._finder.want(*self._partitions.topics)
+
     async def start(self) -> None:
         """Take over what an earlier process has kept."""
         self._ending = False
-        for topic in self._partitions.topics:
-            self._kept.open(self._partitions.of(topic))
+        self.open()
         self._tasks.start()
         self._tasks.keep(self._resend_for_ever, "resend")
-        await self._finder.publish(*self._partitions.topics)
+        await self._finder.routes()
 
     async def stop(self) -> None:
         """Leave what is kept to the next one."""
@@ -187,7 +192,7 @@ class OrderedProducer:
                     await self._keep(partition, payload, attribute)
                     return None
             waits += 1
-            await asyncio.sleep(WAIT_S)
+            await self._wait(partition)
 
     async def resend(self) -> int:
         """Send what is kept, as far as partitions are there; return how many messages that were."""
@@ -196,6 +201,9 @@ class OrderedProducer:
             async with self._lock(partition):
                 sent += await self._resend(partition)
         return sent
+
+    async def _wait(self, _partition: PartitionId) -> None:
+        await asyncio.sleep(WAIT_S)
 
     async def _put(
         self, address: str, partition: PartitionId, payload: bytes, attribute: str | None
@@ -232,7 +240,7 @@ class OrderedProducer:
             await asyncio.sleep(self._every_s)
 
     async def _keep(self, partition: PartitionId, payload: bytes, attribute: str | None) -> None:
-        await in_thread(self._kept.keep, partition, payload, attribute)
+        await self._apart(self._kept.keep, partition, payload, attribute)
 
     def _lock(self, partition: PartitionId) -> asyncio.Lock:
         return self._locks.setdefault(partition, asyncio.Lock())

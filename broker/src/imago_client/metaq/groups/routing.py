@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from imago_client.core.metaq.routes import PublishedRoutes, read_routes
 from imago_client.errors import ClientError
-from imago_client.metaq.groups.threads import in_thread
 
 if TYPE_CHECKING:
     from imago_client.metaq.groups.zookeeper import MetaqTree
@@ -28,11 +27,15 @@ class RouteFinder:
 
     async def publish(self, *topics: str) -> None:
         """Find where these go, besides what was published before."""
+        self.want(*topics)
+        await self.routes()
+
+    def want(self, *topics: str) -> None:
+        """Find where these go too, with the next look at the tree."""
         missing = [topic for topic in topics if topic not in self._topics]
         if missing:
             self._topics = (*self._topics, *missing)
             self._read_at = None
-        await self.routes()
 
     async def routes(self) -> PublishedRoutes:
         """Return what is known; the former view stays while ZooKeeper is not there."""
@@ -43,7 +46,7 @@ class RouteFinder:
             if self._read_at != changes:
                 try:
                     operation = read_routes(self._tree.paths, self._topics)
-                    self._routes = await in_thread(self._tree.run, operation)
+                    self._routes = await self._tree.ask(operation)
                     self._read_at = changes
                 except ClientError as error:
                     if not self._routes.partitions.keys() >= set(self._topics):

@@ -37,8 +37,10 @@ if TYPE_CHECKING:
 
     from imago_client.core.metaq.ordering import OrderedPartitions
     from imago_client.core.metaq.routes import PartitionSelector
+    from imago_client.metaq.connection import Asking
     from imago_client.metaq.groups.group_offsets import OffsetStorage
     from imago_client.metaq.groups.recovering import RejectionPolicy
+    from imago_client.metaq.groups.threads import Apart
     from imago_client.metaq.transactions import LocalTransaction, XaResource
     from imago_client.metaq.values import MetaqMessage
 
@@ -58,20 +60,28 @@ def metaq_config(zookeeper: str | MetaqConfig) -> MetaqConfig:
 class MetaqSessionFactory:
     """Producers, consumers, browsers and transactions that find brokers in ZooKeeper."""
 
-    def __init__(self, zookeeper: str | MetaqConfig, *, rng: Random | None = None) -> None:
+    def __init__(
+        self,
+        zookeeper: str | MetaqConfig,
+        *,
+        rng: Random | None = None,
+        connections: Asking | None = None,
+        apart: Apart = in_thread,
+    ) -> None:
+        """`connections`, `apart`: of the blocking face, which needs no event loop."""
         self.config = metaq_config(zookeeper)
-        self._client = MetaqClient(self.config)
-        self._tree = MetaqTree(self.config)
-        self._rng = rng or Random()  # noqa: S311 - chooses brokers
+        self._client = MetaqClient(self.config, connections=connections)
+        self.tree = MetaqTree(self.config, apart)
+        self.rng = rng or Random()  # noqa: S311 - chooses brokers
 
     async def start(self) -> None:
         """Open the session. ConnectionLostError: no ZooKeeper is there."""
-        await in_thread(self._tree.start)
-        self._finder = RouteFinder(self._tree)
+        await self.tree.apart(self.tree.start)
+        self._finder = RouteFinder(self.tree)
 
     async def close(self) -> None:
         """End the session and all connections; end producers and consumers before."""
-        await in_thread(self._tree.close)
+        await self.tree.apart(self.tree.close)
         await self._client.close()
 
     async def __aenter__(self) -> Self:
@@ -93,7 +103,7 @@ class MetaqSessionFactory:
     ) -> MetaqGroupProducer:
         """Return a producer; `select` chooses partitions, else they take turns."""
         return MetaqGroupProducer(
-            self._client.connections, self._tree, select=select, default_topic=default_topic
+            self._client.connections, self.tree, select=select, default_topic=default_topic
         )
 
     def ordered_producer(
@@ -110,7 +120,7 @@ class MetaqSessionFactory:
         """
         return OrderedProducer(
             self._client.connections,
-            self._tree,
+            self.tree,
             folder,
             partitions,
             every_s=every_s,
@@ -135,7 +145,7 @@ class MetaqSessionFactory:
         if not topics:
             raise UsageError("topics: name those that messages will go to")
         await self._finder.publish(*topics)
-        return (await self._finder.routes()).broker_with_all(topics, self._rng.choice)
+        return (await self._finder.routes()).broker_with_all(topics, self.rng.choice)
 
     # Consumers
 
@@ -152,8 +162,8 @@ class MetaqSessionFactory:
         refuses; without it such a message holds up its partition.
         """
         settings = MetaqGroupConsumerConfig(group=config) if isinstance(config, str) else config
-        storage = offsets or ZooKeeperOffsets(self._tree)
-        return MetaqGroupConsumer(self._client, self._tree, settings, storage, on_reject, self._rng)
+        storage = offsets or ZooKeeperOffsets(self.tree)
+        return MetaqGroupConsumer(self._client, self.tree, settings, storage, on_reject, self.rng)
 
     def broadcast_consumer(
         self, group: str, folder: Path, *, on_reject: RejectionPolicy | None = None
@@ -168,12 +178,9 @@ class MetaqSessionFactory:
 
     async def partitions(self, topic: str) -> list[Partition]:
         """Return the partitions of a topic that consumers see, with who serves each now."""
-        paths, run = self._tree.paths, self._tree.run
-        offered = await in_thread(
-            run, read_offered(paths.subscribable(topic), topic, masters_only=False)
-        )
-        cluster = await in_thread(run, read_cluster(paths))
-        return serving(offered, cluster)
+        paths, ask = self.tree.paths, self.tree.ask
+        offered = await ask(read_offered(paths.subscribable(topic), topic, masters_only=False))
+        return serving(offered, await ask(read_cluster(paths)))
 
     async def browse(
         self, topic: str, *, size_max: int = BROWSER_BYTES
@@ -198,6 +205,6 @@ class MetaqSessionFactory:
         """Return the statistics of all masters, or of one broker, by address."""
         if server is not None:
             return {server: await self._client.stats(server, item)}
-        cluster = await in_thread(self._tree.run, read_cluster(self._tree.paths))
+        cluster = await self.tree.ask(read_cluster(self.tree.paths))
         masters = sorted(each.master for each in cluster.values() if each.master)
         return {address: await self._client.stats(address, item) for address in masters}

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+class Apart(Protocol):
+    """Has a call done, in another thread or at once."""
+
+    async def __call__(self, call: Callable[P, T], *args: P.args, **named: P.kwargs) -> T: ...
 
 
 async def in_thread(call: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:

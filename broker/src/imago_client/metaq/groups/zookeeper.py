@@ -27,10 +27,12 @@ from imago_client.core.metaq.nodes import (
     WriteNode,
 )
 from imago_client.errors import ClientClosedError, ConnectionLostError, TryAgainError
+from imago_client.metaq.groups.threads import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from imago_client.metaq.groups.threads import Apart
     from imago_client.metaq.values import MetaqConfig
 
 log = logging.getLogger(__name__)
@@ -43,7 +45,8 @@ T = TypeVar("T")
 class MetaqTree:
     """One session. It is opened by `start`, and opened anew by itself where it is lost."""
 
-    def __init__(self, config: MetaqConfig) -> None:
+    def __init__(self, config: MetaqConfig, apart: Apart = in_thread) -> None:
+        """`apart`: where a coroutine has calls done that block."""
         assert config.zookeeper is not None
         self.address = config.zookeeper
         self.paths = TreePaths(config.zk_root)
@@ -51,7 +54,7 @@ class MetaqTree:
         """How many sessions were lost: what a member owned in one of those is gone."""
         self.changes = 0
         """Grows whenever what was read may no longer be so."""
-        self._config = config
+        self._config, self.apart = config, apart
         self._listeners: list[Callable[[], None]] = []
         self._client: Any = None
         self._closed = False
@@ -100,6 +103,10 @@ class MetaqTree:
             return value
         finally:
             operation.close()
+
+    async def ask(self, operation: NodeOperation[T]) -> T:
+        """Run an operation to its end apart from the event loop."""
+        return await self.apart(self.run, operation)
 
     def _answer(self, request: NodeRequest) -> object:
         client = self._client

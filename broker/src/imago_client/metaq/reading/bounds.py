@@ -6,7 +6,7 @@ cluster, and answers everybody else about the partitions that he may read.
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from imago_client.errors import AnswerError
@@ -15,35 +15,25 @@ from imago_wire.text.commands import OFFSET_END, Offset
 from imago_wire.text.status import Status
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from imago_wire.text.commands import Request, Response
+    from imago_client.metaq.connection import Asking
+    from imago_wire.text.commands import Response
 
-    Ask = Callable[[Callable[[int], Request]], Response]
-    AskAsync = Callable[[Callable[[int], Request]], Awaitable[Response]]
     Bounds = dict[Partition, tuple[int, int]]
 
 AT_ONCE: Final = 64
 """Partitions that are asked together; the last of all is among them, or before so many unused."""
 
 
-async def bounds_async(ask: AskAsync, server: str, topic: str, group: str) -> Bounds:
+async def bounds(asking: Asking, server: str, topic: str, group: str) -> Bounds:
     """Return the partitions that hold messages. MetaqError: they may not be read either."""
+    ask = partial(asking.ask, server, timeout_s=asking.config.request_timeout_s)
     found: Bounds = {}
     for numbers in _batches(found):
-        lows = await asyncio.gather(*(ask(_asks(topic, group, each, 0)) for each in numbers))
+        lows = await asking.together(ask(_asks(topic, group, each, 0)) for each in numbers)
         used = _used(server, numbers, lows)
-        ends = await asyncio.gather(*(ask(_asks(topic, group, each, OFFSET_END)) for each in used))
-        _note(found, server, topic, used, ends)
-    return found
-
-
-def bounds(ask: Ask, server: str, topic: str, group: str) -> Bounds:
-    """Do the same on blocking sockets."""
-    found: Bounds = {}
-    for numbers in _batches(found):
-        used = _used(server, numbers, [ask(_asks(topic, group, each, 0)) for each in numbers])
-        ends = [ask(_asks(topic, group, each, OFFSET_END)) for each in used]
+        ends = await asking.together(ask(_asks(topic, group, each, OFFSET_END)) for each in used)
         _note(found, server, topic, used, ends)
     return found
 
