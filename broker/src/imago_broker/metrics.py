@@ -8,15 +8,20 @@ metrics themselves, with names and help, are in `app/metrics/metrics.py`,
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from prometheus_client.core import Metric
     from prometheus_client.registry import Collector, CollectorRegistry
+
+
+BUCKETS_S: Final = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, math.inf)
+"""What is faster than a millisecond is not told apart: a send waits for the loop's turn as long."""
 
 
 class MetaqCounters:
@@ -58,11 +63,12 @@ class MetaqCounters:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One number to be read when Prometheus asks. `kind` is ``counter`` or ``gauge``."""
+    """What is read when Prometheus asks. `kind` is ``counter``, ``gauge`` or ``histogram``."""
 
     name: str
     help: str
-    read: Callable[[], float]
+    read: Callable[..., float]
+    """A histogram's returns how many values are below so many seconds."""
     kind: str = "counter"
     labels: tuple[tuple[str, str], ...] = ()
 
@@ -75,6 +81,20 @@ def gauge(name: str, text: str, read: Callable[[], float], port: str = "") -> Sa
 def counter(name: str, text: str, read: Callable[[], float], port: str = "") -> Sample:
     """Return a total since the start."""
     return Sample(f"imago_{name}", text, read, "counter", (("port", port),) if port else ())
+
+
+def histogram(name: str, text: str, below: Callable[[float], int]) -> Sample:
+    """Return counts of durations; `below` says how many took less than so many seconds."""
+    return Sample(f"imago_{name}", text, below, "histogram")
+
+
+def longest(name: str, text: str, read_s: Callable[[], float]) -> list[Sample]:
+    """Return a duration's maximum in seconds, and in milliseconds under its name of 0.1."""
+    old = f"{text.removesuffix('.')}, in milliseconds; use imago_{name}_seconds_max."
+    return [
+        gauge(f"{name}_seconds_max", f"{text.removesuffix('.')}, in seconds.", read_s),
+        gauge(f"{name}_ms_max", old, lambda: read_s() * 1000),
+    ]
 
 
 class BrokerCollector:
@@ -105,7 +125,7 @@ class BrokerCollector:
             family = families.get(sample.name)
             if family is None:
                 family = families[sample.name] = _family(sample, list(labels))
-            family.add_metric(list(labels.values()), sample.read())  # type: ignore[attr-defined]  # both families have it
+            _add(family, sample, list(labels.values()))
         yield from families.values()
 
 
@@ -130,7 +150,7 @@ def metaq_samples(counters: MetaqCounters) -> list[Sample]:
         "malformed": "connections closed for malformed input",
         "bytes_out": "bytes of messages sent",
         "tx_begin": "transactions begun, or begun again",
-        "tx_xa_begin": "those of them that are XA",
+        "tx_xa_begin": "XA transactions begun, or begun again",
         "tx_commit": "requests to commit",
         "tx_rollback": "requests to roll back",
     }
@@ -141,10 +161,21 @@ def metaq_samples(counters: MetaqCounters) -> list[Sample]:
 
 
 def _family(sample: Sample, labels: list[str]) -> Metric:
-    from prometheus_client.core import (  # noqa: PLC0415  see BrokerCollector
-        CounterMetricFamily,
-        GaugeMetricFamily,
-    )
+    from prometheus_client import core  # noqa: PLC0415  see BrokerCollector
 
-    make = CounterMetricFamily if sample.kind == "counter" else GaugeMetricFamily
-    return make(sample.name, sample.help, labels=labels)
+    match sample.kind:
+        case "counter":
+            return core.CounterMetricFamily(sample.name, sample.help, labels=labels)
+        case "histogram":
+            return core.HistogramMetricFamily(sample.name, sample.help, labels=labels)
+        case _:
+            return core.GaugeMetricFamily(sample.name, sample.help, labels=labels)
+
+
+def _add(family: Any, sample: Sample, labels: list[str]) -> None:
+    read = sample.read
+    if sample.kind != "histogram":
+        family.add_metric(labels, read())
+        return
+    buckets = [(str(s).replace("inf", "+Inf"), read(s)) for s in BUCKETS_S]
+    family.add_metric(labels, buckets, None)

@@ -13,7 +13,7 @@ from imago_broker.app.metrics.quota_metrics import quota_samples
 from imago_broker.app.metrics.shard_metrics import shard_samples
 from imago_broker.app.metrics.usage_metrics import usage_samples
 from imago_broker.config.sections.relations import is_open
-from imago_broker.metrics import Sample, counter, gauge, metaq_samples
+from imago_broker.metrics import Sample, counter, gauge, histogram, longest, metaq_samples
 from imago_broker.model.registry.cluster import RegistryConnection
 
 if TYPE_CHECKING:
@@ -89,20 +89,44 @@ def _log(
         return store.components.scrubber.counts
 
     return [
-        gauge("log_start_offset", "First byte of the log.", lambda: store.log_start),
-        gauge("log_end_offset", "End of the log.", lambda: store.log_end),
-        gauge("log_durable_offset", "End of what is on disk.", lambda: store.durable_end),
-        gauge("log_visible_offset", "End of what is read.", lambda: store.high_watermark),
-        gauge("log_epoch", "Epoch of the master.", lambda: store.epoch_seen),
-        gauge("log_damaged_ranges", "Parts of the log out of service.", lambda: len(damaged())),
+        gauge(
+            "log_start_offset",
+            "Log offset of the oldest byte that the log keeps.",
+            lambda: store.log_start,
+        ),
+        gauge(
+            "log_end_offset",
+            "Log offset behind the newest record of the log.",
+            lambda: store.log_end,
+        ),
+        gauge(
+            "log_durable_offset",
+            "Log offset below which the log is synced to the disk.",
+            lambda: store.durable_end,
+        ),
+        gauge(
+            "log_visible_offset",
+            "Log offset below which readers are given messages: the high watermark.",
+            lambda: store.high_watermark,
+        ),
+        gauge(
+            "log_epoch",
+            "Highest epoch of a mastership that this broker has seen.",
+            lambda: store.epoch_seen,
+        ),
+        gauge(
+            "log_damaged_ranges",
+            "Parts of the log that are out of service for damage.",
+            lambda: len(damaged()),
+        ),
         gauge(
             "log_damaged_bytes",
-            "Bytes of the log out of service.",
+            "Bytes of the log that are out of service for damage.",
             lambda: sum(each.size for each in damaged()),
         ),
         counter(
             "log_skipped",
-            "Messages lost in damage, passed over.",
+            "Messages lost in damage of the log that readers were led past.",
             lambda: store.components.storage.damage.skipped,
         ),
         counter(
@@ -116,17 +140,35 @@ def _log(
             lambda: store.forced.counts.bytes,
         ),
         counter(
-            "log_scrubbed_bytes", "Verified in the background.", lambda: scrubbed().bytes_verified
+            "log_scrubbed_bytes",
+            "Bytes of the log verified in the background.",
+            lambda: scrubbed().bytes_verified,
         ),
-        counter("log_scrubs", "Times the whole log was verified.", lambda: scrubbed().passes),
-        counter("views_mended", "Wrong units, keys and files.", lambda: scrubbed().views_mended),
-        gauge("disk_used_ratio", "Used part of the disk.", lambda: health().disk_used_ratio),
+        counter(
+            "log_scrubs",
+            "Times that the whole log was verified in the background.",
+            lambda: scrubbed().passes,
+        ),
+        counter(
+            "views_mended",
+            "Wrong units, key entries and MetaQ files that were put right from the log.",
+            lambda: scrubbed().views_mended,
+        ),
+        gauge(
+            "disk_used_ratio",
+            "Used part of the disk with the log, 0 to 1.",
+            lambda: health().disk_used_ratio,
+        ),
         gauge(
             "writable",
             "1 while puts to the shard are accepted, as far as this broker knows.",
             lambda: not refused().puts,
         ),
-        gauge("readable", "The same of messages that are read.", lambda: not refused().gets),
+        gauge(
+            "readable",
+            "1 while messages of the shard are given to readers, as far as this broker knows.",
+            lambda: not refused().gets,
+        ),
     ]
 
 
@@ -138,10 +180,14 @@ def _shard(
         return len(state.in_sync) if state else 1
 
     return [
-        gauge("shard_leads", "1 while this broker is the master.", lambda: role.leads),
-        gauge("shard_in_sync", "Members in the in-sync set.", in_sync),
-        gauge("shard_replicas", "Members it is to have.", members),
-        gauge("shard_members", "Live members.", lambda: len(registry.view().members(shard))),
+        gauge("shard_leads", "1 while this broker is the master of its shard.", lambda: role.leads),
+        gauge("shard_in_sync", "Members of the shard that are in sync with its master.", in_sync),
+        gauge("shard_replicas", "Members that the shard is to have.", members),
+        gauge(
+            "shard_members",
+            "Members of the shard that are registered now.",
+            lambda: len(registry.view().members(shard)),
+        ),
         gauge(
             "registry_connected",
             "1 while the registry answers and our registration exists.",
@@ -149,7 +195,7 @@ def _shard(
         ),
         gauge(
             "registry_refused_nodes",
-            "Nodes whose content cannot be understood; their last good content counts.",
+            "Registry nodes whose content cannot be understood; their last good content counts.",
             lambda: len(registry.view().refused),
         ),
     ]
@@ -159,21 +205,46 @@ def _puts(core: CoreServices) -> list[Sample]:
     puts, waiting = core.messages, core.messages.acknowledgements
     times = puts.append_times
     return [
-        counter("messages_stored", "Messages appended.", lambda: puts.appended),
-        counter("appends", "Appends: one for all puts of a loop turn.", lambda: puts.appends),
-        counter("put_timeouts", "Puts whose level was late.", lambda: waiting.timeouts),
-        counter("puts_failed", "Messages refused or not appended.", lambda: puts.failed),
-        counter("appended_bytes", "Bytes of the log that puts took.", lambda: puts.appended_bytes),
-        gauge("append_ms_max", "Longest append.", lambda: times.max_ns / 1e6),
-        gauge("append_ms_p99", "Whole ms of 99 of 100.", lambda: times.percentile(0.99)),
+        counter("messages_stored", "Messages appended to the log.", lambda: puts.appended),
+        counter(
+            "appends",
+            "Writes to the log, one for all puts of a turn of the event loop.",
+            lambda: puts.appends,
+        ),
+        counter(
+            "put_timeouts",
+            "Puts that did not reach their acknowledgement level in time.",
+            lambda: waiting.timeouts,
+        ),
+        counter(
+            "puts_failed",
+            "Messages that were refused or could not be appended.",
+            lambda: puts.failed,
+        ),
+        counter(
+            "appended_bytes",
+            "Bytes of the log taken by messages that were put.",
+            lambda: puts.appended_bytes,
+        ),
+        histogram("append_seconds", "How long a message's append took.", times.below),
+        *longest("append", "Longest append to the log.", lambda: times.max_ns / 1e9),
+        gauge(
+            "append_ms_p99",
+            "Milliseconds within which 99 of 100 messages were appended; use imago_append_seconds.",
+            lambda: times.percentile(0.99),
+        ),
         gauge(
             "unacknowledged_bytes",
-            "Bytes not yet acknowledged.",
+            "Bytes of messages that are appended and not yet acknowledged.",
             lambda: waiting.bytes_waiting,
         ),
         gauge("topics", "Topics of this shard.", lambda: len(core.topics.all())),
-        gauge("light_queues", "Light queues.", lambda: len(core.messages.light)),
-        gauge("groups", "Consumer groups.", lambda: len(core.groups.all())),
+        gauge(
+            "light_queues",
+            "Light queues (RocketMQ's LMQ) of this shard.",
+            lambda: len(core.messages.light),
+        ),
+        gauge("groups", "Consumer groups of this shard.", lambda: len(core.groups.all())),
     ]
 
 
@@ -199,7 +270,7 @@ def _access(config: BrokerConfig, access: AccessService) -> list[Sample]:
             "1 while anyone who reaches the ports from other machines may do everything.",
             lambda: is_open(config),
         ),
-        gauge("access_users", "Users.", lambda: len(access.users)),
+        gauge("access_users", "Users that access control knows.", lambda: len(access.users)),
         counter(
             "access_denied",
             "Requests that access control has refused.",
@@ -226,22 +297,22 @@ def _tls(ports: Ports) -> list[Sample]:
         *_port("metaq_tls", ports.metaq_tls),
         gauge(
             "tls_certificate_expires_seconds",
-            "End of the certificate in force, in seconds since 1970; 0: it is not valid now.",
+            "End of the TLS certificate in force, in seconds since 1970; 0: not valid now.",
             lambda: certificates.contexts.expires_s,
         ),
         gauge(
             "tls_certificate_refused",
-            "1 while the certificate's files have something that cannot be used.",
+            "1 while the files of the TLS certificate have something that cannot be used.",
             lambda: bool(certificates.problem),
         ),
         counter(
             "tls_certificates_loaded",
-            "Certificates that came into force.",
+            "TLS certificates that came into force.",
             lambda: certificates.loaded,
         ),
         counter(
             "tls_handshakes",
-            "Handshakes that were finished.",
+            "TLS handshakes that were finished.",
             lambda: total(lambda door: door.handshakes),
         ),
         counter(
@@ -251,12 +322,12 @@ def _tls(ports: Ports) -> list[Sample]:
         ),
         counter(
             "tls_handshakes_delayed",
-            "Handshakes that waited for their turn (tls.handshakes_per_second_max).",
+            "TLS handshakes that waited for their turn (tls.handshakes_per_second_max).",
             lambda: ports.handshakes.delayed,
         ),
         gauge(
             "tls_handshakes_waiting",
-            "Those that wait now.",
+            "TLS handshakes that wait for their turn now.",
             lambda: ports.handshakes.waiting,
         ),
     ]
@@ -264,29 +335,75 @@ def _tls(ports: Ports) -> list[Sample]:
 
 def _port(name: str, listener: Listener) -> list[Sample]:
     return [
-        gauge("connections", "Open connections.", lambda: listener.connections, name),
-        counter("connections_accepted", "Accepted.", lambda: listener.accepted, name),
-        counter("connections_refused", "Above a limit.", lambda: listener.refused, name),
+        gauge("connections", "Open connections of a port.", lambda: listener.connections, name),
+        counter(
+            "connections_accepted",
+            "Connections that a port has accepted.",
+            lambda: listener.accepted,
+            name,
+        ),
+        counter(
+            "connections_refused",
+            "Connections that a port has refused above a limit.",
+            lambda: listener.refused,
+            name,
+        ),
     ]
 
 
 def _input(budget: InputBudget) -> list[Sample]:
     return [
-        gauge("input_unfinished_bytes", "Of commands that are not whole.", lambda: budget.held),
-        gauge("input_waiting", "Connections not read for the budget.", lambda: budget.waiting),
-        counter("input_dropped", "Connections ended for it.", lambda: budget.dropped),
+        gauge(
+            "input_unfinished_bytes",
+            "Bytes held of commands that are not whole yet.",
+            lambda: budget.held,
+        ),
+        gauge(
+            "input_waiting",
+            "Connections not read now, since unfinished commands hold too many bytes.",
+            lambda: budget.waiting,
+        ),
+        counter(
+            "input_dropped",
+            "Connections ended, since unfinished commands held too many bytes.",
+            lambda: budget.dropped,
+        ),
     ]
 
 
 def _rocketmq(delivery: DeliveryParts) -> list[Sample]:
     traffic, hold = delivery.traffic, delivery.hold
     return [
-        counter("rocketmq_messages_out", "Messages pulled.", lambda: traffic.messages),
-        counter("rocketmq_bytes_out", "Bytes pulled.", lambda: traffic.bytes),
-        counter("rocketmq_reads_found", "Answers with messages.", lambda: traffic.found),
-        counter("rocketmq_reads_missed", "Reads that found none.", lambda: traffic.missed),
-        gauge("rocketmq_pulls_held", "Pulls that wait for messages.", lambda: len(hold)),
-        gauge("rocketmq_read_ms_max", "Longest read.", lambda: traffic.read_ns_max / 1e6),
+        counter(
+            "rocketmq_messages_out",
+            "Messages that RocketMQ clients have pulled.",
+            lambda: traffic.messages,
+        ),
+        counter(
+            "rocketmq_bytes_out",
+            "Bytes of messages that RocketMQ clients have pulled.",
+            lambda: traffic.bytes,
+        ),
+        counter(
+            "rocketmq_reads_found",
+            "Pulls of RocketMQ clients that found messages.",
+            lambda: traffic.found,
+        ),
+        counter(
+            "rocketmq_reads_missed",
+            "Pulls of RocketMQ clients that found no message.",
+            lambda: traffic.missed,
+        ),
+        gauge(
+            "rocketmq_pulls_held",
+            "Pulls of RocketMQ clients that wait for messages.",
+            lambda: len(hold),
+        ),
+        *longest(
+            "rocketmq_read",
+            "Longest read for a pull of a RocketMQ client.",
+            lambda: traffic.read_ns_max / 1e9,
+        ),
     ]
 
 
@@ -313,24 +430,32 @@ def _metaq_transactions(transactions: MetaqTransactions) -> list[Sample]:
             "MetaQ: transactions that a person decided about and no producer forgot.",
             lambda: len(transactions.open.heuristic),
         ),
-        counter("metaq_transactions_prepared", "MetaQ: prepared.", lambda: counts.prepared),
-        counter("metaq_transactions_committed", "MetaQ: committed.", lambda: counts.committed),
         counter(
-            "metaq_transactions_rolled_back", "MetaQ: rolled back.", lambda: counts.rolled_back
+            "metaq_transactions_prepared", "MetaQ: transactions prepared.", lambda: counts.prepared
+        ),
+        counter(
+            "metaq_transactions_committed",
+            "MetaQ: transactions committed.",
+            lambda: counts.committed,
+        ),
+        counter(
+            "metaq_transactions_rolled_back",
+            "MetaQ: transactions rolled back.",
+            lambda: counts.rolled_back,
         ),
         counter(
             "metaq_transactions_expired",
-            "MetaQ: rolled back since their time was over.",
+            "MetaQ: transactions rolled back since their time was over.",
             lambda: counts.expired,
         ),
         counter(
             "metaq_transactions_abandoned",
-            "MetaQ: rolled back since their connections were gone.",
+            "MetaQ: transactions rolled back since their connections were gone.",
             lambda: counts.abandoned,
         ),
         counter(
             "metaq_transactions_lost",
-            "MetaQ: prepared ones whose messages the log lost.",
+            "MetaQ: prepared transactions whose messages the log lost.",
             lambda: counts.lost,
         ),
     ]

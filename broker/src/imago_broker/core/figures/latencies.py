@@ -56,6 +56,10 @@ class Latencies:
             low = below
         return " ".join(counts)
 
+    def below(self, seconds: float) -> int:
+        """Return how many took less than so long; what is counted together took longer."""
+        return sum(n for ms, n in self._by_ms.items() if ms < seconds * 1000)
+
     def percentile(self, share: float) -> int:
         """Return the milliseconds within which this share of all ended; 0 where there are none."""
         total, seen = sum(self._by_ms.values()), 0

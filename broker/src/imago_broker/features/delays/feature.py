@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from imago_broker.features.delays.recalling import RecallProcessor
 from imago_broker.features.feature import Feature
-from imago_broker.metrics import counter, gauge
+from imago_broker.metrics import counter, gauge, longest
 from imago_broker.processors.rocketmq.access.rights import (
     topic,
 )
@@ -67,18 +67,41 @@ def install(parts: RocketmqAssembly) -> Installed:
 
 def _samples(delay: DelayService, timers: TimerService) -> list[Sample]:
     return [
-        gauge("timers_pending", "Messages that wait for their time.", lambda: timers.pending),
-        counter("timers_fired", "Of them delivered.", lambda: timers.figures.fired),
-        counter("timers_lost", "Of them gone with their log files.", lambda: timers.figures.lost),
-        counter("delayed_lost", "The same, of messages of delay levels.", lambda: delay.lost),
+        gauge(
+            "timers_pending", "Timed messages that wait until they are due.", lambda: timers.pending
+        ),
+        counter(
+            "timers_fired",
+            "Timed messages that were delivered when due.",
+            lambda: timers.figures.fired,
+        ),
+        counter(
+            "timers_lost", "Timed messages lost with their log files.", lambda: timers.figures.lost
+        ),
+        counter(
+            "delayed_lost",
+            "Messages of delay levels lost with their log files.",
+            lambda: delay.lost,
+        ),
         counter(
             "delayed_dropped",
-            "Of both, with no place any more when due: their topic was deleted.",
+            "Delayed and timed messages dropped when due, as their topic was deleted.",
             lambda: delay.dropped + timers.figures.dropped,
         ),
-        counter("timers_late_ms", "By how much, summed up.", lambda: timers.figures.late_ms),
-        gauge(
-            "timers_late_ms_max", "The most since the start.", lambda: timers.figures.late_ms_max
+        counter(
+            "timers_late_seconds",
+            "By how much timed messages were late, summed up in seconds.",
+            lambda: timers.figures.late_ms / 1000,
+        ),
+        counter(
+            "timers_late_ms",
+            "By how much timed messages were late, summed up in ms; use the seconds.",
+            lambda: timers.figures.late_ms,
+        ),
+        *longest(
+            "timers_late",
+            "By how much a timed message was late at most.",
+            lambda: timers.figures.late_ms_max / 1000,
         ),
     ]
 

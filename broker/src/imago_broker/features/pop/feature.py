@@ -188,9 +188,13 @@ def _samples(pops: PopService, waiting: PopWaiting) -> list[Sample]:
         gauge("pop_out", "Messages that were popped and not acknowledged.", lambda: pops.out),
         gauge("pop_waiting", "POPs that wait for a message.", lambda: len(waiting)),
         counter("pop_handed_out", "Messages popped.", lambda: counts.handed_out),
-        counter("pop_again", "Of them popped before.", lambda: counts.again),
-        counter("pop_acknowledged", "Of them acknowledged.", lambda: counts.acknowledged),
-        counter("pop_void", "Receipts that did not count any more.", lambda: counts.void),
+        counter("pop_again", "Popped messages that had been popped before.", lambda: counts.again),
+        counter(
+            "pop_acknowledged",
+            "Popped messages that were acknowledged.",
+            lambda: counts.acknowledged,
+        ),
+        counter("pop_void", "POP receipts that did not count any more.", lambda: counts.void),
         counter("pop_lost", "Popped messages gone before they were done.", lambda: counts.lost),
     ]
 

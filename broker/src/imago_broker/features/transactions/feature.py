@@ -66,15 +66,41 @@ def install(parts: RocketmqAssembly) -> Installed:
 def _samples(transactions: TransactionService) -> list[Sample]:
     counts = transactions.counts
     return [
-        gauge("transactions_open", "Open transactions.", lambda: len(transactions.halves)),
-        counter("transactions_begun", "Half messages stored.", lambda: counts.opened),
-        counter("transactions_committed", "Committed.", lambda: counts.committed),
-        counter("transactions_rolled_back", "Rolled back.", lambda: counts.rolled_back),
-        counter("transactions_given_up", "Asked about too often.", lambda: counts.given_up),
-        counter("transactions_lost", "Half messages that cannot be read.", lambda: counts.lost),
-        counter("transaction_checks", "Checks of open ones.", lambda: counts.checks),
+        gauge(
+            "transactions_open",
+            "RocketMQ transactions that are open.",
+            lambda: len(transactions.halves),
+        ),
         counter(
-            "transaction_checks_unasked", "Checks without a live producer.", lambda: counts.unasked
+            "transactions_begun",
+            "RocketMQ transactions begun: half messages stored.",
+            lambda: counts.opened,
+        ),
+        counter(
+            "transactions_committed", "RocketMQ transactions committed.", lambda: counts.committed
+        ),
+        counter(
+            "transactions_rolled_back",
+            "RocketMQ transactions rolled back.",
+            lambda: counts.rolled_back,
+        ),
+        counter(
+            "transactions_given_up",
+            "RocketMQ transactions given up after too many checks.",
+            lambda: counts.given_up,
+        ),
+        counter(
+            "transactions_lost",
+            "RocketMQ transactions whose half messages cannot be read.",
+            lambda: counts.lost,
+        ),
+        counter(
+            "transaction_checks", "Checks of open RocketMQ transactions.", lambda: counts.checks
+        ),
+        counter(
+            "transaction_checks_unasked",
+            "Checks of RocketMQ transactions without a live producer to ask.",
+            lambda: counts.unasked,
         ),
     ]
 

@@ -1,1 +1,0 @@
-"""Queues filled from records that others wrote."""
