@@ -59,11 +59,6 @@ SHARED_NAMES = {
 }
 """Class names that occur in several modules, each with the reason why that is no mistake."""
 
-FACADES = {
-    "imago_log/store.py:MessageStore": "the store's one face: each call goes to a component",
-}
-"""Classes that may have more methods, each with the reason."""
-
 
 @cache
 def classes() -> dict[tuple[str, str], int]:
@@ -94,10 +89,9 @@ def test_a_class_name_has_one_meaning() -> None:
 
 
 def test_no_class_does_everything() -> None:
-    """Give a part of the class's state a class of its own, or name the facade in `FACADES`."""
+    """Give a part of the class's state a class of its own."""
     found = {f"{m}:{n}": count for (m, n), count in classes().items() if count > METHODS_MAX}
-    assert {n: c for n, c in found.items() if n not in FACADES} == {}
-    assert FACADES.keys() - found.keys() == set(), "on the list, but no longer that large"
+    assert found == {}
 
 
 SLOT = re.compile(r"^        self\.(?P<name>[a-z]\w*): Callable\[", re.MULTILINE)

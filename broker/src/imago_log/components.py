@@ -21,13 +21,13 @@ from imago_log.repair.healing import Healer
 from imago_log.replica.follower_log import FollowerLog
 from imago_log.replica.log_bytes import LogByteReader
 from imago_log.replica.realigning import Realigner
+from imago_log.replica.reindexing import TailFinder
 from imago_log.replica.role import ReplicaRole
 from imago_log.signals import Signal
 from imago_log.views.directory import QueueDirectory
-from imago_log.views.filling.reindexing import TailFinder
-from imago_log.views.write_behind import WriteBehind
 from imago_log.writing.appender import Appender
 from imago_log.writing.metadata_log import MetadataLog
+from imago_log.writing.write_behind import WriteBehind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -82,16 +82,7 @@ class Components:
         directory = self.directory = QueueDirectory(
             s.log, s.metadata, s.queues, s.queue_folders, s.materialiser, s.background
         )
-        self.write_behind: Final = WriteBehind(
-            s.log,
-            s.queue_writer,
-            s.keys,
-            s.materialiser,
-            s.space,
-            s.pressure,
-            s.monotonic,
-            s.config.view_delay_ms,
-        )
+        self.write_behind: Final = WriteBehind(s)
         self.appender: Final = Appender(s, self.write_behind, events.on_append)
         self.metadata_log: Final = MetadataLog(s, self.appender, directory, draw)
         self.scrubber: Final = Scrubber(s)
@@ -101,16 +92,7 @@ class Components:
         self.keeper: Final = Housekeeper(
             s, directory, self.write_behind, view_sync, self.deleter, self.scrubber
         )
-        find_tail = TailFinder(
-            s.log,
-            s.damage,
-            s.metadata,
-            s.queue_folders,
-            s.refiller,
-            s.materialiser,
-            directory.get,
-        )
-        self.follower: Final = FollowerLog(s, directory, find_tail)
+        self.follower: Final = FollowerLog(s, directory, TailFinder(s, directory.get))
         self.log_bytes: Final = LogByteReader(s, directory)
         self.realigner: Final = Realigner(
             s, directory, self.follower, self.log_bytes, self.keeper, events.on_metadata

@@ -28,6 +28,7 @@ from imago_log.views.queues.queue_folders import QueueFolders
 from imago_log.views.queues.queue_loading import QueueLoader
 from imago_log.views.queues.queue_writing import QueueWriter
 from imago_log.views.queues.queues import Queues
+from imago_log.views.queues.queues_view import QueuesView
 from imago_log.views.queues.refilling import Refiller
 from imago_log.views.units.unit_proof import UnitProof
 from imago_log.views.units.visibility import Visibility
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from imago_log.results import DamagedRange
     from imago_log.signals import Signal
     from imago_log.status import StoreStatus
+    from imago_log.views.view import View
 
 RECENT_BYTES_MAX = 8 << 20
 
@@ -68,12 +70,7 @@ class StoreState:
         self.config, self.vfs, self.folder = config, vfs, folder
         self.background, self.space, self.status = background, space, status
         self.clock, self.monotonic = clock, monotonic
-        ratios = DiskRatios(
-            clean=config.disk_clean_ratio,
-            force=config.disk_force_ratio,
-            full=config.disk_full_ratio,
-        )
-        self.pressure: Final = DiskPressure(vfs, folder.root, space, ratios)
+        self.pressure: Final = DiskPressure(vfs, folder.root, space, DiskRatios.of(config))
         self.pool: Final = FilePool(vfs, config.files_open_max)
         log = self.log = CommitLog(vfs, folder.log, config.segment_bytes_max)
         self.recent: Final = RecentLog(RECENT_BYTES_MAX)
@@ -127,6 +124,11 @@ class StoreState:
             self.visibility,
             self.inspector.explained,
         )
+        self.views: Final[tuple[View, ...]] = (
+            QueuesView(self.queues, self.queue_writer, self.queue_loader, self.metadata, damage),
+            self.materialiser,
+            self.keys,
+        )
         self.restorer: Final = ViewRestorer(
             log,
             self.records,
@@ -140,7 +142,7 @@ class StoreState:
 
     def release(self) -> None:
         """Close all files and give the folder back."""
-        self.materialiser.forget()
+        self.materialiser.reset(self.log.start)
         self.pool.close()
         self.checkpointer.close()
         self.folder.release()

@@ -13,7 +13,6 @@ import pytest
 
 from imago_broker.admin.resources import messages
 from imago_broker.model.topics.topics import TopicConfig
-from imago_log.store import MessageStore
 from imago_testing.peers.remoting import RemotingPeer
 from imago_wire.records.record import StoredMessage, decode_record
 from imago_wire.remoting.codes import ResponseCode
@@ -47,17 +46,17 @@ async def sent(broker: Broker) -> list[tuple[int, str]]:
 
 
 @pytest.fixture
-def log_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def log_reads(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How large each read of messages was."""
     reads: list[int] = []
-    read = MessageStore.read
+    read = broker.store.read
 
     def counted(*args: Any, **options: Any) -> ReadResult:
         found = read(*args, **options)
         reads.append(len(found.body))
         return found
 
-    monkeypatch.setattr(MessageStore, "read", counted)
+    monkeypatch.setattr(broker.store, "read", counted)
     return reads
 
 
@@ -113,14 +112,17 @@ async def test_the_newest_up_to_a_time(admin: Admin, sent: list[tuple[int, str]]
 
 
 async def test_the_newest_end_where_a_queue_is_damaged(
-    admin: Admin, sent: list[tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+    broker: Broker,
+    admin: Admin,
+    sent: list[tuple[int, str]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    read = MessageStore.read
+    read = broker.store.read
 
-    def around(self: MessageStore, topic: str, queue: int, offset: int, **how: Any) -> ReadResult:
-        return read(self, topic, queue, 2 if offset == 1 else offset, **how)
+    def around(topic: str, queue: int, offset: int, **how: Any) -> ReadResult:
+        return read(topic, queue, 2 if offset == 1 else offset, **how)
 
-    monkeypatch.setattr(MessageStore, "read", around)
+    monkeypatch.setattr(broker.store, "read", around)
     assert (
         await found_by(admin, "&newest=true&queue=3")
         == [text for queue, text in sent if queue == 3][2:]

@@ -12,7 +12,6 @@ from imago_broker.admin.current import waiting
 from imago_broker.model.groups import GroupConfig
 from imago_broker.service.delays import waiting_messages
 from imago_broker.service.puts import copies
-from imago_log.store import MessageStore
 from imago_testing.clusters.shard_pair import Pair, eventually, make
 from imago_testing.peers.remoting import RemotingPeer
 from imago_testing.peers.transactions import ROLLBACK, end, half
@@ -143,13 +142,13 @@ async def test_what_a_group_has_to_try_again_is_counted_on_all_shards(
     of_shards = await retries(pair.one, "/bad")
     assert [(each["waiting"], each["cut"]) for each in of_shards] == [(3, False), (1, False)]
     reads: list[int] = []
-    read = MessageStore.read
+    for store in (pair.one.broker.store, pair.two.broker.store):
 
-    def counting(*args: Any, **more: Any) -> Any:
-        reads.append(1)
-        return read(*args, **more)
+        def counting(*args: Any, read: Any = store.read, **more: Any) -> Any:
+            reads.append(1)
+            return read(*args, **more)
 
-    monkeypatch.setattr(MessageStore, "read", counting)
+        monkeypatch.setattr(store, "read", counting)
     await give_back(one, "good", 1)
     asked = len(reads)
     again = await retries(pair.two, "?retries=true&group=bad&group=good")

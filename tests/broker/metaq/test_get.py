@@ -244,7 +244,7 @@ async def test_read_on_a_full_disk_is_answered(
         await fill(peer, 1)
     async with running_broker(tmp_path, topics) as broker, metaq_peer(broker.metaq_port) as peer:
         with monkeypatch.context() as patch:
-            patch.setattr(type(broker.store), "set_materialised", full)
+            patch.setattr(broker.store, "set_materialised", full)
             assert bodies(await read_on(peer)) == [b"0...."]
             assert not is_materialised(broker)
         assert bodies(await read_on(peer)) == [b"0...."]
@@ -270,7 +270,7 @@ async def test_read_that_the_store_cannot_do_costs_no_connection(
 
     await fill(peer, 1)
     with monkeypatch.context() as patch:
-        patch.setattr(type(broker.store), method, damaged)
+        patch.setattr(broker.store, method, damaged)
         answer = await peer.ask(request_line)
     text = "[partition 'test-0'] failed.Detail:log at byte 7: damaged"
     assert answer.startswith(b"result 500 ")

@@ -272,7 +272,7 @@ async def test_many_topics_are_shown_in_pieces(
         at.append(turns)
         return position_range(topic, number)
 
-    monkeypatch.setattr(type(broker.store), "position_range", lambda _, *a: position_range_of(*a))
+    monkeypatch.setattr(broker.store, "position_range", position_range_of)
     asyncio.get_running_loop().call_soon(turn)
     peer.writer.write(f"stats {item} 7\r\nversion 8\r\n".encode())
     first, second = await peer.frames(2)

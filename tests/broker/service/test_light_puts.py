@@ -137,7 +137,7 @@ async def test_full_disk_takes_nothing(bench: Bench, monkeypatch: pytest.MonkeyP
     bench.put(b"2", A)
     bench.put(b"plain")
     with monkeypatch.context() as patched:
-        patched.setattr(type(bench.store), "append", full)
+        patched.setattr(bench.store, "append", full)
         bench.service.flush_turn()
     statuses = [status for status, _ in bench.answers.values()]
     assert statuses == [PutStatus.OK, PutStatus.DISK_FULL, PutStatus.DISK_FULL]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from imago_log.views.filling.reindexing import TailFinder
+from imago_log.replica.reindexing import TailFinder
 from imago_testing.stores.damaging import log_files
 from imago_testing.stores.in_memory import FakeClock, Model
 from imago_testing.stores.members import Member, differences, log_bytes, views

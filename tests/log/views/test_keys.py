@@ -196,7 +196,7 @@ def test_files_of_the_index_follow_one_another_and_are_cut() -> None:
     made = records(50)
     for place, record in made:
         keys.add(place, record)
-        keys.write_behind()
+        keys.write_all()
     names = [0, 16 * 12, 32 * 12, 48 * 12]
     assert [int(p.name) for p in vfs.files()] == names
     keys.drop_before(made[20][0])
@@ -218,7 +218,7 @@ def test_an_index_that_holds_too_little_is_not_believed() -> None:
     keys = index(vfs)
     for place, record in records(20):
         keys.add(place, record)
-    keys.write_behind()
+    keys.write_all()
     with pytest.raises(ValueError, match="less than 21"):
         index(vfs).load(21, 1 << 40)
 

@@ -39,7 +39,7 @@ SMALL: dict[str, dict[str, int]] = {
     "imago_log.repair.restoring": {"READ_BYTES": 900},
     "imago_log.lifecycle.forced": {"QUEUES_LOOKED_MAX": 2, "QUEUES_TOLD_MAX": 1},
     "imago_log.lifecycle.log_deleter": {"QUEUES_OPENED_MAX": 2},
-    "imago_log.views.write_behind": {
+    "imago_log.writing.write_behind": {
         "BLOCK_BYTES_MIN": 300,
         "KEYS_PENDING_BYTES": 300,
         "RELIEF_INTERVAL_BYTES": 3000,
@@ -137,7 +137,7 @@ KEPT: dict[str, dict[str, str]] = {
     "imago_log.commitlog.watermark": {"ALL_VISIBLE": "no limit"},
     "imago_log.metadata.numbered_runs": {"RUNS_MAX": _COUNT},
     "imago_log.metadata.known_producers": {"QUEUES_MAX": _COUNT},
-    "imago_log.views.filling.dispatcher": {"REVIVED_QUEUES_MAX": "what no topic passes"},
+    "imago_log.views.dispatcher": {"REVIVED_QUEUES_MAX": "what no topic passes"},
     "imago_log.views.units.found_ends": {"PLACE_MAX": "behind the end of any log"},
     "imago_log.views.units.witness": {"ALL_UNITS": "no limit"},
     "imago_log.disk.space": {"PROBE_BYTES": "what a disk is asked for"},

@@ -28,7 +28,9 @@ REST_SECONDS = 0.0005
 class Flusher(Protocol):
     """Makes the log durable when asked; at leisure where it is not `urgent`."""
 
-    def request(self, *, urgent: bool = True) -> None: ...
+    def request(self, *, urgent: bool = True) -> None:
+        """Ask that all appended so far becomes durable; not `urgent`: leave others the CPU."""
+
     def stop(self) -> None: ...
 
 

@@ -36,7 +36,11 @@ class HighWatermark:
         self.value = offset
 
     def raise_to(self, offset: int) -> None:
-        """Make everything below visible; never above the log's end, and never back."""
+        """Make everything below visible, and nothing else; a record border, never goes back.
+
+        Never above the log's end. From the first call on the log has several members: without
+        one, all that is written is visible at once.
+        """
         offset = min(offset, self._log.end)
         whole = self._whole
         while whole and whole[0][1] <= offset:

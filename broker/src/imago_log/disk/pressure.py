@@ -12,6 +12,7 @@ from imago_log.errors import DiskFullError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from imago_log.config import StoreConfig
     from imago_log.disk.space import Space
     from imago_log.disk.vfs import DiskUsage, Vfs
 
@@ -32,6 +33,15 @@ class DiskRatios:
     clean: float
     force: float
     full: float
+
+    @classmethod
+    def of(cls, config: StoreConfig) -> DiskRatios:
+        """Return those that are configured."""
+        return cls(
+            clean=config.disk_clean_ratio,
+            force=config.disk_force_ratio,
+            full=config.disk_full_ratio,
+        )
 
 
 def disk_level(used_ratio: float, ratios: DiskRatios) -> DiskLevel:

@@ -17,8 +17,8 @@ class StoreClosing:
         self._state, self._status, self._flusher, self._keeper = s, s.status, flusher, keeper
         self._released = False
 
-    def run(self, *, clean: bool) -> None:
-        """Sync and stop: see `MessageStore.close`."""
+    def run(self, *, clean: bool = True) -> None:
+        """Sync and stop. With `clean` the next start reads nothing again."""
         if self._released:
             return
         state, status = self._state, self._status

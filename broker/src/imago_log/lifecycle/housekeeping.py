@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from imago_log.lifecycle.view_sync import ViewSync
     from imago_log.state import StoreState
     from imago_log.views.directory import QueueDirectory
-    from imago_log.views.write_behind import WriteBehind
+    from imago_log.writing.write_behind import WriteBehind
 
 SPARE_AT_RATIO = 0.5
 

@@ -44,7 +44,7 @@ class LogDeleter:
         self._epochs, self._stamps, self._watermark = s.epochs, s.stamps, s.watermark
         self._checkpointer, self._status = s.checkpointer, s.status
         self._metadata, self._metadata_log = s.metadata, metadata_log
-        self._queues, self._keys, self._inspector = s.queues, s.keys, s.inspector
+        self._queues, self._views, self._inspector = s.queues, s.views, s.inspector
         self._pressure, self._space, self._background = s.pressure, s.space, s.background
         self._limits = Limits(
             retention_ms=s.config.retention_ms, retention_bytes=s.config.retention_bytes
@@ -162,9 +162,8 @@ class LogDeleter:
         with self._space.awaited():  # the files that stay are correct, and go the next time
             self._epochs.forget_before(start)
         self._damage.forget_before(start)
-        for queue in self._queues:
-            queue.drop_before(queue.lookup.min_offset(start))
-        self._keys.drop_before(start)
+        for view in self._views:
+            view.drop_before(start)
         checkpoint = self._checkpointer.now()
 
         def job() -> None:

@@ -18,7 +18,7 @@ from imago_log.errors import CorruptLogError, ViewsInvalidError
 from imago_log.lifecycle.lost_ends import keep_ends, lost_at_end
 from imago_log.lifecycle.recovery import claimed_records, recover
 from imago_log.metadata.state import Metadata
-from imago_log.views.filling.dispatcher import Dispatcher
+from imago_log.views.dispatcher import Dispatcher
 from imago_log.views.queues.refilling import begin_empty_queues
 from imago_wire.hot import queue_records
 from imago_wire.record_format.layout import UNIT

@@ -49,7 +49,7 @@ class ViewSync:
             s.metadata,
         )
         self._queue_writer, self._keys, self._materialiser = s.queue_writer, s.keys, s.materialiser
-        self._space, self._background = s.space, s.background
+        self._views, self._space, self._background = s.views, s.space, s.background
         self._next_sync_ms = s.monotonic()
         if last_stop is LastStop.CLEAN:
             self._next_sync_ms += s.config.view_sync_interval_ms
@@ -103,7 +103,7 @@ class ViewSync:
         views_end = self._queue_writer.written_end(end)
         if self._all_synced(end, views_end):
             return None
-        self._keys.write_behind()
+        self._keys.write_all()
         files = self._keys.unsynced(self._checkpointer.keys_synced[1])
         segments = []
         for partition in self._materialiser:
@@ -162,9 +162,8 @@ class ViewSync:
     def sync_all(self) -> Checkpoint:
         """Write and sync everything, now; return the checkpoint that then holds."""
         self.settle()
-        self._queue_writer.write_all()
-        self._materialiser.write_last()
-        self._keys.write_behind()
+        for view in self._views:
+            view.write_all()
         job = self._plan_sync()
         if job is not None:
             self._run(job)

@@ -118,7 +118,7 @@ class MessageReader:
         return [(offset + i, place, size, -1, -1) for i, (place, size, _) in enumerate(units)]
 
     def units(self, topic: str, queue_id: int, offset: int, count: int) -> bytes:
-        """Return up to `count` visible units from a queue offset on, 20 bytes each."""
+        """Return up to `count` visible units from a queue offset on, 20 bytes each (`UNIT`)."""
         queue = self._directory.find(topic, queue_id)
         if queue is None:
             return b""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from imago_log.disk.files import fatal, replace_whole
 from imago_log.metadata.state import Metadata
-from imago_log.views.units.lost import lost_from
 
 if TYPE_CHECKING:
     from imago_log.metadata.changes import Change
@@ -33,8 +32,7 @@ class LogCutter:
         self._vfs, self._folder, self._log, self._recent = s.vfs, s.folder, s.log, s.recent
         self._damage, self._epochs, self._watermark = s.damage, s.epochs, s.watermark
         self._checkpointer, self._metadata = s.checkpointer, s.metadata
-        self._folders, self._loader, self._queues = s.queue_folders, s.queue_loader, s.queues
-        self._keys, self._materialiser = s.keys, s.materialiser
+        self._views, self._queues, self._keys = s.views, s.queues, s.keys
 
     def cut(self, end: int, state: Metadata | None) -> Cut:
         """Cut at a record border; `state` is that of the metadata there.
@@ -43,10 +41,8 @@ class LogCutter:
         """
         self._log.sync()  # the snapshot that is written here must not be ahead of the log
         self._lower_marks(end)
-        self._queues.truncate(end, self._metadata.topics)
-        self._forget_lost_ends()
-        self._materialiser.truncate()
-        self._keys.truncate(end)
+        for view in self._views:
+            view.truncate(end)
         self._recent.clear()
         made = Cut(*self._metadata.become(state)) if state is not None else Cut([], [])
         self._cut_producers(end)
@@ -78,15 +74,11 @@ class LogCutter:
         self._metadata.take_producers(nothing)
         self._damage.truncate(0)
         self._damage.save()
-        self._materialiser.forget()
-        self._queues.drop_all(keep_tails=True)
-        self._folders.discard_segments()
-        self._folders.sync()  # nothing marks units below the log's start as old
-        self._keys.reset(start)
+        for view in reversed(self._views):
+            view.reset(start)
         self._recent.clear()
         self._log.begin_at(start)
         self._metadata.reach(start)
-        self._loader.count_up_to(start)
         self._watermark.begin(start)
         self._checkpointer.begin_at(start)
         self._checkpointer.write()
@@ -109,22 +101,6 @@ class LogCutter:
         if self._checkpointer.keys_synced[0] > end:
             keys_count = self._keys.count_below(end)
         self._checkpointer.lower_to(end, keys_count)
-
-    def _forget_lost_ends(self) -> None:
-        """Let no queue end in lost messages: it is unknown which of them were cut off.
-
-        The next record of a queue, or the healed one, says again how many there are.
-        """
-        if not self._damage.ranges:
-            return
-        topics = self._metadata.topics
-        for name, queue_id in self._folders.on_disk():
-            if name in topics:
-                self._queues.get(topics[name], queue_id)
-        for queue in self._queues:
-            kept = lost_from(queue, queue.end)
-            if kept < queue.end:
-                queue.truncate(kept)
 
     def _cut_producers(self, end: int) -> None:
         metadata, queues = self._metadata, self._queues

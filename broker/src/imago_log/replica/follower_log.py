@@ -16,9 +16,9 @@ from imago_wire.records.record import ScanStop
 if TYPE_CHECKING:
     from imago_log.commitlog.epochs import Epochs
     from imago_log.metadata.changes import Change
+    from imago_log.replica.reindexing import TailFinder
     from imago_log.state import StoreState
     from imago_log.views.directory import QueueDirectory
-    from imago_log.views.filling.reindexing import TailFinder
 
 _META = META_TOPIC.encode()
 

@@ -36,7 +36,7 @@ class LogByteReader:
         return self._recent.run(offset, size) or self._log.read(offset, size)
 
     def slice(self, offset: int, bytes_max: int) -> FileSlice:
-        """Return the same as a part of a file: see `MessageStore.log_slice`."""
+        """Return the same bytes as a part of a file, for sendfile."""
         size = self._size(offset, bytes_max)
         return FileSlice(self._log.file_of(offset), offset % self._log.segment_size, size)
 

@@ -9,7 +9,7 @@ from imago_log.commitlog.log_reader import survey
 from imago_log.metadata.state import Metadata
 from imago_log.replica.cutting import Cut, LogCutter
 from imago_log.replica.past_metadata import PastMetadata
-from imago_log.views.filling.reindexing import Reindexer
+from imago_log.replica.reindexing import Reindexer
 from imago_log.views.queues.refilling import begin_empty_queues
 from imago_wire.errors import WrongError
 
@@ -42,7 +42,7 @@ class Realigner:
         self._epochs, self._watermark, self._checkpointer = s.epochs, s.watermark, s.checkpointer
         self._metadata, self._past_metadata = s.metadata, PastMetadata(s)
         self._directory, self._cutter = directory, LogCutter(s)
-        self._reindexer = Reindexer(s.log, s.damage, s.metadata, s.queues, s.keys, s.refiller)
+        self._reindexer = Reindexer(s)
         self._follower, self._log_bytes, self._keeper = follower, log_bytes, keeper
         self._on_metadata = on_metadata
 

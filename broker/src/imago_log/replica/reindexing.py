@@ -8,21 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_log.views.filling.dispatcher import Dispatcher
+from imago_log.views.dispatcher import Dispatcher
 from imago_log.views.units.lost import lose_before, lose_gap, lost_from
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from imago_log.commitlog.commit_log import CommitLog
-    from imago_log.commitlog.damage import Damage
     from imago_log.metadata.changes import Topic
-    from imago_log.metadata.state import Metadata
-    from imago_log.views.key_index import KeyIndex
-    from imago_log.views.metaq.materialiser import Materialiser
-    from imago_log.views.queues.queue_folders import QueueFolders
-    from imago_log.views.queues.queues import Queues
-    from imago_log.views.queues.refilling import Refiller
+    from imago_log.state import StoreState
     from imago_log.views.units.consume_queue import ConsumeQueue
     from imago_wire.hot import QueueTail
     from imago_wire.records.record import RecordView
@@ -31,19 +24,10 @@ if TYPE_CHECKING:
 class TailFinder:
     """Finds the tail that a record's unit goes to; see `index_records`."""
 
-    def __init__(
-        self,
-        log: CommitLog,
-        damage: Damage,
-        metadata: Metadata,
-        folders: QueueFolders,
-        refiller: Refiller,
-        materialiser: Materialiser,
-        queue: Callable[[str, int], ConsumeQueue],
-    ) -> None:
-        self._log, self._damage, self._metadata = log, damage, metadata
-        self._folders, self._refiller, self._materialiser = folders, refiller, materialiser
-        self._queue = queue
+    def __init__(self, s: StoreState, queue: Callable[[str, int], ConsumeQueue]) -> None:
+        self._log, self._damage, self._metadata = s.log, s.damage, s.metadata
+        self._folders, self._refiller = s.queue_folders, s.refiller
+        self._materialiser, self._queue = s.materialiser, queue
         self._refilled: tuple[ConsumeQueue | None, int] = (None, -1)
 
     def __call__(
@@ -84,17 +68,9 @@ class TailFinder:
 class Reindexer:
     """Fills the queues of topics that are back."""
 
-    def __init__(
-        self,
-        log: CommitLog,
-        damage: Damage,
-        metadata: Metadata,
-        queues: Queues,
-        keys: KeyIndex,
-        refiller: Refiller,
-    ) -> None:
-        self._log, self._damage, self._metadata = log, damage, metadata
-        self._queues, self._keys, self._refiller = queues, keys, refiller
+    def __init__(self, s: StoreState) -> None:
+        self._log, self._damage, self._metadata = s.log, s.damage, s.metadata
+        self._queues, self._keys, self._refiller = s.queues, s.keys, s.refiller
 
     def reindex(self, topics: frozenset[str]) -> None:
         """Fill the queues of topics from the log, from nothing. ViewsInvalidError: it cannot be.

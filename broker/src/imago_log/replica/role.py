@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from imago_log.replica.follower_log import FollowerLog
     from imago_log.signals import Signal
     from imago_log.state import StoreState
-    from imago_log.views.write_behind import WriteBehind
     from imago_log.writing.appender import Appender
+    from imago_log.writing.write_behind import WriteBehind
 
 
 class ReplicaRole:

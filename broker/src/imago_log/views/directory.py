@@ -41,7 +41,7 @@ class QueueDirectory:
     def tail(self, topic: str, queue_id: int) -> QueueTail:
         """Return the handle that entries of this queue carry; KeyError for an unknown topic.
 
-        The queue is made when it does not exist.
+        The queue is made when it does not exist. A handle dies with its topic: take a new one.
         """
         found = self._tails.get((topic, queue_id))
         return found if found is not None else self._open(topic, queue_id).tail
@@ -60,7 +60,7 @@ class QueueDirectory:
             return None
 
     def numbers(self, topic: str) -> list[int]:
-        """Return the numbers of a topic's queues that exist."""
+        """Return the numbers of a topic's queues, of those on disk and of those made since."""
         try:
             self._metadata.topic(topic)
         except KeyError:

@@ -107,7 +107,7 @@ class KeyIndex:
         """Bytes of entries in memory."""
         return len(self._memory)
 
-    def write_behind(self) -> None:
+    def write_all(self) -> None:
         """Write the entries in memory to their files."""
         self.digest()
         while self._memory:
@@ -205,14 +205,14 @@ class KeyIndex:
 
     def replace(self, log_offset: int, size: int, entries: bytes) -> None:
         """Put the entries of a part of the log where they belong; those behind them move."""
-        self.write_behind()
+        self.write_all()
         first = self._search(log_offset)
         last = self._search(log_offset + size)
         rest = self._read(last, self.written_count - last)
         self._truncate_files(first)
         self.written_count = first
         self._memory += entries + rest
-        self.write_behind()
+        self.write_all()
 
     # Cutting
 
@@ -221,7 +221,7 @@ class KeyIndex:
         self.digest()
         if log_offset >= self.end:
             return
-        self.write_behind()
+        self.write_all()
         count = self._search(log_offset)
         self._truncate_files(count)
         self.written_count = min(self.written_count, count)

@@ -24,7 +24,7 @@ from imago_wire.records.record import record_size
 if TYPE_CHECKING:
     from imago_log.signals import Signal
     from imago_log.state import StoreState
-    from imago_log.views.write_behind import WriteBehind
+    from imago_log.writing.write_behind import WriteBehind
     from imago_wire.record_format.entries import Entries
     from imago_wire.records.record import Placed
 
@@ -54,14 +54,23 @@ class Appender:
         given_out = max(0, stamps.store_ms - METAQ_EPOCH_MS << METAQ_ID_TIME_AT | METAQ_ID_REST)
         self._builder.last_metaq_id = max(stamps.metaq_id, given_out)
 
-    def take_metaq_id(self, above: int) -> int:
-        """Give out the id of a message that is put later: see `MessageStore`."""
+    def take_metaq_id(self, above: int = 0) -> int:
+        """Give out the id of a message that is put later, if ever: no other gets it."""
         builder = self._builder
         builder.last_metaq_id = max(builder.last_metaq_id, above)
         return builder.take_id(max(self._clock(), self._stamps.store_ms))
 
-    def append(self, entries: Entries, *, sequenced: bool, whole: bool) -> list[Placed]:
-        """Append messages: see `MessageStore.append`."""
+    def append(
+        self, entries: Entries, *, sequenced: bool = False, whole: bool = False
+    ) -> list[Placed]:
+        """Write the entries in this order, in one call to the file; they are readable at once.
+
+        `sequenced`: there may be messages of idempotent producers among them, see `producers`.
+        `whole`: all of it is in one file, so that retention takes it at once.
+        DiskFullError, StoreClosedError, NotLeadingError, DeadQueueError: nothing was appended.
+        LimitExceededError: a record, or what stays whole, is larger than a log file; nothing was
+        appended. LogIOError: stop the process.
+        """
         if self._pressure.refusal is not None:
             raise self._pressure.refusal
         return self.write(entries, self._log.kept, sequenced=sequenced, whole=whole)

@@ -5,14 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from imago_log.commitlog.commit_log import CommitLog
-    from imago_log.disk.pressure import DiskPressure
-    from imago_log.disk.space import Space
-    from imago_log.views.key_index import KeyIndex
-    from imago_log.views.metaq.materialiser import Materialiser
-    from imago_log.views.queues.queue_writing import QueueWriter
+    from imago_log.state import StoreState
 
 KEYS_PENDING_BYTES = 1 << 16
 RELIEF_INTERVAL_BYTES = 32 << 20
@@ -24,25 +17,15 @@ SWEEPS_PER_DELAY = 10
 class WriteBehind:
     """Sweeps every few milliseconds under load, every second otherwise."""
 
-    def __init__(
-        self,
-        log: CommitLog,
-        queues: QueueWriter,
-        keys: KeyIndex,
-        materialiser: Materialiser,
-        space: Space,
-        pressure: DiskPressure,
-        monotonic: Callable[[], int],
-        delay_ms: int,
-    ) -> None:
-        self._log, self._queues, self._keys = log, queues, keys
-        self._materialiser, self._space, self._pressure = materialiser, space, pressure
-        self._monotonic = monotonic
-        self._interval_ms = max(1, delay_ms // SWEEPS_PER_DELAY)
+    def __init__(self, s: StoreState) -> None:
+        self._log, self._queues, self._keys = s.log, s.queue_writer, s.keys
+        self._materialiser, self._space, self._pressure = s.materialiser, s.space, s.pressure
+        self._monotonic = s.monotonic
+        self._interval_ms = max(1, s.config.view_delay_ms // SWEEPS_PER_DELAY)
         self.next_ms = 0
         """When to sweep again, by the clock of those who append."""
-        self._relieved_at = log.end
-        self._swept_ms = monotonic()
+        self._relieved_at = s.log.end
+        self._swept_ms = s.monotonic()
 
     def run(self, now_ms: int) -> None:
         """Sweep, if it is time to."""
@@ -67,7 +50,7 @@ class WriteBehind:
     def _sweep(self) -> None:
         self._keys.digest()
         if self._keys.pending >= KEYS_PENDING_BYTES:
-            self._keys.write_behind()
+            self._keys.write_all()
         if not self._pressure.is_full:
             self._materialiser.advance(BLOCK_BYTES_MIN)
         now_ms = self._monotonic()

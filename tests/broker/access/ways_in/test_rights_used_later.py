@@ -67,9 +67,9 @@ async def half(broker: Broker, peer: RemotingPeer) -> Half:
     return Half(answer, "u")
 
 
-def not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def not_seen(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have no record be seen, as before all members have what a new master has."""
-    monkeypatch.setattr(MessageStore, "record_at", lambda _self, _offset: None)
+    monkeypatch.setattr(broker.store, "record_at", lambda _offset: None)
 
 
 async def test_the_end_of_anothers_transaction_is_refused_once_it_is_known_whose_it_is(
@@ -80,7 +80,7 @@ async def test_the_end_of_anothers_transaction_is_refused_once_it_is_known_whose
     for user, code in (("thief", ResponseCode.NO_PERMISSION), ("victim", ResponseCode.SUCCESS)):
         term.ready = False
         with pytest.MonkeyPatch.context() as monkeypatch:
-            not_seen(monkeypatch)
+            not_seen(broker, monkeypatch)
             asked = asyncio.create_task(call(peer, Code.END_TRANSACTION, half.header(COMMIT), user))
             await until(lambda: bool(term.held))
         service._is_ready(term)
@@ -96,7 +96,7 @@ async def test_a_transaction_that_is_not_seen_yet_is_ended_by_who_may(
     monkeypatch: pytest.MonkeyPatch,
     outcome: int,
 ) -> None:
-    not_seen(monkeypatch)
+    not_seen(broker, monkeypatch)
     answer = await call(peer, Code.END_TRANSACTION, half.header(outcome), "thief")
     assert answer.code == ResponseCode.NO_PERMISSION, answer.remark
     assert len(broker.rocketmq.transactions.service.halves) == 1
@@ -112,7 +112,7 @@ async def test_the_end_of_anothers_transaction_is_not_told_whose_topic_it_is(
     ext = send_ext("secret-name", properties=half_properties("v"), f=4, a="P")
     answer = await call(peer, Code.SEND_MESSAGE_V2, dict(ext), "victim")
     one = Half(answer, "v")
-    not_seen(monkeypatch)
+    not_seen(broker, monkeypatch)
     answer = await call(peer, Code.END_TRANSACTION, one.header(COMMIT), "thief")
     assert answer.code == ResponseCode.NO_PERMISSION
     assert "secret-name" not in (answer.remark or "")

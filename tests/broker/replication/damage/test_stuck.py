@@ -13,7 +13,7 @@ from imago_broker.core.shard.values import MemberInfo
 from imago_broker.model.registry.shard import Member, ShardState
 from imago_broker.replication.failures import FAILURES_MAX, Failures
 from imago_broker.service.puts.put_status import PutStatus
-from imago_log.store import MessageStore
+from imago_log.replica.realigning import Realigner
 from imago_testing.clusters.shard_brokers import ShardBrokers, until
 
 if TYPE_CHECKING:
@@ -42,13 +42,13 @@ async def diverged(tmp_path: Path) -> ShardBrokers:
     return shard
 
 
-def failing(folder: Path) -> Callable[[MessageStore, int], None]:
-    real = MessageStore.truncate
+def failing(folder: Path) -> Callable[[Realigner, int], None]:
+    real = Realigner.truncate
 
-    def truncate(store: MessageStore, end: int) -> None:
-        if store.config.data_dir == folder:
+    def truncate(realigner: Realigner, end: int) -> None:
+        if realigner._folder.root == folder:
             raise ValueError(f"{end} is no record border")
-        real(store, end)
+        real(realigner, end)
 
     return truncate
 
@@ -71,7 +71,7 @@ async def test_a_member_that_fails_at_each_start_begins_anew(
     folder = tmp_path / "member-0"
     uuid = (folder / "uuid").read_text()
     truncate = failing(folder)
-    monkeypatch.setattr(MessageStore, "truncate", truncate)
+    monkeypatch.setattr(Realigner, "truncate", truncate)
     await dies(shard, folder)
     await shard.start(0)
     broker, shell = shard.brokers[0], shard.shell(0)
@@ -101,7 +101,7 @@ async def test_a_log_that_is_needed_is_kept(
 ) -> None:
     shard = await diverged(tmp_path)
     folder = tmp_path / "member-0"
-    monkeypatch.setattr(MessageStore, "truncate", failing(folder))
+    monkeypatch.setattr(Realigner, "truncate", failing(folder))
     leader = await shard.led()
     await shard.kill(3 - leader)
     await until(lambda: shard.gate(leader).short)

@@ -149,7 +149,7 @@ async def test_light_queues_without_messages_go_some_at_a_time(
     await commit(peer, A, 1)
     # A new master lets nobody see what is not confirmed to it yet.
     ranges = {A: (1, 1), B: (0, 1), "%LMQ%c": (1, 1), unseen: (0, 0)}
-    monkeypatch.setattr(type(store), "queue_range", lambda _, topic, __: ranges.get(topic, (0, 0)))
+    monkeypatch.setattr(store, "queue_range", lambda topic, _: ranges.get(topic, (0, 0)))
     monkeypatch.setattr(type(store), "log_start", 1)
     for _ in range(4):
         broker.core.clean_up()

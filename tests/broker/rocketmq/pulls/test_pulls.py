@@ -166,7 +166,7 @@ async def test_held_pull_whose_read_fails_is_told_so(
     def damaged(*_: object, **__: object) -> None:
         raise CorruptLogError(Path("log"), 0, "damaged")
 
-    monkeypatch.setattr(type(broker.store), "read", damaged)
+    monkeypatch.setattr(broker.store, "read", damaged)
     answer = await peer.put("T", b"new")
     assert answer.code == ResponseCode.SUCCESS
     assert (await waiting.answer(opaque)).code == ResponseCode.SYSTEM_ERROR

@@ -234,7 +234,8 @@ async def test_recall_finds_what_the_other_members_do_not_have_yet(
         peer = await RemotingPeer.connect(leader.rocketmq_port)
         await peer.put("T", b"first", queue_id=1)
         with monkeypatch.context() as behind:
-            behind.setattr(MessageStore, "set_high_watermark", lambda *_: None)
+            for each in shard.brokers.values():
+                behind.setattr(each.store, "set_high_watermark", lambda *_: None)
             properties = "TIMER_DELAY_SEC\x01600\x02UNIQ_KEY\x01u\x02"
             handle = (await peer.put("T", b"x", properties=properties)).ext["recallHandle"]
             number = peer.send(RequestCode.RECALL_MESSAGE, {"topic": "T", "recallHandle": handle})

@@ -161,7 +161,7 @@ class Materialiser:
             self._background.submit_waiting(job.run)
             self._take()
 
-    def write_last(self) -> None:
+    def write_all(self) -> None:
         """Write what is new in this thread, before the store closes.
 
         Of a large backlog only a part: the next start goes on with it.
@@ -283,14 +283,17 @@ class Materialiser:
             self._order.remove(partition)
             partition.segments.discard()
 
-    def truncate(self) -> None:
+    def truncate(self, _end: int) -> None:
         """Cut the files where their queues end now."""
         self._settle()
         for partition in self._order:
             partition.segments.truncate(partition.queue.tail.next_position)
             partition.next_offset = min(partition.next_offset, partition.queue.end)
 
-    def forget(self) -> None:
+    def drop_before(self, _start: int) -> None:
+        """Keep them: each topic says how long its files stay, see `expire`."""
+
+    def reset(self, _start: int) -> None:
         """Let go of all partitions; their files stay."""
         self._settle()
         self._by_key.clear()
@@ -321,13 +324,9 @@ class Materialiser:
                         place >= log_start and not self._expired(topic, segments, place, now_ms)
                     ):
                         break
-                self._drop_oldest(topic, segments)
-
-    def _drop_oldest(self, topic: Topic, segments: MetaqSegments) -> None:
-        """Remove the oldest file, or archive it as its topic says."""
-        archived = segments.drop_oldest(archive=bool(topic.archive))
-        if archived is not None and topic.archive == "zip":
-            self.packing.add(archived)
+                archived = segments.drop_oldest(archive=bool(topic.archive))
+                if archived is not None and topic.archive == "zip":
+                    self.packing.add(archived)
 
     def _expired(self, topic: Topic, segments: MetaqSegments, place: int, now_ms: int) -> bool:
         age_max, size_max = topic.retention_ms, topic.retention_bytes

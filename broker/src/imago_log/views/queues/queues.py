@@ -26,7 +26,7 @@ class Queues:
     """The open queues, by topic and number, in the order in which they were opened."""
 
     def __init__(self, folders: QueueFolders, loader: QueueLoader, first_files: FirstFiles) -> None:
-        self._folders, self._loader, self._first_files = folders, loader, first_files
+        self.folders, self._loader, self._first_files = folders, loader, first_files
         self._by_key: dict[tuple[str, int], ConsumeQueue] = {}
         self.order: list[ConsumeQueue] = []
         """For those who walk over them in rounds; only to be read."""
@@ -58,7 +58,7 @@ class Queues:
         if listed is None:
             if len(self._listed) >= LISTED_TOPICS_MAX:
                 del self._listed[next(iter(self._listed))]
-            listed = self._listed[topic] = frozenset(self._folders.numbers(topic))
+            listed = self._listed[topic] = frozenset(self.folders.numbers(topic))
         return queue_id in listed and (topic, queue_id) not in self._by_key
 
     def _open(self, topic: Topic, queue_id: int, proven: Proven | None) -> ConsumeQueue:
@@ -67,7 +67,7 @@ class Queues:
             tail = QueueTail(topic.name.encode(), queue_id, dual=topic.dual)
         tail.units.clear()
         tail.positions.clear()
-        queue = self._folders.queue(tail, dual=topic.dual)
+        queue = self.folders.queue(tail, dual=topic.dual)
         self._loader.load(queue, topic, proven)
         self._by_key[topic.name, queue_id] = queue
         self.order.append(queue)
@@ -76,7 +76,7 @@ class Queues:
     def open_some(self, topics: Mapping[str, Topic], count_max: int) -> bool:
         """Open some of the queues that nobody has asked for yet; true when all are open."""
         if self._unopened is None:
-            self._unopened = self._folders.on_disk()
+            self._unopened = self.folders.on_disk()
         while self._unopened and count_max:
             name, queue_id = self._unopened.pop()
             if name in topics and (name, queue_id) not in self._by_key:
@@ -99,10 +99,10 @@ class Queues:
 
     def _open_behind(self, end: int, topics: Mapping[str, Topic]) -> None:
         """Open the queues whose files have units of records behind a log offset: it cuts them."""
-        on_disk = self._folders.on_disk()
+        on_disk = self.folders.on_disk()
         closed = [key for key in on_disk if key not in self._by_key and key[0] in topics]
         for name, queue_id in closed:
-            if self._folders.unopened(name, queue_id).lookup.last_place >= end:
+            if self.folders.unopened(name, queue_id).lookup.last_place >= end:
                 self.get(topics[name], queue_id)
 
     def drop_topic(self, topic: str) -> None:
@@ -113,7 +113,7 @@ class Queues:
             self.order.remove(queue)
             end_tail(queue)
         self._listed.pop(topic, None)
-        self._folders.discard_topic(topic)
+        self.folders.discard_topic(topic)
 
     def drop_all(self, *, keep_tails: bool = False) -> dict[str, Path]:
         """Forget everything, for the views are built anew; return where the units of a topic are.
@@ -128,4 +128,4 @@ class Queues:
         self._unopened = None
         self._listed.clear()
         self.order.clear()
-        return self._folders.discard_all()
+        return self.folders.discard_all()
