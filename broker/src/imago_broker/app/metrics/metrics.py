@@ -1,7 +1,8 @@
 """The metrics of a broker: name, help and where each is read from when Prometheus asks.
 
-Those of its shard are in `shard_metrics`, of consumer groups in `group_metrics`,
-of what topics took and groups were given in `usage_metrics`, of features in their folders.
+Those of its shard are in `shard_metrics`, of ports in `port_metrics`, of consumer groups in
+`group_metrics`, of what topics took and groups were given in `usage_metrics`, of features in their
+folders.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_broker.app.metrics.group_metrics import group_samples
+from imago_broker.app.metrics.port_metrics import port_samples
 from imago_broker.app.metrics.quota_metrics import quota_samples
 from imago_broker.app.metrics.shard_metrics import shard_samples
 from imago_broker.app.metrics.usage_metrics import usage_samples
@@ -24,12 +26,9 @@ if TYPE_CHECKING:
     from imago_broker.app.member.shard_member import ShardMember
     from imago_broker.app.ports.listeners import Ports
     from imago_broker.config import BrokerConfig
-    from imago_broker.core.budget import InputBudget
     from imago_broker.metrics import BrokerCollector, MetaqCounters
     from imago_broker.ports import Registry
     from imago_broker.processors.rocketmq.assembly import DeliveryParts, RocketmqAssembly
-    from imago_broker.server.listener import Listener
-    from imago_broker.server.tls.tls_entry import TlsDoor
     from imago_broker.service.access.access import AccessService
     from imago_broker.service.metaq_transactions.service import MetaqTransactions
     from imago_broker.service.role import RoleState
@@ -63,9 +62,8 @@ def add_metrics(
             *_log(store, health, refused),
             *_shard(config.broker.shard, members, registry, role),
             *_puts(core),
-            *_ports(ports),
+            *port_samples(ports),
             *_access(config, core.access),
-            *_input(ports.input_budget),
             *_rocketmq(rocketmq.delivery),
             *(sample for feature in rocketmq.features for sample in feature.samples),
             *metaq_samples(metaq_counters),
@@ -248,21 +246,6 @@ def _puts(core: CoreServices) -> list[Sample]:
     ]
 
 
-def _ports(ports: Ports) -> list[Sample]:
-    return [
-        *_port("metaq", ports.metaq),
-        *_port("rocketmq", ports.rocketmq),
-        *_port("fast", ports.fast),
-        *_port("namesrv", ports.names),
-        *_tls(ports),
-        gauge(
-            "connections_max",
-            "Connections of all client ports that the process has files for.",
-            lambda: ports.places.count_max,
-        ),
-    ]
-
-
 def _access(config: BrokerConfig, access: AccessService) -> list[Sample]:
     return [
         gauge(
@@ -280,93 +263,6 @@ def _access(config: BrokerConfig, access: AccessService) -> list[Sample]:
             "access_would_be_denied",
             "Requests that were served, and would be refused without acl.audit.",
             lambda: access.denials.audited,
-        ),
-    ]
-
-
-def _tls(ports: Ports) -> list[Sample]:
-    certificates = ports.certificates
-    if certificates is None:
-        return []
-    doors = ports.doors
-
-    def total(read: Callable[[TlsDoor], int]) -> int:
-        return sum(map(read, doors))
-
-    return [
-        *_port("metaq_tls", ports.metaq_tls),
-        gauge(
-            "tls_certificate_expires_seconds",
-            "End of the TLS certificate in force, in seconds since 1970; 0: not valid now.",
-            lambda: certificates.contexts.expires_s,
-        ),
-        gauge(
-            "tls_certificate_refused",
-            "1 while the files of the TLS certificate have something that cannot be used.",
-            lambda: bool(certificates.problem),
-        ),
-        counter(
-            "tls_certificates_loaded",
-            "TLS certificates that came into force.",
-            lambda: certificates.loaded,
-        ),
-        counter(
-            "tls_handshakes",
-            "TLS handshakes that were finished.",
-            lambda: total(lambda door: door.handshakes),
-        ),
-        counter(
-            "tls_handshakes_failed",
-            "Connections that were not served for want of TLS.",
-            lambda: total(lambda door: door.failures.count),
-        ),
-        counter(
-            "tls_handshakes_delayed",
-            "TLS handshakes that waited for their turn (tls.handshakes_per_second_max).",
-            lambda: ports.handshakes.delayed,
-        ),
-        gauge(
-            "tls_handshakes_waiting",
-            "TLS handshakes that wait for their turn now.",
-            lambda: ports.handshakes.waiting,
-        ),
-    ]
-
-
-def _port(name: str, listener: Listener) -> list[Sample]:
-    return [
-        gauge("connections", "Open connections of a port.", lambda: listener.connections, name),
-        counter(
-            "connections_accepted",
-            "Connections that a port has accepted.",
-            lambda: listener.accepted,
-            name,
-        ),
-        counter(
-            "connections_refused",
-            "Connections that a port has refused above a limit.",
-            lambda: listener.refused,
-            name,
-        ),
-    ]
-
-
-def _input(budget: InputBudget) -> list[Sample]:
-    return [
-        gauge(
-            "input_unfinished_bytes",
-            "Bytes held of commands that are not whole yet.",
-            lambda: budget.held,
-        ),
-        gauge(
-            "input_waiting",
-            "Connections not read now, since unfinished commands hold too many bytes.",
-            lambda: budget.waiting,
-        ),
-        counter(
-            "input_dropped",
-            "Connections ended, since unfinished commands held too many bytes.",
-            lambda: budget.dropped,
         ),
     ]
 
