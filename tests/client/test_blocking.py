@@ -26,6 +26,7 @@ from imago_client import (
     StartFrom,
 )
 from imago_client.blocking import Client
+from imago_client.blocking.faces import completed
 from imago_client.blocking.rocketmq.connection import BlockingConnection
 from imago_client.blocking.rocketmq.scan import ScanLimits
 
@@ -34,6 +35,11 @@ if TYPE_CHECKING:
 
     from imago_client import ReceivedMessage
     from imago_client.blocking.rocketmq.group import GroupConsumer
+
+
+def test_what_waits_for_an_event_loop_is_no_blocking_call() -> None:
+    with pytest.raises(RuntimeError, match="waits for an event loop"):
+        completed(asyncio.sleep(0))
 
 
 async def test_produce_scan_and_administer(bootstrap: str) -> None:

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from imago_broker.app import Broker
     from imago_client import ReceivedMessage
-    from imago_log.store import MessageStore
 
 
 class Collector:
@@ -308,15 +307,15 @@ async def test_member_whose_place_is_gone_notes_why_as_the_broker_says(
     """Both kinds: who is given messages, and who fetches them."""
     await client.admin.create_topic("orders", queues=1)
     bodies = await send(client, 3)
-    read = type(broker.store).read
+    read = broker.store.read
 
-    def shortened(store: MessageStore, topic: str, queue: int, offset: int, **how: Any) -> Any:
+    def shortened(topic: str, queue: int, offset: int, **how: Any) -> Any:
         if topic == "orders" and offset < 2:
             return ReadResult(ReadStatus.OFFSET_TOO_SMALL, 2, 2, 3)
-        return read(store, topic, queue, offset, **how)
+        return read(topic, queue, offset, **how)
 
     monkeypatch.setattr(PullPath, "_serves", lambda _: False)
-    monkeypatch.setattr(type(broker.store), "read", shortened)
+    monkeypatch.setattr(broker.store, "read", shortened)
     monkeypatch.setattr(broker.store.forced, "last", lambda: ForcedRange(0, 4096, 1, 1))
     wanted = r"offset_out_of_range queue=.* asked=1 continues_at=2 reason=.*for want of room"
     for group in ("given", "fetches"):

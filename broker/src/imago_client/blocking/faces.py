@@ -13,9 +13,6 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 
-    from imago_client.blocking.rocketmq.driver import BlockingDriver
-    from imago_client.core.effects import Operation
-
 A = TypeVar("A")
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -25,17 +22,6 @@ class Faced(Protocol[A]):
     """A blocking face of an asyncio one."""
 
     _face: A
-
-
-class Inline:
-    """A blocking driver, awaited."""
-
-    def __init__(self, driver: BlockingDriver) -> None:
-        self._driver = driver
-
-    async def run(self, operation: Operation[T]) -> T:
-        """Run an operation to its end and return what it returns."""
-        return self._driver.run(operation)
 
 
 def completed(coroutine: Coroutine[Any, Any, T]) -> T:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_client.blocking.faces import Inline, blocking
+from imago_client.blocking.faces import blocking
+from imago_client.blocking.rocketmq.driver import Inline
 from imago_client.blocking.rocketmq.scan import QueueScan, ScanLimits
 from imago_client.checks import check_queue
 from imago_client.rocketmq.pop_consumer import PopConsumer as AsyncPopConsumer

@@ -136,3 +136,14 @@ class Ahead:
     def forget(self) -> None:
         """Do not wait for the answer."""
         self._connection.forget(self._opaque)
+
+
+class Inline:
+    """A blocking driver for asyncio's faces, see `imago_client.blocking.faces`."""
+
+    def __init__(self, driver: BlockingDriver) -> None:
+        self._driver = driver
+
+    async def run(self, operation: Operation[T]) -> T:
+        """Run an operation to its end and return what it returns."""
+        return self._driver.run(operation)
