@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 
 from imago_wire import system_topics
 from imago_wire.errors import WrongError
+from imago_wire.record_format.references import LITE_PREFIX, lite_parent
 from imago_wire.system_topics import REPLY_TOPIC_SUFFIX, SYSTEM_TOPICS
 
 TOPIC_SIZE_MAX = 127
 PREFIXED_TOPIC_SIZE_MAX = 255
-"""Of retry and dead-letter topics, whose names hold the name of a group."""
+"""Of topics whose names hold another: retries and dead letters of a group, lite topics."""
 GROUP_SIZE_MAX = 255
 RETRYING_GROUP_SIZE_MAX = PREFIXED_TOPIC_SIZE_MAX - len("%RETRY%")
 """Of a group with settings: what its consumers give back is put into a topic of its own."""
@@ -91,7 +92,7 @@ def said_text(said: Mapping[str, object], key: str) -> str:
 
 def topic_size_max(name: str) -> int:
     """Return how many bytes a topic of this kind of name may have."""
-    prefixed = name.startswith((RETRY_PREFIX, DLQ_PREFIX))
+    prefixed = name.startswith((RETRY_PREFIX, DLQ_PREFIX, LITE_PREFIX))
     return PREFIXED_TOPIC_SIZE_MAX if prefixed else TOPIC_SIZE_MAX
 
 
@@ -101,7 +102,7 @@ def topic_problem(name: str) -> str | None:
         return "the topic has no name"
     if len(name) > topic_size_max(name):
         return f"the topic's name has {len(name)} characters, at most {topic_size_max(name)}"
-    if not _NAME.fullmatch(name):
+    if not _NAME.fullmatch(name.replace("$", "-") if lite_parent(name) else name):
         return "a topic's name consists of letters, digits and %|_-. and starts with no dot"
     return None
 

@@ -54,7 +54,13 @@ class MasterCalls:
         self._turns = asyncio.Semaphore(CALLS_MAX)
 
     async def ask(
-        self, broker: str, code: int, ext: Mapping[str, str], client: Introduced | None = None
+        self,
+        broker: str,
+        code: int,
+        ext: Mapping[str, str],
+        client: Introduced | None = None,
+        *,
+        body: bytes = b"",
     ) -> Reply:
         """Return the answer of the master of this name, or why there is none.
 
@@ -63,7 +69,7 @@ class MasterCalls:
         address = self._address(broker)
         if address is None:
             return Reply(ResponseCode.SYSTEM_ERROR, f"broker {broker} has no master at the moment")
-        command = RemotingCommand(code=code, opaque=1, ext=dict(ext))
+        command = RemotingCommand(code=code, opaque=1, ext=dict(ext), body=body)
         try:
             async with self._turns, asyncio.timeout(CALL_SECONDS_MAX):
                 answer = await self._answer(*address, encode_frame(command), client or _ITSELF)

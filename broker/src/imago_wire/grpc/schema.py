@@ -86,12 +86,18 @@ TelemetryCommand: 1 status Status, {2 settings Settings, 3 thread_stack_trace Th
   5 recover_orphaned_transaction_command RecoverOrphanedTransactionCommand,
   6 print_thread_stack_trace_command PrintThreadStackTraceCommand,
   7 verify_message_command VerifyMessageCommand,
-  8 reconnect_endpoints_command ReconnectEndpointsCommand}
+  8 reconnect_endpoints_command ReconnectEndpointsCommand,
+  9 notify_unsubscribe_lite_command NotifyUnsubscribeLiteCommand}
 NotifyClientTerminationRequest: 1 group Resource
 NotifyClientTerminationResponse: 1 status Status
 ChangeInvisibleDurationRequest: 1 group Resource, 2 topic Resource, 3 receipt_handle s,
   4 invisible_duration Duration, 5 message_id s, 6 lite_topic s?, 7 suspend B?
 ChangeInvisibleDurationResponse: 1 status Status, 2 receipt_handle s
+OffsetOption: {1 policy i, 2 offset l, 3 tail_n l, 4 timestamp l}
+SyncLiteSubscriptionRequest: 1 action i, 2 topic Resource, 3 group Resource, 4 lite_topic_set s*,
+  5 version l?, 6 offset_option OffsetOption
+SyncLiteSubscriptionResponse: 1 status Status
+NotifyUnsubscribeLiteCommand: 1 lite_topic s
 RecallMessageRequest: 1 topic Resource, 2 recall_handle s
 RecallMessageResponse: 1 status Status, 2 message_id s
 """

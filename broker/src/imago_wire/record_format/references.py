@@ -14,6 +14,8 @@ from imago_wire.errors import WrongError
 from imago_wire.record_format import properties as props
 
 LIGHT_PREFIX: Final = "%LMQ%"
+LITE_PREFIX: Final = "%LMQ%$"
+"""Of the light queues that are lite topics of another: `%LMQ%$topic$lite`."""
 LIGHT_QUEUE_ID: Final = 0
 SEPARATOR: Final = b","
 
@@ -70,6 +72,19 @@ def named_queues(properties: bytes) -> list[str]:
 def is_light(name: str) -> bool:
     """Whether a topic is a light queue, or would be one."""
     return name.startswith(LIGHT_PREFIX)
+
+
+def lite_queue(topic: str, lite: str) -> str:
+    """Return the light queue that is a lite topic of a topic."""
+    return f"{LITE_PREFIX}{topic}${lite}"
+
+
+def lite_parent(name: str) -> str:
+    """Return the topic whose lite topic a light queue is; empty: it is none's."""
+    if not name.startswith(LITE_PREFIX):
+        return ""
+    topic, _, lite = name.removeprefix(LITE_PREFIX).partition("$")
+    return topic if lite and "$" not in lite else ""
 
 
 def offsets_property(offsets: list[int | None]) -> bytes:

@@ -73,9 +73,11 @@ def entries(*messages: Any) -> Any:
     ]
 
 
-async def acknowledged(peer: SdkPeer, *messages: Any, group: str = "readers") -> Any:
+async def acknowledged(
+    peer: SdkPeer, *messages: Any, group: str = "readers", topic: str = "plain"
+) -> Any:
     request = make(
-        "AckMessageRequest", group=named(group), topic=named("plain"), entries=entries(*messages)
+        "AckMessageRequest", group=named(group), topic=named(topic), entries=entries(*messages)
     )
     return await peer.call("AckMessage", request)
 

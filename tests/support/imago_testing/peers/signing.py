@@ -73,6 +73,11 @@ BODIES: Final[Mapping[int, Any]] = {
             {"c": GROUP, "t": TOPIC, "so": 0, "q": 0, "rq": 0, "pt": 0, "it": 1000, "b": "AQ=="}
         ],
     },
+    Code.LITE_SUBSCRIPTION_CTL: {
+        "subscriptionSet": [
+            {"action": "COMPLETE_ADD", "clientId": "c", "group": GROUP, "topic": TOPIC}
+        ]
+    },
     Code.QUERY_ASSIGNMENT: {"clientId": "c", "consumerGroup": GROUP, "topic": TOPIC},
     Code.SET_MESSAGE_REQUEST_MODE: {"consumerGroup": GROUP, "topic": TOPIC, "mode": "PULL"},
     Code.UPDATE_AND_CREATE_TOPIC_LIST: {"topicConfigList": [{"topicName": TOPIC}]},

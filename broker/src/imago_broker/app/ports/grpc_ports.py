@@ -7,12 +7,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from imago_broker.app.ports.connection_limits import grpc_limits
+from imago_broker.features.pop.feature import PopServices
 from imago_broker.processors.grpc.asking import TableAsker
 from imago_broker.processors.grpc.authentication import CallUsers
 from imago_broker.processors.grpc.clients import SdkClients
 from imago_broker.processors.grpc.consuming.acknowledging import AckCalls
 from imago_broker.processors.grpc.consuming.receiving import ReceiveCalls
 from imago_broker.processors.grpc.consuming.renewals import PushRenewals
+from imago_broker.processors.grpc.lite_topics import LiteCalls
 from imago_broker.processors.grpc.plain_sends import PlainSends
 from imago_broker.processors.grpc.recalling import RecallCalls
 from imago_broker.processors.grpc.routes import Here, RouteCalls
@@ -28,6 +30,7 @@ from imago_broker.server.relay.relay import Address
 if TYPE_CHECKING:
     from imago_broker.app.ports.listeners import Ports
     from imago_broker.config import BrokerConfig
+    from imago_broker.features.pop.lite import LiteSubscriptions
     from imago_broker.processors.rocketmq.assembly import RocketmqAssembly
     from imago_broker.processors.rocketmq.rows import Table
     from imago_broker.service.role import ShardRole
@@ -65,13 +68,15 @@ def serve_grpc(
         renewals=renewals,
         body_bytes_max=body_bytes_max,
         may=authentication.may,
+        lite_gone=_lite_of(parts).forget,
     )
+    routes = RouteCalls(broker.registry, topics, groups, here, lambda: role.leads)
     acks = AckCalls(asker, clock, broker_name=identity.broker_name, renewals=renewals)
     renewals.hiding = acks
     service = GrpcService(
         authentication,
         clients=clients,
-        routes=RouteCalls(broker.registry, topics, groups, here, lambda: role.leads),
+        routes=routes,
         sends=SendCalls(asker, topics, clock, body_bytes_max),
         plain_sends=PlainSends(
             authentication, table, broker.messages, topics.handles, parts.settings, identity.cluster
@@ -93,8 +98,17 @@ def serve_grpc(
             broker_name=identity.broker_name,
             acks=acks,
             renewals=renewals,
+            wants_lite=clients.wants_lite,
         ),
         acks=acks,
+        lite=LiteCalls(
+            asker,
+            broker.others,
+            loop,
+            routes.brokers_of,
+            routes.type_of,
+            broker_name=identity.broker_name,
+        ),
     )
 
     def role_changed(current: ShardRole) -> None:
@@ -120,6 +134,11 @@ def serve_grpc(
         loop.call_later(TICK_SECONDS, tick)
 
     loop.call_later(TICK_SECONDS, tick)
+
+
+def _lite_of(parts: RocketmqAssembly) -> LiteSubscriptions:
+    found = (each.parts for each in parts.features if isinstance(each.parts, PopServices))
+    return next(found).lite
 
 
 def _relays(ports: Ports, config: BrokerConfig, parts: RocketmqAssembly) -> GrpcRelays:

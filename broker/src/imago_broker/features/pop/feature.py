@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from imago_broker.features.feature import Feature
 from imago_broker.features.pop.assignments import AssignmentProcessor
+from imago_broker.features.pop.lite import LiteSubscriptions
+from imago_broker.features.pop.lite_requests import LiteProcessor
 from imago_broker.features.pop.pop_requests import PopParts, PopProcessor
 from imago_broker.features.pop.reading import PopReader
 from imago_broker.features.pop.receipts import ReceiptProcessor
@@ -22,6 +24,7 @@ from imago_broker.processors.rocketmq.needs import ALTER, SUBSCRIBE, of_group, o
 from imago_broker.processors.rocketmq.rows import Row
 from imago_broker.service.access.throttling import Direction
 from imago_broker.service.serving_rules import Asks
+from imago_wire.remoting.bodies.lite import LiteSubscriptionCtlRequestBody
 from imago_wire.remoting.bodies.pop import (
     BatchAckMessageRequestBody,
     QueryAssignmentRequestBody,
@@ -32,18 +35,26 @@ from imago_wire.remoting.codes import RequestCode as Code
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from imago_broker.features.pop.lite import LiteClient
     from imago_broker.metrics import Sample
     from imago_broker.model.access.access import Need
     from imago_broker.model.topics.topics import TopicConfig
     from imago_broker.processors.rocketmq.access.rights import Asked, Right
     from imago_broker.processors.rocketmq.assembly import BrokerParts, RocketmqAssembly
     from imago_broker.processors.rocketmq.pull.memory_window import MemoryWindow
+    from imago_broker.service.groups.clients import ClientRegistry
 
 
 def _batch_ack(asked: Asked) -> Iterable[Need]:
     for ack in BatchAckMessageRequestBody.decode(asked.command.body).acks:
         yield of_group(ack.consumer_group, SUBSCRIBE)
         yield of_topic(ack.topic, SUBSCRIBE)
+
+
+def _lite_subscriptions(asked: Asked) -> Iterable[Need]:
+    for each in LiteSubscriptionCtlRequestBody.decode(asked.command.body).subscription_set:
+        yield of_group(each.group, SUBSCRIBE)
+        yield of_topic(each.topic, SUBSCRIBE)
 
 
 def _assignment(asked: Asked) -> Iterable[Need]:
@@ -60,6 +71,8 @@ def _request_mode(asked: Asked) -> Iterable[Need]:
 RIGHTS: Final[Mapping[int, Right]] = MappingProxyType(
     {
         Code.POP_MESSAGE: consume,
+        Code.POP_LITE_MESSAGE: consume,
+        Code.LITE_SUBSCRIPTION_CTL: _lite_subscriptions,
         Code.PEEK_MESSAGE: consume,
         Code.NOTIFICATION: consume,
         Code.POLLING_INFO: both(topic(READ), group(READ)),
@@ -81,23 +94,30 @@ class PopServices:
     reader: PopReader
     waiting: PopWaiting
     modes: RequestModes
+    lite: LiteSubscriptions
 
 
 def install(parts: RocketmqAssembly) -> Installed:
     """Make it, and connect it with what the broker has anyway."""
-    pop = _services(parts.broker, parts.delivery.memory)
+    registry = parts.clients.registry
+    pop = _services(parts.broker, parts.delivery.memory, registry)
+
+    def stop() -> None:
+        pop.lite.clear()
+        pop.service.stop()
+
     return Installed(
         parts=pop,
         rows=_rows(parts, pop),
-        samples=_samples(pop.service, pop.waiting),
+        samples=_samples(pop.service, pop.waiting, pop.lite),
         start=pop.service.start,
-        stop=pop.service.stop,
+        stop=stop,
         release=pop.waiting.release_all,
         log_shortened=pop.service.log_shortened,
     )
 
 
-def _services(broker: BrokerParts, memory: MemoryWindow) -> PopServices:
+def _services(broker: BrokerParts, memory: MemoryWindow, registry: ClientRegistry) -> PopServices:
     service = PopService(broker.messages, broker.offsets, loop=broker.loop)
     waiting = PopWaiting(broker.loop, broker.clock)
     service.on_stop.append(waiting.release_all)
@@ -115,32 +135,46 @@ def _services(broker: BrokerParts, memory: MemoryWindow) -> PopServices:
 
     broker.topics.on_change.append(topic_changed)
     broker.messages.light.on_gone.append(waiting.topic_changed)
+
+    def tell_out(client: LiteClient, queue: str) -> None:
+        group = registry.consumers(client[0])
+        member = None if group is None else group.member(client[1])
+        if member is not None:
+            names = {"consumerGroup": client[0], "clientId": client[1]}
+            lite = {"liteTopic": queue.rpartition("$")[2]}
+            member.channel.notify(Code.NOTIFY_UNSUBSCRIBE_LITE, names | lite)
+
+    lite = LiteSubscriptions(broker.groups, broker.offsets, broker.store, broker.clock, tell_out)
+    waiting.also_under(lite.places)
     return PopServices(
         service=service,
         reader=PopReader(broker.store, service, first_in_memory=memory.holds_first),
         waiting=waiting,
         modes=modes,
+        lite=lite,
     )
 
 
 def _rows(parts: RocketmqAssembly, pop: PopServices) -> list[Row]:
     lanes = parts.lanes
+    own = PopParts(
+        pops=pop.service,
+        reader=pop.reader,
+        waiting=pop.waiting,
+        topics=parts.broker.topics,
+        groups=parts.broker.groups,
+        clock=parts.broker.clock,
+        traffic=parts.delivery.traffic,
+    )
     popping = PopProcessor(
-        PopParts(
-            pops=pop.service,
-            reader=pop.reader,
-            waiting=pop.waiting,
-            topics=parts.broker.topics,
-            groups=parts.broker.groups,
-            clock=parts.broker.clock,
-            traffic=parts.delivery.traffic,
-        ),
+        own,
         group_rules=parts.names.group_rules,
         selector=parts.delivery.selector,
         resets=parts.clients.resets,
         budget=parts.broker.budget,
         identity=parts.identity,
     )
+    lite = LiteProcessor(own, popping, pop.lite, parts.broker.messages.light.__contains__)
     receipt = ReceiptProcessor(
         store=parts.broker.store,
         topics=parts.broker.topics,
@@ -158,6 +192,8 @@ def _rows(parts: RocketmqAssembly, pop: PopServices) -> list[Row]:
     )
     return [
         Row(Code.POP_MESSAGE, popping.pop, lanes.pull, Asks.CHANGE, fast=False, filtered=True),
+        Row(Code.POP_LITE_MESSAGE, lite.pop, lanes.pull, Asks.CHANGE, fast=False),
+        Row(Code.LITE_SUBSCRIPTION_CTL, lite.sync, lanes.client, Asks.CHANGE),
         Row(Code.PEEK_MESSAGE, popping.peek, lanes.pull, Asks.CHANGE, fast=False),
         Row(Code.NOTIFICATION, popping.notify, lanes.pull, Asks.CHANGE, fast=False),
         Row(Code.POLLING_INFO, popping.polling_info, lanes.client, Asks.CHANGE, fast=False),
@@ -182,11 +218,12 @@ def _rows(parts: RocketmqAssembly, pop: PopServices) -> list[Row]:
     ]
 
 
-def _samples(pops: PopService, waiting: PopWaiting) -> list[Sample]:
+def _samples(pops: PopService, waiting: PopWaiting, lite: LiteSubscriptions) -> list[Sample]:
     counts = pops.counts
     return [
         gauge("pop_out", "Messages that were popped and not acknowledged.", lambda: pops.out),
         gauge("pop_waiting", "POPs that wait for a message.", lambda: len(waiting)),
+        gauge("lite_subscriptions", "Lite topics that clients want.", lambda: lite.count),
         counter("pop_handed_out", "Messages popped.", lambda: counts.handed_out),
         counter("pop_again", "Popped messages that had been popped before.", lambda: counts.again),
         counter(
@@ -202,7 +239,11 @@ def _samples(pops: PopService, waiting: PopWaiting) -> list[Sample]:
 POP: Final = Feature(
     rights=RIGHTS,
     limited=MappingProxyType(
-        {Code.POP_MESSAGE: Direction.CONSUMER, Code.PEEK_MESSAGE: Direction.CONSUMER}
+        {
+            Code.POP_MESSAGE: Direction.CONSUMER,
+            Code.POP_LITE_MESSAGE: Direction.CONSUMER,
+            Code.PEEK_MESSAGE: Direction.CONSUMER,
+        }
     ),
     install=install,
 )

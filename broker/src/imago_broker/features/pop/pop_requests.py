@@ -8,13 +8,13 @@ retry topic of POP, and receipts name the topic itself.
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
 
-from imago_broker.features.pop.reading import PopAsk
+from imago_broker.features.pop.priorities import goes_by_priority
+from imago_broker.features.pop.reading import ATTEMPT_SIZE, PopAsk
 from imago_broker.features.pop.waiting import ANY_QUEUE
 from imago_broker.model.topics.topics import PERM_READ
 from imago_broker.processors.rocketmq import rules
@@ -49,15 +49,13 @@ if TYPE_CHECKING:
     from imago_broker.service.groups.resets import PendingResets
     from imago_broker.service.topics.topics import TopicService
 
-logger = logging.getLogger(__name__)
-
 MESSAGES_MAX = 32
 LATE_MS = 500
 POLL_MS_MAX = 600_000
 INVISIBLE_MS_MAX = 7 * 24 * 3600 * 1000
 FROM_END = 1
 AGAIN_MS = 1000
-"""After which who waits looks again at what could not be written, and so was given to nobody."""
+"""After which who waits looks again at what could not be written and was given to nobody."""
 IN_ORDER_QUEUE, REVIVE_QUEUE = 999, 0
 """What RocketMQ's receipts name as the queue of their check point: here there is none."""
 NOT_SETTLED = "this broker has just become the master and does not know yet what is out"
@@ -100,7 +98,7 @@ class PopProcessor:
     def pop(self, exchange: Exchange) -> Reply | None:
         """POP_MESSAGE."""
         header = PopMessageRequestHeader.from_ext(exchange.ext)
-        until_ms = self._until(header.born_time, header.poll_time)
+        until_ms = self.until(header.born_time, header.poll_time)
         if header.max_msg_nums > MESSAGES_MAX:
             raise rules.invalid(
                 f"the broker[{self._host}] pop message's num is greater than {MESSAGES_MAX}"
@@ -108,8 +106,9 @@ class PopProcessor:
         self._require_count(header.max_msg_nums)
         if not 0 <= header.invisible_time <= INVISIBLE_MS_MAX:
             raise rules.invalid(f"invisibleTime[{header.invisible_time}] is illegal")
-        self._allow_group(header.consumer_group, header.topic)
-        queue_ids = self._queue_ids(exchange, header.topic, header.queue_id)
+        self.allow_group(header.consumer_group, header.topic)
+        group = "" if header.order else header.consumer_group
+        queue_ids = self._queue_ids(exchange, header.topic, header.queue_id, group)
         chosen = self._selector.select_expression(header.exp_type, header.exp)
         # A reset counts here from when it was made: pulls that follow go on from what is popped.
         self._resets.forget((header.consumer_group, header.topic, each) for each in queue_ids)
@@ -118,26 +117,27 @@ class PopProcessor:
             topic=header.topic,
             queue_ids=queue_ids,
             messages_max=header.max_msg_nums,
-            bytes_max=self._allowance(),
+            bytes_max=self.allowance(),
             invisible_ms=header.invisible_time,
             from_end=header.init_mode == FROM_END,
             in_order=header.order,
             tags=chosen.tags,
             wanted=chosen.wanted,
+            attempt=(header.attempt_id or "")[:ATTEMPT_SIZE],
         )
-        return _Pop(self._parts, exchange, ask, header.queue_id, until_ms).begin()
+        return Pop(self._parts, exchange, ask, header.queue_id, until_ms).begin()
 
     def peek(self, exchange: Exchange) -> Reply:
         """PEEK_MESSAGE: what a POP would give now, and nothing is taken."""
         header = PeekMessageRequestHeader.from_ext(exchange.ext)
         self._require_count(header.max_msg_nums)
-        self._allow_group(header.consumer_group, header.topic)
+        self.allow_group(header.consumer_group, header.topic)
         ask = PopAsk(
             group=header.consumer_group,
             topic=header.topic,
             queue_ids=self._queue_ids(exchange, header.topic, header.queue_id),
             messages_max=min(header.max_msg_nums, MESSAGES_MAX),
-            bytes_max=self._allowance(),
+            bytes_max=self.allowance(),
             invisible_ms=0,
         )
         if not self._parts.pops.ready:
@@ -152,8 +152,8 @@ class PopProcessor:
     def notify(self, exchange: Exchange) -> Reply | None:
         """NOTIFICATION: whether there is something to pop, now or while it waits."""
         header = NotificationRequestHeader.from_ext(exchange.ext)
-        until_ms = self._until(header.born_time, header.poll_time)
-        self._allow_group(header.consumer_group, header.topic)
+        until_ms = self.until(header.born_time, header.poll_time)
+        self.allow_group(header.consumer_group, header.topic)
         ask = PopAsk(
             group=header.consumer_group,
             topic=header.topic,
@@ -168,7 +168,7 @@ class PopProcessor:
     def polling_info(self, exchange: Exchange) -> Reply:
         """POLLING_INFO: how many requests wait."""
         header = PollingInfoRequestHeader.from_ext(exchange.ext)
-        self._allow_group(header.consumer_group, header.topic)
+        self.allow_group(header.consumer_group, header.topic)
         self._queue_ids(exchange, header.topic, header.queue_id)
         count = self._parts.waiting.count(header.consumer_group, header.topic, header.queue_id)
         return Reply(ext=PollingInfoResponseHeader(polling_num=count).to_ext())
@@ -177,7 +177,7 @@ class PopProcessor:
         if count < 0:
             raise rules.invalid(f"the broker[{self._host}] pop message's num is {count}")
 
-    def _until(self, born_ms: int, poll_ms: int) -> int:
+    def until(self, born_ms: int, poll_ms: int) -> int:
         """Return until when a request may wait; refuse one that is too late already."""
         now_ms = self._parts.clock.epoch_ms()
         until_ms = (born_ms or now_ms) + max(0, min(poll_ms, POLL_MS_MAX))
@@ -188,11 +188,14 @@ class PopProcessor:
             )
         return min(until_ms, now_ms + POLL_MS_MAX)
 
-    def _allow_group(self, name: str, topic: str) -> None:
+    def allow_group(self, name: str, topic: str) -> None:
+        """Refuse a group that may not consume this topic."""
         rules.may_read(rules.may_consume(name, self._group_rules.require(name)), topic)
 
-    def _queue_ids(self, exchange: Exchange, topic: str, queue_id: int) -> list[int]:
-        """Return the queues to read, each time another one first."""
+    def _queue_ids(
+        self, exchange: Exchange, topic: str, queue_id: int, group: str = ""
+    ) -> list[int]:
+        """Return the queues to read, each time another one first. `group`: priorities count to."""
         config = rules.topic_of(self._parts.topics, topic)
         if not config.perm & PERM_READ:
             raise rules.forbidden(f"the topic[{topic}] peeking message is forbidden")
@@ -201,10 +204,13 @@ class PopProcessor:
         if queue_id != ANY_QUEUE:
             return [queue_id]
         self._turns += 1
+        if group and goes_by_priority(config, self._parts.groups.get(group), self._turns):
+            return [*reversed(range(config.read_queues))]
         first = self._turns % max(1, config.read_queues)
         return [*range(first, config.read_queues), *range(first)]
 
-    def _allowance(self) -> int:
+    def allowance(self) -> int:
+        """Return how many bytes an answer may have by now."""
         allowed = self._budget.allowance(BYTES_MAX)
         if not allowed:
             raise RequestError(
@@ -213,7 +219,7 @@ class PopProcessor:
         return allowed
 
 
-class _Waiter(ABC):
+class Waiter(ABC):
     """A request that looks, waits and looks again until it has an answer."""
 
     def __init__(
@@ -221,6 +227,8 @@ class _Waiter(ABC):
     ) -> None:
         self._parts, self._exchange, self._ask = parts, exchange, ask
         self._queue_id, self._until_ms = queue_id, until_ms
+        self._place = ask.topic
+        """The name under which it waits."""
         self._waiting: Waiting | None = None
 
     def begin(self) -> Reply | None:
@@ -233,7 +241,7 @@ class _Waiter(ABC):
         if hold_ms <= 0:
             return self._nothing()
         self._waiting = self._parts.waiting.hold(
-            self._ask.topic,
+            self._place,
             self._queue_id,
             group=self._ask.group,
             in_order=self._ask.in_order,
@@ -316,7 +324,7 @@ class _Waiter(ABC):
         """Return the answer when too many wait."""
 
 
-class _Pop(_Waiter):
+class Pop(Waiter):
     """One POP_MESSAGE."""
 
     _take: PopTake
@@ -325,7 +333,7 @@ class _Pop(_Waiter):
         parts, ask = self._parts, self._ask
         now_ms = parts.clock.epoch_ms()
         began_ns = perf_counter_ns()
-        take = self._take = parts.reader.take(ask, now_ms)
+        take = self._take = self._taken(now_ms)
         parts.traffic.note_read(perf_counter_ns() - began_ns)
         if not take.queues:
             parts.traffic.missed += 1
@@ -333,7 +341,7 @@ class _Pop(_Waiter):
                 answer(self._nothing())
             return take.more
         for look in take.queues:
-            parts.waiting.out_until(ask.topic, look.queue_id, now_ms + ask.invisible_ms)
+            parts.waiting.out_until(*look.popped.key[1:], now_ms + ask.invisible_ms)
         body = b"".join(record for look in take.queues for record in look.records)
         count = sum(len(look.times) for look in take.queues)
         parts.traffic.delivered(ask.group, ask.topic, count, len(body))
@@ -348,11 +356,14 @@ class _Pop(_Waiter):
             failed_ms = parts.clock.epoch_ms()
             for look in take.queues:
                 parts.pops.take_back(look.popped, take.stamp, failed_ms)
-                parts.waiting.out_until(ask.topic, look.queue_id, failed_ms + AGAIN_MS)
+                parts.waiting.out_until(*look.popped.key[1:], failed_ms + AGAIN_MS)
             exchange.answer(unwritten(status))
 
         parts.pops.when_written(written)
         return True
+
+    def _taken(self, now_ms: int) -> PopTake:
+        return self._parts.reader.take(self._ask, now_ms)
 
     def _nothing(self) -> Reply:
         ext = _header(self._take, self._ask).to_ext()
@@ -379,7 +390,7 @@ def _header(take: PopTake, ask: PopAsk) -> PopMessageResponseHeader:
     )
 
 
-class _Notification(_Waiter):
+class _Notification(Waiter):
     """One NOTIFICATION."""
 
     def _look(self, answer: Callable[[Reply], object]) -> bool:

@@ -187,14 +187,17 @@ class PopQueue:
             self.drop(lowest)
         return count - len(self._where)
 
-    def postpone(self, offset: int, stamp: int, *, now_ms: int, invisible_ms: int) -> int | None:
+    def postpone(
+        self, offset: int, stamp: int, *, now_ms: int, invisible_ms: int, counted: bool = True
+    ) -> int | None:
         """Hide a message for another time from now on; return the new stamp, None: not out.
 
-        Its count does not grow before it is handed out anew.
+        Its count does not grow before it is handed out anew, and not then, either, unless
+        `counted`.
         """
         if not self.is_out(offset, stamp):
             return None
-        times = self._handouts[stamp].times[offset]
+        times = self._handouts[stamp].times[offset] - (not counted)
         later = self.next_stamp(now_ms)
         due_ms = now_ms + invisible_ms
         self.hand_out({offset: times}, stamp=later, due_ms=due_ms, next_offset=0)

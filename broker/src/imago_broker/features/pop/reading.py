@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from imago_log.store import MessageStore
 
 _QUEUE_ID_AT, _QUEUE_OFFSET_AT = 12, 20
+ATTEMPT_SIZE = 64
+"""Characters of what a client calls a try; the rest does not count."""
 _MOVES_MAX = 4
 """Reads of one queue in one look: messages before the first stored one, or filtered out."""
 
@@ -37,6 +39,8 @@ class PopAsk(NamedTuple):
     in_order: bool = False
     tags: frozenset[int] | None = None
     wanted: Wanted | None = None
+    attempt: str = ""
+    """What a client calls this try of its own: it asks so again where no answer has come."""
 
 
 @dataclass(slots=True)
@@ -92,8 +96,33 @@ class PopReader:
         looks = self._looks(ask, now_ms, keep=True)
         found = _taken(looks, now_ms)
         for look in looks:
-            self._hand_out(look, found.stamp, now_ms + ask.invisible_ms)
+            self._hand_out(ask, look, found.stamp, now_ms + ask.invisible_ms)
         return found._replace(rest=self._rest(ask))
+
+    def take_each(self, asks: Iterable[PopAsk], now_ms: int) -> PopTake:
+        """Hand out together what several topics have, as the first of them asks."""
+        looks: list[QueueTake] = []
+        of_looks: list[PopAsk] = []
+        count_left = bytes_left = 1
+        for ask in asks:
+            if not looks:
+                count_left, bytes_left = ask.messages_max, ask.bytes_max
+            if count_left <= 0 or bytes_left <= 0:
+                break
+            wanted = ask._replace(messages_max=count_left, bytes_max=bytes_left)
+            for look in self._looks(wanted, now_ms, keep=True):
+                looks.append(look)
+                of_looks.append(ask)
+                count_left -= len(look.times)
+                bytes_left -= look.size
+        found = _taken(looks, now_ms)
+        for ask, look in zip(of_looks, looks, strict=True):
+            self._hand_out(ask, look, found.stamp, now_ms + ask.invisible_ms)
+            look.records = [
+                _placed(record, offset)
+                for offset, record in zip(look.times, look.records, strict=True)
+            ]
+        return found
 
     def peek(self, ask: PopAsk, now_ms: int) -> PopTake:
         """Return what there is, and hand out nothing: no group begins by it."""
@@ -149,7 +178,12 @@ class PopReader:
     ) -> QueueTake:
         look = QueueTake(popped, next_offset=popped.state.next_offset)
         if ask.in_order and popped.state.blocked(now_ms):
-            return look
+            if not ask.attempt or popped.attempt[0] != ask.attempt:
+                return look
+            # Its answer was lost: the same again, which is no other try of the messages.
+            popped.state.take_back(popped.attempt[1], now_ms)
+            if popped.state.blocked(now_ms):
+                return look
         self._look_at_expired(ask, look, now_ms, count_max, bytes_max)
         room = min(count_max - len(look.times), self._pops.room(popped))
         if room > 0 and look.size < bytes_max:
@@ -202,11 +236,13 @@ class PopReader:
                 return
         look.more = True
 
-    def _hand_out(self, look: QueueTake, stamp: int, due_ms: int) -> None:
+    def _hand_out(self, ask: PopAsk, look: QueueTake, stamp: int, due_ms: int) -> None:
         state = look.popped.state
         if not look.times and look.next_offset == state.next_offset:
             return
         state.hand_out(look.times, stamp=stamp, due_ms=due_ms, next_offset=look.next_offset)
+        if ask.in_order:
+            look.popped.attempt = (ask.attempt, stamp)
         self._pops.counts.handed_out += len(look.times)
         self._pops.counts.again += sum(1 for times in look.times.values() if times)
         self._pops.changed(look.popped)

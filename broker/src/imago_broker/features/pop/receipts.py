@@ -103,6 +103,7 @@ class ReceiptProcessor:
                 receipt.pop_time,
                 now_ms=now_ms,
                 invisible_ms=header.invisible_time,
+                counted=not header.suspend,
             )
         if popped is None or stamp is None:
             self._pops.counts.void += 1

@@ -64,6 +64,8 @@ class Popped:
     told: int | None
     """The committed offset as it was written last, or found; None: there was none."""
     counted: int = 0
+    attempt: tuple[str, int] = ("", 0)
+    """What the client that was given messages in order last called its try, and their stamp."""
 
 
 @dataclass(slots=True)

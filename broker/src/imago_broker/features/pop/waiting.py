@@ -7,10 +7,11 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from imago_broker.service.groups.pull_hold import PullHold
+from imago_wire.record_format.references import LITE_PREFIX
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from imago_broker.ports import Clock
     from imago_broker.service.groups.pull_hold import Held, Wake
@@ -22,6 +23,7 @@ WAITING_MAX = 100_000
 WAITING_PER_GROUP_MAX = 1024
 """Of one group in one queue, or in any of a topic; RocketMQ's popPollingSize."""
 
+_LITE = LITE_PREFIX.encode()
 _Place = tuple[bytes, int]
 K = TypeVar("K")
 
@@ -47,11 +49,16 @@ class PopWaiting:
         """When messages that are out come back, the next ones, where somebody waits."""
         self._heap: list[tuple[int, _Place]] = []
         self._timer: asyncio.TimerHandle | None = None
+        self._elsewhere: Callable[[bytes], Iterable[bytes]] = lambda _: ()
         self.releasing = False
         """Whether whoever is woken has to be answered, whatever there is."""
 
     def __len__(self) -> int:
         return len(self._hold)
+
+    def also_under(self, names_of: Callable[[bytes], Iterable[bytes]]) -> None:
+        """Have it say under which other names requests wait for a lite topic."""
+        self._elsewhere = names_of
 
     def count(self, group: str, topic: str, queue_id: int) -> int:
         """Return how many requests of a group wait for a queue."""
@@ -90,6 +97,9 @@ class PopWaiting:
         for tail in tails:
             for queue_id in (tail.queue_id, ANY_QUEUE):
                 self._hold.look_again(tail.topic, queue_id)
+            if tail.topic.startswith(_LITE):
+                for name in self._elsewhere(tail.topic):
+                    self._hold.look_again(name, ANY_QUEUE)
 
     def look_again(self, queues: Iterable[tuple[str, str, int]]) -> None:
         """Wake whoever waits for these queues of topics: groups may take more of them now."""
@@ -100,8 +110,7 @@ class PopWaiting:
 
     def out_until(self, topic: str, queue_id: int, due_ms: int) -> None:
         """Note when messages come back: those who wait by then look again."""
-        name = topic.encode()
-        for place in ((name, queue_id), (name, ANY_QUEUE)):
+        for place in self._places(topic, queue_id):
             if place in self._of_place and due_ms < self._due.get(place, due_ms + 1):
                 self._due[place] = due_ms
                 heapq.heappush(self._heap, (due_ms, place))
@@ -109,10 +118,18 @@ class PopWaiting:
 
     def acknowledged(self, topic: str, queue_id: int) -> None:
         """Wake whoever consumes in order: all that is out of a queue may be given anew."""
-        name = topic.encode()
-        for place in ((name, queue_id), (name, ANY_QUEUE)):
+        for place in self._places(topic, queue_id):
             if place in self._in_order:
                 self._hold.look_again(*place)
+
+    def _places(self, topic: str, queue_id: int) -> Iterable[_Place]:
+        """Yield where requests for a queue wait."""
+        name = topic.encode()
+        yield name, queue_id
+        yield name, ANY_QUEUE
+        if name.startswith(_LITE):
+            for other in list(self._elsewhere(name)):
+                yield other, ANY_QUEUE
 
     def topic_changed(self, topic: str) -> None:
         """Wake whoever waits for a topic: it was changed or deleted."""

@@ -21,9 +21,12 @@ PROPERTIES_MAX = 128
 """Of a message's user, by number."""
 USER_BYTES_MAX = 16 << 10
 MESSAGE_GROUP_BYTES_MAX = 63
+LITE_TOPIC_SIZE_MAX = 64
+PRIORITY_HIGH: Final = 999_999_999
 DELAY_MS_MAX: Final = 24 * 3600 * 1000
 RECOVERY_MS_MAX: Final = 3600 * 1000
 _NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]+")
+_LITE: Final = re.compile(r"[a-zA-Z0-9_-]+")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _SYSTEM_GROUPS: Final = frozenset(
     {"TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP", "SELF_TEST_P_GROUP"}
@@ -83,6 +86,20 @@ def check_message(message: Any, body_bytes_max: int, now_ms: int) -> None:
     _check_waits(told, now_ms)
     if told.HasField("message_group"):
         _check_group(told.message_group)
+    if told.HasField("priority") and not 0 <= told.priority <= PRIORITY_HIGH:
+        raise CallError(SdkCode.BAD_REQUEST, f"the priority is {told.priority}")
+    if told.lite_topic:
+        lite_topic_name(told.lite_topic)
+
+
+def lite_topic_name(name: str) -> str:
+    """Return a lite topic's name; refuse one that none may have."""
+    if len(name) > LITE_TOPIC_SIZE_MAX or not _LITE.fullmatch(name):
+        raise CallError(
+            SdkCode.ILLEGAL_LITE_TOPIC,
+            f"a lite topic's name has 1 to {LITE_TOPIC_SIZE_MAX} letters, digits, - and _ alone",
+        )
+    return name
 
 
 def _check_user_properties(told: Mapping[str, str]) -> int:
@@ -166,14 +183,10 @@ def type_of(told: Any) -> MessageType:
 
 def check_type(found: MessageType, topic_type: str) -> None:
     """Refuse a message that the topic does not take. `topic_type`: its `message.type`."""
-    if found in (MessageType.LITE, MessageType.PRIORITY):
-        raise CallError(
-            SdkCode.NOT_IMPLEMENTED,
-            f"the message is {found.name}, which this broker does not serve",
-        )
-    if topic_type not in (found.name, "MIXED"):
+    mixed = topic_type == "MIXED" and found not in (MessageType.LITE, MessageType.PRIORITY)
+    if topic_type != found.name and not mixed:
         raise CallError(
             SdkCode.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
             f"the message is {found.name}, the topic takes {topic_type}: set the topic's attribute"
-            f" message.type={found.name}, or MIXED",
+            f" message.type={found.name}",
         )

@@ -79,7 +79,7 @@ class ClientChannel(CallChannel):
             self._stream.send(framed([message]), last=False)
 
     def notify(self, code: int, ext: Mapping[str, str], body: bytes = b"") -> None:
-        """Have a transaction looked after; of what else there is these clients know nothing."""
+        """Tell of transactions and lite topics; these clients know of nothing else."""
         if code == RequestCode.CHECK_TRANSACTION_STATE:
             command = make(
                 "RecoverOrphanedTransactionCommand",
@@ -89,6 +89,9 @@ class ClientChannel(CallChannel):
                 ),
             )
             self.tell(recover_orphaned_transaction_command=command)
+        elif code == RequestCode.NOTIFY_UNSUBSCRIBE_LITE:
+            gone = make("NotifyUnsubscribeLiteCommand", lite_topic=ext["liteTopic"])
+            self.tell(notify_unsubscribe_lite_command=gone)
 
     def call(
         self,

@@ -57,7 +57,10 @@ GRPC_INTERNAL, GRPC_INVALID = 13, 3
 _CONSUMERS = {
     ClientType.PUSH_CONSUMER: ConsumeType.CONSUME_PASSIVELY,
     ClientType.SIMPLE_CONSUMER: ConsumeType.CONSUME_ACTIVELY,
+    ClientType.LITE_PUSH_CONSUMER: ConsumeType.CONSUME_PASSIVELY,
+    ClientType.LITE_SIMPLE_CONSUMER: ConsumeType.CONSUME_ACTIVELY,
 }
+_OF_LITE_TOPICS: Final = (ClientType.LITE_PUSH_CONSUMER, ClientType.LITE_SIMPLE_CONSUMER)
 
 
 @dataclass(slots=True)
@@ -94,11 +97,14 @@ class SdkClients:
         renewals: PushRenewals,
         body_bytes_max: Callable[[], int],
         may: Callable[[str, Need, str], bool],
+        lite_gone: Callable[[tuple[str, str]], None] = lambda _: None,
     ) -> None:
-        """`may`: whether a user may have this from an address."""
+        """`may`: whether a user may have this from an address; `lite_gone`: told the group and id
+        of a client of lite topics that has left."""
         self._asker, self._registry, self._groups = asker, registry, groups
         self._clock, self._loop, self._renewals = clock, loop, renewals
         self._body_bytes_max, self._may = body_bytes_max, may
+        self._lite_gone = lite_gone
         self._clients: dict[tuple[str, str], SdkClient] = {}
         self._bytes = Counter[str]()
         """By user."""
@@ -107,6 +113,11 @@ class SdkClients:
 
     def __len__(self) -> int:
         return len(self._clients)
+
+    def wants_lite(self, key: tuple[str, str]) -> bool:
+        """Whether a client reads lite topics."""
+        client = self._clients.get(key)
+        return client is not None and client.kind in _OF_LITE_TOPICS
 
     def told(self, call: Call, command: Any) -> None:
         """Take one command of a telemetry stream."""
@@ -274,6 +285,8 @@ class SdkClients:
             del self._bytes[key[0]]
         self._leave(client)
         self._renewals.gone(key)
+        if client.kind in _OF_LITE_TOPICS:
+            self._lite_gone((client.group, key[1]))
 
     def _register(
         self, call: Call, client: SdkClient, done: Callable[[CallError | None], None]

@@ -9,6 +9,7 @@ from imago_wire.errors import ProtocolError
 from imago_wire.grpc.messages import MD5, Encoding, MessageType, duration, make, milliseconds
 from imago_wire.grpc.messages import timestamp as at
 from imago_wire.record_format import properties as props
+from imago_wire.record_format.references import lite_queue
 from imago_wire.records.record import decode_record, host_text
 
 if TYPE_CHECKING:
@@ -20,6 +21,12 @@ _HIDDEN: Final = frozenset(
     {props.TRANSACTION_ID, props.SHARDING_KEY, props.TRACE_CONTEXT, props.UNIQ_KEY}
 )
 """Not reserved to the broker, and told in other fields."""
+_TYPES: Final = {
+    props.SHARDING_KEY: MessageType.FIFO,
+    props.PRIORITY: MessageType.PRIORITY,
+    props.LITE_TOPIC: MessageType.LITE,
+}
+"""What a message is that has one of these, the first one."""
 _DELAYS: Final = ("TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC", "DELAY")
 
 
@@ -32,6 +39,7 @@ def stored_properties(message: Any, topic: str, peer: str) -> dict[str, str]:
     if told.keys:
         made[props.KEYS] = " ".join(told.keys)
     made[props.UNIQ_KEY] = told.message_id
+    made |= _of_later(told, topic)
     if told.message_type == MessageType.TRANSACTION:
         made[props.TRAN_MSG] = "true"
         if told.HasField("orphaned_transaction_recovery_duration"):
@@ -48,6 +56,17 @@ def stored_properties(message: Any, topic: str, peer: str) -> dict[str, str]:
     made[props.BORN_HOST] = told.born_host or peer
     made[props.BORN_TIMESTAMP] = str(milliseconds(told.born_timestamp))
     made[props.WAIT] = "false"
+    return made
+
+
+def _of_later(told: Any, topic: str) -> dict[str, str]:
+    """Return the properties of what RocketMQ has since 5.5."""
+    made = {}
+    if told.HasField("priority"):
+        made[props.PRIORITY] = str(told.priority)
+    if told.lite_topic:
+        made[props.LITE_TOPIC] = told.lite_topic
+        made[props.INNER_MULTI_DISPATCH] = lite_queue(topic, told.lite_topic)
     return made
 
 
@@ -98,6 +117,11 @@ def _add_optional(told: Any, found: Mapping[str, str]) -> None:
         told.message_group = group
     if context := found.get(props.TRACE_CONTEXT):
         told.trace_context = context
+    priority = found.get(props.PRIORITY, "")
+    if priority.isdecimal() and len(priority) < 10:
+        told.priority = int(priority)
+    if lite := found.get(props.LITE_TOPIC):
+        told.lite_topic = lite
     due = found.get(props.TIMER_DELIVER_MS, "")
     if due.isdecimal() and len(due) < 18:
         told.delivery_timestamp.CopyFrom(at(int(due)))
@@ -108,11 +132,14 @@ def _add_optional(told: Any, found: Mapping[str, str]) -> None:
 
 
 def _users(found: Mapping[str, str]) -> dict[str, str]:
-    return {
+    users = {
         name: value
         for name, value in found.items()
         if name not in _HIDDEN and not props.is_reserved(name)
     }
+    if props.LITE_TOPIC in found:
+        users.pop(props.INNER_MULTI_DISPATCH, None)
+    return users
 
 
 def _type(found: Mapping[str, str]) -> MessageType:
@@ -120,7 +147,10 @@ def _type(found: Mapping[str, str]) -> MessageType:
         return MessageType.TRANSACTION
     if any(name in found for name in _DELAYS):
         return MessageType.DELAY
-    return MessageType.FIFO if props.SHARDING_KEY in found else MessageType.NORMAL
+    for name, kind in _TYPES.items():
+        if name in found:
+            return kind
+    return MessageType.NORMAL
 
 
 def _decoded(data: bytes) -> tuple[StoredMessage, Encoding]:

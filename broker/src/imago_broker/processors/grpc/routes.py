@@ -67,7 +67,7 @@ class RouteCalls:
                 SdkCode.TOPIC_NOT_FOUND,
                 f"there is no topic {topic}, and no SDK makes one: imago topic create {topic}",
             )
-        types = _types(self._type(topic))
+        types = _types(self.type_of(topic))
         queues = []
         for place, count in zip(places, _shares(places), strict=True):
             broker = _broker(place.broker)
@@ -93,7 +93,8 @@ class RouteCalls:
         for place in self._places(topic):
             if not place.perm & PERM_READ or not place.read:
                 continue
-            ids = range(min(place.read, QUEUES_MAX)) if in_order else (ANY_QUEUE,)
+            each = in_order and self.type_of(topic) != "LITE"
+            ids = range(min(place.read, QUEUES_MAX)) if each else (ANY_QUEUE,)
             for queue_id in ids:
                 queue = make(
                     "MessageQueue",
@@ -109,7 +110,11 @@ class RouteCalls:
             raise CallError(SdkCode.FORBIDDEN, "no readable queue")
         call.answer(assignments=found)
 
-    def _type(self, topic: str) -> str:
+    def brokers_of(self, topic: str) -> Iterator[str]:
+        """Yield the names of the brokers that have a topic's queues."""
+        return (place.broker.name for place in self._places(topic))
+
+    def type_of(self, topic: str) -> str:
         """Return what a topic takes, as its shards have published it where this one has it not."""
         config, placement = self._topics.get(topic), self._registry.view().topics.get(topic)
         if config is None and placement is not None:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 SENDS_MAX = 128
 """Of one request; no client sends more than one."""
+_LIGHT_FULL = "[LMQ_CONSUME_QUEUE_NUM_EXCEEDED]"
+"""So begins what 4.9 answers where there are too many light queues; its code says nothing."""
 _STORED_ALL_THE_SAME = {
     SdkCode.MASTER_PERSISTENCE_TIMEOUT,
     SdkCode.SLAVE_PERSISTENCE_TIMEOUT,
@@ -92,7 +94,6 @@ class _Sends:
 
     def _put(self, index: int, message: Any, outcomes: SendOutcomes) -> None:
         told = message.system_properties
-        group = told.message_group if told.HasField("message_group") else ""
         queues = self._config.write_queues if self._config is not None else 0
         flag = SYS_PREPARED if told.message_type == MessageType.TRANSACTION else 0
         flag |= SYS_COMPRESSED if told.body_encoding == Encoding.GZIP else 0
@@ -101,7 +102,7 @@ class _Sends:
         ext = {
             "a": self._topic,
             "b": self._topic,
-            "e": str(queue_of_group(group, queues) if group and queues else -1),
+            "e": str(_queue(told, queues)),
             "f": str(flag),
             "g": str(born_ms),
             "h": "0",
@@ -136,6 +137,8 @@ class SendOutcomes:
             )
         else:
             error = outcome.error()
+            if error.code is SdkCode.INTERNAL_SERVER_ERROR and str(error).startswith(_LIGHT_FULL):
+                error = CallError(SdkCode.LITE_TOPIC_QUOTA_EXCEEDED, str(error))
             self._entries[index] = make("SendResultEntry", status=status(error.code, str(error)))
         self._left -= 1
         if not self._left:
@@ -146,6 +149,16 @@ class SendOutcomes:
         lone = len(self._entries) == 1 and self._entries[0].status.code != SdkCode.OK
         kept = lone and self._entries[0].status.code not in _STORED_ALL_THE_SAME
         return {} if kept else {"entries": self._entries}
+
+
+def _queue(told: Any, queues: int) -> int:
+    """Return the queue of a topic's that takes a message; -1: any."""
+    if not queues:
+        return -1
+    if group := told.message_group or told.lite_topic:
+        return queue_of_group(group, queues)
+    # A topic of priorities has a queue for each; what is above the last goes there, too.
+    return min(told.priority, queues - 1) if told.HasField("priority") else -1
 
 
 def _transaction_of(message_id: str, outcome: AskedResult) -> str:

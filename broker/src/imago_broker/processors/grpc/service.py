@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from imago_broker.processors.grpc.clients import SdkClients
     from imago_broker.processors.grpc.consuming.acknowledging import AckCalls
     from imago_broker.processors.grpc.consuming.receiving import ReceiveCalls
+    from imago_broker.processors.grpc.lite_topics import LiteCalls
     from imago_broker.processors.grpc.plain_sends import PlainSends
     from imago_broker.processors.grpc.recalling import RecallCalls
     from imago_broker.processors.grpc.routes import RouteCalls
@@ -67,6 +68,7 @@ class GrpcService:
         transactions: TransactionCalls,
         receives: ReceiveCalls,
         acks: AckCalls,
+        lite: LiteCalls,
     ) -> None:
         self._authentication, self._clients, self._receives = authentication, clients, receives
         rows = (
@@ -78,6 +80,7 @@ class GrpcService:
             Method("RecallMessage", recalls.recall),
             Method("EndTransaction", transactions.end),
             Method(RECEIVE, receives.receive),
+            Method("SyncLiteSubscription", lite.sync),
             Method("AckMessage", acks.acknowledge),
             Method("ChangeInvisibleDuration", acks.change),
             Method("ForwardMessageToDeadLetterQueue", acks.forward),

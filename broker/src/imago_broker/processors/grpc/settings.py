@@ -6,7 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_broker.model.groups import GroupConfig
-from imago_wire.grpc.messages import NODE_JS, duration, make
+from imago_broker.processors.grpc.checks import LITE_TOPIC_SIZE_MAX
+from imago_wire.grpc.messages import NODE_JS, ClientType, duration, make
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +23,9 @@ _WAITS_MS: Final = (
     2 * _HOUR,
 )
 """Before each try of a message after the first."""
+LITE_QUOTA: Final = "lite.sub.client.quota"
+"""The attribute of a group that says how many lite topics each of its clients may want."""
+_QUOTA: Final = 2000
 RETRY_POLICY: Final = "groupRetryPolicy"
 """The attribute of a group that says other ones."""
 _NUMBER_HIGH: Final = 365 * 24 * _HOUR
@@ -46,6 +50,10 @@ def merged_settings(told: Any, group: GroupConfig | None, body_bytes_max: int) -
     subscription.fifo = group is not None and group.consume_message_orderly
     subscription.receive_batch_size = RECEIVE_BATCH
     subscription.long_polling_timeout.CopyFrom(duration(POLLING_MS))
+    if merged.client_type in (ClientType.LITE_PUSH_CONSUMER, ClientType.LITE_SIMPLE_CONSUMER):
+        said = "" if group is None else group.attributes.get(LITE_QUOTA, "")
+        subscription.lite_subscription_quota = quota_of(said)
+        subscription.max_lite_topic_size = LITE_TOPIC_SIZE_MAX
     return merged
 
 
@@ -86,6 +94,11 @@ def _of_group(group: GroupConfig | None, *, grows_only: bool) -> Any:
         return make("RetryPolicy", max_attempts=attempts, exponential_backoff=backoff)
     made = make("CustomizedBackoff", next=[duration(ms) for ms in waits])
     return make("RetryPolicy", max_attempts=attempts, customized_backoff=made)
+
+
+def quota_of(text: str) -> int:
+    """Return how many lite topics a client may want, by its group's attribute; -1: any."""
+    return int(text[:9]) if text.removeprefix("-").isdecimal() and text.isascii() else _QUOTA
 
 
 def _policy(attributes: Mapping[str, str]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from imago_broker.model import names
 from imago_broker.model.access.access import CLUSTER_NAME, READ, RUN, AccessKind, Need, Operation
+from imago_wire.record_format.references import lite_parent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,11 +19,12 @@ SET: Final = (Operation.CREATE, Operation.ALTER)
 
 
 def of_topic(topic: str, operations: tuple[Operation, ...]) -> Need:
-    """Return the need of a topic, or of the group that a retry topic belongs to."""
+    """Return the need of a topic, or of the group or topic that it belongs to."""
     if topic.startswith(names.RETRY_PREFIX):
         return Need(
             _GROUPS.get(operations, operations), AccessKind.GROUP, topic.removeprefix("%RETRY%")
         )
+    topic = lite_parent(topic) or topic
     if topic in names.WITHHELD_TOPICS:
         return Need(RUN, AccessKind.CLUSTER, CLUSTER_NAME)  # it has messages of all topics
     return Need(operations, AccessKind.TOPIC, topic)

@@ -21,8 +21,10 @@ from imago_wire.record_format.references import (
     ALLOWED,
     ALLOWED_PROPERTY,
     LIGHT_QUEUE_ID,
+    LITE_PREFIX,
     OFFSETS,
     is_light,
+    lite_parent,
     named_queues,
 )
 
@@ -40,6 +42,7 @@ OFFSET_SIZE: Final = 20
 """What an offset of a message that waits may need in its properties, with the comma."""
 LOOKS_MAX: Final = 500
 """Light queues that one clean-up looks at."""
+_LITE: Final = LITE_PREFIX.encode()
 _LIGHT: Final = "light"
 """In the stored value of a topic: it is a light queue."""
 
@@ -79,16 +82,20 @@ class LightQueues:
 
     def owns(self, name: str) -> bool:
         """Whether nobody may make an ordinary topic of this name."""
-        return name in self._names or (self.enabled and is_light(name))
+        return name in self._names or self._may_be(name)
 
     def topic_problem(self, name: str, *, ordinary: bool) -> str | None:
         """Return why nobody may make or change a topic of this name, or None."""
         owned = not ordinary and self.owns(name)
         return "it is a light queue, and no client makes one" if owned else None
 
+    def _may_be(self, name: str) -> bool:
+        """Whether there are light queues of this name: lite topics need no switch."""
+        return is_light(name) and (self.enabled or lite_parent(name) != "")
+
     def config(self, name: str) -> TopicConfig | None:
         """Return the settings that a light queue has, whether or not it is there; None: no name."""
-        if not self.enabled or not is_light(name) or names.topic_problem(name):
+        if not self._may_be(name) or names.topic_problem(name):
             return None
         return _config(name)
 
@@ -124,7 +131,7 @@ class LightQueues:
         """
         if name in self._names:
             return position <= self._store.tail(name, LIGHT_QUEUE_ID).next_offset
-        return not self.enabled or name in self._store.topics()
+        return not self._may_be(name) or name in self._store.topics()
 
     def make_again(self, topic: TopicConfig) -> None:
         """Make a light queue for a message that has waited for it: it may have gone meanwhile.
@@ -138,9 +145,12 @@ class LightQueues:
 
     def named_by(self, topic: str, properties: bytes) -> Sequence[str]:
         """Return what a message to a topic names, if it is to be in light queues at all."""
-        if not self.enabled or not _has_light_queues(topic):
+        if not _has_light_queues(topic) or not (self.enabled or _LITE in properties):
             return ()
-        return named_queues(properties)
+        named = named_queues(properties)
+        if self.enabled or all(lite_parent(name) == topic for name in named):
+            return named
+        return ()
 
     def problem(self, named: Sequence[str], properties: bytes, *, waits: bool) -> str | None:
         """Return why a message cannot be in what it names, or None."""

@@ -134,7 +134,7 @@ class TopicService:
         Queues that hold messages stay readable unless `hide_messages` lets them go. `sent_to`: see
         `names.own_problem`; the broker's own are nobody else's to make or change.
         """
-        if config.name not in self._configs and self.light.enabled:
+        if config.name not in self._configs:
             light = self.light.config(config.name)
             if light is not None:
                 return light  # as at RocketMQ, which changes none and says so to nobody

@@ -51,6 +51,22 @@ class ChangeInvisibleTimeRequestHeader(TopicHeader):
     extra_info: str
     offset: Long
     invisible_time: Long
+    suspend: bool = False
+    """Whether the delivery is not to count as a try."""
+
+
+@header
+class PopLiteMessageRequestHeader(TopicHeader):
+    """Asks for messages of all lite topics that a client wants."""
+
+    client_id: str
+    consumer_group: str
+    topic: str
+    max_msg_num: Int
+    invisible_time: Long
+    poll_time: Long
+    born_time: Long
+    attempt_id: str | None = None
 
 
 @header

@@ -6,11 +6,12 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from imago_broker.processors.grpc.calls import CallError, status
-from imago_broker.processors.grpc.checks import group_name, topic_name
+from imago_broker.processors.grpc.checks import group_name, lite_topic_name, topic_name
 from imago_broker.processors.grpc.consuming.receipts import parse_valid
 from imago_broker.processors.grpc.sending import common
 from imago_wire.grpc.codes import SdkCode
 from imago_wire.grpc.messages import make, milliseconds
+from imago_wire.record_format.references import lite_parent, lite_queue
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ class AckCalls:
             )
         acks = _Acks(call, [(one.message_id, one.receipt_handle) for one in request.entries])
         for index, entry in enumerate(request.entries):
-            self._acknowledge(call, topic, group, entry.receipt_handle, acks.taking(index))
+            place = queue_of(topic, entry.lite_topic)
+            self._acknowledge(call, place, group, entry.receipt_handle, acks.taking(index))
 
     def _acknowledge(
         self,
@@ -75,7 +77,8 @@ class AckCalls:
 
     def change(self, call: Call, request: Any) -> None:
         """ChangeInvisibleDuration: a new handle counts from then on."""
-        topic, group = topic_name(request.topic), group_name(request.group)
+        group = group_name(request.group)
+        topic = queue_of(topic_name(request.topic), request.lite_topic)
         invisible_ms = milliseconds(request.invisible_duration)
         if not 0 <= invisible_ms <= HIDDEN_MS_MAX:
             raise CallError(
@@ -91,7 +94,7 @@ class AckCalls:
             else:
                 call.answer(receipt_handle=str(changed))
 
-        self.hide(call, group, topic, handle, invisible_ms, done)
+        self.hide(call, group, topic, handle, invisible_ms, done, counted=not request.suspend)
 
     def hide(
         self,
@@ -101,9 +104,13 @@ class AckCalls:
         handle: Handle,
         invisible_ms: int,
         done: Callable[[Handle | CallError], None] = lambda _: None,
+        *,
+        counted: bool = True,
     ) -> None:
-        """Have a message out for as long from now on."""
+        """Have a message out for as long from now on; `counted`: it is another try then."""
         ext = {**self._naming(group, topic, handle), "invisibleTime": str(invisible_ms)}
+        if not counted:
+            ext["suspend"] = "true"
 
         def changed(outcome: AskedResult) -> None:
             if outcome.done:
@@ -118,7 +125,8 @@ class AckCalls:
 
     def forward(self, call: Call, request: Any) -> None:
         """ForwardMessageToDeadLetterQueue: nobody of the group is to try it again."""
-        topic, group = topic_name(request.topic), group_name(request.group)
+        group = group_name(request.group)
+        topic = queue_of(topic_name(request.topic), request.lite_topic)
         told = request.receipt_handle
         handle = self._valid(call, group, told)
         self._renewals.drop(call.key, group, told)
@@ -152,7 +160,7 @@ class AckCalls:
             "offset": str(handle.log_offset),
             "group": group,
             "delayLevel": _DEAD,
-            "originTopic": topic,
+            "originTopic": lite_parent(topic) or topic,
             "maxReconsumeTimes": "0",
         }
 
@@ -188,6 +196,11 @@ class AckCalls:
             "extraInfo": str(receipt),
             "offset": str(receipt.queue_offset),
         }
+
+
+def queue_of(topic: str, lite: str) -> str:
+    """Return where a message is out: of its lite topic, if it is of one."""
+    return lite_queue(topic, lite_topic_name(lite)) if lite else topic
 
 
 def _is_void(outcome: AskedResult) -> bool:

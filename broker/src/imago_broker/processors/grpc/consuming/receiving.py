@@ -9,6 +9,7 @@ from imago_broker.model.groups import GroupConfig
 from imago_broker.model.topics.topics import PERM_READ
 from imago_broker.processors.grpc.calls import CallError, status
 from imago_broker.processors.grpc.checks import group_name, topic_name
+from imago_broker.processors.grpc.consuming.acknowledging import queue_of
 from imago_broker.processors.grpc.consuming.receipts import parse_handle
 from imago_broker.processors.grpc.message_forms import told_message, told_topic
 from imago_wire.errors import ProtocolError
@@ -22,7 +23,7 @@ from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.peer import Language
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from imago_broker.ports import Clock
     from imago_broker.processors.grpc.asking import AskedResult, TableAsker
@@ -42,6 +43,8 @@ REQUEST_MS = 3_000
 """How long clients wait for an answer beside what they let a poll wait."""
 RENEWED_MS = 60_000
 """How long what a push consumer gets is out, before that is prolonged."""
+LITE_OUT_MAX = 100
+"""Messages that a push consumer of lite topics may have out, as at RocketMQ's proxy."""
 HIDDEN_MS_MIN, HIDDEN_MS_MAX = 10_000, 12 * 3600 * 1000
 _INIT_FROM_END = "1"
 _OLD_CLIENT = "5.0.3"
@@ -60,9 +63,12 @@ class ReceiveCalls:
         broker_name: str,
         acks: AckCalls,
         renewals: PushRenewals,
+        wants_lite: Callable[[tuple[str, str]], bool],
     ) -> None:
+        """`wants_lite`: whether a client reads lite topics."""
         self._asker, self._topics, self._groups, self._clock = asker, topics, groups, clock
         self._broker_name, self._acks, self._renewals = broker_name, acks, renewals
+        self._wants_lite = wants_lite
 
     def receive(self, call: Call, request: Any) -> None:
         """ReceiveMessage."""
@@ -98,10 +104,26 @@ class ReceiveCalls:
             "expType": "SQL92" if expression.type == SQL else "TAG",
             "exp": expression.expression or "*",
             "order": "true" if in_order else "false",
+            "attemptId": request.attempt_id,
         }
         receive = _Receive(self, call, topic, group, invisible_ms, renewed=request.auto_renew)
         receive.by_tags = expression.type != SQL
+        if self._wants_lite(call.key):
+            self._receive_lite(receive, ext)
+            return
         self._asker.ask(call, RequestCode.POP_MESSAGE, ext, receive.popped)
+
+    def _receive_lite(self, receive: _Receive, ext: dict[str, str]) -> None:
+        """Take messages of all lite topics that the client wants."""
+        call = receive.call
+        if self._renewals.count_of(call.key) > LITE_OUT_MAX:
+            raise CallError(
+                SdkCode.FORBIDDEN,
+                f"the client has more than {LITE_OUT_MAX} unacknowledged messages",
+            )
+        receive.lite = True
+        more = {"clientId": call.client_id, "maxMsgNum": ext["maxMsgNums"]}
+        self._asker.ask(call, RequestCode.POP_LITE_MESSAGE, {**ext, **more}, receive.popped)
 
     def attempts_max(self, group: str) -> int:
         """Return how often a group gets a message before that is given up."""
@@ -118,8 +140,12 @@ class ReceiveCalls:
             except ProtocolError as error:
                 log.warning("message_unreadable topic=%s error=%s", receive.topic, error)
                 return None
-            if message.system_properties.delivery_attempt > most:
-                self._acks.give_up(call, receive.group, receive.topic, parse_handle(handle))
+            system = message.system_properties
+            if receive.lite:
+                receive.places[handle] = queue_of(receive.topic, system.lite_topic)
+            if system.delivery_attempt > most:
+                topic = receive.topic_of(handle)
+                self._acks.give_up(call, receive.group, topic, parse_handle(handle))
                 return None
             return encoded(make("ReceiveMessageResponse", message=message))
 
@@ -129,11 +155,19 @@ class ReceiveCalls:
             self._give_back(receive, handles)
             return
         if receive.renewed:
-            self._renewals.add(call, receive.group, receive.topic, handles)
+            self._keep_out(receive, handles)
         call.stream.watch(lambda: self._give_back(receive, handles))
         code = SdkCode.OK if handles else SdkCode.MESSAGE_NOT_FOUND
         begin = encoded(make("ReceiveMessageResponse", status=status(code, "")))
         call.send_framed(framed([begin]) + messages + framed([encoded(_delivered(now_ms))]))
+
+    def _keep_out(self, receive: _Receive, handles: list[str]) -> None:
+        """Have a push consumer's messages kept out for it."""
+        if not receive.lite:
+            self._renewals.add(receive.call, receive.group, receive.topic, handles)
+            return
+        for told in handles:
+            self._renewals.add(receive.call, receive.group, receive.topic_of(told), [told])
 
     def refused(self, call: Call, error: CallError) -> None:
         """Answer with a status, in the form that a stream of answers has."""
@@ -162,7 +196,8 @@ class ReceiveCalls:
         """Let others have what was taken for a call that nobody waits for any more."""
         for told in handles:
             self._renewals.drop(receive.call.key, receive.group, told)
-            self._acks.hide(receive.call, receive.group, receive.topic, parse_handle(told), 0)
+            topic = receive.topic_of(told)
+            self._acks.hide(receive.call, receive.group, topic, parse_handle(told), 0)
 
 
 class _Receive:
@@ -182,6 +217,13 @@ class _Receive:
         self.topic, self.group = topic, group
         self.invisible_ms, self.renewed = invisible_ms, renewed
         self.by_tags = True
+        self.lite = False
+        self.places: dict[str, str] = {}
+        """Of lite topics: where the message of a handle is."""
+
+    def topic_of(self, handle: str) -> str:
+        """Return where the message of a handle is."""
+        return self.places.get(handle, self.topic)
 
     def popped(self, outcome: AskedResult) -> None:
         """Take what the POP has found."""

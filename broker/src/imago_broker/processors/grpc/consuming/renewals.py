@@ -113,6 +113,10 @@ class PushRenewals:
             self._count += 1
             of_client[group, told] = _Kept(given)
 
+    def count_of(self, client: Client) -> int:
+        """Return how many messages a client has."""
+        return len(self._kept.get(client, ()))
+
     def newest(self, client: Client, group: str, told: str) -> Handle | None:
         """Return the handle that counts now for the one that a client has; None: its own."""
         kept = self._kept.get(client, {}).get((group, told))

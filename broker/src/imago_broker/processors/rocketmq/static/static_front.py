@@ -50,7 +50,13 @@ class OtherBrokers(Protocol):
     """The brokers that have earlier runs, or the message that is asked for."""
 
     async def ask(
-        self, broker: str, code: int, ext: Mapping[str, str], client: Introduced | None = None
+        self,
+        broker: str,
+        code: int,
+        ext: Mapping[str, str],
+        client: Introduced | None = None,
+        *,
+        body: bytes = b"",
     ) -> Reply:
         """Return a broker's answer; whatever keeps it from answering is an answer, too.
 
