@@ -12,7 +12,7 @@ from imago_operator.model.desired import OperatorInfo
 from imago_operator.model.state import ConditionFinding, written
 from imago_operator.pipelines.desired import desired_pipeline
 from imago_operator.pipelines.plan import SOON_S, plan
-from imago_operator.pipelines.render import JOB, SPARK_APPLICATION
+from imago_operator.pipelines.render import CRON_JOB, JOB, SCHEDULED, SPARK_APPLICATION
 from imago_operator.pipelines.state import (
     DriverPod,
     PipelineLook,
@@ -62,6 +62,28 @@ def test_spark_operator_runs_it_where_there_is_one() -> None:
     assert started(plan(look(spark_operator=True)))["kind"] == SPARK_APPLICATION
     asked = {"spec.engine": "SparkSubmit"}
     assert started(plan(look(asked, spark_operator=True)))["kind"] == JOB
+
+
+HOURLY = {
+    "spec.ingest": None,
+    "spec.application": {"name": "report"},
+    "spec.schedule": {"cron": "5 * * * *"},
+}
+
+
+def test_what_runs_by_schedule_is_one_object_of_whoever_runs_it() -> None:
+    assert started(plan(look(HOURLY)))["kind"] == CRON_JOB
+    assert started(plan(look(HOURLY, spark_operator=True)))["kind"] == SCHEDULED
+    known: dict[str, Any] = {"kind": CRON_JOB, "hash": desired(HOURLY).hash}
+    waits = plan(look(HOURLY, runs=(ran(RunStage.SCHEDULED, **known),)))
+    assert (kinds(waits), said(waits)) == ([], {"Ready": (True, "Scheduled")})
+    failed = plan(look(HOURLY, runs=(ran(RunStage.SCHEDULED, error="exit code 3: x", **known),)))
+    assert said(failed) == {"Ready": (True, "Scheduled"), "Degraded": (True, "RunFailed")}
+    other = plan(look(HOURLY, runs=(ran(RunStage.SCHEDULED, kind=CRON_JOB, hash="x"),)))
+    assert kinds(other) == ["StopRun"], "another spec, another schedule"
+    still = HOURLY | {"spec.paused": True}
+    paused = plan(look(still, runs=(ran(RunStage.SCHEDULED, **known),)))
+    assert kinds(paused) == ["Suspend"]
 
 
 def test_claim_is_made_and_grows_and_is_left_alone() -> None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 SPARK = "SparkApplication"
 ENGINES = ("Job", SPARK)
+SCHEDULES = ("CronJob", "ScheduledSparkApplication")
 
 
 class DeadError(Exception):
@@ -37,7 +38,8 @@ class Brokers:
     async def record(self, brokers: Sequence[str], name: str) -> PipelineRecord:  # noqa: ARG002  any
         if self.silent:
             raise RetryError("nobody answers", delay_s=1)
-        return PipelineRecord(epoch=self.epochs.get(name, 0), rows=self.rows, lag=7)
+        epoch = self.epochs.get(name, 0)
+        return PipelineRecord(epoch=epoch, rows=self.rows, lag=7, batch=12)
 
     async def raise_pipeline(
         self,
@@ -147,6 +149,7 @@ async def test_pipeline_runs_and_says_how_far_it_is(rig: Rig) -> None:
     assert rig.ready() == ("True", "Running")
     status = rig.status()
     assert (status["rows"], status["lag"], status["epoch"]) == (1200, "7", 1)
+    assert (status["driver"], status["commit"]) == ("lake-run-1-pod", 12)
     assert status["engineRef"]["name"] == "lake-run-1"
     written = rig.kube.status_writes
     await rig.settle()
@@ -222,6 +225,76 @@ async def test_spark_operator_is_used_when_it_is_there(rig: Rig) -> None:
     other.stage.pass_time(31)
     await other.settle()
     assert other.run["metadata"]["name"] == "lake-run-2"
+
+
+@dataclass
+class ScheduledRun:
+    """A run that a schedule has made, and the pod of its driver."""
+
+    rig: Rig
+    kind: str
+    schedule: dict[str, Any]
+    number: int
+
+    @property
+    def name(self) -> str:
+        return f"lake-run-1-{self.number}"
+
+    def begin(self) -> None:
+        given = self.schedule["metadata"]
+        owner = {"kind": self.schedule["kind"], "name": given["name"], "uid": given["uid"]}
+        metadata: dict[str, Any] = {"name": self.name, "uid": f"c-{self.number}"}
+        metadata |= {"labels": given["labels"], "ownerReferences": [owner]}
+        metadata |= {"creationTimestamp": f"2026-11-21T1{self.number}:05:00Z"}
+        status = {"applicationState": {"state": "RUNNING"}} if self.kind == SPARK else RUNNING
+        api = "sparkoperator.k8s.io/v1beta2" if self.kind == SPARK else "batch/v1"
+        made = {"kind": self.kind, "apiVersion": api, "metadata": metadata}
+        self.rig.kube.put(made | {"status": status})
+        self._pod("Running")
+
+    def end(self, fails: bool) -> None:
+        ended = {"exitCode": 3, "message": "differences"} if fails else {"exitCode": 0}
+        self._pod("Failed" if fails else "Succeeded", [{"state": {"terminated": ended}}])
+        found = next(one for key, one in self.rig.kube.objects.items() if key[2] == self.name)
+        good = {"conditions": [{"type": "Complete", "status": "True"}]}
+        found["status"] = DEAD if fails else good
+        if self.kind == SPARK:
+            word = "FAILED" if fails else "COMPLETED"
+            found["status"] = {"applicationState": {"state": word}}
+
+    def _pod(self, phase: str, containers: Sequence[Any] = ()) -> None:
+        word = "sparkoperator.k8s.io/app-name" if self.kind == SPARK else "job-name"
+        labels = {"imago.dev/component": "pipeline-driver", "imago.dev/epoch": "1"}
+        labels |= {"imago.dev/pipeline": "lake", word: self.name}
+        made = {"metadata": {"name": f"p-{self.number}", "labels": labels}}
+        status = {"phase": phase, "containerStatuses": containers}
+        self.rig.kube.put({"kind": "Pod", "apiVersion": "v1", **made, "status": status})
+
+
+@pytest.mark.parametrize("engine", [0, 1])
+async def test_runs_of_a_schedule_are_its_own_and_the_newest_says_how_it_goes(
+    rig: Rig, engine: int
+) -> None:
+    report = {"application": {"name": "report"}, "ingest": None}
+    rig.kube.edit(PIPELINE.name, "lake", report | {"schedule": {"cron": "5 * * * *"}})
+    rig = rig_of(rig.kube, rig.brokers, spark_operator=bool(engine))
+    await rig.settle()
+    schedule = rig.kube.objects[SCHEDULES[engine], "mq", "lake-run-1"]
+    assert rig.ready() == ("True", "Scheduled")
+    for number, fails in enumerate((False, True)):
+        run = ScheduledRun(rig, ENGINES[engine], schedule, number)
+        run.begin()
+        await rig.settle()
+        assert rig.ready() == ("True", "Running") or not engine
+        assert rig.status()["driver"] == f"p-{number}"
+        run.end(fails)
+        await rig.settle()
+        assert rig.ready() == ("True", "Scheduled")
+        assert "driver" not in rig.status()
+    assert len(rig.runs()) == 2, "nobody removed them"
+    assert rig.status()["runs"]["lastError"] == "exit code 3: differences"
+    assert rig.status()["runs"]["lastStarted"].startswith("2026-11-21T11:05:00")
+    assert rig.kube.condition(PIPELINE.name, "lake", "Degraded") == ("True", "RunFailed")
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
+import re
 import tomllib
 from importlib.metadata import version
 from pathlib import Path
@@ -17,10 +19,16 @@ from imago_operator.pipelines import plain, render
 from imago_operator.pipelines.config import pipeline_file, properties_file
 from imago_operator.pipelines.desired import number
 from imago_operator.pipelines.pods import overlaid
+from imago_operator.spec.applications import APPLICATIONS, COMMON, INGEST
+from imago_spark.pipelines import dlq_triage, lag_latency, parse, settings, topic_stats
+from imago_spark.pipelines.aggregate import windows
+from imago_spark.pipelines.compact import compacting
+from imago_spark.pipelines.replay import slices
 from imago_testing.operated.pipelines import desired
 
 GOLDEN = Path(__file__).parent / "golden"
-MANIFESTS = Path(__file__).parents[3] / "manifests" / "spark"
+ROOT = Path(__file__).parents[3]
+MANIFESTS = ROOT / "manifests" / "spark"
 FULL = {
     "spec.source": {
         "topics": ["orders", "refunds"],
@@ -111,6 +119,73 @@ def test_code_of_ones_own_is_run_with_the_checkpoint_in_all_pods() -> None:
             assert "/checkpoint" in mounts
 
 
+HOURLY = {
+    "spec.ingest": None,
+    "spec.application": {"name": "audit", "path": "/lake/orders", "args": ["--deep"]},
+    "spec.schedule": {"cron": "5 * * * *", "timeZone": "Europe/Berlin"},
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "of"), [(render.CRON_JOB, render.JOB), (render.SCHEDULED, render.SPARK_APPLICATION)]
+)
+def test_a_schedule_makes_the_runs_that_there_are_without_one(kind: str, of: str) -> None:
+    made = desired(HOURLY)
+    spec = render.run(made, kind, 7)["spec"]
+    assert (spec["schedule"], spec["timeZone"]) == ("5 * * * *", "Europe/Berlin")
+    assert (spec["concurrencyPolicy"], spec["suspend"]) == ("Forbid", False)
+    one = render.run(made, of, 7)["spec"]
+    del one["suspend"]
+    if kind == render.SCHEDULED:
+        assert spec["template"] == one
+        words = one["arguments"]
+    else:
+        assert spec["jobTemplate"]["spec"] == one
+        assert spec["jobTemplate"]["metadata"]["labels"]["imago.dev/pipeline"] == "lake"
+        words = one["template"]["spec"]["containers"][0]["args"]
+        # Executors of two runs never have the same name.
+        assert not [word for word in words if "podNamePrefix" in word]
+    assert words[-3:] == ["--epoch", "7", "--deep"]
+    assert len(render.run(made, kind, 10**6)["metadata"]["name"]) <= 52
+
+
+@pytest.mark.parametrize("name", APPLICATIONS)
+def test_every_application_is_in_the_image_and_knows_what_admission_lets_pass(name: str) -> None:
+    known = APPLICATIONS[name]
+    file = ROOT / "spark-apps" / f"{name}.py"
+    module = re.findall(r"^from (imago_spark\S+) import main$", file.read_text(), re.MULTILINE)
+    assert len(module) == 1
+    assert importlib.util.find_spec(module[0])
+    own = own_names(name)
+    assert sorted(known.own) == sorted(own), "spec/applications.py says what config may say"
+    if name != INGEST:
+        made = {"spec.ingest": None, "spec.application": {"name": name, "path": "/lake/x"}}
+        run = render.run(desired(made), render.SPARK_APPLICATION, 1)["spec"]
+        assert run["mainApplicationFile"] == f"local:///opt/app/{name}.py"
+        assert tomllib.loads(pipeline_file(desired(made)))["path"] == "/lake/x"
+
+
+def test_admission_knows_the_names_that_all_applications_have() -> None:
+    assert sorted(COMMON) == sorted(settings._CONFIG)
+
+
+def own_names(name: str) -> list[str]:
+    """Return what an application's own names are in `config`."""
+    made = {
+        "ingest": (),
+        "parse": parse.OWN,
+        "aggregate": windows.OWN,
+        "audit": parse.OWN,
+        "compact": (*parse.OWN, *compacting.OWN),
+        "replay": slices.OWN,
+        "report": parse.OWN,
+        "topic_stats": topic_stats.OWN,
+        "lag_latency": lag_latency.OWN,
+        "dlq_triage": dlq_triage.OWN,
+    }
+    return list(made[name])
+
+
 def test_claim_belongs_to_nobody_unless_it_is_to_go() -> None:
     kept = render.claim(desired())
     assert kept is not None
@@ -161,7 +236,7 @@ def test_lists_of_named_things_are_merged_by_name() -> None:
 
 
 def test_plain_manifests_are_as_rendered() -> None:
-    files = plain.files(version("imago-mq"))
+    files = plain.files(version("imago-mq"), MANIFESTS.parent / "samples")
     assert {path.name for path in MANIFESTS.glob("*.yaml")} == set(files)
     for name, text in files.items():
         assert (MANIFESTS / name).read_text() == text, "make docs renews it"

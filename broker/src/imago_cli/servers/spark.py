@@ -14,7 +14,10 @@ from imago_cli.distribution import install
 from imago_cli.exits import CommandUsageError
 from imago_cli.servers.java_home import home_for_spark
 
-APPLICATIONS: Final = ("ingest", "parse", "audit", "replay", "aggregate", "compact", "report")
+APPLICATIONS: Final = (
+    *("ingest", "parse", "aggregate", "audit", "compact", "replay", "report"),
+    *("topic_stats", "lag_latency", "dlq_triage"),
+)
 
 
 def attach(root: typer.Typer) -> None:

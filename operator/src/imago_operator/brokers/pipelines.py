@@ -38,6 +38,7 @@ def record_of(answer: Mapping[str, Any]) -> PipelineRecord:
         epoch=answer["epoch"],
         rows=progress.get("rows"),
         lag=progress.get("lag"),
+        batch=progress.get("batch"),
         at=None if at is None else _moment(at),
     )
 

@@ -39,6 +39,8 @@ def pipeline_file(desired: DesiredPipeline) -> str:
     }
     if spec.ingest is not None:
         top["path"] = spec.ingest.path
+    elif spec.application is not None and spec.application.path is not None:
+        top["path"] = spec.application.path
     if source.group_name is not None:
         top["groupName"] = source.group_name
     if source.max_rows_per_trigger is not None:

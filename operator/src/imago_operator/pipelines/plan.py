@@ -70,7 +70,7 @@ def _decide(look: PipelineLook, current: RunObject | None) -> PipelinePlan:
         return _replace(
             look, current, "SpecChanged", "The run of the former spec is being stopped."
         )
-    return _active(current)
+    return _active(look, current)
 
 
 def _paused(look: PipelineLook, current: RunObject | None) -> PipelinePlan:
@@ -88,7 +88,9 @@ def _paused(look: PipelineLook, current: RunObject | None) -> PipelinePlan:
     )
 
 
-def _active(current: RunObject) -> PipelinePlan:
+def _active(look: PipelineLook, current: RunObject) -> PipelinePlan:
+    if current.stage is RunStage.SCHEDULED:
+        return PipelinePlan(findings=_scheduled(look, current), again_s=WATCH_S)
     if current.stage is RunStage.RUNNING:
         text = f"Run {current.epoch} by {current.kind} {current.name}."
         return PipelinePlan(findings=(_ready("Running", text),), again_s=WATCH_S)
@@ -96,6 +98,17 @@ def _active(current: RunObject) -> PipelinePlan:
     return PipelinePlan(
         findings=(_not_ready("Starting", text), _busy("Starting", text)), again_s=WATCH_S
     )
+
+
+def _scheduled(look: PipelineLook, current: RunObject) -> tuple[ConditionFinding, ...]:
+    """Say when it runs, and how the last run ended."""
+    when = look.desired.spec.schedule
+    times = f" ({when.cron}, {when.time_zone})" if when else ""
+    ready = _ready("Scheduled", f"{current.kind} {current.name} runs it{times}.")
+    if current.error is None:
+        return (ready,)
+    text = f"The last run failed: {current.error}"
+    return ready, ConditionFinding(type="Degraded", holds=True, reason="RunFailed", message=text)
 
 
 def _replace(look: PipelineLook, current: RunObject, reason: str, text: str) -> PipelinePlan:
@@ -159,7 +172,7 @@ def _without_run(look: PipelineLook) -> PipelinePlan:
     done = status.state == RunStage.COMPLETED and status.applied_hash == desired.hash
     if done and desired.spec.restart.policy is not RestartPolicy.ALWAYS:
         return PipelinePlan(findings=(_ready("Completed", "It has completed."),))
-    if (kind := _engine(look)) is None:
+    if (kind := _kind(look)) is None:
         text = "There is no kind SparkApplication: install spark-operator, or set engine: Auto."
         said = (_not_ready("SparkOperatorMissing", text), _stalled("SparkOperatorMissing", text))
         return PipelinePlan(findings=said, again_s=SILENT_S)
@@ -212,8 +225,14 @@ def _without_user(look: PipelineLook) -> PipelinePlan | None:
     return PipelinePlan(findings=said, again_s=SOON_S)
 
 
-def _engine(look: PipelineLook) -> str | None:
+def _kind(look: PipelineLook) -> str | None:
     """Return the kind of a run's object; None: what is asked for is not there."""
+    found = _engine(look)
+    by_schedule = look.desired.spec.schedule is not None
+    return render.BY_SCHEDULE[found] if found and by_schedule else found
+
+
+def _engine(look: PipelineLook) -> str | None:
     match look.desired.spec.engine:
         case Engine.SPARK_SUBMIT:
             return render.JOB

@@ -135,6 +135,8 @@ def application(desired: DesiredPipeline, epoch: int) -> tuple[str, list[str]]:
     if desired.spec.code is not None:
         return desired.spec.code.main_file, list(desired.spec.code.args)
     arguments = ["--config", f"{FOLDER}/{FILE}", "--epoch", str(epoch)]
+    if (known := desired.spec.application) is not None:
+        return f"local:///opt/app/{known.name}.py", [*arguments, *known.args]
     return "local:///opt/app/ingest.py", arguments
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
 from imago_operator.model import names
 from imago_operator.pipelines.desired import number
 from imago_operator.pipelines.pods import DRIVER, EXECUTOR
-from imago_operator.pipelines.render import JOB
+from imago_operator.pipelines.render import CRON_JOB, JOB, SCHEDULED
 from imago_operator.pipelines.state import DriverPod, RunObject, RunStage
 
 Manifest = Mapping[str, Any]
@@ -28,14 +29,62 @@ _SPARK_STAGES: Final = {
 """Of a SparkApplication; all others mean that it is on its way."""
 
 
+OF_RUN: Final = ("batch.kubernetes.io/job-name", "job-name", "sparkoperator.k8s.io/app-name")
+"""Labels of a pod that say of which Job or SparkApplication it is."""
+
+
+def runs_of(objects: Iterable[Manifest], pods: Iterable[Manifest]) -> tuple[RunObject, ...]:
+    """Return the runs; what a schedule has made belongs to it, and is none of its own."""
+    objects, pods = list(objects), list(pods)
+    made: dict[str, list[Manifest]] = {}
+    for one in objects:
+        for owner in one["metadata"].get("ownerReferences") or ():
+            if owner["kind"] in (CRON_JOB, SCHEDULED):
+                made.setdefault(owner["uid"], []).append(one)
+    children = {one["metadata"]["uid"] for some in made.values() for one in some}
+    return tuple(
+        _schedule_of(one, made.get(one["metadata"]["uid"], []), pods)
+        if one["kind"] in (CRON_JOB, SCHEDULED)
+        else run_of(one, pods)
+        for one in objects
+        if one["metadata"].get("uid") not in children
+    )
+
+
+def _schedule_of(manifest: Manifest, children: list[Manifest], pods: list[Manifest]) -> RunObject:
+    """Return the runs of a schedule as one: the newest says how it goes."""
+    found = replace(run_of(manifest, ()), stage=RunStage.SCHEDULED)
+    if not children:
+        return replace(found, stage=RunStage.SUSPENDED) if found.suspend else found
+    newest = max(children, key=lambda one: str(one["metadata"].get("creationTimestamp", "")))
+    name, labelled = newest["metadata"]["name"], "labels"
+    mine = [
+        pod
+        for pod in pods
+        if any((pod["metadata"].get(labelled) or {}).get(key) == name for key in OF_RUN)
+        and _component(pod) == DRIVER
+    ]
+    stage, said, error = _reader(newest)(newest, mine)
+    found = replace(found, said=said, error=error)
+    found = replace(found, began=_moment(newest["metadata"].get("creationTimestamp")))
+    if not stage.ended:
+        return replace(found, stage=stage)
+    return replace(found, stage=RunStage.SUSPENDED) if found.suspend else found
+
+
+def _reader(
+    manifest: Manifest,
+) -> Callable[[Manifest, list[Manifest]], tuple[RunStage, str, str | None]]:
+    return _job if manifest["kind"] in (JOB, CRON_JOB) else _spark_application
+
+
 def run_of(manifest: Manifest, pods: Iterable[Manifest]) -> RunObject:
     """Return a run; `pods`: those of the pipeline."""
     metadata, spec = manifest["metadata"], manifest.get("spec") or {}
     noted = metadata.get("annotations") or {}
     epoch = _whole(noted.get(names.EPOCH))
     mine = [pod for pod in pods if epoch_of(pod) == epoch and _component(pod) == DRIVER]
-    reads = _job if manifest["kind"] == JOB else _spark_application
-    stage, said, error = reads(manifest, mine)
+    stage, said, error = _reader(manifest)(manifest, mine)
     return RunObject(
         kind=manifest["kind"],
         name=metadata["name"],

@@ -1,8 +1,9 @@
 """The Kubernetes objects of a pipeline.
 
 A run is a SparkApplication (kubeflow's spark-operator makes its pods) or a Job whose pod is the
-driver and makes its executors itself. Beside it: the files that it reads, and the claim of its
-checkpoint, which belongs to no run.
+driver and makes its executors itself. Runs by schedule are one ScheduledSparkApplication or one
+CronJob, which makes these. Beside it: the files that a run reads, and the claim of its checkpoint,
+which belongs to no run.
 """
 
 from __future__ import annotations
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
 
 JOB: Final = "Job"
 SPARK_APPLICATION: Final = "SparkApplication"
+CRON_JOB: Final = "CronJob"
+SCHEDULED: Final = "ScheduledSparkApplication"
+BY_SCHEDULE: Final = {JOB: CRON_JOB, SPARK_APPLICATION: SCHEDULED}
+KEPT: Final = 3
+"""Runs of a schedule that can be looked at afterwards, good ones and failed ones."""
 SPARK_API: Final = "sparkoperator.k8s.io/v1beta2"
 DRIVER_CONTAINER: Final = "spark-kubernetes-driver"
 EXECUTOR_CONTAINER: Final = "spark-kubernetes-executor"
@@ -57,8 +63,47 @@ def claim(desired: DesiredPipeline) -> Manifest | None:
 
 
 def run(desired: DesiredPipeline, kind: str, epoch: int) -> Manifest:
-    """Return the object of one run."""
-    return spark_application(desired, epoch) if kind == SPARK_APPLICATION else job(desired, epoch)
+    """Return the object of one run, or of the runs of a schedule."""
+    made = {
+        JOB: job,
+        SPARK_APPLICATION: spark_application,
+        CRON_JOB: cron_job,
+        SCHEDULED: scheduled,
+    }
+    return made[kind](desired, epoch)
+
+
+def cron_job(desired: DesiredPipeline, epoch: int) -> Manifest:
+    """Return what makes a Job at each time, never two at once; they share an epoch."""
+    template = job(desired, epoch)["spec"]
+    del template["suspend"]
+    made = _owned(desired, "batch/v1", CRON_JOB, desired.run_name(epoch), _notes(desired, epoch))
+    spec = _times(desired) | {
+        "successfulJobsHistoryLimit": KEPT,
+        "failedJobsHistoryLimit": KEPT,
+        "jobTemplate": {"metadata": {"labels": pods.labels(desired)}, "spec": template},
+    }
+    return made | {"spec": spec}
+
+
+def scheduled(desired: DesiredPipeline, epoch: int) -> Manifest:
+    """Return what makes a SparkApplication at each time, likewise."""
+    template = spark_application(desired, epoch)["spec"]
+    del template["suspend"]
+    made = _owned(desired, SPARK_API, SCHEDULED, desired.run_name(epoch), _notes(desired, epoch))
+    limits = {"successfulRunHistoryLimit": KEPT, "failedRunHistoryLimit": KEPT}
+    return made | {"spec": _times(desired) | limits | {"template": template}}
+
+
+def _times(desired: DesiredPipeline) -> Manifest:
+    wanted = desired.spec.schedule
+    assert wanted is not None
+    return {
+        "schedule": wanted.cron,
+        "timeZone": wanted.time_zone,
+        "concurrencyPolicy": "Forbid",
+        "suspend": False,
+    }
 
 
 def job(desired: DesiredPipeline, epoch: int) -> Manifest:
@@ -95,8 +140,9 @@ def _driver(desired: DesiredPipeline, epoch: int) -> Manifest:
         "spark.driver.host": "$(POD_IP)",
         "spark.driver.bindAddress": "$(POD_IP)",
         "spark.kubernetes.driver.pod.name": "$(POD_NAME)",
-        "spark.kubernetes.executor.podNamePrefix": desired.run_name(epoch),
     }
+    if desired.spec.schedule is None:  # Spark finds one by itself for each run of a schedule
+        conf["spark.kubernetes.executor.podNamePrefix"] = desired.run_name(epoch)
     options = [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
     files = desired.spec.code.py_files if desired.spec.code else ()
     options += ["--py-files", ",".join(files)] if files else []

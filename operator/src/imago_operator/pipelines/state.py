@@ -23,6 +23,8 @@ class RunStage(StrEnum):
 
     SUBMITTED = "SUBMITTED"
     RUNNING = "RUNNING"
+    SCHEDULED = "SCHEDULED"
+    """Its next time has not come."""
     SUSPENDED = "SUSPENDED"
     COMPLETED = "COMPLETED"
     FAILED = "FAILED"
@@ -48,6 +50,8 @@ class RunObject:
     suspend: bool = False
     """Whether it is suspended."""
     deleting: bool = False
+    began: datetime | None = None
+    """When the last run of a schedule was made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +71,7 @@ class PipelineRecord:
     epoch: int
     rows: int | None = None
     lag: int | None = None
+    batch: int | None = None
     at: datetime | None = None
     """When its run told so."""
 

@@ -9,7 +9,7 @@ from imago_operator.contents.conditions import conditions
 from imago_operator.model import names
 from imago_operator.model.state import written
 from imago_operator.pipelines.pods import EXECUTOR
-from imago_operator.pipelines.render import JOB, SPARK_API
+from imago_operator.pipelines.render import CRON_JOB, JOB, SPARK_API
 from imago_operator.pipelines.state import RunStage
 from imago_operator.spec.pipeline import EngineRef
 
@@ -40,6 +40,8 @@ def status_of(
         engine_ref=_engine(current) or before.engine_ref,
         state=_state(look, planned),
         runs=_runs(look, before.runs),
+        driver=_driver(look, current),
+        commit=before.commit if record is None or record.batch is None else record.batch,
         rows=before.rows if record is None or record.rows is None else record.rows,
         lag=_lag(record, current),
         reported_at=before.reported_at
@@ -65,10 +67,16 @@ def _lag(record: PipelineRecord | None, current: RunObject | None) -> str | None
     return shown(record.lag) if record.epoch == current.epoch else None
 
 
+def _driver(look: PipelineLook, current: RunObject | None) -> str | None:
+    """Return the pod whose log is that of the run."""
+    mine = [one.name for one in look.drivers if current and one.epoch == current.epoch]
+    return max(mine, default=None)
+
+
 def _engine(current: RunObject | None) -> EngineRef | None:
     if current is None:
         return None
-    version = "batch/v1" if current.kind == JOB else SPARK_API
+    version = "batch/v1" if current.kind in (JOB, CRON_JOB) else SPARK_API
     return EngineRef(api_version=version, kind=current.kind, name=current.name)
 
 
@@ -82,6 +90,9 @@ def _state(look: PipelineLook, planned: PipelinePlan) -> str | None:
 def _runs(look: PipelineLook, runs: Runs) -> Runs:
     """Note the end of the run that began last, once."""
     current = look.current
+    if current is not None and current.began is not None:
+        last = (current.error or runs.last_error or "")[:ERROR_MAX] or None
+        return replace(runs, last_started=written(current.began), last_error=last)
     if current is None or not current.stage.ended:
         return runs
     known = runs.last_finished is not None and (runs.last_started or "") <= runs.last_finished

@@ -17,6 +17,7 @@ _LIMIT: Final = f"Find out why it ends so often: {_LOOK} Any change of the spec 
 
 READY: Final = (
     _of("Ready", "Running", "The driver of the run named runs."),
+    _of("Ready", "Scheduled", "Nothing runs; the next run comes at its time."),
     _of("Ready", "Completed", "It ended by itself and will not run again."),
     _of("Ready", "Starting", "A run was allowed and created; its driver does not run yet.",
         "The message names what it waits for; `kubectl describe pod` says more."),

@@ -14,7 +14,7 @@ from imago_operator.model.state import ConditionFinding
 from imago_operator.pipelines import reading, state, user
 from imago_operator.pipelines.desired import PipelineAccess, desired_pipeline
 from imago_operator.pipelines.plan import plan
-from imago_operator.pipelines.render import JOB, SPARK_APPLICATION
+from imago_operator.pipelines.render import CRON_JOB, JOB, SCHEDULED, SPARK_APPLICATION
 from imago_operator.pipelines.status import status_of
 from imago_operator.reconcilers.attending import Attendant
 from imago_operator.reconcilers.claims import ClaimLookup, status_from
@@ -50,7 +50,10 @@ class PipelineReconciler:
         desired = desired_pipeline(manifest, self._context.operator)
         labels = f"{names.PIPELINE_LABEL}={desired.name}"
         pods = await self._kube.list("Pod", desired.namespace, labels=labels)
-        jobs = await self._kube.list(JOB, desired.namespace, labels=labels)
+        jobs = [
+            *await self._kube.list(JOB, desired.namespace, labels=labels),
+            *await self._kube.list(CRON_JOB, desired.namespace, labels=labels),
+        ]
         applications = await self._applications(desired.namespace, labels)
         refused = await self._lookup.refusal(manifest, desired.spec.cluster_ref)
         seen, former = await self._users(desired)
@@ -59,12 +62,11 @@ class PipelineReconciler:
             encrypted = cluster is not None and has_certificates(cluster)
             access = PipelineAccess(secret=seen.secret, encrypted=encrypted, shows=seen.shows)
             desired = replace(desired, access=access)
-        runs = [reading.run_of(one, pods) for one in (*jobs, *(applications or ()))]
         return state.PipelineLook(
             desired=desired,
             status=status_from(PIPELINE, manifest),
             now=self._context.now(),
-            runs=tuple(runs),
+            runs=reading.runs_of([*jobs, *(applications or ())], pods),
             drivers=reading.drivers_of(pods),
             executors=reading.executors_of(pods),
             record=None if refused else await self._record(desired),
@@ -102,7 +104,10 @@ class PipelineReconciler:
     ) -> Sequence[Mapping[str, Any]] | None:
         """Return kubeflow's objects; None where there is no such kind, or no right to it."""
         try:
-            return await self._kube.list(SPARK_APPLICATION, namespace, labels=labels)
+            return [
+                *await self._kube.list(SPARK_APPLICATION, namespace, labels=labels),
+                *await self._kube.list(SCHEDULED, namespace, labels=labels),
+            ]
         except BlockedError:
             return None
 

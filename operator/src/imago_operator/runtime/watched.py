@@ -43,13 +43,10 @@ CHILDREN: Final = (
         )
     ),
     Watched("Job", "batch", "v1", "jobs", MANAGED, optional=True),
-    Watched(
-        "SparkApplication",
-        "sparkoperator.k8s.io",
-        "v1beta2",
-        "sparkapplications",
-        MANAGED,
-        optional=True,
+    Watched("CronJob", "batch", "v1", "cronjobs", MANAGED, optional=True),
+    *(
+        Watched(kind, "sparkoperator.k8s.io", "v1beta2", f"{kind.lower()}s", MANAGED, optional=True)
+        for kind in ("SparkApplication", "ScheduledSparkApplication")
     ),
 )
 """What changes by itself, or by people who put their hands on it."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from imago_operator.spec.applications import NAMES
 from imago_operator.spec.schema.column import AGE, CLUSTER_OF, MESSAGE, READY, STATUS, Column
 from imago_operator.spec.schema.common import (
     GROUP_SIZE_MAX,
@@ -80,6 +81,38 @@ class Ingest:
         "Target folder, on a mounted volume.",
         pattern=r"^/[^ ]+$",
         size_max=1024,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Application:
+    """Another application that comes with Imago."""
+
+    name: str = described("Which one.", one_of=NAMES)
+    path: str | None = described(
+        "Folder of its table, on a mounted volume; config may say it, too.",
+        default=None,
+        pattern=r"^/[^ ]+$",
+        size_max=1024,
+    )
+    args: tuple[str, ...] = described(
+        "Further arguments, such as --deep for audit.",
+        default=(),
+        size_max=16,
+        item_size_max=1024,
+        plain_list=True,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSchedule:
+    """When it runs, where it is to run now and then and to end by itself."""
+
+    cron: str = described(
+        "Five fields of cron: minute, hour, day, month, weekday.", size_min=9, size_max=128
+    )
+    time_zone: str = described(
+        "Time zone of these, by its name.", default="UTC", size_min=1, size_max=64
     )
 
 
@@ -201,7 +234,7 @@ class PipelineUser:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineSpec:
-    """Desired state of the pipeline: exactly one of ingest and code."""
+    """Desired state of the pipeline: exactly one of ingest, application and code."""
 
     cluster_ref: ClusterRef = described("Cluster to read. Immutable.")
     paused: bool = described(
@@ -222,7 +255,15 @@ class PipelineSpec:
     )
     source: Source = described("Topics to read, and from where.")
     ingest: Ingest | None = described("Write the topics as Parquet files.", default=None)
+    application: Application | None = described(
+        "Run another application of the image.", default=None
+    )
     code: Code | None = described("Run an application of your own.", default=None)
+    schedule: RunSchedule | None = described(
+        "Run it at these times, one run after the other, instead of once or for ever: by a"
+        " ScheduledSparkApplication, or a CronJob. restart does not count then.",
+        default=None,
+    )
     config: Mapping[str, IntOrText] = described(
         "Options in the application's configuration file.",
         default=dict,
@@ -280,11 +321,17 @@ class PipelineStatus:
         "Epoch of the run that may write; brokers and sinks refuse older ones.", default=0, low=0
     )
     runs: Runs = described("Starts, ends and failures.", default=Runs)
+    driver: str | None = described(
+        "Pod of the driver that runs; kubectl logs has what it says.", default=None, size_max=253
+    )
     rows: int | None = described("Approximate number of rows written.", default=None, low=0)
     lag: str | None = described(
         "Approximate number of unread messages; absent while no run reports.",
         default=None,
         size_max=8,
+    )
+    commit: int | None = described(
+        "Number of the last batch that is in the table.", default=None, low=0
     )
     reported_at: str | None = described(
         "When the run last reported its progress, to the minute.", default=None, size_max=40
@@ -306,6 +353,8 @@ COLUMNS: Final = (
     Column("Lag", ".status.lag"),
     Column("Reported", ".status.reportedAt", "date"),
     AGE,
+    Column("Commit", ".status.commit", "integer", priority=1),
+    Column("Driver", ".status.driver", priority=1),
     Column("Attempts", ".status.runs.attempts", "integer", priority=1),
     MESSAGE,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from imago_operator.spec import setting_rules
+from imago_operator.spec import applications, setting_rules
 from imago_operator.spec.schema.rule import Rule, exactly_one, immutable, resource_name, spans
 from imago_operator.spec.schema.values import Quantity
 
@@ -398,7 +398,7 @@ REBALANCE: Final[tuple[Rule, ...]] = (
 PIPELINE: Final[tuple[Rule, ...]] = (
     *resource_name(40, "an ImagoPipeline"),
     immutable("spec", "clusterRef"),
-    exactly_one("spec", "ingest", "code"),
+    *applications.rules(SCHEDULE, ZONE),
     exactly_one("spec.checkpoint", "claim", "path"),
     Rule(
         path="spec.checkpoint",

@@ -9,23 +9,29 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import logging
 import os
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from imago_client.errors import UsageError
 from imago_spark.errors import FencedError, SourceError
+from imago_spark.pipelines import settings
+from imago_spark.pipelines.reports import Fence
 from imago_spark.pipelines.session import is_submitted, session, submitted_session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import SparkSession
+
+    from imago_spark.pipelines.settings import IngestSettings
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +62,43 @@ def parser(name: str, text: str | None) -> argparse.ArgumentParser:
     found.add_argument("--memory", default="1g", help="of the driver's JVM, likewise")
     found.add_argument("--short", action="store_true", help="start fast, for little data")
     return found
+
+
+def run_once(
+    name: str,
+    text: str | None,
+    own: tuple[str, ...],
+    check: Callable[[IngestSettings], None],
+    work: Callable[[SparkSession, argparse.Namespace, IngestSettings], dict[str, Any]],
+    arguments: Sequence[str] | None,
+) -> int:
+    """Run an application that does one thing and prints a line of JSON; return the exit code.
+
+    `own`: its names in the file's `[config]`, of which `check` refuses what is wrong.
+    """
+    made = parser(name, text)
+    made.add_argument("--dry-run", action="store_true", help="write nothing")
+    asked = made.parse_args(arguments)
+    if asked.config is None:
+        return refused(name, "--config is missing")
+    log_lines()
+    try:
+        given = settings.load(asked.config, asked.epoch, own, unneeded=("checkpoint",))
+        check(given)
+    except (SourceError, UsageError) as error:
+        return refused(name, error)
+
+    def worked() -> int:
+        Fence(given)()
+        opened = spark(name, asked)
+        try:
+            told = work(opened, asked, given)
+        finally:
+            opened.stop()
+        print(json.dumps(told, ensure_ascii=False), flush=True)
+        return 0
+
+    return guarded(worked)
 
 
 def log_lines() -> None:

@@ -9,6 +9,7 @@ import json
 import sys
 from typing import Any, Final
 
+from imago_testing.kubernetes.pipeline_edits import BAD_PIPELINES
 from imago_testing.kubernetes.resource_edits import (
     CLUSTER,
     GOOD,
@@ -53,6 +54,7 @@ BAD_EDITS: Final[tuple[BadEdit, ...]] = (
     *BAD_USERS,
     *BAD_TLS,
     *BAD_REGISTRIES,
+    *BAD_PIPELINES,
     # clusters, whole objects
     rule(CLUSTER, "at most 40 characters", {}, name="c" * 41),
     rule(CLUSTER, "begins with a letter", {}, name="1st"),
@@ -346,36 +348,6 @@ BAD_EDITS: Final[tuple[BadEdit, ...]] = (
     rule(REBALANCE, "Drain, Seal and Fill need shards", {"spec.mode": "Full"}),
     edit(REBALANCE, "cannot be changed: delete it", {}, {"spec.shards": [0]}),
     schema(REBALANCE, "spec.mode", {"spec.mode": "Shuffle"}),
-    # pipelines
-    rule(PIPELINE, "at most 40 characters", {}, name="p" * 41),
-    rule(PIPELINE, "begins with a letter", {}, name="1st"),
-    rule(PIPELINE, "exactly one of ingest and code", {"spec.ingest": REMOVED}),
-    rule(
-        PIPELINE,
-        "exactly one of ingest and code",
-        {"spec.code": {"mainFile": "local:///opt/app/main.py"}},
-    ),
-    rule(PIPELINE, "exactly one of claim and path", {"spec.checkpoint": {}}),
-    rule(PIPELINE, "conf may not set", {"spec.spark": {"conf": {"spark.master": "local"}}}),
-    rule(PIPELINE, "backoff must be from", {"spec.restart": {"backoff": "0s"}}),
-    schema(PIPELINE, "spec.user.name", {"spec.user": {"name": "No/User"}}),
-    edit(PIPELINE, "size cannot shrink", {}, {"spec.checkpoint.claim.size": "1Mi"}),
-    edit(
-        PIPELINE,
-        "storageClassName cannot be changed",
-        {},
-        {"spec.checkpoint.claim.storageClassName": "fast"},
-    ),
-    edit(PIPELINE, "clusterRef cannot be changed", {}, {"spec.clusterRef": {"name": "other"}}),
-    edit(
-        PIPELINE,
-        "checkpoint cannot be moved",
-        {},
-        {"spec.checkpoint": {"path": "s3a://bucket/checkpoint"}},
-    ),
-    schema(PIPELINE, "spec.source.topics", {"spec.source": {"topics": []}}),
-    schema(PIPELINE, "spec.replicas", {"spec.replicas": 0}),
-    schema(PIPELINE, "spec.ingest.path", {"spec.ingest.path": "somewhere"}),
 )
 
 
