@@ -168,7 +168,7 @@ def test_a_day_is_replaced_and_others_stay(spark: SparkSession, tmp_path: Path) 
         (topic_stats.main, 'input = "/lake/in"\ndays = 0', "days: 0, must be"),
         (lag_latency.main, 'input = "/lake/in"\ngroups = "a b"', "group"),
         (dlq_triage.main, "samples = -1", "samples: -1, must be"),
-        (dlq_triage.main, "smaples = 1", "did you mean 'samples'?"),
+        (dlq_triage.main, "samplez = 1", "did you mean 'samples'?"),
     ],
 )
 def test_mistakes_are_named_before_anything_starts(

@@ -39,7 +39,7 @@ BAD_PIPELINES: Final[tuple[BadEdit, ...]] = (
     ),
     rule(PIPELINE, "config of ingest knows only trigger,", {"spec.config": {"schema": "id int"}}),
     *(
-        rule(PIPELINE, f"config of {name} knows only trigger,", application(name, tigger="x"))
+        rule(PIPELINE, f"config of {name} knows only trigger,", application(name, triggers="x"))
         for name in NAMES
     ),
     rule(PIPELINE, "parse needs schema in config", application("parse", schema=None)),
