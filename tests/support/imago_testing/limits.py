@@ -85,6 +85,7 @@ KEPT: dict[str, dict[str, str]] = {
         "imago_broker.model.names": "TOPIC_SIZE_MAX PREFIXED_TOPIC_SIZE_MAX FOREIGN_TOPIC_SIZE_MAX"
         " SUBSCRIPTION_SIZE_MAX RETRYING_GROUP_SIZE_MAX",
         "imago_broker.model.pipelines": "NUMBER_MAX",
+        "imago_wire.remoting.staged": "SAID_BYTES_MAX SINK_SIZE_MAX",
         "imago_broker.model.access.quotas": "LIMIT_MAX",
         "imago_broker.model.registry.shard": "MEMBERS_MAX UUID_SIZE_MAX",
         "imago_broker.model.topics.system_topics": "DELAY_LEVELS_MAX",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from imago_broker.features.delays.feature import DELAYS
 from imago_broker.features.pop.feature import POP
 from imago_broker.features.request_reply.feature import REQUEST_REPLY
+from imago_broker.features.sinks.feature import SINKS
 from imago_broker.features.transactions.feature import TRANSACTIONS
 from imago_broker.processors.rocketmq.access.access_hook import LIMITED as COMMON_LIMITED
 from imago_broker.processors.rocketmq.access.rights import COMMON_RIGHTS
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.assembly import RocketmqAssembly
     from imago_broker.service.access.throttling import Direction
 
-FEATURES: Final[tuple[Feature, ...]] = (DELAYS, TRANSACTIONS, POP, REQUEST_REPLY)
+FEATURES: Final[tuple[Feature, ...]] = (DELAYS, TRANSACTIONS, POP, REQUEST_REPLY, SINKS)
 """In the order in which they start; they stop in the reverse one."""
 
 BROKER_RIGHTS: Final[Mapping[int, Right]] = MappingProxyType(

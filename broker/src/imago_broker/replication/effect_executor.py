@@ -15,6 +15,7 @@ from imago_broker.replication.follower.following import Following
 from imago_broker.replication.leader.leading import Leading
 from imago_broker.replication.outlook import log_of
 from imago_broker.replication.peer_handlers import FollowerHandler, LeaderHandler
+from imago_broker.service.metaq_transactions.staged_marks import cut_unpublished
 from imago_broker.service.puts.put_status import PutStatus
 from imago_broker.service.role import ShardRole
 from imago_log.errors import (
@@ -172,6 +173,9 @@ class EffectExecutor:
         parts = self._parts
         store = parts.store
         high_watermark = store.high_watermark
+        cut_at = cut_unpublished(store)
+        if cut_at is not None:
+            self.note(f"cuts a micro-batch that it has in part, at log offset {cut_at}")
         try:
             store.lead(effect.epoch)
         except NoSpaceError as error:

@@ -60,6 +60,8 @@ CHANGES = (
         Code.CONSUMER_SEND_MSG_BACK,
         Code.END_TRANSACTION,
         Code.RESUME_CHECK_HALF_MESSAGE,
+        Code.IMAGO_STAGE_BATCH,
+        Code.IMAGO_PUBLISH_STAGED,
         Code.UPDATE_CONSUMER_OFFSET,
         Code.LOCK_BATCH_MQ,
         Code.UNLOCK_BATCH_MQ,
@@ -182,6 +184,8 @@ async def test_what_is_promised_to_clients_waits_for_the_other_members(broker: B
         Code.CONSUMER_SEND_MSG_BACK,
         Code.END_TRANSACTION,
         Code.RESUME_CHECK_HALF_MESSAGE,
+        Code.IMAGO_STAGE_BATCH,
+        Code.IMAGO_PUBLISH_STAGED,
     }  # wait as messages do, at the level of their topic
     unlock = {Code.UNLOCK_BATCH_MQ}  # a lock that comes back ends by itself
     # what is out by POP waits as well: see `PopService`

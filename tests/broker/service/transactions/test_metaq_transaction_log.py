@@ -29,5 +29,5 @@ def test_what_follows_a_message_that_was_left_out_is_not_put_again(
     mark = metaq_transaction_log.OutcomeMark(MetaqOutcome.COMMITTED, 1, 0, 3, "k")
     place = SimpleNamespace(physical_offset=0, size=100)
     prepared = SimpleNamespace(offset=0, count=3)
-    missing: Any = metaq_transaction_log._missing(*cast("Any", (store, place, mark, prepared)))
+    missing: Any = metaq_transaction_log._missing(*cast("Any", (store, place, mark, [prepared])))
     assert (missing and missing[0].first) == first

@@ -100,12 +100,19 @@ def bodies(data: bytes) -> list[bytes]:
     return found
 
 
-def leading_store(vfs: MemoryVfs, clock: ManualClock, epoch: int, cut: int | None) -> MessageStore:
+def leading_store(
+    vfs: MemoryVfs,
+    clock: ManualClock,
+    epoch: int,
+    cut: int | None,
+    before_lead: Callable[[MessageStore], object] = bool,
+) -> MessageStore:
     """Open a member's store and have it lead; `cut`: where what it has of the log ends."""
     store = open_member(vfs, cast("Any", clock.epoch_ms), segment_bytes_max=8192)
     if cut is not None:
         store.follow(epoch - 1)
         store.truncate(cut)
+        before_lead(store)
     store.lead(epoch)
     return store
 
@@ -116,7 +123,14 @@ L = TypeVar("L", bound=BareBroker)
 class Succession(Generic[L]):
     """Leaders that follow each other: what the members had confirmed is never lost."""
 
-    def __init__(self, seed: int, leader: Callable[[MessageStore, ManualClock], L]) -> None:
+    def __init__(
+        self,
+        seed: int,
+        leader: Callable[[MessageStore, ManualClock], L],
+        before_lead: Callable[[MessageStore], object] = bool,
+    ) -> None:
+        """`before_lead` is called with the store of each that is to lead."""
+        self._before_lead = before_lead
         self.rng, self.clock, self.vfs = Random(seed), ManualClock(), MemoryVfs()
         self.epoch, self.confirmed_end = 1, 0
         self._leader = leader
@@ -133,7 +147,7 @@ class Succession(Generic[L]):
         cut = self.rng.choice(self.borders())
         self.vfs = self.vfs.crashed(power_loss=False)
         self.epoch += 2
-        store = leading_store(self.vfs, self.clock, self.epoch, cut)
+        store = leading_store(self.vfs, self.clock, self.epoch, cut, self._before_lead)
         self.leader = self._leader(store, self.clock)
         return cut
 

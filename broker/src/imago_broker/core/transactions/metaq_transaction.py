@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+STAGED_PREFIX = "XID:1229799247:"
+"""How the keys of staged batches begin: of XA, with a format that is ours alone."""
 MESSAGE_COST = 256
 """What a message takes in memory beside its body and its topic's name."""
 
@@ -89,6 +91,10 @@ class TransactionMessage(NamedTuple):
     metaq_id: int
     born_ms: int
     born_host: bytes
+    rows: int = 0
+    """More than 0: the body is a batch of as many messages of RocketMQ's, see `staged_rows`."""
+    properties: bytes | None = None
+    """Of one of those; None: it is a message of MetaQ's."""
 
     @property
     def cost(self) -> int:

@@ -27,6 +27,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from imago_broker.core.transactions.metaq_transaction import (
+    STAGED_PREFIX,
     MetaqOutcome,
     MetaqTransaction,
     MetaqTransactionError,
@@ -205,6 +206,7 @@ class OpenTransactions:
     def recoverable(self, qualifier: str | None) -> list[str]:
         """Return the prepared ones and those that a person decided about, the oldest first."""
         found = [each for each in self._xa.values() if each.offset >= 0]
+        found = [each for each in found if not each.key.startswith(STAGED_PREFIX)]
         found += self.heuristic.values()
         found.sort(key=lambda each: each.number)
         return [each.key for each in found if not qualifier or each.owner == qualifier]

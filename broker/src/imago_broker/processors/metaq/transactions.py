@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from imago_broker.core.transactions.metaq_transaction import (
+    STAGED_PREFIX,
     MetaqOutcome,
     MetaqTransactionError,
     TransactionProblem,
@@ -77,6 +78,8 @@ class MetaqTransactionProcessor:
         if command.type is TransactionType.END:
             return True  # has no answer, and a client that got one would find no call to match it
         refusal = self._serving_rules.refusal(ASKS[Transaction])
+        if command.key.startswith(STAGED_PREFIX):
+            refusal = "transactions of this format are sinks' own"
         if refusal is not None:
             self.reply(peer, command, Status.INTERNAL_SERVER_ERROR, refusal)
             return True

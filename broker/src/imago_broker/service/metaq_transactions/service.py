@@ -12,6 +12,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from imago_broker.core.transactions.metaq_transaction import (
+    STAGED_PREFIX,
     MetaqOutcome,
     MetaqTransactionError,
     TransactionLimits,
@@ -24,9 +25,11 @@ from imago_broker.model import names
 from imago_broker.service.log_walk import READ_AGAIN_MS, NotReadableNowError
 from imago_broker.service.metaq_transactions import transaction_log
 from imago_broker.service.metaq_transactions.notes import MetaqTransactionNotes
+from imago_broker.service.metaq_transactions.staged_marks import take_decided
 from imago_broker.service.metaq_transactions.term import (
     MetaqTerm,
     MetaqTransactionCounts,
+    lost,
     refusal_of,
 )
 from imago_broker.service.metaq_transactions.writer import MetaqTransactionWriter
@@ -66,7 +69,7 @@ class MetaqTransactions:
     ) -> None:
         self._messages, self._store = messages, messages.store
         self._loop, self._clock, self._settings = loop, clock, settings
-        self._writer = MetaqTransactionWriter(
+        self.writer = MetaqTransactionWriter(
             messages, topics, loop=loop, clock=clock, written=self._written
         )
         self.counts = MetaqTransactionCounts()
@@ -77,6 +80,11 @@ class MetaqTransactions:
     def open(self) -> OpenTransactions:
         """What has not ended in this leadership."""
         return self._term.open
+
+    @property
+    def term(self) -> MetaqTerm:
+        """What is known in this leadership."""
+        return self._term
 
     @property
     def ready(self) -> bool:
@@ -99,6 +107,7 @@ class MetaqTransactions:
         for mark in found.ended:
             if not mark.outcome.heuristic and mark.key.startswith("XID:"):
                 term.open.remember_key(mark.key, mark.outcome)
+        take_decided(store, term, found.ended)
         for transaction in found.open.values():
             term.open.restore(transaction)
         self.notes.log_shortened()  # some may have gone while nobody led
@@ -113,7 +122,7 @@ class MetaqTransactions:
         if found.missing is None:
             term.become_ready()
         else:
-            self._writer.finish(term, found.missing, term.become_ready)
+            self.writer.finish(term, found.missing, term.become_ready)
 
     def _start_again(self, term: MetaqTerm) -> None:
         if not term.over:
@@ -185,7 +194,7 @@ class MetaqTransactions:
         opened, born_ms = self._term.open, self._clock.epoch_ms()
         message = TransactionMessage(topic, partition, flag, body, 1, born_ms, born_host)
         opened.check_room(transaction, message.cost)
-        self._writer.entry(message)  # what cannot be put is refused now
+        self.writer.entry(message)  # what cannot be put is refused now
         message = message._replace(metaq_id=self._store.take_metaq_id())
         opened.add(transaction, message)
         return message.metaq_id
@@ -235,7 +244,7 @@ class MetaqTransactions:
             transaction.resume()
 
         try:
-            self._writer.prepare(term, transaction, done)
+            self.writer.prepare(term, transaction, done)
         except Exception:
             term.open.not_prepared(transaction, self._clock.monotonic_ms())
             raise
@@ -281,6 +290,8 @@ class MetaqTransactions:
     def decide(self, key: str, outcome: MetaqOutcome, told: EndTold) -> None:
         """End a prepared XA transaction as a person has decided; UNKNOWN: there is none."""
         term = self._term
+        if key.startswith(STAGED_PREFIX):
+            raise lost("a sink ends what it has staged itself, all of it or nothing")
         decided = term.open.heuristic.get(key)
         if decided is not None:
             if decided.outcome is not outcome:
@@ -305,7 +316,7 @@ class MetaqTransactions:
                 term.open.heuristic.pop(key, None)
             told(status)
 
-        self._writer.end(term, decided, MetaqOutcome.FORGOTTEN, done)
+        self.writer.end(term, decided, MetaqOutcome.FORGOTTEN, done)
 
     def _find(
         self, term: MetaqTerm, key: str, session: object, outcome: MetaqOutcome, told: EndTold
@@ -325,7 +336,7 @@ class MetaqTransactions:
         """Put the messages of a transaction that the log does not have yet."""
         done = self._ending(term, transaction, MetaqOutcome.COMMITTED, told)
         try:
-            self._writer.commit(term, transaction, done)
+            self.writer.commit(term, transaction, done)
         except Exception:  # whatever it is: left as ending, it would hold up all that follows
             term.open.drop(transaction)
             self.counts.rolled_back += 1
@@ -349,7 +360,7 @@ class MetaqTransactions:
                 done(PutStatus.NOT_WRITABLE, ())
                 return
             try:
-                self._writer.end(term, transaction, outcome, done)
+                self.writer.end(term, transaction, outcome, done)
             except Exception as error:
                 term.open.not_ended(transaction)
                 told(refusal_of(error))

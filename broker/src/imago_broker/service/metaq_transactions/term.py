@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from imago_broker.core.transactions.metaq_transaction import (
     MetaqTransactionError,
@@ -42,6 +42,15 @@ def refusal_of(error: Exception) -> MetaqTransactionError:
     return MetaqTransactionError(TransactionProblem.FAILED, str(error) or type(error).__name__)
 
 
+class DecidedBatch(NamedTuple):
+    """What a sink has published last."""
+
+    batch: int
+    said: str
+    """What it wants to be told when it asks again."""
+    at_ms: int
+
+
 @dataclass(slots=True, eq=False)
 class MetaqTerm:
     """What is known during one leadership."""
@@ -61,6 +70,10 @@ class MetaqTerm:
     unnoted_from: int | None = None
     """Log offset of the first record since the note."""
     generation: int = 0
+    decided: dict[str, DecidedBatch] = field(default_factory=dict)
+    """By sink."""
+    publishing: set[str] = field(default_factory=set)
+    """Sinks for which a mark is being written."""
 
     def become_ready(self) -> None:
         """Let those go on that waited for it."""
@@ -84,3 +97,5 @@ class MetaqTransactionCounts:
     """Rolled back since their connections were gone."""
     lost: int = 0
     """Prepared ones of which the log lost messages."""
+    published: int = 0
+    """Micro-batches of sinks."""

@@ -27,12 +27,16 @@ from imago_broker.core.transactions.metaq_transaction import (
 )
 from imago_broker.model import names
 from imago_broker.service.log_walk import queue_blocks, record_from
+from imago_broker.service.puts.copies import read_copy
 from imago_broker.service.transactions.transaction_log import NOTE, copies
+from imago_wire.record_format import properties as props
 from imago_wire.records.record import make_entry
+from imago_wire.remoting.messages import decode_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
+    from imago_broker.service.log_walk import WalkedRecord
     from imago_broker.service.puts.copies import StoredCopy
     from imago_log.metadata.changes import Change
     from imago_log.store import MessageStore
@@ -47,6 +51,10 @@ KEY = b"IMAGO_TX_KEY"
 """Property of the first record: name of the transaction, and when it began."""
 ONE_STEP = b"IMAGO_TX_ENDS"
 """Property of records whose mark follows them in the same append."""
+ROWS = b"IMAGO_TX_ROWS"
+"""Property of a record whose body is a batch: how many messages that has."""
+STAGED_MARK = "STAGED:"
+"""How the keys of marks begin that end what a sink has staged; its batch and id follow."""
 PIECE = 100
 """Transactions in one value of the metadata."""
 LOOK_BACK = 256
@@ -65,6 +73,20 @@ class OutcomeMark(NamedTuple):
     size: int
     """How many messages the transaction has."""
     key: str
+    others: tuple[int, ...] = ()
+    """Of staged batches: the transactions that end with it, whose messages follow in this order."""
+    said: str = ""
+    """What their producer wants to be told when it asks again."""
+
+    @property
+    def staged(self) -> bool:
+        """Whether it ends what a sink has staged."""
+        return self.key.startswith(STAGED_MARK)
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """All that end with it."""
+        return self.others if self.staged else (self.number,)
 
 
 @dataclass(slots=True)
@@ -105,7 +127,7 @@ def prepared_entries(
             b"%b\x01%d %d %d\x02REAL_TOPIC\x01%b\x02REAL_QID\x01%d\x02%b\x01%d\x02%b%b"
             % (
                 PLACE, number, index, count, message.topic.encode(), message.partition,
-                MESSAGE_ID, message.metaq_id, ending, b"" if index else first,
+                MESSAGE_ID, message.metaq_id, ending, _of_first(message, index, first),
             ),
             flag=message.flag,
             born_ms=message.born_ms,
@@ -115,12 +137,28 @@ def prepared_entries(
     ]  # fmt: skip
 
 
+def _of_first(message: TransactionMessage, index: int, first: bytes) -> bytes:
+    rows = b"%b\x01%d\x02" % (ROWS, message.rows) if message.rows else b""
+    return rows if index else first + rows
+
+
 def outcome_entry(store: MessageStore, mark: OutcomeMark, born_ms: int) -> Entry:
     """Return the entry of a mark."""
+    staged = b""
+    if mark.staged:
+        others = b"".join(b",%d" % number for number in mark.others)
+        staged = b" -%b %b" % (others, _quoted(mark.said))
     return make_entry(
         store.tail(names.METAQ_OUTCOME_TOPIC, 0),
-        b"%b %d %d %d %b"
-        % (mark.outcome.value.encode(), mark.number, mark.first, mark.size, _quoted(mark.key)),
+        b"%b %d %d %d %b%b"
+        % (
+            mark.outcome.value.encode(),
+            mark.number,
+            mark.first,
+            mark.size,
+            _quoted(mark.key),
+            staged,
+        ),
         born_ms=born_ms,
         born_host=store.config.store_host,
     )
@@ -135,8 +173,12 @@ def _quoted(key: str) -> bytes:
 
 def read_mark(body: bytes) -> OutcomeMark:
     """Return what a mark says."""
-    letter, number, first, count, key = body.decode().split(" ")
-    return OutcomeMark(MetaqOutcome(letter), int(number), int(first), int(count), unquote(key))
+    letter, number, first, count, key, *staged = body.decode().split(" ")
+    mark = OutcomeMark(MetaqOutcome(letter), int(number), int(first), int(count), unquote(key))
+    if not staged:
+        return mark
+    others, said = staged
+    return mark._replace(others=tuple(map(int, others.split(",")[1:])), said=unquote(said))
 
 
 def read_messages(store: MessageStore, offset: int, count: int) -> list[TransactionMessage] | None:
@@ -165,15 +207,16 @@ def find_transactions(store: MessageStore) -> FoundTransactions:
     at = max(first, min(found.outcome_end, end - LOOK_BACK))
     for copy in _records(store, names.METAQ_OUTCOME_TOPIC, at, end):
         mark = read_mark(copy.body)
-        last = copy, mark, found.open.get(mark.number)
+        last = copy, mark, [found.open.get(number) for number in mark.numbers]
         _take_mark(found, mark)
     found.outcome_end = end
     if last is not None:
-        copy, mark, transaction = last
-        if transaction is None and last_step is not None and last_step.number == mark.number:
-            transaction = last_step
-        if transaction is not None and mark.outcome.has_messages:
-            found.missing = _missing(store, copy, mark, transaction)
+        copy, mark, transactions = last
+        if last_step is not None and (last_step.number,) == mark.numbers:
+            transactions = [last_step]
+        known = [each for each in transactions if each is not None]
+        if len(known) == len(transactions) and mark.outcome.has_messages:
+            found.missing = _missing(store, copy, mark, known)
     return found
 
 
@@ -183,7 +226,8 @@ def _take_mark(found: FoundTransactions, mark: OutcomeMark) -> None:
     if mark.outcome.heuristic and transaction is not None:
         transaction.outcome = mark.outcome
     else:
-        found.open.pop(mark.number, None)
+        for number in mark.numbers:
+            found.open.pop(number, None)
 
 
 def _read_prepared(
@@ -228,25 +272,54 @@ def restored(key: str, begun_ms: int, *, number: int, offset: int, count: int) -
 
 
 def _missing(
-    store: MessageStore, copy: StoredCopy, mark: OutcomeMark, transaction: MetaqTransaction
+    store: MessageStore,
+    copy: StoredCopy,
+    mark: OutcomeMark,
+    transactions: Sequence[MetaqTransaction],
 ) -> tuple[OutcomeMark, list[TransactionMessage]] | None:
     """Return the messages that a mark promises and the log does not have behind it."""
-    messages = read_messages(store, transaction.offset, transaction.count)
-    if messages is None:
-        return None
+    messages: list[TransactionMessage] = []
+    for transaction in transactions:
+        part = read_messages(store, transaction.offset, transaction.count)
+        if part is None:
+            return None
+        messages += staged_rows(part) if mark.staged else part
     at = copy.physical_offset + copy.size
-    ids = [message.metaq_id for message in messages]
+    ids = [
+        _unique_of(message.properties) if mark.staged else message.metaq_id for message in messages
+    ]
     index = mark.first
     while index < mark.size:
         if any(lost.start <= at < lost.end for lost in store.damaged_ranges()):
             return None  # what is there nobody knows: nothing is put twice
         record = record_from(store, at)
-        if record is None or record.view.metaq_id not in ids[index:]:
+        found = None if record is None else _id_of(record, staged=mark.staged)
+        if record is None or found not in ids[index:]:
             return mark._replace(first=index), messages[index:]
         # Messages whose topic was gone were left out: what follows was put all the same.
-        index = ids.index(record.view.metaq_id, index) + 1
+        index = ids.index(found, index) + 1
         at = record.end
     return None
+
+
+def _id_of(record: WalkedRecord, *, staged: bool) -> int | bytes | None:
+    """Return by what a message is known that a mark puts."""
+    return _unique_of(read_copy(record.data).properties) if staged else record.view.metaq_id
+
+
+def _unique_of(properties: bytes | None) -> bytes | None:
+    return props.find(properties, b"UNIQ_KEY") if properties is not None else None
+
+
+def staged_rows(blocks: Iterable[TransactionMessage]) -> list[TransactionMessage]:
+    """Return the messages of batches, each by itself."""
+    return [
+        block._replace(
+            body=entry.body, properties=entry.properties, flag=entry.flag, rows=0, metaq_id=-1
+        )
+        for block in blocks
+        for entry in decode_batch(block.body)
+    ]
 
 
 def _message(copy: StoredCopy) -> TransactionMessage:
@@ -258,6 +331,7 @@ def _message(copy: StoredCopy) -> TransactionMessage:
         metaq_id=int(copy.text(MESSAGE_ID)),
         born_ms=copy.born_ms,
         born_host=copy.born_host,
+        rows=int(copy.text(ROWS) or 0),
     )
 
 

@@ -7,8 +7,15 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from imago_broker.core.puts.acknowledgement import Acknowledgement
-from imago_broker.core.transactions.metaq_transaction import MetaqOutcome, MetaqTransactionError
+from imago_broker.core.transactions.metaq_transaction import (
+    MetaqOutcome,
+    MetaqTransactionError,
+    TransactionProblem,
+)
 from imago_broker.model import names
+from imago_broker.service.delays.levels.levels import asked_level
+from imago_broker.service.delays.parking import message_entry
+from imago_broker.service.delays.timers.timer_properties import asked_ms, is_timed
 from imago_broker.service.metaq_transactions import transaction_log
 from imago_broker.service.metaq_transactions.term import lost
 from imago_broker.service.metaq_transactions.transaction_log import OutcomeMark
@@ -16,7 +23,9 @@ from imago_broker.service.puts.put_status import PutStatus
 from imago_log.errors import StoreError
 from imago_wire.errors import ProtocolError
 from imago_wire.hot import metaq_entry
+from imago_wire.record_format import properties as props
 from imago_wire.records.record import PLACED_PHYSICAL_OFFSET, PLACED_QUEUE_OFFSET, Placed
+from imago_wire.remoting.staged import BYTES_MAX, ROWS_MAX
 
 if TYPE_CHECKING:
     import asyncio
@@ -26,8 +35,10 @@ if TYPE_CHECKING:
         TransactionMessage,
     )
     from imago_broker.ports import Clock
+    from imago_broker.service.delays.levels.levels import DelayService
     from imago_broker.service.metaq_transactions.term import MetaqTerm
     from imago_broker.service.puts.messages import MessageService
+    from imago_broker.service.topics.topic_handles import TopicHandle
     from imago_broker.service.topics.topics import TopicService
     from imago_log.store import MessageStore
     from imago_wire.records.record import Entry
@@ -35,6 +46,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RETRY_MS = 500
+TOO_MUCH = f"a micro-batch has at most {ROWS_MAX} messages and {BYTES_MAX} bytes on one shard"
 
 Written = Callable[[PutStatus, Sequence[Placed]], None]
 """Told how it went; the places are empty where nothing is in the log of a leader."""
@@ -48,6 +60,9 @@ _LEVELS = (
 
 class MetaqTransactionWriter:
     """Puts prepared records, marks and messages. `written` is told after each append."""
+
+    delay: DelayService | None = None
+    """Where messages wait that are to be delivered later; given once there is one."""
 
     def __init__(
         self,
@@ -110,6 +125,43 @@ class MetaqTransactionWriter:
             level = self._level(messages)
         self._put(term, entries, done, level=level, mark_at=0)
 
+    def publish(
+        self,
+        term: MetaqTerm,
+        sink: str,
+        blocks: Sequence[MetaqTransaction],
+        losers: Sequence[MetaqTransaction],
+        mark: OutcomeMark | None,
+        done: Written,
+    ) -> None:
+        """Write down that staged batches end, the messages of `blocks` behind their mark.
+
+        MetaqTransactionError: a message is lost, or cannot be put any more; nothing was.
+        """
+        self._ensure_topics()
+        entries, level = [], None
+        if losers:
+            numbers = tuple(each.number for each in losers)
+            key = f"{transaction_log.STAGED_MARK}:{sink}"
+            entries.append(self._mark(OutcomeMark(MetaqOutcome.ROLLED_BACK, 0, 0, 0, key, numbers)))
+        mark_at = len(entries) - 1
+        if mark is not None:
+            rows: list[TransactionMessage] = []
+            size = 0
+            for each in blocks:
+                messages = transaction_log.read_messages(self._store, each.offset, each.count)
+                if messages is None:
+                    raise lost("the log has lost messages that were staged")
+                rows += transaction_log.staged_rows(messages)
+                size += sum(len(message.body) for message in messages)
+                if len(rows) > ROWS_MAX or size > BYTES_MAX:
+                    raise MetaqTransactionError(TransactionProblem.LIMIT, TOO_MUCH)
+            mark_at = len(entries)
+            entries.append(self._mark(mark._replace(size=len(rows))))
+            entries += [self.entry(row) for row in rows]
+            level = self._level(rows) if rows else None
+        self._put(term, entries, done, level=level, mark_at=mark_at)
+
     def finish(
         self,
         term: MetaqTerm,
@@ -142,6 +194,8 @@ class MetaqTransactionWriter:
     def entry(self, message: TransactionMessage) -> Entry:
         """Return the entry that puts a message now. MetaqTransactionError: it cannot be."""
         handle = self._topics.handles.of(message.topic)
+        if message.properties is not None:
+            return self._entry_of_row(message, message.properties, handle)
         if handle is None or not handle.config.dual:
             raise lost(f"topic {message.topic} is not there any more")
         if message.partition >= handle.config.queues:
@@ -155,6 +209,35 @@ class MetaqTransactionWriter:
                 message.born_ms,
                 message.born_host,
                 message.metaq_id,
+            )
+        except (KeyError, ProtocolError, StoreError) as error:
+            raise lost(str(error)) from error
+
+    def _entry_of_row(
+        self, message: TransactionMessage, properties: bytes, handle: TopicHandle | None
+    ) -> Entry:
+        """Return the same of a message of RocketMQ's, which may have to wait for its time."""
+        if handle is None or message.partition >= handle.config.queues:
+            raise lost(f"{message.topic} has no queue {message.partition} any more: make it again")
+        due_ms = asked_ms(properties, self._clock.epoch_ms()) if is_timed(properties) else None
+        level = asked_level(props.find(properties, b"DELAY") or b"0")
+        if self.delay is None:
+            raise lost("this broker delays no messages")
+        try:
+            return message_entry(
+                self._store,
+                self.delay,
+                level=level or 0,
+                due_ms=due_ms if due_ms and due_ms > self._clock.epoch_ms() else 0,
+                topic=message.topic,
+                queue_id=message.partition,
+                body=message.body,
+                properties=properties,
+                flag=message.flag,
+                sys_flag=0,
+                born_ms=message.born_ms,
+                born_host=message.born_host,
+                reconsume_times=0,
             )
         except (KeyError, ProtocolError, StoreError) as error:
             raise lost(str(error)) from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_client.core.sending import idempotent, recalling, sending
+from imago_client.core.sending import idempotent, recalling, sending, staging
 from imago_client.core.sending.lanes import ProducerLanes
 from imago_client.core.sending.outgoing import prepare, prepare_batch
 from imago_client.core.sending.requesting import prepare_reply
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from imago_client.config import ProducerConfig
     from imago_client.core.effects import Operation
     from imago_client.core.sending.outgoing import Outgoing
+    from imago_client.core.sending.staging import MicroBatch, Parts
     from imago_client.core.state import ClientState
     from imago_client.message_queue import MessageQueue
     from imago_client.messages import Message, SendResult
@@ -93,6 +94,35 @@ class Producer:
         return self._driver.run(
             sending.send_oneway(self._state, self._config, self._rotations, outgoing, queue)
         )
+
+    def stage(
+        self,
+        batch: MicroBatch,
+        attempt: str,
+        part: int,
+        queue: MessageQueue,
+        messages: Sequence[Message],
+    ) -> bool:
+        """Store messages that nobody reads before their micro-batch is published.
+
+        False: it was, with what other attempts have staged. The same attempt and part are stored
+        once. ProducerFencedError: a later micro-batch of the sink was published.
+        """
+        return self._driver.run(
+            staging.stage(self._state, self._config, batch, attempt, part, queue, messages)
+        )
+
+    def publish_staged(self, batch: MicroBatch, topic: str, parts: Parts) -> Parts:
+        """Have readers see what attempts have staged, so many parts of each on each shard.
+
+        Of each shard readers see all of it or nothing. Return what was published: another call may
+        have done so before. After an error say it again: it may have been decided.
+        """
+        return self._driver.run(staging.publish(self._state, self._config, batch, topic, parts))
+
+    def forget_staged(self, batch: MicroBatch, topic: str) -> None:
+        """Remove what is staged of a micro-batch that nobody has tried to publish."""
+        self._driver.run(staging.roll_back(self._state, self._config, batch, topic))
 
     def _sending(self, outgoing: Outgoing, queue: MessageQueue | None) -> Operation[SendResult]:
         parts = (self._state, self._config, self._rotations)

@@ -185,6 +185,24 @@ def prepare_batch(
     )
 
 
+def staged_entries(
+    state: ClientState, config: ProducerConfig, messages: Sequence[Message]
+) -> list[BatchEntry]:
+    """Return the messages of a batch that is staged, which may wait for a time of their own."""
+    now_ms = state.clock_ms()
+    properties_max = _properties_bytes_max(config)
+    found = []
+    for message in messages:
+        _check_message(config, message)
+        key = state.unique_keys.next_key(now_ms)
+        if message.waits:
+            properties = _encode_properties(config, message, key)
+            found.append(BatchEntry(body_of(message), properties, message.flag))
+        else:
+            found.append(_batch_entry(config, message, key, now_ms, properties_max))
+    return found
+
+
 def _batch_entry(
     config: ProducerConfig, message: Message, key: str, now_ms: int, properties_max: int
 ) -> BatchEntry:

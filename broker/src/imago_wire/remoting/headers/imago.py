@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from imago_wire.remoting.fields import Header, Int, header
+from imago_wire.remoting.fields import Header, Int, Long, TopicHeader, header
 from imago_wire.remoting.headers.admin import CreateTopicRequestHeader
+from imago_wire.remoting.headers.send import SendMessageRequestHeader
 
 
 class TopicChange(StrEnum):
@@ -39,3 +40,26 @@ class ChangeTopicResponseHeader(Header):
 
     imago_hidden: Int | None = None
     """How many messages readers no longer find."""
+
+
+@header
+class StageBatchRequestHeader(SendMessageRequestHeader):
+    """A batch that nobody reads before PUBLISH_STAGED names the attempt that it is of."""
+
+    imago_sink: str
+    imago_batch: Long
+    imago_attempt: str
+    imago_part: Int
+    """Which one of the attempt's on this shard: from 0 on."""
+
+
+@header
+class PublishStagedRequestHeader(TopicHeader):
+    """The body names attempts, and how many parts each has on this shard, as JSON."""
+
+    topic: str
+    """One that the sink writes to."""
+    imago_sink: str
+    imago_batch: Long
+    imago_commit: bool = True
+    """False: roll back what is staged of the sink up to this batch."""

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from imago_wire.remoting.codes import RequestCode
-from imago_wire.remoting.headers import access, admin, client, namesrv, pop, pull, send
+from imago_wire.remoting.headers import access, admin, client, imago, namesrv, pop, pull, send
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -118,6 +118,8 @@ REQUEST_HEADERS: Mapping[RequestCode, type[Header]] = MappingProxyType(
         RequestCode.AUTH_DELETE_ACL: access.DeleteAclRequestHeader,
         RequestCode.AUTH_GET_ACL: access.GetAclRequestHeader,
         RequestCode.AUTH_LIST_ACL: access.ListAclsRequestHeader,
+        RequestCode.IMAGO_STAGE_BATCH: imago.StageBatchRequestHeader,
+        RequestCode.IMAGO_PUBLISH_STAGED: imago.PublishStagedRequestHeader,
     }
 )
 """The header class of each request; codes without one carry none."""

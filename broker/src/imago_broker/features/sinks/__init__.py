@@ -1,0 +1,1 @@
+"""Micro-batches of sinks: staged where nobody reads, then published as a whole."""

@@ -1,0 +1,168 @@
+"""Micro-batches of sinks as clients ask for them: staged, published, told again."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imago_client import Message
+from imago_client.blocking import Client
+from imago_client.core.sending.staging import MicroBatch
+from imago_client.errors import BrokerError, ProducerFencedError
+from imago_client.message_queue import MessageQueue
+from imago_testing.clusters.brokers import running_broker
+from imago_wire.remoting.codes import RequestCode
+from imago_wire.remoting.headers.imago import StageBatchRequestHeader
+from imago_wire.remoting.messages import encode_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from imago_testing.peers.remoting import RemotingPeer
+
+SHARD = "shard-0"
+
+
+def queues(topic: str) -> list[MessageQueue]:
+    return [MessageQueue(topic, SHARD, number) for number in range(2)]
+
+
+def bodies(client: Client, topic: str) -> list[bytes]:
+    """Return what a reader gets of a topic, in each queue's order."""
+    consumer, found = client.pull_consumer("readers"), list[bytes]()
+    for queue in queues(topic):
+        at = 0
+        while messages := list(consumer.pull(queue, at).messages()):
+            found += [one.body for one in messages]
+            at = messages[-1].offset + 1
+    return found
+
+
+def staged(client: Client, batch: MicroBatch, attempt: str, *messages: Message) -> dict[str, int]:
+    """Stage messages, one a queue in turn; return how many parts there are by shard."""
+    producer = client.producer()
+    for part, message in enumerate(messages):
+        queue = queues(message.topic)[part % 2]
+        assert producer.stage(batch, attempt, part, queue, [message])
+    return {SHARD: len(messages)}
+
+
+async def on_brokers(folder: Path, *works: Callable[[Client], None]) -> None:
+    """Let each work on a life of the same broker."""
+    for work in works:
+        async with running_broker(folder) as broker:
+
+            def run(bootstrap: str, do: Callable[[Client], None]) -> None:
+                with Client(bootstrap) as client:
+                    do(client)
+
+            await asyncio.to_thread(run, f"127.0.0.1:{broker.ports.namesrv_port}", work)
+
+
+async def test_a_micro_batch_is_published_once_over_restarts(tmp_path: Path) -> None:
+    batch, parts = MicroBatch("sink", 7), {}
+
+    def stages(client: Client) -> None:
+        client.admin.create_topic("orders", queues=2)
+        client.producer().send(Message("orders", b"others"), queue=queues("orders")[0])
+        for attempt in ("one", "two"):
+            rows = [Message("orders", f"{attempt} {row}".encode()) for row in range(3)]
+            parts[attempt] = staged(client, batch, attempt, *rows)
+        assert bodies(client, "orders") == [b"others"]
+
+    def publishes(client: Client) -> None:
+        counted = client.producer().publish_staged(batch, "orders", {"two": parts["two"]})
+        assert counted == {"two": parts["two"]}
+
+    def asks_again(client: Client) -> None:
+        assert bodies(client, "orders") == [b"others", b"two 0", b"two 2", b"two 1"]
+        producer = client.producer()
+        again = producer.publish_staged(batch, "orders", {"three": {SHARD: 9}})
+        assert again == {"two": parts["two"]}, "it was decided"
+        late = Message("orders", b"late")
+        assert not producer.stage(batch, "three", 0, queues("orders")[0], [late])
+        earlier = MicroBatch("sink", 6)
+        with pytest.raises(ProducerFencedError, match="7 of this sink was published before"):
+            producer.stage(earlier, "a", 0, queues("orders")[0], [late])
+        with pytest.raises(ProducerFencedError, match="7 of this sink was published before"):
+            producer.publish_staged(earlier, "orders", {"a": {SHARD: 1}})
+        with pytest.raises(BrokerError, match="0 of 2 parts are staged"):
+            producer.publish_staged(MicroBatch("sink", 8), "orders", {"gone": {SHARD: 2}})
+        assert len(bodies(client, "orders")) == 4
+
+    await on_brokers(tmp_path, stages, publishes, asks_again)
+
+
+async def test_what_is_forgotten_is_never_read(tmp_path: Path) -> None:
+    def work(client: Client) -> None:
+        client.admin.create_topic("orders", queues=2)
+        batch, producer = MicroBatch("sink", 0), client.producer()
+        parts = staged(client, batch, "one", Message("orders", b"1"), Message("orders", b"2"))
+        producer.forget_staged(batch, "orders")
+        with pytest.raises(BrokerError, match="0 of 2 parts are staged"):
+            producer.publish_staged(batch, "orders", {"one": parts})
+        assert bodies(client, "orders") == []
+
+    await on_brokers(tmp_path, work)
+
+
+async def test_staged_messages_have_all_that_messages_have(tmp_path: Path) -> None:
+    def work(client: Client) -> None:
+        client.admin.create_topic("orders", queues=2)
+        batch, queue = MicroBatch("sink", 0), queues("orders")[0]
+        message = Message(
+            "orders", b"body", tags="paid", keys=("k1", "k2"), flag=5, properties={"own": "ü"}
+        )
+        now = client.producer()
+        later = Message("orders", b"later", delay_ms=60_000, keys=("later",))
+        soon = Message("orders", b"soon", delay_ms=1)
+        parts = staged(client, batch, "one", message, later, soon)
+        now.publish_staged(batch, "orders", {"one": parts})
+        (found,) = [one for one in client.pull_consumer("g").pull(queue, 0).messages() if one.tags]
+        assert (found.body, found.tags, found.keys) == (b"body", "paid", ("k1", "k2"))
+        assert found.properties["own"] == "ü"
+        assert b"later" not in bodies(client, "orders"), "it waits for its time"
+
+    await on_brokers(tmp_path, work)
+
+
+@pytest.mark.parametrize(
+    ("change", "properties", "wanted"),
+    [
+        ({"imago_attempt": "a b"}, "UNIQ_KEY\x011\x02", "the name of an attempt"),
+        ({"imago_batch": -1}, "UNIQ_KEY\x011\x02", "numbers of 0 or more"),
+        ({"imago_sink": ""}, "UNIQ_KEY\x011\x02", "1 to 255 characters"),
+        ({"imago_sink": "s" * 256}, "UNIQ_KEY\x011\x02", "1 to 255 characters"),
+        ({"queue_id": -1}, "UNIQ_KEY\x011\x02", "needs a queue"),
+        ({}, "", "needs its UNIQ_KEY"),
+        ({}, "UNIQ_KEY\x011\x02TRAN_MSG\x01true\x02", "no transaction of its own"),
+        ({}, "UNIQ_KEY\x011\x02DELAY\x01x\x02", "DELAY is no number"),
+        ({}, "UNIQ_KEY\x011\x02TIMER_DELAY_MS\x0199999999999999\x02", "timer message illegal"),
+        ({"sys_flag": 1}, "UNIQ_KEY\x011\x02", "illegal"),
+        ({"topic": "%RETRY%g"}, "UNIQ_KEY\x011\x02", ""),
+    ],
+)
+async def test_what_cannot_be_staged_is_refused(
+    peer: RemotingPeer, change: dict[str, object], properties: str, wanted: str
+) -> None:
+    fields = {
+        "producer_group": "g",
+        "topic": "TopicTest",
+        "queue_id": 0,
+        "sys_flag": 0,
+        "born_timestamp": 1,
+        "flag": 0,
+        "batch": True,
+        "imago_sink": "sink",
+        "imago_batch": 1,
+        "imago_attempt": "a",
+        "imago_part": 0,
+    }
+    header = StageBatchRequestHeader(**(fields | change))  # type: ignore[arg-type]
+    body = encode_batch([(b"body", properties.encode(), 0)])
+    answer = await peer.call(RequestCode.IMAGO_STAGE_BATCH, header.to_ext(), body)
+    assert answer.code != 0
+    assert wanted in (answer.remark or "")
