@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from imago_client.core.sending.selection import place_of_key
 from imago_client.message_queue import MessageQueue
@@ -29,7 +29,10 @@ MESSAGES_MAX: Final = 1000
 """In one request."""
 _OVERHEAD: Final = 300
 """Bytes around a body in a request, roughly: properties and numbers."""
-_READ: Final = ("topic", "value", "key", "tags", "flag", "properties", "shard", "queue")
+_READ: Final = (
+    *("topic", "value", "key", "tags", "flag", "properties", "shard", "queue"),
+    *("delayLevel", "deliverAt"),
+)
 _NONE: Final[Mapping[str, str]] = {}
 
 
@@ -60,7 +63,10 @@ class Outbox:
         send_bytes: int,
         partition: int,
         rows_max: int = MESSAGES_MAX,
+        waits_alone: bool = True,
     ) -> None:
+        """`waits_alone`: a message that is to be delivered later is a request of its own."""
+        self._waits_alone = waits_alone
         self._rows_max = rows_max
         self._queues_of, self._topic = queues_of, topic
         self._queue_by, self._send_bytes, self._partition = queue_by, send_bytes, partition
@@ -73,13 +79,15 @@ class Outbox:
     def add(self, batch: pa.RecordBatch) -> Iterator[Request]:
         """Accept rows; yield the requests that they complete."""
         given = {
-            name: batch.column(at).to_pylist()
+            name: _values(name, batch.column(at))
             for at, name in enumerate(batch.schema.names)
             if name in _READ
         }
         nothing = [None] * batch.num_rows
         columns = [given.get(name, nothing) for name in _READ]
-        for topic, value, key, tags, flag, properties, shard, number in zip(*columns, strict=True):
+        for (
+            topic, value, key, tags, flag, properties, shard, number, level, due_ms,
+        ) in zip(*columns, strict=True):  # fmt: skip
             to = self._topic or topic
             if to is None or value is None:
                 missing = "topic" if to is None else "value"
@@ -87,11 +95,23 @@ class Outbox:
             body = value.encode() if isinstance(value, str) else value
             keys = tuple(key.split()) if key else ()
             own = _own_properties(properties) if properties else _NONE
-            message = Message(to, body, tags, keys, flag=flag or 0, properties=own)
+            message = Message(
+                to,
+                body,
+                tags,
+                keys,
+                delay_level=level or 0,
+                deliver_at_ms=due_ms,
+                flag=flag or 0,
+                properties=own,
+            )
             queues = self._queues_of(to)
             place = self._place(to, queues, key if keys else None, shard, number)
             self.rows += 1
             self.bytes += len(body)
+            if self._waits_alone and message.waits:
+                yield queues[place], [message]
+                continue
             waiting = self._waiting.get((to, place))
             if waiting is None:
                 waiting = self._waiting[to, place] = _Waiting(queues[place])
@@ -131,6 +151,16 @@ class Outbox:
         place = (self._partition + self._keyless // ROUND) % len(queues)
         self._keyless += 1
         return place
+
+
+def _values(name: str, column: pa.Array) -> list[Any]:
+    """Return the values of a column; of times milliseconds since 1970."""
+    if name == "deliverAt":
+        import pyarrow as pa  # only here: who has no such column loads nothing more
+
+        column = column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64())
+    values: list[Any] = column.to_pylist()
+    return values
 
 
 def _own_properties(properties: Iterable[tuple[str, str | None]]) -> dict[str, str]:

@@ -38,6 +38,8 @@ class Delivery(Enum):
 
     IDEMPOTENT = "idempotent"
     AT_LEAST_ONCE = "atLeastOnce"
+    TRANSACTION = "transaction"
+    """Readers see what a micro-batch has for a shard at once, and once."""
 
 
 class QueueBy(Enum):
@@ -78,7 +80,11 @@ _TAKEN: Final = {
     "shard": ("string",),
     "queue": ("int",),
     "properties": ("map<string,string>",),
+    "delayLevel": ("int",),
+    "deliverAt": ("timestamp",),
 }
+_LATER: Final = ("delayLevel", "deliverAt")
+"""Of rows that wait."""
 _PASSED_OVER: Final = frozenset(ALL) - _TAKEN.keys()
 """What brokers give a message anew: a source's rows can be written as they are."""
 
@@ -111,12 +117,25 @@ def check_columns(options: SinkOptions, columns: Sequence[tuple[str, str]]) -> N
         if kind not in _TAKEN[name]:
             wanted = " or ".join(_TAKEN[name])
             raise OptionError(f"column {name!r} is {kind}, must be {wanted}: cast it")
+    _check_delivery(options, kinds)
     if "value" not in kinds:
         raise OptionError("column 'value' is missing: it becomes the message's body")
     if "topic" not in kinds and options.topic is None:
         raise OptionError("no topic: set .option(\"topic\", …) or add a column 'topic'")
     if options.queue_by is QueueBy.COLUMN and not {"shard", "queue"} <= kinds.keys():
         raise OptionError("option 'queueBy': column needs the columns 'shard' and 'queue'")
+
+
+def _check_delivery(options: SinkOptions, kinds: Mapping[str, str]) -> None:
+    if options.delivery is Delivery.IDEMPOTENT and (late := kinds.keys() & set(_LATER)):
+        raise OptionError(
+            f"column {min(late)!r}: a row that waits is not numbered where it is delivered: add"
+            ' .option("delivery", "transaction"), or atLeastOnce'
+        )
+    if options.delivery is Delivery.TRANSACTION and options.rows_per_second is not None:
+        raise OptionError(
+            "option 'rowsPerSecond': a transaction is delivered at once: take another delivery"
+        )
 
 
 def _topic(text: str) -> str:
@@ -131,8 +150,6 @@ def _sink_id(text: str) -> str:
 
 
 def _delivery(text: str) -> Delivery:
-    if text.strip().lower() == "transaction":
-        raise ValueError("transactions are not supported; idempotent stores each row once")
     return choice(Delivery, text)
 
 

@@ -5,10 +5,13 @@ of the partition; its epoch is the number of the micro-batch. A repeated attempt
 that Spark replays after a restart, sends the same messages under the same numbers, and brokers
 store those that they lack. A later micro-batch fences what is left of earlier ones. Nothing is
 retried here: the producer resends, in `imago_client/core/sending/idempotent.py`.
+
+With `delivery=transaction` tasks stage their rows instead, see `transaction`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -27,6 +30,7 @@ from imago_spark.errors import SinkError
 from imago_spark.outbox import MESSAGES_MAX, Outbox, producer_id
 from imago_spark.pacing import PACED_ROWS, SendPace
 from imago_spark.sink_options import Delivery
+from imago_spark.transaction import Staged, Staging, fenced_text, forget, publish
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
     from imago_client.blocking.rocketmq.producer import Producer
     from imago_client.message_queue import MessageQueue
     from imago_client.messages import Message
+    from imago_spark.outbox import Request
     from imago_spark.sink_options import SinkOptions
 
 _QUERY_ID = "sql.streaming.queryId"
@@ -70,16 +75,26 @@ class BatchWriter(DataSourceArrowWriter):
         self._options, self._sink_id = options, sink_id
         self._planned = planned_queues(options)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        return _send(
-            self._options, self._sink_id, self._options.sink_batch, self._planned, iterator
-        )
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        batch = self._options.sink_batch
+        return _write(self._options, self._sink_id, batch, "batch", self._planned, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Do nothing: a row is visible once its task has sent it."""
+        """Publish a transaction; else a row is visible once its task has sent it."""
+        _publish(self._options, messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Do nothing: sent rows stay. A repeated write adds missing ones only with a `sinkId`."""
+        """Forget a transaction whose tasks have failed.
+
+        Where all have not, the commit has: it may have been decided. Otherwise sent rows stay; a
+        repeated write adds missing ones only with a `sinkId`.
+        """
+        topics = (one.topic for one in messages if isinstance(one, Staged) and one.topic)
+        topic = next(topics, self._options.topic)
+        if self._options.delivery is Delivery.TRANSACTION and topic and None in messages:
+            with _as_sink_error(self._sink_id):
+                producer = _plain_producer(self._options)
+                forget(producer, self._sink_id, self._options.sink_batch, topic)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -89,29 +104,55 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._options = options
         self._planned = planned_queues(options)
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         context = TaskContext.get()
         query = context.getLocalProperty(_QUERY_ID) if context else None
         batch = context.getLocalProperty(_BATCH_ID) if context else None
         if query is None or batch is None:
             raise SinkError("a stream's task does not say of which query and micro-batch it is")
         sink_id = self._options.sink_id or query
-        return _send(self._options, sink_id, int(batch), self._planned, iterator)
+        return _write(self._options, sink_id, int(batch), query, self._planned, iterator)
 
-    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Do nothing: a row is visible once its task has sent it."""
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, ARG002 - Spark's name
+        """Publish a transaction; else a row is visible once its task has sent it."""
+        _publish(self._options, messages)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Do nothing: the replay of the micro-batch adds the missing rows."""
+        """Do nothing: the replay of the micro-batch adds the missing rows, or ends what is staged.
+
+        It may have been decided: Spark aborts also what could not be committed.
+        """
 
 
-def _send(
+def _publish(options: SinkOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
+    if options.delivery is not Delivery.TRANSACTION:
+        return
+    sink = next((one.sink for one in messages if isinstance(one, Staged)), "")
+    check_run(options, options.run)
+    with _as_sink_error(sink):
+        publish(_plain_producer(options), messages)
+
+
+@contextlib.contextmanager
+def _as_sink_error(sink_id: str) -> Iterator[None]:
+    """Turn a client's error into one that Spark shows with our message first."""
+    try:
+        yield
+    except ProducerFencedError as error:
+        raise SinkError(fenced_text(sink_id, error)) from error
+    except ClientError as error:
+        raise SinkError(str(error)) from error
+
+
+def _write(
     options: SinkOptions,
     sink_id: str,
     epoch: int,
+    query: str,
     planned: Mapping[str, Queues],
     batches: Iterator[pa.RecordBatch],
-) -> Written:
+) -> WriterCommitMessage:
+    """Send, or stage, the rows of one task."""
     check_run(options, options.run)
     context = TaskContext.get()
     partition = context.partitionId() if context else 0
@@ -130,23 +171,25 @@ def _send(
         send_bytes=options.send_bytes,
         partition=partition,
         rows_max=MESSAGES_MAX if options.rows_per_second is None else PACED_ROWS,
+        waits_alone=options.delivery is not Delivery.TRANSACTION,
     )
-    producer = _producer(options, sink_id, partition, epoch)
-    try:
-        for batch in batches:
-            for queue, messages in outbox.add(batch):
-                _send_all(producer, queue, messages, pace)
-        for queue, messages in outbox.rest():
+    with _as_sink_error(sink_id):
+        if options.delivery is Delivery.TRANSACTION:
+            staging = Staging(_plain_producer(options), sink_id, epoch, query)
+            for queue, messages in _requests(outbox, batches):
+                staging.add(queue, messages)
+            return staging.staged
+        producer = _producer(options, sink_id, partition, epoch)
+        for queue, messages in _requests(outbox, batches):
             _send_all(producer, queue, messages, pace)
         pace.rest()
-    except ProducerFencedError as error:
-        raise SinkError(
-            f"sink {sink_id!r}: {error.remark}; a later micro-batch of this sink was written"
-            " already: an old task, or a sinkId that was used with another checkpoint"
-        ) from error
-    except ClientError as error:
-        raise SinkError(str(error)) from error
     return Written(outbox.rows, outbox.bytes)
+
+
+def _requests(outbox: Outbox, batches: Iterator[pa.RecordBatch]) -> Iterator[Request]:
+    for batch in batches:
+        yield from outbox.add(batch)
+    yield from outbox.rest()
 
 
 def _pace(options: SinkOptions, partition: int) -> SendPace:
@@ -166,6 +209,17 @@ def _send_all(
         producer.send(messages[0], queue=queue)
     else:
         producer.send_batch(messages, queue=queue)
+
+
+def _plain_producer(options: SinkOptions) -> Producer:
+    """Return a producer that numbers nothing."""
+    return client_of(options).producer(
+        ProducerConfig(
+            group=GROUP,
+            send_timeout_s=options.timeout_s,
+            delivery_timeout_s=options.delivery_timeout_s,
+        )
+    )
 
 
 def _producer(options: SinkOptions, sink_id: str, partition: int, epoch: int) -> Producer:

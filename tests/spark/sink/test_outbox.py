@@ -183,8 +183,7 @@ def test_options_are_read() -> None:
     [
         ({"topic": "T"}, "bootstrap"),
         (BASE | {"topik": "x"}, "did you mean 'topic'"),
-        (BASE | {"delivery": "transaction"}, "not supported"),
-        (BASE | {"delivery": "twice"}, "idempotent or atLeastOnce"),
+        (BASE | {"delivery": "twice"}, "idempotent or atLeastOnce or transaction"),
         (BASE | {"sendBytes": "1"}, "sendBytes"),
         (BASE | {"sinkId": ""}, "sinkId"),
         (BASE | {"sinkBatch": "3"}, "sinkBatch': numbers batches of a sink"),

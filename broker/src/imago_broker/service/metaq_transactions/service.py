@@ -73,29 +73,25 @@ class MetaqTransactions:
             messages, topics, loop=loop, clock=clock, written=self._written
         )
         self.counts = MetaqTransactionCounts()
-        self.notes = MetaqTransactionNotes(self._store, lambda: self._term, self.counts)
-        self._term = self._new_term()
+        self.notes = MetaqTransactionNotes(self._store, lambda: self.term, self.counts)
+        self.term = self._new_term()
+        """What is known in this leadership."""
 
     @property
     def open(self) -> OpenTransactions:
         """What has not ended in this leadership."""
-        return self._term.open
-
-    @property
-    def term(self) -> MetaqTerm:
-        """What is known in this leadership."""
-        return self._term
+        return self.term.open
 
     @property
     def ready(self) -> bool:
         """Whether it is known what is prepared."""
-        return self._term.ready
+        return self.term.ready
 
     # Leadership
 
     def start(self) -> None:
         """Find in the log what is prepared, and finish what the leader before could not."""
-        store, term = self._store, self._term
+        store, term = self._store, self.term
         try:
             found = transaction_log.find_transactions(store)
         except NotReadableNowError as error:
@@ -130,20 +126,20 @@ class MetaqTransactions:
 
     def stop(self) -> None:
         """Forget what is open; what is prepared is the next leader's."""
-        term = self._term
+        term = self.term
         if term.ready:
             self.notes.note()
         term.over = True
         if term.expiry is not None:
             term.expiry.cancel()
-        self._term = self._new_term()
+        self.term = self._new_term()
         for each in (*term.unseen, *term.held):
             each()
         term.held.clear()
 
     def when_ready(self, then: Callable[[], None]) -> None:
         """Call `then` when it is known what is prepared, or this member leads no more."""
-        self._term.held.append(then)
+        self.term.held.append(then)
 
     def _new_term(self) -> MetaqTerm:
         return MetaqTerm(OpenTransactions(self._limits))
@@ -167,7 +163,7 @@ class MetaqTransactions:
         self, key: str, owner: str, session: object, timeout_s: int, *, user: str = ""
     ) -> None:
         """Begin one, or take part in one that was begun; `user` is of whose share it is."""
-        term = self._term
+        term = self.term
         term.open.begin(
             key,
             owner,
@@ -191,7 +187,7 @@ class MetaqTransactions:
         born_host: bytes,
     ) -> int:
         """Take a message that is put when its transaction is committed; return its id."""
-        opened, born_ms = self._term.open, self._clock.epoch_ms()
+        opened, born_ms = self.term.open, self._clock.epoch_ms()
         message = TransactionMessage(topic, partition, flag, body, 1, born_ms, born_host)
         opened.check_room(transaction, message.cost)
         self.writer.entry(message)  # what cannot be put is refused now
@@ -201,7 +197,7 @@ class MetaqTransactions:
 
     def lost(self, session: object) -> None:
         """Roll back what is open of a connection that is gone, and of no other."""
-        self.counts.abandoned += self._term.open.lost(session)
+        self.counts.abandoned += self.term.open.lost(session)
 
     def _schedule_expiry(self, term: MetaqTerm) -> None:
         if term.expiry is not None:
@@ -222,7 +218,7 @@ class MetaqTransactions:
 
     def prepare(self, key: str, session: object, told: EndTold) -> bool:
         """Write an XA transaction down, then call `told`. False: it had no messages and is over."""
-        term = self._term
+        term = self.term
         transaction = term.open.get(key, session)
         if not transaction.xa:
             raise MetaqTransactionError(TransactionProblem.LOCAL)
@@ -254,7 +250,7 @@ class MetaqTransactions:
 
     def commit(self, key: str, session: object, *, one_phase: bool, told: EndTold) -> None:
         """Put the messages of a transaction; `told` is called with the outcome."""
-        term = self._term
+        term = self.term
         transaction = self._find(term, key, session, MetaqOutcome.COMMITTED, told)
         if transaction is None:
             return
@@ -274,7 +270,7 @@ class MetaqTransactions:
 
     def roll_back(self, key: str, session: object, told: EndTold) -> None:
         """Forget a transaction; `told` is called with the outcome."""
-        term = self._term
+        term = self.term
         transaction = self._find(term, key, session, MetaqOutcome.ROLLED_BACK, told)
         if transaction is None:
             return
@@ -289,7 +285,7 @@ class MetaqTransactions:
 
     def decide(self, key: str, outcome: MetaqOutcome, told: EndTold) -> None:
         """End a prepared XA transaction as a person has decided; UNKNOWN: there is none."""
-        term = self._term
+        term = self.term
         if key.startswith(STAGED_PREFIX):
             raise lost("a sink ends what it has staged itself, all of it or nothing")
         decided = term.open.heuristic.get(key)
@@ -306,7 +302,7 @@ class MetaqTransactions:
 
     def forget(self, key: str, told: EndTold) -> None:
         """Forget what a person decided about a transaction; UNKNOWN: there is nothing."""
-        term = self._term
+        term = self.term
         decided = term.open.heuristic.get(key)
         if decided is None:
             raise MetaqTransactionError(TransactionProblem.UNKNOWN)
@@ -395,11 +391,11 @@ class MetaqTransactions:
 
     def oldest_prepared_s(self) -> float:
         """Return for how long the oldest prepared one has waited for a decision; 0: none does."""
-        begun = [each.begun_ms for each in self._term.open if each.offset >= 0]
+        begun = [each.begun_ms for each in self.term.open if each.offset >= 0]
         return max(0, self._clock.epoch_ms() - min(begun)) / 1000 if begun else 0
 
     def _written(self) -> None:
-        if self._term.since_note:
+        if self.term.since_note:
             self.notes.note_now_and_then()
 
 

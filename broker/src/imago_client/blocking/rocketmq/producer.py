@@ -102,10 +102,10 @@ class Producer:
         part: int,
         queue: MessageQueue,
         messages: Sequence[Message],
-    ) -> bool:
+    ) -> int:
         """Store messages that nobody reads before their micro-batch is published.
 
-        False: it was, with what other attempts have staged. The same attempt and part are stored
+        Return how many bytes; 0: it was published before. The same attempt and part are stored
         once. ProducerFencedError: a later micro-batch of the sink was published.
         """
         return self._driver.run(

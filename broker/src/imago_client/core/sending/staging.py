@@ -64,8 +64,8 @@ def stage(
     part: int,
     queue: MessageQueue,
     messages: Sequence[Message],
-) -> Operation[bool]:
-    """Stage messages for a queue; False: the micro-batch was published before.
+) -> Operation[int]:
+    """Stage messages for a queue; return how many bytes, 0: the micro-batch was published before.
 
     ProducerFencedError: a later one was.
     """
@@ -91,7 +91,7 @@ def stage(
         return (yield from _ask(config, address, RequestCode.IMAGO_STAGE_BATCH, header, body))
 
     answer = yield from _patiently(state, config, queue.topic, attempt_once)
-    return "imagoDecided" not in answer.ext
+    return 0 if "imagoDecided" in answer.ext else len(body)
 
 
 def publish(
