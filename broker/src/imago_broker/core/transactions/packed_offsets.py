@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 def pack(offsets: Sequence[int], counts: Mapping[int, int]) -> str:
     """Return sorted offsets as text: each as its distance from the one before, and its count."""
+    if offsets and offsets[-1] - offsets[0] == len(offsets) - 1 and not any(counts.values()):
+        return f"{offsets[0]}" + " 1" * (len(offsets) - 1)
     words, before = [], 0
     for offset in offsets:
         words.append(

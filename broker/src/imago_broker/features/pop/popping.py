@@ -137,10 +137,15 @@ class PopQueue:
         `messages`: how often each was handed out before. `next_offset`: behind all that were read
         for it, also those that were not wanted.
         """
-        for offset in messages:
-            if not self._leave(offset):
-                heapq.heappush(self._lowest, offset)
-            self._where[offset] = stamp
+        if messages and min(messages) >= self.next_offset:
+            # None was ever out, so that behind what is in the heap they keep its order.
+            self._lowest += sorted(messages)
+            self._where |= dict.fromkeys(messages, stamp)
+        else:
+            for offset in messages:
+                if not self._leave(offset):
+                    heapq.heappush(self._lowest, offset)
+                self._where[offset] = stamp
         if messages:
             self._newest = stamp
             self._handouts[stamp] = Handout(due_ms, dict(messages))

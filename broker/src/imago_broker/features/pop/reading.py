@@ -51,6 +51,7 @@ class QueueTake:
     times: dict[int, int] = field(default_factory=dict)
     """By offset, ascending: how often each message was handed out before."""
     records: list[bytes] = field(default_factory=list)
+    """One or more in each."""
     size: int = 0
     next_offset: int = 0
     more: bool = False
@@ -64,6 +65,12 @@ class QueueTake:
         self.times[offset] = times
         self.records.append(record)
         self.size += len(record)
+
+    def add_run(self, first: int, count: int, records: bytes) -> None:
+        """Add messages that follow each other and were never handed out."""
+        self.times |= dict.fromkeys(range(first, first + count), 0)
+        self.records.append(records)
+        self.size += len(records)
 
 
 class PopTake(NamedTuple):
@@ -229,6 +236,10 @@ class PopReader:
             moved = found.next_offset > look.next_offset
             look.next_offset = max(look.next_offset, found.next_offset)
             if found.count:
+                first = _first_offset(found)
+                if not found.offsets and first + found.count == found.next_offset:
+                    look.add_run(first, found.count, found.body)
+                    return
                 for index, (offset, record) in enumerate(_split(found.body)):
                     look.add(found.offsets[index] if found.offsets else offset, 0, record)
                 return
@@ -244,7 +255,7 @@ class PopReader:
         if ask.in_order:
             look.popped.attempt = (ask.attempt, stamp)
         self._pops.counts.handed_out += len(look.times)
-        self._pops.counts.again += sum(1 for times in look.times.values() if times)
+        self._pops.counts.again += sum(map(bool, look.times.values()))
         self._pops.changed(look.popped)
 
     def _rest(self, ask: PopAsk) -> int:
