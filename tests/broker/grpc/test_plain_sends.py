@@ -124,7 +124,7 @@ class Puts:
 def path(broker: Broker, puts: Puts, running_max: int = 10) -> Any:
     lane = SimpleNamespace(running=0, running_max=running_max)
     table: Any = SimpleNamespace(lanes={"send": lane}, watched=False)
-    users: Any = SimpleNamespace(may=lambda *_: True)
+    users: Any = SimpleNamespace(grant=lambda *_: True)
     live: Any = SimpleNamespace(current=broker.config.rocketmq)
     messages: Any = puts
     handles = broker.topics.handles

@@ -25,12 +25,12 @@ def test_acknowledgements_in_any_order_move_what_is_committed() -> None:
     queue = PopQueue(5)
     stamp = hand_out(queue, 5, 6, 7)
     assert (queue.committed, queue.next_offset, len(queue)) == (5, 8, 3)
-    assert queue.acknowledge(7, stamp)
-    assert queue.acknowledge(5, stamp)
+    assert queue.acknowledge([7], stamp)
+    assert queue.acknowledge([5], stamp)
     assert (queue.committed, len(queue)) == (6, 1)
-    assert queue.acknowledge(6, stamp)
+    assert queue.acknowledge([6], stamp)
     assert (queue.committed, len(queue), queue.due_ms) == (8, 0, None)
-    assert not queue.acknowledge(6, stamp)
+    assert not queue.acknowledge([6], stamp)
 
 
 def test_what_the_log_holds_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,13 +52,13 @@ def test_what_the_log_holds_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -
 def test_message_comes_back_when_its_time_is_up_and_counts() -> None:
     queue = PopQueue(0)
     first = hand_out(queue, 0, 1, now_ms=100)
-    assert queue.acknowledge(0, first)
+    assert queue.acknowledge([0], first)
     assert queue.expired(109, 9) == {}
     assert queue.expired(110, 9) == {1: 1}
-    assert queue.acknowledge(1, first), "its receipt counts until it is handed out anew"
+    assert queue.acknowledge([1], first), "its receipt counts until it is handed out anew"
     again = hand_out(queue, 2, now_ms=200)
     queue.hand_out(queue.expired(210, 1), stamp=queue.next_stamp(210), due_ms=220, next_offset=3)
-    assert not queue.acknowledge(2, again)
+    assert not queue.acknowledge([2], again)
     assert queue.expired(220, 1) == {2: 2}
 
 
@@ -67,11 +67,11 @@ def test_postponed_message_has_a_new_receipt_and_its_old_count() -> None:
     stamp = hand_out(queue, 0, 1)
     later = queue.postpone(0, stamp, now_ms=5, invisible_ms=50)
     assert later is not None
-    assert not queue.acknowledge(0, stamp)
+    assert not queue.acknowledge([0], stamp)
     assert queue.postpone(0, stamp, now_ms=6, invisible_ms=1) is None
     assert queue.expired(10, 9) == {1: 1}
     assert queue.expired(55, 9) == {0: 1, 1: 1}
-    assert queue.acknowledge(0, later)
+    assert queue.acknowledge([0], later)
 
 
 def test_order_waits_for_what_is_out() -> None:
@@ -79,8 +79,8 @@ def test_order_waits_for_what_is_out() -> None:
     stamp = hand_out(queue, 0, 1)
     assert queue.blocked(9)
     assert not queue.blocked(10)
-    assert queue.acknowledge(0, stamp)
-    assert queue.acknowledge(1, stamp)
+    assert queue.acknowledge([0], stamp)
+    assert queue.acknowledge([1], stamp)
     assert not queue.blocked(0)
 
 
@@ -94,7 +94,7 @@ def test_stamps_differ_in_one_millisecond_and_when_the_clock_goes_back() -> None
 def test_nothing_is_kept_of_what_is_done() -> None:
     queue = PopQueue(0)
     for offset in range(5000):
-        assert queue.acknowledge(offset, hand_out(queue, offset, invisible_ms=10**9))
+        assert queue.acknowledge([offset], hand_out(queue, offset, invisible_ms=10**9))
         assert queue.due_ms is None
     assert len(queue._due) < 200
     assert len(queue._lowest) < 200
@@ -175,7 +175,7 @@ class Life:
         if not self.receipts:
             return
         offset = self.rng.choice(list(self.receipts))
-        if self.queue.acknowledge(offset, self.receipts[offset]):
+        if self.queue.acknowledge([offset], self.receipts[offset]):
             self.unwritten.add(offset)
 
     def postpone(self) -> None:
@@ -232,7 +232,7 @@ def test_change_that_could_not_be_written_is_written_next_time() -> None:
     queue.unwritten(queue.changes())
     log.write(queue)
     assert log.place == (2, 0)
-    queue.acknowledge(0, stamp)
+    queue.acknowledge([0], stamp)
     queue.unwritten(queue.changes())
     log.write(queue)
     assert log.read().expired(99, 9) == {1: 1}
@@ -242,4 +242,4 @@ def test_message_that_stands_in_two_handouts_is_in_the_newer_one() -> None:
     queue = PopQueue(0, {7: Handout(10, {0: 0, 1: 0}), 9: Handout(50, {1: 1})})
     assert queue.next_offset == 2
     assert queue.expired(20, 9) == {0: 1}
-    assert queue.acknowledge(1, 9)
+    assert queue.acknowledge([1], 9)

@@ -12,6 +12,7 @@ from imago_broker.processors.grpc.asking import TableAsker
 from imago_broker.processors.grpc.authentication import CallUsers
 from imago_broker.processors.grpc.clients import SdkClients
 from imago_broker.processors.grpc.consuming.acknowledging import AckCalls
+from imago_broker.processors.grpc.consuming.plain_acks import PlainAcks
 from imago_broker.processors.grpc.consuming.receiving import ReceiveCalls
 from imago_broker.processors.grpc.consuming.renewals import PushRenewals
 from imago_broker.processors.grpc.lite_topics import LiteCalls
@@ -58,6 +59,7 @@ def serve_grpc(
         port = config.rocketmq.grpc_advertised_port or ports.grpc_port
         return Here(identity.broker_name, identity.host, port)
 
+    pop = next(each.parts for each in parts.features if isinstance(each.parts, PopServices))
     role = broker.serving_rules.role
     clients = SdkClients(
         asker,
@@ -108,6 +110,14 @@ def serve_grpc(
             routes.brokers_of,
             routes.type_of,
             broker_name=identity.broker_name,
+        ),
+        plain_acks=PlainAcks(
+            authentication,
+            table,
+            pop.receipts,
+            clock,
+            broker_name=identity.broker_name,
+            renewals=renewals,
         ),
     )
 

@@ -95,6 +95,7 @@ class PopServices:
     waiting: PopWaiting
     modes: RequestModes
     lite: LiteSubscriptions
+    receipts: ReceiptProcessor
 
 
 def install(parts: RocketmqAssembly) -> Installed:
@@ -152,6 +153,13 @@ def _services(broker: BrokerParts, memory: MemoryWindow, registry: ClientRegistr
         waiting=waiting,
         modes=modes,
         lite=lite,
+        receipts=ReceiptProcessor(
+            store=broker.store,
+            topics=broker.topics,
+            pops=service,
+            waiting=waiting,
+            clock=broker.clock,
+        ),
     )
 
 
@@ -175,13 +183,7 @@ def _rows(parts: RocketmqAssembly, pop: PopServices) -> list[Row]:
         identity=parts.identity,
     )
     lite = LiteProcessor(own, popping, pop.lite, parts.broker.messages.light.__contains__)
-    receipt = ReceiptProcessor(
-        store=parts.broker.store,
-        topics=parts.broker.topics,
-        pops=pop.service,
-        waiting=pop.waiting,
-        clock=parts.broker.clock,
-    )
+    receipt = pop.receipts
     assignment = AssignmentProcessor(
         modes=pop.modes,
         topics=parts.broker.topics,

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 _SLACK = 64
 """Entries that heaps may hold beyond twice of what counts."""
@@ -173,12 +173,19 @@ class PopQueue:
         """Whether a receipt counts."""
         return self._where.get(offset) == stamp
 
-    def acknowledge(self, offset: int, stamp: int) -> bool:
-        """Note that a message is done; false: the receipt does not count."""
-        if not self.is_out(offset, stamp):
-            return False
-        self.drop(offset)
-        return True
+    def acknowledge(self, offsets: Iterable[int], stamp: int) -> int:
+        """Note that messages are done; return of how many the receipt counts."""
+        handout, done = self._handouts.get(stamp), 0
+        if handout is None:
+            return 0
+        times, where = handout.times, self._where
+        for offset in offsets:
+            if offset in times:
+                del times[offset], where[offset]
+                done += 1
+        if done:
+            self._left(stamp, handout)
+        return done
 
     def drop(self, offset: int) -> None:
         """Note that a message that is out is done, or not in the log any more."""
@@ -233,11 +240,15 @@ class PopQueue:
             return False
         handout = self._handouts[stamp]
         del handout.times[offset]
+        self._left(stamp, handout)
+        return True
+
+    def _left(self, stamp: int, handout: Handout) -> None:
+        """Note that a handout has lost messages, maybe its last ones."""
         if not handout.times:
             del self._handouts[stamp]
             self._ripe.pop(stamp, None)
         self._changed.add(stamp)
-        return True
 
     def _ripen(self, now_ms: int) -> None:
         due = self._due

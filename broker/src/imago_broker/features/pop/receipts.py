@@ -24,7 +24,7 @@ from imago_wire.remoting.headers.pop import (
 from imago_wire.remoting.texts.handles import parse_pop_receipt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Mapping, Sequence
 
     from imago_broker.features.pop.service import PopService, Queue
     from imago_broker.features.pop.waiting import PopWaiting
@@ -122,14 +122,35 @@ class ReceiptProcessor:
         self._answer(exchange, Reply(ext=answer.to_ext()))
         return None
 
-    def _acknowledge(self, key: Queue, offsets: Iterable[int], stamp: int) -> None:
+    def acknowledge_now(
+        self,
+        group: str,
+        topic: str,
+        offsets: Mapping[tuple[int, int], Sequence[int]],
+        done: Callable[[Reply], None],
+    ) -> bool:
+        """Acknowledge what another protocol names by queue and stamp; `done` gets the answer.
+
+        False, and nothing was done: one of them has to be refused.
+        """
+        config = self._topics.get(topic)
+        if config is None or not self._pops.ready:
+            return False
+        for (queue_id, _), some in offsets.items():
+            low, end = self._store.queue_range(topic, queue_id)
+            if queue_id >= config.read_queues or min(some) < low or max(some) > end:
+                return False
+        for (queue_id, stamp), some in offsets.items():
+            self._acknowledge((group, topic, queue_id), some, stamp)
+        self._pops.when_written(
+            lambda status: done(OK if status is PutStatus.OK else unwritten(status))
+        )
+        return True
+
+    def _acknowledge(self, key: Queue, offsets: Sequence[int], stamp: int) -> None:
         popped = self._pops.known(key)
-        done = 0
-        for offset in offsets:
-            if popped is not None and popped.state.acknowledge(offset, stamp):
-                done += 1
-            else:
-                self._pops.counts.void += 1
+        done = 0 if popped is None else popped.state.acknowledge(offsets, stamp)
+        self._pops.counts.void += len(offsets) - done
         if popped is None or not done:
             return
         self._pops.counts.acknowledged += done

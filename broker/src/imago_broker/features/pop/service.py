@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from imago_broker.core.transactions.packed_offsets import pack, unpack
-from imago_broker.features.pop.popping import Handout, PopQueue
+from imago_broker.features.pop.popping import Handout, PopChanges, PopQueue
 from imago_broker.features.pop.room import AwaitedRoom
 from imago_broker.service.groups.offsets import KIND as OFFSET_KIND
 from imago_broker.service.groups.offsets import key_of, parse_key
@@ -233,9 +233,7 @@ class PopService:
             _tell(turn.waiting, PutStatus.NOT_WRITABLE, ())
             return
         try:
-            for popped in turn.changed:
-                if self._queues.get(popped.key) is popped:
-                    self._write_one(popped)
+            self._write_all([each for each in turn.changed if self._queues.get(each.key) is each])
         except StoreError as error:
             logger.warning("pop_not_written queues=%d reason=%s", len(turn.changed), error)
             _tell(turn.waiting, PutStatus.DISK_FULL, ())
@@ -249,32 +247,30 @@ class PopService:
         if self.ready and self._unwritten:
             self._current()
 
-    def _write_one(self, popped: Popped) -> None:
-        """Write what has changed in one queue; the newest handouts first, should it be cut.
+    def _write_all(self, changed: Iterable[Popped]) -> None:
+        """Write what has changed; of a queue the newest handouts first, should it be cut.
 
         Nothing of it counts where somebody else has set the committed offset meanwhile.
         """
-        if self._offsets.query(*popped.key) != popped.told:
-            return
-        state, name = popped.state, key_of(popped.key)
-        changes = state.changes()
-        rows: list[Change] = [
-            (KIND, f"{name}@{stamp}", _handout_text(handout))
-            for stamp, handout in changes.handouts.items()
-        ]
-        committed = state.committed
-        if changes.moved:
-            rows.append((KIND, f"{name}@", f"{state.next_offset} {committed}"))
-            rows.append((OFFSET_KIND, name, committed))
+        rows: list[Change] = []
+        written: dict[str, tuple[Popped, PopChanges, int]] = {}
+        for popped in changed:
+            if self._offsets.query(*popped.key) != popped.told:
+                continue
+            changes, name = popped.state.changes(), key_of(popped.key)
+            written[name] = popped, changes, popped.state.committed
+            rows += _rows(popped, changes)
         if not rows:
             return
         try:
             self._store.put_meta(rows)
         except StoreError:
-            state.unwritten(changes)
+            for popped, changes, _ in written.values():
+                popped.state.unwritten(changes)
             raise
-        self._offsets.refresh([name])
-        popped.told = committed
+        self._offsets.refresh(written)
+        for popped, _, committed in written.values():
+            popped.told = committed
 
     def _drop(self, popped: Popped) -> None:
         """Take a state out of the log."""
@@ -310,6 +306,19 @@ class PopService:
     def _has_room(self, key: Queue) -> bool:
         popped = self._queues.get(key)
         return popped is None or self.room(popped) > 0
+
+
+def _rows(popped: Popped, changes: PopChanges) -> list[Change]:
+    """Return what the log gets of one queue."""
+    state, name = popped.state, key_of(popped.key)
+    rows: list[Change] = [
+        (KIND, f"{name}@{stamp}", _handout_text(handout))
+        for stamp, handout in changes.handouts.items()
+    ]
+    if changes.moved:
+        rows.append((KIND, f"{name}@", f"{state.next_offset} {state.committed}"))
+        rows.append((OFFSET_KIND, name, state.committed))
+    return rows
 
 
 def _tell(waiting: list[Written], status: PutStatus, _: Sequence[object]) -> None:

@@ -11,6 +11,8 @@ from imago_wire.grpc.codes import SdkCode
 from imago_wire.grpc.headers import credentials
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from imago_broker.model.access.access import Need
     from imago_broker.processors.grpc.calls import Call
     from imago_broker.service.access.access import AccessService
@@ -40,6 +42,16 @@ class CallUsers:
     def may(self, user: str, need: Need, address: str) -> bool:
         """Whether a user may have this."""
         return not self._enabled or self._access.may(user or ANONYMOUS, need, address)
+
+    def grant(self, call: Call, needs: Sequence[Need]) -> bool:
+        """Whether a short way may serve what needs this: its user may, and nobody counts it."""
+        if not self._enabled:
+            return True
+        access, user = self._access, call.user or ANONYMOUS
+        limits, address = access.quota_table.limits, call.stream.address
+        if access.outdated.why or any(limits(user, need) for need in needs):
+            return False
+        return all(access.may(user, need, address) for need in needs)
 
     def _user(self, call: Call) -> str:
         told, access = credentials(call.headers), self._access

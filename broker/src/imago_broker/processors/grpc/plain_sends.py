@@ -100,7 +100,7 @@ class PlainSends:
             target = self._target(topic)
         if target is None or not (target.ordered if group else target.ordinary):
             return False
-        if not self._users.may(call.user, target.need, stream.address):
+        if not self._users.grant(call, (target.need,)):
             return False
         handle, queues = target.handle, len(target.tails)
         queue = queue_of_group(group, queues) if group else self._rng.randrange(queues)

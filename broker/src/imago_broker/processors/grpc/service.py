@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from imago_broker.processors.grpc.calls import CallStream
     from imago_broker.processors.grpc.clients import SdkClients
     from imago_broker.processors.grpc.consuming.acknowledging import AckCalls
+    from imago_broker.processors.grpc.consuming.plain_acks import PlainAcks
     from imago_broker.processors.grpc.consuming.receiving import ReceiveCalls
     from imago_broker.processors.grpc.lite_topics import LiteCalls
     from imago_broker.processors.grpc.plain_sends import PlainSends
@@ -69,6 +70,7 @@ class GrpcService:
         receives: ReceiveCalls,
         acks: AckCalls,
         lite: LiteCalls,
+        plain_acks: PlainAcks,
     ) -> None:
         self._authentication, self._clients, self._receives = authentication, clients, receives
         rows = (
@@ -81,7 +83,7 @@ class GrpcService:
             Method("EndTransaction", transactions.end),
             Method(RECEIVE, receives.receive),
             Method("SyncLiteSubscription", lite.sync),
-            Method("AckMessage", acks.acknowledge),
+            Method("AckMessage", acks.acknowledge, plain=plain_acks.take),
             Method("ChangeInvisibleDuration", acks.change),
             Method("ForwardMessageToDeadLetterQueue", acks.forward),
             Method(TELEMETRY, clients.told, lasts=True),

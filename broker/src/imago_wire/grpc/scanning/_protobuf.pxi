@@ -61,6 +61,23 @@ cdef bint _is_utf8(Span* text):
     return True
 
 
+cdef bint _read_resource(Span* resource, Span* name):
+    """Read a resource whose name alone matters."""
+    cdef Bytes at = resource.at
+    cdef Bytes end = at + resource.size
+    cdef Span found
+    cdef int number, kind
+    name.at, name.size = at, 0
+    while at < end:
+        if not _field(&at, end, &number, &kind, &found) or kind != SPAN:
+            return False
+        if number == 2:
+            name[0] = found
+        if number > 2 or not _is_utf8(&found):
+            return False
+    return True
+
+
 cdef bint _is_clean(Span* text):
     """Whether a text is UTF-8 without control characters."""
     cdef Py_ssize_t index
@@ -108,6 +125,11 @@ cdef inline int _varint_size(unsigned long long value) noexcept nogil:
         value >>= 7
         size += 1
     return size
+
+
+cdef inline Py_ssize_t _span_size(Py_ssize_t size) noexcept nogil:
+    """What bytes take behind their tag."""
+    return _varint_size(size) + size
 
 
 cdef inline unsigned char* _put_varint(unsigned char* to, unsigned long long value) noexcept nogil:

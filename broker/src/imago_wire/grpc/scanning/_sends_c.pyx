@@ -87,7 +87,7 @@ cdef bint _read_message(Span* message, Sent* sent):
         if not _field(&at, end, &number, &kind, &found) or kind != SPAN:
             return False
         if number == 1:
-            if sent.topic.at != NULL or not _read_named(&found, &sent.topic):
+            if sent.topic.at != NULL or not _read_resource(&found, &sent.topic):
                 return False
         elif number == 2:
             if sent.users == USERS_MAX:
@@ -104,23 +104,6 @@ cdef bint _read_message(Span* message, Sent* sent):
         else:
             return False
     return sent.topic.at != NULL and told.at != NULL and _read_told(&told, sent)
-
-
-cdef bint _read_named(Span* resource, Span* name):
-    """Read a resource whose name alone matters."""
-    cdef Bytes at = resource.at
-    cdef Bytes end = at + resource.size
-    cdef Span found
-    cdef int number, kind
-    name.at, name.size = at, 0
-    while at < end:
-        if not _field(&at, end, &number, &kind, &found) or kind != SPAN:
-            return False
-        if number == 2:
-            name[0] = found
-        if number > 2 or not _is_utf8(&found):
-            return False
-    return True
 
 
 cdef bint _read_pair(Span* pair, Span* name, Span* value):

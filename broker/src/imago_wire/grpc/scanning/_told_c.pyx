@@ -269,11 +269,6 @@ cdef bint _read_keys(Span* value, Told* told) noexcept:
     return True
 
 
-cdef inline Py_ssize_t _span_size(Py_ssize_t size) noexcept nogil:
-    """What bytes take behind their tag."""
-    return _varint_size(size) + size
-
-
 cdef inline Py_ssize_t _time_size(long long ms) noexcept nogil:
     cdef Py_ssize_t size = 0
     if ms // 1000:

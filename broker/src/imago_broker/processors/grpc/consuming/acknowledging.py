@@ -49,7 +49,7 @@ class AckCalls:
             raise CallError(
                 SdkCode.BAD_REQUEST, f"{len(request.entries)} entries, at most {ENTRIES_MAX}"
             )
-        acks = _Acks(call, [(one.message_id, one.receipt_handle) for one in request.entries])
+        acks = Acks(call, [(one.message_id, one.receipt_handle) for one in request.entries])
         for index, entry in enumerate(request.entries):
             place = queue_of(topic, entry.lite_topic)
             self._acknowledge(call, place, group, entry.receipt_handle, acks.taking(index))
@@ -208,7 +208,7 @@ def _is_void(outcome: AskedResult) -> bool:
     return outcome.code == ResponseCode.NO_MESSAGE
 
 
-class _Acks:
+class Acks:
     """The entries of one request, until each has its answer."""
 
     def __init__(self, call: Call, named: list[tuple[str, str]]) -> None:

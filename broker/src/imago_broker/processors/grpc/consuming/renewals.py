@@ -13,7 +13,7 @@ from imago_broker.processors.grpc.calls import CallError
 from imago_broker.processors.grpc.consuming.receipts import parse_handle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Sequence
+    from collections.abc import Callable, Container, Iterable, Sequence
 
     from imago_broker.ports import Clock
     from imago_broker.processors.grpc.calls import Call
@@ -116,6 +116,16 @@ class PushRenewals:
     def count_of(self, client: Client) -> int:
         """Return how many messages a client has."""
         return len(self._kept.get(client, ()))
+
+    def has(self, client: Client) -> bool:
+        """Whether anything is kept out for a client."""
+        return client in self._kept
+
+    def as_given(self, client: Client, group: str, handles: Iterable[str]) -> bool:
+        """Whether of these handles none has been prolonged: the client's own count."""
+        of_client = self._kept.get(client, {})
+        found = (of_client.get((group, told)) for told in handles)
+        return all(kept is None or kept.handle is None for kept in found)
 
     def newest(self, client: Client, group: str, told: str) -> Handle | None:
         """Return the handle that counts now for the one that a client has; None: its own."""
