@@ -122,9 +122,9 @@ def topic(request: pytest.FixtureRequest) -> str:
     return "sdk-" + "".join(each if each.isalnum() else "-" for each in request.node.name)[:60]
 
 
-def make_topic(ready: Mapping[str, Any], name: str, kind: str, shard: str = "shard-0") -> None:
+def make_topic(ready: Mapping[str, Any], name: str, kind: str, *shards: str) -> None:
     """Make it on one shard: SDKs in several languages choose shards by hashes of their own."""
-    told = {"queues": 4, "attributes": {"message.type": kind}, "shards": [shard]}
+    told = {"queues": 4, "attributes": {"message.type": kind}, "shards": shards or ["shard-0"]}
     put(ready, f"topics/{name}", told)
 
 
@@ -198,6 +198,23 @@ def test_an_ordered_group_waits_for_what_it_failed_with(
     found = sdk("stubborn", grpc(cluster), topic)
     # Python's SDK does not count what it tries again by itself.
     assert [each.split()[0] for each in found["seen"]] == ["s0", "s0", "s1", "s2"]
+
+
+@pytest.mark.shows("priority", clients=EACH)
+def test_the_highest_priority_comes_first(
+    sdk: SdkProgram, cluster: Mapping[str, Any], topic: str
+) -> None:
+    make_topic(cluster, topic, "PRIORITY")
+    assert sdk("urgent", grpc(cluster), topic) == {"bodies": ["u3", "u2", "u1"]}
+
+
+@pytest.mark.shows("lite-topics", clients=EACH)
+def test_a_client_takes_up_lite_topics_one_by_one(
+    sdk: SdkProgram, cluster: Mapping[str, Any], topic: str
+) -> None:
+    """Its access point is one broker, and its topic on both: each is told what it wants."""
+    make_topic(cluster, topic, "LITE", "shard-0", "shard-1")
+    assert sdk("chats", grpc(cluster), topic) == {"ann": ["a0", "a1", "a2"], "bob": ["b0"]}
 
 
 @pytest.mark.shows("retry", clients=("sdk-python", "sdk-go", "sdk-node"))

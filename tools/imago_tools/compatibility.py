@@ -40,6 +40,8 @@ FEATURES: Final = {
     "request": "request and reply",
     "pop": "consume by POP, where brokers deal out the queues",
     "light": "light message queues (LMQ)",
+    "priority": "priorities of messages",
+    "lite-topics": "lite topics, taken up one by one",
     "query": "find messages by id and key",
     "admin": "administration and statistics by the client's library",
     "tls": "TLS with a checked certificate",

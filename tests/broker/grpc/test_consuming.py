@@ -25,6 +25,7 @@ from imago_testing.peers.sdk_peer import HEADERS, SdkPeer
 from imago_wire.grpc import frames
 from imago_wire.grpc.codes import SdkCode
 from imago_wire.grpc.messages import NODE_JS, duration, make, milliseconds, timestamp
+from imago_wire.remoting.peer import version_name
 
 if TYPE_CHECKING:
     from imago_broker.app import Broker
@@ -179,10 +180,13 @@ async def test_clients_are_shown_beside_those_of_the_remoting_protocol(
     beat = make("HeartbeatRequest", client_type=1)
     answer = await peer.call("Heartbeat", beat)
     assert answer.status.code == SdkCode.UNRECOGNIZED_CLIENT_TYPE
-    number = await telemetry(peer, consumer("readers", "plain"))
+    said = HEADERS | {"x-mq-client-version": "5.1.2"}
+    number = await telemetry(peer, consumer("readers", "plain"), said)
     group = registry.consumers("readers")
     assert group is not None
     assert group.client_ids == [HEADERS["x-mq-client-id"]]
+    (member,) = group.members.values()
+    assert version_name(member.version) == "V5_1_2"
     assert list(group.subscriptions) == ["plain"]
     beat = make("HeartbeatRequest", group=named("readers"), client_type=3)
     assert (await peer.call("Heartbeat", beat)).status.code == SdkCode.OK

@@ -91,3 +91,11 @@ def test_a_master_of_before_is_none_to_rely_on(
     with pytest.raises(typer.Exit) as ended:
         cluster.status("http://b0")
     assert ended.value.exit_code == code
+
+
+def test_it_says_what_sdks_are_told_as_their_endpoints() -> None:
+    members = [
+        member(n, in_sync=True) | {"grpc": grpc} for n, grpc in enumerate(("a:1", "", "b:2"))
+    ]
+    assert cluster.sdk_endpoints({"shards": [{"members": members}]}) == "a:1;b:2"
+    assert cluster.sdk_endpoints({"shards": [{"members": [member(0, in_sync=True)]}]}) == ""

@@ -163,6 +163,7 @@ def member(record: BrokerRecord) -> dict[str, Any]:
         "problem": record.problem,
         "metaq": record.metaq_url.removeprefix("meta://"),
         "rocketmq": record.rocketmq_address,
+        "grpc": record.grpc_address,
         "fast": f"{record.host}:{record.fast}",
         "replication": f"{record.host}:{record.replication}",
         "admin": f"http://{record.host}:{record.admin}",

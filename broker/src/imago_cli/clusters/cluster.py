@@ -52,6 +52,8 @@ def status(admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
         leaderless = [shard["name"] for shard in cluster["shards"] if shard["master"] is None]
         for name in leaderless:
             print_line(f"{name} has no master: imago cluster explain")
+        if endpoints := sdk_endpoints(cluster):
+            print_line(f"RocketMQ 5's SDKs: endpoints {endpoints}")
         for line in remarks(cluster):
             print_line(line)
     serves = all(_takes_messages(cluster, shard) for shard in cluster["shards"])
@@ -115,6 +117,12 @@ def member_rows(shard: Mapping[str, Any]) -> Iterator[tuple[object, ...]]:
         if uuid not in alive:
             replica = shard["known"].get(uuid, "?")
             yield (shard["name"], replica, "gone", "yes", "", "", "", "", uuid[:UUID_CHARS])
+
+
+def sdk_endpoints(cluster: Mapping[str, Any]) -> str:
+    """Return what RocketMQ 5's SDKs are told as their endpoints; empty: they are not served."""
+    members = [member for shard in cluster["shards"] for member in shard["members"]]
+    return ";".join(member["grpc"] for member in members if member.get("grpc"))
 
 
 def missing_members(cluster: Mapping[str, Any], shard: Mapping[str, Any]) -> str:

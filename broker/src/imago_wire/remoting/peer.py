@@ -96,6 +96,11 @@ OWN_VERSION: Final = int(Version.V5_3_3)
 """What our own headers say: the release whose behaviour we follow."""
 
 
+def sdk_version(told: str) -> int:
+    """Return the ordinal of what an SDK calls its version; 5.0.0 where it counts by itself."""
+    return int(Version.__members__.get("V" + told.replace(".", "_"), Version.V5_0_0))
+
+
 def version_name(ordinal: int) -> str:
     """Return the release's name, or its number where it is not one of those above."""
     try:

@@ -44,6 +44,7 @@ func main() {
 	stories := map[string]func() found{
 		"normal": normal, "fifo": fifo, "delay": delay, "transaction": transaction,
 		"push": push, "stubborn": stubborn, "again": again, "letters": letters, "send": send, "read": read,
+		"urgent": urgent, "chats": chats,
 	}
 	printed, err := json.Marshal(stories[story]())
 	check(err)
@@ -168,6 +169,79 @@ func stubborn() found {
 	stop(producer)
 	seen := pushed("stubborn", 4, failingOnce("s0"))
 	return found{"seen": seen.stop()}
+}
+
+// urgent sends messages of priorities, the lowest one first.
+func urgent() found {
+	producer := started()
+	for priority := 1; priority < 4; priority++ {
+		made := message("u" + strconv.Itoa(priority))
+		check(made.SetPriority(int32(priority)))
+		sent(producer.Send(context.TODO(), made))
+	}
+	stop(producer)
+	consumer := reader("urgent", topic, rmq.SUB_ALL)
+	got := bodies(consumer.take(3))
+	stop(consumer)
+	return found{"bodies": got}
+}
+
+// chats has a push consumer of two lite topics, which gives one of them up.
+func chats() found {
+	producer := started()
+	var lock sync.Mutex
+	seen := map[string][]string{}
+	count := 0
+	listener := &rmq.FuncMessageListener{Consume: func(view *rmq.MessageView) rmq.ConsumerResult {
+		lock.Lock()
+		defer lock.Unlock()
+		name := view.GetLiteTopic()
+		seen[name] = append(seen[name], string(view.GetBody()))
+		slices.Sort(seen[name])
+		count++
+		return rmq.SUCCESS
+	}}
+	until := func(wanted int) {
+		for end := time.Now().Add(wait); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
+			lock.Lock()
+			done := count >= wanted
+			lock.Unlock()
+			if done {
+				return
+			}
+		}
+	}
+	consumer, err := rmq.NewLitePushConsumer(
+		as(topic+"-chats"), rmq.NewLitePushConsumerConfig(topic, 30*time.Second),
+		rmq.WithPushAwaitDuration(5*time.Second), rmq.WithPushMessageListener(listener),
+	)
+	check(err)
+	check(consumer.Start())
+	say := func(lite, body string) {
+		made := message(body)
+		made.SetLiteTopic(lite)
+		sent(producer.Send(context.TODO(), made))
+	}
+	check(consumer.SubscribeLite("ann"))
+	check(consumer.SubscribeLite("bob"))
+	say("ann", "a0")
+	say("ann", "a1")
+	say("bob", "b0")
+	say("eve", "e0")
+	until(3)
+	check(consumer.UnSubscribeLite("bob"))
+	say("bob", "b1")
+	say("ann", "a2")
+	until(4)
+	stop(producer)
+	stop(consumer)
+	lock.Lock()
+	defer lock.Unlock()
+	all := found{}
+	for name, bodies := range seen {
+		all[name] = bodies
+	}
+	return all
 }
 
 // again gets what is not acknowledged twice.

@@ -6,7 +6,8 @@
 "use strict";
 
 const { setTimeout: sleep } = require("node:timers/promises");
-const { ConsumeResult, FilterExpression, Producer, PushConsumer, SimpleConsumer } = require("rocketmq-client-nodejs");
+const sdk = require("rocketmq-client-nodejs");
+const { ConsumeResult, FilterExpression, Producer, PushConsumer, SimpleConsumer } = sdk;
 const definitions = require("rocketmq-client-nodejs/proto/apache/rocketmq/v2/definition_pb");
 
 const WAIT_MS = 100_000;
@@ -193,6 +194,52 @@ const stories = {
     await producer.shutdown();
     const dead = async () => ({ dead: bodies(await readAll(1, "dead", "*", `%DLQ%${topic}-letters`)) });
     return pushed("letters", 2, () => true, dead);
+  },
+
+  /** Messages of priorities, the lowest one sent first; with priority 0 this SDK sends nothing. */
+  async urgent() {
+    const producer = await started();
+    for (let priority = 1; priority < 4; priority++) {
+      await producer.send(message(`u${priority}`, { priority }));
+    }
+    await producer.shutdown();
+    return { bodies: bodies(await readAll(3, "urgent")) };
+  },
+
+  /** A push consumer of two lite topics, which gives one of them up. */
+  async chats() {
+    const producer = await started();
+    const seen = [];
+    const consumer = await new sdk.LitePushConsumerBuilder()
+      .setClientConfiguration({ ...usual })
+      .setConsumerGroup(`${topic}-chats`)
+      .bindTopic(topic)
+      .setMessageListener({
+        async consume(view) {
+          seen.push([view.liteTopic, view.body.toString()]);
+          return ConsumeResult.SUCCESS;
+        },
+      })
+      .build();
+    const say = async (...words) => {
+      for (const [liteTopic, body] of words.map((each) => each.split(" "))) {
+        await producer.send(message(body, { liteTopic }));
+      }
+    };
+    const until = async (count) => {
+      for (const end = Date.now() + WAIT_MS; seen.length < count && Date.now() < end; ) await sleep(50);
+    };
+    for (const name of ["ann", "bob"]) await consumer.subscribeLite(name);
+    await say("ann a0", "ann a1", "bob b0", "eve e0");
+    await until(3);
+    await consumer.unsubscribeLite("bob");
+    await say("bob b1", "ann a2");
+    await until(4);
+    await consumer.close();
+    await producer.shutdown();
+    const found = {};
+    for (const [name, body] of seen) found[name] = [...(found[name] ?? []), body].sort();
+    return found;
   },
 
   /** Send one message, or say why not. */

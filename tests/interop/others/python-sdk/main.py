@@ -16,6 +16,7 @@ from rocketmq import (
     ConsumeResult,
     Credentials,
     FilterExpression,
+    LitePushConsumer,
     Message,
     MessageListener,
     Producer,
@@ -218,6 +219,56 @@ def again(config: ClientConfiguration, topic: str) -> dict[str, Any]:
     return {"attempts": [first.delivery_attempt, second.delivery_attempt]}
 
 
+def urgent(config: ClientConfiguration, topic: str) -> dict[str, Any]:
+    """Messages of priorities, the lowest one sent first."""
+    producer = Producer(config, (topic,), **TLS)
+    producer.startup()
+    for priority in range(1, 4):
+        producer.send(made(topic, f"u{priority}", priority=priority))
+    reader = Reader(config, f"{topic}-urgent", topic)
+    found = bodies(reader.read(3))
+    reader.close()
+    producer.shutdown()
+    return {"bodies": found}
+
+
+def chats(config: ClientConfiguration, topic: str) -> dict[str, Any]:
+    """A push consumer of two lite topics, which gives one of them up."""
+    seen: list[tuple[str, str]] = []
+
+    class Listener(MessageListener):  # type: ignore[misc]  # the same
+        def consume(self, message: Message) -> Any:
+            seen.append((message.lite_topic, message.body.decode()))
+            return ConsumeResult.SUCCESS
+
+    producer = Producer(config, (topic,), **TLS)
+    producer.startup()
+    consumer = LitePushConsumer(config, f"{topic}-chats", topic, Listener(), **TLS)
+    consumer.startup()
+    for name in ("ann", "bob"):
+        consumer.subscribe_lite(name)
+    said(producer, topic, "ann a0", "ann a1", "bob b0", "eve e0")
+    wait_for(seen, 3)
+    consumer.unsubscribe_lite("bob")
+    said(producer, topic, "bob b1", "ann a2")
+    wait_for(seen, 4)
+    consumer.shutdown()
+    producer.shutdown()
+    return {name: sorted(body for of, body in seen if of == name) for name, _ in seen}
+
+
+def said(producer: Producer, topic: str, *words: str) -> None:
+    for each in words:
+        lite_topic, body = each.split()
+        producer.send(made(topic, body, lite_topic=lite_topic))
+
+
+def wait_for(seen: list[Any], count: int) -> None:
+    until = time.monotonic() + WAIT_SECONDS
+    while len(seen) < count and time.monotonic() < until:
+        time.sleep(0.05)
+
+
 def send(config: ClientConfiguration, topic: str) -> dict[str, Any]:
     """Send one message, or say why not."""
     try:
@@ -310,7 +361,9 @@ def steady(config: ClientConfiguration, topic: str) -> dict[str, Any]:
     return {"sent": len(told.sent), "lost": lost, "again": told.again, "faults": told.faults}
 
 
-STORIES = (normal, fifo, delay, transaction, push, stubborn, again, send, read, steady)
+STORIES = (
+    normal, fifo, delay, transaction, push, stubborn, again, urgent, chats, send, read, steady,
+)  # fmt: skip
 
 
 def main() -> None:

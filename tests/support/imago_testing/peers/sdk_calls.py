@@ -100,9 +100,9 @@ def consumer(group: str, *topics: str, kind: int = 3) -> Any:
     return command
 
 
-async def telemetry(peer: SdkPeer, command: Any) -> int:
+async def telemetry(peer: SdkPeer, command: Any, headers: Mapping[str, str] = HEADERS) -> int:
     """Open a telemetry stream; return its number once the settings are answered."""
-    number, head = peer.frames.begin("Telemetry")
+    number, head = peer.frames.begin("Telemetry", headers)
     peer.writer.write(head + peer.frames.data(number, command.SerializeToString(), end=False))
     answer = await peer.message(number, "TelemetryCommand")
     assert answer.status.code == SdkCode.OK, answer

@@ -157,6 +157,12 @@ class BrokerRecord:
         return f"{self.client_host or self.host}:{self.client_rocketmq or self.rocketmq}"
 
     @property
+    def grpc_address(self) -> str:
+        """The address for RocketMQ 5's SDKs; empty: they are not served."""
+        port = self.client_grpc or self.grpc
+        return f"{self.client_host or self.host}:{port}" if port else ""
+
+    @property
     def replication_address(self) -> str:
         return f"{self.host}:{self.replication}"
 

@@ -153,7 +153,7 @@ class TableAsker:
         command = RemotingCommand(
             code=int(code),
             opaque=opaque,
-            version=OWN_VERSION,
+            version=OWN_VERSION if channel is None else call.version,
             language=call.language,
             ext=dict(ext),
             body=body,

@@ -8,7 +8,7 @@ from imago_wire.grpc import headers as heads
 from imago_wire.grpc.answers import framed
 from imago_wire.grpc.codes import SdkCode
 from imago_wire.grpc.messages import encoded, make
-from imago_wire.remoting.peer import language_of
+from imago_wire.remoting.peer import language_of, sdk_version
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -114,6 +114,11 @@ class Call:
     def language(self) -> Language:
         """The client's."""
         return language_of(self.headers.get(heads.LANGUAGE, ""))
+
+    @property
+    def version(self) -> int:
+        """The client's."""
+        return sdk_version(self.headers.get(heads.CLIENT_VERSION, ""))
 
     @property
     def key(self) -> tuple[str, str]:

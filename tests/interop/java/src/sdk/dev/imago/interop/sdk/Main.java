@@ -23,6 +23,7 @@ import org.apache.rocketmq.client.apis.StaticSessionCredentialsProvider;
 import org.apache.rocketmq.client.apis.consumer.ConsumeResult;
 import org.apache.rocketmq.client.apis.consumer.FilterExpression;
 import org.apache.rocketmq.client.apis.consumer.FilterExpressionType;
+import org.apache.rocketmq.client.apis.consumer.LitePushConsumer;
 import org.apache.rocketmq.client.apis.consumer.PushConsumer;
 import org.apache.rocketmq.client.apis.consumer.SimpleConsumer;
 import org.apache.rocketmq.client.apis.message.Message;
@@ -64,6 +65,8 @@ public final class Main {
                     case "letters" -> letters();
                     case "steady" -> steady();
                     case "send" -> send();
+                    case "urgent" -> urgent();
+                    case "chats" -> chats();
                     default -> throw new IllegalArgumentException(words[0]);
                 };
         System.out.println(json(found));
@@ -223,6 +226,64 @@ public final class Main {
         }
         found.put("seen", new ArrayList<>(seen));
         return found;
+    }
+
+    /** Messages of priorities, the lowest one sent first. */
+    private static Map<String, Object> urgent() throws Exception {
+        try (Producer producer = producer()) {
+            for (int priority = 1; priority < 4; priority++) {
+                producer.send(message("u" + priority).setPriority(priority).build());
+            }
+        }
+        try (SimpleConsumer consumer = consumer("-urgent", FilterExpression.SUB_ALL)) {
+            return new TreeMap<>(Map.of("bodies", bodies(read(consumer, 3), false)));
+        }
+    }
+
+    /** A push consumer of two lite topics, which gives one of them up. */
+    private static Map<String, Object> chats() throws Exception {
+        Map<String, Object> seen = Collections.synchronizedMap(new TreeMap<>());
+        var first = new CountDownLatch(3);
+        var last = new CountDownLatch(4);
+        try (Producer producer = producer();
+                LitePushConsumer consumer =
+                        SDK.newLitePushConsumerBuilder()
+                                .setClientConfiguration(config)
+                                .setConsumerGroup(topic + "-chats")
+                                .bindTopic(topic)
+                                .setMessageListener(
+                                        view -> {
+                                            String name = view.getLiteTopic().orElse("");
+                                            seen.merge(name, Set.of(body(view)), Main::joined);
+                                            first.countDown();
+                                            last.countDown();
+                                            return ConsumeResult.SUCCESS;
+                                        })
+                                .build()) {
+            consumer.subscribeLite("ann");
+            consumer.subscribeLite("bob");
+            say(producer, "ann a0", "ann a1", "bob b0", "eve e0");
+            first.await(WAIT_SECONDS, TimeUnit.SECONDS);
+            consumer.unsubscribeLite("bob");
+            say(producer, "bob b1", "ann a2");
+            last.await(WAIT_SECONDS, TimeUnit.SECONDS);
+        }
+        Map<String, Object> found = new TreeMap<>();
+        seen.forEach((name, bodies) -> found.put(name, List.copyOf((Set<?>) bodies)));
+        return found;
+    }
+
+    private static Object joined(Object one, Object other) {
+        Set<Object> all = new TreeSet<>((Set<?>) one);
+        all.addAll((Set<?>) other);
+        return all;
+    }
+
+    private static void say(Producer producer, String... words) throws Exception {
+        for (String each : words) {
+            String[] of = each.split(" ");
+            producer.send(message(of[1]).setLiteTopic(of[0]).build());
+        }
     }
 
     /** Send and receive until standard input ends, whatever becomes of brokers meanwhile. */
