@@ -206,14 +206,18 @@ class TopicBrokers:
                     found.update(consumer.lost_queues(topic))
         return frozenset(found)
 
-    def split(self, wanted: Sequence[QueueRange]) -> list[QueueRange]:
-        """Cut ranges into parts of about `splitBytes`."""
+    def row_bytes(self, wanted: Sequence[QueueRange]) -> Mapping[MessageQueue, float]:
+        """Return about how large the records of these ranges are, on the average of each queue."""
         for one in wanted:
             if one.end - one.start > _SAMPLED_FROM or one.queue not in self._row_bytes:
                 self._row_bytes[one.queue] = self._mean_row_bytes(one)
+        return self._row_bytes
+
+    def split(self, wanted: Sequence[QueueRange]) -> list[QueueRange]:
+        """Cut ranges into parts of about `splitBytes`."""
         return split(
             wanted,
-            self._row_bytes,
+            self.row_bytes(wanted),
             split_bytes=self._options.split_bytes,
             partitions_min=self._options.partitions_min,
         )

@@ -33,6 +33,8 @@ FETCH_MESSAGES_MAX: Final = 10_000
 FETCH_BYTES_MAX: Final = 4 << 20
 _FETCH_BYTES_MIN: Final = 64 << 10
 _SPLIT_BYTES_MIN: Final = 64 << 10
+_DURATION: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*(ms|s|m|h)", re.IGNORECASE)
+_UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _EPOCH_DIGITS: Final = 18
 """What brokers read of one."""
 
@@ -98,6 +100,12 @@ class SourceOptions(ConnectionOptions):
     group: str | None = None
     """Whose offsets a query may begin at, and a stream commits."""
     max_offsets_per_trigger: int | None = None
+    max_bytes_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_s: float = 900.0
+    """How long a micro-batch waits for that many."""
+    push_filters: bool = False
+    """Whether a batch leaves out what Spark's filters leave out; its session has to allow it."""
     split_bytes: int = 64 << 20
     partitions_min: int = 1
     fetch_bytes: int = FETCH_BYTES_MAX
@@ -242,6 +250,14 @@ def seconds_of(text: str) -> float:
     return seconds
 
 
+def duration_of(text: str) -> float:
+    """Return the seconds of a text like 500ms, 30s, 15m or 1h. ValueError: it is something else."""
+    found = _DURATION.fullmatch(text.strip())
+    if found is None or not float(found[1]):
+        raise ValueError(f"{text!r} is no time like 30s, 15m or 1h")
+    return float(found[1]) * _UNITS[found[2].lower()]
+
+
 def _assigned(text: str) -> tuple[MessageQueue, ...]:
     try:
         queues = {
@@ -352,6 +368,10 @@ _OPTIONS: Final[Mapping[str, Option]] = {
     "timestampNotFound": ("time_not_found", _time_not_found),
     "group": ("group", _group),
     "maxOffsetsPerTrigger": ("max_offsets_per_trigger", count_of),
+    "maxBytesPerTrigger": ("max_bytes_per_trigger", count_of),
+    "minOffsetsPerTrigger": ("min_offsets_per_trigger", count_of),
+    "maxTriggerDelay": ("max_trigger_delay_s", duration_of),
+    "pushFilters": ("push_filters", _yes_or_no),
     "splitBytes": ("split_bytes", _split_bytes),
     "minPartitions": ("partitions_min", count_of),
     "fetchBytes": ("fetch_bytes", _fetch_bytes),

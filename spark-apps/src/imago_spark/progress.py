@@ -12,6 +12,7 @@ topic has, then what brokers of that version say. Version 1 had neither cluster 
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +23,8 @@ from imago_spark.offsets import EARLIEST, option_json, queues_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
+
+    from pyspark.sql.streaming.listener import StreamingQueryProgress
 
     from imago_client.message_queue import MessageQueue
     from imago_spark.offsets import Offsets
@@ -235,3 +238,25 @@ def gone_text(queue: MessageQueue, offset: int) -> str:
         f" gone: topic {queue.topic!r} was deleted, or {queue.shard} was removed; {_NEW}, or"
         f" {_SKIP} to go on without it"
     )
+
+
+def lag_of(progress: StreamingQueryProgress) -> Mapping[MessageQueue, int]:
+    """Return the messages of each queue that had not been read; of other sources nothing.
+
+    `progress` is a query's `lastProgress`, or a listener's `event.progress`. What is there at its
+    time counts, also what comes after an `AvailableNow` run has begun.
+    """
+    found: dict[MessageQueue, int] = {}
+    for source in progress.sources:
+        latest, end = _shown_offsets(source.latestOffset), _shown_offsets(source.endOffset)
+        for queue, offset in latest.items():
+            if queue in end:
+                found[queue] = found.get(queue, 0) + max(0, offset - end[queue])
+    return found
+
+
+def _shown_offsets(text: str | None) -> Mapping[MessageQueue, int]:
+    try:
+        return Progress.from_json(json.loads(text or "{}")).offsets
+    except (AttributeError, OffsetError, ValueError):
+        return {}  # another source's

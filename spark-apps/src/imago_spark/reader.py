@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -15,6 +16,9 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from imago_spark import broker
+from imago_spark.choosing.admission import BatchMinimum, admit_bytes
+from imago_spark.choosing.pushed import Pushed
+from imago_spark.choosing.times import Times
 from imago_spark.errors import OffsetError, OptionError, SourceError
 from imago_spark.offsets import EARLIEST, LATEST, QueueRange, admit, ranges
 from imago_spark.options import OnDataLoss, TimeNotFound
@@ -29,12 +33,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
+    from pyspark.sql.datasource import Filter
 
     from imago_spark.offsets import Offsets
     from imago_spark.options import SourceOptions
 
 
 log = logging.getLogger(__name__)
+
+_ALL_ROWS: Final = (1 << 63) - 1
 
 
 def wanted_offsets(text: str, name: str) -> str | Progress:
@@ -135,10 +142,45 @@ class BatchReader(DataSourceReader):
         resolved_end = brokers.resolve(ended, queues)
         if not skips:
             _refuse_backwards(resolved_start, resolved_end)
-        return _partitions(brokers.split(ranges(resolved_start, resolved_end, read.incarnations)))
+        bounds = self._narrowed(brokers, resolved_start, resolved_end)
+        return _partitions(brokers.split(ranges(*bounds, read.incarnations)))
+
+    def _narrowed(
+        self, brokers: broker.TopicBrokers, start: Offsets, end: Offsets
+    ) -> tuple[Offsets, Offsets]:
+        """Return the bounds without what nobody wants to see."""
+        del brokers
+        return start, end
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_range(self._options, partition)
+
+
+class FilteringReader(BatchReader):
+    """The same, which reads only what filters on queue, offset and store time may leave.
+
+    A class of its own: PySpark refuses one that has `pushFilters` in a session without
+    `spark.sql.python.filterPushdown.enabled` (plan_data_source_read.py).
+    """
+
+    _pushed = Pushed()
+
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
+        self._pushed = Pushed.of(filters)
+        return filters  # Spark applies them again, to what is left
+
+    def _narrowed(
+        self, brokers: broker.TopicBrokers, start: Offsets, end: Offsets
+    ) -> tuple[Offsets, Offsets]:
+        pushed = self._pushed
+        begun, ended = pushed.narrowed(start, end)
+        if pushed.from_ms is not None:
+            found = brokers.at_times(Times(pushed.from_ms), ended, strict=False)
+            begun = {queue: max(at, found[queue]) for queue, at in begun.items()}
+        if pushed.until_ms is not None:
+            found = brokers.at_times(Times(pushed.until_ms), ended, strict=False)
+            ended = {queue: min(at, found[queue]) for queue, at in ended.items()}
+        return begun, ended
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -155,6 +197,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Progress | None = None
         self._seen: Progress | None = None
         self._committed: Offsets = {}
+        self._minimum = BatchMinimum(
+            options.min_offsets_per_trigger, options.max_trigger_delay_s, time.monotonic
+        )
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         queues = self._brokers.all_queues()
@@ -163,7 +208,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return replace(read, offsets=self._brokers.resolve(begun, queues) | beside).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        rows_max = self._options.max_offsets_per_trigger
+        """Return a limit where there is one of ours: else Spark's own, of Trigger.Once, counts."""
+        options = self._options
+        rows_max = options.max_offsets_per_trigger
+        if rows_max is None and (options.max_bytes_per_trigger or options.min_offsets_per_trigger):
+            rows_max = _ALL_ROWS
         return ReadAllAvailable() if rows_max is None else ReadMaxRows(rows_max)
 
     def latestOffset(  # noqa: N802 - Spark's name
@@ -178,10 +227,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begun = continued(before, present, skips=self._skips)
         rows_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         first = begun.offsets | self._first_of_new(begun.offsets, latest.offsets)
+        ends = admit(first, latest.offsets, rows_max)
+        if rows_max is not None:
+            if self._target is None and self._minimum.waits(first, latest.offsets):
+                return start  # no micro-batch yet
+            ends = self._within_bytes(first, ends)
         places = {(queue.topic, queue.shard) for queue in first}
         known = begun.incarnations | present.hidden.incarnations | latest.incarnations
         return Progress(
-            offsets=admit(first, latest.offsets, rows_max),
+            offsets=ends,
             incarnations={key: known[key] for key in known if key in places},
             cluster=latest.cluster or before.cluster,
             subscription=latest.subscription,
@@ -240,6 +294,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             log.warning("offsets of group %s are committed later: %s", group, error)
             return
         self._committed |= news
+
+    def _within_bytes(self, start: Offsets, ends: Offsets) -> Offsets:
+        bytes_max = self._options.max_bytes_per_trigger
+        if bytes_max is None:
+            return ends
+        sizes = self._brokers.row_bytes(ranges(start, ends))
+        return admit_bytes(start, ends, sizes, bytes_max)
 
     def _without_gone(self, planned: Progress) -> Progress:
         """Leave out what the plan has of topics that are gone, or not wanted any more, since."""

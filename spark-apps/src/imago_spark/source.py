@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSource
 
 from imago_spark.errors import OptionError
 from imago_spark.options import parse_options
-from imago_spark.reader import BatchReader, RefusedStream, StreamReader
+from imago_spark.reader import BatchReader, FilteringReader, RefusedStream, StreamReader
 from imago_spark.schema import columns_of, spark_schema
 from imago_spark.sink_options import check_columns, parse_sink_options
 from imago_spark.writer import BatchWriter, StreamWriter
@@ -35,7 +35,8 @@ class ImagoDataSource(DataSource):
         return spark_schema(options.columns, options.shape)
 
     def reader(self, schema: StructType) -> BatchReader:
-        return BatchReader(self._fitting(schema))
+        options = self._fitting(schema)
+        return FilteringReader(options) if options.push_filters else BatchReader(options)
 
     def streamReader(  # noqa: N802 - Spark's name
         self, schema: StructType
