@@ -43,7 +43,7 @@ Offsets = dict[MessageQueue, int]
 def option_json(text: str, name: str) -> Any:
     """Return the JSON of an option that lists offsets. OffsetError: it is none."""
     try:
-        return json.loads(text, object_pairs_hook=_each_once)
+        return json.loads(text, object_pairs_hook=each_once)
     except ValueError as error:
         raise OffsetError(
             f"option {name!r}: {text!r:.60} is neither earliest nor latest (a start: nor group) nor"
@@ -51,7 +51,7 @@ def option_json(text: str, name: str) -> Any:
         ) from None
 
 
-def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return a JSON object. ValueError: it has a name twice, of which one would be lost."""
     found = dict(pairs)
     if len(found) < len(pairs):
@@ -63,7 +63,7 @@ def queues_of(value: Any, where: str) -> Offsets:
     """Return the offsets of queues by topic, shard and number. OffsetError: it is no such list."""
     try:
         return {
-            MessageQueue(topic, shard, _number(queue_id)): _whole(offset)
+            MessageQueue(topic, shard, _number(queue_id)): whole_of(offset)
             for topic, shards in value.items()
             for shard, queues in shards.items()
             for queue_id, offset in queues.items()
@@ -80,7 +80,8 @@ def _number(text: str) -> int:
     return int(text)
 
 
-def _whole(value: Any) -> int:
+def whole_of(value: Any) -> int:
+    """Return a whole number of JSON. TypeError: it is something else."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(value)
     return value

@@ -18,6 +18,7 @@ from imago_spark.access_options import ACCESS_NAMES, read_access, refuse_secrets
 from imago_spark.choosing.times import Times, parse_times
 from imago_spark.choosing.topic_choice import TopicChoice
 from imago_spark.errors import OptionError
+from imago_spark.offsets import each_once, whole_of
 from imago_spark.schema import DEFAULT, HEADERS, RowShape, default_columns, parse_columns
 
 if TYPE_CHECKING:
@@ -261,8 +262,8 @@ def duration_of(text: str) -> float:
 def _assigned(text: str) -> tuple[MessageQueue, ...]:
     try:
         queues = {
-            MessageQueue(topic, shard, int(queue_id))
-            for topic, shards in json.loads(text).items()
+            MessageQueue(topic, shard, whole_of(queue_id))
+            for topic, shards in json.loads(text, object_pairs_hook=each_once).items()
             for shard, numbers in shards.items()
             for queue_id in numbers
         }
@@ -270,6 +271,8 @@ def _assigned(text: str) -> tuple[MessageQueue, ...]:
         raise ValueError('must look like {"orders": {"shard-0": [0, 1]}}') from None
     for queue in queues:
         check_name("topic", queue.topic, characters_max=255)
+        if queue.queue_id < 0:
+            raise ValueError(f"{queue.queue_id} is no number of a queue")
     if not queues:
         raise ValueError("names no queue")
     return tuple(sorted(queues))

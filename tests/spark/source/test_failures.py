@@ -1,0 +1,114 @@
+"""What happens while a query reads, against a real broker: see also `test_checkpoints`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+import pytest
+
+from imago_client import Message
+from imago_spark import broker as source_broker
+from imago_spark.errors import DataLossError, SourceError
+from imago_spark.options import parse_options
+from imago_spark.reader import BatchReader, StreamReader
+from imago_testing.clusters.brokers import running_broker
+from imago_testing.clusters.spark_readers import QUEUE, ends, in_thread, options, send, values
+from imago_testing.processes.servers import wait_until
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from imago_client.blocking import Client
+
+
+async def test_what_retention_took_meanwhile_is_named_or_left_out(tmp_path: Path) -> None:
+    """The range was planned while all of it was there."""
+    small = (
+        "store.segment_bytes_max=65536",
+        "store.retention_ms=1500",
+        "rocketmq.message_bytes_max=16384",
+        "metaq.message_bytes_max=16384",
+    )
+
+    def work(client: Client) -> None:
+        for number in range(400):
+            client.producer().send(Message("orders", b"%d" % number + b" " * 1000), queue=QUEUE)
+        fails = BatchReader(options(client))
+        skips = BatchReader(options(client, onDataLoss="skip"))
+        planned = fails.partitions()
+        consumer = client.pull_consumer("g")
+        wait_until(lambda: consumer.min_offset(QUEUE) > 0, what="files that have expired go")
+        with pytest.raises(DataLossError, match=r"offsets 0 to \d+ are gone by"):
+            values(fails, planned)
+        first = consumer.min_offset(QUEUE)
+        left = values(skips, planned)
+        assert left == list(range(left[0] if left else 400, 400))
+        assert not left or left[0] >= first
+
+    async with running_broker(tmp_path, *small) as broker:
+        await in_thread(f"127.0.0.1:{broker.ports.namesrv_port}", work)
+
+
+async def test_a_name_service_that_is_gone_does_not_end_a_read(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as broker, _relay(broker.ports.namesrv_port) as relay:
+
+        def work(client: Client) -> None:
+            send(client, 20, 0)
+            given = {"bootstrap": f"127.0.0.1:{relay.port}", "subscribe": "orders"}
+            stream = StreamReader(parse_options(given | {"startingOffsets": "earliest"}))
+            start = stream.initialOffset()
+            end = stream.latestOffset(start, stream.getDefaultReadLimit())
+            planned = stream.partitions(start, end)
+            asyncio.run_coroutine_threadsafe(relay.close(), loop).result(10)
+            assert values(stream, planned) == list(range(20)), "routes are known"
+            assert ends(stream.latestOffset(end, stream.getDefaultReadLimit())) == ends(end)
+            source_broker.close_clients()
+            with pytest.raises(SourceError, match=f"127.0.0.1:{relay.port}"):
+                StreamReader(parse_options(given)).initialOffset()
+
+        loop = asyncio.get_running_loop()
+        await in_thread(f"127.0.0.1:{broker.ports.namesrv_port}", work)
+
+
+class _Relay:
+    """Passes connections on to a port, until it is closed."""
+
+    def __init__(self, target: int) -> None:
+        self._target, self.port = target, 0
+        self._writers: list[asyncio.StreamWriter] = []
+        self._server: asyncio.Server | None = None
+
+    async def open(self) -> None:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for writer in self._writers:
+            writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
+        self._writers += [writer, far_writer]
+        await asyncio.gather(_copy(reader, far_writer), _copy(far_reader, writer))
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+            await writer.drain()
+    writer.close()
+
+
+@contextlib.asynccontextmanager
+async def _relay(target: int):  # type: ignore[no-untyped-def]
+    relay = _Relay(target)
+    await relay.open()
+    try:
+        yield relay
+    finally:
+        await relay.close()

@@ -1,0 +1,1 @@
+"""A Spark query that copies a topic while its driver, workers and master are killed."""
