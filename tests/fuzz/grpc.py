@@ -12,8 +12,15 @@ from typing import TYPE_CHECKING, Any, Final
 from hpack import Encoder
 
 from imago_broker.processors.grpc.calls import CallError
-from imago_broker.processors.grpc.checks import check_message, group_name, topic_name, type_of
+from imago_broker.processors.grpc.checks import (
+    check_message,
+    group_name,
+    lite_topic_name,
+    topic_name,
+    type_of,
+)
 from imago_broker.processors.grpc.consuming.receipts import parse_handle
+from imago_broker.processors.grpc.lite_topics import lite_option
 from imago_broker.processors.grpc.message_forms import stored_properties
 from imago_broker.processors.grpc.settings import merged_settings
 from imago_testing.peers.sdk_calls import asks, consumer, entries, message, named, producer, sends
@@ -138,6 +145,9 @@ def _checked(name: str, request: Any) -> Hashable:
             return [str(parse_handle(one.receipt_handle)) for one in request.entries] == []
         case "HeartbeatRequest":
             group_name(request.group)
+        case "SyncLiteSubscriptionRequest":
+            lite_option(request)
+            return [lite_topic_name(name) for name in request.lite_topic_set] == []
         case _:
             pass
     return name
@@ -176,6 +186,13 @@ def _seeds() -> dict[str, list[bytes]]:
         ),
         "HeartbeatRequest": make("HeartbeatRequest", group=named("readers"), client_type=3),
     }
+    told["SyncLiteSubscriptionRequest"] = make(
+        "SyncLiteSubscriptionRequest",
+        topic=named("plain"),
+        group=named("readers"),
+        lite_topic_set=["ann", "bob"],
+        offset_option=make("OffsetOption", tail_n=3),
+    )
     streams = []
     for name, request in told.items():
         client = SdkFrames()
@@ -208,6 +225,7 @@ REQUESTS: Final = (
     "HeartbeatRequest",
     "QueryRouteRequest",
     "EndTransactionRequest",
+    "SyncLiteSubscriptionRequest",
 )
 TARGETS: Final[Mapping[str, Callable[[bytes], Hashable]]] = MappingProxyType(
     {"grpc.frames": frames, "grpc.headers": headers, "grpc.twins": twins, "grpc.messages": messages}

@@ -96,10 +96,26 @@ async def test_a_message_is_tried_by_one_client(monkeypatch: pytest.MonkeyPatch)
     assert answers[-2:] == [None, None]
 
 
+async def test_a_consumer_is_shown_without_its_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once, or where a client does not say what its threads do."""
+    monkeypatch.setattr(client_channel, "TRACE_MS_MAX", 1)
+    stream, answers = Stream(), asyncio.Queue["RemotingCommand | None"]()
+    channel = ClientChannel(stream, "", asyncio.get_running_loop())
+    channel.describe({"properties": {"PROP_CONSUME_TYPE": "CONSUME_PASSIVELY"}})
+    for ext in ({}, {"jstackEnable": "false"}, {"jstackEnable": "true"}):
+        code = RequestCode.GET_CONSUMER_RUNNING_INFO
+        channel.call(code, ext, b"", 50_000, answers.put_nowait)
+        told = await answers.get()
+        assert told is not None
+        assert json.loads(told.body) == {"properties": {"PROP_CONSUME_TYPE": "CONSUME_PASSIVELY"}}
+    assert len(stream.sent) == 1
+
+
 async def test_threads_are_shown() -> None:
     stream, answers = Stream(), list["RemotingCommand | None"]()
     channel = ClientChannel(stream, "", asyncio.get_running_loop())
-    channel.call(RequestCode.GET_CONSUMER_RUNNING_INFO, {}, b"", 50_000, answers.append)
+    jstack = {"jstackEnable": "true"}
+    channel.call(RequestCode.GET_CONSUMER_RUNNING_INFO, jstack, b"", 50_000, answers.append)
     channel.traced(stream.sent[-1].print_thread_stack_trace_command.nonce, "main: here")
     assert answers[0] is not None
     assert json.loads(answers[0].body)["jstack"] == "main: here"

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     Done = Callable[[RemotingCommand | None], None]
 
+TRACE_MS_MAX: Final = 3000
+"""How long a client has to say what its threads do: who asks waits for five seconds."""
 CALLS_MAX = 1024
 """Questions to one client that wait for its answer."""
 _RESULTS: Final[Mapping[int, str]] = {
@@ -44,6 +46,7 @@ class ClientChannel(CallChannel):
         self._expected: dict[int, Callable[[Reply], None]] = {}
         self._asked: dict[str, tuple[Done, asyncio.TimerHandle]] = {}
         self._nonce = 0
+        self._running: dict[str, Any] = {"properties": {}}
 
     def __eq__(self, other: object) -> bool:
         return self is other
@@ -60,6 +63,10 @@ class ClientChannel(CallChannel):
         done = self._expected.pop(request.opaque, None)
         if done is not None:
             done(reply)
+
+    def describe(self, running: Mapping[str, Any]) -> None:
+        """Note what RocketMQ's tools are told of its consumer."""
+        self._running = dict(running)
 
     @property
     def stream(self) -> CallStream:
@@ -102,7 +109,6 @@ class ClientChannel(CallChannel):
         done: Done,
     ) -> None:
         """Ask the client; `done` gets None where it cannot be asked, or does not answer."""
-        del ext
         if not self.is_open or len(self._asked) >= CALLS_MAX:
             done(None)
             return
@@ -112,23 +118,28 @@ class ClientChannel(CallChannel):
             told = make("VerifyMessageCommand", nonce=nonce, message=told_message(body))
             self.tell(verify_message_command=told)
         elif code == RequestCode.GET_CONSUMER_RUNNING_INFO:
+            if ext.get("jstackEnable") != "true":
+                done(_answer(self._running))
+                return
+            # Not every SDK answers; what is known without it is told all the same.
+            timeout_ms = min(timeout_ms, TRACE_MS_MAX)
             told = make("PrintThreadStackTraceCommand", nonce=nonce)
             self.tell(print_thread_stack_trace_command=told)
         else:
             done(None)
             return
-        timer = self._loop.call_later(timeout_ms / 1000, self._give_up, nonce)
+        timer = self._loop.call_later(timeout_ms / 1000, self._give_up, nonce, code)
         self._asked[nonce] = (done, timer)
 
     def verified(self, nonce: str, code: int) -> None:
         """Take what became of a message that the client was to consume."""
         result = _RESULTS.get(code, "CR_LATER")
         told = {"order": False, "autoCommit": True, "consumeResult": result}
-        self._answered(nonce, json.dumps(told).encode())
+        self._answered(nonce, told)
 
     def traced(self, nonce: str, text: str) -> None:
         """Take what the client's threads do."""
-        self._answered(nonce, json.dumps({"jstack": text, "properties": {}}).encode())
+        self._answered(nonce, self._running | {"jstack": text})
 
     def gone(self) -> None:
         """Nobody answers any more."""
@@ -137,13 +148,19 @@ class ClientChannel(CallChannel):
             timer.cancel()
             done(None)
 
-    def _answered(self, nonce: str, body: bytes) -> None:
+    def _answered(self, nonce: str, told: Mapping[str, Any]) -> None:
         waiting = self._asked.pop(nonce, None)
         if waiting is not None:
             done, timer = waiting
             timer.cancel()
-            done(RemotingCommand(code=ResponseCode.SUCCESS, flag=FLAG_RESPONSE, body=body))
+            done(_answer(told))
 
-    def _give_up(self, nonce: str) -> None:
+    def _give_up(self, nonce: str, code: int) -> None:
         done, _ = self._asked.pop(nonce)
-        done(None)
+        traced = code == RequestCode.GET_CONSUMER_RUNNING_INFO
+        done(_answer(self._running) if traced else None)
+
+
+def _answer(told: Mapping[str, Any]) -> RemotingCommand:
+    body = json.dumps(told).encode()
+    return RemotingCommand(code=ResponseCode.SUCCESS, flag=FLAG_RESPONSE, body=body)

@@ -7,6 +7,7 @@ stream lives; what it has said of itself stays for two minutes longer, as it com
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +19,7 @@ from imago_broker.processors.grpc.client_channel import ClientChannel
 from imago_broker.processors.grpc.settings import merged_settings
 from imago_broker.processors.rocketmq.needs import PUBLISH, SUBSCRIBE, of_topic
 from imago_broker.service.groups.clients import CLIENT_LIFE_MS
+from imago_wire.grpc import headers as heads
 from imago_wire.grpc.codes import SdkCode
 from imago_wire.grpc.messages import SQL, ClientType
 from imago_wire.remoting.bodies.client import (
@@ -267,6 +269,11 @@ class SdkClients:
                 self._leave(before)
                 channel = None
         client.channel = channel or ClientChannel(call.stream, call.user, self._loop)
+        if client.group:
+            group = self._groups.get(client.group)
+            in_order = group is not None and group.consume_message_orderly
+            version = call.headers.get(heads.CLIENT_VERSION, "")[:_NAME_BYTES]
+            client.channel.describe(_running(client, version, in_order=in_order))
         while len(self._clients) >= CLIENTS_MAX and before is None:
             self._forget(next(iter(self._clients)))
         self._clients[call.key] = client
@@ -328,6 +335,24 @@ class SdkClients:
         if channel is not None:
             channel.gone()
             self._registry.closed(channel)
+
+
+def _running(client: SdkClient, version: str, *, in_order: bool) -> dict[str, Any]:
+    """Return what RocketMQ's tools are told of a consumer, as its own clients tell it."""
+    return {
+        "properties": {
+            "PROP_CONSUME_TYPE": _CONSUMERS.get(
+                ClientType(client.kind), ConsumeType.CONSUME_POP
+            ).value,
+            "PROP_CONSUMEORDERLY": str(in_order).lower(),
+            "PROP_CONSUMER_START_TIMESTAMP": str(client.seen_ms),
+            "PROP_CLIENT_VERSION": version,
+        },
+        "subscriptionSet": [json.loads(each.encode()) for each in client.subscriptions],
+        "mqTable": {},
+        "mqPopTable": {},
+        "statusTable": {},
+    }
 
 
 def _require_few(count: int) -> None:

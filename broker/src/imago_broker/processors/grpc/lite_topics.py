@@ -74,7 +74,7 @@ class LiteCalls:
             group=group,
             topic=topic,
             lite_topic_set=frozenset(map(lite_topic_name, names)),
-            offset_option=_option(request),
+            offset_option=lite_option(request),
             version=request.version,
         )
         body = LiteSubscriptionCtlRequestBody(subscription_set=(told,)).encode()
@@ -99,7 +99,8 @@ class LiteCalls:
         )
 
 
-def _option(request: Any) -> OffsetOption | None:
+def lite_option(request: Any) -> OffsetOption | None:
+    """Return where a request says that a group is to go on."""
     if not request.HasField("offset_option"):
         return None
     said = request.offset_option
