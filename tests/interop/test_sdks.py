@@ -18,9 +18,10 @@ import pytest
 from imago_client import ConsumerConfig, Message, StartFrom
 from imago_client.blocking import Client
 from imago_testing.interop.members import Members
-from imago_testing.interop.targets import imago_up
+from imago_testing.interop.targets import TargetName, chosen_target, imago_up
 from imago_testing.java.driver import java_command
-from imago_testing.java.modules import ROCKETMQ5_SDK
+from imago_testing.java.modules import ROCKETMQ5_CLIENT, ROCKETMQ5_SDK
+from imago_testing.java.originals import rocketmq_proxy
 from imago_testing.java.toolchain import ToolMissingError
 from imago_testing.processes.certificates import Authority
 from imago_testing.processes.servers import wait_until
@@ -41,9 +42,19 @@ CHECKS = [
 ]
 
 
+ORIGINAL = chosen_target() is TargetName.ROCKETMQ_ORIGINAL
+OURS = pytest.mark.skipif(ORIGINAL, reason="asks for what the original has in other ways")
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Any]]:
-    with imago_up(tmp_path_factory.mktemp("sdks"), shards=2, options=CHECKS) as ready:
+    """Ours of two shards, or the original proxy, of one."""
+    folder = tmp_path_factory.mktemp("sdks")
+    if ORIGINAL:
+        with rocketmq_proxy(folder) as places:
+            yield {**places, "brokers": [places], "home": folder}
+        return
+    with imago_up(folder, shards=2, options=CHECKS) as ready:
         yield ready
 
 
@@ -237,6 +248,7 @@ def test_what_fails_too_often_is_a_dead_letter(
     assert found == {"dead": ["dead"], "seen": ["dead 1", "dead 2"]}
 
 
+@OURS
 @pytest.mark.shows("across", clients=("sdk-python", "sdk-go", "sdk-node"))
 @pytest.mark.parametrize("sdk", ["python", "go", "node"], indirect=True)
 def test_clients_of_the_other_protocol_read_the_same(
@@ -263,6 +275,7 @@ def test_clients_of_the_other_protocol_read_the_same(
     assert read == {b"r0", b"r1", b"r2", b"sent"}
 
 
+@OURS
 @pytest.mark.shows("users", clients=EACH)
 def test_credentials_and_rules_are_those_of_all_clients(
     java: SdkProgram, python: SdkProgram, go: SdkProgram, node: SdkProgram, tmp_path: Path
@@ -291,6 +304,7 @@ def test_credentials_and_rules_are_those_of_all_clients(
                 assert "refused" in tell("send", endpoints, *told), told
 
 
+@OURS
 @pytest.mark.shows("tls", clients=("sdk-python", "sdk-node"))
 def test_one_port_takes_tls_and_plain_text(
     java: SdkProgram, python: SdkProgram, go: SdkProgram, node: SdkProgram, tmp_path: Path
@@ -341,6 +355,7 @@ class SteadySdk:
         return json.loads(out.splitlines()[-1])
 
 
+@OURS
 @pytest.mark.shows("killed", clients=("sdk-java", "sdk-python"))
 def test_nothing_acknowledged_is_lost_or_comes_again_when_masters_go(
     java: SdkProgram, python: SdkProgram, tmp_path: Path
@@ -372,7 +387,27 @@ def test_nothing_acknowledged_is_lost_or_comes_again_when_masters_go(
             assert found["sent"] >= 240
 
 
-def put(ready: Mapping[str, Any], path: str, value: object, token: str = "") -> None:
+def put_there(ready: Mapping[str, Any], path: str, value: Mapping[str, Any]) -> None:
+    """Make a topic or group of the original, by its own tool."""
+    kind, _, name = path.partition("/")
+    words = ["updateTopic", "-t", name] if kind == "topics" else ["updateSubGroup", "-g", name]
+    words += ["-b", ready["broker"], "-n", ready["namesrv"]]
+    if kind == "topics":
+        attributes = (f"+{key}={said}" for key, said in value["attributes"].items())
+        words += ["-r", "4", "-w", "4", "-a", ",".join(attributes)]
+    for key, flag in (("consume_message_orderly", "-o"), ("retry_max_times", "-r")):
+        if key in value:
+            words += [flag, str(value[key]).lower()]
+    main = "org.apache.rocketmq.tools.command.MQAdminStartup"
+    command = [*java_command(ROCKETMQ5_CLIENT, main, ready["home"]), *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "success" in done.stdout, done.stdout + done.stderr
+
+
+def put(ready: Mapping[str, Any], path: str, value: Mapping[str, Any], token: str = "") -> None:
+    if ORIGINAL:
+        put_there(ready, path, value)
+        return
     request = urllib.request.Request(
         f"{ready['brokers'][0]['admin']}/admin/v1/{path}",
         data=json.dumps(value).encode(),

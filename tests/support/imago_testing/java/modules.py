@@ -98,6 +98,7 @@ METAQ_SERVER = JavaModule("metaq-server", ("metaq-server",))
 METAQ_PARTS = JavaModule("metaq-parts", ("metaq-parts",))
 ROCKETMQ4_SERVER = JavaModule("rocketmq4-server", ("filter",))
 ROCKETMQ5_SERVER = JavaModule("rocketmq5-server", ("filter",))
+ROCKETMQ5_PROXY = JavaModule("rocketmq5-proxy")
 KAFKA_SERVER = JavaModule("kafka-server")
 SPARK_KAFKA = JavaModule("spark-kafka")
 

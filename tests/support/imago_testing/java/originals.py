@@ -6,6 +6,7 @@ Small ones show what the suite may expect; as they are shipped, they are what ou
 from __future__ import annotations
 
 import contextlib
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from imago_testing.java.modules import (
     METAQ_PARTS,
     METAQ_SERVER,
     ROCKETMQ4_SERVER,
+    ROCKETMQ5_PROXY,
     ROCKETMQ5_SERVER,
     JavaModule,
 )
@@ -239,6 +241,39 @@ def rocketmq_original(
         with running(ServerProcess.start("broker", command, folder, env)) as second:
             second.wait_for_port(broker_port)
             yield OriginalBroker(second.process.pid, broker_port, f"127.0.0.1:{namesrv_port}")
+
+
+@contextlib.contextmanager
+def rocketmq_proxy(folder: Path) -> Iterator[Mapping[str, str]]:
+    """Run a name server, and RocketMQ 5's proxy with a broker inside; yield their addresses."""
+    namesrv_port = free_port_block(10)
+    broker_port, grpc_port = namesrv_port + 3, namesrv_port + 6
+    env = {"ROCKETMQ_HOME": str(_home(folder)), "NAMESRV_ADDR": ""}
+    namesrv_conf, broker_conf = folder / "namesrv.conf", folder / "broker.conf"
+    namesrv_conf.write_text(f"listenPort={namesrv_port}\n")
+    namesrv = f"127.0.0.1:{namesrv_port}"
+    more = _lines({"transactionTimeOut": 1000, "transactionCheckInterval": 1000})
+    broker_conf.write_text(
+        _ROCKETMQ_BROKER.format(port=broker_port, namesrv=namesrv, data=folder / "store", more=more)
+    )
+    settings = {
+        "rocketMQClusterName": "DefaultCluster",
+        "grpcServerPort": grpc_port,
+        "remotingListenPort": grpc_port + 1,
+        "namesrvAddr": namesrv,
+        "localServeAddr": "127.0.0.1",
+    }
+    (folder / "proxy.json").write_text(json.dumps(settings))
+    first = _command(ROCKETMQ5_PROXY, "namesrv.NamesrvStartup", folder, namesrv_conf, SMALL)
+    command = _command(ROCKETMQ5_PROXY, "proxy.ProxyStartup", folder, broker_conf, SMALL)[:-2]
+    command += ["-n", namesrv, "-pm", "local", "-bc", str(broker_conf)]
+    command += ["-pc", str(folder / "proxy.json")]
+    with running(ServerProcess.start("namesrv", first, folder, env)) as names:
+        names.wait_for_port(namesrv_port)
+        with running(ServerProcess.start("proxy", command, folder, env)) as proxy:
+            proxy.wait_for_port(grpc_port)
+            broker, grpc = f"127.0.0.1:{broker_port}", f"127.0.0.1:{grpc_port}"
+            yield {"namesrv": namesrv, "broker": broker, "grpc": grpc}
 
 
 def _lines(settings: Mapping[str, int | str]) -> str:
