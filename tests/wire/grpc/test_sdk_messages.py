@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from imago_wire.errors import ProtocolError
@@ -130,9 +132,23 @@ def test_deadlines(told: str, ms: int | None) -> None:
         (ResponseCode.FLUSH_DISK_TIMEOUT, SdkCode.MASTER_PERSISTENCE_TIMEOUT),
         (ResponseCode.FLUSH_SLAVE_TIMEOUT, SdkCode.SLAVE_PERSISTENCE_TIMEOUT),
         (ResponseCode.SLAVE_NOT_AVAILABLE, SdkCode.HA_NOT_AVAILABLE),
+        (ResponseCode.REQUEST_CODE_NOT_SUPPORTED, SdkCode.NOT_IMPLEMENTED),
+        (ResponseCode.NO_PERMISSION, SdkCode.UNAUTHORIZED),
+        (ResponseCode.POLLING_FULL, SdkCode.TOO_MANY_REQUESTS),
+        (ResponseCode.LMQ_QUOTA_EXCEEDED, SdkCode.LITE_TOPIC_QUOTA_EXCEEDED),
         (ResponseCode.SYSTEM_ERROR, SdkCode.INTERNAL_SERVER_ERROR),
         (99999, SdkCode.INTERNAL_SERVER_ERROR),
     ],
 )
 def test_codes_of_the_remoting_protocol(code: int, expected: SdkCode) -> None:
     assert of_remoting(code) is expected
+
+
+def test_each_code_that_a_client_may_be_answered_has_a_test() -> None:
+    tests = Path(__file__).parents[2]
+    texts = "".join(
+        file.read_text()
+        for part in ("broker", "wire")
+        for file in (tests / part / "grpc").glob("*.py")
+    )
+    assert [code.name for code in SdkCode if f"SdkCode.{code.name}" not in texts] == []
