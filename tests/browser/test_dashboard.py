@@ -270,15 +270,56 @@ async def test_what_a_group_has_to_try_again_stands_on_its_page(
 async def test_a_hidden_page_asks_for_nothing(cluster: Up, tmp_path: Path) -> None:
     async with watched(admin_of(cluster, 0), tmp_path) as page:
         await page.value(
-            "window.planned = 0; window.setTimeout = () => ++planned;"
+            "window.planned = 0; window.setTimeout = () => ++planned; window.streams = [];"
+            " window.EventSource = class extends EventSource"
+            " { constructor(url) { super(url); streams.push(this); } };"
             " window.hide = hidden => { Object.defineProperty(document, 'hidden',"
-            " { configurable: true, value: hidden }); }; hide(true); true"
+            " { configurable: true, value: hidden });"
+            " document.dispatchEvent(new Event('visibilitychange')); }; hide(true); true"
         )
         await go(page, "#/topics", "orders")
         await page.until("document.getElementById('state').textContent.startsWith('as of')")
-        assert await page.value("planned") == 0
-        await page.value("hide(false); document.dispatchEvent(new Event('visibilitychange')); true")
-        await page.until("planned === 1")
+        assert await page.value("[planned, streams.length].join()") == "0,0"
+        await page.value("hide(false); true")
+        await page.until("streams.length === 1 && streams[0].readyState === 1")
+        await page.value("hide(true); true")
+        await page.until("streams[0].readyState === 2")
+        assert await page.value("[planned, streams.length].join()") == "0,1"
+
+
+async def test_what_is_selected_and_clicked_survives_what_changes(
+    cluster: Up, tmp_path: Path
+) -> None:
+    admin = admin_of(cluster, 0)
+    row = "document.querySelector('main tr[data-key=\"orders\"]')"
+    async with watched(admin, tmp_path) as page:
+        await go(page, "#/topics", "orders")
+        await page.value(
+            f"window.row = {row}; window.link = row.querySelector('a'); link.focus();"
+            " getSelection().selectAllChildren(row.cells[0]); window.moved = 0;"
+            " new MutationObserver(() => ++moved).observe(row, { childList: true }); true"
+        )
+        name = f"aaa{tmp_path.name[-8:]}".replace("_", "-")
+        ask(admin, f"/admin/v1/topics/{name}", {"queues": 1}, method="PUT")
+        await page.until(f"{TEXT}.includes('{name}')")
+        kept = f"[row === {row}, document.activeElement === link, moved, getSelection() + '']"
+        assert await page.value(f"JSON.stringify({kept})") == '[true,true,0,"orders"]'
+        asked = "performance.getEntriesByType('resource').filter(e => e.name.includes('/topics?'))"
+        assert await page.value(f"{asked}.filter(e => e.initiatorType === 'fetch').length") == 1
+        await page.value("link.click(); true")
+        await page.until(f"{TEXT}.includes('Groups that read it')")
+        ask(admin, f"/admin/v1/topics/{name}", method="DELETE")
+
+
+async def test_a_page_without_a_stream_asks_by_itself(cluster: Up, tmp_path: Path) -> None:
+    async with watched(admin_of(cluster, 1), tmp_path) as page:
+        await page.value(
+            "window.refused = 0; window.EventSource = class { constructor() { ++refused;"
+            " queueMicrotask(() => this.onerror()); } close() {} }; true"
+        )
+        await go(page, "#/topics", "orders")
+        await page.until("refused > 1")
+        assert await page.value("document.getElementById('state').className") == ""
 
 
 async def resize(page: Page, width: int) -> None:

@@ -15,7 +15,7 @@ from imago_broker.admin.calls.audit_tail import keep_lines
 from imago_broker.admin.calls.guard import audited, errors_as_json, no_foreign_pages
 from imago_broker.admin.calls.identity import ENDED, EndedSessions
 from imago_broker.admin.calls.repeating import repeatable
-from imago_broker.admin.current import audit, clients, history, waiting
+from imago_broker.admin.current import audit, clients, history, live, waiting
 from imago_broker.admin.dashboard import files
 from imago_broker.admin.metaq import (
     metaq,
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from imago_broker.admin.rights import RouteRight
     from imago_broker.admin.services import AdminServices
 
-Handler = Callable[["AdminServices", web.Request], Awaitable[web.Response]]
+Handler = Callable[["AdminServices", web.Request], Awaitable[web.StreamResponse]]
 
 BODY_BYTES_MAX = 1 << 20
 
@@ -72,6 +72,7 @@ ROUTES: tuple[tuple[str, str, Handler, RouteRight], ...] = (
     ("GET", "/admin/v1/cluster/scheduled", waiting.scheduled, rights.see_waiting),
     ("GET", "/admin/v1/cluster/halves", waiting.halves, rights.see_waiting),
     ("GET", "/admin/v1/audit", audit.audit, rights.RULE_CLUSTER),
+    ("GET", live.PATH, live.live, rights.any_user),
     ("GET", "/admin/v1/history", history.history, rights.see_history),
     ("GET", "/admin/v1/shard", leadership.shard, rights.SHOW_STATE),
     ("GET", "/admin/v1/restart-check", leadership.restart_check, rights.SHOW_CLUSTER),
@@ -214,6 +215,7 @@ def build_admin(
         client_max_size=BODY_BYTES_MAX,
     )
     keep_lines(app)
+    live.keep_streams(app)
     app[users.SERVICES] = services
     app[login.LOGINS] = login.LoginQueue()
     app[ENDED] = EndedSessions()

@@ -123,6 +123,8 @@ class AdminPort:
 
     async def stop(self) -> None:
         """Close the port and its connections."""
+        if self._runner is not None:
+            await self._runner.shutdown()  # streams of events end, which no drain would see
         await self._listener.stop(drain_seconds=DRAIN_SECONDS)
         if self._runner is not None:
             await self._runner.cleanup()

@@ -7,7 +7,7 @@ const $ = id => document.getElementById(id);
 const TIMEOUT_MS = 15_000, PAUSE_MS_MAX = 60_000;
 
 class Refused extends Error {
-  constructor(path, status, body) { super(`${body.message || `${path} answers ${status}`}${body.cure ? ` – ${body.cure}` : ""}`); this.status = status; }
+  constructor(path, status, body) { super(`${body.message || `${path} answers ${status}`}${body.cure ? ` – ${body.cure}` : ""}`); this.status = status; this.told = body; }
 }
 
 // "#/topics/a%2Fb?contains=x" is page "topics", name "a/b", and what is asked of it.
@@ -28,6 +28,38 @@ async function call(path, options, signal) {
   const body = await answer.json().catch(() => ({}));
   loggedOut(answer.status === 401);
   if (!answer.ok) throw new Refused(path, answer.status, body);
+  return body;
+}
+
+// What the page asked for and what was answered, kept up to date by the broker for as long as the page is seen.
+let stream = null, kept = new Map();
+
+function listen(paths, everyMs, mine) {
+  hush();
+  const asked = new URLSearchParams([...paths].map(path => ["path", path]));
+  asked.set("every", everyMs);
+  stream = new EventSource(`/admin/v1/live?${asked}`);
+  let heard = false;
+  stream.onmessage = event => {
+    if (mine !== turn) return;
+    for (const [path, answer] of Object.entries(JSON.parse(event.data))) kept.set(path, answer);
+    heard = true;
+    if ([...kept.values()].some(({ status }) => status === 401)) { refresh(); return; }
+    again();
+  };
+  stream.onerror = () => {  // refused, or the broker is gone: ask as long as it is so
+    if (mine !== turn) return;
+    hush();
+    timer = setTimeout(refresh, heard ? 500 : pause);
+  };
+}
+
+function hush() { stream?.close(); stream = null; }
+
+async function recalled(path, signal) {
+  if (!kept.has(path)) await call(path, {}, signal).then(body => kept.set(path, { status: 200, body }), error => { if (!(error instanceof Refused) || error.status === 401) throw error; kept.set(path, { status: error.status, body: error.told }); });
+  const { status, body } = kept.get(path);
+  if (status !== 200) throw new Refused(path, status, body || {});
   return body;
 }
 
@@ -110,11 +142,19 @@ async function refresh() {
   clearTimeout(timer);
   running.abort();
   running = new AbortController();
-  const mine = ++turn, here = place(), { signal } = running;
+  hush();
+  kept = new Map();
+  turn++;
+  await again();
+}
+
+// Draws the page out of what is known, and asks for what is not.
+async function again() {
+  const mine = turn, here = place(), { signal } = running, before = kept.size;
   const page = pages.find(each => each.path === here.page) || { everyMs: 0, load: nowhere };
   nav(here);
   if (shown !== `${here.page}/${here.name}`) { since = 0; state("asking…"); }
-  const get = path => call(path, {}, signal);
+  const used = new Set(), get = path => { used.add(path); return recalled(path, signal); };
   try {
     const content = await page.load(here, get);
     // It costs no other broker anything; who may not see the cluster does without.
@@ -123,17 +163,19 @@ async function refresh() {
     alerts({ ...overall, warnings: content.warnings });
     draw(content, here);
     since = Date.now(); pause = content.everyMs ?? page.everyMs;
-    state(pause ? `as of ${clock(since)}, every ${pause / 1000} s` : `as of ${clock(since)}`);
+    state(pause ? `as of ${clock(since)}, live` : `as of ${clock(since)}`);
+    if (pause && !document.hidden && (!stream || kept.size !== before)) listen(used, pause, mine);
   } catch (error) {
     if (mine !== turn) return;
     const refused = error instanceof Refused;
     const text = refused ? error.message : `This broker does not answer: ${error.message}. Any other broker of the cluster has the same page.`;
+    hush();
     if (error.status === 401) { state(""); return; }  // who has not logged in sees the form
     if (since && !refused) state(`stale since ${clock(since)}: ${text}`, true);
     else { state(""); draw({ title: here.name || page.link || "Imago", parts: [h("p", { class: "bad", role: "alert" }, marked(text)), error.status === 404 && page.link && h("p", {}, nearest(text) && [link(at(page.path, nearest(text)), nearest(text)), " · "], link(`#/${page.path}`, `all ${page.link.toLowerCase()}`))] }, here); }
     pause = page.everyMs && Math.min(PAUSE_MS_MAX, Math.max(pause, page.everyMs) * 2);
+    if (pause && !document.hidden) timer = setTimeout(refresh, pause);
   }
-  if (pause && !document.hidden) timer = setTimeout(refresh, pause);
 }
 
 async function session() {
@@ -173,7 +215,7 @@ document.addEventListener("keydown", event => {
   const first = document.querySelector("main input");
   if (first) { event.preventDefault(); first.focus(); first.select(); }
 });
-document.addEventListener("visibilitychange", () => { if (document.hidden) clearTimeout(timer); else refresh(); });
+document.addEventListener("visibilitychange", () => { if (document.hidden) { clearTimeout(timer); hush(); } else refresh(); });
 addEventListener("hashchange", refresh);
 
 $("cluster").textContent = `at ${location.host}`;
