@@ -6,7 +6,6 @@ import gzip
 import json
 import os
 import signal
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -17,16 +16,13 @@ from imago_cli.clusters.admin_http import ask
 from imago_client import Message, ResetTo
 from imago_client.blocking import Client
 from imago_testing.peers.remoting import RemotingPeer
-from imago_testing.processes.browser import opened
-from imago_testing.processes.ports import free_port_block
+from imago_testing.processes.dashboard import TEXT, admin_of, go, watched
 from imago_testing.processes.servers import wait_until
-from imago_testing.processes.up import Up, up
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-
     from imago_testing.processes.browser import Page
+    from imago_testing.processes.up import Up
 
 pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
 
@@ -34,7 +30,6 @@ SECONDS_MAX = 60
 MESSAGES = 20
 HOSTILE = "<img src=x onerror=alert(1)>"
 BODY = json.dumps({"n": 12345678901234567890, "evil": HOSTILE}).encode()
-TEXT = "document.body.innerText"
 ASKED_HISTORY = ("topic=orders", "group=billing")
 AXE = Path(__file__).with_name("axe") / "axe.min.js.gz"
 """The checks of axe-core, unchanged; its licence is beside it."""
@@ -64,60 +59,6 @@ PAGES = {
 }
 """Every page, and what it shows once it is whole."""
 SHARD_PAGES = ("#/", "#/topics", "#/topics/orders", "#/groups", "#/groups/billing", "#/messages")
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """Two shards with hostile messages on both, and a group that has read nothing."""
-    options = ["--shards", "2", "--port-base", str(free_port_block(40)), "--no-restart"]
-    options += ["--set", "zookeeper.session_timeout_ms=2000"]
-    with up(tmp_path_factory.mktemp("two") / "data", *options) as running:
-        with Client(running.ready["namesrv"]) as client:
-            client.admin.create_topic("orders", queues=1)
-            client.admin.create_topic("idle", queues=2)
-            producer = client.producer()
-            for number in range(MESSAGES):
-                told = {HOSTILE[1:4]: HOSTILE, "number": str(number)}
-                producer.send(Message("orders", BODY, keys=(f"k{number}",), properties=told))
-            producer.send(Message("orders", b"\xff\x00\x01", keys=("binary",)))
-            client.admin.reset_group("billing", "orders", ResetTo.EARLIEST)
-            producer.send(Message("idle", b"later", keys=("remind",), delay_ms=3_600_000))
-            client.admin.create_topic("%DLQ%payer", queues=1)
-            producer.send(Message("%DLQ%payer", b"given up"))
-        admin = str(running.ready["brokers"][0]["admin"])
-        rule = {"resource": {"type": "Topic", "name": "orders"}, "operations": ["publish"]}
-        ask(admin, "/admin/v1/users/ann", {"rules": [rule], "enabled": True}, method="PUT")
-        token = {"note": "Sun, the first", "expiresSeconds": 3600}
-        ask(admin, "/admin/v1/users/ann/tokens", token)
-        limit = {"quotas": {"producerBytesPerSecond": 1000}}
-        ask(admin, "/admin/v1/quotas/user:ann", limit, method="PUT")
-        yield running
-
-
-def admin_of(cluster: Up, number: int) -> str:
-    return str(cluster.ready["brokers"][number]["admin"])
-
-
-@asynccontextmanager
-async def watched(admin: str, folder: Path) -> AsyncIterator[Page]:
-    """Open the dashboard; what fails in its scripts, or runs that is not ours, is found after."""
-    async with opened(admin, folder / "profile") as page:
-        await page.until("document.getElementById('state')?.textContent.startsWith('as of')")
-        await page.value(
-            "window.failed = []; window.alert = () => failed.push('alert');"
-            " for (const name of ['error', 'unhandledrejection', 'securitypolicyviolation'])"
-            " addEventListener(name, event => failed.push(`${name} ${event.message}`)); true"
-        )
-        yield page
-        assert await page.value("JSON.stringify(failed)") == "[]"
-        assert await page.value("document.querySelectorAll('main img, main script').length") == 0
-
-
-async def go(page: Page, place: str, *texts: str) -> None:
-    """Follow a link, and wait for all that is to be seen."""
-    await page.value(f"location.hash = {json.dumps(place)}; true")
-    for text in texts:
-        await page.until(f"{TEXT}.includes({json.dumps(text)})")
 
 
 async def test_the_same_cluster_is_shown_at_every_broker(cluster: Up, tmp_path: Path) -> None:
@@ -265,61 +206,6 @@ async def test_what_a_group_has_to_try_again_stands_on_its_page(
         await page.until(f"{TEXT}.includes('All is read')")
         await page.value("document.querySelector('.card a').click(); true")
         await page.until(f"{TEXT}.split('%RETRY%failing').length === 3")
-
-
-async def test_a_hidden_page_asks_for_nothing(cluster: Up, tmp_path: Path) -> None:
-    async with watched(admin_of(cluster, 0), tmp_path) as page:
-        await page.value(
-            "window.planned = 0; window.setTimeout = () => ++planned; window.streams = [];"
-            " window.EventSource = class extends EventSource"
-            " { constructor(url) { super(url); streams.push(this); } };"
-            " window.hide = hidden => { Object.defineProperty(document, 'hidden',"
-            " { configurable: true, value: hidden });"
-            " document.dispatchEvent(new Event('visibilitychange')); }; hide(true); true"
-        )
-        await go(page, "#/topics", "orders")
-        await page.until("document.getElementById('state').textContent.startsWith('as of')")
-        assert await page.value("[planned, streams.length].join()") == "0,0"
-        await page.value("hide(false); true")
-        await page.until("streams.length === 1 && streams[0].readyState === 1")
-        await page.value("hide(true); true")
-        await page.until("streams[0].readyState === 2")
-        assert await page.value("[planned, streams.length].join()") == "0,1"
-
-
-async def test_what_is_selected_and_clicked_survives_what_changes(
-    cluster: Up, tmp_path: Path
-) -> None:
-    admin = admin_of(cluster, 0)
-    row = "document.querySelector('main tr[data-key=\"orders\"]')"
-    async with watched(admin, tmp_path) as page:
-        await go(page, "#/topics", "orders")
-        await page.value(
-            f"window.row = {row}; window.link = row.querySelector('a'); link.focus();"
-            " getSelection().selectAllChildren(row.cells[0]); window.moved = 0;"
-            " new MutationObserver(() => ++moved).observe(row, { childList: true }); true"
-        )
-        name = f"aaa{tmp_path.name[-8:]}".replace("_", "-")
-        ask(admin, f"/admin/v1/topics/{name}", {"queues": 1}, method="PUT")
-        await page.until(f"{TEXT}.includes('{name}')")
-        kept = f"[row === {row}, document.activeElement === link, moved, getSelection() + '']"
-        assert await page.value(f"JSON.stringify({kept})") == '[true,true,0,"orders"]'
-        asked = "performance.getEntriesByType('resource').filter(e => e.name.includes('/topics?'))"
-        assert await page.value(f"{asked}.filter(e => e.initiatorType === 'fetch').length") == 1
-        await page.value("link.click(); true")
-        await page.until(f"{TEXT}.includes('Groups that read it')")
-        ask(admin, f"/admin/v1/topics/{name}", method="DELETE")
-
-
-async def test_a_page_without_a_stream_asks_by_itself(cluster: Up, tmp_path: Path) -> None:
-    async with watched(admin_of(cluster, 1), tmp_path) as page:
-        await page.value(
-            "window.refused = 0; window.EventSource = class { constructor() { ++refused;"
-            " queueMicrotask(() => this.onerror()); } close() {} }; true"
-        )
-        await go(page, "#/topics", "orders")
-        await page.until("refused > 1")
-        assert await page.value("document.getElementById('state').className") == ""
 
 
 async def resize(page: Page, width: int) -> None:

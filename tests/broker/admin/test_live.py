@@ -48,7 +48,9 @@ async def test_what_changes_is_told_and_nothing_else(admin: Admin) -> None:
             "topic_not_found",
         )
         assert await following() == {}
-        admin.broker.topics.create_or_update(TopicConfig(name="orders", read_queues=1, write_queues=1))
+        admin.broker.topics.create_or_update(
+            TopicConfig(name="orders", read_queues=1, write_queues=1)
+        )
         changed: dict[str, Any] = {}
         while not changed:
             changed = await following()

@@ -15,7 +15,7 @@ from imago_broker.admin.calls.audit_tail import keep_lines
 from imago_broker.admin.calls.guard import audited, errors_as_json, no_foreign_pages
 from imago_broker.admin.calls.identity import ENDED, EndedSessions
 from imago_broker.admin.calls.repeating import repeatable
-from imago_broker.admin.current import audit, clients, history, live, waiting
+from imago_broker.admin.current import audit, clients, history, live, sending, waiting
 from imago_broker.admin.dashboard import files
 from imago_broker.admin.metaq import (
     metaq,
@@ -106,6 +106,7 @@ ROUTES: tuple[tuple[str, str, Handler, RouteRight], ...] = (
     ("PUT", "/admin/v1/groups/{group}", groups.put, rights.put_group),
     ("DELETE", "/admin/v1/groups/{group}", groups.delete, rights.DELETE_GROUP),
     ("POST", "/admin/v1/groups/{group}/reset", groups.reset, rights.ALTER_GROUP),
+    ("POST", "/admin/v1/groups/{group}/replay", sending.replay, sending.replay_needs),
     ("GET", "/admin/v1/readers", readers.list_all, rights.SHOW_CLUSTER),
     ("POST", "/admin/v1/readers", readers.keep, rights.of_members),
     ("GET", "/admin/v1/users", users.list_all, rights.RULE_CLUSTER),
@@ -181,6 +182,7 @@ ROUTES: tuple[tuple[str, str, Handler, RouteRight], ...] = (
         for method in ("GET", "POST", "PUT")
     ),
     ("GET", "/admin/v1/messages", messages.find, rights.find_messages),
+    ("POST", "/admin/v1/messages", sending.send, sending.send_needs),
     ("GET", "/admin/v1/config", configuration.show, rights.SHOW_CLUSTER),
     ("PATCH", "/admin/v1/config", configuration.patch, rights.RUN_CLUSTER),
 )

@@ -19,9 +19,12 @@ if TYPE_CHECKING:
     from imago_broker.processors.metaq.peer import Peer
     from imago_broker.service.access.throttling import QuotaService
     from imago_broker.service.delays.waiting_messages import WaitingMessages
+    from imago_broker.service.groups.locks import QueueLocks
+    from imago_broker.service.puts.messages import MessageService
     from imago_broker.service.transactions.service import TransactionService
     from imago_broker.shard_work.work import ShardWork
     from imago_log.results import StoreHealth
+    from imago_wire.remoting.texts.message_ids import UniqueKeys
     from imago_wire.text.items import Item
 
 
@@ -124,6 +127,9 @@ class AdminServices(ShardServices):
     """Close the connections of the client of a name; returns how many."""
     day: DayHistory
     """What the figures of this broker were in the last day."""
+    messages: MessageService
+    unique_keys: UniqueKeys
+    locks: QueueLocks
     waiting: WaitingMessages
     transactions: TransactionService
     metaq: MetaqManagement

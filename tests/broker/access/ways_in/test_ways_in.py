@@ -66,6 +66,7 @@ SAME: Final[dict[str, Code]] = {
     "GET /admin/v1/access": Code.AUTH_LIST_ACL,
     "PUT /admin/v1/access": Code.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
     "GET /admin/v1/messages": Code.QUERY_MESSAGE,
+    "POST /admin/v1/messages": Code.SEND_MESSAGE,
     "GET /admin/v1/config": Code.GET_BROKER_CONFIG,
     "PATCH /admin/v1/config": Code.UPDATE_BROKER_CONFIG,
 }
@@ -73,7 +74,7 @@ SAME: Final[dict[str, Code]] = {
 WITHOUT_CODE: Final = re.compile(
     r"(GET|POST) /admin/v1/("
     r"session|cluster|audit|history|live|shard|restart|handover|elect|cordon|uncordon|drain|undrain|operator-epoch|"
-    r"pipelines|readers|topics/\{topic\}/|users/\{user\}/tokens|quotas|metaq|access/exchange)|"
+    r"pipelines|readers|groups/\{group\}/replay|topics/\{topic\}/|users/\{user\}/tokens|quotas|metaq|access/exchange)|"
     r"(PUT|DELETE) /admin/v1/(quotas/|users/\{user\}/tokens|cluster/clients/)|"
     r"(GET|POST|PUT) /($|dashboard/|healthz|livez|readyz|writez|metrics|login|logout|\{function:)"
 )

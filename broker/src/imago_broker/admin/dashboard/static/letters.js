@@ -1,5 +1,5 @@
 // Dead letters: what groups gave up.
-import { facts, h, link, pager, section, table } from "./parts.js";
+import { confirmed, field, h, link, pager, section, table } from "./parts.js";
 import { at, count, number, path, query, size, some, time } from "./words.js";
 
 const PREFIX = "%DLQ%", ROWS = 50, SHOWN = 200;
@@ -25,7 +25,9 @@ export async function letter(here, get) {
   const command = text => h("pre", { tabindex: "0", "aria-label": "command" }, text);
   return { title: `Dead letters of ${name}`, missing: found.missing, parts: [
     section(`The newest${some(found.missing)}`, table("dead letters", [["given up"], ["topic"], ["tries", "n"], ["tags"], ["keys"], ["shard"], ["offset", "n"], ["body"]], rows, "this group gave no message up"), h("p", {}, link(at("groups", name), "the group"))),
-    rows.length ? section("Give them back", h("p", {}, "To this group alone, at a rate that it can bear; what went back is remembered. --dry-run says how many would go."), command(`imago dlq replay ${quoted(name)} --rate 10`)) : null,
+    rows.length ? section("Give them back", h("p", {}, "To this group alone; what went back is remembered, and goes no second time. A shard gives back so many at once:"),
+      confirmed(name, at("letters", name), { method: "POST", path: `/admin/v1/groups/${path(name)}/replay`, query: "limit", done: `Given back to ${name}: {sent}; left: {left}.` }, "give back", field("at most", "value", 100, { type: "number", min: 1, max: 1000, required: true })),
+      h("p", { class: "note" }, "All of them, at a rate that it can bear:"), command(`imago dlq replay ${quoted(name)} --rate 10`)) : null,
   ] };
 }
 

@@ -99,16 +99,19 @@ function notice(text, bad) {
 
 // A form that changes something: its `data-word` has to be typed, and the caller needs the right.
 async function act(form) {
-  const { method, path, body, done, value, written } = JSON.parse(form.dataset.act), typed = form.elements.word;
+  const { method, path, body, done, value, written, fields, query: asked } = JSON.parse(form.dataset.act), typed = form.elements.word;
   if (typed.value !== form.dataset.word) { notice(`Nothing was changed: type ${form.dataset.word} to confirm.`, true); typed.focus(); return; }
   let sent = body;
   if (value) {  // what is sent stands in a field of the form: as it is, or as JSON
     const given = form.elements.value.value;
     try { sent = { [value]: written ? JSON.parse(given) : given }; } catch { notice(`Nothing was changed: ${given} is no number, true, false or list as JSON has them.`, true); return; }
   }
-  try { await change(method, path, sent); } catch (error) { notice(`${error.message}`, true); return; }
+  for (const name of fields || []) if (form.elements[name].value) sent[name] = name === "keys" ? form.elements[name].value.trim().split(/\s+/) : form.elements[name].value;
+  let answer;
+  try { answer = await change(method, path + (asked ? query({ [asked]: form.elements.value.value }) : ""), sent || {}); } catch (error) { notice(`${error.message}`, true); return; }
   typed.value = "";
-  notice(done);
+  const result = name => answer.items ? answer.items.reduce((all, item) => all + item[name], 0) : answer[name];
+  notice(done.replace(/\{(\w+)\}/g, (_, name) => result(name)) + (answer.missing?.length ? ` Not asked: ${answer.missing.map(one => one.shard).join(", ")}.` : ""), answer.missing?.length);
   if (location.hash === form.dataset.then) refresh();
   else { told = true; location.hash = form.dataset.then; }
 }

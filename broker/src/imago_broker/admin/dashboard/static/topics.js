@@ -1,7 +1,7 @@
 // Topics: the list, and one of them.
 import { history } from "./chart.js";
 import { listed } from "./messages.js";
-import { cards, check, field, find, h, link, marked, pager, section, table } from "./parts.js";
+import { cards, check, confirmed, field, find, h, link, marked, pager, section, table } from "./parts.js";
 import { rates } from "./rates.js";
 import { age, at, count, counted, number, path, perSecond, query, some, sum, time } from "./words.js";
 
@@ -55,6 +55,8 @@ async function ofTopic(here, get) {
         const item = lags.items.find(each => each.name === group), lag = item?.topics[name];
         return { key: group, cells: [link(at("groups", group), group), item ? item.members.length : "–", lag ? count(lag.lag) : "–", lag?.oldest ? age(Date.now() - lag.oldest) : "–"] };
       }), "no group is known to read it"))),
+    name.startsWith("%") ? null : section("Send a message", confirmed(name, at("topics", name), { method: "POST", path: `/admin/v1/messages${query({ topic: name })}`, value: "body", fields: ["tags", "keys"], done: "Stored: {shard}, queue {queue}, offset {offset}." }, "send",
+      h("label", { class: "wide" }, "body", h("textarea", { name: "value", rows: 3 })), field("tag", "tags"), field("keys, with blanks between", "keys"))),
     settings && section("Settings", table("settings", [["setting"], ["value", "wrap"]], Object.entries({ acknowledgement: settings.acknowledgement, clients: settings.dialects, permission: settings.perm, order: settings.order, retentionMs: settings.retentionMs, ...settings.attributes })
       .map(([key, value]) => ({ key, cells: [key, String(value ?? "default")] })), "")),
   ] };
