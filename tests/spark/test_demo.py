@@ -5,12 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.spark
@@ -26,3 +23,7 @@ def test_demo_agrees_and_leaves_the_landed_files(tmp_path: Path) -> None:
     assert counts[0] + counts[1] == counts[2] == counts[3] == counts[4] >= 20_000
     assert all((tmp_path / path).is_file() for path in told["parquet"])
     assert not (tmp_path / "d" / "cluster").exists()
+    page = Path(told["report"]).read_text()
+    assert page.count("<svg") == 3
+    assert f"<td>{counts[4]:,}</td>" in page
+    assert "<th>differences to the topics</th><td>0</td>" in page

@@ -55,5 +55,7 @@ def test_axes_end_at_round_numbers() -> None:
 
 
 def test_a_span_ends_with_the_newest_message() -> None:
-    assert span_of(7200.5, 1) == Span(3630, 7230, 30)
-    assert span_of(7200.5, 24).step == 720
+    assert span_of(0, 7200.5, 1) == Span(3630, 7230, 30)
+    assert span_of(0, 86400 * 2, 24).step == 720
+    # No more than there is: a minute is not shown as one point of a day.
+    assert span_of(7140.5, 7200.5, 24) == Span(7140, 7201, 1)

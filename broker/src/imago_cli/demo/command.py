@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from imago_cli.messages.pace import Pace
 
 DEFAULT_DATA = Path("demo-data")
+PAGE = "report.html"
 _MARKER = ".imago-demo"
 
 
@@ -66,9 +67,9 @@ def demo(
 
     Two shards, ZooKeeper and a name service run as processes of this machine. The messages are its
     own package lists, change logs and dpkg log, half through each protocol; a group of each
-    protocol reads all of them; Spark writes the topic as Parquet. The command compares counts and
-    checksums record by record. Exit codes: 0 all agree, 1 something differs, which it prints, 2 the
-    folder belongs to something else.
+    protocol reads all of them; Spark writes the topic as Parquet, and a page about it. The command
+    compares counts and checksums record by record. Exit codes: 0 all agree, 1 something differs,
+    which it prints, 2 the folder belongs to something else.
     """
     folder = prepare_folder(data.absolute())
     with client_errors():
@@ -118,7 +119,10 @@ async def _show(cluster: Cluster, records: Sequence[DemoRecord], folder: Path) -
     from imago_client import Client
 
     parquet = folder / "parquet"
-    spark = await start_spark(cluster.bootstrap, traffic.TOPIC, parquet, folder)
+    page, groups = folder / PAGE, [traffic.ROCKETMQ_GROUP]
+    spark = await start_spark(
+        cluster.bootstrap, traffic.TOPIC, parquet, folder, page=page, groups=groups
+    )
     try:
         async with Client(cluster.bootstrap) as client:
             await client.admin.create_topic(traffic.TOPIC, queues=4)
@@ -191,6 +195,7 @@ def _report(
                 "seconds": round(seconds, 1),
                 "steps": [{**step._asdict(), "perSecond": step.rate} for step in outcome.steps],
                 "parquet": [str(path) for path in files],
+                "report": str(folder / PAGE),
                 "dashboard": cluster.dashboard,
             }
         )
@@ -209,6 +214,7 @@ def _report(
         say(f"MISMATCH {problem}")
     if not outcome.problems:
         say("every record, body for body, is the same in MetaQ, RocketMQ and Spark")
+    say(f"a page about it, to open or to send: {folder / PAGE}")
 
 
 async def _until_interrupted(cluster: Cluster) -> None:

@@ -18,6 +18,7 @@ from imago_cli.exits import CommandError
 from imago_cli.servers.java import find_java, spark_home
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 SHARDS: Final = 2
@@ -134,13 +135,16 @@ class SparkApplication:
         )
 
 
-async def start_spark(bootstrap: str, topic: str, path: Path, folder: Path) -> SparkApplication:
+async def start_spark(
+    bootstrap: str, topic: str, path: Path, folder: Path, *, page: Path, groups: Sequence[str]
+) -> SparkApplication:
     """Start Spark early: it needs seconds until it can do anything."""
     java = await asyncio.to_thread(find_java)
     home = await asyncio.to_thread(spark_home, java, folder / "java")
     log_path = folder / "spark.log"
     command = [sys.executable, "-m", "imago_spark.pipelines.ingest", "--short", "--wait"]
     command += ["--bootstrap", bootstrap, "--topics", topic, "--path", str(path)]
+    command += ["--page", str(page), "--groups", ",".join(groups)]
     with log_path.open("wb") as log:
         process = await asyncio.create_subprocess_exec(
             *command,

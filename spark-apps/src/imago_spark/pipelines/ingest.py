@@ -2,13 +2,15 @@
 
     python -m imago_spark.pipelines.ingest --config FILE [--epoch N]
     python -m imago_spark.pipelines.ingest --bootstrap 127.0.0.1:9876 --topics orders --path OUT
+        [--page report.html]
 
 With a configuration file (`pipelines.settings`) it is a stream into a table (`pipelines.tables`)
 that continues where the last run ended, until SIGTERM, or with `trigger = "available-now"` until
 it has written all messages that existed at its start. `--epoch` is the run's, as `POST
 /admin/v1/pipelines/{name}/epoch` granted it: under a higher epoch nothing more is committed.
 
-Without a file it writes the current messages and replaces the folder's content.
+Without a file it writes the current messages and replaces the folder's content; `--page` also
+writes the page about them that the application `report` writes of a table.
 
 Prints one line of JSON: rows, rows whose body does not match its stored checksum, and in the second
 form seconds. Exit codes: 0 done, 1 failed or (second form) a body was damaged, 2 wrong
@@ -69,6 +71,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--bootstrap", help="name-service addresses")
     parser.add_argument("--topics", help="names, joined with commas")
     parser.add_argument("--path", help="folder to write")
+    parser.add_argument("--page", type=Path, help="file for a page about what was written")
+    parser.add_argument("--groups", default="", help="whose lag the page has, joined with commas")
     parser.add_argument(
         "--wait",
         action="store_true",
@@ -103,10 +107,23 @@ def _once(asked: argparse.Namespace) -> int:
                 return 0  # our parent process has gone
         began = time.monotonic()
         landed = land(frame, asked.path)
+        seconds = time.monotonic() - began
+        if asked.page is not None:
+            _write_page(spark, asked)
     finally:
         spark.stop()
-    print(json.dumps({**landed, "seconds": round(time.monotonic() - began, 3)}), flush=True)
+    print(json.dumps({**landed, "seconds": round(seconds, 3)}), flush=True)
     return 1 if landed["damaged"] else 0
+
+
+def _write_page(spark: SparkSession, asked: argparse.Namespace) -> None:
+    from imago_spark.pipelines.report.reporting import page_of_folder
+
+    topics = tuple(asked.topics.split(","))
+    wanted = settings.IngestSettings(
+        bootstrap=asked.bootstrap, topics=topics, path=Path(asked.path), checkpoint=""
+    )
+    page_of_folder(spark, wanted, asked.page, asked.groups)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,8 @@ LEFT: Final = 64
 BOTTOM: Final = 28
 TOP: Final = 12
 TICKS: Final = 4
+SECONDS_SHOWN: Final = 600
+"""A plot of less time has seconds on its axis."""
 COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 """Okabe and Ito's, which the colour-blind tell apart."""
 _STYLE: Final = """
@@ -87,9 +89,9 @@ def svg(plot: Plot) -> str:
         at = first + (last - first) * tick / TICKS
         x = LEFT + (WIDTH - LEFT) * tick / TICKS
         anchor = "start" if tick == 0 else "end" if tick == TICKS else "middle"
-        made.append(
-            f'<text x="{x:.1f}" y="{HEIGHT - 8}" text-anchor="{anchor}">{clock(int(at))}</text>'
-        )
+        text = clock(at, last - first)
+        place = f'x="{x:.1f}" y="{HEIGHT - 8}" text-anchor="{anchor}"'
+        made.append(f"<text {place}>{text}</text>")
     for colour, line in zip(_colours(len(plot.lines)), plot.lines.values(), strict=True):
         places = [
             (
@@ -104,9 +106,10 @@ def svg(plot: Plot) -> str:
     return "".join([*made, "</svg>"])
 
 
-def clock(at: int) -> str:
-    """Return a time as an axis has it, in UTC."""
-    return datetime.fromtimestamp(at, UTC).strftime("%d %b %H:%M")
+def clock(at: float, whole: int) -> str:
+    """Return a time as an axis of so many seconds has it, in UTC."""
+    form = "%H:%M:%S" if whole < SECONDS_SHOWN else "%d %b %H:%M"
+    return datetime.fromtimestamp(int(at), UTC).strftime(form)
 
 
 def page(title: str, facts: Mapping[str, str], parts: Sequence[Plot | Grid]) -> str:

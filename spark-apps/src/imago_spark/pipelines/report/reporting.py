@@ -1,11 +1,13 @@
 """Write one page about the topics of a table of ingest or parse: rates, latency, lag, errors.
 
-    python -m imago_spark.pipelines.report --config FILE --out report.html [--hours 24] [--dry-run]
+    python -m imago_spark.pipelines.report --config FILE --out report.html [--hours 24]
+        [--groups billing,shipping] [--dry-run]
 
 FILE is the configuration of the run that writes the table. The page has, of the last hours that the
 table has: rows and bytes a second of the largest topics, the time from a producer to the broker
 (percentiles), the largest topics, damaged messages, why messages were rejected, how far the table
-is behind each queue, and what an audit finds. It needs no script and nothing from elsewhere.
+is behind each queue, and groups if named, and what an audit finds. It needs no script and nothing
+from elsewhere.
 
 Times of producers and brokers come from their clocks: a message that was stored before it was made
 is counted as `skewed`, and is in no percentile. Where no broker answers, the page says so, and has
@@ -29,6 +31,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
+from imago_client.message_queue import MessageQueue
 from imago_spark.broker import TopicBrokers
 from imago_spark.errors import OptionError, SourceError
 from imago_spark.options import parse_options
@@ -65,23 +68,24 @@ class Span:
     step: int
 
 
-def span_of(newest: float, hours: int) -> Span:
-    """Return the hours before the newest message."""
-    step = max(1, hours * 3600 // POINTS)
+def span_of(oldest: float, newest: float, hours: int) -> Span:
+    """Return the hours before the newest message, or the time since the oldest if that is less."""
+    seconds = min(hours * 3600, int(newest) - int(oldest) + 1)
+    step = max(1, seconds // POINTS)
     end = int(newest) // step * step + step
-    return Span(end - hours * 3600 // step * step, end, step)
+    return Span(end - -(-seconds // step) * step, end, step)
 
 
-def build(spark: SparkSession, lake: Lake, hours: int) -> tuple[DataFrame, Span] | None:
-    """Return the messages of the last hours, rejected ones too; None: the table has none."""
-    files = lake.files() + lake.files(rejects=True)
+def build(spark: SparkSession, files: Sequence[str], hours: int) -> tuple[DataFrame, Span] | None:
+    """Return the messages that files have of the last hours; None: they have none."""
     if not files:
         return None
     rows = spark.read.option("mergeSchema", "true").parquet(*files)
-    newest = rows.agg(F.max(F.unix_micros("store_time"))).collect()[0][0]
+    stored = F.unix_micros("store_time")
+    oldest, newest = rows.agg(F.min(stored), F.max(stored)).collect()[0]
     if newest is None:
         return None
-    span = span_of(newest / 1e6, hours)
+    span = span_of(oldest / 1e6, newest / 1e6, hours)
     at = F.unix_seconds("store_time")
     size = F.length("value") if "value" in rows.columns else F.lit(None).cast("long")
     made = rows.where(at.between(span.start, span.end - 1)).select(
@@ -102,6 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = application.parser("report", __doc__)
     parser.add_argument("--out", type=Path, help="file to write")
     parser.add_argument("--hours", type=int, default=24, help="before the newest message")
+    parser.add_argument("--groups", default="", help="whose lag the page has, joined with commas")
     parser.add_argument("--dry-run", action="store_true", help="write no page")
     asked = parser.parse_args(arguments)
     if asked.config is None or (asked.out is None and not asked.dry_run):
@@ -123,10 +128,10 @@ def _run(asked: argparse.Namespace, wanted: IngestSettings) -> int:
         raise OptionError(f"{wanted.path}: is a table of aggregate: it has figures, not messages")
     spark = application.spark("report", asked)
     try:
-        found = figures(spark, lake, asked.hours)
+        found = figures(spark, lake.files() + lake.files(rejects=True), asked.hours)
     finally:
         spark.stop()
-    asking = ask(wanted, lake)
+    asking = ask(wanted, lake, asked.groups)
     if not asked.dry_run:
         write(asked.out, text_of(wanted, found, asking))
     span = found["span"]
@@ -143,9 +148,55 @@ def _run(asked: argparse.Namespace, wanted: IngestSettings) -> int:
     return 0
 
 
-def figures(spark: SparkSession, lake: Lake, hours: int) -> dict[str, Any]:
+def page_of_folder(spark: SparkSession, wanted: IngestSettings, out: Path, groups: str) -> None:
+    """Write the page of what ingest has landed once, without a configuration file."""
+    found = figures(spark, [str(one) for one in sorted(wanted.path.rglob("*.parquet"))], 24)
+    try:
+        asking = ask_of_folder(spark, wanted) | lags_of_groups(wanted, groups)
+    except SourceError as error:
+        asking = {"why": str(error)}
+    write(out, text_of(wanted, found, asking))
+
+
+def ask_of_folder(spark: SparkSession, wanted: IngestSettings) -> dict[str, Any]:
+    """Return how topics and the rows of a folder differ: by numbers, and by offsets."""
+    brokers = TopicBrokers(parse_options(wanted.source_options()))
+    queues = brokers.queues()
+    first, latest = brokers.earliest(queues), brokers.latest(queues)
+    rows = spark.read.parquet(str(wanted.path)).groupBy("topic", "shard", "queue")
+    counted = rows.agg(F.count(F.lit(1)), F.max("offset") + 1).collect()
+    had = {MessageQueue(*row[:3]): (row[3], row[4]) for row in counted}
+    listed, lags = [], []
+    for queue, begin in first.items():
+        count, end = had.get(queue, (0, begin))
+        place = {"topic": queue.topic, "shard": queue.shard, "queue": queue.queue_id}
+        if count != end - begin:
+            what = f"{count} rows of {end - begin} messages"
+            listed.append({"kind": "rows", "what": what} | place)
+        if latest[queue] > end:
+            lags.append((str(queue), latest[queue] - end))
+    told = {"behind": sum(lag for _, lag in lags), "differences": len(listed)}
+    return told | {"list": listed, "lags": lags}
+
+
+def lags_of_groups(wanted: IngestSettings, groups: str) -> dict[str, Any]:
+    """Return how far groups are behind each topic."""
+    brokers = TopicBrokers(parse_options(wanted.source_options()))
+    named = [one.strip() for one in groups.split(",") if one.strip()]
+    sums: dict[tuple[str, str], int] = {}
+    for group in named:
+        queues = brokers.queues()
+        first, latest = brokers.earliest(queues), brokers.latest(queues)
+        done = brokers.committed(group, queues)
+        for queue in queues:
+            key, begin = (group, queue.topic), max(done.get(queue, 0), first[queue])
+            sums[key] = sums.get(key, 0) + max(0, latest[queue] - begin)
+    return {"groups": [(*key, lag) for key, lag in sums.items()]} if named else {}
+
+
+def figures(spark: SparkSession, files: Sequence[str], hours: int) -> dict[str, Any]:
     """Return what the page says of messages."""
-    built = build(spark, lake, hours)
+    built = build(spark, files, hours)
     if built is None:
         return {
             "span": None,
@@ -201,24 +252,27 @@ def figures(spark: SparkSession, lake: Lake, hours: int) -> dict[str, Any]:
     }
 
 
-def ask(wanted: IngestSettings, lake: Lake) -> dict[str, Any]:
+def ask(wanted: IngestSettings, lake: Lake, groups: str) -> dict[str, Any]:
     """Return what brokers say of the table, or why they do not."""
     try:
         told = audit.audit(wanted, None)
         brokers = TopicBrokers(parse_options(wanted.source_options()))
         latest, ends = brokers.latest(brokers.queues()), dict(lake.history.last.ends)
         first = brokers.earliest(queue for queue in latest if queue not in ends)
+        of_groups = lags_of_groups(wanted, groups)
     except SourceError as error:
         return {"why": str(error)}
     lags = [(str(queue), end - (ends | first)[queue]) for queue, end in latest.items()]
     lags = sorted((one for one in lags if one[1] > 0), key=lambda one: -one[1])
-    return told | {"lags": lags[:LISTED]}
+    return told | {"lags": lags[:LISTED]} | of_groups
 
 
 def text_of(wanted: IngestSettings, found: dict[str, Any], asking: dict[str, Any]) -> str:
     """Return the page."""
     span, topics = found["span"], list(found["topics"])
     facts = {"table": str(wanted.path), "rows": f"{found['rows']:,}"}
+    if "differences" in asking:
+        facts["differences to the topics"] = f"{asking['differences']:,}"
     if span is not None:
         facts["time"] = f"{_iso(span.start)} to {_iso(span.end)}"
     facts["stored before they were made"] = f"{found['skewed']:,}"
@@ -233,6 +287,9 @@ def text_of(wanted: IngestSettings, found: dict[str, Any], asking: dict[str, Any
     ]
     if "why" not in asking:
         parts.append(Grid("Behind", ("queue", "messages"), asking["lags"]))
+        if "groups" in asking:
+            columns = ("group", "topic", "messages")
+            parts.append(Grid("Lag of groups", columns, asking["groups"]))
         listed = [(one["kind"], _place(one), one["what"]) for one in asking["list"][:LISTED]]
         parts.append(Grid("Differences to the topics", ("kind", "where", "what"), listed))
     return page(f"Topics of {wanted.path.name}", facts, parts)
