@@ -20,7 +20,7 @@ from imago_operator.pipelines.config import pipeline_file, properties_file
 from imago_operator.pipelines.desired import number
 from imago_operator.pipelines.pods import overlaid
 from imago_operator.spec.applications import APPLICATIONS, COMMON, INGEST
-from imago_spark.pipelines import dlq_triage, lag_latency, parse, settings, topic_stats
+from imago_spark.pipelines import audit, dlq_triage, lag_latency, parse, settings, topic_stats
 from imago_spark.pipelines.aggregate import windows
 from imago_spark.pipelines.compact import compacting
 from imago_spark.pipelines.replay import slices
@@ -175,7 +175,7 @@ def own_names(name: str) -> list[str]:
         "ingest": (),
         "parse": parse.OWN,
         "aggregate": windows.OWN,
-        "audit": parse.OWN,
+        "audit": audit.OWN,
         "compact": (*parse.OWN, *compacting.OWN),
         "replay": slices.OWN,
         "report": parse.OWN,

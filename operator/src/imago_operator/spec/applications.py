@@ -45,9 +45,9 @@ APPLICATIONS: Final[Mapping[str, KnownApplication]] = {
     INGEST: KnownApplication(),
     "parse": KnownApplication(PARSE, ("schema",)),
     "aggregate": KnownApplication(
-        (*("input", "by", "time", "window", "delay", "measures", "topic"),), ("by",)
+        (*("input", "by", "time", "window", "delay", "measures", "topic"), *PARSE), ("by",)
     ),
-    "audit": KnownApplication(PARSE),
+    "audit": KnownApplication((*PARSE, "tables")),
     "compact": KnownApplication((*PARSE, *("fileBytes", "filesMin", "keepDays"))),
     "replay": KnownApplication(
         (

@@ -3,16 +3,20 @@
     python -m imago_spark.pipelines.audit --config FILE [--deep]
 
 FILE is the configuration of the run that writes the table, of ingest or of parse. The audit writes
-nothing, and may run beside it: it looks at what was committed when it began.
+nothing, and may run beside it: it looks at what was committed when it began. In its part `[config]`
+`tables` may name further tables of these topics, joined with commas, also of aggregate: with them
+the audit is of a whole pipeline.
 
 It compares the commits with the files that they name and with the offsets that brokers have.
 `--deep` reads all rows that both have, from the table and from the topic, and compares their
-columns; body and checksum are among them in tables of ingest.
+columns; body and checksum are among them in tables of ingest. It computes figures once more, where
+all rows are still there and none came too late.
 
 Prints one line of JSON: `rows` of the table, those whose body is `damaged`, queues, `behind` (what
-the table does not have yet), `compared` (rows that were read, with --deep), how many `differences`,
-and the first of them as `list`. Exit codes: 0 no difference, 1 failed, 2 wrong configuration,
-3 differences.
+the table does not have yet), `compared` (rows that were read, with --deep), of each topic its
+messages and rows, how many `differences`, and the first of them as `list`. Of several tables it has
+each as one of `tables`, and all `differences`. Exit codes: 0 no difference, 1 failed, 2 wrong
+configuration, 3 differences.
 """
 
 from __future__ import annotations
@@ -20,8 +24,9 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from py4j.protocol import Py4JError
@@ -33,7 +38,10 @@ from imago_spark.broker import TopicBrokers
 from imago_spark.errors import OptionError, SourceError
 from imago_spark.options import parse_options
 from imago_spark.pipelines import application, parse, settings
+from imago_spark.pipelines.aggregate.checking import figures_differ
+from imago_spark.pipelines.tables import contract
 from imago_spark.pipelines.tables.history import (
+    Lake,
     commits_of,
     history_of,
     number_of,
@@ -56,6 +64,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
+OWN: Final = (*parse.OWN, "tables")
 EXIT_DIFFERENCES: Final = 3
 LISTED_MAX: Final = 100
 """Differences in the report; it has the number of all."""
@@ -313,7 +322,13 @@ def _audit(
         max(0, end - max(first[queue], history.had(queue)[-1][1] if queue in history.ranges else 0))
         for queue, end in now.offsets.items()
     )
+    topics: dict[str, dict[str, int]] = {}
+    for queue, end in now.offsets.items():
+        sums = topics.setdefault(queue.topic, {"messages": 0, "rows": 0})
+        sums["messages"] += end - first[queue]
+        sums["rows"] += sum(stop - start for start, stop in history.ranges.get(queue, ()))
     told: dict[str, Any] = {
+        "topics": topics,
         "rows": history.last.rows,
         "damaged": history.last.damaged,
         "queues": len(now.offsets),
@@ -332,6 +347,41 @@ def _audit(
     return told | {"differences": len(found), "list": listed}
 
 
+def audit_figures(wanted: IngestSettings, spark: SparkSession | None) -> dict[str, Any]:
+    """Return the report on a table of aggregate."""
+    table = TableWriter(wanted.path)
+
+    def look(commits: list[Commit]) -> dict[str, Any]:
+        found = list(files_differ(table, commits))
+        if spark is not None:
+            found += [Difference(*one) for one in figures_differ(spark, wanted, Lake(table))]
+        listed = [one.to_json() for one in found[:LISTED_MAX]]
+        return {"rows": commits[-1].rows, "differences": len(found), "list": listed}
+
+    return undisturbed(table, look)
+
+
+def audit_all(wanted: IngestSettings, spark: SparkSession | None) -> dict[str, Any]:
+    """Return the report on the table of a configuration, or on that and its further `tables`."""
+    tables: dict[str, dict[str, Any]] = {}
+    for path in (wanted.path, *others_of(wanted)):
+        one = replace(wanted, path=path)
+        is_of_figures = contract.application_of(TableWriter(path)) == "aggregate"
+        tables[str(path)] = (audit_figures if is_of_figures else audit)(one, spark)
+    if len(tables) == 1:
+        return tables[str(wanted.path)]
+    return {"tables": tables, "differences": sum(one["differences"] for one in tables.values())}
+
+
+def others_of(wanted: IngestSettings) -> list[Path]:
+    """Return the further tables. OptionError: one is no folder of a volume."""
+    named = [one.strip() for one in str(wanted.own.get("tables", "")).split(",")]
+    for one in named:
+        if one and not one.startswith("/"):
+            raise OptionError(f"config.tables: {one!r}, must be folders of tables, like /lake/x")
+    return [Path(one) for one in named if one]
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run as a program."""
     parser = application.parser("audit", __doc__)
@@ -341,12 +391,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return application.refused("audit", "--config is missing")
     application.log_lines()
     try:
-        wanted = settings.load(asked.config, asked.epoch, parse.OWN)
+        wanted = settings.load(asked.config, asked.epoch, OWN, unneeded=("checkpoint",))
+        others_of(wanted)
     except OptionError as error:
         return application.refused("audit", error)
     try:
         spark = application.spark("audit", asked) if asked.deep else None
-        told = audit(wanted, spark)
+        told = audit_all(wanted, spark)
     except (SourceError, PySparkException, Py4JError) as error:
         return application.ended(application.EXIT_FAILED, str(error))
     print(json.dumps(told), flush=True)

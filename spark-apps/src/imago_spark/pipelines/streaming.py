@@ -71,7 +71,7 @@ def run(settings: IngestSettings, open_session: Callable[[], SparkSession], shap
             claim(table, shape.application, shape.fields)
             table.begin()
             landing = Landing(table, fence, settings, shape)
-            _run(spark, settings, landing, stop)
+            land(spark, settings, landing, stop)
         finally:
             spark.stop()
     except FencedError as error:
@@ -86,7 +86,8 @@ def run(settings: IngestSettings, open_session: Callable[[], SparkSession], shap
     return 0
 
 
-def _run(spark: SparkSession, settings: IngestSettings, landing: Landing, stop: StopSignal) -> None:
+def land(spark: SparkSession, settings: IngestSettings, landing: Landing, stop: StopSignal) -> None:
+    """Run a stream into a table whose run has begun, until it ends; report its progress."""
     reports = Reports(settings)
     run_stream(
         lambda: _run_query(spark, settings, landing, reports, stop),

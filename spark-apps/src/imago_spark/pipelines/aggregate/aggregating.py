@@ -5,7 +5,9 @@
 The configuration is that of ingest (`pipelines.settings`), without `checkpoint`: the table of
 figures is `path`, and `topics` are those of the input whose rows count. In its part `[config]`:
 
-    input = "/lake/orders-parsed"     # the table that is read, of parse or of ingest
+    input = "/lake/orders-parsed"     # the table that is read, of parse or of ingest; unless given,
+                                      # the topics themselves, and then there is a checkpoint
+    schema = "id bigint, at timestamp"    # of messages of topics, and all else that parse has
     by = "customer"                   # the key: columns, joined with commas
     time = "at"                       # when it was: a timestamp; default store_time
     window = "5m"                     # s, m, h or d; windows begin with the day, in UTC
@@ -47,7 +49,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from imago_client.errors import UsageError
 from imago_spark.errors import OptionError, TableError
 from imago_spark.pipelines import application, settings, streaming
-from imago_spark.pipelines.aggregate import windows
+from imago_spark.pipelines.aggregate import from_topics, windows
 from imago_spark.pipelines.aggregate.reading import MICROS, look, pending, waiting
 from imago_spark.pipelines.late_workers import run_stream
 from imago_spark.pipelines.reports import Fence
@@ -281,10 +283,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         given = settings.load(asked.config, asked.epoch, windows.OWN, unneeded=("checkpoint",))
         source = TableWriter(windows.input_of(given))
+        if "input" not in given.own:
+            return application.guarded(lambda: _run_of_topics(asked, given, source))
         how = _aggregation(given, source)
     except (OptionError, TableError, UsageError) as error:
         return application.refused("aggregate", error)
     return application.guarded(lambda: _run(asked, given, how, source))
+
+
+def _run_of_topics(asked: argparse.Namespace, given: IngestSettings, source: TableWriter) -> int:
+    fence = Fence(given)
+    fence()
+    spark = application.spark("aggregate", asked)
+    try:
+        shape = from_topics.shape_of(given)
+        how = windows.aggregation(given, shape.fields)
+        topics = from_topics.TopicInput(given, shape, source, fence)
+    except (OptionError, UsageError) as error:
+        spark.stop()
+        return application.refused("aggregate", error)
+    return _run(asked, given, how, source, topics=topics, spark=spark)
 
 
 def _aggregation(given: IngestSettings, source: TableWriter) -> Aggregation:
@@ -300,22 +318,34 @@ def _aggregation(given: IngestSettings, source: TableWriter) -> Aggregation:
 
 
 def _run(
-    asked: argparse.Namespace, given: IngestSettings, how: Aggregation, source: TableWriter
+    asked: argparse.Namespace,
+    given: IngestSettings,
+    how: Aggregation,
+    source: TableWriter,
+    *,
+    topics: from_topics.TopicInput | None = None,
+    spark: SparkSession | None = None,
 ) -> int:
     stop, fence = streaming.StopSignal(), Fence(given)
     stop.install()
     fence()
+    if topics is not None and not asked.dry_run:
+        topics.begin()
     lake = Lake(source)
-    spark = application.spark("aggregate", asked)
+    spark = spark or application.spark("aggregate", asked)
     try:
         if asked.dry_run:
             return _dry_run(spark, lake, how, given)
         figures = Figures(spark, how, given, fence)
         figures.begin()
-        figures.take(lake)
-        while not given.available_now and not stop.wait(given.trigger_s):
+        while True:
+            if topics is not None:
+                topics.take(spark, stop)
             lake.refresh()
-            figures.take(lake)
+            if figures.take(lake) and topics is not None:
+                topics.let_go(figures.table.last)
+            if given.available_now or stop.wait(given.trigger_s):
+                break
     finally:
         spark.stop()
     last = figures.table.last

@@ -152,7 +152,7 @@ def stored(spark: SparkSession, lake: Lake, how: Aggregation, since: int) -> Dat
     )
 
 
-def _within(landed: Sequence[Landed], *, new: bool) -> Column:
+def within(landed: Sequence[Landed], *, new: bool) -> Column:
     """Return whether a row is of these offsets, or else whether it is before their ends."""
     found = F.lit(False)
     for one in landed:
@@ -178,7 +178,7 @@ def look(
     since = mark.get("through")
     at = F.col("_at")
     is_late = F.lit(False) if since is None else at < since * MICROS
-    counted = rows.where(~F.col("_former") & _within(landed, new=True)).agg(
+    counted = rows.where(~F.col("_former") & within(landed, new=True)).agg(
         F.count(F.lit(1)),
         F.count_if(is_late),
         F.count_if(at.isNull()),
@@ -213,7 +213,7 @@ def pending(spark: SparkSession, lake: Lake, how: Aggregation, found: NewInput) 
     if rows is None:
         return None
     known = [Landed(one, 0, parts[-1][1]) for one, parts in lake.history.ranges.items() if parts]
-    rows = rows.where(F.col("_former") | _within(known, new=False))
+    rows = rows.where(F.col("_former") | within(known, new=False))
     return rows if found.since is None else rows.where(F.col("_at") >= found.since * MICROS)
 
 

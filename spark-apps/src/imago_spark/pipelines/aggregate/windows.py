@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_spark.errors import OptionError
+from imago_spark.pipelines import parse
 from imago_spark.pipelines.settings import text_in
 from imago_spark.sink_options import parse_sink_options
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from imago_spark.pipelines.settings import IngestSettings
 
-OWN: Final = ("input", "by", "time", "window", "delay", "measures", "topic")
+OWN: Final = ("input", "by", "time", "window", "delay", "measures", "topic", *parse.OWN)
 OF_MESSAGE: Final = {
     **dict.fromkeys(("topic", "shard", "key", "tags"), "string"),
     **dict.fromkeys(("born_time", "store_time"), "timestamp"),
@@ -136,7 +137,12 @@ def aggregation(wanted: IngestSettings, fields: Mapping[str, str]) -> Aggregatio
 
 
 def input_of(wanted: IngestSettings) -> Path:
-    """Return the table that is aggregated. OptionError: it is none, or the one that is written."""
+    """Return the table that is aggregated: unless there is one, that of the topics' messages.
+
+    OptionError: it is none, or the one that is written.
+    """
+    if "input" not in wanted.own:
+        return wanted.path / "_imago" / "input"
     text = text_in(wanted.own, "input")
     if not text.startswith("/"):
         raise OptionError(f"config.input: {text!r}, must be the folder of a table, like /lake/x")

@@ -109,7 +109,7 @@ class Compaction:
         """Return the files of days that are no longer kept."""
         today = datetime.fromtimestamp(self._now(), UTC).date()
         return [
-            self._stored(number, file)
+            self.stored(number, file)
             for number, file in self.lake.present()
             if is_old(file.path, today, self._keep_days)
         ]
@@ -118,14 +118,15 @@ class Compaction:
         """Return the groups of small files that become one file each."""
         gone = {one.file.path for one in less}
         files = [
-            self._stored(number, file)
+            self.stored(number, file)
             for number, file in self.lake.present()
             if file.bytes < self._file_bytes and file.path not in gone
         ]
         how = {"file_bytes": self._file_bytes, "files_min": max(2, self._files_min)}
         return list(groups(files, self.lake.history, **how))
 
-    def _stored(self, number: int, file: DataFile) -> StoredFile:
+    def stored(self, number: int, file: DataFile) -> StoredFile:
+        """Return a file of the table with what its footer says."""
         return StoredFile(file, number, content_of(self.table.place(file)))
 
     def expire(self, old: Sequence[StoredFile]) -> int:
