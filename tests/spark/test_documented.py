@@ -15,7 +15,7 @@ from imago_client import Message
 from imago_operator.model.desired import OperatorInfo
 from imago_operator.pipelines.config import pipeline_file
 from imago_operator.pipelines.desired import desired_pipeline
-from imago_spark.pipelines import parse, settings
+from imago_spark.pipelines import dlq_triage, lag_latency, parse, settings, topic_stats
 from imago_spark.pipelines.aggregate import windows
 from imago_spark.pipelines.compact import compacting
 from imago_spark.pipelines.replay import slices
@@ -112,8 +112,8 @@ def test_block_compiles(block: Block) -> None:
 
 @pytest.mark.usefixtures("spark")  # reads a schema's DDL
 def test_configurations_of_the_pipelines_are_taken(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "spark.md").read_text(encoding="utf-8")
-    ingests, parses, figures, replays, compacts = re.findall(
+    page = (ROOT / "docs" / "pipelines.md").read_text(encoding="utf-8")
+    ingests, parses, figures, replays, compacts, stats = re.findall(
         r"^```toml\n(.*?)^```", page, re.DOTALL | re.MULTILINE
     )
     (tmp_path / "ingest.toml").write_text(ingests)
@@ -127,6 +127,9 @@ def test_configurations_of_the_pipelines_are_taken(tmp_path: Path) -> None:
     (tmp_path / "figures.toml").write_text(figures)
     given = settings.load(tmp_path / "figures.toml", None, windows.OWN, unneeded=("checkpoint",))
     assert list(windows.aggregation(given, how.fields).fields)[3:5] == ["count", "sum_amount"]
+    (tmp_path / "stats.toml").write_text(stats)
+    given = settings.load(tmp_path / "stats.toml", None, lag_latency.OWN, unneeded=("checkpoint",))
+    assert lag_latency.groups_of(given) == ("billing", "shipping")
     (tmp_path / "replay.toml").write_text(replays)
     found = slices.slice_of(settings.load(tmp_path / "replay.toml", None, slices.OWN))
     assert (found.step_rows, found.rows_per_second) == (50_000, 500)
@@ -136,8 +139,7 @@ def of_sample(name: str, folder: Path, own: tuple[str, ...]) -> settings.IngestS
     """Return what an application reads that the operator runs for a sample."""
     sample = yaml.safe_load((ROOT / "manifests" / "samples" / f"{name}.yaml").read_text())
     sample["metadata"]["namespace"] = "data"
-    file = Path(sample["spec"]["code"]["mainFile"].removeprefix("local:///opt/app/"))
-    assert (ROOT / "spark-apps" / file).is_file()
+    assert sample["spec"]["application"]["name"] == name
     text = pipeline_file(desired_pipeline(sample, OperatorInfo(version="0.1.0")))
     (folder / "pipeline.toml").write_text(text)
     return settings.load(folder / "pipeline.toml", 3, own)
@@ -156,6 +158,10 @@ def test_samples_are_what_the_applications_read(tmp_path: Path) -> None:
     assert of_sample("compact", tmp_path, compacting.OWN).own == {"keepDays": 90}
     assert of_sample("report", tmp_path, parse.OWN).path == Path("/lake/orders")
     assert of_sample("audit", tmp_path, parse.OWN).path == Path("/lake/orders")
+    assert of_sample("topic_stats", tmp_path, topic_stats.OWN).own == {"input": "/lake/orders"}
+    lags = of_sample("lag_latency", tmp_path, lag_latency.OWN)
+    assert lag_latency.groups_of(lags) == ("billing", "shipping")
+    assert of_sample("dlq_triage", tmp_path, dlq_triage.OWN).topics == ("%DLQ%billing",)
 
 
 def everything(client: Client, topic: str) -> list[bytes]:

@@ -50,7 +50,7 @@ def parser(name: str, text: str | None) -> argparse.ArgumentParser:
     )
     config, epoch = os.environ.get("IMAGO_CONFIG"), os.environ.get("IMAGO_EPOCH", "")
     found.add_argument(
-        "--config", type=Path, default=config, help="configuration file; see docs/spark.md"
+        "--config", type=Path, default=config, help="configuration file; see docs/pipelines.md"
     )
     found.add_argument(
         "--epoch",
