@@ -19,13 +19,21 @@ LANDS_SECONDS_MAX: Final = 240.0
 STOPS_SECONDS_MAX: Final = 150.0
 _SHORT_LIVED: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """JVMs that are up soon, for runs of a minute."""
-_SMALL: Final = {"requests": {"cpu": "500m", "memory": "900Mi"}}
+_SMALL: Final = {"requests": {"cpu": "250m", "memory": "900Mi"}}
 
 
 class Pipeline:
-    """One ImagoPipeline that lands topics on a claim."""
+    """One ImagoPipeline that lands topics on a claim, or runs another application on them."""
 
-    def __init__(self, brokers: Brokers, name: str, engine: str) -> None:
+    def __init__(
+        self,
+        brokers: Brokers,
+        name: str,
+        engine: str,
+        application: dict[str, Any] | None = None,
+        **config: str,
+    ) -> None:
+        self._application, self._config = application, config
         self.kube: Kube = brokers.kube
         self.namespace, self.cluster = brokers.namespace, brokers.name
         self.name, self.engine = name, engine
@@ -45,12 +53,12 @@ class Pipeline:
                 "clusterRef": {"name": self.cluster},
                 "engine": self.engine,
                 "source": {"topics": topics, "groupName": self.name, "maxRowsPerTrigger": 2000},
-                "ingest": {"path": self.table},
+                **self._what(),
                 "volumes": [{"name": "lake", "claimName": lake.LAKE, "mountPath": "/lake"}],
                 "checkpoint": {"claim": {"accessMode": "ReadWriteMany"}},
-                "config": {"triggerSeconds": 1, "progressSeconds": 1},
+                "config": {"triggerSeconds": 1, "progressSeconds": 1, **self._config},
                 "resources": {"driver": _SMALL, "executor": _SMALL},
-                "restart": {"backoff": "1s"},
+                "restart": {"backoff": "1s", "policy": self._restarts()},
                 "spark": {
                     "conf": {
                         "spark.driver.extraJavaOptions": _SHORT_LIVED,
@@ -59,6 +67,30 @@ class Pipeline:
                 },
             },
         }
+
+    def _what(self) -> dict[str, Any]:
+        if self._application is None:
+            return {"ingest": {"path": self.table}}
+        return {"application": {"path": self.table, **self._application}}
+
+    def _restarts(self) -> str:
+        ends = self._application is not None and self._application["name"] == "audit"
+        return "Never" if ends else "Always"
+
+    def until_ended(self) -> str:
+        """Wait until its run has ended by itself; return what became of it, with its last words."""
+
+        def ended() -> bool:
+            return self.status.get("state") in ("COMPLETED", "FAILED")
+
+        until(ended, f"pipeline {self.name} has ended", seconds_max=LANDS_SECONDS_MAX, poll=1.0)
+        told = self.status
+        return f"{told['state']} {told['runs'].get('lastError', '')}".strip()
+
+    def until_read(self) -> None:
+        """Wait until it has read all that there is."""
+        what = f"pipeline {self.name} has read all"
+        until(lambda: self.status.get("lag") == "0", what, seconds_max=LANDS_SECONDS_MAX, poll=1.0)
 
     @property
     def status(self) -> dict[str, Any]:
@@ -119,7 +151,7 @@ class Pipeline:
         words = ("-n", self.namespace, *limit)
         self.kube.run("delete", "imp", self.name, *words, seconds_max=seconds_max)
         until(lambda: not self._drivers(), "no driver is left", seconds_max=STOPS_SECONDS_MAX)
-        claims = (lake.LAKE, f"{self.name}-checkpoint")
+        claims = (f"{self.name}-checkpoint", *([] if self._application else [lake.LAKE]))
         self.kube.run("delete", "pvc", *claims, *words, seconds_max=seconds_max)
 
 
