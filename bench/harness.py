@@ -147,6 +147,7 @@ class Server:
     admin: str = ""
     names: int = 0
     first_ack_seconds: float = 0.0
+    grpc: int = 0
 
     def create_topic(self, name: str, queues: int) -> None:
         """Create a topic over the admin HTTP."""
@@ -234,6 +235,7 @@ def broker(port_base: int, *settings: str) -> Iterator[Server]:
                 found["admin"],
                 names=int(ready["namesrv"].rsplit(":", 1)[1]),
                 first_ack_seconds=time.monotonic() - began,
+                grpc=int(found["grpc"].rsplit(":", 1)[1]),
             )
         finally:
             process.terminate()

@@ -244,15 +244,18 @@ def rocketmq_original(
 
 
 @contextlib.contextmanager
-def rocketmq_proxy(folder: Path) -> Iterator[Mapping[str, str]]:
-    """Run a name server, and RocketMQ 5's proxy with a broker inside; yield their addresses."""
+def rocketmq_proxy(folder: Path, scale: Scale = SMALL) -> Iterator[Mapping[str, str]]:
+    """Run a name server, and RocketMQ 5's proxy with a broker inside; yield their addresses.
+
+    `pid` is its process.
+    """
     namesrv_port = free_port_block(10)
     broker_port, grpc_port = namesrv_port + 3, namesrv_port + 6
     env = {"ROCKETMQ_HOME": str(_home(folder)), "NAMESRV_ADDR": ""}
     namesrv_conf, broker_conf = folder / "namesrv.conf", folder / "broker.conf"
     namesrv_conf.write_text(f"listenPort={namesrv_port}\n")
     namesrv = f"127.0.0.1:{namesrv_port}"
-    more = _lines({"transactionTimeOut": 1000, "transactionCheckInterval": 1000})
+    more = _lines({"transactionTimeOut": 1000, "transactionCheckInterval": 1000, **scale.rocketmq})
     broker_conf.write_text(
         _ROCKETMQ_BROKER.format(port=broker_port, namesrv=namesrv, data=folder / "store", more=more)
     )
@@ -264,8 +267,8 @@ def rocketmq_proxy(folder: Path) -> Iterator[Mapping[str, str]]:
         "localServeAddr": "127.0.0.1",
     }
     (folder / "proxy.json").write_text(json.dumps(settings))
-    first = _command(ROCKETMQ5_PROXY, "namesrv.NamesrvStartup", folder, namesrv_conf, SMALL)
-    command = _command(ROCKETMQ5_PROXY, "proxy.ProxyStartup", folder, broker_conf, SMALL)[:-2]
+    first = _command(ROCKETMQ5_PROXY, "namesrv.NamesrvStartup", folder, namesrv_conf, scale)
+    command = _command(ROCKETMQ5_PROXY, "proxy.ProxyStartup", folder, broker_conf, scale)[:-2]
     command += ["-n", namesrv, "-pm", "local", "-bc", str(broker_conf)]
     command += ["-pc", str(folder / "proxy.json")]
     with running(ServerProcess.start("namesrv", first, folder, env)) as names:
@@ -273,7 +276,8 @@ def rocketmq_proxy(folder: Path) -> Iterator[Mapping[str, str]]:
         with running(ServerProcess.start("proxy", command, folder, env)) as proxy:
             proxy.wait_for_port(grpc_port)
             broker, grpc = f"127.0.0.1:{broker_port}", f"127.0.0.1:{grpc_port}"
-            yield {"namesrv": namesrv, "broker": broker, "grpc": grpc}
+            pid = str(proxy.process.pid)
+            yield {"namesrv": namesrv, "broker": broker, "grpc": grpc, "pid": pid}
 
 
 def _lines(settings: Mapping[str, int | str]) -> str:
