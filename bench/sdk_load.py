@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import selectors
 import socket
+import time
 from collections import deque
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hpack import Encoder
@@ -30,11 +30,9 @@ OK_STATUS = b"\x08\xa0\x9c\x01"
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the processor time of all threads of a process."""
-    found = 0
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        found += int((task / "schedstat").read_text().split()[0])
-    return found / 1e9
+    """Return the processor time of all threads of a process, those that have ended too."""
+    clock = ~pid << 3 | 2  # Linux's number for that clock of another process
+    return time.clock_gettime(clock)
 
 
 def requests() -> Iterator[bytes]:
@@ -210,7 +208,7 @@ class SdkLoad:
                 out.setdefault(connection, bytearray()).extend(connection.begin(method, message))
                 running += 1
             for connection, data in out.items():
-                connection.send(data)
+                connection.send(bytes(data))
             if not running:
                 return
             ready = self._selector.select(SILENT_SECONDS)

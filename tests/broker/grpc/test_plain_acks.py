@@ -9,9 +9,10 @@ import pytest
 
 from imago_broker.features.pop.pop_requests import unwritten
 from imago_broker.processors.grpc.authentication import CallUsers
-from imago_broker.processors.grpc.consuming import plain_acks
+from imago_broker.processors.grpc.consuming import short_way
 from imago_broker.processors.grpc.consuming.plain_acks import PlainAcks
 from imago_broker.processors.grpc.consuming.renewals import PushRenewals
+from imago_broker.processors.grpc.consuming.short_way import ShortWay
 from imago_broker.processors.rocketmq.exchange import OK
 from imago_broker.service.puts.put_status import PutStatus
 from imago_testing.peers.features import pop_of
@@ -86,8 +87,7 @@ class Shortly:
         self.renewals = PushRenewals(ManualClock(epoch_ms=1000))
         self.renewals.only_for({CLIENT})
         self.acks = PlainAcks(
-            CallUsers(access, enabled=True),
-            table,
+            ShortWay(CallUsers(access, enabled=True), table, "client"),
             self.out,
             ManualClock(epoch_ms=1000),
             broker_name="shard-0",
@@ -147,11 +147,11 @@ def test_whatever_else_is_left_to_the_careful_way(part: str, name: str, value: A
 
 
 def test_no_more_names_are_kept_than_allowed() -> None:
-    plain_acks.are_names.cache_clear()
+    short_way.are_names.cache_clear()
     short = Shortly()
-    for index in range(plain_acks.NAMES_KEPT_MAX + 2):
+    for index in range(short_way.NAMES_KEPT_MAX + 2):
         assert short.take(f"t{index}") is not None
-    assert plain_acks.are_names.cache_info().currsize == plain_acks.NAMES_KEPT_MAX
+    assert short_way.are_names.cache_info().currsize == short_way.NAMES_KEPT_MAX
     assert short.take("a b") is None
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imago_broker.features.pop import pop_requests as pop_processor
+from imago_broker.features.pop import giving
 from imago_broker.features.pop import popping as core_popping
 from imago_broker.features.pop import reading as pop_reading
 from imago_broker.features.pop import receipts as receipts_processor
@@ -162,7 +162,7 @@ async def test_who_waits_gets_what_another_could_not_be_given(
 ) -> None:
     put_meta, is_full = broker.store.put_meta, True
     monkeypatch.setattr(popping, "RETRY_SECONDS", 0.01)
-    monkeypatch.setattr(pop_processor, "AGAIN_MS", 100)
+    monkeypatch.setattr(giving, "AGAIN_MS", 100)
 
     def full(rows: Sequence[Change]) -> None:
         if is_full and any(kind == popping.KIND for kind, *_ in rows):

@@ -15,6 +15,7 @@ from imago_broker.processors.grpc.consuming.acknowledging import AckCalls
 from imago_broker.processors.grpc.consuming.plain_acks import PlainAcks
 from imago_broker.processors.grpc.consuming.receiving import ReceiveCalls
 from imago_broker.processors.grpc.consuming.renewals import PushRenewals
+from imago_broker.processors.grpc.consuming.short_way import ShortWay
 from imago_broker.processors.grpc.lite_topics import LiteCalls
 from imago_broker.processors.grpc.plain_sends import PlainSends
 from imago_broker.processors.grpc.recalling import RecallCalls
@@ -101,6 +102,8 @@ def serve_grpc(
             acks=acks,
             renewals=renewals,
             wants_lite=clients.wants_lite,
+            way=ShortWay(authentication, table, "pull"),
+            pops=pop.short,
         ),
         acks=acks,
         lite=LiteCalls(
@@ -112,8 +115,7 @@ def serve_grpc(
             broker_name=identity.broker_name,
         ),
         plain_acks=PlainAcks(
-            authentication,
-            table,
+            ShortWay(authentication, table, "client"),
             pop.receipts,
             clock,
             broker_name=identity.broker_name,

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Final
 
 from imago_broker.features.feature import Feature
 from imago_broker.features.pop.assignments import AssignmentProcessor
+from imago_broker.features.pop.giving import PopParts
 from imago_broker.features.pop.lite import LiteSubscriptions
 from imago_broker.features.pop.lite_requests import LiteProcessor
-from imago_broker.features.pop.pop_requests import PopParts, PopProcessor
+from imago_broker.features.pop.pop_requests import PopProcessor
 from imago_broker.features.pop.reading import PopReader
 from imago_broker.features.pop.receipts import ReceiptProcessor
 from imago_broker.features.pop.request_modes import RequestModes
 from imago_broker.features.pop.service import PopService
+from imago_broker.features.pop.short_pops import ShortPops
 from imago_broker.features.pop.waiting import PopWaiting
 from imago_broker.metrics import counter, gauge
 from imago_broker.model.access.access import READ, SHOW
@@ -40,9 +42,7 @@ if TYPE_CHECKING:
     from imago_broker.model.access.access import Need
     from imago_broker.model.topics.topics import TopicConfig
     from imago_broker.processors.rocketmq.access.rights import Asked, Right
-    from imago_broker.processors.rocketmq.assembly import BrokerParts, RocketmqAssembly
-    from imago_broker.processors.rocketmq.pull.memory_window import MemoryWindow
-    from imago_broker.service.groups.clients import ClientRegistry
+    from imago_broker.processors.rocketmq.assembly import RocketmqAssembly
 
 
 def _batch_ack(asked: Asked) -> Iterable[Need]:
@@ -95,13 +95,15 @@ class PopServices:
     waiting: PopWaiting
     modes: RequestModes
     lite: LiteSubscriptions
+    parts: PopParts
+    popping: PopProcessor
     receipts: ReceiptProcessor
+    short: ShortPops
 
 
 def install(parts: RocketmqAssembly) -> Installed:
     """Make it, and connect it with what the broker has anyway."""
-    registry = parts.clients.registry
-    pop = _services(parts.broker, parts.delivery.memory, registry)
+    pop = _services(parts)
 
     def stop() -> None:
         pop.lite.clear()
@@ -118,7 +120,8 @@ def install(parts: RocketmqAssembly) -> Installed:
     )
 
 
-def _services(broker: BrokerParts, memory: MemoryWindow, registry: ClientRegistry) -> PopServices:
+def _services(assembly: RocketmqAssembly) -> PopServices:
+    broker, memory, registry = assembly.broker, assembly.delivery.memory, assembly.clients.registry
     service = PopService(broker.messages, broker.offsets, loop=broker.loop)
     waiting = PopWaiting(broker.loop, broker.clock)
     service.on_stop.append(waiting.release_all)
@@ -147,12 +150,32 @@ def _services(broker: BrokerParts, memory: MemoryWindow, registry: ClientRegistr
 
     lite = LiteSubscriptions(broker.groups, broker.offsets, broker.store, broker.clock, tell_out)
     waiting.also_under(lite.places)
+    parts = PopParts(
+        pops=service,
+        reader=PopReader(broker.store, service, first_in_memory=memory.holds_first),
+        waiting=waiting,
+        topics=broker.topics,
+        groups=broker.groups,
+        clock=broker.clock,
+        traffic=assembly.delivery.traffic,
+    )
+    popping = PopProcessor(
+        parts,
+        group_rules=assembly.names.group_rules,
+        selector=assembly.delivery.selector,
+        resets=assembly.clients.resets,
+        budget=broker.budget,
+        identity=assembly.identity,
+    )
     return PopServices(
         service=service,
-        reader=PopReader(broker.store, service, first_in_memory=memory.holds_first),
+        reader=parts.reader,
         waiting=waiting,
         modes=modes,
         lite=lite,
+        parts=parts,
+        popping=popping,
+        short=ShortPops(parts, popping),
         receipts=ReceiptProcessor(
             store=broker.store,
             topics=broker.topics,
@@ -165,25 +188,8 @@ def _services(broker: BrokerParts, memory: MemoryWindow, registry: ClientRegistr
 
 def _rows(parts: RocketmqAssembly, pop: PopServices) -> list[Row]:
     lanes = parts.lanes
-    own = PopParts(
-        pops=pop.service,
-        reader=pop.reader,
-        waiting=pop.waiting,
-        topics=parts.broker.topics,
-        groups=parts.broker.groups,
-        clock=parts.broker.clock,
-        traffic=parts.delivery.traffic,
-    )
-    popping = PopProcessor(
-        own,
-        group_rules=parts.names.group_rules,
-        selector=parts.delivery.selector,
-        resets=parts.clients.resets,
-        budget=parts.broker.budget,
-        identity=parts.identity,
-    )
-    lite = LiteProcessor(own, popping, pop.lite, parts.broker.messages.light.__contains__)
-    receipt = pop.receipts
+    popping, receipt = pop.popping, pop.receipts
+    lite = LiteProcessor(pop.parts, popping, pop.lite, parts.broker.messages.light.__contains__)
     assignment = AssignmentProcessor(
         modes=pop.modes,
         topics=parts.broker.topics,

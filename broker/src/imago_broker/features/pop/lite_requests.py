@@ -24,8 +24,9 @@ from imago_wire.remoting.headers.pop import PopLiteMessageRequestHeader
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from imago_broker.features.pop.giving import PopParts
     from imago_broker.features.pop.lite import LiteClient, LiteSubscriptions
-    from imago_broker.features.pop.pop_requests import PopParts, PopProcessor
+    from imago_broker.features.pop.pop_requests import PopProcessor
     from imago_broker.features.pop.reading import PopTake
 
 

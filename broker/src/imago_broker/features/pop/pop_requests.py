@@ -9,10 +9,10 @@ retry topic of POP, and receipts name the topic itself.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from time import perf_counter_ns
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from imago_broker.features.pop.giving import give
 from imago_broker.features.pop.priorities import goes_by_priority
 from imago_broker.features.pop.reading import ATTEMPT_SIZE, PopAsk
 from imago_broker.features.pop.waiting import ANY_QUEUE
@@ -37,41 +37,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from imago_broker.core.budget import OutputBudget
-    from imago_broker.features.pop.reading import PopReader, PopTake
-    from imago_broker.features.pop.service import PopService
-    from imago_broker.features.pop.waiting import PopWaiting, Waiting
-    from imago_broker.ports import Clock
+    from imago_broker.features.pop.giving import PopParts
+    from imago_broker.features.pop.reading import PopTake
+    from imago_broker.features.pop.service import Queue
+    from imago_broker.features.pop.waiting import Waiting
     from imago_broker.processors.rocketmq.identity import RocketmqIdentity
     from imago_broker.processors.rocketmq.pull.subscriptions import MessageSelector
     from imago_broker.processors.rocketmq.rules import GroupRules
-    from imago_broker.service.figures.traffic import Traffic
-    from imago_broker.service.groups.groups import GroupService
     from imago_broker.service.groups.resets import PendingResets
-    from imago_broker.service.topics.topics import TopicService
 
 MESSAGES_MAX = 32
 LATE_MS = 500
 POLL_MS_MAX = 600_000
 INVISIBLE_MS_MAX = 7 * 24 * 3600 * 1000
 FROM_END = 1
-AGAIN_MS = 1000
-"""After which who waits looks again at what could not be written and was given to nobody."""
 IN_ORDER_QUEUE, REVIVE_QUEUE = 999, 0
 """What RocketMQ's receipts name as the queue of their check point: here there is none."""
 NOT_SETTLED = "this broker has just become the master and does not know yet what is out"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PopParts:
-    """What a POP needs from its first look to its answer."""
-
-    pops: PopService
-    reader: PopReader
-    waiting: PopWaiting
-    topics: TopicService
-    groups: GroupService
-    clock: Clock
-    traffic: Traffic
 
 
 class PopProcessor:
@@ -106,26 +88,44 @@ class PopProcessor:
         self._require_count(header.max_msg_nums)
         if not 0 <= header.invisible_time <= INVISIBLE_MS_MAX:
             raise rules.invalid(f"invisibleTime[{header.invisible_time}] is illegal")
-        self.allow_group(header.consumer_group, header.topic)
-        group = "" if header.order else header.consumer_group
-        queue_ids = self._queue_ids(exchange, header.topic, header.queue_id, group)
-        chosen = self._selector.select_expression(header.exp_type, header.exp)
-        # A reset counts here from when it was made: pulls that follow go on from what is popped.
-        self._resets.forget((header.consumer_group, header.topic, each) for each in queue_ids)
-        ask = PopAsk(
-            group=header.consumer_group,
-            topic=header.topic,
-            queue_ids=queue_ids,
+        ask = self.ask(
+            (header.consumer_group, header.topic, header.queue_id),
+            (header.exp_type, header.exp),
+            exchange.channel.peer,
             messages_max=header.max_msg_nums,
-            bytes_max=self.allowance(),
             invisible_ms=header.invisible_time,
             from_end=header.init_mode == FROM_END,
             in_order=header.order,
-            tags=chosen.tags,
-            wanted=chosen.wanted,
             attempt=(header.attempt_id or "")[:ATTEMPT_SIZE],
         )
         return Pop(self._parts, exchange, ask, header.queue_id, until_ms).begin()
+
+    def ask(
+        self,
+        place: Queue,
+        expression: tuple[str | None, str | None],
+        peer: str,
+        *,
+        in_order: bool,
+        **more: Any,
+    ) -> PopAsk:
+        """Return what a POP of these messages asks for; refuse one that may not be."""
+        group, topic, queue_id = place
+        self.allow_group(group, topic)
+        queue_ids = self._queue_ids(peer, topic, queue_id, "" if in_order else group)
+        chosen = self._selector.select_expression(*expression)
+        # A reset counts here from when it was made: pulls that follow go on from what is popped.
+        self._resets.forget((group, topic, each) for each in queue_ids)
+        return PopAsk(
+            group=group,
+            topic=topic,
+            queue_ids=queue_ids,
+            bytes_max=self.allowance(),
+            in_order=in_order,
+            tags=chosen.tags,
+            wanted=chosen.wanted,
+            **more,
+        )
 
     def peek(self, exchange: Exchange) -> Reply:
         """PEEK_MESSAGE: what a POP would give now, and nothing is taken."""
@@ -135,7 +135,7 @@ class PopProcessor:
         ask = PopAsk(
             group=header.consumer_group,
             topic=header.topic,
-            queue_ids=self._queue_ids(exchange, header.topic, header.queue_id),
+            queue_ids=self._queue_ids(exchange.channel.peer, header.topic, header.queue_id),
             messages_max=min(header.max_msg_nums, MESSAGES_MAX),
             bytes_max=self.allowance(),
             invisible_ms=0,
@@ -157,7 +157,7 @@ class PopProcessor:
         ask = PopAsk(
             group=header.consumer_group,
             topic=header.topic,
-            queue_ids=self._queue_ids(exchange, header.topic, header.queue_id),
+            queue_ids=self._queue_ids(exchange.channel.peer, header.topic, header.queue_id),
             messages_max=1,
             bytes_max=1,
             invisible_ms=0,
@@ -169,7 +169,7 @@ class PopProcessor:
         """POLLING_INFO: how many requests wait."""
         header = PollingInfoRequestHeader.from_ext(exchange.ext)
         self.allow_group(header.consumer_group, header.topic)
-        self._queue_ids(exchange, header.topic, header.queue_id)
+        self._queue_ids(exchange.channel.peer, header.topic, header.queue_id)
         count = self._parts.waiting.count(header.consumer_group, header.topic, header.queue_id)
         return Reply(ext=PollingInfoResponseHeader(polling_num=count).to_ext())
 
@@ -192,15 +192,13 @@ class PopProcessor:
         """Refuse a group that may not consume this topic."""
         rules.may_read(rules.may_consume(name, self._group_rules.require(name)), topic)
 
-    def _queue_ids(
-        self, exchange: Exchange, topic: str, queue_id: int, group: str = ""
-    ) -> list[int]:
+    def _queue_ids(self, peer: str, topic: str, queue_id: int, group: str = "") -> list[int]:
         """Return the queues to read, each time another one first. `group`: priorities count to."""
         config = rules.topic_of(self._parts.topics, topic)
         if not config.perm & PERM_READ:
             raise rules.forbidden(f"the topic[{topic}] peeking message is forbidden")
         if queue_id >= config.read_queues or queue_id < ANY_QUEUE:
-            raise rules.illegal_queue(config, queue_id, exchange.channel.peer)
+            raise rules.illegal_queue(config, queue_id, peer)
         if queue_id != ANY_QUEUE:
             return [queue_id]
         self._turns += 1
@@ -340,26 +338,16 @@ class Pop(Waiter):
             if take.more:
                 answer(self._nothing())
             return take.more
-        for look in take.queues:
-            parts.waiting.out_until(*look.popped.key[1:], now_ms + ask.invisible_ms)
-        body = b"".join(record for look in take.queues for record in look.records)
-        count = sum(len(look.times) for look in take.queues)
-        parts.traffic.delivered(ask.group, ask.topic, count, len(body))
-        reply = Reply(ResponseCode.SUCCESS, "FOUND", _header(self._take, self._ask).to_ext(), body)
         exchange = self._exchange
 
-        def written(status: PutStatus) -> None:
-            if status is PutStatus.OK:
-                exchange.answer(reply)
+        def given(status: PutStatus, body: bytes) -> None:
+            if status is not PutStatus.OK:
+                exchange.answer(unwritten(status))
                 return
-            # What is not safe is not given, and is there for whoever asks next.
-            failed_ms = parts.clock.epoch_ms()
-            for look in take.queues:
-                parts.pops.take_back(look.popped, take.stamp, failed_ms)
-                parts.waiting.out_until(*look.popped.key[1:], failed_ms + AGAIN_MS)
-            exchange.answer(unwritten(status))
+            ext = _header(take, ask).to_ext()
+            exchange.answer(Reply(ResponseCode.SUCCESS, "FOUND", ext, body))
 
-        parts.pops.when_written(written)
+        give(parts, ask, take, now_ms, given)
         return True
 
     def _taken(self, now_ms: int) -> PopTake:

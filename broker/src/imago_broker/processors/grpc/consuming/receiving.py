@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from imago_broker.model.groups import GroupConfig
 from imago_broker.model.topics.topics import PERM_READ
+from imago_broker.processors.grpc.asking import AskedResult
 from imago_broker.processors.grpc.calls import CallError, status
 from imago_broker.processors.grpc.checks import group_name, topic_name
 from imago_broker.processors.grpc.consuming.acknowledging import queue_of
@@ -23,13 +24,15 @@ from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.peer import Language
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from imago_broker.ports import Clock
-    from imago_broker.processors.grpc.asking import AskedResult, TableAsker
+    from imago_broker.processors.grpc.asking import TableAsker
     from imago_broker.processors.grpc.calls import Call
     from imago_broker.processors.grpc.consuming.acknowledging import AckCalls
     from imago_broker.processors.grpc.consuming.renewals import PushRenewals
+    from imago_broker.processors.grpc.consuming.short_way import ShortWay
+    from imago_broker.service.groups.channel import Reply
     from imago_broker.service.groups.groups import GroupService
     from imago_broker.service.topics.topics import TopicService
 
@@ -50,6 +53,30 @@ _INIT_FROM_END = "1"
 _OLD_CLIENT = "5.0.3"
 
 
+def _begun(code: SdkCode) -> bytes:
+    return framed([encoded(make("ReceiveMessageResponse", status=status(code)))])
+
+
+_FOUND, _NOT_FOUND = _begun(SdkCode.OK), _begun(SdkCode.MESSAGE_NOT_FOUND)
+"""How answers begin."""
+
+
+class ShortPopping(Protocol):
+    """POPs without a request."""
+
+    def take_now(
+        self,
+        group: str,
+        topic: str,
+        expression: tuple[str, str],
+        messages_max: int,
+        invisible_ms: int,
+        given: Callable[[Reply, bytes, int, int, dict[int, int]], None],
+    ) -> bool:
+        """Have messages given; False: there are none now, or it has to be refused."""
+        ...
+
+
 class ReceiveCalls:
     """What consumers get."""
 
@@ -64,8 +91,11 @@ class ReceiveCalls:
         acks: AckCalls,
         renewals: PushRenewals,
         wants_lite: Callable[[tuple[str, str]], bool],
+        way: ShortWay,
+        pops: ShortPopping,
     ) -> None:
-        """`wants_lite`: whether a client reads lite topics."""
+        """`wants_lite`: whether a client reads lite topics; `pops` serves what goes `way`."""
+        self._way, self._pops = way, pops
         self._asker, self._topics, self._groups, self._clock = asker, topics, groups, clock
         self._broker_name, self._acks, self._renewals = broker_name, acks, renewals
         self._wants_lite = wants_lite
@@ -111,7 +141,32 @@ class ReceiveCalls:
         if self._wants_lite(call.key):
             self._receive_lite(receive, ext)
             return
+        if not in_order and receive.by_tags and self._shortly(receive, ext["exp"], batch):
+            return
         self._asker.ask(call, RequestCode.POP_MESSAGE, ext, receive.popped)
+
+    def _shortly(self, receive: _Receive, tags: str, batch: int) -> bool:
+        """Answer with what is there now; False: there is nothing, or it is to be refused."""
+        call, way = receive.call, self._way
+        topic, group = receive.topic, receive.group
+        if not way.serves() or not way.open_to(call, topic, group):
+            return False
+
+        def given(
+            reply: Reply, body: bytes, stamp: int, revive: int, starts: dict[int, int]
+        ) -> None:
+            way.lane.running -= 1
+            if reply.code == ResponseCode.SUCCESS:
+                self._told(receive, body, f"{stamp} {receive.invisible_ms} {revive}", starts)
+            else:
+                outcome = AskedResult(reply.code, reply.remark or "", {}, b"", denied=False)
+                receive.popped(outcome)
+
+        wanted = ("TAG", tags)
+        if not self._pops.take_now(group, topic, wanted, batch, receive.invisible_ms, given):
+            return False
+        way.lane.running += 1
+        return True
 
     def _receive_lite(self, receive: _Receive, ext: dict[str, str]) -> None:
         """Take messages of all lite topics that the client wants."""
@@ -131,6 +186,15 @@ class ReceiveCalls:
 
     def told(self, receive: _Receive, outcome: AskedResult) -> None:
         """Answer with messages, or give them back where nobody takes the answer."""
+        ext, starts = outcome.ext, dict[int, int]()
+        for block in ext.get("startOffsetInfo", "").split(";"):
+            words = block.split(" ")
+            if len(words) == 3:
+                starts[int(words[1])] = int(words[2])
+        times = f"{ext['popTime']} {receive.invisible_ms} {ext['reviveQid']}"
+        self._told(receive, outcome.body, times, starts)
+
+    def _told(self, receive: _Receive, body: bytes, times: str, starts: dict[int, int]) -> None:
         call, now_ms = receive.call, self._clock.epoch_ms()
         most = self.attempts_max(receive.group)
 
@@ -149,17 +213,22 @@ class ReceiveCalls:
                 return None
             return encoded(make("ReceiveMessageResponse", message=message))
 
-        delivery = self._delivery(receive, outcome.ext, most)
-        messages, handles = told_records(outcome.body, delivery, careful)
+        delivery = SharedDelivery(
+            starts,
+            f"{times} 0 {self._broker_name}",
+            encoded(told_topic(receive.topic)),
+            encoded(duration(receive.invisible_ms)),
+            most,
+        )
+        messages, handles = told_records(body, delivery, careful)
         if not call.stream.is_open:
             self._give_back(receive, handles)
             return
         if receive.renewed:
             self._keep_out(receive, handles)
         call.stream.watch(lambda: self._give_back(receive, handles))
-        code = SdkCode.OK if handles else SdkCode.MESSAGE_NOT_FOUND
-        begin = encoded(make("ReceiveMessageResponse", status=status(code, "")))
-        call.send_framed(framed([begin]) + messages + framed([encoded(_delivered(now_ms))]))
+        begin = _FOUND if handles else _NOT_FOUND
+        call.send_framed(b"".join((begin, messages, framed([encoded(_delivered(now_ms))]))))
 
     def _keep_out(self, receive: _Receive, handles: list[str]) -> None:
         """Have a push consumer's messages kept out for it."""
@@ -173,24 +242,6 @@ class ReceiveCalls:
         """Answer with a status, in the form that a stream of answers has."""
         told = make("ReceiveMessageResponse", status=status(error.code, str(error)))
         call.send([told, _delivered(self._clock.epoch_ms())])
-
-    def _delivery(
-        self, receive: _Receive, ext: Mapping[str, str], attempts_max: int
-    ) -> SharedDelivery:
-        """Return what the messages of a POP's answer have in common."""
-        starts = {}
-        for block in ext.get("startOffsetInfo", "").split(";"):
-            words = block.split(" ")
-            if len(words) == 3:
-                starts[int(words[1])] = int(words[2])
-        invisible_ms, stamp, revive = receive.invisible_ms, ext["popTime"], ext["reviveQid"]
-        return SharedDelivery(
-            starts,
-            f"{stamp} {invisible_ms} {revive} 0 {self._broker_name}",
-            encoded(told_topic(receive.topic)),
-            encoded(duration(invisible_ms)),
-            attempts_max,
-        )
 
     def _give_back(self, receive: _Receive, handles: list[str]) -> None:
         """Let others have what was taken for a call that nobody waits for any more."""
