@@ -32,6 +32,8 @@ E = TypeVar("E", bound=Enum)
 
 FETCH_MESSAGES_MAX: Final = 10_000
 FETCH_BYTES_MAX: Final = 4 << 20
+FETCH_BYTES: Final = (2 << 20) - (64 << 10)
+"""Larger answers cost brokers twice as much: they are made in memory that is fresh each time."""
 _FETCH_BYTES_MIN: Final = 64 << 10
 _SPLIT_BYTES_MIN: Final = 64 << 10
 _DURATION: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s*(ms|s|m|h)", re.IGNORECASE)
@@ -109,7 +111,7 @@ class SourceOptions(ConnectionOptions):
     """Whether a batch leaves out what Spark's filters leave out; its session has to allow it."""
     split_bytes: int = 64 << 20
     partitions_min: int = 1
-    fetch_bytes: int = FETCH_BYTES_MAX
+    fetch_bytes: int = FETCH_BYTES
     shape: RowShape = RowShape.IMAGO
     columns: tuple[str, ...] = DEFAULT
     """Of the rows, in order: Spark cannot leave out columns of a Python source by itself."""

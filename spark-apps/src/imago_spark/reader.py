@@ -86,10 +86,10 @@ def read_range(options: SourceOptions, partition: InputPartition) -> Iterator[pa
     if wanted is None:  # what Spark makes of a plan without partitions
         return
     # Only here: the driver plans without loading Arrow and NumPy.
-    from imago_spark.columns.memory import keep_freed_memory
+    from imago_spark.columns.memory import settle
     from imago_spark.columns.shaping import shaped
 
-    keep_freed_memory()
+    settle()
     # Before, so that no row of another topic gets to a sink; after, since it may have come between.
     broker.check_incarnation(options, wanted)
     decode = shaped(options.columns, options.shape, wanted.queue)

@@ -18,7 +18,7 @@ def test_options_have_the_defaults_that_are_documented() -> None:
     options = parse_options(GIVEN)
     assert (options.bootstrap, options.topics) == (("a:1", "b:2"), ("orders", "events"))
     assert (options.starting_offsets, options.ending_offsets) == (None, None)
-    assert (options.max_offsets_per_trigger, options.fetch_bytes) == (None, 4 << 20)
+    assert (options.max_offsets_per_trigger, options.fetch_bytes) == (None, (2 << 20) - (64 << 10))
     assert (options.columns, options.on_data_loss) == (DEFAULT, OnDataLoss.FAIL)
 
 
