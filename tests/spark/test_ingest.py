@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
 from imago_client import Message, batches
 from imago_spark.pipelines.tables.table import TableWriter
@@ -80,7 +83,7 @@ class Rig:
 
 @pytest.fixture
 def rig(cluster: str, client: Client, tmp_path: Path, request: pytest.FixtureRequest) -> Rig:
-    topic = request.node.name.replace("_", "-")[:60]
+    topic = re.sub("[^a-z0-9]+", "-", request.node.name)[-60:]
     client.admin.create_topic(topic, queues=2)
     return Rig(cluster, tmp_path, topic)
 
@@ -159,6 +162,68 @@ def test_run_stops_in_order_and_is_shut_out_by_the_next(rig: Rig, client: Client
         assert second.process.wait(SECONDS_MAX) == FENCED, second.log_tail()
     fill(client, rig.topic, 50)
     assert_each_once(rig, 600)
+
+
+def compare(rig: Rig) -> dict[str, Any]:
+    """Return what the audit says of the table, row by row."""
+    program = [sys.executable, "-m", "imago_spark.pipelines.audit", "--short", "--cores", "1"]
+    command = [
+        *program,
+        "--memory",
+        "512m",
+        "--deep",
+        "--config",
+        str(rig.folder / "pipeline.toml"),
+    ]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    sys.stderr.write(ended.stderr[-4000:])
+    told: dict[str, Any] = json.loads(ended.stdout)
+    return told
+
+
+def workers(process: ServerProcess) -> list[psutil.Process]:
+    """Return the Python workers of a run's tasks."""
+    below = psutil.Process(process.process.pid).children(recursive=True)
+    daemons = [one for one in below if one.cmdline()[-1:] == ["pyspark.worker"]]
+    return [one for one in daemons if one.ppid() in {each.pid for each in daemons}]
+
+
+@pytest.mark.traces_wanted  # of the kills: Spark prints where it was
+@pytest.mark.parametrize("killed", ["driver", "worker"])
+def test_ranges_land_each_row_once_whoever_is_killed(rig: Rig, client: Client, killed: str) -> None:
+    fill(client, rig.topic, 2500)
+    how = {"landing": "ranges", "format": "delta"}
+    command = rig.command(trigger="available-now", **how)
+    first = ServerProcess.start("ingest", command, rig.folder)
+    wait_for(first, lambda: rig.commits() >= 2)
+    if killed == "driver":
+        first.kill()
+    else:
+        for one in workers(first):
+            one.kill()
+        assert first.process.wait(SECONDS_MAX) in (0, 1)  # 0: it was between two batches
+    assert rig.commits() < 6, "it was killed before it was done"
+    code, told = rig.run(**how)
+    assert (code, told["rows"], told["damaged"]) == (0, 2500, 0)
+    assert_each_once(rig, 2500)
+    # As a stream writes it: row by row, and for whoever reads it.
+    assert compare(rig) | {"list": []} == {
+        "rows": 2500, "damaged": 0, "queues": 2, "behind": 0, "compared": 2500,
+        "differences": 0, "list": [],
+    }  # fmt: skip
+    seen = DeltaTable(rig.lake).to_pyarrow_table(columns=["queue", "offset"])
+    assert len(set(map(tuple, zip(*seen.to_pydict().values(), strict=True)))) == len(seen) == 2500
+
+
+@pytest.mark.full
+def test_a_stream_goes_on_where_ranges_ended_and_ranges_where_it_did(
+    rig: Rig, client: Client
+) -> None:
+    for way, rows in (("stream", 400), ("ranges", 800), ("stream", 1200)):
+        fill(client, rig.topic, 400)
+        code, told = rig.run(landing=way, checkpoint=f"checkpoint-{rows}")
+        assert (code, told["rows"]) == (0, rows)
+        assert_each_once(rig, rows)
 
 
 LATE_PYTHON = """

@@ -42,7 +42,7 @@ GROUP: Final = "IMAGO_SPARK"
 _SAMPLES: Final = 3
 _SAMPLE_ROWS: Final = 8
 _SAMPLED_FROM: Final = 10_000
-"""Longer ranges are sampled anew; of shorter ones what was seen last is good enough."""
+"""Longer ranges are sampled; of shorter ones it is good enough what the topic's rows are like."""
 
 _clients: dict[ConnectionOptions, Client] = {}
 """Spark reuses worker processes over batches, and their connections with them."""
@@ -102,7 +102,8 @@ class TopicBrokers:
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._row_bytes: dict[MessageQueue, float] = {}
+        self._row_bytes: dict[tuple[str, str], float] = {}
+        """Of a topic's rows on a shard, as they were when some were looked at last."""
 
     def queues(self) -> list[MessageQueue]:
         """Return all readable queues, sorted. SourceError: one is missing."""
@@ -208,10 +209,13 @@ class TopicBrokers:
 
     def row_bytes(self, wanted: Sequence[QueueRange]) -> Mapping[MessageQueue, float]:
         """Return about how large the records of these ranges are, on the average of each queue."""
+        found: dict[MessageQueue, float] = {}
         for one in wanted:
-            if one.end - one.start > _SAMPLED_FROM or one.queue not in self._row_bytes:
-                self._row_bytes[one.queue] = self._mean_row_bytes(one)
-        return self._row_bytes
+            place = one.queue.topic, one.queue.shard
+            if one.end - one.start > _SAMPLED_FROM or place not in self._row_bytes:
+                self._row_bytes[place] = self._mean_row_bytes(one)
+            found[one.queue] = self._row_bytes[place]
+        return found
 
     def split(self, wanted: Sequence[QueueRange]) -> list[QueueRange]:
         """Cut ranges into parts of about `splitBytes`."""

@@ -44,6 +44,8 @@ ALL: Final = tuple(KINDS)
 CORE: Final = ALL[:-1]
 """All but the map of properties, which is the dearest."""
 DEFAULT: Final = ("key", "value", "topic", "shard", "queue", "offset", "store_time")
+CHECKED: Final = "crc_ok"
+"""What tables have beside: whether a row's body matches its checksum."""
 
 _KAFKA_KINDS: Final[Mapping[str, str]] = {
     "key": "binary",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_spark.errors import OptionError
-from imago_spark.pipelines import application
+from imago_spark.pipelines import application, parse
 from imago_spark.pipelines.settings import load
 
 if TYPE_CHECKING:
@@ -56,6 +56,20 @@ def test_everything_said_is_heard(tmp_path: Path) -> None:
     }
 
 
+def test_ranges_have_no_checkpoint(tmp_path: Path) -> None:
+    text = LEAST.replace('checkpoint = "s3a://b/c"\n', "")
+    found = load(written(tmp_path, text + '[config]\nlanding = "ranges"\nformat = "delta"\n'), None)
+    assert (found.by_ranges, found.delta, found.checkpoint) == (True, True, "")
+
+
+def test_an_application_that_needs_rows_refuses_ranges(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = LEAST + '[config]\nlanding = "ranges"\nschema = "id bigint"\n'
+    assert parse.main(["--config", str(written(tmp_path, text))]) == application.EXIT_USAGE
+    assert 'parse needs rows: "stream"' in caplog.text
+
+
 @pytest.mark.parametrize(
     ("text", "epoch", "said"),
     [
@@ -72,6 +86,8 @@ def test_everything_said_is_heard(tmp_path: Path) -> None:
         (LEAST + '[config]\ntriger = "continuous"\n', None, "config.triger is unknown"),
         (LEAST + 'pipeline = "p"\n', None, "give both, or none"),
         (LEAST, 3, "give both, or none"),
+        (LEAST + '[config]\nlanding = "rows"\n', None, "must be stream or ranges"),
+        (LEAST + '[config]\nformat = "delta"\n', None, 'needs landing = "ranges"'),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, text: str, epoch: int | None, said: str) -> None:

@@ -19,7 +19,12 @@ cdef extern from "_hot.h" nogil:
     uint32_t imago_get16(const uint8_t *data)
     uint32_t imago_get32(const uint8_t *data)
     uint64_t imago_get64(const uint8_t *data)
+    void imago_crc_init()
+    uint32_t imago_crc32(uint32_t crc, const uint8_t *data, size_t size)
 
+imago_crc_init()
+
+cdef uint32_t CRC31_MASK = 0x7FFFFFFF
 cdef uint32_t MAGIC_V1 = _layout.MAGIC_V1
 cdef uint32_t MAGIC_V2 = _layout.MAGIC_V2
 cdef int32_t SYS_BORN_V6 = _layout.SYS_BORN_V6
@@ -144,12 +149,17 @@ cdef class Hosts:
         return 0
 
 
+cdef bytearray all_set(Py_ssize_t count):
+    """Return a bit a row, each of them 1."""
+    cdef bytearray bits = PyByteArray_FromStringAndSize(NULL, (count + 7) // 8)
+    memset(PyByteArray_AS_STRING(bits), 0xFF, len(bits))
+    return bits
+
+
 cdef bytearray marked_null(bytearray present, Py_ssize_t row, Py_ssize_t count):
     """Return the bits that say which rows have a value, less this row's."""
-    cdef Py_ssize_t size = (count + 7) // 8
     if present is None:
-        present = PyByteArray_FromStringAndSize(NULL, size)
-        memset(PyByteArray_AS_STRING(present), 0xFF, size)
+        present = all_set(count)
     (<uint8_t *> PyByteArray_AS_STRING(present))[row >> 3] &= <uint8_t> ~(1 << (row & 7))
     return present
 
@@ -281,6 +291,7 @@ def read_rows(
     cdef Texts value = Texts(count, next_at - at, False) if "value" in columns else None
     cdef Texts properties = Texts(count, 128 * count, False) if "properties" in columns else None
     cdef Hosts hosts = Hosts(count) if "born_host" in columns else None
+    cdef bytearray matching = all_set(count) if "crc_ok" in columns else None
     cdef list compressed = []
     cdef bint finds = not columns.isdisjoint(("key", "tags", "msg_id", "metaq_offset"))
     for row in range(count):
@@ -320,6 +331,9 @@ def read_rows(
             crc.put32(row, imago_get32(record + 8))
         if hosts is not None:
             hosts.put(row, record + 48, store_host_at - 56)
+        if matching is not None and not flags & SYS_COMPRESSED:
+            if imago_crc32(0, record + body_at, body_size) & CRC31_MASK != imago_get32(record + 8):
+                marked_null(matching, row, count)
         if value is not None:
             value.put(row, record + body_at, body_size)
             if flags & SYS_COMPRESSED:
@@ -362,6 +376,8 @@ def read_rows(
     ):
         if column is not None:
             buffers[name] = (<Texts> column).buffers()
+    if matching is not None:
+        buffers["crc_ok"] = None, None, matching, 0, True
     if hosts is not None:
         buffers["born_host"] = list(hosts.numbers), hosts.rows.data
     return next_at, count, buffers, compressed

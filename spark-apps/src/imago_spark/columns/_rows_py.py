@@ -15,6 +15,7 @@ from functools import cached_property
 from struct import Struct
 from struct import error as StructError  # noqa: N812 - it is a class
 from typing import TYPE_CHECKING, Any, Final
+from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
@@ -64,6 +65,8 @@ _V6_EXTRA: Final = 12
 _YEAR_1_MS: Final = -62_135_596_800_000
 _YEAR_9999_MS: Final = 253_402_300_799_999
 """The years 1 to 9999, as Spark's timestamps and Python's have them: a client may send any."""
+_CRC_MASK: Final = 0x7FFF_FFFF
+"""Both protocols' checksum of a body is CRC-32 without its highest bit."""
 _RESERVED_END: Final = METAQ_PLACE_SIZE + CRC32_SIZE
 _VALUE_END: Final = 2
 _RESERVED: Final = np.frombuffer(
@@ -166,11 +169,19 @@ class _Rows:
             "reconsume_times": lambda: pa.array(self.tail["reconsume"].astype(np.int32)),
             "body_crc": lambda: pa.array(head["crc"].astype(np.int32)),
             "properties": self._maps,
+            "crc_ok": self._checks,
         }
 
     def column(self, name: str) -> pa.Array:
         """Return one column; `value` holds the bodies as stored."""
         return self._made[name]()
+
+    def _checks(self) -> pa.Array:
+        """Return whether bodies match their checksums; compressed ones are not looked at."""
+        borders = zip(self.body_at.tolist(), self.body_end.tolist(), strict=True)
+        found = [crc32(self.body[start:end]) & _CRC_MASK for start, end in borders]
+        matches = np.array(found, dtype=np.int64) == self.head["crc"]
+        return pa.array(matches | ((self.sys_flag & SYS_COMPRESSED) != 0))
 
     @cached_property
     def _properties(self) -> Properties:

@@ -16,7 +16,7 @@ from imago_spark.columns import _rows_py
 from imago_spark.columns.gather import as_text
 from imago_spark.columns.inflating import inflated_runs
 from imago_spark.columns.property_columns import read_properties
-from imago_spark.schema import arrow_schema
+from imago_spark.schema import CHECKED, arrow_schema
 from imago_wire.compiled import compiled_twins
 from imago_wire.records.record import host_text
 
@@ -47,14 +47,18 @@ def decode_batches(
     columns: Sequence[str],
     *,
     end_offset: int,
+    checks: bool = False,
     inflated_bytes_max: int = INFLATED_BYTES_MAX,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a pull's answer below `end_offset`.
 
     CorruptBatchError: it is not whole records. A batch has rows and bytes that Spark's JVM likes;
-    fewer if inflated bodies exceed `inflated_bytes_max`.
+    fewer if inflated bodies exceed `inflated_bytes_max`. With `checks` there is one column more,
+    `crc_ok`: whether the body matches its checksum, as far as that can be compared.
     """
     schema = arrow_schema(columns)
+    if checks:
+        columns, schema = (*columns, CHECKED), schema.append(pa.field(CHECKED, pa.bool_()))
     constant: dict[str, Callable[[int], pa.Array]] = {
         "topic": lambda count: _repeated(queue.topic, count),
         "shard": lambda count: _repeated(queue.shard, count),
@@ -102,6 +106,7 @@ _FIXED: Final = {
     "store_time": _TIME,
     "reconsume_times": _INT,
     "body_crc": _INT,
+    CHECKED: pa.bool_(),
 }
 
 

@@ -31,7 +31,7 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 from imago_spark.errors import OptionError
 from imago_spark.pipelines import application, settings, streaming
 from imago_spark.pipelines.landing import Shape, checked
-from imago_spark.pipelines.tables.footers import CHECKED
+from imago_spark.schema import CHECKED
 
 if TYPE_CHECKING:
     import argparse

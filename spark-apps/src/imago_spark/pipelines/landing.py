@@ -21,8 +21,9 @@ from imago_spark.errors import DataLossError, SourceError, TableError
 from imago_spark.offsets import EARLIEST, LATEST
 from imago_spark.options import parse_options
 from imago_spark.pipelines.tables.contract import INGEST
-from imago_spark.pipelines.tables.footers import CHECKED, staged
+from imago_spark.pipelines.tables.footers import staged
 from imago_spark.progress import Progress, made_anew_text
+from imago_spark.schema import CHECKED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -88,7 +89,8 @@ class Landing:
         self.failed: SourceError | None = None
         """Why the last micro-batch did not get into the table."""
         self.rejected = 0
-        self._may_write, self._settings, self._shape = may_write, settings, shape
+        self.settings = settings
+        self._may_write, self._shape = may_write, shape
 
     @property
     def application(self) -> str:
@@ -112,23 +114,27 @@ class Landing:
             log.info("batch %d is in the table already", batch)
             return
         attempt = self.table.stage()
-        before = topics_now(self._settings)
+        before = topics_now(self.settings)
         shape = self._shape
         shape.rows(frame).write.partitionBy(*shape.folders).parquet(str(attempt))
-        added = of_topics(staged(attempt, query, batch), before, topics_now(self._settings))
-        shape.check(added, attempt)
+        added = of_topics(staged(attempt, query, batch), before, topics_now(self.settings))
+        self.commit(added, attempt)
+
+    def commit(self, added: StagedBatch, attempt: Path) -> None:
+        """Add what was staged in a folder, if nothing is against it."""
+        self._shape.check(added, attempt)
         self._check_begins(added)
         self._may_write()
         if added.files:
-            made = self.table.commit(added, holes=self._settings.skips_lost)
+            made = self.table.commit(added, holes=self.settings.skips_lost)
             self.rejected += added.rejected
-            log.info("batch %d: %d rows, %d in the table", batch, added.rows, made.rows)
+            log.info("batch %d: %d rows, %d in the table", added.batch, added.rows, made.rows)
         # Not if anything failed: what was committed may still have to be moved from there.
         shutil.rmtree(attempt, ignore_errors=True)
 
     def _check_begins(self, added: StagedBatch) -> None:
         """Refuse a checkpoint that had read a queue before there was this table of it."""
-        settings, had = self._settings, self.table.last.ends
+        settings, had = self.settings, self.table.last.ends
         new = {one.queue: one.start for one in added.landed if one.queue not in had}
         if settings.from_latest or settings.skips_lost or not new:
             return

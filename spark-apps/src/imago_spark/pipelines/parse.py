@@ -39,7 +39,7 @@ from imago_spark.errors import OptionError, RejectedError
 from imago_spark.pipelines import application, settings, streaming
 from imago_spark.pipelines.landing import Shape, checked
 from imago_spark.pipelines.tables.commits import REJECTED
-from imago_spark.pipelines.tables.footers import CHECKED
+from imago_spark.schema import CHECKED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -16,6 +16,8 @@ triggerSeconds = 10                   # least time from one batch to the next
 onDataLoss = "fail"                   # or skip: go on where retention has removed messages
 splitBytes = 67108864                 # about what one task reads
 progressSeconds = 5                   # how often progress is reported
+landing = "stream"                    # of ingest: or ranges, whose tasks write the files themselves
+format = "parquet"                    # of ingest: or delta, with a Delta log beside; needs ranges
 ```
 
 An application may have further names in `[config]`. `path` may stand there, too: an ImagoPipeline
@@ -48,6 +50,8 @@ _TOP: Final = (
     "config",
 )
 _CONFIG: Final = (
+    "landing",
+    "format",
     "trigger",
     "triggerSeconds",
     "onDataLoss",
@@ -75,6 +79,9 @@ class IngestSettings:
     skips_lost: bool = False
     split_bytes: int | None = None
     progress_s: int = 5
+    by_ranges: bool = False
+    """Whether Spark gets ranges of queues in place of rows; there is no checkpoint then."""
+    delta: bool = False
     own: Mapping[str, Any] = field(default_factory=dict)
     """What the file says for this application alone."""
 
@@ -118,13 +125,17 @@ def _settings(given: Mapping[str, Any], epoch: int | None, own: tuple[str, ...])
     if not isinstance(config, dict):
         raise OptionError("config: must be a table")
     _refuse_unknown(config, (*_CONFIG, *own), "config.")
+    by_ranges = choice_in(config, "landing", ("stream", "ranges")) == "ranges"
+    delta = choice_in(config, "format", ("parquet", "delta")) == "delta"
+    if delta and not by_ranges:
+        raise OptionError('config.format: "delta" needs landing = "ranges"')
     if (given.get("pipeline") is None) != (epoch is None):
         raise OptionError("pipeline and --epoch: give both, or none")
     return IngestSettings(
         bootstrap=text_in(given, "bootstrap"),
         topics=texts_in(given, "topics"),
         path=_folder(given if "path" in given else config),
-        checkpoint=text_in(given, "checkpoint"),
+        checkpoint="" if by_ranges else text_in(given, "checkpoint"),
         pipeline=text_in(given, "pipeline") if "pipeline" in given else None,
         epoch=epoch or 0,
         group=text_in(given, "groupName") if "groupName" in given else None,
@@ -135,6 +146,8 @@ def _settings(given: Mapping[str, Any], epoch: int | None, own: tuple[str, ...])
         skips_lost=choice_in(config, "onDataLoss", ("fail", "skip")) == "skip",
         split_bytes=count_in(config, "splitBytes", None),
         progress_s=count_in(config, "progressSeconds", 5, SECONDS_MAX) or 0,
+        by_ranges=by_ranges,
+        delta=delta,
         own={name: config[name] for name in own if name in config},
     )
 

@@ -13,11 +13,12 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException, StreamingQueryException
 
 from imago_spark.errors import FencedError, SourceError
-from imago_spark.pipelines.application import EXIT_FAILED, EXIT_FENCED, ended
+from imago_spark.pipelines.application import EXIT_FAILED, EXIT_FENCED, EXIT_USAGE, ended
 from imago_spark.pipelines.landing import Landing, start
 from imago_spark.pipelines.late_workers import run_stream
+from imago_spark.pipelines.ranges.range_landing import run_ranges
 from imago_spark.pipelines.reports import Fence, Reports
-from imago_spark.pipelines.tables.contract import claim
+from imago_spark.pipelines.tables.contract import INGEST, claim
 from imago_spark.pipelines.tables.table import TableWriter
 
 if TYPE_CHECKING:
@@ -61,9 +62,11 @@ class StopSignal:
 
 def run(settings: IngestSettings, open_session: Callable[[], SparkSession], shape: Shape) -> int:
     """Run until nothing is left to do, or SIGTERM; return the exit code."""
+    if settings.by_ranges and shape.application != INGEST:
+        return ended(EXIT_USAGE, f'config.landing: {shape.application} needs rows: "stream"')
     stop, fence = StopSignal(), Fence(settings)
     stop.install()
-    table = TableWriter(settings.path, epoch=settings.epoch)
+    table = TableWriter(settings.path, epoch=settings.epoch, delta=settings.delta)
     try:
         fence()  # before Spark is there: a run that is over shall not even start
         spark = open_session()
@@ -71,7 +74,11 @@ def run(settings: IngestSettings, open_session: Callable[[], SparkSession], shap
             claim(table, shape.application, shape.fields)
             table.begin()
             landing = Landing(table, fence, settings, shape)
-            land(spark, settings, landing, stop)
+            if settings.by_ranges:
+                reports = Reports(settings)
+                run_ranges(spark, settings, landing, stop, lambda: _tell(reports, landing))
+            else:
+                land(spark, settings, landing, stop)
         finally:
             spark.stop()
     except FencedError as error:

@@ -30,7 +30,7 @@ from imago_spark.pipelines import application
 from imago_spark.pipelines.reports import Fence
 from imago_spark.pipelines.settings import count_in
 from imago_spark.pipelines.tables import days
-from imago_spark.pipelines.tables.footers import CHECKED
+from imago_spark.schema import CHECKED
 
 if TYPE_CHECKING:
     import argparse

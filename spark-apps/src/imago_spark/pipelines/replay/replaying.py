@@ -49,9 +49,9 @@ from imago_spark.pipelines.late_workers import run_stream
 from imago_spark.pipelines.replay import journal, slices
 from imago_spark.pipelines.reports import Fence
 from imago_spark.pipelines.tables import contract
-from imago_spark.pipelines.tables.footers import CHECKED
 from imago_spark.pipelines.tables.history import Lake
 from imago_spark.pipelines.tables.table import TableWriter
+from imago_spark.schema import CHECKED
 
 if TYPE_CHECKING:
     import argparse

@@ -38,9 +38,9 @@ from imago_spark.options import parse_options
 from imago_spark.pipelines import application, audit, parse, settings
 from imago_spark.pipelines.report.page import Grid, Plot, page
 from imago_spark.pipelines.tables import contract
-from imago_spark.pipelines.tables.footers import CHECKED
 from imago_spark.pipelines.tables.history import Lake
 from imago_spark.pipelines.tables.table import TableWriter
+from imago_spark.schema import CHECKED
 
 if TYPE_CHECKING:
     import argparse

@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, Any
 from imago_client.message_queue import MessageQueue
 from imago_spark.errors import TableError
 from imago_spark.pipelines.tables.commits import DataFile, Landed, StagedBatch
+from imago_spark.schema import CHECKED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
-
-CHECKED = "crc_ok"
-"""Column that says whether a row's body matches its checksum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +31,18 @@ class FileContent:
     damaged: int
 
 
-def staged(attempt: Path, query: str, batch: int) -> StagedBatch:
+def staged(
+    attempt: Path, query: str, batch: int, names: Iterable[str] | None = None
+) -> StagedBatch:
     """Return the content of an attempt's folder, to commit as a batch of a checkpoint.
 
+    `names`: those of its files that count, where tasks may have left others.
     TableError: rows of a queue are missing, or a file holds rows of several queues.
     """
     files: list[DataFile] = []
     contents: list[FileContent] = []
-    for path in sorted(attempt.rglob("*.parquet")) if attempt.exists() else ():
+    paths = attempt.rglob("*.parquet") if names is None else map(attempt.joinpath, names)
+    for path in sorted(paths) if attempt.exists() else ():
         content = content_of(path)
         name = path.relative_to(attempt.parent).as_posix()
         files.append(DataFile(name, "", content.rows, path.stat().st_size))

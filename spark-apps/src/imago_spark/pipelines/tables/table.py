@@ -4,6 +4,7 @@
 PATH/date=2026-11-21/000000000012-00000.parquet   committed rows; any reader of Parquet finds them
 PATH/_rejects/date=…/….parquet                    of parse: rows that are none of the table's
 PATH/_imago/commits/000000/000000000012.json      the content of a commit, and the table's offsets
+PATH/_delta_log/                             the same commits for readers that know Delta (`delta`)
 PATH/_imago/compacting/<attempt>/….parquet        files that will replace others
 PATH/_imago/staging/<attempt>/date=…/….parquet    uncommitted rows; readers skip `_` names
 ```
@@ -36,6 +37,7 @@ from uuid import uuid4
 
 from imago_spark.errors import FencedError, TableError
 from imago_spark.pipelines.tables.commits import REJECTED, Commit, decode, encode
+from imago_spark.pipelines.tables.delta import is_delta, publish
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -53,8 +55,10 @@ FOLDER_SIZE: Final = 10_000
 class TableWriter:
     """The right of one run to write a table. Not thread-safe."""
 
-    def __init__(self, path: Path, *, epoch: int = 0) -> None:
+    def __init__(self, path: Path, *, epoch: int = 0, delta: bool = False) -> None:
         self.path, self._epoch = path, epoch
+        self._delta = delta
+        """Whether it gets a Delta log; one that has it keeps it."""
         self._commits = path / "_imago" / "commits"
         self._staging = path / "_imago" / "staging"
         self._compacting = path / "_imago" / "compacting"
@@ -267,6 +271,14 @@ class TableWriter:
                     raise TableError(f"{target}: committed, but its rows are gone") from None
         for folder in folders:
             _sync(folder)
+        if self._delta or is_delta(self.path):
+            publish(self.path, self.identity, commit, lambda: self._present(commit.number))
+
+    def _present(self, number: int) -> list[DataFile]:
+        """Return the files that the table has after a commit."""
+        commits = [self.read(each) for each in range(number + 1)]
+        gone = {path for commit in commits for path in commit.removed}
+        return [file for commit in commits for file in commit.files if file.path not in gone]
 
     def _remove(self, commit: Commit) -> None:
         """Take away what a commit replaces, once the others are seen to be there."""
