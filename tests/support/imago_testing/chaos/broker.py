@@ -31,7 +31,7 @@ port = {metaq}
 message_bytes_max = 1048576
 [rocketmq]
 port = {rocketmq}
-grpc_port = 0
+grpc_port = {grpc}
 message_bytes_max = 1048576
 [namesrv]
 port = {namesrv}
@@ -52,10 +52,11 @@ class ChaosBroker:
     """A broker alone, without ZooKeeper. Ends with kill() or stop()."""
 
     def __init__(self, folder: Path) -> None:
-        base = free_port_block(6)
+        base = free_port_block(7)
         self._folder = folder
         self.data = folder / "data"
         self.metaq_port, self._admin_port, self.rocketmq_port = base, base + 2, base + 3
+        self.grpc_port = base + 6
         self._config = folder / "broker.toml"
         self._config.write_text(
             _CONFIG.format(
@@ -63,6 +64,7 @@ class ChaosBroker:
                 metaq=self.metaq_port,
                 rocketmq=self.rocketmq_port,
                 namesrv=base + 5,
+                grpc=self.grpc_port,
                 admin=self._admin_port,
                 segment=SEGMENT_BYTES,
             )

@@ -159,9 +159,7 @@ class SdkPeer:
 
     async def step(self) -> None:
         """Read once."""
-        data = await asyncio.wait_for(self._reader.read(1 << 16), 50)
-        assert data, "the broker closed the connection"
-        for kind, flags, number, payload in self.frames.read(data):
+        for kind, flags, number, payload in self.frames.read(await self._data()):
             if kind == Http2Frame.DATA:
                 self._bodies.setdefault(number, bytearray()).extend(payload)
                 size = len(payload)
@@ -174,6 +172,12 @@ class SdkPeer:
                 self.resets[number] = int.from_bytes(payload, "big")
             elif kind == Http2Frame.GOAWAY:
                 self.goaway = payload
+
+    async def _data(self) -> bytes:
+        data = await asyncio.wait_for(self._reader.read(1 << 16), 50)
+        if not data:
+            raise ConnectionResetError("the broker closed the connection")
+        return data
 
     async def ended(self) -> None:
         """Wait until the broker closes the connection."""
