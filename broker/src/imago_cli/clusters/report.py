@@ -13,7 +13,7 @@ from imago_cli import distribution
 from imago_cli.clusters.admin_http import DEFAULT_ADMIN, Admin, ask
 from imago_cli.clusters.archive import as_text, lacking, write
 from imago_cli.exits import CommandError
-from imago_cli.output import counted, print_line
+from imago_cli.output import counted, print_line, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,6 +52,8 @@ def report(
     missing: list[str] = []
     files = dict(_files(admin, missing))
     written = write(path, f"{name}-report", files, missing, now)
+    for line in missing:
+        say(f"missing: {line}")
     print_line(f"{path}: {counted(written, 'file')}{lacking(missing)}")
 
 
