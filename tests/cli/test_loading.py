@@ -51,3 +51,22 @@ def test_every_name_of_a_package_is_found_when_it_is_used(package: object) -> No
     assert len(names) == len({id(getattr(package, name)) for name in names})
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = package.nothing  # type: ignore[attr-defined]
+
+
+def modules_of(*arguments: str) -> set[str]:
+    """Return what a command line has loaded by its end."""
+    program = (
+        f"import json, sys; sys.argv = {['imago', *arguments]!r}\nfrom imago_cli.main import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\nprint(json.dumps(list(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_the_version_is_told_without_a_command_line_library() -> None:
+    assert modules_of("--version") & {"typer", "orjson", "rich", "asyncio", "imago_broker"} == set()
+
+
+def test_what_reads_topics_loads_neither_rich_nor_settings_of_brokers() -> None:
+    found = modules_of("topic", "list", "--bootstrap", "127.0.0.1:1")
+    assert found & {"rich.console", "imago_broker.config.loading", "asyncio"} == set()

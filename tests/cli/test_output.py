@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from imago_cli.output import print_table
+from imago_cli.output import plain_table, print_table
 
 COLUMNS = ["shard", "replica", "role", "in sync", "lag bytes", "lag ms", "RocketMQ", "slot", "uuid"]
 UUID = "656ba849-0393-468e-89d4-42b16cc6ea83"
@@ -49,3 +49,42 @@ def test_a_file_gets_whole_lines(
 ) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)
     assert sum(UUID in line for line in drawn(capsys)) == len(ROWS)
+
+
+@pytest.mark.parametrize(
+    ("title", "columns", "rows"),
+    [
+        ("cluster imago", COLUMNS, ROWS),
+        ("", ("a", "bb"), [(1, "x"), (22, "yyy")]),
+        ("", ("a", "bb"), [("1", "x"), (22, "")]),
+        ("none", ("group", "lag"), []),
+        ("longer than its table", ("a",), [("x",)]),
+        ("", ("a",), [("hé",)]),
+        ("", ("a",), [("two\nlines",)]),
+        ("", ("a", "b"), [(True, 1.5), (False, 2)]),
+        ("", ("a", "b"), [("x" * 90, "y" * 90)]),
+    ],
+)
+@pytest.mark.parametrize("width", [None, 40, 120])
+def test_a_table_is_drawn_as_rich_draws_it(
+    title: str,
+    columns: list[str],
+    rows: list[list[object]],
+    width: int | None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if width is not None:
+        monkeypatch.setenv("COLUMNS", str(width))
+    print_table(title, columns, rows)
+    ours = capsys.readouterr().out
+    monkeypatch.setattr("imago_cli.output.plain_table", lambda *_: None)
+    print_table(title, columns, rows)
+    assert ours == capsys.readouterr().out
+
+
+def test_most_tables_need_no_library() -> None:
+    drawn_here = plain_table("cluster imago", COLUMNS, ROWS, 240)
+    assert drawn_here is not None
+    assert plain_table("cluster imago", COLUMNS, ROWS, 40) is None

@@ -30,11 +30,22 @@ _WITH_VALUE = ("--profile", "--user", "--password-file")
 def main() -> None:
     """Run the command of this process's arguments and exit with its code."""
     _open_missing()
+    if sys.argv[1:] == ["--version"] and _COMPLETION_VARIABLE not in os.environ:
+        run(_print_version)
+        return
     process = _broker_process(sys.argv[1:])
     if process is None:
         run(_command)
     else:
         run(lambda: _serve(*process))
+
+
+def _print_version() -> None:
+    """Without the command line's library: scripts ask this often."""
+    from imago_cli import distribution
+    from imago_cli.output import print_line
+
+    print_line(f"imago {distribution.version()}")
 
 
 def _command() -> None:

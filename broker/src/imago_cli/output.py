@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Literal
-
-import orjson
 
 from imago_cli.exits import CommandError
 
@@ -43,6 +42,8 @@ def role_name(role: str) -> str:
 
 def print_json(value: object) -> None:
     """Print one line of JSON and send it off at once."""
+    import orjson  # `imago --version` does without
+
     print_line(orjson.dumps(value).decode())
 
 
@@ -84,14 +85,57 @@ def writing() -> Iterator[None]:
         raise CommandError(f"standard output cannot be written: {error.strerror}") from error
 
 
+def plain_table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], width: int
+) -> str | None:
+    """Return a table of plain words as rich draws it; None: it is too wide, or has other signs."""
+    cells = [[str(cell) for cell in row] for row in rows]
+    texts = [title, *columns, *(cell for row in cells for cell in row)]
+    if not columns or not all(text.isascii() and text.isprintable() for text in texts):
+        return None
+    widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+    whole = sum(widths) + 3 * len(widths) + 1
+    if whole > width or len(title) > whole:
+        return None
+    right = [
+        bool(rows) and all(isinstance(row[n], int | float) for row in rows)
+        for n in range(len(columns))
+    ]
+
+    def border(first: str, line: str, between: str, last: str) -> str:
+        return first + between.join(line * (each + 2) for each in widths) + last
+
+    def words(row: Sequence[str], edge: str, style: str = "", end: str = "") -> str:
+        shown = [
+            f" {style}{cell.rjust(each) if is_right else cell.ljust(each)}{end} "
+            for cell, each, is_right in zip(row, widths, right, strict=True)
+        ]
+        return edge + edge.join(shown) + edge
+
+    bold = ("\x1b[1m", "\x1b[0m") if sys.stdout.isatty() else ("", "")
+    lines = [title] if title else []
+    lines += [border("┏", "━", "┳", "┓"), words(columns, "┃", *bold), border("┡", "━", "╇", "┩")]
+    lines += [words(row, "│") for row in cells]
+    return "\n".join([*lines, border("└", "─", "┴", "┘")])
+
+
+def _is_free() -> bool:
+    """Whether there is no width to keep to: into a file or a pipe, unless somebody names one."""
+    return not sys.stdout.isatty() and "COLUMNS" not in os.environ
+
+
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print a table for people: numbers to the right, and only long cells fold."""
-    # rich costs a quarter of a second to import: brokers and programs never pay it.
+    listed = [tuple(row) for row in rows]
+    width = WIDTH_MAX if _is_free() else shutil.get_terminal_size().columns
+    if (plain := plain_table(title, columns, listed, width)) is not None:
+        print_line(plain)
+        return
+    # It costs an eighth of a second to import: only a table that has to be folded pays it.
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    listed = [tuple(row) for row in rows]
     table = Table(title=title or None, title_justify="left", highlight=False)
     for number, column in enumerate(columns):
         cells = [row[number] for row in listed]
@@ -101,9 +145,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
         table.add_column(column, justify=justify, overflow="fold", no_wrap=short)
     for row in listed:
         table.add_row(*(Text(str(cell)) for cell in row))
-    # Into a file or a pipe there is no width to keep to, unless somebody names one.
-    free = not sys.stdout.isatty() and "COLUMNS" not in os.environ
-    console = Console(width=WIDTH_MAX if free else None)
+    console = Console(width=WIDTH_MAX if _is_free() else None)
     unbound = console.options.update_width(WIDTH_MAX)
     if console.measure(table, options=unbound).maximum > console.width:
         table.box, table.padding, table.pad_edge = None, (0, GAP, 0, 0), False

@@ -5,8 +5,6 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Final
 
-from imago_broker.config.sections.section import LEVELS
-from imago_broker.config.units import DURATION, kind_of, measured
 from imago_broker.model.topics import topics
 from imago_broker.model.topics.attributes import SETTABLE, attributes_problem
 from imago_cli.exits import CommandUsageError
@@ -22,6 +20,9 @@ _ARE_OPTIONS: Final = {"queues": "--queues", "partitions": "--queues", "perm": "
 
 def attributes(assignments: Sequence[str] | None) -> dict[str, str]:
     """Return the settings of `--set` as brokers take them; UsageError with a suggestion."""
+    from imago_broker.config.sections.section import LEVELS  # no list of topics needs them
+    from imago_broker.config.units import DURATION, kind_of, measured
+
     found: dict[str, str] = {}
     for text in assignments or ():
         name, equals, value = (part.strip() for part in text.partition("="))
@@ -58,5 +59,7 @@ def _nearest(name: str) -> str:
 
 
 def _example(name: str) -> str:
+    from imago_broker.config.units import kind_of
+
     known = name if name in SETTABLE else topics.RETENTION_MS
     return f"write for example --set {known}={'7d' if kind_of(known) else '…'}"

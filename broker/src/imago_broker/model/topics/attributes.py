@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Final
 
-from imago_broker.config.cron import Cron, CronError
 from imago_broker.model.topics import topics
 
 if TYPE_CHECKING:
@@ -72,6 +71,11 @@ def attributes_problem(
         if name in _NUMBERS and not is_number(value):
             return f"{name}: {value!r:.60}, must be a whole number without a unit"
         if name == topics.DELETE_WHEN:
+            from imago_broker.config.cron import (  # noqa: PLC0415  commands that list topics do without
+                Cron,
+                CronError,
+            )
+
             try:
                 Cron.parse(value)
             except CronError as error:
