@@ -173,7 +173,6 @@ e2e-smoke: setup-dev ## the few stories that show whether anything works at all
 .PHONY: docs wheel lock clean
 docs: setup-dev ## everything that is made: definitions, references, chart, install.yaml, tables, plots
 	PYTHONPATH=tools $(PY) -m imago_tools.broker_keys operator/src/imago_operator/broker_rules
-	$(BIN)/ruff format -q operator/src/imago_operator/broker_rules
 	PYTHONPATH=operator/src $(PY) -m imago_operator.spec.crd manifests/crds
 	PYTHONPATH=operator/src $(PY) -m imago_operator.pipelines.plain manifests/spark
 	PYTHONPATH=operator/src $(PY) -m imago_operator.spec.reference docs/reference/crds.md

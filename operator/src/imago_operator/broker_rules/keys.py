@@ -1,287 +1,34 @@
-"""Settings of brokers, as far as the operator must know them. Made by `make docs`."""
+"""Settings of brokers, as far as the operator must know them: `rules.json`, made by `make docs`."""
 
 from __future__ import annotations
 
-from typing import Final
+import json
+from importlib.resources import files
+from typing import Any, Final
 
-from imago_operator.broker_rules.reading import BrokerKey
+from imago_operator.broker_rules.reading import BrokerKey, Holds, Relation
 from imago_operator.broker_rules.reading import KeyValue as Scalar
 
-__all__ = ["BOUNDS", "KEYS", "BrokerKey", "Scalar"]
+__all__ = ["BOUNDS", "KEYS", "RELATIONS", "BrokerKey", "Scalar"]
 
-BOUNDS: Final[dict[str, tuple[int, int]]] = {
-    "topic.read_queues": (0, 65536),
-    "topic.write_queues": (0, 65536),
-    "topic.perm": (0, 15),
-    "topic.sys_flag": (-2147483648, 2147483647),
-    "group.retry_queues": (0, 1024),
-    "group.retry_max_times": (-1, 2147483647),
-    "group.broker_id": (-9223372036854775808, 9223372036854775807),
-    "group.which_broker_when_consume_slowly": (-9223372036854775808, 9223372036854775807),
-    "group.group_sys_flag": (-2147483648, 2147483647),
-    "group.consume_timeout_minute": (0, 2147483647),
-}
+
+def _tuples(value: Any) -> Any:
+    """Return the fields of a value, or the value, with tuples where JSON has lists."""
+    if isinstance(value, dict):
+        return {name: _tuples(field) for name, field in value.items()}
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+def _conditions(conditions: tuple[dict[str, Any], ...]) -> tuple[Holds, ...]:
+    return tuple(Holds(**each) for each in conditions)
+
+
+_RULES: Final = _tuples(json.loads(files(__package__).joinpath("rules.json").read_text("utf-8")))
+BOUNDS: Final[dict[str, tuple[int, int]]] = _RULES["bounds"]
 """The least and the most of what settings of topics and groups may be."""
-
-KEYS: Final[dict[str, BrokerKey]] = {
-    "broker.cluster": BrokerKey(default="imago", dynamic=False, form="shown"),
-    "broker.shard": BrokerKey(default=0, dynamic=False, low=0, high=1023),
-    "broker.replica": BrokerKey(default=-1, dynamic=False, low=-1, high=255),
-    "broker.replicas": BrokerKey(default=1, dynamic=True, low=1, high=16),
-    "broker.zone": BrokerKey(default="", dynamic=True, form="shown"),
-    "broker.name_prefix": BrokerKey(default="", dynamic=False, form="shown"),
-    "broker.host": BrokerKey(default="", dynamic=False, form="shown"),
-    "broker.advertised_host": BrokerKey(default="", dynamic=False, form="shown"),
-    "broker.bind": BrokerKey(default="127.0.0.1", dynamic=False),
-    "broker.data_dir": BrokerKey(default="data", dynamic=False),
-    "broker.drain_seconds": BrokerKey(default=10.0, dynamic=False, low=0, high=3600),
-    "broker.seal_linger_ms": BrokerKey(default=35000, dynamic=True, low=0, high=3600000),
-    "metaq.enabled": BrokerKey(default=True, dynamic=False),
-    "metaq.port": BrokerKey(default=8123, dynamic=False, low=0, high=65535),
-    "metaq.advertised_port": BrokerKey(default=0, dynamic=False, low=0, high=65535),
-    "metaq.broker_id_base": BrokerKey(default=0, dynamic=False, low=0, high=1023),
-    "metaq.zk_root": BrokerKey(
-        default="/meta",
-        dynamic=False,
-        pattern="(/[^/\\x00-\\x1f\\x7f-\\x9f\\s]+)+",
-        written="a path, like /meta",
-    ),
-    "metaq.http": BrokerKey(default=False, dynamic=False),
-    "metaq.handshake": BrokerKey(default=True, dynamic=True),
-    "metaq.server_ini": BrokerKey(default="", dynamic=False),
-    "metaq.stop_linger_ms": BrokerKey(default=0, dynamic=True, low=0, high=600000),
-    "metaq.version": BrokerKey(default="1.4.6.2", dynamic=False),
-    "metaq.auto_create_topic": BrokerKey(default=False, dynamic=True),
-    "metaq.topic_patterns": BrokerKey(
-        default=(),
-        dynamic=True,
-        pattern="[*%|A-Za-z0-9_-][*%|A-Za-z0-9_.-]{0,126}",
-        written="names of letters, digits and _ - % | . with * for anything, like logs-*",
-    ),
-    "metaq.default_partitions": BrokerKey(default=8, dynamic=True, low=1, high=65536),
-    "metaq.message_bytes_max": BrokerKey(default=2097152, dynamic=False, low=1, high=16777216),
-    "metaq.transfer_bytes_max": BrokerKey(default=1048576, dynamic=False, low=1024),
-    "metaq.line_bytes_max": BrokerKey(default=4096, dynamic=False, low=256, high=65536),
-    "metaq.idle_seconds": BrokerKey(default=120, dynamic=False, low=1),
-    "metaq.stat": BrokerKey(default=False, dynamic=True),
-    "metaq.update_consumer_offsets": BrokerKey(default=False, dynamic=True),
-    "metaq.slave_id": BrokerKey(default=-1, dynamic=False, low=-1, high=1000000),
-    "metaq.slave_group": BrokerKey(default="", dynamic=False),
-    "metaq.slave_delay_ms_max": BrokerKey(default=500, dynamic=True, low=1, high=60000),
-    "metaq.slave_sync_config": BrokerKey(default=False, dynamic=False),
-    "metaq.gregor": BrokerKey(default=False, dynamic=False),
-    "metaq.samsa_slave": BrokerKey(
-        default="",
-        dynamic=False,
-        pattern="(.+:(0{0,4}[1-9]|0{0,3}[1-9][0-9]|0{0,2}[1-9][0-9]{2}|0?[1-9][0-9]{3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?",
-        written="host:port, like gregor.example:8123",
-    ),
-    "metaq.samsa_timeout_ms": BrokerKey(default=2000, dynamic=True, low=1, high=600000),
-    "metaq.samsa_failures_max": BrokerKey(default=100, dynamic=True, low=1),
-    "metaq.transactions_max": BrokerKey(default=10000, dynamic=True, low=1),
-    "metaq.transactions_per_name_max": BrokerKey(default=5000, dynamic=True, low=1),
-    "metaq.transactions_per_user_max": BrokerKey(default=5000, dynamic=True, low=1),
-    "metaq.transaction_messages_max": BrokerKey(default=10000, dynamic=True, low=1),
-    "metaq.transaction_bytes_max": BrokerKey(default=33554432, dynamic=True, low=1024),
-    "metaq.transactions_bytes_max": BrokerKey(default=268435456, dynamic=True, low=1024),
-    "metaq.transactions_bytes_per_user_max": BrokerKey(default=134217728, dynamic=True, low=1024),
-    "metaq.transaction_timeout_seconds_max": BrokerKey(default=60, dynamic=True, low=1),
-    "rocketmq.enabled": BrokerKey(default=True, dynamic=False),
-    "rocketmq.port": BrokerKey(default=10911, dynamic=False, low=0, high=65535),
-    "rocketmq.advertised_port": BrokerKey(default=0, dynamic=False, low=0, high=65535),
-    "rocketmq.fast_port": BrokerKey(default=-1, dynamic=False, low=-1, high=65535),
-    "rocketmq.grpc_enabled": BrokerKey(default=True, dynamic=False),
-    "rocketmq.grpc_port": BrokerKey(default=-1, dynamic=False, low=-1, high=65535),
-    "rocketmq.grpc_advertised_port": BrokerKey(default=0, dynamic=False, low=0, high=65535),
-    "rocketmq.frame_bytes_max": BrokerKey(
-        default=16777216, dynamic=False, low=65536, high=67108864
-    ),
-    "rocketmq.message_bytes_max": BrokerKey(default=4194304, dynamic=True, low=1, high=16777216),
-    "rocketmq.region": BrokerKey(default="DefaultRegion", dynamic=False),
-    "rocketmq.trace_on": BrokerKey(default=True, dynamic=False),
-    "rocketmq.auto_create_topic": BrokerKey(default=True, dynamic=True),
-    "rocketmq.auto_create_group": BrokerKey(default=True, dynamic=True),
-    "rocketmq.default_queues": BrokerKey(default=8, dynamic=False, low=1, high=65536),
-    "rocketmq.pull_hold_ms_max": BrokerKey(default=30000, dynamic=True, low=0, high=600000),
-    "rocketmq.pull_holds_max": BrokerKey(default=100000, dynamic=False, low=0),
-    "rocketmq.property_filter": BrokerKey(default=True, dynamic=True),
-    "rocketmq.light_queues": BrokerKey(default=False, dynamic=True),
-    "rocketmq.light_queues_max": BrokerKey(default=20000, dynamic=True, low=0, high=1000000),
-    "rocketmq.delay_levels": BrokerKey(
-        default="1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h",
-        dynamic=False,
-        pattern="\\s*[0-9]{1,9}[smhd](\\s+[0-9]{1,9}[smhd]){0,17}\\s*",
-        written="up to 18 times with their units s, m, h or d, like 1s 5s 2m 1h",
-    ),
-    "rocketmq.timer_delay_ms_max": BrokerKey(
-        default=259200000, dynamic=True, low=0, high=604800000
-    ),
-    "rocketmq.recall_enabled": BrokerKey(default=True, dynamic=True),
-    "rocketmq.store_replies": BrokerKey(default=True, dynamic=True),
-    "rocketmq.fast_failure": BrokerKey(default=False, dynamic=True),
-    "rocketmq.send_wait_ms_max": BrokerKey(default=200, dynamic=True, low=0, high=600000),
-    "rocketmq.idle_seconds": BrokerKey(default=120, dynamic=False, low=1),
-    "rocketmq.transaction_timeout_ms": BrokerKey(default=6000, dynamic=True, low=0, high=86400000),
-    "rocketmq.transaction_check_interval_ms": BrokerKey(
-        default=30000, dynamic=True, low=10, high=86400000
-    ),
-    "rocketmq.transaction_checks_max": BrokerKey(default=15, dynamic=True, low=1, high=10000),
-    "rocketmq.transactions_max": BrokerKey(default=100000, dynamic=True, low=0, high=1000000),
-    "rocketmq.transactions_per_group_max": BrokerKey(default=50000, dynamic=True, low=0),
-    "rocketmq.transactions_per_user_max": BrokerKey(default=25000, dynamic=True, low=0),
-    "namesrv.enabled": BrokerKey(default=True, dynamic=False),
-    "namesrv.port": BrokerKey(default=9876, dynamic=False, low=0, high=65535),
-    "admin.enabled": BrokerKey(default=True, dynamic=False),
-    "admin.bind": BrokerKey(default="", dynamic=False),
-    "admin.port": BrokerKey(default=8080, dynamic=False, low=0, high=65535),
-    "admin.token_file": BrokerKey(default="", dynamic=False),
-    "admin.loopback_trusted": BrokerKey(default=False, dynamic=False),
-    "tls.certificate_file": BrokerKey(default="", dynamic=False),
-    "tls.key_file": BrokerKey(default="", dynamic=False),
-    "tls.ca_file": BrokerKey(default="", dynamic=False),
-    "tls.client_auth": BrokerKey(
-        default="none",
-        dynamic=False,
-        one_of=(
-            "none",
-            "optional",
-            "required",
-        ),
-    ),
-    "tls.client_ca_file": BrokerKey(default="", dynamic=False),
-    "tls.admin_client_auth": BrokerKey(
-        default="same",
-        dynamic=False,
-        one_of=(
-            "same",
-            "none",
-            "optional",
-            "required",
-        ),
-    ),
-    "tls.mode": BrokerKey(
-        default="permissive",
-        dynamic=False,
-        one_of=(
-            "disabled",
-            "permissive",
-            "enforcing",
-        ),
-    ),
-    "tls.metaq_port": BrokerKey(default=-1, dynamic=False, low=-1, high=65535),
-    "tls.admin": BrokerKey(
-        default="permissive",
-        dynamic=False,
-        one_of=(
-            "disabled",
-            "permissive",
-        ),
-    ),
-    "tls.replication": BrokerKey(
-        default="disabled",
-        dynamic=False,
-        one_of=(
-            "disabled",
-            "permissive",
-            "enforcing",
-        ),
-    ),
-    "tls.calls": BrokerKey(
-        default="permissive",
-        dynamic=False,
-        one_of=(
-            "disabled",
-            "permissive",
-            "enforcing",
-        ),
-    ),
-    "tls.handshakes_per_second_max": BrokerKey(default=500, dynamic=False, low=0),
-    "acl.enabled": BrokerKey(default=False, dynamic=False),
-    "acl.audit": BrokerKey(default=False, dynamic=False),
-    "token_review.url": BrokerKey(
-        default="",
-        dynamic=False,
-        pattern="(https://.*)?",
-        written="an address with https, like https://kubernetes.default.svc",
-    ),
-    "token_review.ca_file": BrokerKey(default="", dynamic=False),
-    "token_review.token_file": BrokerKey(default="", dynamic=False),
-    "token_review.audience": BrokerKey(default="imago", dynamic=False),
-    "security.allow_open": BrokerKey(default=True, dynamic=False),
-    "replication.port": BrokerKey(default=-1, dynamic=False, low=-1, high=65535),
-    "replication.open": BrokerKey(default=False, dynamic=True),
-    "replication.min_in_sync": BrokerKey(default=0, dynamic=True, low=0, high=255),
-    "replication.lag_ms_max": BrokerKey(default=2000, dynamic=False, low=100, high=600000),
-    "replication.lost_ms_max": BrokerKey(default=500, dynamic=False, low=50, high=60000),
-    "replication.slave_reads": BrokerKey(default=False, dynamic=False),
-    "replication.handover_linger_ms": BrokerKey(default=35000, dynamic=False, low=0, high=600000),
-    "replication.catch_up_bytes_per_second_max": BrokerKey(default=0, dynamic=False, low=0),
-    "replication.peer_networks": BrokerKey(default="", dynamic=False, form="networks"),
-    "zookeeper.connect": BrokerKey(default="none", dynamic=False),
-    "zookeeper.session_timeout_ms": BrokerKey(default=6000, dynamic=False, low=2000, high=120000),
-    "zookeeper.connect_timeout_ms": BrokerKey(default=15000, dynamic=False, low=100),
-    "zookeeper.tls_ca_file": BrokerKey(default="", dynamic=False),
-    "zookeeper.tls_certificate_file": BrokerKey(default="", dynamic=False),
-    "zookeeper.tls_key_file": BrokerKey(default="", dynamic=False),
-    "zookeeper.user": BrokerKey(default="", dynamic=False),
-    "zookeeper.password_file": BrokerKey(default="", dynamic=False),
-    "zookeeper.protect": BrokerKey(default=True, dynamic=False),
-    "store.segment_bytes_max": BrokerKey(
-        default=268435456, dynamic=False, low=65536, high=2147483648
-    ),
-    "store.retention_ms": BrokerKey(default=259200000, dynamic=False, low=0),
-    "store.delete_when": BrokerKey(
-        default="",
-        dynamic=False,
-        pattern="|(?=[\\s\\S]{0,200}$)\\s*((([*]|(0{0,4}()[0-9]|0{0,3}(1|2|3|4|5)[0-9])(-(0{0,4}()[0-9]|0{0,3}(1|2|3|4|5)[0-9]))?)(/0*[1-9][0-9]*)?)(,(([*]|(0{0,4}()[0-9]|0{0,3}(1|2|3|4|5)[0-9])(-(0{0,4}()[0-9]|0{0,3}(1|2|3|4|5)[0-9]))?)(/0*[1-9][0-9]*)?))*)\\s+((([*]|(0{0,4}()[0-9]|0{0,3}(1|2|3|4|5)[0-9])(-(0{0,4}()[0-9]|0{0,3}(1|2|3|4|5)[0-9]))?)(/0*[1-9][0-9]*)?)(,(([*]|(0{0,4}()[0-9]|0{0,3}(1|2|3|4|5)[0-9])(-(0{0,4}()[0-9]|0{0,3}(1|2|3|4|5)[0-9]))?)(/0*[1-9][0-9]*)?))*)\\s+((([*]|(0{0,4}()[0-9]|0{0,3}(1)[0-9]|0{0,3}(2)[0-3])(-(0{0,4}()[0-9]|0{0,3}(1)[0-9]|0{0,3}(2)[0-3]))?)(/0*[1-9][0-9]*)?)(,(([*]|(0{0,4}()[0-9]|0{0,3}(1)[0-9]|0{0,3}(2)[0-3])(-(0{0,4}()[0-9]|0{0,3}(1)[0-9]|0{0,3}(2)[0-3]))?)(/0*[1-9][0-9]*)?))*)\\s+((([*]|(0{0,4}()[1-9]|0{0,3}(1|2)[0-9]|0{0,3}(3)[0-1])(-(0{0,4}()[1-9]|0{0,3}(1|2)[0-9]|0{0,3}(3)[0-1]))?)(/0*[1-9][0-9]*)?|L)(,(([*]|(0{0,4}()[1-9]|0{0,3}(1|2)[0-9]|0{0,3}(3)[0-1])(-(0{0,4}()[1-9]|0{0,3}(1|2)[0-9]|0{0,3}(3)[0-1]))?)(/0*[1-9][0-9]*)?|L))*\\s+((([*]|(0{0,4}()[1-9]|0{0,3}(1)[0-2]|JAN|FEB|MAR|APR|MAY|JUN|JUL|AUG|SEP|OCT|NOV|DEC)(-(0{0,4}()[1-9]|0{0,3}(1)[0-2]|JAN|FEB|MAR|APR|MAY|JUN|JUL|AUG|SEP|OCT|NOV|DEC))?)(/0*[1-9][0-9]*)?)(,(([*]|(0{0,4}()[1-9]|0{0,3}(1)[0-2]|JAN|FEB|MAR|APR|MAY|JUN|JUL|AUG|SEP|OCT|NOV|DEC)(-(0{0,4}()[1-9]|0{0,3}(1)[0-2]|JAN|FEB|MAR|APR|MAY|JUN|JUL|AUG|SEP|OCT|NOV|DEC))?)(/0*[1-9][0-9]*)?))*)\\s+\\?|\\?\\s+((([*]|(0{0,4}()[1-9]|0{0,3}(1)[0-2]|JAN|FEB|MAR|APR|MAY|JUN|JUL|AUG|SEP|OCT|NOV|DEC)(-(0{0,4}()[1-9]|0{0,3}(1)[0-2]|JAN|FEB|MAR|APR|MAY|JUN|JUL|AUG|SEP|OCT|NOV|DEC))?)(/0*[1-9][0-9]*)?)(,(([*]|(0{0,4}()[1-9]|0{0,3}(1)[0-2]|JAN|FEB|MAR|APR|MAY|JUN|JUL|AUG|SEP|OCT|NOV|DEC)(-(0{0,4}()[1-9]|0{0,3}(1)[0-2]|JAN|FEB|MAR|APR|MAY|JUN|JUL|AUG|SEP|OCT|NOV|DEC))?)(/0*[1-9][0-9]*)?))*)\\s+(([*]|(0{0,4}()[1-7]|SUN|MON|TUE|WED|THU|FRI|SAT)(-(0{0,4}()[1-7]|SUN|MON|TUE|WED|THU|FRI|SAT))?)(/0*[1-9][0-9]*)?|(0{0,4}()[1-7]|SUN|MON|TUE|WED|THU|FRI|SAT)L|L|(0{0,4}()[1-7]|SUN|MON|TUE|WED|THU|FRI|SAT)#[1-5])(,(([*]|(0{0,4}()[1-7]|SUN|MON|TUE|WED|THU|FRI|SAT)(-(0{0,4}()[1-7]|SUN|MON|TUE|WED|THU|FRI|SAT))?)(/0*[1-9][0-9]*)?|(0{0,4}()[1-7]|SUN|MON|TUE|WED|THU|FRI|SAT)L|L|(0{0,4}()[1-7]|SUN|MON|TUE|WED|THU|FRI|SAT)#[1-5]))*)(\\s+((([*]|(0{0,1}(197|198|199|200|201|202|203|204|205|206|207|208|209|210|211|212|213|214|215|216|217|218|219)[0-9])(-(0{0,1}(197|198|199|200|201|202|203|204|205|206|207|208|209|210|211|212|213|214|215|216|217|218|219)[0-9]))?)(/0*[1-9][0-9]*)?)(,(([*]|(0{0,1}(197|198|199|200|201|202|203|204|205|206|207|208|209|210|211|212|213|214|215|216|217|218|219)[0-9])(-(0{0,1}(197|198|199|200|201|202|203|204|205|206|207|208|209|210|211|212|213|214|215|216|217|218|219)[0-9]))?)(/0*[1-9][0-9]*)?))*))?\\s*",
-        written="a cron expression that begins with seconds, like 0 0 6,18 * * ?",
-    ),
-    "store.retention_bytes_max": BrokerKey(default=0, dynamic=False, low=0),
-    "store.sync_interval_ms": BrokerKey(default=200, dynamic=True, low=0, high=600000),
-    "store.metaq_segment_bytes_max": BrokerKey(default=1073741824, dynamic=False, low=4096),
-    "store.scrub_interval_ms": BrokerKey(default=86400000, dynamic=False, low=0),
-    "store.disk_full_ratio": BrokerKey(default=0.9, dynamic=False, low=0.05, high=1),
-    "store.disk_force_ratio": BrokerKey(default=0.85, dynamic=False, low=0.05),
-    "store.disk_force_deletes": BrokerKey(
-        default="read",
-        dynamic=False,
-        one_of=(
-            "read",
-            "oldest",
-        ),
-    ),
-    "store.disk_clean_ratio": BrokerKey(default=0.75, dynamic=False, low=0.05),
-    "acknowledgement.level": BrokerKey(
-        default="",
-        dynamic=True,
-        one_of=(
-            "",
-            "leader",
-            "leader-fsync",
-            "replicated",
-            "replicated-fsync",
-        ),
-    ),
-    "acknowledgement.timeout_ms": BrokerKey(default=5000, dynamic=True, low=10, high=600000),
-    "acknowledgement.in_flight_bytes_max": BrokerKey(default=268435456, dynamic=False, low=1048576),
-    "limits.connections_max": BrokerKey(default=20000, dynamic=False, low=1),
-    "limits.connections_per_address_max": BrokerKey(default=0, dynamic=False, low=0),
-    "limits.output_bytes_pause": BrokerKey(default=262144, dynamic=False, low=4096),
-    "limits.output_bytes_max": BrokerKey(default=33554432, dynamic=False, low=65536),
-    "limits.output_bytes_total_max": BrokerKey(default=536870912, dynamic=False, low=1048576),
-    "limits.input_bytes_total_max": BrokerKey(default=0, dynamic=False, low=0),
-    "limits.output_stall_seconds": BrokerKey(default=30, dynamic=False, low=1),
-    "limits.input_stall_seconds": BrokerKey(default=30, dynamic=False, low=1),
-    "limits.topics_max": BrokerKey(default=100000, dynamic=True, low=1),
-    "limits.groups_max": BrokerKey(default=100000, dynamic=True, low=1),
-    "log.level": BrokerKey(
-        default="info",
-        dynamic=False,
-        one_of=(
-            "debug",
-            "info",
-            "warning",
-            "error",
-        ),
-    ),
-}
+KEYS: Final = {name: BrokerKey(**key) for name, key in _RULES["keys"].items()}
+RELATIONS: Final = tuple(
+    Relation(_conditions(each["when"]), _conditions(each["must"]), each["says"])
+    for each in _RULES["relations"]
+)
+"""What settings have to do with each other."""

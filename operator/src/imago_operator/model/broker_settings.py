@@ -5,9 +5,8 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING
 
-from imago_operator.broker_rules.keys import KEYS, BrokerKey, Scalar
+from imago_operator.broker_rules.keys import KEYS, RELATIONS, BrokerKey, Scalar
 from imago_operator.broker_rules.reading import relations_problem
-from imago_operator.broker_rules.relations import RELATIONS
 from imago_operator.errors import InvalidError
 
 if TYPE_CHECKING:
