@@ -24,7 +24,6 @@ from imago_wire.remoting.codes import RequestCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     from imago_client.blocking.rocketmq.admin import Admin
     from imago_client.core.consuming.following import Wanted
@@ -151,12 +150,7 @@ class Client:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_exc: object) -> None:
         self.close()
 
     def __del__(self, _warn: Callable[..., None] = warnings.warn) -> None:

@@ -23,7 +23,6 @@ from imago_wire.text.encoder import encode
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
     from contextlib import AbstractAsyncContextManager
-    from types import TracebackType
 
     from imago_wire.text.commands import Request, Response
 
@@ -75,12 +74,7 @@ class MetaqClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_exc: object) -> None:
         self.close()
 
 

@@ -22,7 +22,6 @@ from imago_wire.text.commands import OFFSET_END
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from types import TracebackType
 
     from imago_client.blocking.metaq import MetaqClient
     from imago_client.metaq.groups.group_config import MetaqGroupConsumerConfig
@@ -130,12 +129,7 @@ class MetaqGroupConsumer:
         self._keep_up()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_exc: object) -> None:
         self.close()
 
     def _finish_handed(self) -> None:

@@ -26,7 +26,6 @@ from imago_wire.text.status import Status
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
-    from types import TracebackType
 
     from imago_client.metaq.reading.offsets import OffsetStore
     from imago_client.metaq.values import MetaqMessage
@@ -119,12 +118,7 @@ class MetaqClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_exc: object) -> None:
         await self.close()
 
     async def _stats(self, server: str, item: str) -> str:

@@ -18,7 +18,6 @@ from imago_client.received import ReceivedMessage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     from imago_client.blocking.rocketmq.driver import BlockingDriver
     from imago_client.config import ConsumerConfig
@@ -159,12 +158,7 @@ class GroupConsumer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_exc: object) -> None:
         self.close()
 
     def _finish_handed(self) -> None:

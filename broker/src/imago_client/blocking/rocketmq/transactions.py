@@ -13,7 +13,6 @@ from imago_wire.errors import ProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     from imago_client.blocking.rocketmq.driver import BlockingDriver
     from imago_client.config import ProducerConfig
@@ -114,12 +113,7 @@ class TransactionProducer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_exc: object) -> None:
         self.close()
 
     def asked(self, address: str, command: RemotingCommand) -> None:

@@ -24,7 +24,6 @@ from imago_wire.text.commands import OFFSET_END
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
-    from types import TracebackType
 
     from imago_client.metaq.client import MetaqClient
     from imago_client.metaq.groups.group_config import MetaqGroupConsumerConfig
@@ -175,12 +174,7 @@ class MetaqGroupConsumer:
         await self.start()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_exc: object) -> None:
         await self.stop()
 
     # Sharing

@@ -24,7 +24,6 @@ from imago_wire.text.status import Status
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-    from types import TracebackType
 
     from imago_client.core.metaq.nodes import PartitionId
     from imago_client.core.metaq.routes import PartitionSelector
@@ -164,12 +163,7 @@ class OrderedProducer:
             raise
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_exc: object) -> None:
         await self.stop()
 
     async def send(

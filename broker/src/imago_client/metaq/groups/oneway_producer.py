@@ -15,7 +15,6 @@ from imago_client.supervision import Supervisor
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from types import TracebackType
 
     from imago_client.metaq.groups.group_producer import MetaqGroupProducer
 
@@ -76,12 +75,7 @@ class OnewayProducer:
         await self.start()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_exc: object) -> None:
         await self.stop()
 
     def send(self, topic: str, payload: bytes, *, attribute: str | None = None) -> None:

@@ -33,7 +33,6 @@ from imago_client.metaq.values import MetaqConfig, Partition
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
     from pathlib import Path
-    from types import TracebackType
 
     from imago_client.core.metaq.ordering import OrderedPartitions
     from imago_client.core.metaq.routes import PartitionSelector
@@ -88,12 +87,7 @@ class MetaqSessionFactory:
         await self.start()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_exc: object) -> None:
         await self.close()
 
     # Producers

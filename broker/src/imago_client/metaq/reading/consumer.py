@@ -19,7 +19,6 @@ from imago_wire.text.commands import OFFSET_END
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
-    from types import TracebackType
 
     from imago_client.metaq.reading.offsets import OffsetStore
     from imago_client.metaq.values import Fetched, MetaqConfig, MetaqMessage, Partition
@@ -139,12 +138,7 @@ class MetaqConsumer:
         await self.start()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_exc: object) -> None:
         await self.stop()
 
     async def _every(self, period_s: float, act: Callable[[], Awaitable[None]]) -> None:
