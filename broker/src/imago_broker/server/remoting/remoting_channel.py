@@ -11,6 +11,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from imago_broker.processors.rocketmq.exchange import Exchange
+from imago_broker.server.client_channel import ClientChannel
 from imago_broker.server.connection_states import WaitReason
 from imago_broker.server.remoting.remoting_calls import ClientCalls
 from imago_wire.errors import ProtocolError
@@ -18,13 +19,11 @@ from imago_wire.remoting.command import FLAG_RESPONSE, RemotingCommand
 from imago_wire.remoting.header import decode_raw_header, encode_header
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable, Mapping, Sequence
 
     from imago_broker.processors.rocketmq.exchange import Reply
     from imago_broker.server.relay.relay_handover import ConnectionHandover
     from imago_broker.server.remoting.remoting_port import RemotingPort
-    from imago_broker.server.session import Watchers
     from imago_broker.server.write_backlog import WriteBacklog
     from imago_wire.remoting.scanning.granting import Grants
     from imago_wire.remoting.scanning.items import SendItem
@@ -37,19 +36,14 @@ _JOIN_BYTES_MAX = 8 << 10
 _PEER = WaitReason.PEER.value
 
 
-class RemotingChannel:
+class RemotingChannel(ClientChannel):
     """What goes to one peer. Nothing is written any more once the connection is closed."""
-
-    transport: asyncio.Transport
-    """Set before anything is written."""
-    watchers: Watchers
 
     def __init__(
         self, port: RemotingPort, handover: ConnectionHandover, write_backlog: WriteBacklog
     ) -> None:
+        super().__init__(handover)
         self.peer = ""
-        self.address = ""
-        self.certificate_user = ""
         self.transaction_owner = ""
         self.grants: Grants | None = None
         """What the peer's users may do; None: all."""
@@ -60,8 +54,6 @@ class RemotingChannel:
         """Of answers that `flush` has not written yet, those to puts aside."""
         self._port = port
         self._unsent = port.unsent
-        self._handover = handover
-        self._state = handover.state
         self._write_backlog = write_backlog
         self._out: list[bytes] = []
 
@@ -144,26 +136,6 @@ class RemotingChannel:
             done(None)
             return
         self._write_command(command, [body] if body else [])
-
-    def hold_back(self) -> None:
-        """Serve nothing more of this connection until `go_on`: a request of it needs time."""
-        self._handover.wait(WaitReason.OWN_REQUEST)
-
-    def go_on(self) -> None:
-        """Serve what had to wait for that request."""
-        self._handover.wait_no_more(WaitReason.OWN_REQUEST)
-
-    def throttle(self, milliseconds: float) -> None:
-        """Serve nothing more of this connection for so long."""
-        self._handover.throttle(milliseconds)
-
-    def watch(self, watcher: Callable[[], None]) -> None:
-        """Call `watcher` when the connection is gone."""
-        self.watchers.add(watcher)
-
-    def unwatch(self, watcher: Callable[[], None]) -> None:
-        """Take a watcher back."""
-        self.watchers.remove(watcher)
 
     def flush(self) -> None:
         """Hand the gathered answers to the transport."""

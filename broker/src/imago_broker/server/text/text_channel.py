@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from imago_broker.server.client_channel import ClientChannel
 from imago_broker.server.connection_states import WaitReason
 from imago_broker.server.text.file_sender import FileSender
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable
 
     from imago_broker.processors.metaq.peer import Peer
     from imago_broker.server.relay.relay_handover import ConnectionHandover
-    from imago_broker.server.session import Watchers
     from imago_log.results import FileSlice
     from imago_wire.remoting.scanning.granting import UserGrants
 
@@ -24,21 +23,17 @@ UNKNOWN_HOST = bytes(8)
 _PEER, _HOLDING = WaitReason.PEER.value, (WaitReason.OWN_REQUEST | WaitReason.QUOTA).value
 
 
-class TextChannel:
+class TextChannel(ClientChannel):
     """What goes to one peer. Nothing is written any more once the connection is closed."""
 
-    transport: asyncio.Transport
-    """Set before anything is written."""
-    watchers: Watchers
     sends_files = True
     """Whether files may go past the transport: never where that encrypts."""
 
     def __init__(
         self, handover: ConnectionHandover, *, output_bytes_pause: int, output_bytes_max: int
     ) -> None:
+        super().__init__(handover)
         self.born_host = UNKNOWN_HOST
-        self.address = ""
-        self.certificate_user = ""
         self.on_user: Callable[[str], None] | None = None
         """Told whom the peer has proved to be."""
         self.grants: UserGrants | None = None
@@ -48,8 +43,6 @@ class TextChannel:
         self._on_lost: Callable[[Peer], None] | None = None
         self.finishing = False
         """Whether the peer has said that it is done: what it sent afterwards counts no more."""
-        self._handover = handover
-        self._state = handover.state
         self._output_bytes_pause = output_bytes_pause
         self._output_bytes_max = output_bytes_max
         self._replies: list[bytes] = []
@@ -119,22 +112,10 @@ class TextChannel:
     def held(self) -> bool:
         return self._state.waits & _HOLDING != 0
 
-    def hold_back(self) -> None:
-        self._handover.wait(WaitReason.OWN_REQUEST)
-
-    def go_on(self) -> None:
-        self._handover.wait_no_more(WaitReason.OWN_REQUEST)
-
     def become(self, user: str) -> None:
         self.certificate_user = user
         if self.on_user is not None:
             self.on_user(user)
-
-    def throttle(self, milliseconds: float) -> None:
-        self._handover.throttle(milliseconds)
-
-    def watch(self, watcher: Callable[[], None]) -> None:
-        self.watchers.add(watcher)
 
     def when_lost(self, told: Callable[[Peer], None]) -> None:
         self._on_lost = told
