@@ -10,8 +10,7 @@ import pytest
 
 from imago_operator.model import actions
 from imago_operator.plan import plan
-from imago_operator.reporting.deeds import told
-from imago_operator.reporting.happenings import events_of
+from imago_operator.reporting.happenings import events_of, told
 from imago_operator.reporting.status import bucket, status_of
 from imago_operator.spec.cluster.cluster_status import ClusterStatus
 from imago_operator.spec.kinds import CLUSTER

@@ -13,7 +13,7 @@ from imago_broker.service.puts.messages import MessageService
 from imago_broker.service.puts.put_status import PutStatus
 from imago_broker.service.puts.sequencing import NOWHERE, SequencedPuts
 from imago_log.errors import DiskFullError
-from imago_log.metadata.numbered_runs import RUNS_MAX
+from imago_log.metadata.known_producers import RUNS_MAX
 from imago_testing.stores.in_memory import HOST, open_store
 from imago_testing.stores.vfs import MemoryVfs
 from imago_testing.virtual.clocks import ManualClock

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from imago_log.metadata import known_producers
 from imago_log.metadata.changes import CHANGE_BYTES_MAX
-from imago_log.metadata.known_producers import AGE_MS_MAX, QUEUES_MAX
-from imago_log.metadata.numbered_runs import RUNS_MAX
+from imago_log.metadata.known_producers import AGE_MS_MAX, QUEUES_MAX, RUNS_MAX
 from imago_log.metadata.producers import STATED_QUEUES_MAX, Producers
 from imago_log.metadata.state import Metadata
 from imago_testing.stores.in_memory import DATA, HOST, START_MS, FakeClock, open_store

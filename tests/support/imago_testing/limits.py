@@ -130,7 +130,7 @@ KEPT: dict[str, dict[str, str]] = {
         "imago_broker.namesrv.smallest_ids": "TELLING_SECONDS_MAX",
         "imago_broker.features.pop.pop_requests": "POLL_MS_MAX INVISIBLE_MS_MAX",
         "imago_broker.server.relay.relay": "CONNECT_SECONDS_MAX PATIENCE_SECONDS_MAX",
-        "imago_broker.service.delays.levels.clock_shift": "TURN_MS_MAX",
+        "imago_broker.service.delays.levels.levels": "TURN_MS_MAX",
         "imago_broker.service.delays.levels.level": "LOOK_MS_MAX",
         "imago_broker.service.delays.timers.timers": "LOOK_MS_MAX",
         "imago_broker.service.topics.lingering": "LOOK_SECONDS_MAX",

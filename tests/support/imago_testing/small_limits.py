@@ -29,9 +29,9 @@ SMALL: dict[str, dict[str, int]] = {
     "imago_log.offline.keys": {"_WINDOW_ENTRIES": 3},
     "imago_log.offline.records": {"CHUNK_BYTES": 300},
     "imago_log.offline.stopped": {"FILES_OPEN_MAX": 4},
-    "imago_log.offline.units": {"_WINDOW_UNITS": 3},
+    "imago_log.offline.queues": {"_WINDOW_UNITS": 3},
     "imago_log.commitlog.commit_log": {"PAGE_BYTES": 256, "STARTED_BYTES_MIN": 300},
-    "imago_log.replica.past_metadata": {"_UNITS_AT_ONCE": 3},
+    "imago_log.replica.realigning": {"_UNITS_AT_ONCE": 3},
     "imago_broker.replication.metaq.copied": {"FETCH_BYTES": 300},
     "imago_broker.replication.metaq.samsa": {"WAITING_BYTES_MAX": 100_000},
     "imago_broker.replication.metaq.slave": {"ASKED_AT_ONCE": 1},
@@ -80,8 +80,10 @@ SMALL: dict[str, dict[str, int]] = {
         "WORK_MAX": 600,
         "UNITS_AT_ONCE": 3,
     },
-    "imago_log.commitlog.blocks": {"BLOCK_BYTES": 700, "BLOCKS_MAX": 2, "OVERLAP_BYTES": 300},
     "imago_log.commitlog.records": {
+        "BLOCK_BYTES": 700,
+        "BLOCKS_MAX": 2,
+        "OVERLAP_BYTES": 300,
         "GAP_BYTES_MAX": 200,
         "SHARED_BYTES_MIN": 300,
         "SHARED_GAP_MAX": 300,
@@ -109,7 +111,7 @@ KEPT: dict[str, dict[str, str]] = {
     "imago_log.commitlog.borders": {"_PLACE_AT": _FORMAT},
     "imago_log.commitlog.checkpoint": {"MAGIC": _FORMAT, "SLOT_SIZE": _FORMAT},
     "imago_log.offline.findings": {"PER_FILE_MAX": _COUNT},
-    "imago_log.offline.units": {"UNITS_PER_FILE": _FORMAT},
+    "imago_log.offline.queues": {"UNITS_PER_FILE": _FORMAT},
     "imago_log.commitlog.commit_log": {
         "FILES_MAX": "what a log can span at most",
         "STARTED_PARTS_MAX": _COUNT,
@@ -135,8 +137,7 @@ KEPT: dict[str, dict[str, str]] = {
         "UNIQUE_FROM": _FORMAT,
     },
     "imago_log.commitlog.watermark": {"ALL_VISIBLE": "no limit"},
-    "imago_log.metadata.numbered_runs": {"RUNS_MAX": _COUNT},
-    "imago_log.metadata.known_producers": {"QUEUES_MAX": _COUNT},
+    "imago_log.metadata.known_producers": {"RUNS_MAX": _COUNT, "QUEUES_MAX": _COUNT},
     "imago_log.views.dispatcher": {"REVIVED_QUEUES_MAX": "what no topic passes"},
     "imago_log.views.units.found_ends": {"PLACE_MAX": "behind the end of any log"},
     "imago_log.views.units.witness": {"ALL_UNITS": "no limit"},
@@ -182,7 +183,7 @@ KEPT: dict[str, dict[str, str]] = {
     "imago_broker.replication.repair": {
         "WHOLE_BYTES_MAX": "what no record may pass",
     },
-    "imago_broker.replication.requests": {"REQUESTS_MAX": _COUNT},
+    "imago_broker.replication.shell": {"REQUESTS_MAX": _COUNT},
     "imago_log.reading.by_properties": {"FIXED_WORK": "a weight, nothing that is read at once"},
 }
 """By module: constants that stay, and why."""

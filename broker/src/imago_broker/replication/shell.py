@@ -12,6 +12,7 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING
 
+from imago_broker.core.shard import effects as do
 from imago_broker.core.shard import events
 from imago_broker.core.shard.member import ShardMachine
 from imago_broker.model.registry.cluster import RegistryConnection
@@ -19,10 +20,11 @@ from imago_broker.model.registry.shard import NOT_CREATED, Member, told
 from imago_broker.replication.effect_executor import EffectExecutor
 from imago_broker.replication.outlook import log_of, view_seen
 from imago_broker.replication.registry_line import RegistryLine
-from imago_broker.replication.requests import Requests
 from imago_broker.replication.troubles import Troubles
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from imago_broker.core.shard.values import ShardLimits
     from imago_broker.model.registry.cluster import ClusterView
     from imago_broker.replication.links.link import Link
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from imago_broker.replication.repair import Asker
 
 logger = logging.getLogger(__name__)
-
 TICK_MS = 100
 """Connections are looked after this often, whatever the machine asks for."""
 STOP_SECONDS_MAX = 4.0
@@ -311,3 +312,46 @@ class ShardShell:
         if risen or watermark.durable != gate.durable_end:
             gate.durable_end = watermark.durable
             self._parts.messages.acknowledgements.progressed()
+
+
+# What administrators ask of the member: each request is carried out once, however often asked.
+
+
+REQUESTS_MAX = 100
+"""Requests of administrators that are remembered."""
+STOPS = "this broker stops"
+
+
+class Requests:
+    """The answers by request; those that are done are kept for who asks again."""
+
+    def __init__(self) -> None:
+        self._answers: dict[str, asyncio.Future[do.Answer]] = {}
+
+    async def ask(
+        self, request: str, begin: Callable[[], None], *, stopped: bool
+    ) -> tuple[bool, str]:
+        """Return the answer; `begin` is called for a request that is not known."""
+        answer = self._answers.get(request)
+        if answer is None:
+            if stopped:
+                return False, STOPS
+            if len(self._answers) >= REQUESTS_MAX:
+                oldest, text = next(iter(self._answers)), "too many requests came after it"
+                self.answered(do.Answer(oldest, done=False, text=text))
+                del self._answers[oldest]
+            answer = self._answers[request] = asyncio.get_running_loop().create_future()
+            begin()
+        found = await asyncio.shield(answer)
+        return found.done, found.text
+
+    def answered(self, answer: do.Answer) -> None:
+        """Give who waits the state machine's answer."""
+        waiting = self._answers.get(answer.request)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(answer)
+
+    def close(self) -> None:
+        """Answer all who still wait."""
+        for request in self._answers:
+            self.answered(do.Answer(request, done=False, text=STOPS))

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from imago_log.commitlog.borders import segment_end
-from imago_log.commitlog.log_reader import survey
+from imago_log.commitlog.log_reader import find_damage, survey
+from imago_log.disk.files import fatal, read_whole, replace_whole
+from imago_log.metadata.changes import META_TOPIC, decode_changes
 from imago_log.metadata.state import Metadata
-from imago_log.replica.cutting import Cut, LogCutter
-from imago_log.replica.past_metadata import PastMetadata
 from imago_log.replica.reindexing import Reindexer
 from imago_log.views.queues.refilling import begin_empty_queues
+from imago_log.views.units.lost import is_lost
 from imago_wire.errors import WrongError
+from imago_wire.hot import view_record
+from imago_wire.record_format.layout import UNIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from imago_log.lifecycle.housekeeping import Housekeeper
+    from imago_log.metadata.changes import Change
     from imago_log.replica.follower_log import FollowerLog
     from imago_log.replica.log_bytes import LogByteReader
     from imago_log.signals import Signal
@@ -167,3 +171,167 @@ class Realigner:
     def _tell(self, made: Cut) -> None:
         if made.changes:
             self._on_metadata([change[:2] for change in made.changes])
+
+
+# The metadata as they were at an earlier log offset: what a cut goes back to.
+_UNITS_AT_ONCE = 1024
+
+
+class PastMetadata:
+    """Reads the last snapshot, and the changes since."""
+
+    def __init__(self, s: StoreState) -> None:
+        self._vfs, self._folder, self._log = s.vfs, s.folder, s.log
+        self._damage, self._witness = s.damage, s.witness
+        self._records, self._metadata, self._queues = s.records, s.metadata, s.queues
+
+    def at(self, end: int) -> Metadata | None:
+        """Return the state at a log offset: the last snapshot, or nothing, and the changes since.
+
+        None: it is that of the log's end, or one that is ahead of the log.
+        """
+        if self._metadata.end > self._log.end or not self._changes_behind(end):
+            return None
+        state = self._snapshot()
+        if state is None or state.end > end:
+            state = Metadata()
+        queue = self._queues.get(state.builtin[META_TOPIC], 0)
+        start = max(state.end, self._log.start)
+        offset = queue.lookup.search(queue.lookup.min_offset(self._log.start), queue.end,
+                              lambda at: queue.unit(at)[0] < start)  # fmt: skip
+        while offset < queue.end:
+            units = queue.units(offset, min(_UNITS_AT_ONCE, queue.end - offset))
+            offset += _UNITS_AT_ONCE
+            for place, size, _ in UNIT.iter_unpack(units):
+                if place < end and is_lost(self._damage, place, size):
+                    self._metadata.doubt()
+                elif place < end:
+                    record = self._records.whole(place)
+                    if record is None:
+                        self._note_damage(place)
+                        continue
+                    view = view_record(record)
+                    body = record[view.body_at : view.body_at + view.body_size]
+                    state.apply(decode_changes(body), place)
+        state.reach(end)
+        return state
+
+    def _snapshot(self) -> Metadata | None:
+        with fatal("read", self._folder.metadata):
+            data = read_whole(self._vfs, self._folder.metadata)
+        try:
+            return None if data is None else Metadata.from_snapshot(data)
+        except (ValueError, KeyError, TypeError):
+            return None  # damaged: the log has it all
+
+    def _changes_behind(self, end: int) -> bool:
+        """Whether a change of metadata is at or behind a log offset."""
+        queue = self._queues.get(self._metadata.builtin[META_TOPIC], 0)
+        return queue.end > queue.first and queue.unit(queue.end - 1)[0] >= end
+
+    def _note_damage(self, place: int) -> None:
+        """Note what keeps a change from being read: the leader is asked for all of them."""
+        found = find_damage(self._log, place, self._log.end, self._witness)
+        if found is not None:
+            self._damage.add(*found)
+        self._metadata.doubt()
+
+
+# Cut a follower's log, and everything derived from the part that is cut.
+#
+# Order makes a crash harmless: first the checkpoint stops promising what goes, then the views and
+# the metadata are cut, then the log, then the epochs. Until the log is cut the cut has not
+# happened: a start reads it again to its old end and makes the views anew from the lowered
+# checkpoint.
+
+
+class Cut(NamedTuple):
+    """What has happened to topics and other metadata."""
+
+    changes: list[Change]
+    ended: list[str]
+    """Topics whose queues are no longer valid."""
+
+
+class LogCutter:
+    """Cuts, while the worker is idle."""
+
+    def __init__(self, s: StoreState) -> None:
+        self._vfs, self._folder, self._log, self._recent = s.vfs, s.folder, s.log, s.recent
+        self._damage, self._epochs, self._watermark = s.damage, s.epochs, s.watermark
+        self._checkpointer, self._metadata = s.checkpointer, s.metadata
+        self._views, self._queues, self._keys = s.views, s.queues, s.keys
+
+    def cut(self, end: int, state: Metadata | None) -> Cut:
+        """Cut at a record border; `state` is that of the metadata there.
+
+        None: no change of metadata goes.
+        """
+        self._log.sync()  # the snapshot that is written here must not be ahead of the log
+        self._lower_marks(end)
+        for view in self._views:
+            view.truncate(end)
+        self._recent.clear()
+        made = Cut(*self._metadata.become(state)) if state is not None else Cut([], [])
+        self._cut_producers(end)
+        if self._metadata.end <= self._log.end:  # else it is of a snapshot that is still ahead
+            self._metadata.reach(min(self._metadata.end, end))
+            self.save_metadata(end)
+        self._log.truncate(end)
+        self._damage.truncate(end)
+        self._damage.save()
+        self._epochs.truncate(end)
+        return made
+
+    def empty(self, start: int) -> Cut:
+        """Drop everything and begin at `start`.
+
+        The views are not trusted until the metadata have come. A crash leaves the old log, a part
+        of its front, or an empty one that begins where it began or at `start`.
+        """
+        self._folder.forget_views()
+        self._lower_marks(self._log.start)
+        # A snapshot beyond the log's end would be the leader's.
+        with fatal("remove", self._folder.metadata):
+            self._vfs.unlink(self._folder.metadata)
+            self._vfs.sync_folder(self._folder.config)
+        self._log.remove_all()
+        self._epochs.truncate(0)
+        nothing = Metadata()
+        made = Cut(*self._metadata.become(nothing))
+        self._metadata.take_producers(nothing)
+        self._damage.truncate(0)
+        self._damage.save()
+        for view in reversed(self._views):
+            view.reset(start)
+        self._recent.clear()
+        self._log.begin_at(start)
+        self._metadata.reach(start)
+        self._watermark.begin(start)
+        self._checkpointer.begin_at(start)
+        self._checkpointer.write()
+        return made
+
+    def trust_views(self) -> None:
+        """Say that the views on the device are those of the checkpoint."""
+        self._checkpointer.write()
+        replace_whole(self._vfs, self._folder.views_mark, b"1\n")
+
+    def save_metadata(self, end: int) -> None:
+        """Put the state of now, as that of a log offset, in the place of the snapshot."""
+        replace_whole(self._vfs, self._folder.metadata, self._metadata.snapshot_at(end))
+        self._checkpointer.begin_metadata(end, self._metadata.snapshot_version)
+
+    def _lower_marks(self, end: int) -> None:
+        """Promise no more than what stays; durably, before anything goes."""
+        self._watermark.lower_to(end)
+        keys_count = 0
+        if self._checkpointer.keys_synced[0] > end:
+            keys_count = self._keys.count_below(end)
+        self._checkpointer.lower_to(end, keys_count)
+
+    def _cut_producers(self, end: int) -> None:
+        metadata, queues = self._metadata, self._queues
+        metadata.producers.truncate(
+            end, lambda topic, queue_id: queues.get(metadata.topic(topic), queue_id).end
+        )

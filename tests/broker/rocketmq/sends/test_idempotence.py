@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from imago_broker.app import Broker
-from imago_log.metadata.numbered_runs import RUNS_MAX
+from imago_log.metadata.known_producers import RUNS_MAX
 from imago_testing.peers.remoting import RemotingPeer, send_ext
 from imago_wire.record_format.sequences import Sequence, wire_properties
 from imago_wire.remoting.codes import ResponseCode

@@ -11,11 +11,9 @@ import pytest
 from imago_broker.model.names import SCHEDULE_TOPIC
 from imago_broker.model.topics.topics import TopicConfig
 from imago_broker.service.delays.levels import level as level_module
-from imago_broker.service.delays.levels import level_units
 from imago_broker.service.delays.levels import levels as levels_module
-from imago_broker.service.delays.levels.clock_shift import ClockShift
 from imago_broker.service.delays.levels.level_progress import FIRING_QUEUE
-from imago_broker.service.delays.levels.levels import DelayService
+from imago_broker.service.delays.levels.levels import ClockShift, DelayService
 from imago_broker.service.delays.parking import delayed_entry
 from imago_broker.service.puts.put_status import PutStatus
 from imago_testing.searching import examples
@@ -234,7 +232,7 @@ def test_crashes_and_cuts_leave_each_message_of_the_log_delivered_once(
     """A part of any write, at any call, may be all that a crash leaves of it."""
     rng = Random(seed)
     monkeypatch.setattr(level_module, "BATCH_MAX", rng.choice([1, 3, 256]))
-    monkeypatch.setattr(level_units, "UNITS_MAX", rng.choice([1, 2, 256]))
+    monkeypatch.setattr(level_module, "UNITS_MAX", rng.choice([1, 2, 256]))
     monkeypatch.setattr(level_module, "BATCH_BYTES_MAX", rng.choice([1, 700, 4 << 20]))
     monkeypatch.setattr(levels_module, "NOTE_MS", rng.choice([0, 700, 30_000]))
     world = DelayWorld()

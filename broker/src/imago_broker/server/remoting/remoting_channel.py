@@ -11,8 +11,8 @@ import struct
 from typing import TYPE_CHECKING
 
 from imago_broker.processors.rocketmq.exchange import Exchange
-from imago_broker.server.client_channel import ClientChannel
 from imago_broker.server.connection_states import WaitReason
+from imago_broker.server.peer_channel import PeerChannel
 from imago_broker.server.remoting.remoting_calls import ClientCalls
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting.command import FLAG_RESPONSE, RemotingCommand
@@ -36,7 +36,7 @@ _JOIN_BYTES_MAX = 8 << 10
 _PEER = WaitReason.PEER.value
 
 
-class RemotingChannel(ClientChannel):
+class RemotingChannel(PeerChannel):
     """What goes to one peer. Nothing is written any more once the connection is closed."""
 
     def __init__(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_broker.server.client_channel import ClientChannel
 from imago_broker.server.connection_states import WaitReason
+from imago_broker.server.peer_channel import PeerChannel
 from imago_broker.server.text.file_sender import FileSender
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ UNKNOWN_HOST = bytes(8)
 _PEER, _HOLDING = WaitReason.PEER.value, (WaitReason.OWN_REQUEST | WaitReason.QUOTA).value
 
 
-class TextChannel(ClientChannel):
+class TextChannel(PeerChannel):
     """What goes to one peer. Nothing is written any more once the connection is closed."""
 
     sends_files = True

@@ -31,19 +31,14 @@ from imago_broker.processors.rocketmq.send.sequenced import (
     require_direct,
     take_numbers,
 )
-from imago_broker.processors.rocketmq.send.timer_limits import checked_due_ms
 from imago_broker.service.delays.parking import message_entry
-from imago_broker.service.delays.timers.timer_properties import is_timed
+from imago_broker.service.delays.timers.timer_properties import asked_ms, is_timed
 from imago_broker.service.puts.copies import joined
 from imago_broker.service.transactions.half_messages import is_half
 from imago_wire.errors import ProtocolError
 from imago_wire.record_format import properties as props
 from imago_wire.record_format.references import ALLOWED_PROPERTY
-from imago_wire.records.record import (
-    PLACED_PHYSICAL_OFFSET,
-    PLACED_QUEUE_OFFSET,
-    offset_message_id,
-)
+from imago_wire.records.record import PLACED_PHYSICAL_OFFSET, PLACED_QUEUE_OFFSET, offset_message_id
 from imago_wire.remoting.codes import ResponseCode
 from imago_wire.remoting.messages import BatchEntry, decode_batch
 from imago_wire.remoting.texts.handles import RecallHandle
@@ -295,3 +290,29 @@ class SendProcessor:
 def _waits(properties: bytes) -> bool:
     """Whether a message does not go to its queue at once, which none of a batch can."""
     return bool(delay_level(properties)) or is_timed(properties)
+
+
+# Messages that name a time of their own: which times a broker takes, in RocketMQ's words.
+
+
+def checked_due_ms(properties: bytes, now_ms: int, delay_ms_max: int) -> int:
+    """Return when a timed message is due; 0: it is due now. RequestError: it cannot wait so long.
+
+    `delay_ms_max`: 0 allows none at all.
+    """
+    if not is_timed(properties):
+        return 0
+    if not delay_ms_max:
+        raise RequestError(
+            ResponseCode.SYSTEM_ERROR,
+            "accurate timer message is not enabled, timerWheelEnable is false",
+        )
+    due = asked_ms(properties, now_ms)
+    if due is None or due - now_ms > delay_ms_max:
+        raise RequestError(
+            ResponseCode.MESSAGE_ILLEGAL,
+            "timer message illegal, the delay time should not be bigger than the max delay "
+            f"{delay_ms_max}ms; or if set del msg, the delay time should be bigger than the "
+            "current time",
+        )
+    return due if due > now_ms else 0

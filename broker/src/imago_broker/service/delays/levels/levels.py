@@ -19,7 +19,6 @@ import re
 from typing import TYPE_CHECKING
 
 from imago_broker.model import names
-from imago_broker.service.delays.levels.clock_shift import ClockShift
 from imago_broker.service.delays.levels.level import Level
 from imago_broker.service.delays.levels.level_progress import DelayProgress
 from imago_broker.service.delays.waiting_queues import OpenQueue
@@ -37,16 +36,12 @@ if TYPE_CHECKING:
     from imago_wire.records.record import QueueTail
 
 log = logging.getLogger(__name__)
-
 _SCHEDULE_TOPIC = names.SCHEDULE_TOPIC.encode()
 DEFAULT_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 LEVELS_MAX = 18
 NOTE_MS = 1000
 """How long after a delivery it is noted how far the levels are."""
-
 _UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-
-
 _NUMBER = re.compile(rb"[+-]?[0-9]{1,32}\Z")
 _INTS = range(-(1 << 31), 1 << 31)
 
@@ -224,3 +219,38 @@ class DelayService:
             level.number: (level.offset, store.queue_range(names.SCHEDULE_TOPIC, index)[1])
             for index, level in enumerate(self._levels)
         }
+
+
+# Times that were read from a clock that was ahead of the one of now.
+#
+# A leader's clock may run ahead, or be set back; and another leader has another clock. The log's
+# own times never go back: while they are ahead of the clock they stand still. By how much they are
+# ahead when that is first noticed, tells what a time from before means by the clock of now.
+
+
+TURN_MS_MAX = 1000
+"""What is appended stands in the log within this of the time that was read for it; a log time
+further ahead than that has stood still."""
+
+
+class ClockShift:
+    """By how much times between two points were ahead. Pure: all times are arguments."""
+
+    def __init__(self) -> None:
+        self._from_ms = self._until_ms = self._by_ms = 0
+
+    @property
+    def none(self) -> bool:
+        """Whether no time was ever ahead."""
+        return self._by_ms == 0
+
+    def notice(self, newest_ms: int, now_ms: int) -> None:
+        """Compare the log's newest time with the clock; the first look after a step counts."""
+        ahead_ms = newest_ms - now_ms
+        if ahead_ms > 0 and (newest_ms > self._until_ms or ahead_ms > self._by_ms):
+            self._from_ms, self._until_ms, self._by_ms = now_ms, newest_ms, ahead_ms
+
+    def corrected(self, read_ms: int, store_ms: int) -> int:
+        """Return what a time that was read for a record means now; `store_ms` is the record's."""
+        was_ahead = self._from_ms < read_ms <= self._until_ms
+        return read_ms - self._by_ms if was_ahead and store_ms - read_ms <= TURN_MS_MAX else read_ms

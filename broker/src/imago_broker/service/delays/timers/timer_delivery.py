@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
@@ -10,7 +11,6 @@ from imago_broker.core.timers.timer_record import mark_of
 from imago_broker.core.timers.timer_wheel import TimerRun
 from imago_broker.model.names import TIMER_TOPIC
 from imago_broker.service.delays.restoring import restored_entry, run_bytes_max
-from imago_broker.service.delays.timers.timer_batch import TimerBatch
 from imago_broker.service.puts.copies import read_copy
 from imago_wire.hot import restore_run
 from imago_wire.record_format.layout import UNIT, WAITING_PLACE
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from imago_broker.service.delays.timers.timer_figures import TimerFigures
     from imago_broker.service.puts.messages import MessageService
     from imago_broker.service.topics.topics import TopicService
+    from imago_wire.hot import EntryRun
     from imago_wire.records.record import Entry
 
 log = logging.getLogger(__name__)
-
 BATCH_BYTES_MAX: Final = 4 << 20
 UNREADABLE_MS: Final = 30_000
 """A timer in a damaged part of the log is read again after this."""
@@ -141,3 +141,41 @@ class TimerTaker:
         if place < self._store.log_start:
             return b""
         return self._store.record_at(place)
+
+
+# Timers that fire together, as they are taken off the wheel.
+
+
+@dataclass(slots=True)
+class TimerBatch:
+    """Timers that fire by one append."""
+
+    taken: list[TimerRun] = field(default_factory=list)
+    fired: bytearray = field(default_factory=bytearray)
+    """Where each entry was parked, as the firing record names it."""
+    dropped: bytearray = field(default_factory=bytearray)
+    entries: list[Entry | EntryRun] = field(default_factory=list)
+    size: int = 0
+
+    @property
+    def count(self) -> int:
+        """How many timers there are, those that are dropped as well."""
+        return sum([run.length for run in self.taken])
+
+    def add(self, timer: Timer, record: bytes, entry: Entry | None) -> None:
+        """Take one more; without an entry it is dropped."""
+        self.taken.append(TimerRun.of(timer))
+        self.size += len(record)
+        place = WAITING_PLACE.pack(timer.queue_id, timer.offset)
+        if entry is None:
+            self.dropped += place
+        else:
+            self.fired += place
+            self.entries.append(entry)
+
+    def add_run(self, run: TimerRun, messages: EntryRun) -> None:
+        """Take several that need no closer look."""
+        self.taken.append(run)
+        self.fired += messages.places
+        self.entries.append(messages)
+        self.size += messages.end

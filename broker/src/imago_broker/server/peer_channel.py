@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from imago_broker.server.session import Watchers
 
 
-class ClientChannel:
+class PeerChannel:
     """What goes to one peer. Nothing is written any more once the connection is closed."""
 
     transport: asyncio.Transport
