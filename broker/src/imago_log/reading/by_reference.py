@@ -7,6 +7,7 @@ light queue, so nobody gets what was never put there.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final, cast
 
@@ -71,19 +72,15 @@ class _Gathered:
         return True
 
 
+@dataclass(slots=True, eq=False)
 class ReferenceReader:
     """Reads light queues."""
 
-    def __init__(
-        self,
-        status: StoreStatus,
-        records: LogRecords,
-        directory: QueueDirectory,
-        visibility: Visibility,
-        rereader: Rereader,
-    ) -> None:
-        self._status, self._records = status, records
-        self._directory, self._visibility, self._rereader = directory, visibility, rereader
+    status: StoreStatus
+    records: LogRecords
+    directory: QueueDirectory
+    visibility: Visibility
+    rereader: Rereader
 
     def read(
         self,
@@ -97,7 +94,7 @@ class ReferenceReader:
         """Read from one light queue as `read_queue` does, messages in place of references."""
         low, high = bounds
         if not low <= offset < high:
-            return read_queue(queue, self._records, bounds, offset, limits, tags, wanted)
+            return read_queue(queue, self.records, bounds, offset, limits, tags, wanted)
         gathered = _Gathered(min(high, offset + REFERENCES_MAX), limits, wanted)
         while offset < gathered.end:
             message = self._at(queue, offset, tags)
@@ -124,7 +121,7 @@ class ReferenceReader:
             return lost
         if tags is not None and unit[2] not in tags:
             return _Nothing.UNWANTED
-        record = self._records.gather(queue.tail, UNIT.pack(*unit), offset, unit[1])
+        record = self.records.gather(queue.tail, UNIT.pack(*unit), offset, unit[1])
         reference = read_reference(_properties(record))
         if reference is None:
             return record
@@ -133,7 +130,7 @@ class ReferenceReader:
     def _lost(self, unit: tuple[int, int, int]) -> _Nothing | None:
         """Return why the record of a unit cannot be read, or None."""
         place, size, _ = unit
-        damage = self._records.damage
+        damage = self.records.damage
         if size != LOST_SIZE_FIELD and damage.at(place) is None:
             return None
         if damage.may_heal(place):
@@ -144,13 +141,13 @@ class ReferenceReader:
     def _referred(
         self, queue: ConsumeQueue, offset: int, view: RecordView, reference: Reference
     ) -> bytes | _Nothing:
-        target = self._directory.find(reference.topic, reference.queue_id)
+        target = self.directory.find(reference.topic, reference.queue_id)
         if target is None:
             return _Nothing.GONE
-        low, high = self._visibility.bounds(target)
+        low, high = self.visibility.bounds(target)
         at = _first_behind(target, (low, high), view.physical_offset, reference.offset)
         if at == high:
-            settled = target.end == high and self._status.leading
+            settled = target.end == high and self.status.leading
             return _Nothing.GONE if settled else _Nothing.LATER
 
         def read() -> bytes | _Nothing:
@@ -160,7 +157,7 @@ class ReferenceReader:
             return read()
         except UnreadableError as error:
             later: object = _Nothing.LATER
-            return cast("bytes | _Nothing", self._rereader.read(error, target, at, read, later))
+            return cast("bytes | _Nothing", self.rereader.read(error, target, at, read, later))
 
     def _verified(
         self, queue: ConsumeQueue, offset: int, view: RecordView, target: ConsumeQueue, at: int
@@ -169,7 +166,7 @@ class ReferenceReader:
         unit = target.unit(at)
         if (lost := self._lost(unit)) is not None:
             return lost
-        message = self._records.gather(target.tail, UNIT.pack(*unit), at, unit[1])
+        message = self.records.gather(target.tail, UNIT.pack(*unit), at, unit[1])
         # One append has one time: what another one wrote there is another message.
         same = view_record(message).store_ms == view.store_ms
         name = queue.tail.topic.decode("utf-8", "replace")

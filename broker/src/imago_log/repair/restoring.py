@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from imago_log.metadata.changes import META_TOPIC
@@ -36,30 +37,25 @@ RecordRun = list["RecordView"]
 """Records of one queue whose queue offsets follow one another."""
 
 
+@dataclass(slots=True, eq=False)
 class ViewRestorer:
     """Adds to the views the records that were lost when they were made."""
 
-    def __init__(
-        self,
-        log: CommitLog,
-        records: LogRecords,
-        folder: DataFolder,
-        metadata: Metadata,
-        queues: Queues,
-        keys: KeyIndex,
-        refiller: Refiller,
-        checkpointer: Checkpointer,
-    ) -> None:
-        self._log, self._records, self._folder = log, records, folder
-        self._metadata, self._queues, self._keys = metadata, queues, keys
-        self._refiller, self._checkpointer = refiller, checkpointer
+    log: CommitLog
+    records: LogRecords
+    folder: DataFolder
+    metadata: Metadata
+    queues: Queues
+    keys: KeyIndex
+    refiller: Refiller
+    checkpointer: Checkpointer
 
     def restore(self, start: int, end: int) -> None:
         """Make the views of a part of the log that is there again."""
         keys = bytearray()
         at, chunk = start, READ_BYTES
         while at < end:
-            data = self._log.read(at, min(chunk, end - at))
+            data = self.log.read(at, min(chunk, end - at))
             scan = scan_records(data, at)
             self.restore_units(scan.views)
             keys += key_entries(data[: scan.end], at)
@@ -83,20 +79,20 @@ class ViewRestorer:
                 own = [view for view in own if not self._is_another(view)]
             for run in _runs(own):
                 self._restore(queue, topic, run)
-        if self._metadata.unsure and any(topic == _META for topic, _ in by_queue):
+        if self.metadata.unsure and any(topic == _META for topic, _ in by_queue):
             # What these changes mean now, only the whole log can tell, or another member.
-            self._folder.forget_views()
+            self.folder.forget_views()
             logger.warning("metadata.healed: the next start reads all of the log")
 
     def restore_keys(self, start: int, end: int, entries: bytes) -> None:
         """Put the key index's entries of a part of the log where they belong."""
-        keys = self._keys
+        keys = self.keys
         keys.digest()
         if start >= keys.end or keys.holds(start, end - start, entries):
             return
         # A crash while the entries move must not leave any that count.
-        self._checkpointer.lower_keys(start, keys.count_below(start))
-        self._checkpointer.write()
+        self.checkpointer.lower_keys(start, keys.count_below(start))
+        self.checkpointer.write()
         keys.replace(start, end - start, entries)
 
     def is_in_the_way(self, view: RecordView) -> bool:
@@ -114,7 +110,7 @@ class ViewRestorer:
         place, size, _ = queue.unit(view.queue_offset)
         if size in _NOT_REAL or place == view.physical_offset:
             return False
-        record = self._records.whole(place)
+        record = self.records.whole(place)
         if record is None:
             return False
         found = view_record(record)
@@ -126,12 +122,12 @@ class ViewRestorer:
         if not view.has_unit:
             return None, None
         try:
-            topic = self._metadata.topic(view.topic.decode("utf-8", "replace"))
+            topic = self.metadata.topic(view.topic.decode("utf-8", "replace"))
         except KeyError:
             return None, None  # deleted meanwhile
         if view.physical_offset < topic.birth:
             return None, None
-        return self._queues.get(topic, view.queue_id), topic
+        return self.queues.get(topic, view.queue_id), topic
 
     def _restore(self, queue: ConsumeQueue, topic: Topic, run: RecordRun) -> None:
         first = run[0].queue_offset
@@ -146,8 +142,8 @@ class ViewRestorer:
         for view in run[len(known) :]:
             if queue.lookup.last_place >= view.physical_offset:
                 continue
-            if not self._refiller.add_record(queue, topic, view):
-                self._folder.forget_views()
+            if not self.refiller.add_record(queue, topic, view):
+                self.folder.forget_views()
                 logger.error(
                     "queue.short queue=%s/%d end=%d, healed is %d: the next start builds views "
                     "anew", view.topic, view.queue_id, queue.end, view.queue_offset,

@@ -6,6 +6,7 @@ answer has the position here, which is the master's where both began empty.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from imago_broker.core.metaq.metaq_copies import copied_entry
@@ -46,33 +47,27 @@ class _Asked(NamedTuple):
     opaque: int
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class SyncProcessor:
     """Serves ``sync``."""
 
-    def __init__(
-        self,
-        *,
-        identity: MetaqIdentity,
-        messages: MessageService,
-        topics: TopicService,
-        clock: Clock,
-        counters: MetaqCounters,
-        patterns: TopicPatterns,
-    ) -> None:
-        self._identity = identity
-        self._messages, self._topics = messages, topics
-        self._clock, self._counters, self._patterns = clock, counters, patterns
+    identity: MetaqIdentity
+    messages: MessageService
+    topics: TopicService
+    clock: Clock
+    counters: MetaqCounters
+    patterns: TopicPatterns
 
     def sync(self, peer: Peer, command: Sync) -> None:
         """Put a message of the master, or say why not."""
         topic, partition = command.topic, command.partition
         asked = _Asked(peer, topic, partition, command.opaque)
-        if partition in self._topics.handles.closed_partitions(topic):
-            detail = texts.get_closed(self._identity.broker_id, partition)
+        if partition in self.topics.handles.closed_partitions(topic):
+            detail = texts.get_closed(self.identity.broker_id, partition)
             self._refuse(asked, Status.FORBIDDEN, detail)
             return
         checksum = CHECKSUM_NONE if command.checksum is None else command.checksum
-        born = (self._clock.epoch_ms(), peer.born_host)
+        born = (self.clock.epoch_ms(), peer.born_host)
         try:
             tail = self._tail(topic, partition)
             entry = copied_entry(
@@ -84,27 +79,27 @@ class SyncProcessor:
             self._refuse(asked, Status.INTERNAL_SERVER_ERROR, in_our_words(error))
         else:
             peer.puts += 1
-            self._messages.put_copies([entry], None, self._done, asked)
+            self.messages.put_copies([entry], None, self._done, asked)
 
     def _tail(self, topic: str, partition: int) -> QueueTail:
-        config = self._topics.get(topic)
+        config = self.topics.get(topic)
         if config is None:
             made = self._made(topic)
             if made is None:
                 raise WrongError(texts.topic_not_accepted(topic))
-            config = self._topics.create_or_update(made)
+            config = self.topics.create_or_update(made)
         if not config.dual:
             raise WrongError(texts.topic_not_accepted(topic))
         if not 0 <= partition < config.write_queues:
             raise WrongError(texts.wrong_partition(partition))
-        return self._messages.store.tail(topic, partition)
+        return self.messages.store.tail(topic, partition)
 
     def _made(self, topic: str) -> TopicConfig | None:
         if topic == PROBED:
             return TopicConfig(name=topic, read_queues=1, write_queues=1)
         if names.looks_own(topic) or names.is_derived(topic) or names.topic_problem(topic):
             return None
-        return self._patterns.made(topic)
+        return self.patterns.made(topic)
 
     def _done(self, token: object, status: PutStatus, placed: Sequence[Placed]) -> None:
         assert isinstance(token, _Asked)
@@ -115,12 +110,12 @@ class SyncProcessor:
             return
         asked = (token.opaque, token.partition, token.topic)
         token.peer.stored(encode_put_results([asked], placed, 0, 1))
-        self._counters.cmd_put += 1
-        self._counters.puts_stored += 1
+        self.counters.cmd_put += 1
+        self.counters.puts_stored += 1
 
     def _refuse(self, asked: _Asked, code: int, detail: str) -> None:
-        text = texts.put_failed(self._identity.url, asked.topic, asked.partition, detail)
+        text = texts.put_failed(self.identity.url, asked.topic, asked.partition, detail)
         asked.peer.reply(result(code, text, asked.opaque))
-        self._counters.cmd_put += 1
+        self.counters.cmd_put += 1
         if code != Status.FORBIDDEN:
-            self._counters.put_failed += 1
+            self.counters.put_failed += 1

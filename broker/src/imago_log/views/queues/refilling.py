@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from imago_log.commitlog.log_reader import LogReader, find_damage
@@ -27,20 +28,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+@dataclass(slots=True, eq=False)
 class Refiller:
     """Fills queues from the log."""
 
-    def __init__(
-        self,
-        log: CommitLog,
-        damage: Damage,
-        folders: QueueFolders,
-        metadata: Metadata,
-        witness: Witness,
-        proof: UnitProof,
-    ) -> None:
-        self._log, self._damage, self._folders = log, damage, folders
-        self._metadata, self._witness, self._proof = metadata, witness, proof
+    log: CommitLog
+    damage: Damage
+    folders: QueueFolders
+    metadata: Metadata
+    witness: Witness
+    proof: UnitProof
 
     def refill(self, queue: ConsumeQueue, topic: Topic) -> None:
         """Give a queue the units that its files have lost: those behind its newest one.
@@ -48,7 +45,7 @@ class Refiller:
         What is lost between is not told by damage of the log: its own files are damaged. Where the
         topic has MetaQ files of its own, they are to be made anew.
         """
-        log, name, queue_id = self._log, queue.tail.topic, queue.tail.queue_id
+        log, name, queue_id = self.log, queue.tail.topic, queue.tail.queue_id
         before = queue.end
 
         def take(_: bytes, __: int, views: list[RecordView]) -> None:
@@ -60,26 +57,26 @@ class Refiller:
         at = max(log.start, topic.birth)
         if queue.end > queue.first:
             place, size, _ = queue.unit(queue.end - 1)
-            if not self._proof.ends_right(queue, log.end, save=True):
-                self._folders.clear(queue)
-            elif size != LOST_SIZE_FIELD and self._damage.at(place) is None:
+            if not self.proof.ends_right(queue, log.end, save=True):
+                self.folders.clear(queue)
+            elif size != LOST_SIZE_FIELD and self.damage.at(place) is None:
                 if place < log.start:
-                    self._folders.clear(queue)  # what it has has expired
+                    self.folders.clear(queue)  # what it has has expired
                 else:
                     at = place + size
         self.read_to_end(at, take)
-        begin_empty(queue, self._metadata.kind(QUEUE_KIND).get(queue_key(topic.name, queue_id)))
+        begin_empty(queue, self.metadata.kind(QUEUE_KIND).get(queue_key(topic.name, queue_id)))
         logger.warning(
             "queue.refilled queue=%s/%d from=%d to=%d", name, queue_id, before, queue.end
         )
 
     def read_to_end(self, at: int, take: Callable[[bytes, int, list[RecordView]], None]) -> None:
         """Read the log from a border on; what is found to be damaged is noted and passed over."""
-        log, damage = self._log, self._damage
+        log, damage = self.log, self.damage
         while at < log.end:
             at, reason = LogReader(log, take).run(at, log.end)
             if at < log.end and damage.at(at) is None:
-                found = find_damage(log, at, log.end, self._witness)
+                found = find_damage(log, at, log.end, self.witness)
                 if found is None:
                     raise ViewsInvalidError(f"log offset {at}: {reason}")
                 damage.add(*found)
@@ -92,8 +89,8 @@ class Refiller:
         """Append the units of a record behind a queue's end; false: those before it are missing."""
         offset, place = view.queue_offset, view.physical_offset
         record = (offset, place, view.metaq_position)
-        lose_before(queue, self._damage, topic.birth, self._log.start, record)
-        if offset > queue.end and queue.lookup.is_bare and topic.birth < self._log.start:
+        lose_before(queue, self.damage, topic.birth, self.log.start, record)
+        if offset > queue.end and queue.lookup.is_bare and topic.birth < self.log.start:
             queue.begin_at(offset, max(view.metaq_position, 0))
         position = (view.metaq_position, view.metaq_size)
         return queue.add(place, view.size, view.tag_code, offset, position)
@@ -103,7 +100,7 @@ class Refiller:
         if self.add_record(queue, topic, view):
             return
         record = (view.queue_offset, view.physical_offset, view.metaq_position)
-        if lose_gap(queue, self._damage, topic.birth, record):
+        if lose_gap(queue, self.damage, topic.birth, record):
             self.add_record(queue, topic, view)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from imago_broker.processors.rocketmq import rules
@@ -37,32 +38,22 @@ TOPIC_FIELD = "imagoTopicId"
 CLUSTER_FIELD = "imagoClusterId"
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class OffsetProcessor:
     """The request codes that ask for or set an offset."""
 
-    def __init__(
-        self,
-        *,
-        store: MessageStore,
-        registry: Registry,
-        topics: TopicService,
-        offsets: ConsumerOffsets,
-        resets: PendingResets,
-        group_rules: GroupRules,
-        memory: MemoryWindow,
-    ) -> None:
-        self._store = store
-        self._registry = registry
-        self._topics = topics
-        self._offsets = offsets
-        self._resets = resets
-        self._group_rules = group_rules
-        self._memory = memory
+    store: MessageStore
+    registry: Registry
+    topics: TopicService
+    offsets: ConsumerOffsets
+    resets: PendingResets
+    group_rules: GroupRules
+    memory: MemoryWindow
 
     def query(self, exchange: Exchange) -> Reply:
         """QUERY_CONSUMER_OFFSET: where the group is, or that it was never here."""
         header = QueryConsumerOffsetRequestHeader.from_ext(exchange.ext)
-        offset = self._offsets.query(header.consumer_group, header.topic, header.queue_id)
+        offset = self.offsets.query(header.consumer_group, header.topic, header.queue_id)
         if offset is not None:
             return _offset(offset)
         if header.set_zero_if_not_found is False:
@@ -70,7 +61,7 @@ class OffsetProcessor:
         # A new group on a queue that lost nothing yet starts at 0 whatever it was told to do, so
         # that it does not miss what was sent just before it came. RocketMQ asks in addition that
         # offset 0 is still in memory, which stands for "recent".
-        if self._memory.holds_first(header.topic, header.queue_id):
+        if self.memory.holds_first(header.topic, header.queue_id):
             return _offset(0)
         raise RequestError(ResponseCode.QUERY_NOT_FOUND, NOT_FOUND)
 
@@ -78,57 +69,57 @@ class OffsetProcessor:
         """UPDATE_CONSUMER_OFFSET: the group has come so far."""
         header = UpdateConsumerOffsetRequestHeader.from_ext(exchange.ext)
         # Made at its first commit if need be: 4.9 clients commit before their first heartbeat.
-        self._group_rules.require(header.consumer_group)
-        config = self._topics.get(header.topic)
+        self.group_rules.require(header.consumer_group)
+        config = self.topics.get(header.topic)
         if config is None:
             raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} not exist!")
         if not 0 <= header.queue_id < config.queues or header.commit_offset < 0:
             raise rules.invalid(
                 f"QueueId {header.queue_id} or offset {header.commit_offset} is illegal"
             )
-        if self._resets.pending(header.consumer_group, header.topic, header.queue_id):
+        if self.resets.pending(header.consumer_group, header.topic, header.queue_id):
             return Reply(remark="Offset has been previously reset")
-        self._offsets.commit(
+        self.offsets.commit(
             header.consumer_group, header.topic, header.queue_id, header.commit_offset
         )
         if not exchange.command.is_oneway:
             # An answer is a promise; consumers commit one-way, which may be gathered.
-            self._offsets.flush()
+            self.offsets.flush()
         return OK
 
     def end(self, exchange: Exchange) -> Reply:
         """GET_MAX_OFFSET: the offset that the next message gets."""
         header = GetMaxOffsetRequestHeader.from_ext(exchange.ext)
-        ext = {"offset": str(self._store.queue_range(header.topic, header.queue_id)[1])}
+        ext = {"offset": str(self.store.queue_range(header.topic, header.queue_id)[1])}
         if exchange.ext.get(INCARNATION_FIELD) == "true":
-            incarnation = self._store.incarnation(header.topic)
+            incarnation = self.store.incarnation(header.topic)
             if incarnation is not None:
                 ext[INCARNATION_FIELD] = str(incarnation)
-            identity = self._store.identities.of(header.topic)
+            identity = self.store.identities.of(header.topic)
             if identity is not None:
                 ext[TOPIC_FIELD] = str(identity)
-            if cluster_id := self._registry.view().cluster_id:
+            if cluster_id := self.registry.view().cluster_id:
                 ext[CLUSTER_FIELD] = cluster_id
         return Reply(ext=ext)
 
     def smallest(self, exchange: Exchange) -> Reply:
         """GET_MIN_OFFSET: the first message that is still stored."""
         header = GetMinOffsetRequestHeader.from_ext(exchange.ext)
-        return _offset(self._store.queue_range(header.topic, header.queue_id)[0])
+        return _offset(self.store.queue_range(header.topic, header.queue_id)[0])
 
     def by_time(self, exchange: Exchange) -> Reply:
         """SEARCH_OFFSET_BY_TIMESTAMP: the first at or after, or (UPPER) the last at or before."""
         header = SearchOffsetRequestHeader.from_ext(exchange.ext)
         upper = header.boundary_type is BoundaryType.UPPER
         return _offset(
-            self._store.offset_by_time(header.topic, header.queue_id, header.timestamp, upper=upper)
+            self.store.offset_by_time(header.topic, header.queue_id, header.timestamp, upper=upper)
         )
 
     def earliest_time(self, exchange: Exchange) -> Reply:
         """GET_EARLIEST_MSG_STORETIME: when the oldest stored message came; -1 for none."""
         header = GetEarliestMsgStoretimeRequestHeader.from_ext(exchange.ext)
-        low, _ = self._store.queue_range(header.topic, header.queue_id)
-        stored_ms = self._store.store_time(header.topic, header.queue_id, low)
+        low, _ = self.store.queue_range(header.topic, header.queue_id)
+        stored_ms = self.store.store_time(header.topic, header.queue_id, low)
         return Reply(ext={"timestamp": str(-1 if stored_ms is None else stored_ms)})
 
 

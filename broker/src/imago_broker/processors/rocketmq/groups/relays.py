@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from imago_broker.processors.rocketmq.exchange import Exchange, Reply, RequestError
@@ -29,19 +30,13 @@ TIMEOUT_MS = 10_000
 STATUS_TIMEOUT_MS = 5_000
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class RelayProcessor:
     """GET_CONSUMER_RUNNING_INFO, CONSUME_MESSAGE_DIRECTLY, …_GET_CONSUMER_STATUS."""
 
-    def __init__(
-        self,
-        *,
-        store: MessageStore,
-        clients: ClientRegistry,
-        identity: RocketmqIdentity,
-    ) -> None:
-        self._store = store
-        self._clients = clients
-        self._identity = identity
+    store: MessageStore
+    clients: ClientRegistry
+    identity: RocketmqIdentity
 
     def running_info(self, exchange: Exchange) -> Reply | None:
         """GET_CONSUMER_RUNNING_INFO: what is going on inside one consumer."""
@@ -55,14 +50,14 @@ class RelayProcessor:
         header = ConsumeMessageDirectlyResultRequestHeader.from_ext(exchange.ext)
         client = self._client(header.consumer_group, header.client_id or "")
         record = self._record(header.msg_id or "")
-        ext = {**unsigned(exchange.ext), "brokerName": self._identity.broker_name}
+        ext = {**unsigned(exchange.ext), "brokerName": self.identity.broker_name}
         self._pass_on(exchange, client, header.consumer_group, ext, record)
         return None
 
     def consumer_status(self, exchange: Exchange) -> Reply | None:
         """INVOKE_BROKER_TO_GET_CONSUMER_STATUS: the places that consumers have in memory."""
         header = GetConsumerStatusRequestHeader.from_ext(exchange.ext)
-        group = self._clients.consumers(header.group)
+        group = self.clients.consumers(header.group)
         clients = list(group.members.values()) if group else []
         if header.client_addr:
             clients = [one for one in clients if one.client_id == header.client_addr]
@@ -77,7 +72,7 @@ class RelayProcessor:
         return None
 
     def _client(self, group_name: str, client_id: str) -> ConnectedClient:
-        group = self._clients.consumers(group_name)
+        group = self.clients.consumers(group_name)
         client = group.member(client_id) if group else None
         if client is None:
             raise RequestError(
@@ -96,7 +91,7 @@ class RelayProcessor:
             _, offset = parse_offset_message_id(message_id)
         except ProtocolError as error:
             raise RequestError(ResponseCode.SYSTEM_ERROR, str(error)) from None
-        record = self._store.record_at(offset) if offset >= 0 else None
+        record = self.store.record_at(offset) if offset >= 0 else None
         if record is None or is_withheld(record):
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {offset}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from imago_wire.remoting.bodies.client import MessageQueue
@@ -19,23 +20,15 @@ if TYPE_CHECKING:
     from imago_broker.service.groups.resets import PendingResets
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class OffsetResetter:
     """Sets offsets for tools and for the admin interface."""
 
-    def __init__(
-        self,
-        *,
-        identity: RocketmqIdentity,
-        offsets: ConsumerOffsets,
-        resets: PendingResets,
-        hold: PullHold,
-        clients: ClientRegistry,
-    ) -> None:
-        self._identity = identity
-        self._offsets = offsets
-        self._resets = resets
-        self._hold = hold
-        self._clients = clients
+    identity: RocketmqIdentity
+    offsets: ConsumerOffsets
+    resets: PendingResets
+    hold: PullHold
+    clients: ClientRegistry
 
     def reset(
         self, group: str, topic: str, targets: Mapping[int, int], *, timestamp: int = -1
@@ -45,16 +38,16 @@ class OffsetResetter:
         The group's next pulls are sent to the new places. Members older than 5.0 are told as
         their own brokers tell them, so that they need not first pull.
         """
-        self._offsets.reset(group, topic, targets)
+        self.offsets.reset(group, topic, targets)
         name = topic.encode()
         for queue_id, offset in targets.items():
-            self._resets.add(group, topic, queue_id, offset)
-            self._hold.look_again(name, queue_id)
-        live = self._clients.consumers(group)
+            self.resets.add(group, topic, queue_id, offset)
+            self.hold.look_again(name, queue_id)
+        live = self.clients.consumers(group)
         if live is None:
             return
         ext = {"topic": topic, "group": group, "timestamp": str(timestamp), "isForce": "true"}
-        broker = self._identity.broker_name
+        broker = self.identity.broker_name
         for client in live.members.values():
             if Version.V3_0_7_SNAPSHOT <= client.version < Version.V5_0_0:
                 cpp = client.language is Language.CPP

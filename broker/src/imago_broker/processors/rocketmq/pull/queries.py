@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from imago_broker.processors.rocketmq.exchange import Exchange, Reply, RequestError
@@ -21,24 +22,19 @@ QUERY_BYTES_MAX = 4 << 20
 UNIQUE_KEY_FIELD = "_UNIQUE_KEY_QUERY"
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class QueryProcessor:
     """VIEW_MESSAGE_BY_ID and QUERY_MESSAGE."""
 
-    def __init__(
-        self,
-        *,
-        store: MessageStore,
-        clock: Clock,
-    ) -> None:
-        self._store = store
-        self._clock = clock
+    store: MessageStore
+    clock: Clock
 
     def view(self, exchange: Exchange) -> Reply:
         """Return the one message that is stored at a log offset."""
         header = ViewMessageRequestHeader.from_ext(exchange.ext)
         record = None
         if header.offset >= 0:
-            record = self._store.record_at(header.offset)
+            record = self.store.record_at(header.offset)
         if record is None or is_metadata(record):
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {header.offset}"
@@ -50,7 +46,7 @@ class QueryProcessor:
         header = QueryMessageRequestHeader.from_ext(exchange.ext)
         unique = exchange.ext.get(UNIQUE_KEY_FIELD, "").lower() == "true"
         count_max = COUNT_MAX if unique else max(1, min(header.max_num, COUNT_LIMIT))
-        store = self._store
+        store = self.store
         records = store.find_key(
             header.topic,
             header.key,
@@ -60,7 +56,7 @@ class QueryProcessor:
             bytes_max=QUERY_BYTES_MAX,
         )
         ext = {
-            "indexLastUpdateTimestamp": str(self._clock.epoch_ms()),
+            "indexLastUpdateTimestamp": str(self.clock.epoch_ms()),
             "indexLastUpdatePhyoffset": str(store.log_end),
         }
         if not records:

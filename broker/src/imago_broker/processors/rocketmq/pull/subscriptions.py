@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -79,19 +80,14 @@ class Selecting(Protocol):
     def sub_version(self) -> int: ...
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class MessageSelector:
     """Says what pulls want, by their own subscription or by that of their group."""
 
-    def __init__(
-        self,
-        *,
-        clients: ClientRegistry,
-        groups: GroupService,
-        filters: FilterCache,
-        settings: LiveSettings[RocketmqSection],
-    ) -> None:
-        self._clients, self._groups = clients, groups
-        self._filters, self._settings = filters, settings
+    clients: ClientRegistry
+    groups: GroupService
+    filters: FilterCache
+    settings: LiveSettings[RocketmqSection]
 
     def select(self, request: Selecting) -> Selection:
         """Return what a pull wants; refuse what RocketMQ refuses, in its order."""
@@ -113,11 +109,11 @@ class MessageSelector:
         """Refuse a subscription that cannot be served. FilterError: its filter is none."""
         self._require_filters(subscription.expression_type)
         if not _is_tag_type(subscription.expression_type):
-            self._filters.get(subscription.sub_string)
+            self.filters.get(subscription.sub_string)
 
     def _require_filters(self, expression_type: str | None) -> None:
         """Refuse filters over properties where they are switched off, and unknown kinds."""
-        allowed = self._settings.current.property_filter and expression_type == SQL92
+        allowed = self.settings.current.property_filter and expression_type == SQL92
         if not allowed and not _is_tag_type(expression_type):
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
@@ -128,11 +124,11 @@ class MessageSelector:
         if _is_tag_type(expression_type):
             return Selection(tags=tag_codes(text))
         if expression_type == SQL92:
-            return Selection(wanted=self._filters.get(text))
+            return Selection(wanted=self.filters.get(text))
         return Selection()
 
     def _registered_selection(self, request: Selecting) -> Selection:
-        subscription = _registered(self._clients, self._groups, request)
+        subscription = _registered(self.clients, self.groups, request)
         if _is_tag_type(subscription.expression_type):
             return Selection(tags=_codes(subscription))
         try:

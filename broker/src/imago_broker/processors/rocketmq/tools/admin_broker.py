@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from imago_broker.processors.rocketmq.exchange import OK, Exchange, Reply, RequestError
@@ -38,33 +39,23 @@ QUEUE_ENTRIES_MAX = 1000
 NS_PER_MS = 1_000_000
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class BrokerAdmin:
     """The request codes about the broker."""
 
-    def __init__(
-        self,
-        *,
-        store: MessageStore,
-        topics: TopicService,
-        topic_version: TableVersion,
-        settings: BrokerSettings,
-        permission: ShardPermission,
-        figures: RuntimeFigures,
-        usage: UsageFigures,
-    ) -> None:
-        self._store = store
-        self._topics = topics
-        self._topic_version = topic_version
-        self._settings = settings
-        self._permission = permission
-        self._figures = figures
-        self._usage = usage
+    store: MessageStore
+    topics: TopicService
+    topic_version: TableVersion
+    settings: BrokerSettings
+    permission: ShardPermission
+    figures: RuntimeFigures
+    usage: UsageFigures
 
     def get_config(self, exchange: Exchange) -> Reply:
         """GET_BROKER_CONFIG: all of RocketMQ's settings."""
-        version = self._topic_version.body(exchange.command.version)
+        version = self.topic_version.body(exchange.command.version)
         header = GetBrokerConfigResponseHeader(version=version.encode().decode())
-        return Reply(ext=header.to_ext(), body=encode_properties_text(self._settings.entries()))
+        return Reply(ext=header.to_ext(), body=encode_properties_text(self.settings.entries()))
 
     def update_config(self, exchange: Exchange) -> Reply | None:
         """UPDATE_BROKER_CONFIG: all of it, or nothing where one name or value is wrong."""
@@ -74,15 +65,15 @@ class BrokerAdmin:
         permission = entries.pop(PERMISSION, None)
         writable = None if permission is None else is_writable(permission)
         if writable is None:
-            self._settings.change(entries)
+            self.settings.change(entries)
             return OK
-        self._settings.check(entries)
-        self._permission.change(exchange, writable, lambda: self._settings.change(entries))
+        self.settings.check(entries)
+        self.permission.change(exchange, writable, lambda: self.settings.change(entries))
         return None
 
     def runtime_info(self, _: Exchange) -> Reply:
         """GET_BROKER_RUNTIME_INFO."""
-        return Reply(body=KvTable(table=self._figures.table()).encode())
+        return Reply(body=KvTable(table=self.figures.table()).encode())
 
     def stats(self, exchange: Exchange) -> Reply:
         """VIEW_BROKER_STATS_DATA: how much a counter has grown in a minute, an hour, a day."""
@@ -91,7 +82,7 @@ class BrokerAdmin:
         counted = Usage.__members__.get(name)
         if counted is Usage.GROUP_GET_LATENCY:  # its key has a queue in front: they are told as one
             key, unit = key.partition("@")[2], NS_PER_MS
-        lately = None if counted is None else self._usage.lately(counted, key)
+        lately = None if counted is None else self.usage.lately(counted, key)
         if lately is None:
             text = f"The stats <{name}> <{header.stats_key}> not exist"
             raise RequestError(ResponseCode.SYSTEM_ERROR, text)
@@ -111,10 +102,10 @@ class BrokerAdmin:
         """QUERY_CONSUME_QUEUE: entries of a queue, for people who look for a mistake."""
         header = QueryConsumeQueueRequestHeader.from_ext(exchange.ext)
         topic, queue_id = header.topic or "", header.queue_id or 0
-        config = self._topics.get(topic)
+        config = self.topics.get(topic)
         if config is None or not 0 <= queue_id < config.queues:
             raise RequestError(ResponseCode.SYSTEM_ERROR, f"{queue_id}@{topic} is not exist!")
-        store = self._store
+        store = self.store
         low, high = store.queue_range(topic, queue_id)
         index = header.index or 0
         entries: list[ConsumeQueueData] = []

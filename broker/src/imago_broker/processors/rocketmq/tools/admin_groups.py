@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from imago_broker.processors.rocketmq import rules
@@ -55,27 +55,17 @@ READING_FORBIDDEN = 1 << 2
 """The bit of reading among what the table of 5.x forbids."""
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class GroupAdmin:
     """The request codes about groups and their members."""
 
-    def __init__(
-        self,
-        *,
-        offsets: ConsumerOffsets,
-        groups: GroupService,
-        clock: Clock,
-        clients: ClientRegistry,
-        resets: PendingResets,
-        group_version: TableVersion,
-        group_rules: GroupRules,
-    ) -> None:
-        self._offsets = offsets
-        self._groups = groups
-        self._clock = clock
-        self._clients = clients
-        self._resets = resets
-        self._group_version = group_version
-        self._group_rules = group_rules
+    offsets: ConsumerOffsets
+    groups: GroupService
+    clock: Clock
+    clients: ClientRegistry
+    resets: PendingResets
+    group_version: TableVersion
+    group_rules: GroupRules
 
     def update(self, exchange: Exchange) -> Reply:
         """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP."""
@@ -90,20 +80,20 @@ class GroupAdmin:
     def _put(self, wanted: Iterable[SubscriptionGroupConfig]) -> None:
         configs = []
         for config in map(group_config, wanted):
-            known = self._groups.get(config.name)
+            known = self.groups.get(config.name)
             forbidden = known.forbidden_topics if known is not None else ()
             configs.append(replace(config, forbidden_topics=forbidden))
-            self._groups.check(config)
+            self.groups.check(config)
         for config in configs:
-            self._groups.update(config)
-        self._group_version.bump(self._clock.epoch_ms())
+            self.groups.update(config)
+        self.group_version.bump(self.clock.epoch_ms())
 
     def forbid(self, exchange: Exchange) -> Reply:
         """UPDATE_AND_GET_GROUP_FORBIDDEN: say, or ask, whether a group may read a topic."""
         header = UpdateGroupForbiddenRequestHeader.from_ext(exchange.ext)
-        config = self._groups.get(header.group)
+        config = self.groups.get(header.group)
         if header.readable is not None:
-            config = self._group_rules.require(header.group)
+            config = self.group_rules.require(header.group)
             others = {*config.forbidden_topics} - {header.topic}
             forbidden = others if header.readable else others | {header.topic}
             if len(forbidden) > FORBIDDEN_TOPICS_MAX:
@@ -111,8 +101,8 @@ class GroupAdmin:
                     f"group {header.group} has {FORBIDDEN_TOPICS_MAX} forbidden topics already"
                 )
             config = replace(config, forbidden_topics=tuple(sorted(forbidden)))
-            self._groups.update(config)
-            self._group_version.bump(self._clock.epoch_ms())
+            self.groups.update(config)
+            self.group_version.bump(self.clock.epoch_ms())
         readable = config is None or header.topic not in config.forbidden_topics
         body = GroupForbidden(group=header.group, topic=header.topic, readable=readable)
         return Reply(remark="", body=body.encode())
@@ -120,21 +110,21 @@ class GroupAdmin:
     def delete(self, exchange: Exchange) -> Reply:
         """DELETE_SUBSCRIPTIONGROUP: the settings, and the offsets where asked."""
         header = DeleteSubscriptionGroupRequestHeader.from_ext(exchange.ext)
-        self._groups.delete(header.group_name)
-        self._group_version.bump(self._clock.epoch_ms())
+        self.groups.delete(header.group_name)
+        self.group_version.bump(self.clock.epoch_ms())
         if header.clean_offset or header.remove_offset:
-            self._offsets.forget_group(header.group_name)
-        self._resets.forget_group(header.group_name)
+            self.offsets.forget_group(header.group_name)
+        self.resets.forget_group(header.group_name)
         return OK
 
     def all_configs(self, exchange: Exchange) -> Reply:
         """GET_ALL_SUBSCRIPTIONGROUP_CONFIG: the whole table, or the slice that 5.x asks for."""
-        configs = self._groups.all()
+        configs = self.groups.all()
         start = max(0, int_field(exchange.ext, "groupSeq", 0))
         count = max(0, int_field(exchange.ext, "maxGroupNum", len(configs)))
         version = exchange.command.version
         wrapper = SubscriptionGroupWrapper(
-            data_version=self._group_version.body(version),
+            data_version=self.group_version.body(version),
             forbidden_table=_forbidden(configs) if version >= Version.V5_0_0 else None,
             subscription_group_table={
                 config.name: group_body(config, version)
@@ -146,7 +136,7 @@ class GroupAdmin:
     def config(self, exchange: Exchange) -> Reply:
         """GET_SUBSCRIPTIONGROUP_CONFIG."""
         header = GetSubscriptionGroupConfigRequestHeader.from_ext(exchange.ext)
-        config = self._groups.get(header.group)
+        config = self.groups.get(header.group)
         if config is None:
             raise RequestError(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "No group in this broker")
         return Reply(body=group_body(config, exchange.command.version).encode())
@@ -167,7 +157,7 @@ class GroupAdmin:
     def producers(self, exchange: Exchange) -> Reply:
         """GET_PRODUCER_CONNECTION_LIST."""
         header = GetProducerConnectionListRequestHeader.from_ext(exchange.ext)
-        members = self._clients.producers(header.producer_group)
+        members = self.clients.producers(header.producer_group)
         if not members:
             raise RequestError(
                 ResponseCode.SYSTEM_ERROR,
@@ -189,16 +179,16 @@ class GroupAdmin:
                 )
                 for client in members.values()
             )
-            for group, members in self._clients.producer_groups().items()
+            for group, members in self.clients.producer_groups().items()
         }
         return Reply(body=ProducerTableInfo(data=data).encode())
 
     def topics(self, exchange: Exchange) -> Reply:
         """QUERY_TOPICS_BY_CONSUMER: where the group has been, and what it subscribes to."""
         header = QueryTopicsByConsumerRequestHeader.from_ext(exchange.ext)
-        group = self._clients.consumers(header.group)
+        group = self.clients.consumers(header.group)
         found = {
-            *self._offsets.of_group(header.group),
+            *self.offsets.of_group(header.group),
             *(group.subscriptions if group else ()),
         }
         return Reply(body=TopicList(topic_list=tuple(sorted(found))).encode())
@@ -214,7 +204,7 @@ class GroupAdmin:
         return Reply(body=body.encode())
 
     def _online(self, name: str) -> ConsumerGroup:
-        group = self._clients.consumers(name)
+        group = self.clients.consumers(name)
         if group is None:
             raise RequestError(
                 ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{name}] not online"

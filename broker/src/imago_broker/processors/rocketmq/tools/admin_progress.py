@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from imago_broker.model import names
@@ -41,29 +42,18 @@ LAG_MIN, LAG_MAX = -(1 << 63), (1 << 63) - 1
 """A client may commit any offset, and a number of the tools has 64 bits."""
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class ProgressAdmin:
     """The request codes about offsets of groups."""
 
-    def __init__(
-        self,
-        *,
-        store: MessageStore,
-        topics: TopicService,
-        offsets: ConsumerOffsets,
-        groups: GroupService,
-        clients: ClientRegistry,
-        delay: DelayService,
-        identity: RocketmqIdentity,
-        resetter: OffsetResetter,
-    ) -> None:
-        self._resetter = resetter
-        self._store = store
-        self._topics = topics
-        self._offsets = offsets
-        self._groups = groups
-        self._clients = clients
-        self._delay = delay
-        self._identity = identity
+    store: MessageStore
+    topics: TopicService
+    offsets: ConsumerOffsets
+    groups: GroupService
+    clients: ClientRegistry
+    delay: DelayService
+    identity: RocketmqIdentity
+    resetter: OffsetResetter
 
     def stats(self, exchange: Exchange) -> Reply:
         """GET_CONSUME_STATS: each queue's end and the group's place in it."""
@@ -79,7 +69,7 @@ class ProgressAdmin:
         """GET_BROKER_CONSUME_STATS: the same of all groups."""
         tables: list[Mapping[str, tuple[ConsumeStats, ...]]] = []
         behind = 0
-        for config in self._groups.all():
+        for config in self.groups.all():
             stats = self._stats(config.name, self._topics_of(config.name))
             if stats.offset_table:
                 tables.append({config.name: (stats,)})
@@ -88,7 +78,7 @@ class ProgressAdmin:
                     for place in stats.offset_table.values()
                 )
         body = ConsumeStatsList(
-            broker_addr=self._identity.address,
+            broker_addr=self.identity.address,
             consume_stats_list=tuple(tables),
             total_diff=max(LAG_MIN, min(behind, LAG_MAX)),
         )
@@ -98,23 +88,23 @@ class ProgressAdmin:
         """GET_ALL_CONSUMER_OFFSET."""
         table = {
             f"{topic}@{group}": dict(queues)
-            for group in self._offsets.groups()
-            for topic, queues in self._offsets.of_group(group).items()
+            for group in self.offsets.groups()
+            for topic, queues in self.offsets.of_group(group).items()
         }
         return Reply(body=ConsumerOffsetSerializeWrapper(offset_table=table).encode())
 
     def delay_offsets(self, _: Exchange) -> Reply:
         """GET_ALL_DELAY_OFFSET."""
-        table = {level: place for level, (place, _) in self._delay.offsets().items()}
+        table = {level: place for level, (place, _) in self.delay.offsets().items()}
         return Reply(body=DelayOffsetSerializeWrapper(offset_table=table).encode())
 
     def clone(self, exchange: Exchange) -> Reply:
         """CLONE_GROUP_OFFSET: one group goes on where another is."""
         header = CloneGroupOffsetRequestHeader.from_ext(exchange.ext)
         self._known_group(header.dest_group)
-        for topic, queues in self._offsets.of_group(header.src_group).items():
+        for topic, queues in self.offsets.of_group(header.src_group).items():
             if header.topic in (None, "", topic):
-                self._offsets.reset(header.dest_group, topic, queues)
+                self.offsets.reset(header.dest_group, topic, queues)
         return OK
 
     def correction(self, exchange: Exchange) -> Reply:
@@ -123,7 +113,7 @@ class ProgressAdmin:
         The greatest number stands for a queue in which no such group is behind the one compared.
         """
         header = QueryCorrectionOffsetHeader.from_ext(exchange.ext)
-        by_group = self._offsets.of_topic(header.topic)
+        by_group = self.offsets.of_topic(header.topic)
         left_out = set((header.filter_groups or "").split(","))
         found: dict[int, int] = {}
         for group in by_group.keys() - left_out:
@@ -139,12 +129,12 @@ class ProgressAdmin:
         header = ResetOffsetRequestHeader.from_ext(exchange.ext)
         self._known_group(header.group)
         targets = self._targets(header)
-        self._resetter.reset(header.group, header.topic, targets, timestamp=header.timestamp)
-        broker = self._identity.broker_name
+        self.resetter.reset(header.group, header.topic, targets, timestamp=header.timestamp)
+        broker = self.identity.broker_name
         return Reply(body=body_of(broker, header.topic, targets).encode())
 
     def _targets(self, header: ResetOffsetRequestHeader) -> dict[int, int]:
-        config = self._topics.get(header.topic)
+        config = self.topics.get(header.topic)
         if config is None:
             raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"Topic {header.topic} does not exist")
         if header.queue_id < 0:
@@ -156,7 +146,7 @@ class ProgressAdmin:
         return {queue_id: self._target(header, queue_id) for queue_id in queues}
 
     def _target(self, header: ResetOffsetRequestHeader, queue_id: int) -> int:
-        low, high = self._store.queue_range(header.topic, queue_id)
+        low, high = self.store.queue_range(header.topic, queue_id)
         if header.queue_id >= 0 and header.offset is not None and header.offset != -1:
             if not low <= header.offset <= high:
                 raise RequestError(
@@ -167,17 +157,17 @@ class ProgressAdmin:
         if header.timestamp < 0:
             target = high
         else:
-            target = self._store.offset_by_time(header.topic, queue_id, header.timestamp)
+            target = self.store.offset_by_time(header.topic, queue_id, header.timestamp)
         if header.is_force:
             return target
-        current = self._offsets.query(header.group, header.topic, queue_id)
+        current = self.offsets.query(header.group, header.topic, queue_id)
         return target if current is None else min(current, target)
 
     def _stats(self, group: str, topics: list[str]) -> ConsumeStats:
-        live = self._clients.consumers(group)
+        live = self.clients.consumers(group)
         table = {}
         for topic in topics:
-            config = self._topics.get(topic)
+            config = self.topics.get(topic)
             if config is None or (live is not None and topic not in live.subscriptions):
                 continue
             for queue_id in range(config.read_queues):
@@ -185,9 +175,9 @@ class ProgressAdmin:
         return ConsumeStats(offset_table=table)
 
     def _place(self, group: str, topic: str, queue_id: int) -> OffsetWrapper:
-        _, end = self._store.queue_range(topic, queue_id)
-        place = self._offsets.query(group, topic, queue_id) or 0
-        consumed = self._store.store_time(topic, queue_id, place - 1) if place > 0 else None
+        _, end = self.store.queue_range(topic, queue_id)
+        place = self.offsets.query(group, topic, queue_id) or 0
+        consumed = self.store.store_time(topic, queue_id, place - 1) if place > 0 else None
         return OffsetWrapper(
             broker_offset=end,
             consumer_offset=place,
@@ -197,21 +187,21 @@ class ProgressAdmin:
         )
 
     def _topics_of(self, group: str) -> list[str]:
-        live = self._clients.consumers(group)
+        live = self.clients.consumers(group)
         found = {
-            *self._offsets.of_group(group),
+            *self.offsets.of_group(group),
             *(live.subscriptions if live else ()),
         }
         retry = names.retry_topic(group)
-        if self._topics.get(retry) is not None:
+        if self.topics.get(retry) is not None:
             found.add(retry)
         return sorted(found)
 
     def _known_group(self, group: str) -> None:
-        if self._groups.get(group) is None:
+        if self.groups.get(group) is None:
             raise RequestError(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} does not exist"
             )
 
     def _queue(self, topic: str, queue_id: int) -> MessageQueue:
-        return MessageQueue(topic, self._identity.broker_name, queue_id)
+        return MessageQueue(topic, self.identity.broker_name, queue_id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from imago_broker.processors.rocketmq.exchange import OK, Exchange, Reply, RequestError
@@ -21,23 +22,18 @@ if TYPE_CHECKING:
     from imago_log.store import MessageStore
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class ShardAdmin:
     """The request codes about the members of the shard."""
 
-    def __init__(
-        self,
-        *,
-        store: MessageStore,
-        registry: Registry,
-        serving_rules: ServingRules,
-        identity: RocketmqIdentity,
-    ) -> None:
-        self._store, self._registry = store, registry
-        self._serving_rules, self._identity = serving_rules, identity
+    store: MessageStore
+    registry: Registry
+    serving_rules: ServingRules
+    identity: RocketmqIdentity
 
     def status(self, _: Exchange) -> Reply:
         """GET_BROKER_HA_STATUS: of a master its followers, of another member itself."""
-        leads = self._serving_rules.leads
+        leads = self.serving_rules.leads
         body = (
             self._of_master() if leads else HARuntimeInfo(ha_client_runtime_info=self._of_slave())
         )
@@ -48,11 +44,11 @@ class ShardAdmin:
 
         There is no port for original slaves: members copy the log by a protocol of their own.
         """
-        if not self._serving_rules.leads:
+        if not self.serving_rules.leads:
             return OK
-        identity = self._identity
+        identity = self.identity
         header = ExchangeHAInfoResponseHeader(
-            master_flush_offset=self._store.durable_end,
+            master_flush_offset=self.store.durable_end,
             master_address=f"{identity.host}:{identity.port}",
         )
         return Reply(ext=header.to_ext())
@@ -76,7 +72,7 @@ class ShardAdmin:
         raise RequestError(ResponseCode.SYSTEM_ERROR, "The timer message store is null")
 
     def _of_master(self) -> HARuntimeInfo:
-        end = self._store.log_end
+        end = self.store.log_end
         followers = tuple(self._follower(member, end) for member in self._others())
         return HARuntimeInfo(
             master=True,
@@ -86,10 +82,10 @@ class ShardAdmin:
         )
 
     def _others(self) -> tuple[BrokerRecord, ...]:
-        own = self._registry.registered
+        own = self.registry.registered
         if own is None:
             return ()
-        members = self._registry.view().members(own.shard)
+        members = self.registry.view().members(own.shard)
         return tuple(member for member in members if member.uuid != own.uuid)
 
     def _follower(self, member: BrokerRecord, end: int) -> HAConnectionInfo:
@@ -97,9 +93,9 @@ class ShardAdmin:
 
         Of the others it is known what they had when they registered.
         """
-        state = self._registry.view().states.get(member.shard)
+        state = self.registry.view().states.get(member.shard)
         in_sync = state is not None and any(one.uuid == member.uuid for one in state.in_sync)
-        known = min(self._store.high_watermark if in_sync else member.log_end, end)
+        known = min(self.store.high_watermark if in_sync else member.log_end, end)
         return HAConnectionInfo(
             addr=f"{member.host}:{member.replication}",
             slave_ack_offset=known,
@@ -109,7 +105,7 @@ class ShardAdmin:
         )
 
     def _of_slave(self) -> HAClientInfo:
-        store, leader = self._store, self._serving_rules.role.current.leader
+        store, leader = self.store, self.serving_rules.role.current.leader
         return HAClientInfo(
             master_addr=None if leader is None else f"{leader.host}:{leader.rocketmq}",
             max_offset=store.log_end,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -59,29 +59,18 @@ if TYPE_CHECKING:
     from imago_log.store import MessageStore
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class TopicAdmin:
     """The request codes about topics."""
 
-    def __init__(
-        self,
-        *,
-        store: MessageStore,
-        topics: TopicService,
-        offsets: ConsumerOffsets,
-        clock: Clock,
-        clients: ClientRegistry,
-        topic_version: TableVersion,
-        identity: RocketmqIdentity,
-        static_topics: StaticTopics,
-    ) -> None:
-        self._store = store
-        self._topics = topics
-        self._offsets = offsets
-        self._clock = clock
-        self._clients = clients
-        self._topic_version = topic_version
-        self._identity = identity
-        self._statics = static_topics
+    store: MessageStore
+    topics: TopicService
+    offsets: ConsumerOffsets
+    clock: Clock
+    clients: ClientRegistry
+    topic_version: TableVersion
+    identity: RocketmqIdentity
+    static_topics: StaticTopics
 
     def create(self, exchange: Exchange) -> Reply:
         """UPDATE_AND_CREATE_TOPIC: what is named is what the topic has then, whatever it hides."""
@@ -95,7 +84,7 @@ class TopicAdmin:
             topic_sys_flag=header.topic_sys_flag or 0,
             order=header.order,
         )
-        topics = self._topics
+        topics = self.topics
         wanted = self._checked(body, header.attributes)
         if header.imago_change is not None:
             return change(topics, header, wanted, topics.get(wanted.name))
@@ -111,17 +100,17 @@ class TopicAdmin:
         ]
         for config in configs:
             _require_enabled(config)
-            self._topics.check(config, hide_messages=True)
+            self.topics.check(config, hide_messages=True)
         for config in configs:
-            self._topics.create_or_update(config, hide_messages=True)
+            self.topics.create_or_update(config, hide_messages=True)
         return OK
 
     def _checked(self, body: TopicConfigBody, attributes: str | None) -> TopicConfig:
         name = body.topic_name
-        current = self._topics.get(name)
+        current = self.topics.get(name)
         if current is None and (problem := rules.topic_problem(name)):
             raise rules.invalid(problem)
-        rules.require_not_own(name, self._topics.cluster)
+        rules.require_not_own(name, self.topics.cluster)
         had = current.attributes if current else {}
         merged = changed_attributes(had, attributes)
         if problem := kept_problem(had, merged):
@@ -145,24 +134,24 @@ class TopicAdmin:
         header = DeleteTopicRequestHeader.from_ext(exchange.ext)
         if not header.topic.strip():
             raise rules.invalid("The specified topic is blank.")
-        rules.require_not_own(header.topic, self._topics.cluster)
-        self._topics.delete(header.topic)
+        rules.require_not_own(header.topic, self.topics.cluster)
+        self.topics.delete(header.topic)
         return OK
 
     def all_configs(self, exchange: Exchange) -> Reply:
         """GET_ALL_TOPIC_CONFIG: the whole table, or the slice that 5.x asks for."""
-        configs = self._topics.all()
+        configs = self.topics.all()
         start = max(0, int_field(exchange.ext, "topicSeq", 0))
         count = max(0, int_field(exchange.ext, "maxTopicNum", len(configs)))
         version = exchange.command.version
         wrapper = TopicConfigSerializeWrapper(
-            data_version=self._topic_version.body(version),
+            data_version=self.topic_version.body(version),
             topic_config_table={
                 config.name: topic_body(config, version)
                 for config in configs[start : start + count]
             },
             topic_queue_mapping_detail_map={
-                mapping.topic: mapping.to_json() for mapping in self._statics.all()
+                mapping.topic: mapping.to_json() for mapping in self.static_topics.all()
             }
             or None,
         )
@@ -171,13 +160,13 @@ class TopicAdmin:
     def config(self, exchange: Exchange) -> Reply:
         """GET_TOPIC_CONFIG."""
         header = GetTopicConfigRequestHeader.from_ext(exchange.ext)
-        config = self._topics.get(header.topic)
+        config = self.topics.get(header.topic)
         if config is None:
             raise RequestError(
                 ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {header.topic}"
             )
         value = topic_body(config, exchange.command.version).to_json()
-        mapping = self._statics.get(header.topic)
+        mapping = self.static_topics.get(header.topic)
         if mapping is not None:
             value["mappingDetail"] = mapping.to_json()
         return Reply(body=TopicConfigAndQueueMapping.from_json(value).encode())
@@ -196,8 +185,8 @@ class TopicAdmin:
         """QUERY_TOPIC_CONSUME_BY_WHO: groups with an offset in the topic, and live ones."""
         header = QueryTopicConsumeByWhoRequestHeader.from_ext(exchange.ext)
         groups = {
-            *self._offsets.of_topic(header.topic),
-            *self._clients.groups_of_topic(header.topic),
+            *self.offsets.of_topic(header.topic),
+            *self.clients.groups_of_topic(header.topic),
         }
         return Reply(body=GroupList(group_list=tuple(sorted(groups))).encode())
 
@@ -212,33 +201,33 @@ class TopicAdmin:
 
     def system_list(self, _: Exchange) -> Reply:
         """GET_SYSTEM_TOPIC_LIST_FROM_BROKER."""
-        cluster = self._topics.cluster
-        found = tuple(c.name for c in self._topics.all() if names.is_system(c.name, cluster))
+        cluster = self.topics.cluster
+        found = tuple(c.name for c in self.topics.all() if names.is_system(c.name, cluster))
         return Reply(body=TopicList(topic_list=found).encode())
 
     def _config(self, topic: str) -> TopicConfig:
-        config = self._topics.get(topic)
+        config = self.topics.get(topic)
         if config is None:
             raise RequestError(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")
         return config
 
     def _queue(self, topic: str, queue_id: int) -> MessageQueue:
-        return MessageQueue(topic, self._identity.broker_name, queue_id)
+        return MessageQueue(topic, self.identity.broker_name, queue_id)
 
     def _bounds(self, topic: str, queue_id: int) -> TopicOffset:
-        low, high = self._store.queue_range(topic, queue_id)
-        written = self._store.store_time(topic, queue_id, high - 1) if high > low else None
+        low, high = self.store.queue_range(topic, queue_id)
+        written = self.store.store_time(topic, queue_id, high - 1) if high > low else None
         return TopicOffset(last_update_timestamp=written or 0, max_offset=high, min_offset=low)
 
     def _span(self, group: str, topic: str, queue_id: int) -> QueueTimeSpan:
-        low, high = self._store.queue_range(topic, queue_id)
-        oldest = self._store.store_time(topic, queue_id, low) or 0
-        newest = self._store.store_time(topic, queue_id, high - 1) or 0
-        offset = self._offsets.query(group, topic, queue_id) or 0
-        consumed = self._store.store_time(topic, queue_id, offset - 1) if offset > 0 else None
+        low, high = self.store.queue_range(topic, queue_id)
+        oldest = self.store.store_time(topic, queue_id, low) or 0
+        newest = self.store.store_time(topic, queue_id, high - 1) or 0
+        offset = self.offsets.query(group, topic, queue_id) or 0
+        consumed = self.store.store_time(topic, queue_id, offset - 1) if offset > 0 else None
         consumed = consumed if consumed is not None else oldest
-        unread = self._store.store_time(topic, queue_id, max(offset, low))
-        behind = 0 if unread is None or offset >= high else self._clock.epoch_ms() - unread
+        unread = self.store.store_time(topic, queue_id, max(offset, low))
+        behind = 0 if unread is None or offset >= high else self.clock.epoch_ms() - unread
         return QueueTimeSpan(
             message_queue=self._queue(topic, queue_id),
             min_time_stamp=oldest,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from imago_broker.service.figures import figure_history
@@ -33,29 +34,18 @@ _LANES = {
 _NO_POOL = str(2**31 - 1)
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class RuntimeFigures:
     """The figures of one broker."""
 
-    def __init__(
-        self,
-        *,
-        store: MessageStore,
-        messages: MessageService,
-        traffic: Traffic,
-        delay: DelayService,
-        history: FigureHistory,
-        lanes: Mapping[str, Lane],
-        clock: Clock,
-        started_ms: int,
-    ) -> None:
-        self._store = store
-        self._messages = messages
-        self._traffic = traffic
-        self._delay = delay
-        self._history = history
-        self._lanes = lanes
-        self._clock = clock
-        self._started_ms = started_ms
+    store: MessageStore
+    messages: MessageService
+    traffic: Traffic
+    delay: DelayService
+    history: FigureHistory
+    lanes: Mapping[str, Lane]
+    clock: Clock
+    started_ms: int
 
     def table(self) -> dict[str, str]:
         """Return RocketMQ's table of figures; all values are text.
@@ -63,12 +53,12 @@ class RuntimeFigures:
         4.9's tools read `getTransferedTps`, 5.x's `getTransferredTps`: both are written. Counters
         and times run from the start of the process.
         """
-        seconds = max(1, (self._clock.epoch_ms() - self._started_ms) // 1000)
+        seconds = max(1, (self.clock.epoch_ms() - self.started_ms) // 1000)
         return {
             "brokerVersionDesc": version_name(OWN_VERSION),
             "brokerVersion": str(OWN_VERSION),
             "brokerActive": "true",
-            "bootTimestamp": str(self._started_ms),
+            "bootTimestamp": str(self.started_ms),
             "runtime": _runtime(seconds),
             **self._puts(),
             **self._gets(),
@@ -77,12 +67,12 @@ class RuntimeFigures:
             **self._thread_pools(),
             **{
                 f"scheduleMessageOffset_{level}": f"{place},{end}"
-                for level, (place, end) in self._delay.offsets().items()
+                for level, (place, end) in self.delay.offsets().items()
             },
         }
 
     def _puts(self) -> dict[str, str]:
-        messages, days = self._messages, self._history.put_days
+        messages, days = self.messages, self.history.put_days
         put, times = messages.appended, messages.append_times
         return {
             "msgPutTotalYesterdayMorning": str(days.yesterday_morning),
@@ -100,7 +90,7 @@ class RuntimeFigures:
         }
 
     def _gets(self) -> dict[str, str]:
-        traffic, days = self._traffic, self._history.get_days
+        traffic, days = self.traffic, self.history.get_days
         delivered = self._rate(figure_history.DELIVERED)
         return {
             "msgGetTotalYesterdayMorning": str(days.yesterday_morning),
@@ -115,7 +105,7 @@ class RuntimeFigures:
         }
 
     def _log(self) -> dict[str, str]:
-        store, folder = self._store, self._store.config.data_dir
+        store, folder = self.store, self.store.config.data_dir
         disk = shutil.disk_usage(folder)
         ratio = str(disk.used / disk.total if disk.total else 0.0)
         return {
@@ -137,7 +127,7 @@ class RuntimeFigures:
 
     def _timers(self) -> dict[str, str]:
         """Timers are taken in and given out as they come: nothing is read behind, or held up."""
-        rates = self._history.rates
+        rates = self.history.rates
         return {
             "timerReadBehind": "0",
             "timerOffsetBehind": "0",
@@ -149,22 +139,22 @@ class RuntimeFigures:
     def _thread_pools(self) -> dict[str, str]:
         table = {}
         for name, lane_name in _LANES.items():
-            lane = self._lanes[lane_name]
+            lane = self.lanes[lane_name]
             table[f"{name}ThreadPoolQueueSize"] = str(lane.running)
             table[f"{name}ThreadPoolQueueCapacity"] = str(lane.running_max)
             table[f"{name}ThreadPoolQueueHeadWaitTimeMills"] = "0"
-        lane = self._lanes["transaction"]
+        lane = self.lanes["transaction"]
         table["EndTransactionQueueSize"] = str(lane.running)
         table["EndTransactionThreadPoolQueueCapacity"] = str(lane.running_max)
         return table
 
     def _rate(self, *places: int) -> str:
         """Return the three rates that the tools expect: of 10 s, 1 min, 10 min."""
-        return " ".join(f"{max(0.0, rate):.2f}" for rate in self._history.rates(*places))
+        return " ".join(f"{max(0.0, rate):.2f}" for rate in self.history.rates(*places))
 
     def _earliest_ms(self) -> int:
         """Return when the oldest record came; -1 for none."""
-        store = self._store
+        store = self.store
         try:
             size = int.from_bytes(bytes(store.read_log(store.log_start, 4)), "big")
             record = bytes(store.read_log(store.log_start, size))
