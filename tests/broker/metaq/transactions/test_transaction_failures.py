@@ -21,7 +21,7 @@ CAUSE = "no room for the topics of transactions"
 
 @pytest.fixture
 def writer(broker: Broker) -> Any:
-    return broker.core.metaq_transactions._writer
+    return broker.core.metaq_transactions.writer
 
 
 def fail(*_: object) -> NoReturn:

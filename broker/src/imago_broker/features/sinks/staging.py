@@ -10,9 +10,9 @@ from imago_broker.processors.rocketmq import rules
 from imago_broker.processors.rocketmq.exchange import OK, Exchange, Reply, RequestError
 from imago_broker.processors.rocketmq.needs import needs_to_send
 from imago_broker.processors.rocketmq.outcomes import REFUSED, STORED, illegal_message
+from imago_broker.processors.rocketmq.send.send import checked_due_ms
 from imago_broker.processors.rocketmq.send.sending import Sending, checked_topic, delay_level
 from imago_broker.processors.rocketmq.send.sequenced import take_numbers
-from imago_broker.processors.rocketmq.send.timer_limits import checked_due_ms
 from imago_broker.service.metaq_transactions.staged_batches import BatchDecidedError, StagedKey
 from imago_broker.service.puts.put_status import PutStatus
 from imago_wire.record_format import properties as props
