@@ -2,9 +2,9 @@
 
     python -m bench.gate [--record]
 
-callgrind counts the user instructions of `bench.hot_path`, `bench.hot_waiting`, `bench.hot_reads`
-and `bench.hot_grpc` between the first and the last round; that repeats to a few percent whatever
-else the machine does. Fails at +5 %. `--record` accepts today's figures.
+callgrind counts the user instructions of `bench.hot_path`, `bench.hot_waiting`, `bench.hot_reads`,
+`bench.hot_grpc` and `bench.hot_rows` between the first and the last round; that repeats to a few
+percent whatever else the machine does. Fails at +5 %. `--record` accepts today's figures.
 """
 
 from __future__ import annotations
@@ -76,6 +76,10 @@ CASES = [
     Case("SDK send, 4 × 16", "send", 4, 16, module="bench.hot_grpc"),
     Case("SDK receive of 32, a message", "receive", 4, 1, 32, module="bench.hot_grpc"),
     Case("SDK acknowledgement of 32, a message", "acknowledge", 4, 1, 32, module="bench.hot_grpc"),
+    Case("Spark's seven columns, a row", "default", 4, 0, 200, module="bench.hot_rows"),
+    Case(
+        "columns of a table of ingest, checked, a row", "core", 4, 0, 200, module="bench.hot_rows"
+    ),
 ]
 
 

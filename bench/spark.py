@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from bench import harness
-from bench.spark_sides import Imago, Kafka, connector_path
+from bench.spark_sides import Imago, Kafka, connector_path, streamed
 from imago_client import ClientConfig, Message
 from imago_client.blocking import Client
 from imago_spark.pipelines.session import session
@@ -42,7 +42,8 @@ QUEUES = 8
 BATCH = 500
 SIZES = (200, 1024)
 NOISE_BYTES = 16 << 20
-WORKS = ("count", "noop", "Parquet", "stream to noop", "stream to Parquet", "sink")
+WORKS = ("count", "noop", "Parquet", "stream to noop", "stream to Parquet", "landing", "sink")
+"""`landing` is ingest by ranges, all core columns, beside the other side's stream to Parquet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,9 @@ class Bench:
             return lambda: side.read(self._spark, case.topic, counts=True).count()
         if case.work.startswith("stream"):
             form = "noop" if case.work.endswith("noop") else "parquet"
-            return lambda: _streamed(side.stream(self._spark, case.topic), form, path)
+            return lambda: streamed(side.stream(self._spark, case.topic), form, path)
+        if case.work == "landing":
+            return lambda: side.land(self._spark, case.topic, path)
         form = case.work.lower()
 
         def write() -> None:
@@ -150,14 +153,6 @@ class Bench:
         )
         made.cache().count()
         return made
-
-
-def _streamed(frame: DataFrame, form: str, path: str) -> int:
-    """Run a stream over all there is; return its rows."""
-    options = {"checkpointLocation": f"{path}-checkpoint", "path": path}
-    query = frame.writeStream.format(form).options(**options).trigger(availableNow=True).start()
-    query.awaitTermination()
-    return sum(progress["numInputRows"] for progress in query.recentProgress)
 
 
 @contextlib.contextmanager

@@ -7,6 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
+from imago_spark.pipelines.landing import Landing, Shape
+from imago_spark.pipelines.ranges.range_landing import run_ranges
+from imago_spark.pipelines.settings import IngestSettings
+from imago_spark.pipelines.streaming import StopSignal
+from imago_spark.pipelines.tables.table import TableWriter
 from imago_testing.java.modules import SPARK_KAFKA
 
 if TYPE_CHECKING:
@@ -26,9 +31,21 @@ class Side(Protocol):
         """Return the same as a stream from the beginning."""
         ...
 
+    def land(self, spark: SparkSession, topic: str, path: str) -> int:
+        """Write all rows as Parquet, in the way that is meant for it; return how many."""
+        ...
+
     def write(self, frame: DataFrame, topic: str) -> None:
         """Write keys and values, as whoever sets nothing does."""
         ...
+
+
+def streamed(frame: DataFrame, form: str, path: str) -> int:
+    """Run a stream over all there is; return its rows."""
+    options = {"checkpointLocation": f"{path}-checkpoint", "path": path}
+    query = frame.writeStream.format(form).options(**options).trigger(availableNow=True).start()
+    query.awaitTermination()
+    return sum(progress["numInputRows"] for progress in query.recentProgress)
 
 
 def connector_path() -> str:
@@ -58,6 +75,21 @@ class Imago:
         options |= {"columns": "key,value,queue,offset", "startingOffsets": "earliest"}
         return spark.readStream.format("imago").options(**options).load()
 
+    def land(self, spark: SparkSession, topic: str, path: str) -> int:
+        settings = IngestSettings(
+            bootstrap=self.address,
+            topics=(topic,),
+            path=Path(path),
+            checkpoint="",
+            available_now=True,
+            by_ranges=True,
+        )
+        table = TableWriter(settings.path)
+        table.begin()
+        landing = Landing(table, lambda: None, settings, Shape())
+        run_ranges(spark, settings, landing, StopSignal(), lambda: None)
+        return table.last.rows
+
     def write(self, frame: DataFrame, topic: str) -> None:
         options = {"bootstrap": self.address, "topic": topic}
         frame.write.format("imago").options(**options).mode("append").save()
@@ -80,6 +112,9 @@ class Kafka:
         options["startingOffsets"] = "earliest"
         frame = spark.readStream.format("kafka").options(**options).load()
         return frame.select("key", "value", "partition", "offset")
+
+    def land(self, spark: SparkSession, topic: str, path: str) -> int:
+        return streamed(self.stream(spark, topic), "parquet", path)
 
     def fill(self, frame: DataFrame, topic: str) -> None:
         """Write the rows that are to be read, in few requests."""

@@ -54,7 +54,7 @@ def build(
 
 
 def decoded(
-    data: bytes, columns: Sequence[str] = ALL, *, end: int = END, **limits: int
+    data: bytes, columns: Sequence[str] = ALL, *, end: int = END, **limits: Any
 ) -> list[pa.RecordBatch]:
     """Return what both twins make of the bytes: the same batches, or the same error."""
     found: list[list[pa.RecordBatch] | CorruptBatchError] = []

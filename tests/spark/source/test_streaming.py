@@ -47,7 +47,7 @@ def run(spark: Spark, stop: streaming.StopSignal, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(streaming, "start", spark.start)
     landing: Any = SimpleNamespace(table=spark.table, busy=False, failed=None)
     settings: Any = SimpleNamespace(progress_s=0, pipeline="p")
-    streaming._run(None, settings, landing, stop)  # type: ignore[arg-type]
+    streaming.land(None, settings, landing, stop)  # type: ignore[arg-type]
 
 
 def test_a_late_python_starts_the_stream_again(
