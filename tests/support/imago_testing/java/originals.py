@@ -274,7 +274,7 @@ def rocketmq_proxy(folder: Path, scale: Scale = SMALL) -> Iterator[Mapping[str, 
     with running(ServerProcess.start("namesrv", first, folder, env)) as names:
         names.wait_for_port(namesrv_port)
         with running(ServerProcess.start("proxy", command, folder, env)) as proxy:
-            proxy.wait_for_port(grpc_port)
+            proxy.wait_for_port(grpc_port, seconds_max=240)
             broker, grpc = f"127.0.0.1:{broker_port}", f"127.0.0.1:{grpc_port}"
             pid = str(proxy.process.pid)
             yield {"namesrv": namesrv, "broker": broker, "grpc": grpc, "pid": pid}
