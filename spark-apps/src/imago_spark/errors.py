@@ -2,6 +2,31 @@
 
 from __future__ import annotations
 
+import functools
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def plainly(call: Callable[P, T]) -> Callable[P, T]:
+    """Have our own errors leave a call without the way that they came.
+
+    PySpark puts that in front of the message, and where we have looked tells nobody anything.
+    """
+
+    @functools.wraps(call)
+    def told(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return call(*args, **kwargs)
+        except SourceError as error:
+            raise error.with_traceback(None) from None
+
+    return told
+
 
 class SourceError(Exception):
     """Base of the source's own errors."""

@@ -19,7 +19,7 @@ from imago_spark import broker
 from imago_spark.choosing.admission import BatchMinimum, admit_bytes
 from imago_spark.choosing.pushed import Pushed
 from imago_spark.choosing.times import Times
-from imago_spark.errors import OffsetError, OptionError, SourceError
+from imago_spark.errors import OffsetError, OptionError, SourceError, plainly
 from imago_spark.offsets import EARLIEST, LATEST, QueueRange, admit, ranges
 from imago_spark.options import OnDataLoss, TimeNotFound
 from imago_spark.progress import (
@@ -120,6 +120,7 @@ class BatchReader(DataSourceReader):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
+    @plainly
     def partitions(self) -> list[InputPartition]:
         options = self._options
         brokers = broker.TopicBrokers(options)
@@ -201,6 +202,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             options.min_offsets_per_trigger, options.max_trigger_delay_s, time.monotonic
         )
 
+    @plainly
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         queues = self._brokers.all_queues()
         read = self._brokers.ends(queues)
@@ -215,6 +217,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             rows_max = _ALL_ROWS
         return ReadAllAvailable() if rows_max is None else ReadMaxRows(rows_max)
 
+    @plainly
     def latestOffset(  # noqa: N802 - Spark's name
         self, start: dict[str, Any], limit: ReadLimit
     ) -> dict[str, Any]:
@@ -247,6 +250,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         self._target = self._brokers.ends(self._brokers.all_queues())
 
+    @plainly
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Plan a batch whose end was decided before; maybe long ago, by a run that has died."""
         before, ended = Progress.from_json(start), Progress.from_json(end)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
 
-from imago_spark.errors import OptionError
+from imago_spark.errors import OptionError, plainly
 from imago_spark.options import parse_options
 from imago_spark.reader import BatchReader, FilteringReader, RefusedStream, StreamReader
 from imago_spark.schema import columns_of, spark_schema
@@ -30,10 +30,12 @@ class ImagoDataSource(DataSource):
     def name(cls) -> str:
         return "imago"
 
+    @plainly
     def schema(self) -> str:
         options = self._checked()
         return spark_schema(options.columns, options.shape)
 
+    @plainly
     def reader(self, schema: StructType) -> BatchReader:
         options = self._fitting(schema)
         return FilteringReader(options) if options.push_filters else BatchReader(options)
@@ -46,10 +48,12 @@ class ImagoDataSource(DataSource):
         except Exception as error:
             return RefusedStream(error)
 
+    @plainly
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         options = self._sink(schema, overwrite=overwrite)
         return BatchWriter(options, options.sink_id or uuid.uuid4().hex)
 
+    @plainly
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - Spark's name
         return StreamWriter(self._sink(schema, overwrite=overwrite))
 

@@ -26,7 +26,7 @@ from pyspark.sql.datasource import (
 from imago_client.config import ProducerConfig
 from imago_client.errors import ClientError, ProducerFencedError
 from imago_spark.broker import GROUP, check_run, client_of
-from imago_spark.errors import SinkError
+from imago_spark.errors import SinkError, plainly
 from imago_spark.outbox import MESSAGES_MAX, Outbox, producer_id
 from imago_spark.pacing import PACED_ROWS, SendPace
 from imago_spark.sink_options import Delivery
@@ -75,14 +75,17 @@ class BatchWriter(DataSourceArrowWriter):
         self._options, self._sink_id = options, sink_id
         self._planned = planned_queues(options)
 
+    @plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         batch = self._options.sink_batch
         return _write(self._options, self._sink_id, batch, "batch", self._planned, iterator)
 
+    @plainly
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Publish a transaction; else a row is visible once its task has sent it."""
         _publish(self._options, messages)
 
+    @plainly
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Forget a transaction whose tasks have failed.
 
@@ -104,6 +107,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._options = options
         self._planned = planned_queues(options)
 
+    @plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         context = TaskContext.get()
         query = context.getLocalProperty(_QUERY_ID) if context else None
@@ -113,10 +117,12 @@ class StreamWriter(DataSourceStreamArrowWriter):
         sink_id = self._options.sink_id or query
         return _write(self._options, sink_id, int(batch), query, self._planned, iterator)
 
+    @plainly
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, ARG002 - Spark's name
         """Publish a transaction; else a row is visible once its task has sent it."""
         _publish(self._options, messages)
 
+    @plainly
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Do nothing: the replay of the micro-batch adds the missing rows, or ends what is staged.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import traceback
 from typing import TYPE_CHECKING
 
 import pytest
@@ -49,6 +50,19 @@ async def test_what_retention_took_meanwhile_is_named_or_left_out(tmp_path: Path
 
     async with running_broker(tmp_path, *small) as broker:
         await in_thread(f"127.0.0.1:{broker.ports.namesrv_port}", work)
+
+
+def test_an_error_of_ours_comes_without_the_way_that_it_came() -> None:
+    """PySpark shows all of it before the message."""
+    wrong = parse_options({"bootstrap": "127.0.0.1:1", "subscribe": "orders"})
+    try:
+        for call in (BatchReader(wrong).partitions, StreamReader(wrong).initialOffset):
+            with pytest.raises(SourceError, match="Connection refused") as told:
+                call()
+            assert len(traceback.extract_tb(told.value.__traceback__)) == 2, "the test, and one"
+            assert told.value.__suppress_context__
+    finally:
+        source_broker.close_clients()
 
 
 async def test_a_name_service_that_is_gone_does_not_end_a_read(tmp_path: Path) -> None:
