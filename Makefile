@@ -116,12 +116,14 @@ fuzz: setup-dev ## fuzz every decoder, and a broker's ports: make fuzz SECONDS=6
 
 # ---- measurements ----------------------------------------------------------------------------
 .PHONY: bench bench-gate bench-peers bench-spark bench-failover bench-replicated
-bench: setup-dev ## workloads against a broker pinned to one core; table and bench/results/*.json
+bench: setup-dev system ## workloads against a broker pinned to one core; table and bench/results/*.json
 	@PYTHONPATH=tests/support:. $(PY) -m bench.run $(ARGS)
 	@PYTHONPATH=tests/support:. $(PY) -m bench.metaq
 	@PYTHONPATH=tests/support:. $(PY) -m bench.scale
 	@PYTHONPATH=tests/support:. $(PY) -m bench.tls
 	@PYTHONPATH=tests/support:. $(PY) -m bench.client
+	@PYTHONPATH=tests/support:. $(PY) -m bench.sdk
+	@PYTHONPATH=tests/support:. $(PY) -m bench.idle_sdk
 bench-gate: setup-dev system ## fail when the hot path needs 5 % more instructions than recorded
 	@PYTHONPATH=tests/support:. $(PY) -m bench.gate $(ARGS)
 bench-peers: setup-dev system ## the same generator against the original MetaQ and RocketMQ

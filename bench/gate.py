@@ -1,10 +1,11 @@
 """`make bench-gate`: instructions of the hot path a message, against the recorded ones.
 
-    python -m bench.gate [--record]
+    python -m bench.gate [--record] [--only TEXT]
 
 callgrind counts the user instructions of `bench.hot_path`, `bench.hot_waiting`, `bench.hot_reads`,
 `bench.hot_grpc` and `bench.hot_rows` between the first and the last round; that repeats to a few
-percent whatever else the machine does. Fails at +5 %. `--record` accepts today's figures.
+percent whatever else the machine does. Fails at +5 %. `--record` accepts today's figures, with
+`--only` those of the cases whose name holds the text.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from bench.harness import RESULTS, BenchError
+from bench.harness import RESULTS, BenchError, named
 from imago_wire.hot import COMPILED
 
 if TYPE_CHECKING:
@@ -129,19 +130,22 @@ def judge(counted: dict[str, int], recorded: dict[str, int]) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.gate", description=__doc__)
     parser.add_argument("--record", action="store_true", help="accept today's figures")
+    parser.add_argument("--only", default="", help="cases whose name holds this text")
     options = parser.parse_args(sys.argv[1:] if arguments is None else arguments)
     if not COMPILED:
         print("the hot modules are not compiled: run `make setup` with a C compiler")
         return 2
     try:
-        counted = {case.name: per_message(case) for case in CASES}
+        counted = {case.name: per_message(case) for case in named(CASES, options.only)}
     except BenchError as error:
         print(error)
         return 2
     recorded = orjson.loads(RECORD.read_bytes()) if RECORD.exists() else {}
     grown = judge(counted, recorded)
     if options.record:
-        RECORD.write_bytes(orjson.dumps(counted, option=orjson.OPT_INDENT_2) + b"\n")
+        recorded = {case.name: (recorded | counted).get(case.name) for case in CASES}
+        kept = {name: figure for name, figure in recorded.items() if figure}
+        RECORD.write_bytes(orjson.dumps(kept, option=orjson.OPT_INDENT_2) + b"\n")
         print(f"recorded in {RECORD.name}")
         return 0
     if grown:

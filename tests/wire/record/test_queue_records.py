@@ -116,6 +116,25 @@ def test_records_of_units_are_gathered_as_far_as_the_window_has_them(twin: Twin)
     assert twin.gather_records(data, BASE, units, 0, TOPIC, 4, FIRST) == (b"", 0)
 
 
+def test_records_of_units_are_gathered_out_of_blocks(twin: Twin) -> None:
+    data, units = units_of(twin, 3, 4)
+    rows = list(UNIT.iter_unpack(units))
+    records = [data[place - BASE : place - BASE + size] for place, size, _ in rows]
+    starts = [place for place, _, _ in rows]
+
+    def ask(blocks: list[bytes], starts: list[int], first: int = 0) -> tuple[bytes, int]:
+        found: tuple[bytes, int] = twin.gather_blocks(blocks, starts, units, first, TOPIC, 3, FIRST)
+        return found
+
+    assert ask(records, starts) == (b"".join(records), 4)
+    assert ask(records, starts, 2) == (b"".join(records[2:]), 4)
+    assert ask([data], [BASE]) == (b"".join(records), 4)
+    assert ask(records[1:], starts[1:]) == (b"", 0), "the first one is not there"
+    assert ask([records[0], b"", *records[2:]], starts) == (records[0], 1), "it was let go"
+    assert ask([*records[:2], records[2][:-1]], starts[:3]) == (b"".join(records[:2]), 2)
+    assert ask([], []) == (b"", 0)
+
+
 @given(
     changes=st.lists(
         st.tuples(st.booleans(), st.integers(0, 1200), st.integers(0, 255)), max_size=3
@@ -147,6 +166,12 @@ def test_twins_gather_alike(
         for twin in twins
     ]
     assert found[0] == found[1]
+    half = len(window) // 2
+    blocks, starts = [window[:half], window[half + shift % 2 :]], [at, at + half + shift % 2]
+    held = [
+        twin.gather_blocks(blocks, starts, bytes(units), first, TOPIC, 3, FIRST) for twin in twins
+    ]
+    assert held[0] == held[1]
     fitting = [twin.fitting_units(bytes(units), bytes_max) for twin in twins]
     assert fitting[0] == fitting[1]
 

@@ -6,6 +6,12 @@ Bounded; a miss is no error, the log's files have everything.
 from __future__ import annotations
 
 from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+from imago_wire.hot import gather_blocks
+
+if TYPE_CHECKING:
+    from imago_wire.hot import QueueTail
 
 
 class RecentLog:
@@ -53,6 +59,15 @@ class RecentLog:
         if start + size > len(block):
             return None
         return block[start : start + size]
+
+    def gather(self, units: bytes, first: int, tail: QueueTail, offset: int) -> tuple[bytes, int]:
+        """Return records of a queue's units from number `first` on, as far as they are here.
+
+        Second: the number of the first one that is not.
+        """
+        return gather_blocks(
+            self._blocks, self._starts, units, first, tail.topic, tail.queue_id, offset
+        )
 
     def block(self, log_offset: int, size: int) -> tuple[memoryview, int] | None:
         """Return the whole block that holds these bytes, and its log offset, else None."""

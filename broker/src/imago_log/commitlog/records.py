@@ -78,6 +78,11 @@ class LogRecords:
         topic, queue_id = tail.topic, tail.queue_id
         count, index, parts = len(units) // UNIT.size, 0, list[bytes]()
         while index < count:
+            data, end = self._recent.gather(units, index, tail, offset)
+            if end > index:
+                parts.append(data)
+                index = end
+                continue
             window, start, verify, _ = self._window(units, index)
             data, end = gather_records(
                 window, start, units, index, topic, queue_id, offset, verify=verify

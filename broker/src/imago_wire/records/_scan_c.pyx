@@ -7,7 +7,10 @@ with it.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.unicode cimport PyUnicode_DecodeLatin1, PyUnicode_DecodeUTF8
+
+from bisect import bisect_right
 
 from imago_wire.records import _scan_py as _reference
 from imago_wire.record_format import sequences as _sequences
@@ -315,6 +318,53 @@ def gather_records(
             to += size
     finally:
         PyBuffer_Release(&view)
+    return joined, end
+
+
+def gather_blocks(
+    list blocks not None, list starts not None, bytes units not None, Py_ssize_t first,
+    bytes topic not None, int64_t queue_id, int64_t offset
+):
+    """As ``_scan_py.gather_blocks``."""
+    cdef Record record
+    cdef const uint8_t *unit = <const uint8_t *> PyBytes_AS_STRING(units)
+    cdef const uint8_t *block = NULL
+    cdef Py_ssize_t count = PyBytes_GET_SIZE(units) // UNIT_SIZE, end = first, total = 0, size
+    cdef Py_ssize_t block_size = 0, at
+    cdef int64_t place, start = 0
+    cdef bytes joined
+    cdef char *to
+    # Where each record is: the blocks stay, as long as nobody runs in between.
+    cdef const uint8_t **found = <const uint8_t **> PyMem_Malloc(max(1, count) * sizeof(void*))
+    if found == NULL:
+        raise MemoryError
+    try:
+        while end < count:
+            place = <int64_t> imago_get64(unit + end * UNIT_SIZE)
+            size = <int32_t> imago_get32(unit + end * UNIT_SIZE + 8)
+            if block == NULL or not start <= place < start + block_size:
+                at = bisect_right(starts, place) - 1
+                if at < 0 or type(blocks[at]) is not bytes:
+                    break
+                block = <const uint8_t *> PyBytes_AS_STRING(<bytes> blocks[at])
+                block_size, start = PyBytes_GET_SIZE(<bytes> blocks[at]), starts[at]
+            if size <= 0 or place - start > block_size - size:
+                break
+            found[end] = block + (place - start)
+            if not read_layout(found[end], size, &record) or record.size != size:
+                break
+            if not is_of_queue(found[end], &record, place, topic, queue_id, offset + end, False):
+                break
+            total += size
+            end += 1
+        joined = PyBytes_FromStringAndSize(NULL, total)
+        to = PyBytes_AS_STRING(joined)
+        for at in range(first, end):
+            size = <int32_t> imago_get32(unit + at * UNIT_SIZE + 8)
+            memcpy(to, found[at], size)
+            to += size
+    finally:
+        PyMem_Free(found)
     return joined, end
 
 

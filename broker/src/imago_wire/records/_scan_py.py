@@ -5,6 +5,7 @@ Reached through :mod:`imago_wire.hot` and :mod:`imago_wire.records.record`.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -30,6 +31,8 @@ from imago_wire.record_format.sequences import read_stored
 from imago_wire.record_format.tags import cached_tag_code
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from imago_wire.crc import Buffer
 
 
@@ -224,6 +227,33 @@ def gather_records(
         own = view[start : start + size] if start >= 0 else view[:0]
         good = queue_records(own, place, topic, queue_id, offset + at, verify=verify)
         if not 0 < size == good:
+            break
+        parts.append(own)
+        at += 1
+    return b"".join(parts), at
+
+
+def gather_blocks(
+    blocks: Sequence[bytes],
+    starts: Sequence[int],
+    units: bytes,
+    first: int,
+    topic: bytes,
+    queue_id: int,
+    offset: int,
+) -> tuple[bytes, int]:
+    """As ``gather_records`` without ``verify``, out of blocks of the log that begin at ``starts``.
+
+    Each record is whole in one of them; they ascend, maybe with gaps.
+    """
+    at, parts = first, []
+    for place, size, _ in UNIT.iter_unpack(memoryview(units)[first * UNIT.size :]):
+        index = bisect_right(starts, place) - 1
+        if index < 0:
+            break
+        start = place - starts[index]
+        own = memoryview(blocks[index])[start : start + max(size, 0)]
+        if not 0 < size == queue_records(own, place, topic, queue_id, offset + at, verify=False):
             break
         parts.append(own)
         at += 1

@@ -18,6 +18,7 @@ from imago_wire.records._record_py import (
 )
 from imago_wire.records._scan_py import (
     fitting_units,
+    gather_blocks,
     gather_records,
     near_units,
     numbered_records,
@@ -35,6 +36,7 @@ __all__ = [
     "due_units",
     "entries_size_max",
     "fitting_units",
+    "gather_blocks",
     "gather_records",
     "index_records",
     "key_entries",
@@ -64,8 +66,8 @@ _WRITE = (
     "metaq_entry", "restore_run",
 )  # fmt: skip
 _SCAN = (
-    "fitting_units", "gather_records", "near_units", "numbered_records", "queue_records",
-    "scan_records", "view_record", "whole_records",
+    "fitting_units", "gather_blocks", "gather_records", "near_units", "numbered_records",
+    "queue_records", "scan_records", "view_record", "whole_records",
 )  # fmt: skip
 _METAQ = ("metaq_block", "metaq_form", "metaq_records", "metaq_whole")
 _INDEX = ("index_records", "key_entries")
