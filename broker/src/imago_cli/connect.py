@@ -84,7 +84,9 @@ MetaqServers = Annotated[
         show_default="the masters that --bootstrap names",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print JSON for programs; or -o table|wide|json|yaml|name.")
+]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 

@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from imago_cli.exits import CommandError
 
@@ -40,11 +40,45 @@ def role_name(role: str) -> str:
     return {"slave": "follower", "Slave": "Follower"}.get(role, role)
 
 
-def print_json(value: object) -> None:
-    """Print one line of JSON and send it off at once."""
-    import orjson  # `imago --version` does without
+FORMS: Final = ("table", "wide", "json", "yaml", "name")
+"""What `-o` takes, wherever there is `--json`."""
+_NAMED_BY: Final = ("name", "topic", "group", "setting", "key", "shard", "id", "uniqueId")
+_form = "json"
 
-    print_line(orjson.dumps(value).decode())
+
+def choose_form(form: str) -> None:
+    """Have what is printed as JSON, and tables, be printed in this form from now on."""
+    global _form  # noqa: PLW0603  one command a process
+    _form = form
+
+
+def print_json(value: object) -> None:
+    """Print one line of JSON, or what was chosen in its place, and send it off at once."""
+    if _form == "yaml":
+        from imago_cli.declared.yaml_text import document
+
+        print_line(document(value))
+    elif _form == "name":
+        for name in _names(value):
+            print_line(name)
+    else:
+        import orjson  # `imago --version` does without
+
+        print_line(orjson.dumps(value).decode())
+
+
+def _names(value: Any) -> Iterator[str]:
+    """Yield what things are called: of a list, of an object's one list, or of an object."""
+    if isinstance(value, dict):
+        name = next((value[key] for key in _NAMED_BY if isinstance(value.get(key), str)), None)
+        inner = [each for key, each in value.items() if isinstance(each, list) and key != "missing"]
+        if name is None and len(inner) == 1:
+            value = inner[0]
+        else:
+            yield from value if name is None else (name,)
+            return
+    for one in value if isinstance(value, list) else (value,):
+        yield from _names(one) if isinstance(one, dict) else (str(one),)
 
 
 def print_line(text: str) -> None:
@@ -121,7 +155,7 @@ def plain_table(
 
 def _is_free() -> bool:
     """Whether there is no width to keep to: into a file or a pipe, unless somebody names one."""
-    return not sys.stdout.isatty() and "COLUMNS" not in os.environ
+    return _form == "wide" or (not sys.stdout.isatty() and "COLUMNS" not in os.environ)
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

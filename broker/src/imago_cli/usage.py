@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from typer.main import get_command
 
 from imago_cli.exits import CommandError, CommandUsageError, Exit
-from imago_cli.output import NO_ROOM, OutputClosedError, close_output
+from imago_cli.output import FORMS, NO_ROOM, OutputClosedError, choose_form, close_output
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,8 +35,9 @@ def invoke(app: typer.Typer, program: str, arguments: Sequence[str] | None = Non
     command = get_command(app)
     _unwrap(command)
     _show_no_type_of_flags(command)
+    words = in_form(command, sys.argv[1:] if arguments is None else arguments)
     try:
-        code = command.main(arguments, prog_name=program, standalone_mode=False)
+        code = command.main(words, prog_name=program, standalone_mode=False)
     except SystemExit as end:
         if isinstance(end.__context__, BrokenPipeError):  # of a help that nobody reads
             raise OutputClosedError from end
@@ -52,6 +53,28 @@ def invoke(app: typer.Typer, program: str, arguments: Sequence[str] | None = Non
             raise
         raise _told(error) from error
     sys.exit(code if isinstance(code, int) else Exit.DONE)
+
+
+def in_form(command: Any, words: Sequence[str]) -> list[str]:
+    """Take `-o FORM` out of a line whose command has `--json`, which stands for most forms."""
+    found, at = list(words), command
+    for word in words:
+        at = getattr(at, "commands", {}).get(word, at)
+    taken = _of(at)
+    option = next((n for n, word in enumerate(found) if word in ("-o", "--output")), None)
+    if (
+        option is None
+        or "--json" not in taken
+        or taken & {"-o", "--output"}
+        or "--" in found[:option]
+    ):
+        return found
+    form = found[option + 1] if option + 1 < len(found) else ""
+    if form not in FORMS:
+        raise CommandUsageError(f"-o {form}: must be one of {', '.join(FORMS)}")
+    choose_form(form)
+    found[option : option + 2] = [] if form in ("table", "wide") else ["--json"]
+    return found
 
 
 def _of_help(error: OSError) -> bool:

@@ -82,3 +82,13 @@ def scalar(value: object) -> str:
     if isinstance(value, str) and _BARE.fullmatch(value) and value.lower() not in _NO_TEXTS:
         return value
     return json.dumps(value)
+
+
+def document(value: object) -> str:
+    """Return any value that JSON can have as a document, objects and lists of them in lines."""
+    if isinstance(value, dict) and value:
+        return "\n".join(dump(value))
+    if not isinstance(value, list) or not value:
+        return scalar(value)
+    items = [document(one).split("\n") for one in value]
+    return "\n".join("\n  ".join(["- " + first, *rest]) for first, *rest in items)
