@@ -55,7 +55,7 @@ def choose_form(form: str) -> None:
 def print_json(value: object) -> None:
     """Print one line of JSON, or what was chosen in its place, and send it off at once."""
     if _form == "yaml":
-        from imago_cli.declared.yaml_text import document
+        from imago_cli.yaml_text import document
 
         print_line(document(value))
     elif _form == "name":

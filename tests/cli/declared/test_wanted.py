@@ -12,8 +12,8 @@ from imago_broker.model.groups import GroupConfig
 from imago_cli.declared.changes import changes, kept_by_prune
 from imago_cli.declared.present import PresentState
 from imago_cli.declared.wanted import wanted_state
-from imago_cli.declared.yaml_text import dump, read, scalar
 from imago_cli.exits import CommandUsageError
+from imago_cli.yaml_text import dump, read, scalar
 
 
 def topic(name: str, *queues: int, perm: int = 6, **attributes: str) -> dict[str, Any]:

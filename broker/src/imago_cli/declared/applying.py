@@ -14,9 +14,9 @@ from imago_cli.connect import AsJson, Yes, confirm
 from imago_cli.declared.changes import DeclaredChange, changes, kept_by_prune
 from imago_cli.declared.present import present_state
 from imago_cli.declared.wanted import wanted_state
-from imago_cli.declared.yaml_text import read
 from imago_cli.exits import CommandError
 from imago_cli.output import counted, print_json, print_line, say
+from imago_cli.yaml_text import read
 
 _HIDES = "hides_messages"
 

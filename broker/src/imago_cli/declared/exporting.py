@@ -9,8 +9,8 @@ from imago_cli.clusters.missing import Partial, end_with_told
 from imago_cli.connect import AsJson  # noqa: TC001  typer reads the annotation
 from imago_cli.declared.present import present_state
 from imago_cli.declared.wanted import MISSING
-from imago_cli.declared.yaml_text import dump
 from imago_cli.output import print_json, print_line, say
+from imago_cli.yaml_text import dump
 
 if TYPE_CHECKING:
     import typer

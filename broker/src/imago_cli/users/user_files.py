@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from imago_cli.declared.yaml_text import read
 from imago_cli.exits import CommandUsageError
+from imago_cli.yaml_text import read
 
 if TYPE_CHECKING:
     from pathlib import Path
