@@ -17,13 +17,17 @@ INGEST: Final = "ingest"
 COMMON: Final = (
     *("trigger", "triggerSeconds", "onDataLoss", "splitBytes", "progressSeconds", "path"),
 )
-PARSE: Final = (*("schema", "required", "fieldPrefix", "timestampFormat", "rejectedPercentMax"),)
+PARSE: Final = (
+    *("schema", "required", "fieldPrefix", "timestampFormat", "rejectedPercentMax"),
+    *("format", "schemaFile", "message", "headerBytes"),
+)
 SLICE: Final = (
     *("assign", "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp"),
 )
 WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "trigger": ("continuous", "available-now"),
     "onDataLoss": ("fail", "skip"),
+    "format": ("json", "avro", "protobuf"),
 }
 STREAMS: Final = (INGEST, "parse", "aggregate")
 """They go on for ever, unless they are told to end with what there is."""

@@ -1,4 +1,4 @@
-"""JSON messages become a typed table; those that do not fit go to its rejects, with the reason.
+"""Messages of JSON, Avro or Protobuf become a typed table; misfits its rejects, with the reason.
 
     python -m imago_spark.pipelines.parse --config FILE [--epoch N] [--dry-run]
 
@@ -9,6 +9,10 @@ The configuration is that of ingest (`pipelines.settings`) and, in its part `[co
     fieldPrefix = ""               # before the names of fields: those of messages are taken
     timestampFormat = ""           # of Spark's patterns, unless times are in ISO 8601
     rejectedPercentMax = 100       # a batch with a larger share is not taken: the run fails
+    format = "json"                # or avro, protobuf
+    schemaFile = "/lake/order.avsc"    # of Avro; of Protobuf a set of descriptors
+    message = "shop.Order"         # of Protobuf: which one of them
+    headerBytes = 5                # in front of Avro or Protobuf, if there are any
 
 A row of the table has the fields, and of its message topic, shard, queue, offset, key, tags,
 msg_id, born_time, store_time and crc_ok. `PATH/_rejects` has the same columns for messages that
@@ -37,6 +41,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from imago_spark.errors import OptionError, RejectedError
 from imago_spark.pipelines import application, settings, streaming
+from imago_spark.pipelines.forms import choosing
+from imago_spark.pipelines.forms.choosing import BodyForm, form_of, with_json
 from imago_spark.pipelines.landing import Shape, checked
 from imago_spark.pipelines.tables.commits import REJECTED
 from imago_spark.schema import CHECKED
@@ -50,7 +56,10 @@ if TYPE_CHECKING:
     from imago_spark.pipelines.settings import IngestSettings
     from imago_spark.pipelines.tables.commits import StagedBatch
 
-OWN: Final = ("schema", "required", "fieldPrefix", "timestampFormat", "rejectedPercentMax")
+OWN: Final = (
+    *("schema", "required", "fieldPrefix", "timestampFormat", "rejectedPercentMax"),
+    *choosing.OWN,
+)
 OF_MESSAGE: Final = (
     *("topic", "shard", "queue", "offset", "key", "tags", "msg_id", "born_time", "store_time"),
     CHECKED,
@@ -58,6 +67,7 @@ OF_MESSAGE: Final = (
 """Columns of a message that its row keeps."""
 ADDED: Final = ("date", "rejected", "reject_reason", "reject_value")
 _CORRUPT: Final = "_imago_corrupt"
+JSON_FORM: Final = BodyForm()
 _SHOWN: Final = 5
 """Reasons in the message about a batch that is not taken."""
 
@@ -71,6 +81,7 @@ class Parsing:
     prefix: str = ""
     timestamp_format: str = ""
     rejected_percent_max: int = 100
+    form: BodyForm = JSON_FORM
 
     @property
     def fields(self) -> dict[str, str]:
@@ -94,8 +105,10 @@ class Parsing:
         options = {"columnNameOfCorruptRecord": _CORRUPT, "mode": "PERMISSIVE"}
         if self.timestamp_format:
             options["timestampFormat"] = self.timestamp_format
-        text = F.col("value").cast("string")
-        parsed = checked(messages).withColumn("_event", F.from_json(text, schema, options))
+        text = F.col("_text")
+        parsed = with_json(checked(messages), self.form).withColumn(
+            "_event", F.from_json(text, schema, options)
+        )
         known = parsed.withColumn("reject_reason", self._reason(text))
         is_rejected = F.col("reject_reason").isNotNull()
         return known.select(
@@ -122,7 +135,7 @@ class Parsing:
         whole = is_one & F.regexp_replace(text, r"^\s+", "").startswith("{")
         fits = [
             F.col(CHECKED),
-            F.is_valid_utf8(text),
+            F.coalesce(F.is_valid_utf8(text), F.lit(False)),
             whole,
             event[_CORRUPT].isNull(),
             *has_required,
@@ -130,6 +143,7 @@ class Parsing:
         reason = (
             F.when(F.col("value").isNull(), "the body does not inflate")
             .when(~F.col(CHECKED), "the body is damaged: its checksum differs")
+            .when(F.col("_why").isNotNull(), F.col("_why"))
             .when(~F.is_valid_utf8(text), "the body is no UTF-8")
             .when(~whole, "the body is no JSON object")
         )
@@ -199,6 +213,7 @@ def parsing(own: Mapping[str, object], schema: StructType) -> Parsing:
         prefix=prefix,
         timestamp_format=str(own.get("timestampFormat", "")),
         rejected_percent_max=_percent(own.get("rejectedPercentMax", 100)),
+        form=form_of(own),
     )
 
 

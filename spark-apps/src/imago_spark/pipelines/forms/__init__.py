@@ -1,0 +1,1 @@
+"""Bodies that are no JSON: how they become it, so that they are parsed as it."""
