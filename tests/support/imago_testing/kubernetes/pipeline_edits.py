@@ -48,6 +48,7 @@ BAD_PIPELINES: Final[tuple[BadEdit, ...]] = (
     rule(PIPELINE, "topic_stats needs input", application("topic_stats", input=None)),
     rule(PIPELINE, "lag_latency needs input", application("lag_latency", input=None)),
     rule(PIPELINE, "trigger in config is continuous or", {"spec.config": {"trigger": "once"}}),
+    rule(PIPELINE, "format in config is json or", application("parse", format="xml")),
     rule(PIPELINE, "onDataLoss in config is fail or", {"spec.config": {"onDataLoss": "no"}}),
     rule(
         PIPELINE,
