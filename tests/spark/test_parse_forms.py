@@ -48,7 +48,7 @@ def test_avro_becomes_events_and_rejects(
     ):
         producer.send(Message("orders-avro", body))
     (tmp_path / "order.avsc").write_text(json.dumps(SCHEMA))
-    own = {"format": "avro", "schemaFile": str(tmp_path / "order.avsc"), "headerBytes": 5}
+    own = {"bodyFormat": "avro", "schemaFile": str(tmp_path / "order.avsc"), "headerBytes": 5}
     schema = StructType.fromDDL("id bigint, amount double, at timestamp")
     assert isinstance(schema, StructType)
     how = parse.parsing(own, schema)

@@ -140,13 +140,13 @@ def test_a_message_of_protobuf_becomes_json() -> None:
 @pytest.mark.parametrize(
     ("own", "said"),
     [
-        ({"format": "xml"}, "format: 'xml', must be"),
-        ({"schemaFile": "/x"}, "config.schemaFile: is of format avro or protobuf"),
-        ({"format": "avro"}, "schemaFile: must be a text"),
-        ({"format": "avro", "schemaFile": "/none"}, "No such file"),
-        ({"format": "avro", "schemaFile": "HERE", "headerBytes": 65}, "headerBytes: 65"),
-        ({"format": "avro", "schemaFile": "HERE"}, "is no schema of Avro"),
-        ({"format": "protobuf", "schemaFile": "HERE", "message": "m"}, "config.schemaFile:"),
+        ({"bodyFormat": "xml"}, "bodyFormat: 'xml', must be"),
+        ({"schemaFile": "/x"}, "config.schemaFile: is of bodyFormat avro or protobuf"),
+        ({"bodyFormat": "avro"}, "schemaFile: must be a text"),
+        ({"bodyFormat": "avro", "schemaFile": "/none"}, "No such file"),
+        ({"bodyFormat": "avro", "schemaFile": "HERE", "headerBytes": 65}, "headerBytes: 65"),
+        ({"bodyFormat": "avro", "schemaFile": "HERE"}, "is no schema of Avro"),
+        ({"bodyFormat": "protobuf", "schemaFile": "HERE", "message": "m"}, "config.schemaFile:"),
     ],
 )
 def test_mistakes_of_a_configuration_are_named(

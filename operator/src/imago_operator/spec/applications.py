@@ -16,10 +16,11 @@ from imago_operator.spec.schema.rule import Rule
 INGEST: Final = "ingest"
 COMMON: Final = (
     *("trigger", "triggerSeconds", "onDataLoss", "splitBytes", "progressSeconds", "path"),
+    *("landing", "format"),
 )
 PARSE: Final = (
     *("schema", "required", "fieldPrefix", "timestampFormat", "rejectedPercentMax"),
-    *("format", "schemaFile", "message", "headerBytes"),
+    *("bodyFormat", "schemaFile", "message", "headerBytes"),
 )
 SLICE: Final = (
     *("assign", "startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp"),
@@ -27,7 +28,9 @@ SLICE: Final = (
 WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "trigger": ("continuous", "available-now"),
     "onDataLoss": ("fail", "skip"),
-    "format": ("json", "avro", "protobuf"),
+    "landing": ("stream", "ranges"),
+    "format": ("parquet", "delta"),
+    "bodyFormat": ("json", "avro", "protobuf"),
 }
 STREAMS: Final = (INGEST, "parse", "aggregate")
 """They go on for ever, unless they are told to end with what there is."""

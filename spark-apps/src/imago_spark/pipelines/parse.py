@@ -9,7 +9,7 @@ The configuration is that of ingest (`pipelines.settings`) and, in its part `[co
     fieldPrefix = ""               # before the names of fields: those of messages are taken
     timestampFormat = ""           # of Spark's patterns, unless times are in ISO 8601
     rejectedPercentMax = 100       # a batch with a larger share is not taken: the run fails
-    format = "json"                # or avro, protobuf
+    bodyFormat = "json"            # or avro, protobuf
     schemaFile = "/lake/order.avsc"    # of Avro; of Protobuf a set of descriptors
     message = "shop.Order"         # of Protobuf: which one of them
     headerBytes = 5                # in front of Avro or Protobuf, if there are any

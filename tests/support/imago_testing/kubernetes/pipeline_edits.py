@@ -48,7 +48,9 @@ BAD_PIPELINES: Final[tuple[BadEdit, ...]] = (
     rule(PIPELINE, "topic_stats needs input", application("topic_stats", input=None)),
     rule(PIPELINE, "lag_latency needs input", application("lag_latency", input=None)),
     rule(PIPELINE, "trigger in config is continuous or", {"spec.config": {"trigger": "once"}}),
-    rule(PIPELINE, "format in config is json or", application("parse", format="xml")),
+    rule(PIPELINE, "bodyFormat in config is json or", application("parse", bodyFormat="xml")),
+    rule(PIPELINE, "format in config is parquet or", {"spec.config": {"format": "orc"}}),
+    rule(PIPELINE, "landing in config is stream or", {"spec.config": {"landing": "fast"}}),
     rule(PIPELINE, "onDataLoss in config is fail or", {"spec.config": {"onDataLoss": "no"}}),
     rule(
         PIPELINE,

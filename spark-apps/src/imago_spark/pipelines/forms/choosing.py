@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-OWN: Final = ("format", "schemaFile", "message", "headerBytes")
+OWN: Final = ("bodyFormat", "schemaFile", "message", "headerBytes")
 JSON, AVRO, PROTOBUF = "json", "avro", "protobuf"
 
 
@@ -54,11 +54,11 @@ class BodyForm:
 
 def form_of(own: Mapping[str, Any]) -> BodyForm:
     """Return what a configuration says. OptionError: its mistake."""
-    kind = choice_in(own, "format", (JSON, AVRO, PROTOBUF))
+    kind = choice_in(own, "bodyFormat", (JSON, AVRO, PROTOBUF))
     given = [name for name in OWN[1:] if name in own]
     if kind == JSON:
         if given:
-            raise OptionError(f"config.{given[0]}: is of format avro or protobuf")
+            raise OptionError(f"config.{given[0]}: is of bodyFormat avro or protobuf")
         return BodyForm()
     path = Path(text_in(own, "schemaFile"))
     try:
