@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 BLOCK_ITEMS_MAX: Final = 1 << 20
 """Items that take no bytes (null) could be as many as one likes."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_NUMBER_SIZE_MAX: Final = 10
+_NUMBER_BYTES: Final = 10
+"""Of a long at most, seven bits each."""
 
 
 class AvroError(ValueError):
@@ -45,7 +46,7 @@ class _Bytes:
 
     def number(self) -> int:
         found = 0
-        for place in range(_NUMBER_SIZE_MAX):
+        for place in range(_NUMBER_BYTES):
             byte = self.take(1)[0]
             found |= (byte & 0x7F) << 7 * place
             if byte < 0x80:
