@@ -116,13 +116,13 @@ fuzz: setup-dev ## fuzz every decoder, and a broker's ports: make fuzz SECONDS=6
 
 # ---- measurements ----------------------------------------------------------------------------
 .PHONY: bench bench-gate bench-peers bench-spark bench-failover bench-replicated
-bench: setup-dev system ## workloads against a broker pinned to one core; table and bench/results/*.json
+bench: setup-dev ## workloads against a broker pinned to one core; table and bench/results/*.json
 	@PYTHONPATH=tests/support:. $(PY) -m bench.run $(ARGS)
 	@PYTHONPATH=tests/support:. $(PY) -m bench.metaq
 	@PYTHONPATH=tests/support:. $(PY) -m bench.scale
 	@PYTHONPATH=tests/support:. $(PY) -m bench.tls
 	@PYTHONPATH=tests/support:. $(PY) -m bench.client
-	@PYTHONPATH=tests/support:. $(PY) -m bench.sdk
+	@PYTHONPATH=tests/support:. $(PY) -m bench.sdk --only imago
 	@PYTHONPATH=tests/support:. $(PY) -m bench.idle_sdk
 bench-gate: setup-dev system ## fail when the hot path needs 5 % more instructions than recorded
 	@PYTHONPATH=tests/support:. $(PY) -m bench.gate $(ARGS)
@@ -130,6 +130,7 @@ bench-peers: setup-dev system ## the same generator against the original MetaQ a
 	@PYTHONPATH=tests/support:. $(PY) -m bench.peers $(ARGS)
 	@PYTHONPATH=tests/support:. $(PY) -m bench.java_backlog
 	@PYTHONPATH=tests/support:. $(PY) -m bench.java_push
+	@PYTHONPATH=tests/support:. $(PY) -m bench.sdk
 bench-failover: setup-dev system ## gaps that clients see: make bench-failover ARGS='--events 50'
 	@PYTHONPATH=tests/support:. $(PY) -m bench.failover $(ARGS)
 bench-replicated: setup-dev ## what copies cost, and how a member that is behind catches up
