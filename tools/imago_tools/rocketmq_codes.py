@@ -41,7 +41,11 @@ SOURCES: Final = {
     ),
     "name service": ("broker/src/imago_broker/namesrv/server.py",),
 }
-CLASSES: Final = {"names": "NameProcessor", "foreign": "ForeignBrokers"}
+CLASSES: Final = {
+    "foreign": "ForeignBrokers",
+    "names": "NameProcessor",
+    "receipt": "ReceiptProcessor",
+}
 """Handlers that a table gets as arguments."""
 RIGHTS: Final = {**BROKER_RIGHTS, **NAME_RIGHTS}
 TESTS: Final = ("tests/broker/rocketmq", "tests/broker/namesrv", "tests/broker")
