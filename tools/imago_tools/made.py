@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from imago_broker.config.metaq import metaq_keys
-from imago_tools import client_api, compatibility, figures, tasks
+from imago_tools import client_api, compatibility, figures, log_events, tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,6 +49,7 @@ PARTS: Final = (
     Part("docs/performance.md", "bench/results/scale.json", figures.scale),
     Part("docs/performance.md", "bench/results/spark.json", figures.spark),
     Part("docs/reference/client.md", client_api.SOURCE, client_api.page),
+    Part("docs/reference/events.md", log_events.SOURCE, log_events.table),
     Part("docs/tasks.md", tasks.SOURCE, tasks.table),
     Part("docs/security.md", "bench/results/fuzz.json", figures.fuzzed),
 )

@@ -57,7 +57,7 @@ def main(
     raise_limit()
     keep_freed_memory()
     sys.setswitchinterval(THREAD_TURN_SECONDS)
-    configure_logging(config.log.level)
+    configure_logging(config.log.level, config.log.format)
     warn_of_plain_twins(compiled.missing)
     return uvloop.run(run(config, on_ready=on_ready, reread=reread, on_failure=on_failure))
 
@@ -105,7 +105,7 @@ async def run(
         failure = broker.failed.result() if broker.failed.done() else None
         await broker.stop(clean=failure is None or failure.exit_code is not ExitCode.IO)
     except FatalError as error:
-        logger.critical("%s", error)
+        logger.critical("%s", error, extra={"event": "broker_failed"})
         on_failure(str(error))
         return int(error.exit_code)
     except BaseException:

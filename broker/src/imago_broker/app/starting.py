@@ -8,17 +8,20 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from imago_broker.app.log_lines import JsonLines
+
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
 
-def configure_logging(level: str) -> None:
-    """Write the process's log to standard error, one line an event."""
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-    )
+TEXT = "%(asctime)s %(levelname)s %(name)s %(message)s"
+
+
+def configure_logging(level: str, form: str) -> None:
+    """Write the process's log to standard error, one line an event, as `text` or `json`."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines() if form == "json" else logging.Formatter(TEXT))
+    logging.basicConfig(level=level.upper(), handlers=[handler])
 
 
 async def unless(stopped: asyncio.Event, start: Coroutine[Any, Any, object]) -> bool:

@@ -194,7 +194,9 @@ class ShardShell:
         self._parts.counters.saw(seen.shard)
         if seen.shard.version > self._version:
             self._version = seen.shard.version
-            logger.info("shard_state %s", told(seen.shard))
+            logger.info(
+                "shard_state version=%d epoch=%d leader=%s in_sync=%s cause=%r", *told(seen.shard)
+            )
         self.dispatch(seen)
 
     def _session_changed(self, state: RegistryConnection) -> None:

@@ -57,7 +57,7 @@ def namesrv(
 
     from imago_broker.app.starting import configure_logging
 
-    configure_logging(settings.log.level)
+    configure_logging(settings.log.level, settings.log.format)
     raise typer.Exit(uvloop.run(_run(settings, ready_fd)))
 
 

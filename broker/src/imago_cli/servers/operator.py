@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import logging
 import re
 import socket
 import uuid
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 PREFIX = "IMAGO_OPERATOR_"
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 LEVELS = ("debug", "info", "warning", "error")
-LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
+LOG_FORMATS = ("text", "json")
 
 
 def attach(root: typer.Typer) -> None:
@@ -89,6 +88,9 @@ def operator(
     log_level: Annotated[
         str, typer.Option(envvar=f"{PREFIX}LOG_LEVEL", help=f"One of {', '.join(LEVELS)}.")
     ] = "info",
+    log_format: Annotated[
+        str, typer.Option(envvar=f"{PREFIX}LOG_FORMAT", help=f"One of {', '.join(LOG_FORMATS)}.")
+    ] = "text",
     kubeconfig: Annotated[
         Path | None,
         typer.Option(
@@ -106,7 +108,13 @@ def operator(
         raise CommandUsageError("kopf is not installed", cure=install("operator"))
     if log_level not in LEVELS:
         raise CommandUsageError(f"--log-level {log_level}", cure=f"one of {', '.join(LEVELS)}")
-    logging.basicConfig(level=log_level.upper(), format=LOG_FORMAT)
+    if log_format not in LOG_FORMATS:
+        raise CommandUsageError(
+            f"--log-format {log_format}", cure=f"one of {' or '.join(LOG_FORMATS)}"
+        )
+    from imago_broker.app.starting import configure_logging
+
+    configure_logging(log_level, log_format)
     host, port = _address(listen)
     settings = _settings(
         kubeconfig,

@@ -78,7 +78,7 @@ async def errors_as_json(
             return json_response(refusal.body(), status=refusal.status)
         if request.transport is None:
             raise web.HTTPBadRequest from None  # the caller is gone: nobody reads the answer
-        log.exception("%s %s failed", request.method, request.path)
+        log.exception("admin_call_failed method=%s path=%s", request.method, request.path)
         body = AdminError(500, "internal", "The broker failed at this call.", "See its log.").body()
         return json_response(body, status=500)
 

@@ -69,11 +69,11 @@ class RightsWalk:
                 await asyncio.sleep(AGAIN_SECONDS)
                 continue
             if result.changed:
-                logger.info("zookeeper_%s nodes=%d", self._word, result.changed)
+                logger.info("%s nodes=%d", f"zookeeper_{self._word}", result.changed)
             if result.refused:
                 logger.warning(
-                    "zookeeper_not_%s nodes=%d reason=%s",
-                    self._word,
+                    "%s nodes=%d reason=%s",
+                    f"zookeeper_not_{self._word}",
                     result.refused,
                     result.problem,
                 )

@@ -362,6 +362,11 @@ class LogSection:
     level: str = setting(
         "info", "debug, info, warning or error.", one_of=("debug", "info", "warning", "error")
     )
+    format: str = setting(
+        "text",
+        "text, or json: an object a line, with the names of docs/reference/events.md.",
+        one_of=("text", "json"),
+    )
 
     def __post_init__(self) -> None:
         check(self)

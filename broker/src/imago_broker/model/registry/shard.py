@@ -98,14 +98,11 @@ class ShardState:
         return member is not None and self.leader == member
 
 
-def told(state: ShardState) -> str:
-    """A state in one line of a log."""
+def told(state: ShardState) -> tuple[int, int, str, str, str]:
+    """What the log says of a state: version, epoch, leader, who is in sync, and the cause."""
     leader = "nobody" if state.leader is None else state.leader.uuid
     in_sync = ",".join(member.uuid for member in state.in_sync)
-    return (
-        f"version={state.version} epoch={state.epoch} leader={leader} in_sync={in_sync}"
-        f" cause={state.cause!r}"
-    )
+    return state.version, state.epoch, leader, in_sync, state.cause
 
 
 def stamped(state: ShardState, wall_ms: int) -> ShardState:

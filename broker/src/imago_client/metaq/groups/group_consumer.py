@@ -222,7 +222,7 @@ class MetaqGroupConsumer:
             self._begin(partition, stored)
         if taken:
             log.info(
-                "rebalanced group=%s member=%s partitions=%d",
+                "group_rebalanced group=%s member=%s partitions=%d",
                 member.group,
                 member.name,
                 len(self._owned),
