@@ -248,6 +248,16 @@ class QueueEnd(NamedTuple):
     """Of the cluster that the queue is in."""
 
 
+class ShardBounds(NamedTuple):
+    """Where the queues of a topic begin and end on one shard, and which topic it is."""
+
+    queues: tuple[tuple[int, int], ...]
+    """Of each queue by its number: the first offset, and that the next message will get."""
+    incarnation: int | None
+    topic_id: int | None
+    cluster_id: str | None
+
+
 class PullStatus(IntEnum):
     """What a pull found; the numbers are the response codes."""
 

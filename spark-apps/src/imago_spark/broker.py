@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections import Counter
 from dataclasses import fields
 from typing import TYPE_CHECKING, Final
 
@@ -18,9 +19,10 @@ from imago_client.errors import (
     ProducerFencedError,
 )
 from imago_client.messages import PullStatus
+from imago_spark.choosing.together import end_of, together
 from imago_spark.errors import DataLossError, FencedError, SourceError
 from imago_spark.incarnations import Incarnation
-from imago_spark.offsets import EARLIEST, LATEST, split
+from imago_spark.offsets import EARLIEST, LATEST, packed, split
 from imago_spark.options import ConnectionOptions
 from imago_spark.progress import Existing, Progress, gone_text, made_anew_text
 from imago_wire.system_topics import is_system
@@ -43,6 +45,8 @@ _SAMPLES: Final = 3
 _SAMPLE_ROWS: Final = 8
 _SAMPLED_FROM: Final = 10_000
 """Longer ranges are sampled; of shorter ones it is good enough what the topic's rows are like."""
+_SAMPLED_QUEUES: Final = 32
+"""Of a topic's long ranges on a shard, the longest so many: each costs a few requests."""
 
 _clients: dict[ConnectionOptions, Client] = {}
 """Spark reuses worker processes over batches, and their connections with them."""
@@ -148,7 +152,14 @@ class TopicBrokers:
         """Return the first offset of each queue that still exists."""
         with _as_source_error():
             consumer = consumer_of(self._options)
-            return {queue: consumer.min_offset(queue) for queue in queues}
+            found: Offsets = {}
+            for own, told in together(consumer, queues, contextlib.nullcontext):
+                found |= (
+                    {queue: told.queues[queue.queue_id][0] for queue in own}
+                    if told is not None
+                    else {queue: consumer.min_offset(queue) for queue in own}
+                )
+            return found
 
     def latest(self, queues: Iterable[MessageQueue]) -> Offsets:
         """Return the end of each queue: what every in-sync member holds."""
@@ -182,14 +193,15 @@ class TopicBrokers:
         cluster = None
         with _as_source_error():
             consumer = consumer_of(self._options)
-            for queue in queues:
-                with passing_over():
-                    end = consumer.end(queue)
-                    offsets[queue] = end.offset
-                    cluster = end.cluster_id or cluster
-                    if end.incarnation is not None:
-                        made = Incarnation(end.topic_id, end.incarnation)
-                        incarnations[queue.topic, queue.shard] = made
+            for own, told in together(consumer, queues, passing_over):
+                for queue in own:
+                    with passing_over():
+                        end = consumer.end(queue) if told is None else end_of(told, queue)
+                        offsets[queue] = end.offset
+                        cluster = end.cluster_id or cluster
+                        if end.incarnation is not None:
+                            made = Incarnation(end.topic_id, end.incarnation)
+                            incarnations[queue.topic, queue.shard] = made
         return Progress(
             offsets=offsets,
             incarnations=incarnations,
@@ -210,21 +222,22 @@ class TopicBrokers:
     def row_bytes(self, wanted: Sequence[QueueRange]) -> Mapping[MessageQueue, float]:
         """Return about how large the records of these ranges are, on the average of each queue."""
         found: dict[MessageQueue, float] = {}
-        for one in wanted:
+        sampled: Counter[tuple[str, str]] = Counter()
+        for one in sorted(wanted, key=lambda one: one.start - one.end):
             place = one.queue.topic, one.queue.shard
-            if one.end - one.start > _SAMPLED_FROM or place not in self._row_bytes:
+            is_long = one.end - one.start > _SAMPLED_FROM and sampled[place] < _SAMPLED_QUEUES
+            if is_long or place not in self._row_bytes:
+                sampled[place] += 1
                 self._row_bytes[place] = self._mean_row_bytes(one)
             found[one.queue] = self._row_bytes[place]
         return found
 
-    def split(self, wanted: Sequence[QueueRange]) -> list[QueueRange]:
-        """Cut ranges into parts of about `splitBytes`."""
-        return split(
-            wanted,
-            self.row_bytes(wanted),
-            split_bytes=self._options.split_bytes,
-            partitions_min=self._options.partitions_min,
-        )
+    def tasks(self, wanted: Sequence[QueueRange]) -> list[tuple[QueueRange, ...]]:
+        """Cut ranges into parts of about `splitBytes`, and gather what is much smaller."""
+        sizes, options = self.row_bytes(wanted), self._options
+        split_bytes, fewest = options.split_bytes, options.partitions_min
+        parts = split(wanted, sizes, split_bytes=split_bytes, partitions_min=fewest)
+        return packed(parts, sizes, split_bytes=split_bytes, partitions_min=fewest)
 
     def _mean_row_bytes(self, wanted: QueueRange) -> float:
         """Return the approximate size of a range's records, from a few of them."""
@@ -337,16 +350,17 @@ def pieces(options: SourceOptions, wanted: QueueRange) -> Iterator[Pulled]:
             start = resumed
 
 
-def check_incarnation(options: SourceOptions, wanted: QueueRange) -> None:
-    """Refuse records of a topic that somebody created anew since the query planned the range."""
-    if wanted.incarnation is None:
-        return
-    with _as_source_error():
-        end = consumer_of(options).end(wanted.queue)
-    if end.incarnation is None:
-        raise DataLossError(gone_text(wanted.queue, wanted.start))
-    if not wanted.incarnation.is_same(Incarnation(end.topic_id, end.incarnation)):
-        raise DataLossError(made_anew_text(wanted.queue, wanted.start))
+def check_incarnation(options: SourceOptions, *planned: QueueRange) -> None:
+    """Refuse records of a topic that somebody created anew since the query planned the ranges."""
+    for wanted in {(one.queue.topic, one.queue.shard): one for one in planned}.values():
+        if wanted.incarnation is None:
+            continue
+        with _as_source_error():
+            end = consumer_of(options).end(wanted.queue)
+        if end.incarnation is None:
+            raise DataLossError(gone_text(wanted.queue, wanted.start))
+        if not wanted.incarnation.is_same(Incarnation(end.topic_id, end.incarnation)):
+            raise DataLossError(made_anew_text(wanted.queue, wanted.start))
 
 
 WENT_FOR_ROOM = "for want of room"

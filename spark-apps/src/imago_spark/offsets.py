@@ -16,7 +16,7 @@ from imago_client.message_queue import MessageQueue
 from imago_spark.errors import OffsetError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from imago_spark.incarnations import Incarnation, Incarnations
 
@@ -24,6 +24,10 @@ EARLIEST: Final = -2
 LATEST: Final = -1
 _SPLIT_SLACK: Final = 0.1
 """A part may be larger than asked for by this share: no tiny one is cut off at a queue's end."""
+_TASKS: Final = 64
+"""So many tasks may each read one small range: Spark starts about 30 a second."""
+_ASKING_BYTES: Final = 65_536
+"""What might be read in the time that asking for a range takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +130,30 @@ def split(
         borders = [one.start + rows * index // count for index in range(count + 1)]
         parts += [replace(one, start=start, end=end) for start, end in itertools.pairwise(borders)]
     return parts
+
+
+def packed(
+    parts: Sequence[QueueRange],
+    row_bytes: Mapping[MessageQueue, float],
+    *,
+    split_bytes: int,
+    partitions_min: int = 1,
+) -> list[tuple[QueueRange, ...]]:
+    """Return parts as tasks: where there are very many, a task reads several small ones in turn."""
+    if len(parts) <= max(_TASKS, partitions_min):
+        return [(one,) for one in parts]
+    sizes = [_ASKING_BYTES + (one.end - one.start) * row_bytes.get(one.queue, 0.0) for one in parts]
+    target = min(split_bytes, sum(sizes) / max(_TASKS, partitions_min))
+    tasks: list[tuple[QueueRange, ...]] = []
+    task: list[QueueRange] = []
+    filled = 0.0
+    for one, size in zip(parts, sizes, strict=True):
+        if task and filled + size > target:
+            tasks.append(tuple(task))
+            task, filled = [], 0.0
+        task.append(one)
+        filled += size
+    return [*tasks, tuple(task)]
 
 
 def admit(

@@ -82,8 +82,8 @@ def _beginning(
 
 def read_range(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one Spark partition; runs in a Python worker."""
-    wanted = partition.value
-    if wanted is None:  # what Spark makes of a plan without partitions
+    planned: tuple[QueueRange, ...] | None = partition.value
+    if planned is None:  # what Spark makes of a plan without partitions
         return
     # Only here: the driver plans without loading Arrow and NumPy.
     from imago_spark.columns.memory import settle
@@ -91,14 +91,15 @@ def read_range(options: SourceOptions, partition: InputPartition) -> Iterator[pa
 
     settle()
     # Before, so that no row of another topic gets to a sink; after, since it may have come between.
-    broker.check_incarnation(options, wanted)
-    decode = shaped(options.columns, options.shape, wanted.queue)
-    for piece in broker.pieces(options, wanted):
-        yield from decode(piece.body, wanted.end)
-    broker.check_incarnation(options, wanted)
+    broker.check_incarnation(options, *planned)
+    for wanted in planned:
+        decode = shaped(options.columns, options.shape, wanted.queue)
+        for piece in broker.pieces(options, wanted):
+            yield from decode(piece.body, wanted.end)
+    broker.check_incarnation(options, *planned)
 
 
-def _partitions(planned: Sequence[QueueRange]) -> list[InputPartition]:
+def _partitions(planned: Sequence[tuple[QueueRange, ...]]) -> list[InputPartition]:
     return [InputPartition(one) for one in planned]
 
 
@@ -144,7 +145,7 @@ class BatchReader(DataSourceReader):
         if not skips:
             _refuse_backwards(resolved_start, resolved_end)
         bounds = self._narrowed(brokers, resolved_start, resolved_end)
-        return _partitions(brokers.split(ranges(*bounds, read.incarnations)))
+        return _partitions(brokers.tasks(ranges(*bounds, read.incarnations)))
 
     def _narrowed(
         self, brokers: broker.TopicBrokers, start: Offsets, end: Offsets
@@ -268,7 +269,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         wanted = ranges(
             begun | self._first_of_new(begun, ended.offsets), ended.offsets, ended.incarnations
         )
-        return _partitions(self._brokers.split(wanted))
+        return _partitions(self._brokers.tasks(wanted))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_range(self._options, partition)

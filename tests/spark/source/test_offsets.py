@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from imago_client import MessageQueue
 from imago_spark.incarnations import Incarnation
-from imago_spark.offsets import QueueRange, admit, ranges, split
+from imago_spark.offsets import QueueRange, admit, packed, ranges, split
 
 A0, A1, B0 = (MessageQueue("t", shard, number) for shard, number in (("a", 0), ("a", 1), ("b", 0)))
 MADE = Incarnation(7, 7)
@@ -79,3 +79,27 @@ def test_split_parts_cover_their_ranges_and_are_small_enough(
         for part in own:
             rows = part.end - part.start
             assert rows == 1 or (rows - 1) * sizes[whole.queue] <= 1.1 * split_bytes + 1
+
+
+@given(
+    st.lists(st.integers(1, 300_000), max_size=300),
+    st.integers(1000, 10_000_000),
+    st.integers(1, 100),
+)
+def test_tasks_hold_all_parts_in_turn_and_are_no_larger_than_one_must_be(
+    rows: list[int], split_bytes: int, partitions_min: int
+) -> None:
+    parts = [QueueRange(MessageQueue("t", "a", at), 0, end) for at, end in enumerate(rows)]
+    sizes = {one.queue: 100.0 for one in parts}
+    tasks = packed(parts, sizes, split_bytes=split_bytes, partitions_min=partitions_min)
+    assert [one for task in tasks for one in task] == parts
+    assert len(tasks) >= min(len(parts), partitions_min)
+    for task in tasks:
+        assert len(task) == 1 or sum(100 * one.end for one in task) <= split_bytes
+
+
+def test_very_many_small_ranges_are_few_tasks() -> None:
+    parts = [QueueRange(MessageQueue("t", "a", at), 0, 1) for at in range(10_000)]
+    tasks = packed(parts, {}, split_bytes=64 << 20)
+    assert 64 <= len(tasks) <= 66
+    assert [len(task) for task in packed(parts[:8], {}, split_bytes=64 << 20)] == [1] * 8

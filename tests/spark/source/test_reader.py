@@ -10,7 +10,8 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from imago_broker.processors.rocketmq.pull.pull import went_for_room
-from imago_client import Message, PullStatus
+from imago_client import Message, MessageQueue, PullStatus
+from imago_client.blocking.rocketmq.connection import BlockingConnection
 from imago_client.received import Pulled
 from imago_spark import broker as source_broker
 from imago_spark.errors import DataLossError, OffsetError, OptionError, SourceError
@@ -50,7 +51,7 @@ async def test_batch_reads_everything_there_is(bootstrap: str) -> None:
         send(client, 3, 1, start=5)
         reader = BatchReader(options(client))
         partitions = reader.partitions()
-        assert [one.value.end for one in partitions] == [5, 3]
+        assert [one.end for task in partitions for one in task.value] == [5, 3]
         assert values(reader, partitions) == list(range(8))
 
     await in_thread(bootstrap, work)
@@ -220,7 +221,7 @@ async def test_history_that_was_cut_is_never_passed_over(bootstrap: str) -> None
         ahead = {"v": 1, "topics": {"orders": {"shard-0": {"0": 9, "1": 0}}}}
         with pytest.raises(DataLossError, match="now ends at 3"):
             reader.latestOffset(ahead, ReadAllAvailable())
-        promised = InputPartition(QueueRange(QUEUE, 0, 9))
+        promised = InputPartition((QueueRange(QUEUE, 0, 9),))
         with pytest.raises(DataLossError, match="history was cut"):
             list(reader.read(promised))
 
@@ -257,6 +258,41 @@ async def test_pattern_matches_whole_names_and_no_system_topics(bootstrap: str) 
     await in_thread(bootstrap, work)
 
 
+async def test_many_queues_take_few_requests_and_few_tasks(
+    bootstrap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    send_one = BlockingConnection.send
+
+    def counting(connection: BlockingConnection, code: int, *rest: Any, **more: Any) -> int:
+        asked.append(code)
+        return send_one(connection, code, *rest, **more)
+
+    def work(client: Client) -> None:
+        client.admin.create_topic("wide", queues=300)
+        for number in range(300):
+            client.producer().send(Message("wide", b"%d" % number), queue=wide(number))
+        monkeypatch.setattr(BlockingConnection, "send", counting)
+        monkeypatch.setattr(source_broker, "_SAMPLED_FROM", 0)  # as if each had many messages
+        monkeypatch.setattr(source_broker, "_SAMPLED_QUEUES", 2)
+        batch = BatchReader(options(client, subscribe="wide"))
+        planned = batch.partitions()
+        assert len(asked) <= 4 + 2 * 3, "bounds three times, a route, and samples"
+        assert values(batch, planned) == list(range(300))
+        assert len(planned) < 80
+        asked.clear()
+        stream = StreamReader(options(client, subscribe="wide", startingOffsets="earliest"))
+        begun = stream.initialOffset()
+        end = stream.latestOffset(begun, ReadAllAvailable())
+        assert sum(end["topics"]["wide"]["shard-0"].values()) == 300
+        assert len(asked) <= 4
+
+    def wide(number: int) -> MessageQueue:
+        return MessageQueue("wide", "shard-0", number)
+
+    await in_thread(bootstrap, work)
+
+
 async def test_large_ranges_are_cut_into_parts(bootstrap: str) -> None:
     def work(client: Client) -> None:
         for start in range(0, 900, 300):
@@ -264,7 +300,7 @@ async def test_large_ranges_are_cut_into_parts(bootstrap: str) -> None:
             client.producer().send_batch(messages, queue=QUEUE)
         send(client, 5, 1, start=900)
         reader = BatchReader(options(client, splitBytes="131072"))
-        parts = [partition.value for partition in reader.partitions()]
+        parts = [one for task in reader.partitions() for one in task.value]
         assert [part.queue.queue_id for part in parts].count(0) in (7, 8, 9)
         assert [part.queue.queue_id for part in parts].count(1) == 1
         assert values(reader, reader.partitions()) == list(range(905))

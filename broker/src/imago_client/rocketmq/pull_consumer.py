@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from imago_client.core.effects import Runner
     from imago_client.core.state import ClientState
     from imago_client.message_queue import MessageQueue
-    from imago_client.messages import QueueEnd
+    from imago_client.messages import QueueEnd, ShardBounds
     from imago_client.received import Pulled
 
 
@@ -89,6 +89,13 @@ class PullConsumer:
     async def end(self, queue: MessageQueue) -> QueueEnd:
         """Return the same, and which topic of the name it is."""
         return await self._driver.run(pulling.queue_end(self._state, queue))
+
+    async def shard_bounds(self, topic: str, shard: str, count: int) -> ShardBounds | None:
+        """Return where the first `count` queues of a topic, or more, begin and end on a shard.
+
+        One request for a few thousand of them. None: the broker answers for single queues only.
+        """
+        return await self._driver.run(pulling.shard_bounds(self._state, topic, shard, count))
 
     async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """Return the offset of the first message stored at that time (ms since 1970) or later."""

@@ -173,6 +173,8 @@ async def test_a_queue_moves_with_its_messages_and_offsets(shards: Shards) -> No
     assert await read(shards.one, 2) == everything[2:]
     assert await read(shards.one, 500) == everything[3:]
     assert await offset(shards.one, Code.GET_MAX_OFFSET) == 1002
+    every = {"topic": "S", "queueId": 0, "imagoBounds": "true"}
+    assert not (await shards.one.call(Code.GET_MAX_OFFSET, every)).body, "no bounds of its own"
     assert await offset(shards.one, Code.GET_MIN_OFFSET) == 0
     assert await offset(shards.one, Code.SEARCH_OFFSET_BY_TIMESTAMP, timestamp=0) == 0
     assert await offset(shards.one, Code.SEARCH_OFFSET_BY_TIMESTAMP, timestamp=1 << 41) == 1002

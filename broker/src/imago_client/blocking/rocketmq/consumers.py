@@ -36,6 +36,7 @@ class PullConsumer:
     min_offset = blocking(AsyncPullConsumer.min_offset)
     max_offset = blocking(AsyncPullConsumer.max_offset)
     end = blocking(AsyncPullConsumer.end)
+    shard_bounds = blocking(AsyncPullConsumer.shard_bounds)
     offset_at = blocking(AsyncPullConsumer.offset_at)
     committed = blocking(AsyncPullConsumer.committed)
     commit = blocking(AsyncPullConsumer.commit)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -11,7 +12,8 @@ from imago_client.core.failover import through_failover
 from imago_client.core.lookup import find_route
 from imago_client.core.routing import MASTER_ID
 from imago_client.errors import AnswerError, BrokerError, ClientError, NoMasterError, TryAgainError
-from imago_client.messages import PullStatus, QueueEnd
+from imago_client.message_queue import MessageQueue
+from imago_client.messages import PullStatus, QueueEnd, ShardBounds
 from imago_client.received import Pulled
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting.bodies.config import SubscriptionGroupConfig
@@ -35,7 +37,6 @@ from imago_wire.remoting.headers.pull import (
 if TYPE_CHECKING:
     from imago_client.core.consuming.subscriptions import Subscription
     from imago_client.core.state import ClientState
-    from imago_client.message_queue import MessageQueue
     from imago_wire.remoting.command import RemotingCommand
 
 H = TypeVar("H", bound=Header)
@@ -62,6 +63,16 @@ class EndRequestHeader(GetMaxOffsetRequestHeader):
 
 
 @header
+class BoundsRequestHeader(EndRequestHeader):
+    """The same question for the queues from one on, that the answer's body holds.
+
+    Other brokers answer without a body.
+    """
+
+    imago_bounds: bool = True
+
+
+@header
 class EndResponseHeader(GetMaxOffsetResponseHeader):
     imago_incarnation: Long | None = None
     imago_topic_id: Long | None = None
@@ -76,6 +87,7 @@ _ANSWER_MARGIN_S: Final = 15.0
 """A held pull is answered when its hold ends; this much later the answer counts as lost."""
 _REDIRECT_FIELD: Final = "imagoNotMaster"
 """In the answer of an Imago broker that serves no pulls now: another is the master."""
+_BOUNDS: Final = struct.Struct(">qq")
 _STATUS_CODES: Final = frozenset(int(status) for status in PullStatus)
 
 
@@ -226,6 +238,39 @@ def queue_end(state: ClientState, queue: MessageQueue) -> Operation[QueueEnd]:
     address, answer = yield from ask_master(state, queue, RequestCode.GET_MAX_OFFSET, wanted)
     told = read_header(EndResponseHeader, address, answer)
     return QueueEnd(told.offset, told.imago_incarnation, told.imago_topic_id, told.imago_cluster_id)
+
+
+def shard_bounds(
+    state: ClientState, topic: str, shard: str, count: int
+) -> Operation[ShardBounds | None]:
+    """Return the bounds of a topic's first queues on one shard; None: the broker cannot say it so.
+
+    At least `count` queues, if there are so many. An answer holds a few thousand of them.
+    """
+    check_whole("count", count, 1)
+    check_queue(MessageQueue(topic, shard, 0))
+    queues: list[tuple[int, int]] = []
+    first: tuple[int | None, int | None, str | None] | None = None
+    while True:
+        asked = MessageQueue(topic, shard, len(queues))
+        wanted = BoundsRequestHeader(topic=topic, queue_id=asked.queue_id)
+        address, answer = yield from ask_master(
+            state, asked, RequestCode.GET_MAX_OFFSET, wanted, ResponseCode.NOT_LEADER_FOR_QUEUE
+        )
+        if answer.code != ResponseCode.SUCCESS:
+            return None  # a static topic, whose queues are anywhere
+        told = read_header(EndResponseHeader, address, answer)
+        made = told.imago_incarnation, told.imago_topic_id, told.imago_cluster_id
+        if first is not None and made != first:
+            queues, first = [], None  # made anew in between
+            continue
+        first = made
+        try:
+            queues += _BOUNDS.iter_unpack(answer.body)
+        except struct.error:
+            raise AnswerError(address, "bounds of queues: not 16 bytes each") from None
+        if not answer.body or len(queues) >= count:
+            return ShardBounds(tuple(queues), *made) if queues else None
 
 
 def incarnation(state: ClientState, queue: MessageQueue) -> Operation[int | None]:

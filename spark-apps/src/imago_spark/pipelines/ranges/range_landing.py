@@ -73,9 +73,8 @@ def run_ranges(
             began = time.monotonic()
             after = reader.latestOffset(before, limit)
             if after != before:
-                _land(
-                    spark, options, landing, [one.value for one in reader.partitions(before, after)]
-                )
+                plan = [one for task in reader.partitions(before, after) for one in task.value]
+                _land(spark, options, landing, plan)
                 before = after
             elif settings.available_now:
                 break

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from imago_broker.processors.rocketmq import rules
 from imago_broker.processors.rocketmq.exchange import OK, Exchange, Reply, RequestError
@@ -36,6 +37,10 @@ INCARNATION_FIELD = "imagoIncarnation"
 TOPIC_FIELD = "imagoTopicId"
 """With it: a number that no other topic in the world has."""
 CLUSTER_FIELD = "imagoClusterId"
+BOUNDS_FIELD = "imagoBounds"
+"""Has the body say where the queues from the asked one on begin and end, 16 bytes each."""
+BOUNDS_MAX: Final = 4096
+"""Queues in one answer: the broker does nothing else meanwhile. Whoever wants more asks again."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -100,7 +105,15 @@ class OffsetProcessor:
                 ext[TOPIC_FIELD] = str(identity)
             if cluster_id := self.registry.view().cluster_id:
                 ext[CLUSTER_FIELD] = cluster_id
+        if exchange.ext.get(BOUNDS_FIELD) == "true":
+            return Reply(ext=ext, body=self._bounds(header.topic, header.queue_id))
         return Reply(ext=ext)
+
+    def _bounds(self, topic: str, first: int) -> bytes:
+        config = self.topics.get(topic)
+        last = 0 if config is None else min(config.queues, first + BOUNDS_MAX)
+        told = [at for queue in range(first, last) for at in self.store.queue_range(topic, queue)]
+        return struct.pack(f">{len(told)}q", *told)
 
     def smallest(self, exchange: Exchange) -> Reply:
         """GET_MIN_OFFSET: the first message that is still stored."""

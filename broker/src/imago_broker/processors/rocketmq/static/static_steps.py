@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from imago_broker.model.topics.static_topics import QueueRun, at, following
 from imago_broker.processors.rocketmq.exchange import Reply, RequestError
+from imago_broker.processors.rocketmq.groups.offsets import BOUNDS_FIELD
 from imago_wire.remoting.codes import RequestCode as Code
 from imago_wire.remoting.codes import ResponseCode
 
@@ -39,7 +40,9 @@ def number(ext: Mapping[str, str], name: str) -> int:
 
 
 def _of_run(ext: Mapping[str, str], run: QueueRun) -> dict[str, str]:
-    return {**ext, "queueId": str(run.queue_id)}
+    asked = {**ext, "queueId": str(run.queue_id)}
+    asked.pop(BOUNDS_FIELD, None)  # those of the shard's queues, which are no queues of the topic
+    return asked
 
 
 def _offset(offset: int) -> Reply:
