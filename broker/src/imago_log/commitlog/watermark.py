@@ -56,7 +56,12 @@ class HighWatermark:
         while self._whole and self._whole[-1][1] > offset:
             self._whole.pop()
 
+    def keep_tail_whole(self) -> None:
+        """Have all that is not visible yet become so at once: nobody knows what is whole in it."""
+        self._whole.clear()
+        self.keep_whole(self.visible, self._log.end)
+
     def keep_whole(self, start: int, end: int) -> None:
         """Have what was just appended become visible at once; alone it is already."""
-        if not self.is_alone:
+        if not self.is_alone and start < end:
             self._whole.append((start, end))

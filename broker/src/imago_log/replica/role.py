@@ -35,8 +35,10 @@ class ReplicaRole:
     def lead(self, epoch: int) -> None:
         """Begin to append, in an epoch of its own that starts at the log's end.
 
-        When it returns, the epoch is on the device. StaleEpochError: it is not above every epoch
-        seen; nothing has changed. NoSpaceError: the disk has no room to note it; the same.
+        When it returns, the epoch is on the device. What the log has beyond the high watermark
+        becomes visible at once: a former leader may have put it as a whole.
+        StaleEpochError: it is not above every epoch seen; nothing has changed. NoSpaceError: the
+        disk has no room to note it; the same.
         """
         epochs, log = self._epochs, self._log
         if epoch <= epochs.promised:
@@ -49,6 +51,7 @@ class ReplicaRole:
                 no_room = error
         if no_room is not None:
             raise no_room
+        self._watermark.keep_tail_whole()
         self._follower.begin_leading()
         self._status.lead()
         self._appender.begin()

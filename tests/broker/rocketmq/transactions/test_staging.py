@@ -141,6 +141,11 @@ async def test_staged_messages_have_all_that_messages_have(tmp_path: Path) -> No
         ({}, "UNIQ_KEY\x011\x02TRAN_MSG\x01true\x02", "no transaction of its own"),
         ({}, "UNIQ_KEY\x011\x02DELAY\x01x\x02", "DELAY is no number"),
         ({}, "UNIQ_KEY\x011\x02TIMER_DELAY_MS\x0199999999999999\x02", "timer message illegal"),
+        (
+            {},
+            f"UNIQ_KEY\x011\x02TIMER_DELAY_MS\x019000\x02own\x01{'x' * 32_700}\x02",
+            "properties: ",
+        ),
         ({"sys_flag": 1}, "UNIQ_KEY\x011\x02", "illegal"),
         ({"topic": "%RETRY%g"}, "UNIQ_KEY\x011\x02", ""),
     ],
@@ -166,3 +171,5 @@ async def test_what_cannot_be_staged_is_refused(
     answer = await peer.call(RequestCode.IMAGO_STAGE_BATCH, header.to_ext(), body)
     assert answer.code != 0
     assert wanted in (answer.remark or "")
+    topics = await peer.call(RequestCode.GET_ALL_TOPIC_CONFIG, {})
+    assert b"%RETRY%g" not in topics.body, "nothing is made of what is refused"

@@ -14,7 +14,7 @@ import pytest
 from imago_broker.config.live import LiveSettings
 from imago_broker.config.sections.metaq_section import MetaqSection
 from imago_broker.core.transactions.metaq_transaction import MetaqOutcome, MetaqTransactionError
-from imago_broker.service.metaq_transactions import staged_batches, writer
+from imago_broker.service.metaq_transactions import decided, staged_batches, writer
 from imago_broker.service.metaq_transactions.service import MetaqTransactions
 from imago_broker.service.metaq_transactions.staged_batches import (
     BatchDecidedError,
@@ -24,7 +24,7 @@ from imago_broker.service.metaq_transactions.staged_batches import (
 from imago_broker.service.metaq_transactions.staged_marks import cut_unpublished
 from imago_broker.service.puts.put_status import PutStatus
 from imago_testing.searching import examples
-from imago_testing.stores.bare_brokers import BareBroker, Succession
+from imago_testing.stores.bare_brokers import BareBroker, Succession, leading_store
 from imago_wire.remoting.messages import BatchEntry
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class SinkWorld(Succession[StagingLeader]):
                 self.published[batch] = (self.leader.store.log_end, attempt)
 
         try:
-            self.leader.staged.publish(SINK, batch, parts, attempt, told)
+            self.leader.staged.publish(SINK, batch, parts, attempt, told, user="user d")
         except BatchDecidedError as error:
             self._counts(error)
         except MetaqTransactionError:
@@ -201,7 +201,7 @@ def test_readers_see_one_attempt_of_each_micro_batch(seed: int) -> None:
 
 def leading(monkeypatch: pytest.MonkeyPatch, **limits: int) -> SinkWorld:
     for name, value in limits.items():
-        module = staged_batches if hasattr(staged_batches, name) else writer
+        (module,) = [one for one in (staged_batches, decided, writer) if hasattr(one, name)]
         monkeypatch.setattr(module, name, value)
     return SinkWorld(0)
 
@@ -217,7 +217,7 @@ def test_what_nobody_decides_about_goes_after_a_week(monkeypatch: pytest.MonkeyP
     world.confirm_log()
     assert (told, world.leader.transactions.open.count) == ([PutStatus.OK], 0)
     with pytest.raises(MetaqTransactionError, match="0 of 1 parts are staged"):
-        world.leader.staged.publish(SINK, 0, {"a": 1}, "", told.append)
+        world.leader.staged.publish(SINK, 0, {"a": 1}, "", told.append, user="")
 
 
 @pytest.mark.parametrize("limit", ["ROWS_MAX", "BYTES_MAX"])
@@ -227,7 +227,7 @@ def test_a_micro_batch_has_bounds(limit: str, monkeypatch: pytest.MonkeyPatch) -
     for batch, rows in ((0, 3), (1, 4)):
         world.leader.stage(batch, "a", 0, rows, told.append)
         world.confirm_log()
-        world.leader.staged.publish(SINK, batch, {"a": 1}, "", told.append)
+        world.leader.staged.publish(SINK, batch, {"a": 1}, "", told.append, user="")
         world.confirm_log()
     assert told[:3] == [PutStatus.OK] * 3
     assert isinstance(told[3], MetaqTransactionError)
@@ -235,18 +235,83 @@ def test_a_micro_batch_has_bounds(limit: str, monkeypatch: pytest.MonkeyPatch) -
     assert world.leader.transactions.open.count == 1, "it waits as before"
 
 
-def test_only_the_newest_sinks_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = leading(monkeypatch, SINKS_MAX=2)
-    for sink in ("a", "b", "c"):
-        world.leader.staged.publish(sink, 5, {}, "", lambda _: None)
+def published(world: SinkWorld, sink: str, user: str, *, said: str = "x", batch: int = 5) -> How:
+    told: list[How] = []
+    world.leader.staged.publish(sink, batch, {}, said, told.append, user=user)
+    world.confirm_log()
+    return told[0]
+
+
+@pytest.mark.parametrize("limit", ["SINKS_MAX", "SINKS_BYTES_MAX"])
+def test_only_a_users_newest_sinks_are_remembered(
+    limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = leading(monkeypatch, **{limit: 8 if limit == "SINKS_MAX" else 11_000})
+    said = "x" if limit == "SINKS_MAX" else "x" * 800
+    published(world, "victim", "user v")
+    for number in range(20):
+        assert published(world, f"s{number}", "user m", said=said) is PutStatus.OK
+    for _ in range(2):
+        assert set(world.leader.transactions.term.decided) == {"victim", "s18", "s19"}
+        assert set(world.leader.store.meta("sink")) == {"victim", "s18", "s19"}
+        world.next_leader()
         world.confirm_log()
-        world.clock.advance(10)
+    with pytest.raises(BatchDecidedError, match="5"):
+        published(world, "victim", "user v", batch=4)
+    for number in range(9):
+        published(world, f"a{number}", f"user {number}")
+        published(world, f"b{number}", f"user {number}", said=said)
+    kept = world.leader.transactions.term.decided
+    assert len(kept) <= decided.SINKS_MAX, "of all users together, too"
+    assert kept.size <= decided.SINKS_BYTES_MAX
+    assert "s18" not in kept, "who keeps most loses first"
+
+
+def test_nothing_is_kept_of_a_publication_of_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = leading(monkeypatch)
+    world.leader.stage(0, "a", 0, 3, lambda _: None)
+    world.confirm_log()
+    end = world.leader.store.log_end
+    assert published(world, "other", "user m", said="") is PutStatus.OK
+    assert world.leader.store.log_end == end
+    assert published(world, SINK, "user m", said="", batch=0) is PutStatus.OK
+    assert (len(world.leader.transactions.term.decided), world.leader.seen()) == (0, {})
+    assert world.leader.transactions.open.count == 0, "what was staged is rolled back"
+
+
+def test_a_decision_that_its_mark_alone_tells_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = leading(monkeypatch, SWEEP_S=1)
+    world.clock.advance(1_000_000_000)
+    store = world.leader.store
+    monkeypatch.setattr(store, "put_meta", lambda _: 0)  # its leader dies before
+    published(world, SINK, "user v", said="what counts")
+    assert not store.meta("sink")
     world.next_leader()
     world.confirm_log()
-    assert {"b", "c"} <= set(world.leader.transactions.term.decided)
-    assert set(world.leader.store.meta("sink")) == {"b", "c"}
-    with pytest.raises(BatchDecidedError, match="5"):
-        world.leader.staged.publish("b", 4, {}, "", lambda _: None)
+    world.pass_time(3_000)
+    kept = world.leader.transactions.term.decided.get(SINK)
+    assert kept is not None
+    assert (kept.batch, kept.said, kept.user) == (5, "what counts", "user v")
+    assert kept.at_ms >= 1_000_000_000
+    assert SINK in world.leader.store.meta("sink"), "marks are not looked for forever"
+
+
+def test_what_readers_may_have_seen_is_never_cut(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = leading(monkeypatch)
+    world.leader.stage(0, "a", 0, 9, lambda _: None)
+    world.confirm_log()
+    world.leader.staged.publish(SINK, 0, {"a": 1}, "x", lambda _: None, user="")
+    world.leader.loop.run()
+    seen = world.borders()[5]
+    half = leading_store(world.vfs.crashed(power_loss=False), world.clock, 9, seen)
+    half.follow(10)
+    half.set_high_watermark(seen)
+    assert cut_unpublished(half) is None
+    assert half.log_end == seen
+    assert "micro_batch_seen_in_part" in caplog.text
+    half.close()
 
 
 def test_a_sink_forgets_what_it_has_staged(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -62,6 +62,8 @@ SINKS: Final = Feature(
             Code.IMAGO_PUBLISH_STAGED: topic(PUBLISH),
         }
     ),
-    limited=MappingProxyType({Code.IMAGO_STAGE_BATCH: Direction.PRODUCER}),
+    limited=MappingProxyType(
+        dict.fromkeys((Code.IMAGO_STAGE_BATCH, Code.IMAGO_PUBLISH_STAGED), Direction.PRODUCER)
+    ),
     install=install,
 )

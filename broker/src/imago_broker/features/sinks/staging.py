@@ -69,7 +69,6 @@ class StagingProcessor:
         named = STAGED_NAME.fullmatch(header.imago_attempt)
         if header.imago_batch < 0 or header.imago_part < 0 or named is None:
             raise _wrong("a staged batch needs numbers of 0 or more, and the name of an attempt")
-        checked_topic(self._topics, self._on_topic_made, sending, exchange.channel.peer)
         bytes_max = self._settings.current.message_bytes_max
         if sending.queue_id < 0 or sending.topic.startswith("%"):
             raise _wrong("what is staged needs a queue of a topic that is no group's own")
@@ -78,6 +77,7 @@ class StagingProcessor:
         entries = self._checked(decode_batch(sending.body))
         if not entries:
             return illegal_message(bytes_max)
+        checked_topic(self._topics, self._on_topic_made, sending, exchange.channel.peer)
         key = StagedKey(
             sink, header.imago_batch, header.imago_attempt, header.imago_part, sending.topic
         )
@@ -111,7 +111,7 @@ class StagingProcessor:
                 self._staged.roll_back(sink, batch, told)
                 return None
             parts, said = _asked(exchange.command.body)
-            self._staged.publish(sink, batch, parts, said, told)
+            self._staged.publish(sink, batch, parts, said, told, user=_user(exchange))
         except BatchDecidedError as error:
             reply = _decided(error, batch)
             self._staged.confirm(_answering(exchange, reply))
@@ -158,9 +158,10 @@ def _asked(body: bytes) -> tuple[dict[str, int], str]:
         fits = all(type(number) is int and number > 0 for number in parts.values())
     except (AttributeError, KeyError, TypeError, ValueError):
         fits = False
-    if not fits or not isinstance(said, str) or len(body) > SAID_BYTES_MAX:
+    fits = fits and isinstance(said, str) and said.isascii()
+    if not fits or len(body) > SAID_BYTES_MAX:
         raise _wrong('the body must look like {"parts": {"a": 1}, "said": "…"}')
-    return parts, said
+    return parts, str(said)
 
 
 def _answering(

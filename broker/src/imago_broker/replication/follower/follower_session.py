@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from imago_broker.replication.follower.receiving import Copy
 from imago_broker.replication.links.link import UNREAD_BYTES_MAX
+from imago_broker.service.metaq_transactions.staged_marks import PartlyPublished
 from imago_log.errors import CorruptRecordError, LogIOError, StoreError
 from imago_wire.errors import LimitExceededError, ProtocolError
 from imago_wire.replication.decoder import FrameDecoder
@@ -110,6 +111,7 @@ class FollowerSession:
         """Whether anything that came behind it was taken."""
         self.copy = Copy(store, counters)
         self._store = store
+        self._partly_published = PartlyPublished(store)
         self._identity = identity
         self._owner = owner
         self._leader = leader
@@ -222,7 +224,7 @@ class FollowerSession:
         """Answer all DATA frames of this turn."""
         self.agreed = True
         store = self._store
-        store.set_high_watermark(min(newest.high_watermark, store.log_end))
+        store.set_high_watermark(self._partly_published.visible(newest.high_watermark))
         if newest.wants_sync and store.durable_end < store.log_end:
             store.request_sync()
         self._ack()

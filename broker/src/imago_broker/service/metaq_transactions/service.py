@@ -24,8 +24,9 @@ from imago_broker.core.transactions.metaq_transactions import OpenTransactions, 
 from imago_broker.model import names
 from imago_broker.service.log_walk import READ_AGAIN_MS, NotReadableNowError
 from imago_broker.service.metaq_transactions import transaction_log
+from imago_broker.service.metaq_transactions.decided import DecidedBatches
 from imago_broker.service.metaq_transactions.notes import MetaqTransactionNotes
-from imago_broker.service.metaq_transactions.staged_marks import take_decided
+from imago_broker.service.metaq_transactions.staged_marks import PublishedMarks
 from imago_broker.service.metaq_transactions.term import (
     MetaqTerm,
     MetaqTransactionCounts,
@@ -92,8 +93,10 @@ class MetaqTransactions:
     def start(self) -> None:
         """Find in the log what is prepared, and finish what the leader before could not."""
         store, term = self._store, self.term
+        decided = DecidedBatches()
+        published = PublishedMarks(store, decided)
         try:
-            found = transaction_log.find_transactions(store)
+            found = transaction_log.find_transactions(store, published.take)
         except NotReadableNowError as error:
             logger.warning("metaq_transactions_wait unreadable=%s", error)
             self._loop.call_later(READ_AGAIN_MS / 1000, lambda: self._start_again(term))
@@ -103,7 +106,8 @@ class MetaqTransactions:
         for mark in found.ended:
             if not mark.outcome.heuristic and mark.key.startswith("XID:"):
                 term.open.remember_key(mark.key, mark.outcome)
-        take_decided(store, term, found.ended)
+        term.decided = decided
+        published.note()
         for transaction in found.open.values():
             term.open.restore(transaction)
         self.notes.log_shortened()  # some may have gone while nobody led

@@ -13,6 +13,7 @@ What nobody decides about goes after a week.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -25,11 +26,15 @@ from imago_broker.core.transactions.metaq_transaction import (
     TransactionProblem,
 )
 from imago_broker.model import names
-from imago_broker.service.metaq_transactions.staged_marks import KIND
-from imago_broker.service.metaq_transactions.term import DecidedBatch, lost, refusal_of
-from imago_broker.service.metaq_transactions.transaction_log import STAGED_MARK, OutcomeMark
+from imago_broker.service.metaq_transactions.decided import DecidedBatch
+from imago_broker.service.metaq_transactions.staged_marks import put_meta
+from imago_broker.service.metaq_transactions.term import lost, refusal_of
+from imago_broker.service.metaq_transactions.transaction_log import (
+    STAGED_MARK,
+    OutcomeMark,
+    staged_rows,
+)
 from imago_broker.service.puts.put_status import PutStatus
-from imago_log.errors import StoreError
 from imago_wire.remoting.messages import encode_batch
 
 if TYPE_CHECKING:
@@ -41,14 +46,11 @@ if TYPE_CHECKING:
     from imago_broker.service.metaq_transactions.service import MetaqTransactions
     from imago_broker.service.metaq_transactions.term import EndTold, MetaqTerm
     from imago_broker.service.puts.messages import MessageService
-    from imago_log.metadata.changes import Change
     from imago_wire.records.record import Placed
     from imago_wire.remoting.messages import BatchEntry
 
 logger = logging.getLogger(__name__)
 
-SINKS_MAX: Final = 10_000
-"""Of which that is kept; those go first that have published nothing for longest."""
 GIVEN_UP_MS: Final = 7 * 24 * 3600 * 1000
 """After which what is staged goes, and what a sink has published last is forgotten."""
 SWEEP_S: Final = 600.0
@@ -184,6 +186,8 @@ class StagedBatches:
 
         try:
             term.open.check_room(made, message.cost)
+            for row in staged_rows([message]):
+                self._transactions.writer.entry(row)  # what cannot be put is refused now
             term.open.add(made, message)
             self._transactions.prepare(str(key), self, done)
         except Exception:
@@ -191,12 +195,24 @@ class StagedBatches:
             raise
 
     def publish(
-        self, sink: str, batch: int, parts: Mapping[str, int], said: str, told: EndTold
+        self,
+        sink: str,
+        batch: int,
+        parts: Mapping[str, int],
+        said: str,
+        told: EndTold,
+        *,
+        user: str,
     ) -> None:
         """Have readers see what these attempts have staged of a micro-batch, so many parts each.
 
-        BatchDecidedError: it is, or a later one. MetaqTransactionError: not all of it is there.
+        That of no part that says nothing, as of others elsewhere, is none, and nothing is kept of
+        it. `user` is of whose share that is. BatchDecidedError: it is published, or a later one.
+        MetaqTransactionError: not all of it is there.
         """
+        if not parts and not said:
+            self.roll_back(sink, batch, told)
+            return
         term = self._transactions.term
         self._refuse_decided(term, sink, batch)
         if sink in term.publishing:
@@ -207,18 +223,20 @@ class StagedBatches:
             key = StagedKey.of(each)
             if key.batch == batch and key.part < parts.get(key.attempt, 0):
                 chosen[key.attempt, key.part] = each
+        found = Counter(attempt for attempt, _ in chosen)
         for attempt, count in sorted(parts.items()):
-            there = sum(name == attempt for name, _ in chosen)
+            there = found[attempt]
             if there < count:
                 raise lost(
                     f"of attempt {attempt} of micro-batch {batch} {there} of {count} parts are"
                     " staged: the others were given up, or went with the log's oldest files"
                 )
         blocks = [chosen[place] for place in sorted(chosen)]
-        losers = [each for each in staged if each not in blocks]
+        counted = set(blocks)
+        losers = [each for each in staged if each not in counted]
         name = f"{STAGED_MARK}{batch}:{sink}"
         numbers = tuple(each.number for each in blocks)
-        mark = OutcomeMark(MetaqOutcome.COMMITTED, 0, 0, 0, name, numbers, said)
+        mark = OutcomeMark(MetaqOutcome.COMMITTED, 0, 0, 0, name, numbers, said, user)
         self._write(
             term,
             _Ended(sink=sink, batch=batch, blocks=blocks, losers=losers, mark=mark, told=told),
@@ -288,8 +306,11 @@ class StagedBatches:
         def done(status: PutStatus, placed: Sequence[Placed]) -> None:
             ended.end(term, written=bool(placed))
             if placed and ended.mark is not None:
-                decided = DecidedBatch(ended.batch, ended.mark.said, self._clock.epoch_ms())
-                self._note(term, ended.sink, decided)
+                mark, now_ms = ended.mark, self._clock.epoch_ms()
+                decided = DecidedBatch(ended.batch, mark.said, now_ms, mark.user)
+                self._transactions.counts.published += 1
+                # Its mark tells it, too, until the log has many more.
+                put_meta(self._messages.store, term.decided.note(ended.sink, decided))
             ended.told(status)
 
         def write() -> None:
@@ -310,25 +331,6 @@ class StagedBatches:
         term.unseen.append(write)
         end = max((each.log_end for each in ended.all), default=0)
         self._messages.when_visible(end, write)
-
-    def _note(self, term: MetaqTerm, sink: str, decided: DecidedBatch) -> None:
-        """Keep what was published last; marks tell it, too, until the log has many more."""
-        counts = self._transactions.counts
-        counts.published += 1
-        term.decided[sink] = decided
-        value = {"batch": decided.batch, "said": decided.said, "at": decided.at_ms}
-        changes: list[Change] = [(KIND, sink, value)]
-        if len(term.decided) > SINKS_MAX:
-            oldest = min(term.decided, key=lambda one: term.decided[one].at_ms)
-            del term.decided[oldest]
-            changes.append((KIND, oldest, None))
-        self._put_meta(changes)
-
-    def _put_meta(self, changes: Sequence[Change]) -> None:
-        try:
-            self._messages.store.put_meta(changes)
-        except StoreError as error:
-            logger.warning("sinks_not_noted reason=%s", error)
 
     def _swept(self) -> None:
         """Roll back what nobody has decided about for a week, and forget sinks that are silent."""
@@ -358,11 +360,7 @@ class StagedBatches:
                         told=_told_nobody,
                     ),
                 )
-        silent = [sink for sink, last in term.decided.items() if last.at_ms < before_ms]
-        if silent:
-            for sink in silent:
-                del term.decided[sink]
-            self._put_meta([(KIND, sink, None) for sink in silent])
+        put_meta(self._messages.store, term.decided.forget_silent(before_ms))
 
 
 def _told_nobody(_: object) -> None:

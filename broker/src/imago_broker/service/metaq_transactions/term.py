@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from imago_broker.core.transactions.metaq_transaction import (
     MetaqTransactionError,
@@ -13,6 +13,7 @@ from imago_broker.core.transactions.metaq_transaction import (
 )
 from imago_broker.core.transactions.transactions import Border
 from imago_broker.service.log_walk import NotReadableNowError
+from imago_broker.service.metaq_transactions.decided import DecidedBatches
 from imago_broker.service.puts.put_status import PutStatus
 
 if TYPE_CHECKING:
@@ -42,15 +43,6 @@ def refusal_of(error: Exception) -> MetaqTransactionError:
     return MetaqTransactionError(TransactionProblem.FAILED, str(error) or type(error).__name__)
 
 
-class DecidedBatch(NamedTuple):
-    """What a sink has published last."""
-
-    batch: int
-    said: str
-    """What it wants to be told when it asks again."""
-    at_ms: int
-
-
 @dataclass(slots=True, eq=False)
 class MetaqTerm:
     """What is known during one leadership."""
@@ -70,8 +62,7 @@ class MetaqTerm:
     unnoted_from: int | None = None
     """Log offset of the first record since the note."""
     generation: int = 0
-    decided: dict[str, DecidedBatch] = field(default_factory=dict)
-    """By sink."""
+    decided: DecidedBatches = field(default_factory=DecidedBatches)
     publishing: set[str] = field(default_factory=set)
     """Sinks for which a mark is being written."""
 

@@ -34,7 +34,7 @@ from imago_wire.records.record import make_entry
 from imago_wire.remoting.messages import decode_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from imago_broker.service.log_walk import WalkedRecord
     from imago_broker.service.puts.copies import StoredCopy
@@ -77,6 +77,10 @@ class OutcomeMark(NamedTuple):
     """Of staged batches: the transactions that end with it, whose messages follow in this order."""
     said: str = ""
     """What their producer wants to be told when it asks again."""
+    user: str = ""
+    """Of whose share that is."""
+    at_ms: int = 0
+    """When it was written, of one that was read."""
 
     @property
     def staged(self) -> bool:
@@ -147,7 +151,7 @@ def outcome_entry(store: MessageStore, mark: OutcomeMark, born_ms: int) -> Entry
     staged = b""
     if mark.staged:
         others = b"".join(b",%d" % number for number in mark.others)
-        staged = b" -%b %b" % (others, _quoted(mark.said))
+        staged = b" -%b %b %b" % (others, _quoted(mark.said), _quoted(mark.user))
     return make_entry(
         store.tail(names.METAQ_OUTCOME_TOPIC, 0),
         b"%b %d %d %d %b%b"
@@ -177,8 +181,10 @@ def read_mark(body: bytes) -> OutcomeMark:
     mark = OutcomeMark(MetaqOutcome(letter), int(number), int(first), int(count), unquote(key))
     if not staged:
         return mark
-    others, said = staged
-    return mark._replace(others=tuple(map(int, others.split(",")[1:])), said=unquote(said))
+    others, said, user = staged
+    return mark._replace(
+        others=tuple(map(int, others.split(",")[1:])), said=unquote(said), user=unquote(user)
+    )
 
 
 def read_messages(store: MessageStore, offset: int, count: int) -> list[TransactionMessage] | None:
@@ -194,8 +200,10 @@ def read_messages(store: MessageStore, offset: int, count: int) -> list[Transact
     return found if len(found) == count else None
 
 
-def find_transactions(store: MessageStore) -> FoundTransactions:
-    """Read the note, then what came after it."""
+def find_transactions(
+    store: MessageStore, published: Callable[[OutcomeMark], None]
+) -> FoundTransactions:
+    """Read the note, then what came after it; `published` is told sinks' marks, oldest first."""
     found = _noted(store)
     first, end = store.queue_range(names.METAQ_PREPARED_TOPIC, 0)
     if found.prepared_end > end:
@@ -206,9 +214,11 @@ def find_transactions(store: MessageStore) -> FoundTransactions:
     last = None
     at = max(first, min(found.outcome_end, end - LOOK_BACK))
     for copy in _records(store, names.METAQ_OUTCOME_TOPIC, at, end):
-        mark = read_mark(copy.body)
+        mark = read_mark(copy.body)._replace(at_ms=copy.born_ms)
         last = copy, mark, [found.open.get(number) for number in mark.numbers]
-        _take_mark(found, mark)
+        if mark.staged and mark.outcome is MetaqOutcome.COMMITTED:
+            published(mark)
+        _take_mark(found, mark._replace(said=""))
     found.outcome_end = end
     if last is not None:
         copy, mark, transactions = last

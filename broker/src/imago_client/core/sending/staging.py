@@ -147,7 +147,7 @@ def _publish_on(
     parts: Parts,
 ) -> Operation[Parts]:
     here = {attempt: shards[shard] for attempt, shards in parts.items() if shards.get(shard)}
-    said = json.dumps(parts, sort_keys=True, separators=(",", ":"))
+    said = json.dumps(parts, sort_keys=True, separators=(",", ":")) if parts else ""
     header = PublishStagedRequestHeader(
         topic=topic, imago_sink=batch.sink, imago_batch=batch.number
     )
