@@ -58,7 +58,7 @@ async def test_what_changes_is_told_and_nothing_else(admin: Admin) -> None:
         assert [item["name"] for item in changed[TOPICS]["body"]["items"]] == ["orders"]
 
 
-@pytest.mark.parametrize("path", ["/metrics", f"{live.PATH}?path=x", ""])
+@pytest.mark.parametrize("path", ["/metrics", f"{live.PATH}?path=x", "/admin/v1/liv%2565", ""])
 async def test_other_paths_are_refused(admin: Admin, path: str) -> None:
     status, body = await admin.call("GET", f"{live.PATH}?path={path}")
     assert (status, body["error"]) == (400, "bad_request")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
 import orjson
 from aiohttp import web
@@ -93,7 +94,7 @@ async def _tell(
 
 
 def _is_asked_so(path: str) -> bool:
-    return path.startswith(ADMINISTRATION) and not path.startswith(PATH)
+    return path.startswith(ADMINISTRATION) and not unquote(path).startswith(PATH)
 
 
 async def _answer(request: web.Request, path: str) -> tuple[int, bytes]:
