@@ -25,7 +25,11 @@ HALVES_MAX: Final = 10_000
 async def all_or_none(
     client: Client, config: ProducerConfig
 ) -> AsyncIterator[Callable[[Message], Awaitable[object]]]:
-    """Give the way to send; at the block's end all is committed, at an error all rolled back."""
+    """Give the way to send; at the block's end all is committed, at an error all rolled back.
+
+    Each message has an end of its own: who is killed between the ends leaves a part committed, and
+    brokers give up the others, as nobody can say any more how it was decided.
+    """
     opened: list[OpenTransaction] = []
 
     async with client.transaction_producer(GROUP, _undecided, config) as producer:

@@ -120,7 +120,8 @@ def produce(
         bool,
         typer.Option(
             "--transaction",
-            help="Nobody reads a message before all are stored; none if one is not. RocketMQ only.",
+            help="Nobody reads a message before all are stored; none if one is not. Killed while "
+            "it commits, at its very end, the command leaves a part. RocketMQ only.",
         ),
     ] = False,
     rate: Annotated[
