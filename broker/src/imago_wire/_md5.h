@@ -1,7 +1,7 @@
-/* MD5 (RFC 1321), which SDKs compare bodies by: of one text, and of four at a time.
+/* MD5 (RFC 1321), which SDKs compare bodies by: of one text, and of four or eight at a time.
  *
- * Each step waits for the one before it, so that four texts side by side take little longer than
- * one. The vectors are those of gcc and clang, on every processor. */
+ * Each step waits for the one before it, so that texts side by side take little longer than one.
+ * The vectors are those of gcc and clang: four words on every processor, eight where it has them. */
 
 #ifndef IMAGO_MD5_H
 #define IMAGO_MD5_H
@@ -10,6 +10,12 @@
 #include <string.h>
 
 typedef uint32_t imago_four __attribute__((vector_size(16)));
+typedef uint32_t imago_eight __attribute__((vector_size(32)));
+#if defined(__x86_64__) && !defined(IMAGO_MD5_FOUR)
+#define IMAGO_MD5_WIDE 1
+#define IMAGO_AVX2 __attribute__((target("avx2")))
+#define IMAGO_AVX512 __attribute__((target("avx2,avx512f,avx512vl")))
+#endif
 
 static const uint32_t imago_md5_sines[64] = {
     0xd76aa478, 0xe8c7b756, 0x242070db, 0xc1bdceee, 0xf57c0faf, 0x4787c62a, 0xa8304613, 0xfd469501,
@@ -41,9 +47,9 @@ static inline uint32_t imago_md5_word(const uint8_t *from)
         kept = d, d = c, c = b, b = a, a = kept; \
     } while (0)
 
-/* Both forms: V is a word, or four of them. */
-#define IMAGO_MD5_BLOCK(name, V) \
-    static inline void name(V state[4], const V words[16]) \
+/* All forms: V is a word, or some of them. */
+#define IMAGO_MD5_BLOCK(name, V, target) \
+    target static inline void name(V state[4], const V words[16]) \
     { \
         static const int bys[4][4] = { \
             {7, 12, 17, 22}, {5, 9, 14, 20}, {4, 11, 16, 23}, {6, 10, 15, 21}}; \
@@ -59,26 +65,32 @@ static inline uint32_t imago_md5_word(const uint8_t *from)
         state[0] += a, state[1] += b, state[2] += c, state[3] += d; \
     }
 
-IMAGO_MD5_BLOCK(imago_md5_one, uint32_t)
-IMAGO_MD5_BLOCK(imago_md5_side_by_side, imago_four)
+IMAGO_MD5_BLOCK(imago_md5_one, uint32_t, )
+
+/* Write how a text ends, `left` bytes of it and what MD5 adds; return of how many bytes. */
+static size_t imago_md5_end(uint8_t last[128], const uint8_t *from, size_t left, size_t size)
+{
+    size_t whole = left < 56 ? 64 : 128;
+    memset(last, 0, 128);
+    memcpy(last, from, left);
+    last[left] = 0x80;
+    for (int i = 0; i < 8; i++)
+        last[whole - 8 + i] = (uint8_t)(((uint64_t)size << 3) >> (8 * i));
+    return whole;
+}
 
 /* Take the blocks of a text from `at` on, and its end. */
 static void imago_md5_rest(uint32_t state[4], const uint8_t *data, size_t size, size_t at)
 {
-    uint8_t last[128] = {0};
+    uint8_t last[128];
     uint32_t words[16];
-    size_t left, whole;
+    size_t whole;
     for (; size - at >= 64; at += 64) {
         for (int i = 0; i < 16; i++)
             words[i] = imago_md5_word(data + at + 4 * i);
         imago_md5_one(state, words);
     }
-    left = size - at;
-    whole = left < 56 ? 64 : 128;
-    memcpy(last, data + at, left);
-    last[left] = 0x80;
-    for (int i = 0; i < 8; i++)
-        last[whole - 8 + i] = (uint8_t)(((uint64_t)size << 3) >> (8 * i));
+    whole = imago_md5_end(last, data + at, size - at, size);
     for (at = 0; at < whole; at += 64) {
         for (int i = 0; i < 16; i++)
             words[i] = imago_md5_word(last + at + 4 * i);
@@ -86,34 +98,86 @@ static void imago_md5_rest(uint32_t state[4], const uint8_t *data, size_t size, 
     }
 }
 
-/* Write the digests of `count` texts, at most four, as 32 hexadecimal digits each. */
-static void imago_md5_digits(
-    int count, const uint8_t *const data[4], const size_t sizes[4], uint8_t *const to[4])
+static void imago_md5_write(const uint32_t state[4], uint8_t *to)
 {
     static const char digits[] = "0123456789ABCDEF";
-    imago_four state[4], words[16];
-    size_t at = 0, common = sizes[0];
-    for (int i = 0; i < 4; i++)
-        state[i] = (imago_four){
-            imago_md5_begin[i], imago_md5_begin[i], imago_md5_begin[i], imago_md5_begin[i]};
-    for (int j = 1; j < count; j++)
-        common = sizes[j] < common ? sizes[j] : common;
-    for (; count == 4 && common - at >= 64; at += 64) {
-        for (int i = 0; i < 16; i++)
-            words[i] = (imago_four){
-                imago_md5_word(data[0] + at + 4 * i), imago_md5_word(data[1] + at + 4 * i),
-                imago_md5_word(data[2] + at + 4 * i), imago_md5_word(data[3] + at + 4 * i)};
-        imago_md5_side_by_side(state, words);
+    for (int i = 0; i < 16; i++) {
+        uint8_t byte = (uint8_t)(state[i >> 2] >> (8 * (i & 3)));
+        to[2 * i] = digits[byte >> 4], to[2 * i + 1] = digits[byte & 15];
     }
-    for (int j = 0; j < count; j++) {
-        uint32_t own[4];
-        for (int i = 0; i < 4; i++)
-            own[i] = state[i][j];
-        imago_md5_rest(own, data[j], sizes[j], at);
-        for (int i = 0; i < 16; i++) {
-            uint8_t byte = (uint8_t)(own[i >> 2] >> (8 * (i & 3)));
-            to[j][2 * i] = digits[byte >> 4], to[j][2 * i + 1] = digits[byte & 15];
-        }
+}
+
+/* Write the digests of as many texts as V has words. Those of one size go side by side to the end,
+ * others as far as the shortest. */
+#define IMAGO_MD5_MANY(name, V, N, target) \
+    IMAGO_MD5_BLOCK(name##_block, V, target) \
+    target static inline void name##_at(V state[4], const uint8_t *const data[N], size_t at) \
+    { \
+        V words[16]; \
+        for (int i = 0; i < 16; i++) \
+            for (int j = 0; j < N; j++) \
+                words[i][j] = imago_md5_word(data[j] + at + 4 * i); \
+        name##_block(state, words); \
+    } \
+    target static void name( \
+        const uint8_t *const data[N], const size_t sizes[N], uint8_t *const to[N]) \
+    { \
+        uint8_t last[N][128]; \
+        const uint8_t *ends[N]; \
+        V state[4]; \
+        size_t at = 0, whole = 0, common = sizes[0], most = sizes[0]; \
+        for (int i = 0; i < 4; i++) \
+            state[i] = (V){0} + imago_md5_begin[i]; \
+        for (int j = 1; j < N; j++) { \
+            common = sizes[j] < common ? sizes[j] : common; \
+            most = sizes[j] > most ? sizes[j] : most; \
+        } \
+        for (; common - at >= 64; at += 64) \
+            name##_at(state, data, at); \
+        if (common == most) { \
+            for (int j = 0; j < N; j++) { \
+                whole = imago_md5_end(last[j], data[j] + at, common - at, common); \
+                ends[j] = last[j]; \
+            } \
+            for (size_t done = 0; done < whole; done += 64) \
+                name##_at(state, ends, done); \
+        } \
+        for (int j = 0; j < N; j++) { \
+            uint32_t own[4]; \
+            for (int i = 0; i < 4; i++) \
+                own[i] = state[i][j]; \
+            if (common != most) \
+                imago_md5_rest(own, data[j], sizes[j], at); \
+            imago_md5_write(own, to[j]); \
+        } \
+    }
+
+IMAGO_MD5_MANY(imago_md5_four, imago_four, 4, )
+#ifdef IMAGO_MD5_WIDE
+IMAGO_MD5_MANY(imago_md5_avx2, imago_eight, 8, IMAGO_AVX2)
+IMAGO_MD5_MANY(imago_md5_avx512, imago_eight, 8, IMAGO_AVX512)
+#endif
+
+/* Write the digests of texts, as 32 hexadecimal digits each. */
+static void imago_md5_digits(
+    int count, const uint8_t *const *data, const size_t *sizes, uint8_t *const *to)
+{
+    int done = 0;
+#ifdef IMAGO_MD5_WIDE
+    if (__builtin_cpu_supports("avx512vl"))
+        for (; count - done >= 8; done += 8)
+            imago_md5_avx512(data + done, sizes + done, to + done);
+    else if (__builtin_cpu_supports("avx2"))
+        for (; count - done >= 8; done += 8)
+            imago_md5_avx2(data + done, sizes + done, to + done);
+#endif
+    for (; count - done >= 4; done += 4)
+        imago_md5_four(data + done, sizes + done, to + done);
+    for (; done < count; done++) {
+        uint32_t state[4];
+        memcpy(state, imago_md5_begin, sizeof state);
+        imago_md5_rest(state, data[done], sizes[done], 0);
+        imago_md5_write(state, to[done]);
     }
 }
 

@@ -9,7 +9,11 @@ import pytest
 
 from imago_broker.model.groups import GroupConfig
 from imago_broker.processors.grpc import clients, settings
-from imago_broker.processors.grpc.consuming import acknowledging, receipts, receiving
+from imago_broker.processors.grpc.consuming import (
+    acknowledging,
+    plain_receives,
+    receipts,
+)
 from imago_testing.peers.sdk_calls import (
     acknowledged,
     asks,
@@ -230,7 +234,7 @@ async def test_of_too_many_clients_the_oldest_is_forgotten(
 async def test_simple_consumers_say_for_how_long(
     peer: SdkPeer, invisible_ms: int, code: SdkCode
 ) -> None:
-    assert receiving.HIDDEN_MS_MAX == 12 * HOUR
+    assert plain_receives.HIDDEN_MS_MAX == 12 * HOUR
     assert await received(peer, asks(invisible_ms=invisible_ms)) == (code, [])
 
 
@@ -243,7 +247,7 @@ async def test_a_poll_needs_time(peer: SdkPeer) -> None:
 
 
 async def test_a_batch_has_a_largest_size(peer: SdkPeer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(receiving, "BATCH_MAX", 2)
+    monkeypatch.setattr(plain_receives, "BATCH_MAX", 2)
     await peer.call("SendMessage", sends(*[message(message_id=f"{n}") for n in range(3)]))
     counts = [len((await received(peer, asks(batch_size=1000)))[1]) for _ in range(2)]
     assert counts == [2, 1]

@@ -147,11 +147,11 @@ def test_whatever_else_is_left_to_the_careful_way(part: str, name: str, value: A
 
 
 def test_no_more_names_are_kept_than_allowed() -> None:
-    short_way.are_names.cache_clear()
+    short_way.named_needs.cache_clear()
     short = Shortly()
     for index in range(short_way.NAMES_KEPT_MAX + 2):
         assert short.take(f"t{index}") is not None
-    assert short_way.are_names.cache_info().currsize == short_way.NAMES_KEPT_MAX
+    assert short_way.named_needs.cache_info().currsize == short_way.NAMES_KEPT_MAX
     assert short.take("a b") is None
 
 

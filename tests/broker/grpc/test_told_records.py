@@ -28,6 +28,8 @@ DELIVERY = SharedDelivery(
     resource=encoded(told_topic("space%plain")),
     invisible=encoded(duration(INVISIBLE_MS)),
     attempts_max=17,
+    begin=b"\0\0\0\0\0",
+    end=b"\0\0\0\0\x02\x1a\0",
 )
 HOST = host_bytes("10.1.2.3", 40_001)
 PLAIN = StoredMessage(
@@ -58,7 +60,9 @@ class Careful:
 def told(twin: Any, body: bytes) -> tuple[list[Any], list[str], int]:
     careful = Careful()
     data, handles = twin.told_records(body, DELIVERY, careful)
-    messages = []
+    assert data.startswith(DELIVERY.begin)
+    assert data.endswith(DELIVERY.end)
+    data, messages = data[len(DELIVERY.begin) : len(data) - len(DELIVERY.end)], []
     while data:
         assert data[0] == 0
         size = int.from_bytes(data[1:5], "big")
@@ -142,7 +146,8 @@ def test_ordinary_messages_are_told_at_one_look() -> None:
 
 @pytest.mark.parametrize("size", [*range(50, 70), 119, 120, 128, 1000, 5000])
 def test_digests_are_right_side_by_side(size: int) -> None:
-    bodies = [bytes(i % 251 for i in range(size + more)) for more in (0, 1, 64, 7, 3, 0)]
+    more_of_each = [0] * 8 + [0, 1, 64, 7, 3, 0, 0, 2] + [0] * 4 + [5]
+    bodies = [bytes(i % 251 for i in range(size + more)) for more in more_of_each]
     found = [dataclasses.replace(PLAIN, body=body) for body in bodies]
     made, _, asked = told(_told_c, b"".join(map(encode_message, found)))
     digests = [each.message.system_properties.body_digest.checksum for each in made]

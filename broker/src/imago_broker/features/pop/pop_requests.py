@@ -351,7 +351,8 @@ class Pop(Waiter):
         return True
 
     def _taken(self, now_ms: int) -> PopTake:
-        return self._parts.reader.take(self._ask, now_ms)
+        reader = self._parts.reader
+        return reader.take(self._ask, now_ms)._replace(rest=reader.rest(self._ask))
 
     def _nothing(self) -> Reply:
         ext = _header(self._take, self._ask).to_ext()

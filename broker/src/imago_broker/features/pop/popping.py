@@ -120,6 +120,8 @@ class PopQueue:
     def expired(self, now_ms: int, count_max: int) -> dict[int, int]:
         """Return the first messages whose time is up, and how often each was handed out before."""
         self._ripen(now_ms)
+        if not self._ripe:
+            return {}
         found: dict[int, int] = {}
         for stamp in self._ripe:
             found |= {offset: times + 1 for offset, times in self._handouts[stamp].times.items()}

@@ -99,12 +99,12 @@ class PopReader:
         self._first_in_memory = first_in_memory
 
     def take(self, ask: PopAsk, now_ms: int) -> PopTake:
-        """Hand out what there is; the caller answers once it is written."""
+        """Hand out what there is; the caller answers once it is written. `rest` is not counted."""
         looks = self._looks(ask, now_ms, keep=True)
         found = _taken(looks, now_ms)
         for look in looks:
             self._hand_out(ask, look, found.stamp, now_ms + ask.invisible_ms)
-        return found._replace(rest=self._rest(ask))
+        return found
 
     def take_each(self, asks: Iterable[PopAsk], now_ms: int) -> PopTake:
         """Hand out together what several topics have, as the first of them asks."""
@@ -255,10 +255,11 @@ class PopReader:
         if ask.in_order:
             look.popped.attempt = (ask.attempt, stamp)
         self._pops.counts.handed_out += len(look.times)
-        self._pops.counts.again += sum(map(bool, look.times.values()))
+        self._pops.counts.again += len(look.times) - list(look.times.values()).count(0)
         self._pops.changed(look.popped)
 
-    def _rest(self, ask: PopAsk) -> int:
+    def rest(self, ask: PopAsk) -> int:
+        """Return how many messages nobody of the group has been given yet."""
         rest = 0
         for queue_id in ask.queue_ids:
             known = self._pops.known((ask.group, ask.topic, queue_id))
@@ -269,12 +270,11 @@ class PopReader:
 
 
 def _taken(looks: Sequence[QueueTake], now_ms: int) -> PopTake:
-    return PopTake(
-        max((look.popped.state.next_stamp(now_ms) for look in looks), default=now_ms),
-        [look for look in looks if look.times],
-        0,
-        any(look.more for look in looks),
-    )
+    stamp, more = now_ms, False
+    for look in looks:
+        stamp = max(stamp, look.popped.state.next_stamp(now_ms))
+        more = more or look.more
+    return PopTake(stamp, [look for look in looks if look.times], 0, more)
 
 
 def _first_offset(found: ReadResult) -> int:

@@ -81,7 +81,7 @@ class GrpcService:
             Method("SendMessage", sends.send, plain=plain_sends.take),
             Method("RecallMessage", recalls.recall),
             Method("EndTransaction", transactions.end),
-            Method(RECEIVE, receives.receive),
+            Method(RECEIVE, receives.receive, plain=receives.take),
             Method("SyncLiteSubscription", lite.sync),
             Method("AckMessage", acks.acknowledge, plain=plain_acks.take),
             Method("ChangeInvisibleDuration", acks.change),

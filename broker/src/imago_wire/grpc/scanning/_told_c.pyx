@@ -5,10 +5,11 @@ Ordinary records become messages here. Whatever else a record says, the careful 
 the two cannot differ there.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.ref cimport Py_XDECREF, PyObject
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdlib cimport free, malloc
 from libc.string cimport memchr, memcmp, memcpy
 
 from imago_wire.grpc.messages import Encoding, MessageType
@@ -17,6 +18,10 @@ from imago_wire.record_format import layout as _layout
 from imago_wire.record_format import properties as _props
 
 include "_protobuf.pxi"
+
+cdef extern from "Python.h":
+    PyObject* PyBytes_FromStringAndSize(const char*, Py_ssize_t) except NULL
+    int _PyBytes_Resize(PyObject**, Py_ssize_t) except -1
 
 cdef extern from "_hot.h" nogil:
     int imago_get16(const uint8_t *data)
@@ -31,6 +36,7 @@ DEF KEYS_MAX = 64
 DEF DIGEST = 36  # type and checksum
 DEF HANDLE_ROOM = 96  # five numbers and the blanks between them
 DEF FIXED = 91
+DEF SIDE_BY_SIDE = 8
 
 cdef uint32_t _magic_1 = _layout.MAGIC_V1, _magic_2 = _layout.MAGIC_V2
 cdef int _identity = Encoding.IDENTITY, _normal = MessageType.NORMAL, _fifo = MessageType.FIFO
@@ -61,6 +67,8 @@ cdef struct Told:
     bint grouped
 
 cdef struct Buffer:
+    # An answer while it grows: bytes of Python's, larger than what they hold.
+    PyObject* whole
     unsigned char* data
     Py_ssize_t size, room
 
@@ -88,13 +96,14 @@ def told_records(bytes body not None, delivery, careful):
     cdef unsigned char* handle
     cdef Py_ssize_t handle_size
     cdef long long place, offset
-    to.size, to.room = 0, left + left // 2 + 4096
-    to.data = <unsigned char*>malloc(to.room)
+    to.whole, to.size, to.room = NULL, 0, 0
     hole = <Hole*>malloc(count * sizeof(Hole))
     handle = <unsigned char*>malloc(HANDLE_ROOM + 32 + PyBytes_GET_SIZE(words))
     try:
-        if to.data == NULL or hole == NULL or handle == NULL:
+        if hole == NULL or handle == NULL:
             raise MemoryError
+        _make_room(&to, left + left // 2 + 4096)
+        _put(&to, delivery.begin)
         while left - at >= 36:
             size = <int32_t>imago_get32(data + at)
             if size <= 0:
@@ -115,13 +124,19 @@ def told_records(bytes body not None, delivery, careful):
             else:
                 message = careful(body[at : at + size], text)
                 if message is not None:
-                    _put_careful(&to, message)
+                    _make_room(&to, 5)
+                    to.data[to.size] = 0
+                    _put_u32(to.data + to.size + 1, PyBytes_GET_SIZE(<bytes>message))
+                    to.size += 5
+                    _put(&to, message)
                     handles.append(text)
             at += size
         _put_digests(&to, hole, holes)
-        return PyBytes_FromStringAndSize(<const char*>to.data, to.size), handles
+        _put(&to, delivery.end)
+        _PyBytes_Resize(&to.whole, to.size)
+        return <object>to.whole, handles
     finally:
-        free(to.data)
+        Py_XDECREF(to.whole)
         free(hole)
         free(handle)
 
@@ -301,13 +316,21 @@ cdef int _put_host(unsigned char* to, Bytes host) noexcept nogil:
 
 
 cdef int _make_room(Buffer* to, Py_ssize_t more) except -1:
-    cdef unsigned char* moved
     if to.room - to.size < more:
         to.room = 2 * to.room + more
-        moved = <unsigned char*>realloc(to.data, to.room)
-        if moved == NULL:
-            raise MemoryError
-        to.data = moved
+        if to.whole == NULL:
+            to.whole = PyBytes_FromStringAndSize(NULL, to.room)
+        else:
+            _PyBytes_Resize(&to.whole, to.room)
+        to.data = <unsigned char*>PyBytes_AS_STRING(<object>to.whole)
+    return 0
+
+
+cdef int _put(Buffer* to, bytes what) except -1:
+    cdef Py_ssize_t size = PyBytes_GET_SIZE(what)
+    _make_room(to, size)
+    _copy(to.data + to.size, <Bytes>PyBytes_AS_STRING(what), size)
+    to.size += size
     return 0
 
 
@@ -400,25 +423,13 @@ cdef int _put_message(
     return 0
 
 
-cdef int _put_careful(Buffer* buffer, bytes message) except -1:
-    cdef Py_ssize_t size = PyBytes_GET_SIZE(message)
-    cdef unsigned char* to
-    _make_room(buffer, 5 + size)
-    to = buffer.data + buffer.size
-    to[0] = 0
-    _put_u32(to + 1, size)
-    _copy(to + 5, <Bytes>PyBytes_AS_STRING(message), size)
-    buffer.size += 5 + size
-    return 0
-
-
 cdef void _put_digests(Buffer* buffer, Hole* hole, int holes) noexcept nogil:
-    cdef const uint8_t* data[4]
-    cdef size_t sizes[4]
-    cdef uint8_t* to[4]
+    cdef const uint8_t* data[SIDE_BY_SIDE]
+    cdef size_t sizes[SIDE_BY_SIDE]
+    cdef uint8_t* to[SIDE_BY_SIDE]
     cdef int begin, index, count
-    for begin in range(0, holes, 4):
-        count = holes - begin if holes - begin < 4 else 4
+    for begin in range(0, holes, SIDE_BY_SIDE):
+        count = holes - begin if holes - begin < SIDE_BY_SIDE else SIDE_BY_SIDE
         for index in range(count):
             data[index], sizes[index] = hole[begin + index].body, hole[begin + index].size
             to[index] = buffer.data + hole[begin + index].at

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def told_records(
     body: bytes, delivery: SharedDelivery, careful: Callable[[bytes, str], bytes | None]
 ) -> tuple[bytes, list[str]]:
-    """Return records as messages of an answer, and the handle of each.
+    """Return an answer with records as its messages, and the handle of each.
 
     `careful` gets a record and its handle, and returns its message, or None: it is left out. The
     compiled twin asks it for those alone that are not ordinary.
@@ -36,7 +36,7 @@ def told_records(
         if message is not None:
             messages.append(message)
             handles.append(handle)
-    return framed(messages), handles
+    return delivery.begin + framed(messages) + delivery.end, handles
 
 
 def handle_of(record: bytes, delivery: SharedDelivery) -> str:

@@ -25,3 +25,7 @@ class SharedDelivery(NamedTuple):
     """For how long they are out, as messages say it."""
     attempts_max: int
     """Whatever was tried more often needs a closer look."""
+    begin: bytes = b""
+    """What comes before the messages."""
+    end: bytes = b""
+    """What comes behind them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from imago_broker.model.groups import GroupConfig
@@ -11,6 +12,13 @@ from imago_broker.processors.grpc.asking import AskedResult
 from imago_broker.processors.grpc.calls import CallError, status
 from imago_broker.processors.grpc.checks import group_name, topic_name
 from imago_broker.processors.grpc.consuming.acknowledging import queue_of
+from imago_broker.processors.grpc.consuming.plain_receives import (
+    HIDDEN_MS_MAX,
+    HIDDEN_MS_MIN,
+    RENEWED_MS,
+    batch_of,
+    plain_receive,
+)
 from imago_broker.processors.grpc.consuming.receipts import parse_handle
 from imago_broker.processors.grpc.message_forms import told_message, told_topic
 from imago_wire.errors import ProtocolError
@@ -38,17 +46,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-BATCH_MAX = 32
 POLL_MS_MIN, POLL_MS_MAX = 5_000, 20_000
 LEFT_MS = 100
 """Before the client's deadline, so that the answer comes first."""
 REQUEST_MS = 3_000
 """How long clients wait for an answer beside what they let a poll wait."""
-RENEWED_MS = 60_000
-"""How long what a push consumer gets is out, before that is prolonged."""
 LITE_OUT_MAX = 100
 """Messages that a push consumer of lite topics may have out, as at RocketMQ's proxy."""
-HIDDEN_MS_MIN, HIDDEN_MS_MAX = 10_000, 12 * 3600 * 1000
 _INIT_FROM_END = "1"
 _OLD_CLIENT = "5.0.3"
 
@@ -119,7 +123,7 @@ class ReceiveCalls:
         in_order = known is not None and known.consume_message_orderly
         expression = request.filter_expression
         now_ms = self._clock.epoch_ms()
-        batch = max(1, min(request.batch_size or BATCH_MAX, BATCH_MAX))
+        batch = batch_of(request.batch_size)
         if in_order and request.auto_renew and call.language is Language.GO:
             batch = 1  # Go's push consumers work on all they got at once, whatever the group says
         ext = {
@@ -141,29 +145,32 @@ class ReceiveCalls:
         if self._wants_lite(call.key):
             self._receive_lite(receive, ext)
             return
-        if not in_order and receive.by_tags and self._shortly(receive, ext["exp"], batch):
-            return
         self._asker.ask(call, RequestCode.POP_MESSAGE, ext, receive.popped)
 
-    def _shortly(self, receive: _Receive, tags: str, batch: int) -> bool:
-        """Answer with what is there now; False: there is nothing, or it is to be refused."""
-        call, way = receive.call, self._way
-        topic, group = receive.topic, receive.group
-        if not way.serves() or not way.open_to(call, topic, group):
+    def take(self, call: Call, data: bytes) -> bool:
+        """Answer with what is there now; False: there is nothing, or it goes the careful way."""
+        way, asked = self._way, plain_receive(data)
+        if asked is None or not way.serves() or self._wants_lite(call.key):
             return False
+        topic, group, tags, batch, invisible_ms, renewed = asked
+        left_ms, known = call.timeout_ms(), self._groups.get(group)
+        if (left_ms is not None and left_ms < POLL_MS_MIN) or known is None:
+            return False
+        if known.consume_message_orderly or not way.open_to(call, topic, group):
+            return False
+        receive = _Receive(self, call, topic, group, invisible_ms, renewed=renewed)
 
         def given(
             reply: Reply, body: bytes, stamp: int, revive: int, starts: dict[int, int]
         ) -> None:
             way.lane.running -= 1
             if reply.code == ResponseCode.SUCCESS:
-                self._told(receive, body, f"{stamp} {receive.invisible_ms} {revive}", starts)
+                self._told(receive, body, f"{stamp} {invisible_ms} {revive}", starts)
             else:
                 outcome = AskedResult(reply.code, reply.remark or "", {}, b"", denied=False)
                 receive.popped(outcome)
 
-        wanted = ("TAG", tags)
-        if not self._pops.take_now(group, topic, wanted, batch, receive.invisible_ms, given):
+        if not self._pops.take_now(group, topic, ("TAG", tags), batch, invisible_ms, given):
             return False
         way.lane.running += 1
         return True
@@ -216,19 +223,20 @@ class ReceiveCalls:
         delivery = SharedDelivery(
             starts,
             f"{times} 0 {self._broker_name}",
-            encoded(told_topic(receive.topic)),
-            encoded(duration(receive.invisible_ms)),
+            _topic_bytes(receive.topic),
+            _time_bytes(receive.invisible_ms),
             most,
+            _FOUND,
+            _delivered_bytes(now_ms),
         )
-        messages, handles = told_records(body, delivery, careful)
+        answer, handles = told_records(body, delivery, careful)
         if not call.stream.is_open:
             self._give_back(receive, handles)
             return
         if receive.renewed:
             self._keep_out(receive, handles)
         call.stream.watch(lambda: self._give_back(receive, handles))
-        begin = _FOUND if handles else _NOT_FOUND
-        call.send_framed(b"".join((begin, messages, framed([encoded(_delivered(now_ms))]))))
+        call.send_framed(answer if handles else _NOT_FOUND + answer[len(_FOUND) :])
 
     def _keep_out(self, receive: _Receive, handles: list[str]) -> None:
         """Have a push consumer's messages kept out for it."""
@@ -311,3 +319,18 @@ def polling_ms(call: Call, request: Any) -> int:
 
 def _delivered(now_ms: int) -> Any:
     return make("ReceiveMessageResponse", delivery_timestamp=timestamp(now_ms))
+
+
+@lru_cache(maxsize=1)
+def _delivered_bytes(now_ms: int) -> bytes:
+    return framed([encoded(_delivered(now_ms))])
+
+
+@lru_cache(maxsize=256)
+def _topic_bytes(topic: str) -> bytes:
+    return encoded(told_topic(topic))
+
+
+@lru_cache(maxsize=256)
+def _time_bytes(ms: int) -> bytes:
+    return encoded(duration(ms))

@@ -12,6 +12,9 @@ from imago_broker.service.serving_rules import Asks
 from imago_wire.grpc.messages import make
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from imago_broker.model.access.access import Need
     from imago_broker.processors.grpc.authentication import CallUsers
     from imago_broker.processors.grpc.calls import Call
     from imago_broker.processors.rocketmq.rows import Table
@@ -37,16 +40,16 @@ class ShortWay:
 
     def open_to(self, call: Call, topic: str, group: str) -> bool:
         """Whether a call's user may consume a topic in a group."""
-        needs = needs_to_consume((topic, group))
-        return are_names(topic, group) and self._users.grant(call, needs)
+        needs = named_needs(topic, group)
+        return needs is not None and self._users.grant(call, needs)
 
 
 @lru_cache(maxsize=NAMES_KEPT_MAX)
-def are_names(topic: str, group: str) -> bool:
-    """Whether clients may name a topic and a group so."""
+def named_needs(topic: str, group: str) -> Sequence[Need] | None:
+    """Return what consuming a topic in a group needs; None: clients may not name them so."""
     try:
         checks.topic_name(make("Resource", name=topic))
         checks.group_name(make("Resource", name=group))
     except CallError:
-        return False
-    return True
+        return None
+    return needs_to_consume((topic, group))
