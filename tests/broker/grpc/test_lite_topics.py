@@ -9,10 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from imago_broker.features.pop import lite
+from imago_broker.features.pop.reading import PopAsk, PopReader
 from imago_broker.model.groups import GroupConfig
 from imago_broker.model.topics.topics import TopicConfig
 from imago_broker.processors.grpc import checks, lite_topics
 from imago_broker.processors.grpc.consuming import receiving
+from imago_broker.service.groups.pull_hold import PullHold
+from imago_testing.clusters.shard_brokers import until
+from imago_testing.peers.features import pop_of
 from imago_testing.peers.sdk_calls import asks, consumer, message, named, received, sends, telemetry
 from imago_testing.peers.sdk_peer import HEADERS, SdkPeer
 from imago_wire.grpc.codes import SdkCode
@@ -21,6 +25,7 @@ from imago_wire.record_format.references import lite_queue
 
 if TYPE_CHECKING:
     from imago_broker.app import Broker
+    from imago_broker.features.pop.feature import PopServices
 
 ADD, REMOVE, ALL, NONE = range(4)
 PUSH, SIMPLE = 5, 6
@@ -116,19 +121,106 @@ async def test_a_client_gets_what_it_wants_of_a_topic_in_order(peer: SdkPeer) ->
     assert ids(await got(peer)) == ["a3"]
 
 
-async def test_who_waits_is_woken_by_a_message_and_by_what_it_adds(peer: SdkPeer) -> None:
+@pytest.fixture
+async def endless(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> PopServices:
+    """POP whose waits are never over by themselves: each look is somebody's doing."""
+    monkeypatch.setattr(PullHold, "_set_timer", lambda _: None)
+    return pop_of(broker)
+
+
+async def woken(peer: SdkPeer, waiting: int) -> list[str]:
+    async with asyncio.timeout(50):
+        answers = await peer.answers(waiting, "ReceiveMessageResponse")
+    return ids([each.message for each in answers[1:-1]])
+
+
+async def begin(peer: SdkPeer, pop: PopServices, client: str = "") -> int:
+    """Have a client wait for messages."""
+    headers = {**HEADERS, "x-mq-client-id": client} if client else HEADERS
+    number = peer.start("ReceiveMessage", asks(topic="chats"), headers)
+    await until(lambda: len(pop.waiting) == 1)
+    return number
+
+
+async def test_who_waits_is_woken_by_a_message_and_by_what_it_adds(
+    peer: SdkPeer, endless: PopServices
+) -> None:
     await telemetry(peer, consumer(GROUP, "chats", kind=SIMPLE))
     await wants(peer, ALL, "ann")
-    waiting = peer.start("ReceiveMessage", asks(topic="chats"))
+    waiting = await begin(peer, endless)
     await send(peer, "bob", "b1")  # nobody wants it
+    assert len(endless.waiting) == 1
     await send(peer, "ann", "a1")
-    answers = await peer.answers(waiting, "ReceiveMessageResponse")
-    assert ids([each.message for each in answers[1:-1]]) == ["a1"]
+    assert await woken(peer, waiting) == ["a1"]
+    waiting = await begin(peer, endless)
     await wants(peer, ALL, "bob")
-    assert ids(await got(peer)) == ["b1"]
+    assert await woken(peer, waiting) == ["b1"]
     await wants(peer, REMOVE, "bob")
     await send(peer, "bob", "b2")
-    assert ids(await got(peer)) == []
+    await begin(peer, endless)
+
+
+@pytest.mark.parametrize("how", ["acknowledged", "put off", "reset", "late"])
+async def test_who_waits_is_woken_when_a_lite_topic_is_free_again(
+    peer: SdkPeer, broker: Broker, endless: PopServices, how: str
+) -> None:
+    """Another client has a message of it out, or had it."""
+    for client in ("", "other"):
+        headers = {**HEADERS, "x-mq-client-id": client} if client else HEADERS
+        await telemetry(peer, consumer(GROUP, "chats", kind=SIMPLE), headers)
+        await wants(peer, ADD, "ann", client=client)
+    await send(peer, "ann", "a1", "a2")
+    (one,) = await got(peer, batch_size=1)
+    if how == "late":  # when it has come back nobody was waiting
+        changed = await peer.call("ChangeInvisibleDuration", postponing(one, 1000))
+        await until(lambda: endless.parts.clock.epoch_ms() > due_ms(endless))
+        assert changed.receipt_handle
+        assert ids(await got(peer, "other")) == ["a1", "a2"]
+        return
+    waiting = await begin(peer, endless, "other")
+    if how == "acknowledged":
+        await acknowledge(peer, one)
+        assert await woken(peer, waiting) == ["a2"]
+        return
+    if how == "put off":
+        await peer.call("ChangeInvisibleDuration", postponing(one, 1000))
+    else:
+        broker.offsets.reset(GROUP, lite_queue("chats", "ann"), {0: 0})
+    assert await woken(peer, waiting) == ["a1", "a2"]
+
+
+def due_ms(pop: PopServices) -> int:
+    known = pop.service.known((GROUP, lite_queue("chats", "ann"), 0))
+    assert known is not None
+    return known.state.due_ms or 0
+
+
+async def test_only_lite_topics_in_which_something_happened_are_looked_at(
+    peer: SdkPeer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"n{number}" for number in range(40)]
+    await telemetry(peer, consumer(GROUP, "chats", kind=SIMPLE))
+    for name in names:
+        await send(peer, name, name)
+    await wants(peer, ALL, *names)
+    for count in (32, 8):
+        found = await got(peer)
+        assert len(found) == count
+        await acknowledge(peer, *found)
+    looked: list[str] = []
+    look = PopReader._look
+
+    def noted(reader: PopReader, ask: PopAsk, *more: Any) -> Any:
+        looked.append(ask.topic)
+        return look(reader, ask, *more)
+
+    monkeypatch.setattr(PopReader, "_look", noted)
+    await send(peer, "n7", "again")  # those acknowledged may have more: they are looked at once
+    assert ids(await got(peer)) == ["again"]
+    looked.clear()
+    await send(peer, "n9", "more")
+    assert ids(await got(peer)) == ["more"]
+    assert looked == [lite_queue("chats", "n9")]
 
 
 async def test_what_comes_again_counts_unless_it_was_only_put_off(peer: SdkPeer) -> None:
@@ -197,7 +289,7 @@ async def test_of_an_exclusive_group_the_last_client_has_a_lite_topic(
 async def test_a_client_that_leaves_wants_nothing(peer: SdkPeer, broker: Broker) -> None:
     await telemetry(peer, consumer(GROUP, "chats", kind=PUSH))
     await wants(peer, ADD, "ann", "bob")
-    (pop,) = [each.parts for each in broker.rocketmq.features if hasattr(each.parts, "lite")]
+    pop = pop_of(broker)
     assert pop.lite.count == 2
     await peer.call("NotifyClientTermination", make("NotifyClientTerminationRequest"))
     assert pop.lite.count == 0
@@ -213,7 +305,7 @@ async def test_who_has_said_nothing_for_long_wants_nothing(
     await wants(peer, ADD, "ann", client="silent")
     monkeypatch.setattr(lite, "SILENT_MS_MAX", -1)
     await wants(peer, ALL, "bob")
-    (pop,) = [each.parts for each in broker.rocketmq.features if hasattr(each.parts, "lite")]
+    pop = pop_of(broker)
     assert pop.lite.count == 1
 
 
@@ -234,7 +326,7 @@ async def test_what_cannot_be_is_refused_with_the_originals_codes(
         (wants(peer, ADD, "a", topic="plain"), SdkCode.BAD_REQUEST),
     ):
         assert (await told).status.code == code
-    monkeypatch.setattr(lite, "WANTED_MAX", 4)
+    monkeypatch.setattr(lite, "WANTED_MAX", 16)
     answer = await wants(peer, ADD, "e")
     assert answer.status.code == SdkCode.LITE_SUBSCRIPTION_QUOTA_EXCEEDED
     monkeypatch.undo()

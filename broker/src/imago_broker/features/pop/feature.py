@@ -35,7 +35,7 @@ from imago_wire.remoting.bodies.pop import (
 from imago_wire.remoting.codes import RequestCode as Code
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from imago_broker.features.pop.lite import LiteClient
     from imago_broker.metrics import Sample
@@ -52,9 +52,10 @@ def _batch_ack(asked: Asked) -> Iterable[Need]:
 
 
 def _lite_subscriptions(asked: Asked) -> Iterable[Need]:
-    for each in LiteSubscriptionCtlRequestBody.decode(asked.command.body).subscription_set:
-        yield of_group(each.group, SUBSCRIBE)
-        yield of_topic(each.topic, SUBSCRIBE)
+    told = LiteSubscriptionCtlRequestBody.decode(asked.command.body).subscription_set
+    for group_name, topic_name in {(each.group, each.topic) for each in told}:
+        yield of_group(group_name, SUBSCRIBE)
+        yield of_topic(topic_name, SUBSCRIBE)
 
 
 def _assignment(asked: Asked) -> Iterable[Need]:
@@ -138,18 +139,26 @@ def _services(assembly: RocketmqAssembly) -> PopServices:
             modes.forget_topic(name)
 
     broker.topics.on_change.append(topic_changed)
-    broker.messages.light.on_gone.append(waiting.topic_changed)
+    broker.messages.light.on_gone.append(waiting.light_queue_gone)
 
-    def tell_out(client: LiteClient, queue: str) -> None:
-        group = registry.consumers(client[0])
-        member = None if group is None else group.member(client[1])
-        if member is not None:
-            names = {"consumerGroup": client[0], "clientId": client[1]}
-            lite = {"liteTopic": queue.rpartition("$")[2]}
-            member.channel.notify(Code.NOTIFY_UNSUBSCRIBE_LITE, names | lite)
+    def tell_out(told: Mapping[LiteClient, Sequence[str]]) -> None:
+        for name in {client[0] for client in told}:
+            known = registry.consumers(name)
+            for member in () if known is None else known.members.values():
+                names = {"consumerGroup": name, "clientId": member.client_id}
+                for queue in told.get((name, member.client_id), ()):
+                    lite = {"liteTopic": queue.rpartition("$")[2]}
+                    member.channel.notify(Code.NOTIFY_UNSUBSCRIBE_LITE, names | lite)
 
-    lite = LiteSubscriptions(broker.groups, broker.offsets, broker.store, broker.clock, tell_out)
-    waiting.also_under(lite.places)
+    lite = LiteSubscriptions(
+        broker.groups,
+        broker.offsets,
+        broker.store,
+        broker.clock,
+        is_there=broker.messages.light.__contains__,
+        tell_out=tell_out,
+    )
+    waiting.for_lite(lite)
     parts = PopParts(
         pops=service,
         reader=PopReader(broker.store, service, first_in_memory=memory.holds_first),
@@ -189,7 +198,7 @@ def _services(assembly: RocketmqAssembly) -> PopServices:
 def _rows(parts: RocketmqAssembly, pop: PopServices) -> list[Row]:
     lanes = parts.lanes
     popping, receipt = pop.popping, pop.receipts
-    lite = LiteProcessor(pop.parts, popping, pop.lite, parts.broker.messages.light.__contains__)
+    lite = LiteProcessor(pop.parts, popping, pop.lite)
     assignment = AssignmentProcessor(
         modes=pop.modes,
         topics=parts.broker.topics,

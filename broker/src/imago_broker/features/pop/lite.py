@@ -1,23 +1,29 @@
-"""Which clients want which lite topics of this shard.
+"""Which clients want which lite topics of this shard, and in which of these something may be.
 
 A lite topic is a light queue below a topic of the type LITE. Clients say which they want, and again
 every half minute: who has not for three minutes wants none. Nothing of it is stored: after a change
 of masters clients say it to the next one.
+
+A client may want thousands of which a few have messages: only those in which something has happened
+since it looked last are looked at. Whatever a client says counts as that for all that it wants.
 """
 
 from __future__ import annotations
 
+from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from imago_broker.processors.grpc.checks import is_lite_name
 from imago_broker.processors.grpc.settings import LITE_QUOTA, quota_of
+from imago_broker.processors.rocketmq import rules
 from imago_broker.processors.rocketmq.exchange import RequestError
 from imago_wire.record_format.references import LIGHT_QUEUE_ID, lite_queue
 from imago_wire.remoting.bodies.lite import LiteAction, OffsetOptionType
 from imago_wire.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from imago_broker.ports import Clock
     from imago_broker.service.groups.groups import GroupService
@@ -27,6 +33,11 @@ if TYPE_CHECKING:
 
 WANTED_MAX = 100_000
 """Lite topics that all clients want together; RocketMQ's maxLiteSubscriptionCount."""
+_SHARE: Final = 4
+"""The clients of one user, and those of one group, may want one of so many parts of these."""
+SHARING_MAX = 1024
+"""Clients of one group that want the same lite topic: each message wakes them all."""
+CLIENT_ID_SIZE_MAX = 1024
 SILENT_MS_MAX = 180_000
 """After which a client that has not said what it wants wants nothing."""
 MODEL_ATTRIBUTE: Final = "lite.sub.model"
@@ -40,10 +51,18 @@ LiteClient = tuple[str, str]
 
 @dataclass(slots=True)
 class LiteWants:
-    """What one client wants."""
+    """What one client wants: one lite topic or more."""
 
     topic: str
+    user: str
+    place: bytes
+    """The name under which the client waits."""
     queues: dict[str, None] = field(default_factory=dict)
+    ready: dict[str, None] = field(default_factory=dict)
+    """In which of them something has happened since they were looked at last, first what has been
+    so for longest."""
+    out: dict[str, int] = field(default_factory=dict)
+    """In which of them messages are out, and when to look again."""
     seen_ms: int = 0
 
 
@@ -56,141 +75,223 @@ class LiteSubscriptions:
         offsets: ConsumerOffsets,
         store: MessageStore,
         clock: Clock,
-        tell_out: Callable[[LiteClient, str], None],
+        *,
+        is_there: Callable[[str], bool],
+        tell_out: Callable[[Mapping[LiteClient, Sequence[str]]], None],
     ) -> None:
-        """`tell_out`: tells a client that another one has a light queue from now on."""
+        """`is_there`: whether anything was ever put into a light queue; `tell_out`: tells clients
+        which light queues others have from now on."""
         self._groups, self._offsets, self._store, self._clock = groups, offsets, store, clock
-        self._tell_out = tell_out
-        self._wanted: dict[LiteClient, LiteWants] = {}
-        self._clients: dict[str, dict[LiteClient, None]] = {}
+        self.is_there, self._tell_out = is_there, tell_out
+        self._wanted = OrderedDict[LiteClient, LiteWants]()
+        """First who has been silent for longest."""
+        self._clients: dict[str, dict[str, dict[LiteClient, LiteWants]]] = {}
+        """By queue and group."""
+        self._of_user, self._of_group = Counter[str](), Counter[str]()
+        self._told_out: dict[LiteClient, list[str]] = {}
         self.count = 0
 
-    def of(self, client: LiteClient) -> Collection[str]:
-        """Return the light queues that a client wants, what it was given last at the end."""
-        wanted = self._wanted.get(client)
-        return () if wanted is None else wanted.queues
+    def __len__(self) -> int:
+        return len(self._wanted)
 
-    def places(self, queue: bytes) -> Iterable[bytes]:
-        """Return under which names clients wait for a light queue."""
-        clients = self._clients.get(queue.decode("utf-8", "replace"), ())
-        return [place_of(client).encode() for client in clients]
+    def of(self, client: LiteClient) -> LiteWants | None:
+        """Return what a client wants; None: nothing."""
+        return self._wanted.get(client)
 
-    def given(self, client: LiteClient, queues: Iterable[str]) -> None:
-        """Have a client given of other light queues first, next time."""
-        wanted = self._wanted.get(client)
+    def moved(self, queues: Iterable[str]) -> list[bytes]:
+        """Note that something has happened in light queues; return where their clients wait."""
+        places: dict[bytes, None] = {}
         for queue in queues:
-            if wanted is not None and queue in wanted.queues:
-                del wanted.queues[queue]
-                wanted.queues[queue] = None
+            for clients in self._clients.get(queue, {}).values():
+                for wanted in clients.values():
+                    wanted.ready[queue] = None
+                    places[wanted.place] = None
+        return list(places)
 
-    def sync(self, told: LiteSubscription) -> None:
-        """Take what a client says; RequestError: it wants too much."""
+    def out_until(self, queue: str, due_ms: int) -> list[bytes]:
+        """Note when messages of a light queue come back; return where its clients wait."""
+        places = []
+        for clients in self._clients.get(queue, {}).values():
+            for wanted in clients.values():
+                wanted.out[queue] = min(due_ms, wanted.out.get(queue, due_ms))
+                places.append(wanted.place)
+        return places
+
+    def sync(self, told: LiteSubscription, user: str = "") -> bytes:
+        """Take what a client says, and return where it waits; RequestError: it wants too much."""
         self._forget_silent()
         client = (told.group, told.client_id)
-        if told.action is LiteAction.COMPLETE_REMOVE:
+        place = place_of(client)
+        known = self._wanted.get(client)
+        other = known is not None and (known.topic, known.user) != (told.topic, user)
+        if told.action is LiteAction.COMPLETE_REMOVE or other:
             self.forget(client)
-            return
-        queues = [lite_queue(told.topic, lite) for lite in sorted(told.lite_topic_set)]
-        wanted = self._wanted.get(client)
-        if wanted is not None and wanted.topic != told.topic:
-            self.forget(client)
-            wanted = None
-        has = () if wanted is None else wanted.queues
-        new, gone = set(queues).difference(has), set(has).difference(queues)
-        if told.action is LiteAction.PARTIAL_REMOVE:
-            new, gone = set(), set(has).intersection(queues)
-        elif told.action is LiteAction.PARTIAL_ADD:
-            gone = set()
-        more = len(new) - len(gone)
-        self._require_room(told.group, len(has) + more, more)
-        for queue in sorted(gone):
+            known = None
+        has = () if known is None else known.queues
+        new, gone = _changes(told, has)
+        self._require_room(told.group, user, len(has), len(new) - len(gone), new)
+        for queue in gone:
             self._remove(client, queue)
-        wanted = self._wanted.setdefault(client, LiteWants(told.topic))
-        for queue in sorted(new):
-            self._add(client, wanted, queue, told.offset_option)
-        wanted.seen_ms = self._clock.epoch_ms()
+        wanted = self._wanted.get(client)
+        if wanted is None and new:
+            wanted = self._wanted[client] = LiteWants(told.topic, user, place)
+        if wanted is not None:
+            self._add(client, wanted, sorted(new), told.offset_option)
+            wanted.seen_ms = self._clock.epoch_ms()
+            wanted.ready = dict.fromkeys([*wanted.ready, *wanted.queues])
+            self._wanted.move_to_end(client)
+        return place
+
+    def tell_out(self) -> None:
+        """Tell clients what others have from now on, by what was said since it was called last."""
+        told, self._told_out = self._told_out, {}
+        if told:
+            self._tell_out(told)
 
     def forget(self, client: LiteClient) -> None:
         """A client is gone."""
-        for queue in list(self.of(client)):
-            self._remove(client, queue)
-        self._wanted.pop(client, None)
+        wanted = self._wanted.get(client)
+        if wanted is not None:
+            for queue in list(wanted.queues):
+                self._remove(client, queue)
 
     def clear(self) -> None:
         """Another member decides now, or nobody."""
         self._wanted.clear()
         self._clients.clear()
+        self._of_user.clear()
+        self._of_group.clear()
         self.count = 0
 
-    def _require_room(self, group: str, count: int, more: int) -> None:
+    def _require_room(self, group: str, user: str, had: int, more: int, new: Iterable[str]) -> None:
+        """Refuse `more` than now: by group and client, user, and of all together."""
         quota = quota_of(self._attribute(group, LITE_QUOTA))
+        share = WANTED_MAX // _SHARE
         text = ""
         if more > 0 and self.count + more > WANTED_MAX:
             text = f"lite subscription quota exceeded {WANTED_MAX}"
-        elif 0 <= quota < count:
-            text = f"a client of this group has {quota} lite topics at most, not {count}"
+        elif more > 0 and user and self._of_user[user] + more > share:
+            text = f"lite subscription quota exceeded {share} of one user"
+        elif more > 0 and self._of_group[group] + more > share:
+            text = f"lite subscription quota exceeded {share} of one group"
+        elif 0 <= quota < had + more:
+            text = f"a client of this group has {quota} lite topics at most, not {had + more}"
+        elif not self._is_exclusive(group):
+            full = [each for each in new if len(self._sharing(each, group)) >= SHARING_MAX]
+            if full:
+                text = f"{SHARING_MAX} clients of this group want {full[0]} already"
         if text:
             raise RequestError(ResponseCode.LITE_SUBSCRIPTION_QUOTA_EXCEEDED, text)
 
-    def _add(
-        self, client: LiteClient, wanted: LiteWants, queue: str, option: OffsetOption | None
-    ) -> None:
-        group, clients = client[0], self._clients.setdefault(queue, {})
-        if self._attribute(group, MODEL_ATTRIBUTE) == "Exclusive":
-            for other in [each for each in clients if each[0] == group]:
-                self._remove(other, queue)
-                self._tell_out(other, queue)
-                if self._attribute(group, RESET_ATTRIBUTE) == "true":
-                    self._offsets.reset(group, queue, {LIGHT_QUEUE_ID: 0})
-            clients = self._clients.setdefault(queue, {})
-        if option is not None:
-            self._go_on_at(group, queue, option)
-        wanted.queues[queue] = None
-        clients[client] = None
-        self.count += 1
+    def _sharing(self, queue: str, group: str) -> dict[LiteClient, LiteWants]:
+        return self._clients.get(queue, {}).get(group, {})
 
-    def _go_on_at(self, group: str, queue: str, option: OffsetOption) -> None:
-        """Have a group go on where a client says; RocketMQ leaves times aside, too."""
-        now = self._offsets.query(group, queue, LIGHT_QUEUE_ID)
-        offset = None
+    def _add(
+        self,
+        client: LiteClient,
+        wanted: LiteWants,
+        queues: Iterable[str],
+        option: OffsetOption | None,
+    ) -> None:
+        group = client[0]
+        exclusive = self._is_exclusive(group)
+        anew = exclusive and self._attribute(group, RESET_ATTRIBUTE) == "true"
+        places: dict[str, int] = {}
+        for queue in queues:
+            others = list(self._sharing(queue, group)) if exclusive else []
+            for other in others:
+                self._remove(other, queue)
+                self._told_out.setdefault(other, []).append(queue)
+            if self.is_there(queue):
+                now = self._offsets.query(group, queue, LIGHT_QUEUE_ID)
+                offset = 0 if anew and others else None
+                if option is not None:
+                    said = self._goes_on_at(queue, option, now if offset is None else offset)
+                    offset = offset if said is None else said
+                if offset is not None and offset != now:
+                    places[queue] = offset
+            wanted.queues[queue] = None
+            self._clients.setdefault(queue, {}).setdefault(group, {})[client] = wanted
+            self._count(client, wanted, 1)
+        if places:
+            self._offsets.reset_each(group, LIGHT_QUEUE_ID, places)
+
+    def _goes_on_at(self, queue: str, option: OffsetOption, now: int | None) -> int | None:
+        """Return where a client says that its group is to go on in a light queue that is there.
+
+        Times RocketMQ leaves aside, too.
+        """
+        end = self._store.queue_range(queue, LIGHT_QUEUE_ID)[1]
         match option.type, option.value:
             case OffsetOptionType.POLICY, value if value == _FROM_FIRST:
-                offset = 0
+                return 0
             case OffsetOptionType.POLICY, value if value == _FROM_END:
-                known = queue in self._store.topics()
-                offset = self._store.queue_range(queue, LIGHT_QUEUE_ID)[1] if known else 0
+                return end
             case OffsetOptionType.OFFSET, value:
-                offset = max(0, value)
+                return max(0, min(value, end))
             case OffsetOptionType.TAIL_N, value if now is not None:
-                offset = max(0, now - value)
-            case _:
-                pass
-        if offset is not None and offset != now:
-            self._offsets.reset(group, queue, {LIGHT_QUEUE_ID: offset})
+                return max(0, min(now - value, end))
+        return None
 
     def _remove(self, client: LiteClient, queue: str) -> None:
-        wanted = self._wanted.get(client)
-        if wanted is None or queue not in wanted.queues:
-            return
+        """Want one less; who wants nothing is forgotten."""
+        wanted = self._wanted[client]
         del wanted.queues[queue]
-        self.count -= 1
-        clients = self._clients[queue]
-        del clients[client]
-        if not clients:
+        wanted.ready.pop(queue, None)
+        wanted.out.pop(queue, None)
+        groups = self._clients[queue]
+        del groups[client[0]][client]
+        if not groups[client[0]]:
+            del groups[client[0]]
+        if not groups:
             del self._clients[queue]
+        self._count(client, wanted, -1)
+        if not wanted.queues:
+            del self._wanted[client]
+
+    def _count(self, client: LiteClient, wanted: LiteWants, more: int) -> None:
+        self.count += more
+        for counts, name in ((self._of_user, wanted.user), (self._of_group, client[0])):
+            counts[name] += more
+            if not counts[name]:
+                del counts[name]
 
     def _forget_silent(self) -> None:
         """Forget who has said nothing for long."""
-        now_ms = self._clock.epoch_ms()
-        for client, wanted in list(self._wanted.items()):
-            if now_ms - wanted.seen_ms > SILENT_MS_MAX:
-                self.forget(client)
+        until_ms = self._clock.epoch_ms() - SILENT_MS_MAX
+        while self._wanted:
+            client, wanted = next(iter(self._wanted.items()))
+            if wanted.seen_ms >= until_ms:
+                return
+            self.forget(client)
+
+    def _is_exclusive(self, group: str) -> bool:
+        return self._attribute(group, MODEL_ATTRIBUTE) == "Exclusive"
 
     def _attribute(self, group: str, name: str) -> str:
         known = self._groups.get(group)
         return "" if known is None else known.attributes.get(name, "")
 
 
-def place_of(client: LiteClient) -> str:
-    """Return the name under which a client waits for its lite topics."""
-    return "\x00".join(client)
+def _changes(told: LiteSubscription, has: Collection[str]) -> tuple[set[str], set[str]]:
+    """Return what a client wants more and less than it `has`; RequestError: a name is none."""
+    for name in told.lite_topic_set:
+        if not is_lite_name(name):
+            raise rules.invalid(f"{name[:64]!r} is no name of a lite topic")
+    queues = {lite_queue(told.topic, name) for name in told.lite_topic_set}
+    match told.action:
+        case LiteAction.PARTIAL_ADD:
+            return queues.difference(has), set()
+        case LiteAction.PARTIAL_REMOVE:
+            return set(), queues.intersection(has)
+        case LiteAction.COMPLETE_ADD:
+            return queues.difference(has), set(has).difference(queues)
+        case LiteAction.COMPLETE_REMOVE:
+            return set(), set(has)
+
+
+def place_of(client: LiteClient) -> bytes:
+    """Return the name under which a client waits; RequestError: no client has such an id."""
+    if not 0 < len(client[1]) <= CLIENT_ID_SIZE_MAX:
+        raise rules.invalid(f"the client's id has {len(client[1])} characters")
+    return "\x00".join(client).encode("utf-8", "replace")

@@ -22,39 +22,49 @@ from imago_wire.remoting.codes import ResponseCode
 from imago_wire.remoting.headers.pop import PopLiteMessageRequestHeader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable
 
     from imago_broker.features.pop.giving import PopParts
-    from imago_broker.features.pop.lite import LiteClient, LiteSubscriptions
+    from imago_broker.features.pop.lite import LiteClient, LiteSubscriptions, LiteWants
     from imago_broker.features.pop.pop_requests import PopProcessor
     from imago_broker.features.pop.reading import PopTake
+
+
+SUBSCRIPTIONS_MAX = 1000
+"""Clients of which one request speaks: RocketMQ's proxies send one."""
+LITE_NAMES_MAX = 10_000
+"""Of one request."""
 
 
 class LiteProcessor:
     """What clients of lite topics ask for."""
 
-    def __init__(
-        self,
-        parts: PopParts,
-        popping: PopProcessor,
-        wanted: LiteSubscriptions,
-        is_there: Callable[[str], bool],
-    ) -> None:
-        """`is_there`: whether anything was ever put into a light queue."""
+    def __init__(self, parts: PopParts, popping: PopProcessor, wanted: LiteSubscriptions) -> None:
         self._parts, self._popping, self._wanted = parts, popping, wanted
-        self._is_there = is_there
 
     def sync(self, exchange: Exchange) -> Reply:
         """LITE_SUBSCRIPTION_CTL: what clients want from now on."""
         body = LiteSubscriptionCtlRequestBody.decode(exchange.command.body)
         if not body.subscription_set:
             raise RequestError(ResponseCode.ILLEGAL_OPERATION, "LiteSubscriptionCtl is empty.")
+        names = sum(len(told.lite_topic_set) for told in body.subscription_set)
+        if len(body.subscription_set) > SUBSCRIPTIONS_MAX or names > LITE_NAMES_MAX:
+            raise rules.invalid(
+                f"{len(body.subscription_set)} clients and {names} lite topics in one request, at "
+                f"most {SUBSCRIPTIONS_MAX} and {LITE_NAMES_MAX}"
+            )
         if not self._parts.pops.ready:
             return not_here(NOT_SETTLED)
-        for told in body.subscription_set:
-            self._popping.allow_group(told.group, told.topic)
-            self._require_bound(told.group, told.topic)
-            self._wanted.sync(told)
+        places: dict[bytes, None] = {}
+        try:
+            for told in body.subscription_set:
+                self._popping.allow_group(told.group, told.topic)
+                self._require_bound(told.group, told.topic)
+                places[self._wanted.sync(told, exchange.user or "")] = None
+        finally:
+            self._wanted.tell_out()
+            for place in places:
+                self._parts.waiting.look_again_at(place)
         return OK
 
     def pop(self, exchange: Exchange) -> Reply | None:
@@ -83,7 +93,7 @@ class LiteProcessor:
         )
         client = (header.consumer_group, header.client_id)
         pop = _LitePop(self._parts, exchange, ask, ANY_QUEUE, until_ms)
-        pop.of_client(client, self._wanted, self._is_there)
+        pop.of_client(client, self._wanted)
         return pop.begin()
 
     def _require_bound(self, group: str, topic: str) -> None:
@@ -98,21 +108,50 @@ class _LitePop(Pop):
 
     _client: LiteClient
     _wanted: LiteSubscriptions
-    _is_there: Callable[[str], bool]
 
-    def of_client(
-        self, client: LiteClient, wanted: LiteSubscriptions, is_there: Callable[[str], bool]
-    ) -> None:
+    def of_client(self, client: LiteClient, wanted: LiteSubscriptions) -> None:
         """Say whose it is, before it begins."""
-        self._client, self._wanted, self._is_there = client, wanted, is_there
+        self._client, self._wanted = client, wanted
         self._place = place_of(client)
 
     def _taken(self, now_ms: int) -> PopTake:
-        ask = self._ask
-        wanted = [queue for queue in self._wanted.of(self._client) if self._is_there(queue)]
-        take = self._parts.reader.take_each([ask._replace(topic=each) for each in wanted], now_ms)
-        self._wanted.given(self._client, [look.popped.key[1] for look in take.queues])
+        ask, pops, wanted = self._ask, self._parts.pops, self._wanted.of(self._client)
+        if wanted is None:
+            return self._parts.reader.take_each((), now_ms)
+        for queue, due_ms in list(wanted.out.items()):
+            popped = pops.known((ask.group, queue, LIGHT_QUEUE_ID))
+            again = bool(ask.attempt) and popped is not None and popped.attempt[0] == ask.attempt
+            if due_ms <= now_ms or again:
+                del wanted.out[queue]
+                wanted.ready[queue] = None
+        looked: list[str] = []
+
+        def asks() -> Iterable[PopAsk]:
+            for queue in list(wanted.ready):
+                looked.append(queue)
+                if self._wanted.is_there(queue):
+                    yield ask._replace(topic=queue)
+
+        take = self._parts.reader.take_each(asks(), now_ms)
+        given = {look.popped.key[1] for look in take.queues}
+        for queue in looked:
+            self._looked_at(wanted, queue, now_ms, given=queue in given)
         return take
+
+    def _looked_at(self, wanted: LiteWants, queue: str, now_ms: int, *, given: bool) -> None:
+        """Come back to a light queue when messages do, or when something has happened in it.
+
+        Those that have just been given are in `out` once the answer is on its way.
+        """
+        del wanted.ready[queue]
+        wanted.out.pop(queue, None)
+        popped = self._parts.pops.known((self._ask.group, queue, LIGHT_QUEUE_ID))
+        if popped is None or given:
+            return
+        if popped.state.blocked(now_ms):
+            wanted.out[queue] = popped.state.due_ms or now_ms
+        elif popped.state.next_offset < self._parts.reader.end_of(queue, LIGHT_QUEUE_ID):
+            wanted.ready[queue] = None  # there was no room, or it is long
 
     def _refusal(self) -> Reply | None:
         ask = self._ask
@@ -125,8 +164,6 @@ class _LitePop(Pop):
         return None
 
     def _note_due(self) -> None:
-        for queue in self._wanted.of(self._client):
-            popped = self._parts.pops.known((self._ask.group, queue, LIGHT_QUEUE_ID))
-            due_ms = None if popped is None else popped.state.due_ms
-            if due_ms is not None:
-                self._parts.waiting.out_until(queue, LIGHT_QUEUE_ID, due_ms)
+        wanted = self._wanted.of(self._client)
+        if wanted is not None and wanted.out:
+            self._parts.waiting.come_back(self._place, min(wanted.out.values()))

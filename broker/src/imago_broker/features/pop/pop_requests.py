@@ -225,7 +225,7 @@ class Waiter(ABC):
     ) -> None:
         self._parts, self._exchange, self._ask = parts, exchange, ask
         self._queue_id, self._until_ms = queue_id, until_ms
-        self._place = ask.topic
+        self._place = ask.topic.encode()
         """The name under which it waits."""
         self._waiting: Waiting | None = None
 

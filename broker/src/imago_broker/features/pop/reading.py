@@ -107,21 +107,24 @@ class PopReader:
         return found
 
     def take_each(self, asks: Iterable[PopAsk], now_ms: int) -> PopTake:
-        """Hand out together what several topics have, as the first of them asks."""
+        """Hand out together what several topics have, as the first of them asks.
+
+        Each ask that is taken is looked into.
+        """
         looks: list[QueueTake] = []
         of_looks: list[PopAsk] = []
         count_left = bytes_left = 1
         for ask in asks:
             if not looks:
                 count_left, bytes_left = ask.messages_max, ask.bytes_max
-            if count_left <= 0 or bytes_left <= 0:
-                break
             wanted = ask._replace(messages_max=count_left, bytes_max=bytes_left)
             for look in self._looks(wanted, now_ms, keep=True):
                 looks.append(look)
                 of_looks.append(ask)
                 count_left -= len(look.times)
                 bytes_left -= look.size
+            if count_left <= 0 or bytes_left <= 0:
+                break
         found = _taken(looks, now_ms)
         for ask, look in zip(of_looks, looks, strict=True):
             self._hand_out(ask, look, found.stamp, now_ms + ask.invisible_ms)
@@ -153,6 +156,10 @@ class PopReader:
             count_left -= len(look.times)
             bytes_left -= look.size
         return looks
+
+    def end_of(self, topic: str, queue_id: int) -> int:
+        """Return the offset of the next message of a queue."""
+        return self._store.queue_range(topic, queue_id)[1]
 
     def waits(self, ask: PopAsk, now_ms: int) -> bool:
         """Whether there is anything to take, without taking it."""

@@ -94,12 +94,17 @@ def check_message(message: Any, body_bytes_max: int, now_ms: int) -> None:
 
 def lite_topic_name(name: str) -> str:
     """Return a lite topic's name; refuse one that none may have."""
-    if len(name) > LITE_TOPIC_SIZE_MAX or not _LITE.fullmatch(name):
+    if not is_lite_name(name):
         raise CallError(
             SdkCode.ILLEGAL_LITE_TOPIC,
             f"a lite topic's name has 1 to {LITE_TOPIC_SIZE_MAX} letters, digits, - and _ alone",
         )
     return name
+
+
+def is_lite_name(name: str) -> bool:
+    """Whether a lite topic may have this name."""
+    return len(name) <= LITE_TOPIC_SIZE_MAX and _LITE.fullmatch(name) is not None
 
 
 def _check_user_properties(told: Mapping[str, str]) -> int:

@@ -298,7 +298,7 @@ def _pull_hold(broker: BrokerParts, held_max: int) -> PullHold:
     hold = PullHold(broker.loop, broker.clock, held_max=held_max)
     broker.messages.on_arrival(hold.arrived)
     broker.topics.on_change.append(lambda name, _config: hold.topic_changed(name))
-    broker.messages.light.on_gone.append(hold.topic_changed)
+    broker.messages.light.on_gone.append(hold.light_queue_gone)
     return hold
 
 

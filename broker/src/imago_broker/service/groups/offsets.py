@@ -148,6 +148,16 @@ class ConsumerOffsets:
         logger.info("offsets_reset group=%s topic=%s queues=%d", group, topic, len(offsets))
         self._tell_set([(group, topic, queue_id) for queue_id in offsets])
 
+    def reset_each(self, group: str, queue_id: int, offsets: Mapping[str, int]) -> None:
+        """Set a queue in each of several topics at once, written before this returns."""
+        for topic, offset in offsets.items():
+            self._of(group, topic)[queue_id] = offset
+        queues = [(group, topic, queue_id) for topic in offsets]
+        self._dirty.update(queues)
+        self.flush()
+        logger.info("offsets_reset group=%s topics=%d", group, len(offsets))
+        self._tell_set(queues)
+
     def forget_group(self, group: str) -> None:
         """Drop all offsets of a group."""
         self.readers.forget_group(group)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from imago_broker.core.waiting import Ticket, WaitingRoom
 from imago_broker.core.wake_pace import WakePace
+from imago_wire.record_format.references import LIGHT_QUEUE_ID
 
 if TYPE_CHECKING:
     import asyncio
@@ -103,6 +104,10 @@ class PullHold:
         name = topic.encode()
         for queue_id in {held.key[1] for held in self._room.everyone() if held.key[0] == name}:
             self.look_again(name, queue_id)
+
+    def light_queue_gone(self, name: str) -> None:
+        """Wake the polls that wait for a light queue: it is deleted."""
+        self.look_again(name.encode(), LIGHT_QUEUE_ID)
 
     def release_all(self) -> None:
         """Answer everything now, as if its time were up: the broker stops."""
