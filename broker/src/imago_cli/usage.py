@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
     import typer
 
+COMPLETION_VARIABLE = "_IMAGO_COMPLETE"
+"""It is set where a shell asks what a line may become."""
 _PRINTERS = frozenset({"click", "rich", "typer"})
 """Whose code writes the help."""
 _WAYS = {
@@ -35,6 +38,10 @@ def invoke(app: typer.Typer, program: str, arguments: Sequence[str] | None = Non
     command = get_command(app)
     _unwrap(command)
     _show_no_type_of_flags(command)
+    if COMPLETION_VARIABLE in os.environ:
+        from imago_cli.completing import complete
+
+        complete(command)
     words = in_form(command, sys.argv[1:] if arguments is None else arguments)
     try:
         code = command.main(words, prog_name=program, standalone_mode=False)

@@ -1,0 +1,161 @@
+"""What a shell completes beside commands and options: topics, groups, shards, profiles.
+
+It asks the cluster that the line is about, for a moment only. Where that does not answer the shell
+gets nothing, and no word of why: a person types on.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from contextlib import suppress
+from dataclasses import replace
+from enum import Enum
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from imago_cli import profiles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+SECONDS_MAX: Final = 0.5
+"""For the cluster's answer; the process itself has started by then."""
+ITEMS_MAX: Final = 200
+_ADMIN, _BOOTSTRAP = "--admin", "--bootstrap"
+
+
+class Named(Enum):
+    """Of what a word on the line is the name."""
+
+    TOPIC = "topics"
+    GROUP = "groups"
+    SHARD = "shards"
+    PROFILE = "profiles"
+
+
+PARAMETERS: Final[Mapping[str, Named]] = {
+    "topic": Named.TOPIC,
+    "trace_topic": Named.TOPIC,
+    "group": Named.GROUP,
+    "to_group": Named.GROUP,
+    "shard": Named.SHARD,
+    "profile": Named.PROFILE,
+}
+"""By the parameter's name, in whatever command."""
+OF_COMMANDS: Final[Mapping[tuple[str, str], Named | None]] = {
+    ("log dump", "topic"): None,  # of files, while the broker is stopped
+    ("profile show", "name"): Named.PROFILE,
+    ("profile use", "name"): Named.PROFILE,
+    ("topic move", "source"): Named.SHARD,
+    ("topic move", "to"): Named.SHARD,
+    ("topic create", "topic"): None,  # a new one
+    ("topic spread", "to"): Named.SHARD,
+}
+"""By the command, too, where its parameter is called otherwise or means something else."""
+
+
+def named_by(command: str, parameter: str) -> Named | None:
+    """Return of what a command's parameter is the name; None: of nothing that is listed."""
+    return OF_COMMANDS.get((command, parameter), PARAMETERS.get(parameter))
+
+
+def complete(command: Any, path: tuple[str, ...] = ()) -> None:
+    """Have all parameters of a command and of those below it completed that name something."""
+    for param in command.params:
+        if (kind := named_by(" ".join(path), param.name)) is not None:
+            param.shell_complete = _Completing(kind)
+    for name, inner in getattr(command, "commands", {}).items():
+        complete(inner, (*path, name))
+
+
+class _Completing:
+    """Completes one parameter; it stands in for the parameter's own method."""
+
+    def __init__(self, kind: Named) -> None:
+        self.kind = kind
+
+    def __call__(self, context: Any, incomplete: str) -> list[Any]:
+        """Return what the word may become."""
+        before, comma, last = incomplete.rpartition(",") if self.kind is Named.SHARD else ("",) * 3
+        last = last if comma else incomplete
+        found: list[str] = []
+        with suppress(Exception), _silently():
+            found = sorted(name for name in _names(self.kind, context, last) if name)
+        return [
+            SimpleNamespace(value=f"{before}{comma}{name}", type="plain", help=None)
+            for name in found
+            if name.startswith(last)
+        ][:ITEMS_MAX]
+
+
+class _silently:  # noqa: N801  reads as a word
+    """End the process without a word where the block takes too long; no log meanwhile."""
+
+    def __enter__(self) -> None:
+        logging.disable()
+        signal.signal(signal.SIGALRM, lambda *_: os._exit(0))
+        signal.setitimer(signal.ITIMER_REAL, SECONDS_MAX)
+
+    def __exit__(self, *_: object) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        logging.disable(logging.NOTSET)
+
+
+def _names(kind: Named, context: Any, part: str) -> Iterable[str]:
+    if kind is Named.PROFILE:
+        return profiles.profiles_of(os.environ)
+    _choose_cluster(context.find_root().params)
+    options = {option for param in context.command.params for option in param.opts}
+    if _ADMIN in options:
+        return _of_admin(kind, _address(context, "admin"), part)
+    return _of_client(kind, _address(context, "bootstrap")) if _BOOTSTRAP in options else ()
+
+
+def _choose_cluster(said: Mapping[str, str | None]) -> None:
+    """Do what the command itself would: its profile and user are in the environment then."""
+    given = said.get("profile")
+    if profile := given or profiles.chosen(os.environ):
+        over = given not in (None, os.environ.get("IMAGO_PROFILE"))
+        profiles.apply(profile, os.environ, over=over)
+    for name in ("user", "password_file"):
+        if value := said.get(name):
+            os.environ[f"IMAGO_{name.upper()}"] = value
+
+
+def _address(context: Any, name: str) -> str:
+    """Return what an option says; the profile has come into the environment after it was read."""
+    source = context.get_parameter_source(name)
+    if source is None or source.name != "COMMANDLINE":
+        if told := os.environ.get(f"IMAGO_{name.upper()}"):
+            return told
+        return next(str(p.default) for p in context.command.params if p.name == name)
+    return str(context.params[name])
+
+
+def _of_admin(kind: Named, admin: str, part: str) -> list[str]:
+    from imago_cli.clusters.admin_http import ask
+
+    if kind is Named.SHARD:
+        shards = ask(admin, "/admin/v1/cluster", seconds_max=SECONDS_MAX)["shards"]
+        return [str(shard["name"]) for shard in shards]
+    path = f"/admin/v1/cluster/{kind.value}?limit={ITEMS_MAX}&contains={quote(part)}"
+    return [str(item["name"]) for item in ask(admin, path, seconds_max=SECONDS_MAX)["items"]]
+
+
+def _of_client(kind: Named, bootstrap: str) -> list[str]:
+    from imago_cli.connect import client_config, is_system
+    from imago_client.blocking import Client
+
+    config = replace(
+        client_config(bootstrap),
+        connect_timeout_s=SECONDS_MAX,
+        request_timeout_s=SECONDS_MAX,
+        failover_timeout_s=SECONDS_MAX,
+    )
+    with Client(config) as client:
+        if kind is Named.GROUP:
+            return list(client.admin.groups())
+        return [topic for topic in client.admin.topics() if not is_system(topic)]
