@@ -95,6 +95,8 @@ def test_names_come_from_the_cluster_of_the_line(
         assert completed(imago, f"imago group describe --bootstrap {bootstrap} g") == ["g1"]
         to = completed(imago, f"imago topic move orders --admin {admin} --to shard-7,s")
         assert to == ["shard-7,shard-0"]
+        monkeypatch.setattr(completing, "ITEMS_MAX", 1)
+        assert completed(imago, f"{at} topic describe ord", **known) == ["orders"]
 
 
 @pytest.mark.parametrize("words", ["topic describe", "shard show", "topic move"])

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 from imago_broker.admin.calls.identity import OPERATOR, user_of
 from imago_broker.admin.errors import AdminError
 from imago_broker.model.access.users import MEMBER
-from imago_broker.service.access.throttling import Direction
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -17,36 +16,36 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from imago_broker.admin.services import AdminServices
-    from imago_broker.service.access.throttling import QuotaService
+    from imago_broker.service.access.throttling import Direction, QuotaService
 
 RETRY_SECONDS: Final = 1
 
 
-class ChargedRead:
-    """What one call reads, by topic."""
+class ChargedCall:
+    """What one call reads or puts, by topic."""
 
-    def __init__(self, quotas: QuotaService, user: str | None) -> None:
+    def __init__(self, quotas: QuotaService, user: str | None, direction: Direction) -> None:
         """`user`: whose limits count beside those of topics; None: nobody has any."""
-        self._quotas, self._user = quotas, user
+        self._quotas, self._user, self._direction = quotas, user, direction
         self._sizes: dict[str, int] = {}
 
     def begin(self, topic: str) -> None:
-        """Read of a topic from now on; AdminError: its limits, or the user's, are used up."""
+        """Take of a topic from now on; AdminError: its limits, or the user's, are used up."""
         if topic in self._sizes or self._user is None:
             return
         accounts = self._quotas.of(self._user, topic)
-        if refusal := self._quotas.refusal(accounts, Direction.CONSUMER):
+        if refusal := self._quotas.refusal(accounts, self._direction):
             raise AdminError(
                 429,
                 "quota",
                 f"{refusal}.",
-                "Read less, or in a while; an administrator raises limits: `imago user limits`.",
+                "Take less, or in a while; an administrator raises limits: `imago user limits`.",
                 headers={"Retry-After": str(RETRY_SECONDS)},
             )
         self._sizes[topic] = 0
 
     def took(self, topic: str, size: int) -> None:
-        """Count what is shown of a topic; AdminError: it must not be, see `begin`."""
+        """Count what is shown or put of a topic; AdminError: it must not be, see `begin`."""
         self.begin(topic)
         if self._user is not None:
             self._sizes[topic] += size
@@ -57,7 +56,7 @@ class ChargedRead:
         pauses = [
             self._quotas.charge(
                 self._quotas.of(self._user or "", topic),
-                Direction.CONSUMER,
+                self._direction,
                 size,
                 requests=int(not at),
             )
@@ -67,18 +66,22 @@ class ChargedRead:
 
 
 @asynccontextmanager
-async def reading(
-    services: AdminServices, request: web.Request, topic: str
-) -> AsyncIterator[ChargedRead]:
-    """Charge what is read within the block, and be as slow as its caller's limits ask.
+async def charged(
+    services: AdminServices, request: web.Request, topic: str, direction: Direction
+) -> AsyncIterator[ChargedCall]:
+    """Charge what is taken within the block, and be as slow as its caller's limits ask.
 
     `topic`: where it is looked for; "": wherever it is. AdminError: limits are used up. Who has the
     admin token has none.
     """
     user = user_of(request)
     limited = services.config.acl.enabled and user not in {MEMBER, OPERATOR}
-    taken = ChargedRead(services.quotas, user if limited else None)
+    taken = ChargedCall(services.quotas, user if limited else None, direction)
     taken.begin(topic)
-    yield taken
-    if pause_ms := taken.charge():
+    pause_ms = 0.0
+    try:
+        yield taken
+    finally:
+        pause_ms = taken.charge()
+    if pause_ms:
         await asyncio.sleep(pause_ms / 1000)

@@ -9,6 +9,7 @@ import json
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 import aiohttp
 import pytest
@@ -262,6 +263,55 @@ async def test_messages_are_charged_whatever_way_they_are_read(
                 owed.append(round(account.throttled_ms))
                 access.set_quotas(subject, {}, BY)
             assert owed[0] == owed[1] > 0
+
+
+@pytest.mark.parametrize("subject", ["user:ann", "topic:mine"])
+async def test_messages_are_charged_whatever_way_they_are_sent(
+    admin: Admin, peer: RemotingPeer, subject: str
+) -> None:
+    ann, access = Caller(admin, peer, rule(AccessKind.TOPIC, "mine")), admin.broker.core.access
+    found, path = parse_subject(subject), "/admin/v1/messages?topic=mine"
+    owed, body = [], {"body": LARGE.decode()}
+    for by_http in (True, False):
+        access.set_quotas(found, {Limit.PRODUCER_BYTES: 1000}, BY)
+        if by_http:
+            assert (await ann.http("POST", path, body))[0] == 201
+            status, said = await ann.http("POST", path, body)
+            assert (status, said["error"]) == (429, "quota")
+            assert f"{subject} has used up producerBytes" in said["message"]
+        else:
+            sent = [
+                (await ann.remoting(Code.SEND_MESSAGE_V2, send_ext("mine"), LARGE)).code
+                for _ in range(2)
+            ]
+            assert sent == [ResponseCode.SUCCESS, ResponseCode.SYSTEM_BUSY]
+        account = admin.broker.core.quotas.accounts[found]
+        assert account.refused == 1
+        owed.append(round(account.throttled_ms))
+        access.set_quotas(found, {}, BY)
+    assert owed[0] == owed[1] > 0
+    assert admin.broker.store.queue_range("mine", 0)[1] == 2, "what is refused is not stored"
+
+
+async def test_what_goes_back_to_a_group_is_charged_to_who_replays_it(
+    admin: Admin, peer: RemotingPeer
+) -> None:
+    letters, retry = "%DLQ%readers", "%RETRY%readers"
+    rules = [rule(AccessKind.TOPIC, name) for name in (letters, retry)]
+    ann, broker = Caller(admin, peer, *rules, rule(AccessKind.GROUP, GROUP)), admin.broker
+    for name in (letters, retry):
+        broker.topics.create_or_update(TopicConfig(name=name, read_queues=1, write_queues=1))
+    broker.offsets.commit(GROUP, retry, 0, 0)
+    sent = f"/admin/v1/messages?topic={quote(letters)}"
+    for _ in range(2):
+        assert (await ann.http("POST", sent, {"body": LARGE.decode()}))[0] == 201
+    broker.core.access.set_quotas(parse_subject("user:ann"), {Limit.PRODUCER_BYTES: 1000}, BY)
+    replay = f"/admin/v1/groups/{GROUP}/replay?limit=1"
+    status, said = await ann.http("POST", replay)
+    assert (status, said["items"][0]["sent"]) == (200, 1), said
+    status, said = await ann.http("POST", replay)
+    assert (status, said["error"]) == (429, "quota")
+    assert broker.store.queue_range(retry, 0)[1] == 1
 
 
 async def test_a_message_that_is_seen_late_is_not_shown_to_who_may_not_read_it(

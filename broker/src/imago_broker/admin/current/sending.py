@@ -9,6 +9,7 @@ import random
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_broker.admin.calls.guard import json_body, json_response, text_of
+from imago_broker.admin.charges import charged
 from imago_broker.admin.errors import AdminError, bad_request, not_found, refuse_unknown
 from imago_broker.admin.paging import LIMIT, number
 from imago_broker.admin.resources.everywhere import ask_others
@@ -23,6 +24,7 @@ from imago_broker.processors.rocketmq import rules
 from imago_broker.processors.rocketmq.exchange import RequestError
 from imago_broker.processors.rocketmq.needs import needs_to_read, needs_to_send
 from imago_broker.processors.rocketmq.send.sending import SYS_KEPT, Sending, checked_topic
+from imago_broker.service.access.throttling import Direction
 from imago_broker.service.puts.copies import read_copy, with_default
 from imago_broker.service.puts.put_status import PutStatus
 from imago_wire.errors import ProtocolError
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
+    from imago_broker.admin.charges import ChargedCall
     from imago_broker.admin.services import AdminServices
     from imago_broker.model.access.access import Need
     from imago_broker.model.topics.topics import TopicConfig
@@ -95,7 +98,9 @@ async def send(services: AdminServices, request: web.Request) -> web.Response:
     host = host_bytes("127.0.0.1", 0)
     tail = services.store.tail(topic, queue)
     entry = make_entry(tail, data, sending.properties, born_ms=sending.born_ms, born_host=host)
-    offset = await _put(services, entry)
+    async with charged(services, request, topic, Direction.PRODUCER) as taken:
+        taken.took(topic, len(data))
+        offset = await _put(services, entry)
     shown = {"shard": shard_name(own), "queue": queue, "offset": offset, "uniqueId": unique}
     return json_response({"topic": topic} | shown, status=201)
 
@@ -123,7 +128,7 @@ async def replay(services: AdminServices, request: web.Request) -> web.Response:
     limit = number(request.query, "limit", LIMIT, low=1, high=LETTERS_MAX)
     dry = request.query.get("dry") == "true"
     own = shard_name(services.config.broker.shard)
-    items = [{"shard": own} | await _replayed(services, group, 0 if dry else limit)]
+    items = [{"shard": own} | await _replayed(services, request, group, 0 if dry else limit)]
     if is_forwarded(request):
         return json_response({"items": items, "missing": []})
     others = await ask_others(services, request)
@@ -131,7 +136,9 @@ async def replay(services: AdminServices, request: web.Request) -> web.Response:
     return json_response({"items": items, "missing": others.missing})
 
 
-async def _replayed(services: AdminServices, group: str, limit: int) -> dict[str, int]:
+async def _replayed(
+    services: AdminServices, request: web.Request, group: str, limit: int
+) -> dict[str, int]:
     topic = dlq_topic(group)
     config = services.topics.get(topic)
     queues = list(range(config.queues)) if config else []
@@ -140,22 +147,37 @@ async def _replayed(services: AdminServices, group: str, limit: int) -> dict[str
         return {"sent": 0, "left": left}
     retry = _retry_topic(services, group)
     keys = [(services.config.broker_name, topic, queue) for queue in queues]
-    sent = 0
-    with _Held(services, keys):
-        if services.groups.get(READER) is None:
-            services.groups.update(GroupConfig(name=READER))
-        for queue in queues:
-            at, end = _waiting(services, topic, queue)
-            while at < end and sent < limit:
-                taken = services.store.read(topic, queue, at, messages_max=1, bytes_max=1)
-                if not taken.body or taken.next_offset <= at:
-                    break  # damaged: it may be readable again later
-                await _put(services, _once_more(services, bytes(taken.body), retry))
-                at = taken.next_offset
-                services.offsets.commit(READER, topic, queue, at)
-                sent += 1
+    async with charged(services, request, retry.name, Direction.PRODUCER) as charge:
+        with _Held(services, keys):
+            sent = await _sent(services, topic, queues, retry, limit, charge)
     left = sum(end - at for at, end in (_waiting(services, topic, queue) for queue in queues))
     return {"sent": sent, "left": left}
+
+
+async def _sent(
+    services: AdminServices,
+    topic: str,
+    queues: list[int],
+    retry: TopicConfig,
+    limit: int,
+    charge: ChargedCall,
+) -> int:
+    """Send dead letters that are held; return how many."""
+    if services.groups.get(READER) is None:
+        services.groups.update(GroupConfig(name=READER))
+    sent = 0
+    for queue in queues:
+        at, end = _waiting(services, topic, queue)
+        while at < end and sent < limit:
+            taken = services.store.read(topic, queue, at, messages_max=1, bytes_max=1)
+            if not taken.body or taken.next_offset <= at:
+                break  # damaged: it may be readable again later
+            charge.took(retry.name, len(taken.body))
+            await _put(services, _once_more(services, bytes(taken.body), retry))
+            at = taken.next_offset
+            services.offsets.commit(READER, topic, queue, at)
+            sent += 1
+    return sent
 
 
 def _waiting(services: AdminServices, topic: str, queue: int) -> tuple[int, int]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from imago_broker.admin import views
 from imago_broker.admin.access import require
 from imago_broker.admin.calls.guard import json_response
-from imago_broker.admin.charges import reading
+from imago_broker.admin.charges import charged
 from imago_broker.admin.errors import AdminError, bad_request
 from imago_broker.admin.message_ids import by_id, by_unique_id
 from imago_broker.admin.paging import number
@@ -20,6 +20,7 @@ from imago_broker.admin.resources.topics import known as known_topic
 from imago_broker.admin.shards.shards import asked_of_master, is_forwarded
 from imago_broker.model.registry.cluster import SHARD_MAX, shard_name
 from imago_broker.processors.rocketmq.needs import needs_to_read
+from imago_broker.service.access.throttling import Direction
 from imago_broker.service.puts.copies import read_copy
 from imago_wire.errors import ProtocolError
 from imago_wire.records.record import decode_record
@@ -60,7 +61,7 @@ async def find(services: AdminServices, request: web.Request) -> web.Response:
         topic = read_copy(records[0]).topic
         require(services, request, needs_to_read(topic))
     named = topic if records or "id" not in query else ""
-    async with reading(services, request, named) as taken:
+    async with charged(services, request, named, Direction.CONSUMER) as taken:
         if "id" not in query:
             records = await _of_topic(services, topic, query, limit)
         elif not records:
