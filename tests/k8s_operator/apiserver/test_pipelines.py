@@ -7,6 +7,7 @@ namespace, somebody's spark-operator runs is none of the controller's business.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -81,10 +82,13 @@ def kinds_of_kubeflow(api: ApiServerProcess) -> Iterator[None]:
 
 def _until(api: ApiServerProcess, status: int) -> None:
     """Wait until runs are served, or no more: meanwhile a server asks to come again."""
-    path, what = RESOURCES[SPARK].path(NAMESPACE), f"lists of runs are answered by {status}"
-    wait_until(
-        lambda: api.call("GET", path)[0] == status, seconds_max=SERVED_S, what=what, poll=0.2
-    )
+    for kind in (SPARK, f"Scheduled{SPARK}"):
+        path, what = RESOURCES[kind].path(NAMESPACE), f"lists of {kind} are answered by {status}"
+        wait_until(partial(_answers, api, path, status), seconds_max=SERVED_S, what=what, poll=0.2)
+
+
+def _answers(api: ApiServerProcess, path: str, status: int) -> bool:
+    return api.call("GET", path)[0] == status
 
 
 def put(api: ApiServerProcess, made: dict[str, Any]) -> None:
