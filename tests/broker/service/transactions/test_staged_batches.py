@@ -14,7 +14,7 @@ import pytest
 from imago_broker.config.live import LiveSettings
 from imago_broker.config.sections.metaq_section import MetaqSection
 from imago_broker.core.transactions.metaq_transaction import MetaqOutcome, MetaqTransactionError
-from imago_broker.service.metaq_transactions import decided, staged_batches, writer
+from imago_broker.service.metaq_transactions import decided, staged_batches, transaction_log, writer
 from imago_broker.service.metaq_transactions.service import MetaqTransactions
 from imago_broker.service.metaq_transactions.staged_batches import (
     BatchDecidedError,
@@ -181,8 +181,10 @@ class SinkWorld(Succession[StagingLeader]):
 
 
 @pytest.mark.parametrize("seed", range(examples(80)))
-def test_readers_see_one_attempt_of_each_micro_batch(seed: int) -> None:
-    world = SinkWorld(seed)
+def test_readers_see_one_attempt_of_each_micro_batch(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = leading(monkeypatch, STEP_ROWS=1 + seed % 9, seed=seed)
     for _ in range(60):
         world.step()
     for _ in range(20):
@@ -199,11 +201,11 @@ def test_readers_see_one_attempt_of_each_micro_batch(seed: int) -> None:
     assert world.leader.transactions.open.recoverable(None) == [], "no manager of XA sees them"
 
 
-def leading(monkeypatch: pytest.MonkeyPatch, **limits: int) -> SinkWorld:
+def leading(monkeypatch: pytest.MonkeyPatch, *, seed: int = 0, **limits: int) -> SinkWorld:
     for name, value in limits.items():
         (module,) = [one for one in (staged_batches, decided, writer) if hasattr(one, name)]
         monkeypatch.setattr(module, name, value)
-    return SinkWorld(0)
+    return SinkWorld(seed)
 
 
 def test_what_nobody_decides_about_goes_after_a_week(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,6 +296,32 @@ def test_a_decision_that_its_mark_alone_tells_is_kept(monkeypatch: pytest.Monkey
     assert (kept.batch, kept.said, kept.user) == (5, "what counts", "user v")
     assert kept.at_ms >= 1_000_000_000
     assert SINK in world.leader.store.meta("sink"), "marks are not looked for forever"
+
+
+def test_other_clients_have_their_turns_while_a_large_micro_batch_is_made_ready(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = leading(monkeypatch, STEP_ROWS=4)
+    for part in range(9):
+        world.leader.stage(0, "a", part, 4, lambda _: None)
+    world.confirm_log()
+    loop, read = world.leader.loop, transaction_log.read_messages
+    turns, call_soon = [0], loop.call_soon
+
+    def soon(*asked: Any) -> Any:
+        turns.append(0)
+        return call_soon(*asked)
+
+    def reads(*asked: Any) -> Any:
+        turns[-1] += 1
+        return read(*asked)
+
+    monkeypatch.setattr(loop, "call_soon", soon)
+    monkeypatch.setattr(transaction_log, "read_messages", reads)
+    world.leader.staged.publish(SINK, 0, {"a": 9}, "x", lambda _: None, user="")
+    world.confirm_log()
+    assert (sum(turns), max(turns)) == (9, 1)
+    assert world.leader.seen() == {0: {"a": 36}}
 
 
 def test_what_readers_may_have_seen_is_never_cut(

@@ -13,7 +13,7 @@ What nobody decides about goes after a week.
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import Counter, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -39,12 +39,13 @@ from imago_wire.remoting.messages import encode_batch
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from imago_broker.core.transactions.metaq_transaction import MetaqTransaction
     from imago_broker.ports import Clock
     from imago_broker.service.metaq_transactions.service import MetaqTransactions
     from imago_broker.service.metaq_transactions.term import EndTold, MetaqTerm
+    from imago_broker.service.metaq_transactions.writer import Written
     from imago_broker.service.puts.messages import MessageService
     from imago_wire.records.record import Placed
     from imago_wire.remoting.messages import BatchEntry
@@ -135,6 +136,8 @@ class StagedBatches:
         self._transactions, self._messages = transactions, messages
         self._clock, self._loop = clock, loop
         self._sweep: asyncio.TimerHandle | None = None
+        self._publishing: deque[Iterator[None]] = deque()
+        """Steps of those that are being written down, the first of them now."""
 
     def start(self) -> None:
         """Look from now on for what nobody decides about."""
@@ -314,23 +317,41 @@ class StagedBatches:
             ended.told(status)
 
         def write() -> None:
-            if write not in term.unseen:
-                return
-            term.unseen.remove(write)
-            if term.over:
-                done(PutStatus.NOT_WRITABLE, ())
-                return
-            try:
-                self._transactions.writer.publish(
-                    term, ended.sink, ended.blocks, ended.losers, ended.mark, done
-                )
-            except Exception as error:
-                ended.end(term, written=False)
-                ended.told(refusal_of(error))
+            if write in term.unseen:
+                term.unseen.remove(write)
+                self._publishing.append(self._steps(term, ended, done))
+                if len(self._publishing) == 1:
+                    self._go_on()
 
         term.unseen.append(write)
         end = max((each.log_end for each in ended.all), default=0)
         self._messages.when_visible(end, write)
+
+    def _steps(self, term: MetaqTerm, ended: _Ended, done: Written) -> Iterator[None]:
+        """Write down how these end, a little at each step."""
+        steps = self._transactions.writer.publish(
+            term, ended.sink, ended.blocks, ended.losers, ended.mark, done
+        )
+        try:
+            while not term.over:
+                next(steps)
+                yield
+        except StopIteration:
+            return
+        except Exception as error:
+            ended.end(term, written=False)
+            ended.told(refusal_of(error))
+        else:
+            done(PutStatus.NOT_WRITABLE, ())
+
+    def _go_on(self) -> None:
+        """Take one step a turn, of one after the other: the messages of each are in memory."""
+        try:
+            next(self._publishing[0])
+        except StopIteration:
+            self._publishing.popleft()
+        if self._publishing:
+            self._loop.call_soon(self._go_on)
 
     def _swept(self) -> None:
         """Roll back what nobody has decided about for a week, and forget sinks that are silent."""

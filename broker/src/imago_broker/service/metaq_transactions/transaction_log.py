@@ -347,7 +347,7 @@ def _message(copy: StoredCopy) -> TransactionMessage:
 
 def _records(store: MessageStore, topic: str, at: int, end: int) -> Iterator[StoredCopy]:
     """Yield the records of a queue. NotReadableNowError: try again later."""
-    limits = {"messages_max": READ_MAX, "bytes_max": READ_BYTES_MAX}
+    limits = {"messages_max": min(READ_MAX, end - at), "bytes_max": READ_BYTES_MAX}
     for block in queue_blocks(store, (topic, 0), at, end, **limits):
         for copy in copies(block.body):
             if copy.queue_offset >= end:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from imago_broker.core.puts.acknowledgement import Acknowledgement
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RETRY_MS = 500
+STEP_ROWS = 500
+"""Messages of a micro-batch that are made ready in one turn."""
 TOO_MUCH = f"a micro-batch has at most {ROWS_MAX} messages and {BYTES_MAX} bytes on one shard"
 
 Written = Callable[[PutStatus, Sequence[Placed]], None]
@@ -80,7 +82,7 @@ class MetaqTransactionWriter:
         """Write an open transaction down; `done` is told."""
         self._ensure_topics()
         entries = transaction_log.prepared_entries(self._store, transaction, ends=False)
-        level = self._level(transaction.messages)
+        level = self._level({each.topic for each in transaction.messages})
         self._put(term, entries, done, level=level, prepared=len(entries))
 
     def commit(self, term: MetaqTerm, transaction: MetaqTransaction, done: Written) -> None:
@@ -90,7 +92,7 @@ class MetaqTransactionWriter:
         """
         messages, store = transaction.messages, self._store
         entries = [self.entry(message) for message in messages]
-        level = self._level(messages)
+        level = self._level({each.topic for each in messages})
         if len(messages) == 1:
             self._put(term, entries, done, level=level)
             return
@@ -122,7 +124,7 @@ class MetaqTransactionWriter:
             if messages is None:
                 raise lost("the log has lost messages of the transaction")
             entries += [self.entry(message) for message in messages]
-            level = self._level(messages)
+            level = self._level({each.topic for each in messages})
         self._put(term, entries, done, level=level, mark_at=0)
 
     def publish(
@@ -133,33 +135,39 @@ class MetaqTransactionWriter:
         losers: Sequence[MetaqTransaction],
         mark: OutcomeMark | None,
         done: Written,
-    ) -> None:
+    ) -> Iterator[None]:
         """Write down that staged batches end, the messages of `blocks` behind their mark.
 
+        Reads a few messages at each step; the last one puts all of them, and `done` is told.
         MetaqTransactionError: a message is lost, or cannot be put any more; nothing was.
         """
         self._ensure_topics()
-        entries, level = [], None
+        entries, level, step = [], None, STEP_ROWS
         if losers:
             numbers = tuple(each.number for each in losers)
             key = f"{transaction_log.STAGED_MARK}:{sink}"
             entries.append(self._mark(OutcomeMark(MetaqOutcome.ROLLED_BACK, 0, 0, 0, key, numbers)))
         mark_at = len(entries) - 1
         if mark is not None:
-            rows: list[TransactionMessage] = []
-            size = 0
+            rows: list[Entry] = []
+            size, topics = 0, set[str]()
             for each in blocks:
+                if len(rows) >= step:
+                    yield
+                    step = len(rows) + STEP_ROWS
                 messages = transaction_log.read_messages(self._store, each.offset, each.count)
                 if messages is None:
                     raise lost("the log has lost messages that were staged")
-                rows += transaction_log.staged_rows(messages)
                 size += sum(len(message.body) for message in messages)
-                if len(rows) > ROWS_MAX or size > BYTES_MAX:
+                count = len(rows) + sum(message.rows for message in messages)
+                if count > ROWS_MAX or size > BYTES_MAX:
                     raise MetaqTransactionError(TransactionProblem.LIMIT, TOO_MUCH)
+                rows += [self.entry(row) for row in transaction_log.staged_rows(messages)]
+                topics.update(message.topic for message in messages)
             mark_at = len(entries)
             entries.append(self._mark(mark._replace(size=len(rows))))
-            entries += [self.entry(row) for row in rows]
-            level = self._level(rows) if rows else None
+            entries += rows
+            level = self._level(topics) if rows else None
         self._put(term, entries, done, level=level, mark_at=mark_at)
 
     def finish(
@@ -249,9 +257,8 @@ class MetaqTransactionWriter:
     def _mark(self, mark: OutcomeMark) -> Entry:
         return transaction_log.outcome_entry(self._store, mark, self._clock.epoch_ms())
 
-    def _level(self, messages: Sequence[TransactionMessage]) -> Acknowledgement:
+    def _level(self, topics: Iterable[str]) -> Acknowledgement:
         """Return the level that is safe enough for all topics."""
-        topics = {message.topic for message in messages}
         levels = (self._topics.handles.level_of(topic.encode()) for topic in topics)
         return max(levels, key=_LEVELS.index)
 
