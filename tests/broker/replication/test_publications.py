@@ -9,21 +9,26 @@ import pytest
 
 from imago_broker.model import names
 from imago_broker.model.topics.topics import TopicConfig
+from imago_broker.replication.follower import follower_session
 from imago_broker.replication.leader import sending
 from imago_broker.service.metaq_transactions.transaction_log import read_mark
 from imago_broker.service.puts.copies import read_copy
+from imago_broker.service.puts.put_status import PutStatus
 from imago_log.commitlog.watermark import HighWatermark
 from imago_testing.clusters.shard_brokers import TOPIC, ShardBrokers, until
-from imago_testing.peers.remoting import RemotingPeer
+from imago_testing.peers.metaq import metaq_peer, value_body
+from imago_testing.peers.popping import bodies, pop
+from imago_testing.peers.remoting import RemotingPeer, pull_ext
 from imago_wire.records.record import PLACED_PHYSICAL_OFFSET
-from imago_wire.remoting.codes import RequestCode
+from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.headers.imago import PublishStagedRequestHeader, StageBatchRequestHeader
 from imago_wire.remoting.messages import encode_batch
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
+    from imago_broker.app import Broker
     from imago_log import MessageStore
 
 ROWS = 40
@@ -45,11 +50,39 @@ class Marks:
         monkeypatch.setattr(HighWatermark, "raise_to", noted)
 
 
+class Halved:
+    """A member that takes about 3000 bytes of what comes next, and the rest when it is told to."""
+
+    def __init__(self, shard: ShardBrokers, number: int) -> None:
+        following = shard.shell(number).executor.following
+        assert following is not None
+        assert following.session is not None
+        self._store, self._session = shard.store(number), following.session
+        self._end = self._store.log_end + 3000
+        self._received, self._waiting = self._session.received, list[bytes]()
+        self._session.received = self._take  # type: ignore[method-assign]
+
+    def _take(self, data: bytes) -> None:
+        if self.stands():
+            self._waiting.append(data)
+        else:
+            self._received(data)
+
+    def stands(self) -> bool:
+        return self._store.log_end > self._end
+
+    def go_on(self) -> None:
+        self._end = 1 << 60
+        for data in self._waiting:
+            self._received(data)
+
+
 @pytest.fixture
 def marks(monkeypatch: pytest.MonkeyPatch) -> Marks:
     """Members that copy a few records at a time, and what becomes visible of it."""
     for name, size in (("FAR", 600), ("FRAME", 300), ("TURN", 600), ("WINDOW", 900)):
         monkeypatch.setattr(sending, f"{name}_BYTES", size)
+    monkeypatch.setattr(follower_session, "SILENCE_MS", 600_000)  # one that stands does not hear
     return Marks(monkeypatch)
 
 
@@ -126,6 +159,62 @@ async def test_a_member_that_acknowledges_in_the_middle_shows_no_part(
     await peer.close()
 
 
+async def pulled(broker: Broker, peer: RemotingPeer, at: int) -> list[bytes]:
+    del broker
+    answer = await peer.call(RequestCode.PULL_MESSAGE, pull_ext(TOPIC, at, sysFlag=4))
+    return bodies(answer) if answer.code == ResponseCode.SUCCESS else []
+
+
+async def popped(broker: Broker, peer: RemotingPeer, at: int) -> list[bytes]:
+    del broker, at
+    answer = await pop(peer, -1, topic=TOPIC)
+    return bodies(answer) if answer.code == ResponseCode.SUCCESS else []
+
+
+async def got(broker: Broker, peer: RemotingPeer, at: int) -> list[bytes]:
+    del peer
+    async with metaq_peer(broker.metaq_port) as metaq:
+        answer = await metaq.get(TOPIC, 0, 0)
+    block = value_body(answer) if answer.startswith(b"value ") else b""
+    found = list[bytes]()
+    while block:
+        size = int.from_bytes(block[:4], "big")
+        found.append(block[20 : 20 + size])
+        block = block[20 + size :]
+    return found[at:]
+
+
+@pytest.mark.parametrize("read", [pulled, popped, got])
+async def test_no_reader_sees_a_part(
+    tmp_path: Path,
+    marks: Marks,
+    read: Callable[[Broker, RemotingPeer, int], Awaitable[list[bytes]]],
+) -> None:
+    del marks
+    shard = ShardBrokers(tmp_path, "replication.lag_ms_max=600000", replicas=2)
+    await shard.start(0, 1)
+    await shard.all_in_sync(0, 1)
+    assert await shard.put(0, b"before") == [PutStatus.OK]
+    peer = await staged(shard, 0, 1)
+    await shard.same_logs()
+    copy = Halved(shard, 1)
+    asked = publish(peer, 1)
+    await until(copy.stands)
+    other = await RemotingPeer.connect(shard.brokers[0].rocketmq_port)
+    found = await read(shard.brokers[0], other, 0)
+    assert set(found) <= {b"before"}, "a POP cannot note what it gives"
+    copy.go_on()
+    late = ResponseCode.FLUSH_SLAVE_TIMEOUT
+    assert (await peer.answer(asked)).code in (ResponseCode.SUCCESS, late)
+    rows = [b"%d" % row * 99 for row in range(ROWS)]
+    while rows[-1] not in found:
+        found += await read(shard.brokers[0], other, len(found))
+    assert [body for body in found if body != b"before"] == rows
+    await other.close()
+    await peer.close()
+    await shard.close()
+
+
 async def test_a_member_that_catches_up_shows_no_part(shard: ShardBrokers, marks: Marks) -> None:
     await shard.start(0, 1)
     await shard.all_in_sync(0, 1)
@@ -154,23 +243,15 @@ async def test_a_leader_that_begins_with_what_others_have_in_part_shows_no_part(
     await shard.all_in_sync(0, 1, 2)
     peer = await staged(shard, 0, 1)
     await shard.same_logs()
-    store, begin = shard.store(2), shard.store(2).log_end
-    append = store.append_replica
-
-    def half(offset: int, data: bytes | memoryview, *, epoch: int, epoch_start: int) -> int:
-        if offset > begin + 3000:
-            return offset
-        return append(offset, data, epoch=epoch, epoch_start=epoch_start)
-
-    store.append_replica = half
+    copy, begin = Halved(shard, 2), shard.store(2).log_end
     publish(peer, 1)
     await until(lambda: shard.store(1).log_end == shard.store(0).log_end > begin + 9000)
-    await until(lambda: store.log_end > begin + 3000)
+    await until(copy.stands)
     parts = publications(shard.store(1))
     await peer.close()
     marks.asked.clear()
     await shard.kill(0)
-    store.append_replica = append
+    copy.go_on()
     assert await shard.led() == 1, "its log is longer"
     await shard.same_logs()
     await until(lambda: len(shard.bodies(2)) == ROWS)
