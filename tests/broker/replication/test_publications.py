@@ -89,7 +89,7 @@ def marks(monkeypatch: pytest.MonkeyPatch) -> Marks:
 @pytest.fixture
 async def shard(tmp_path: Path, marks: Marks) -> AsyncIterator[ShardBrokers]:
     del marks
-    made = ShardBrokers(tmp_path, replicas=2)
+    made = ShardBrokers(tmp_path, "replication.lag_ms_max=600000", replicas=2)
     yield made
     await made.close()
 
@@ -186,12 +186,9 @@ async def got(broker: Broker, peer: RemotingPeer, at: int) -> list[bytes]:
 
 @pytest.mark.parametrize("read", [pulled, popped, got])
 async def test_no_reader_sees_a_part(
-    tmp_path: Path,
-    marks: Marks,
+    shard: ShardBrokers,
     read: Callable[[Broker, RemotingPeer, int], Awaitable[list[bytes]]],
 ) -> None:
-    del marks
-    shard = ShardBrokers(tmp_path, "replication.lag_ms_max=600000", replicas=2)
     await shard.start(0, 1)
     await shard.all_in_sync(0, 1)
     assert await shard.put(0, b"before") == [PutStatus.OK]
@@ -212,7 +209,6 @@ async def test_no_reader_sees_a_part(
     assert [body for body in found if body != b"before"] == rows
     await other.close()
     await peer.close()
-    await shard.close()
 
 
 async def test_a_member_that_catches_up_shows_no_part(shard: ShardBrokers, marks: Marks) -> None:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from imago_broker.app import Broker
+from imago_broker.cluster.memory import memory_coordinator
+from imago_broker.cluster.settings import CoordinatorConfig
 from imago_client import Message
 from imago_client.blocking import Client
+from imago_client.core.sending import staging
 from imago_client.core.sending.staging import MicroBatch
 from imago_client.errors import BrokerError, ProducerFencedError
 from imago_client.message_queue import MessageQueue
 from imago_testing.clusters.brokers import running_broker
+from imago_testing.clusters.shard_pair import make, running_pair
 from imago_wire.remoting.codes import RequestCode
 from imago_wire.remoting.headers.imago import StageBatchRequestHeader
 from imago_wire.remoting.messages import encode_batch
@@ -26,14 +31,14 @@ if TYPE_CHECKING:
 SHARD = "shard-0"
 
 
-def queues(topic: str) -> list[MessageQueue]:
-    return [MessageQueue(topic, SHARD, number) for number in range(2)]
+def queues(topic: str, shard: str = SHARD) -> list[MessageQueue]:
+    return [MessageQueue(topic, shard, number) for number in range(2)]
 
 
-def bodies(client: Client, topic: str) -> list[bytes]:
+def bodies(client: Client, topic: str, shard: str = SHARD) -> list[bytes]:
     """Return what a reader gets of a topic, in each queue's order."""
     consumer, found = client.pull_consumer("readers"), list[bytes]()
-    for queue in queues(topic):
+    for queue in queues(topic, shard):
         at = 0
         while messages := list(consumer.pull(queue, at).messages()):
             found += [one.body for one in messages]
@@ -94,6 +99,65 @@ async def test_a_micro_batch_is_published_once_over_restarts(tmp_path: Path) -> 
         assert len(bodies(client, "orders")) == 4
 
     await on_brokers(tmp_path, stages, publishes, asks_again)
+
+
+def staged_on_two(client: Client, batch: MicroBatch, attempt: str) -> dict[str, int]:
+    """Return the parts that were taken."""
+    taken = {
+        shard: client.producer().stage(
+            batch, attempt, 0, MessageQueue("T", shard, 0), [Message("T", attempt.encode())]
+        )
+        for shard in ("shard-0", "shard-1")
+    }
+    return {shard: 1 for shard, size in taken.items() if size}
+
+
+def seen_on_two(client: Client) -> list[list[bytes]]:
+    return [bodies(client, "T", shard) for shard in ("shard-0", "shard-1")]
+
+
+async def test_a_micro_batch_on_two_shards_outlives_its_driver_and_the_deciding_shard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = MicroBatch("sink", 7)
+    publish_on = staging._publish_on
+
+    def dies(state: Any, config: Any, of: Any, topic: str, shard: str, parts: Any) -> Any:
+        if shard == "shard-1":
+            raise RuntimeError("planted: the driver ends between the two")
+        return publish_on(state, config, of, topic, shard, parts)
+
+    def first(bootstrap: str) -> None:
+        with Client(bootstrap) as client, monkeypatch.context() as planted:
+            one, two = staged_on_two(client, batch, "one"), staged_on_two(client, batch, "two")
+            assert one == two == {"shard-0": 1, "shard-1": 1}
+            planted.setattr(staging, "_publish_on", dies)
+            with pytest.raises(RuntimeError, match="planted"):
+                client.producer().publish_staged(batch, "T", {"two": two})
+            assert seen_on_two(client) == [[b"two"], []]
+
+    def again(bootstrap: str) -> None:
+        with Client(bootstrap) as client:
+            three = staged_on_two(client, batch, "three")
+            assert three == {"shard-1": 1}, "the first has decided"
+            for _ in range(2):
+                counted = client.producer().publish_staged(batch, "T", {"three": three})
+                assert counted == {"two": {"shard-0": 1, "shard-1": 1}}
+                assert seen_on_two(client) == [[b"two"], [b"two"]]
+
+    async with running_pair(tmp_path) as pair:
+        for admin in (pair.one, pair.two):
+            make(admin, "T")
+        bootstrap = f"127.0.0.1:{pair.two.broker.ports.namesrv_port}"
+        await asyncio.to_thread(first, bootstrap)
+        await pair.one.broker.stop()
+        registry = CoordinatorConfig(session_timeout_ms=60_000)
+        restarted = Broker(
+            pair.one.broker.config, coordinator=memory_coordinator(registry, pair.ensemble)
+        )
+        await restarted.start()
+        await asyncio.to_thread(again, bootstrap)
+        await restarted.stop()
 
 
 async def test_what_is_forgotten_is_never_read(tmp_path: Path) -> None:
