@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from imago_broker.admin.resources import each_shard
 from imago_broker.model.groups import GroupConfig
@@ -10,12 +13,13 @@ from imago_broker.shard_work.calls import FORWARDED
 from imago_log.lifecycle.forced import ForcedRange
 from imago_testing.clusters.shard_pair import Pair, eventually, make, put
 from imago_testing.peers.remoting import RemotingPeer, heartbeat
+from imago_wire.remoting.bodies.client import ConsumerRunningInfo, MessageQueue
 from imago_wire.remoting.codes import RequestCode
+from imago_wire.remoting.command import RemotingCommand
+from imago_wire.remoting.frame import encode_frame
 from imago_wire.remoting.peer import version_name
 
 if TYPE_CHECKING:
-    import pytest
-
     from imago_testing.peers.admin import Admin
 
 
@@ -216,3 +220,29 @@ async def test_who_no_longer_leads_tells_the_asker_so(
         path = f"/admin/v1/cluster/{what}"
         status, body = await pair.two.call("GET", path, **{FORWARDED: "shard-0"})
         assert (status, body["error"]) == (503, "no_master")
+
+
+@pytest.mark.parametrize("tells", ["queue 0", "nothing", "another answer"])
+async def test_a_group_that_is_behind_shows_which_member_reads_which_queue(
+    pair: Pair, tells: str
+) -> None:
+    await on_both(pair, "T")
+    broker = pair.one.broker
+    for queue in (0, 1):
+        broker.offsets.commit("billing", "T", queue, 0)
+    assert not (await shown(pair.one, "groups/billing"))["items"][0].get("reader")
+    peer = await RemotingPeer.connect(broker.rocketmq_port)
+    await peer.call(RequestCode.HEART_BEAT, {}, heartbeat("billing"))
+    looking = asyncio.create_task(shown(pair.two, "groups/billing"))
+    if tells != "nothing":
+        asked = await peer.request(RequestCode.GET_CONSUMER_RUNNING_INFO)
+        own = MessageQueue("T", broker.config.broker_name, 0)
+        other = MessageQueue("T", "another", 1)
+        info = ConsumerRunningInfo(mq_table={own: {}, other: {}})
+        body = info.encode() if tells == "queue 0" else b"{"
+        peer.write(encode_frame(RemotingCommand(0, flag=1, opaque=asked.opaque, body=body)))
+    item = (await looking)["items"][0]
+    assert item["readers_told"] is (tells == "queue 0")
+    readers = [queue.get("reader", "not told") for queue in item["topics"]["T"]]
+    assert readers == (["client", None] if tells == "queue 0" else ["not told"] * 2)
+    await peer.close()

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
 import pytest
 
+from imago_broker.admin import dashboard
 from imago_cli.groups.lag import Rates, rates, why_behind
 from imago_client import GroupDescription, GroupProgress, Member, MessageQueue
 
@@ -62,3 +68,42 @@ def test_queues_that_no_member_reads_are_named() -> None:
     assert said.endswith("none reads orders/shard-0/1; of the others nothing was committed, either")
     for owners in (None, dict.fromkeys(QUEUES, "me@1")):
         assert "handlers hang or fail" in why_behind(found, speeds, owners)
+
+
+OWNERS = [None, {}, {QUEUES[0]: "me@1"}, dict.fromkeys(QUEUES, "me@1")]
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="no node")
+def test_the_dashboard_says_the_same_of_queues_without_a_reader(tmp_path: Path) -> None:
+    found = look((0, 9), (0, 5))
+    speeds = rates(found, found, 2.0)
+    cases = [
+        [
+            {
+                "topic": one.queue.topic,
+                "shard": one.queue.shard,
+                "queue": one.queue.queue_id,
+                "lag": one.lag,
+                "read": 0,
+                "came": 0,
+                "reader": (owners or {}).get(one.queue),
+            }
+            for one in found.progress
+        ]
+        for owners in OWNERS
+    ]
+    told = [owners is not None for owners in OWNERS]
+    static = Path(dashboard.__file__).parent / "static"
+    for name in ("behind.js", "words.js"):
+        shutil.copy(static / name, tmp_path)
+    (tmp_path / "package.json").write_text('{"type": "module"}')
+    (tmp_path / "said.js").write_text(
+        "import { whyBehind } from './behind.js';\n"
+        f"const cases = {json.dumps(cases)}, told = {json.dumps(told)};\n"
+        "const said = cases.map((one, n) => whyBehind(one, 1, new Set(['orders']), [], told[n]));\n"
+        "console.log(JSON.stringify(said));\n"
+    )
+    done = subprocess.run(
+        ["node", str(tmp_path / "said.js")], capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout) == [f"{why_behind(found, speeds, owners)}." for owners in OWNERS]

@@ -119,6 +119,8 @@ class AdminServices(ShardServices):
     """Wait until every in-sync member has the log so far; returns why not, or ""."""
     members: Callable[[str], list[GroupMember]]
     """Consumers of a group that are connected now."""
+    readers: Callable[[str], Awaitable[Mapping[tuple[str, int], str] | None]]
+    """Which connected consumer of a group reads which queue of this shard; None: not all tell."""
     member_groups: Callable[[], list[str]]
     """Groups that have a connected consumer."""
     clients: Callable[[], Awaitable[list[ClientConnection]]]

@@ -13,6 +13,7 @@ from imago_broker.app.member import hindrances
 from imago_broker.app.member.alone import AloneShard
 from imago_broker.app.ports.connected_clients import ConnectedClients
 from imago_broker.metrics import registry
+from imago_broker.processors.rocketmq.groups.asked_members import readers_of
 from imago_broker.service.delays.waiting_messages import WaitingMessages
 from imago_broker.service.puts.put_status import PutStatus
 from imago_broker.shard_work.services import ShardServices
@@ -121,6 +122,9 @@ def admin_services(state: BrokerState) -> AdminServices:
         ),
         replicated=lambda: _replicated(messages),
         members=lambda group: _members(rocketmq.clients.registry, group),
+        readers=lambda group: readers_of(
+            rocketmq.clients.registry, group, state.config.broker_name
+        ),
         clients=clients.find,
         close_client=clients.close,
         day=rocketmq.delivery.day.history,

@@ -51,7 +51,8 @@ async def group(services: AdminServices, request: web.Request) -> web.Response:
     """GET /admin/v1/cluster/groups/{group}: the group as each shard shows it that knows it.
 
     `subscribed`: the topics that its connected consumers read. `retries`: how many messages wait
-    to be tried again, which no lag has.
+    to be tried again, which no lag has. `reader`: which member reads a queue, where the group is
+    behind here and all members tell it (`readers_told`).
     """
     name = request.match_info["group"]
 
@@ -59,12 +60,26 @@ async def group(services: AdminServices, request: web.Request) -> web.Response:
         shown = groups.described(services, name)
         read = sorted(each for each, names in services.subscribed().items() if name in names)
         retries = retries_of(await services.waiting.retries(), name)
-        return shown | {"subscribed": read, "retries": retries}
+        told = await _with_readers(services, name, shown)
+        return shown | {"subscribed": read, "retries": retries, "readers_told": told}
 
     found = await _of_shards(services, request, here)
     if not (found["items"] or found["missing"] or is_forwarded(request)):
         raise not_found("group", name, groups.names(services), "on any shard")
     return json_response(found)
+
+
+async def _with_readers(services: AdminServices, name: str, shown: dict[str, Any]) -> bool:
+    """Say of each queue who reads it, as members tell; False: they do not, or nobody asked."""
+    queues = [(topic, each) for topic, listed in shown["topics"].items() for each in listed]
+    if not any(queue["lag"] for _, queue in queues):
+        return False
+    readers = await services.readers(name)
+    if readers is None:
+        return False
+    for topic, queue in queues:
+        queue["reader"] = readers.get((topic, queue["queue"]))
+    return True
 
 
 async def brokers(services: AdminServices, request: web.Request) -> web.Response:

@@ -40,20 +40,21 @@ export async function group(here, get) {
     const key = `${name} ${topic} ${item.shard} ${queue.queue}`;
     return { topic, shard: item.shard, ...queue, read: rates.of(`read ${key}`, queue.offset), came: rates.of(`came ${key}`, queue.end) };
   })));
-  const subscribed = new Set(found.items.flatMap(item => item.subscribed)), lag = sum(queues, queue => queue.lag), settings = Object.assign({}, ...found.items.map(({ shard, topics, members, subscribed, retries, name, ...rest }) => rest));
+  const subscribed = new Set(found.items.flatMap(item => item.subscribed)), lag = sum(queues, queue => queue.lag), settings = Object.assign({}, ...found.items.map(({ shard, topics, members, subscribed, retries, readers_told, name, ...rest }) => rest));
   const looked = queues.filter(queue => queue.read != null), sides = Object.entries(side?.topics || {});
   const retries = found.items.map(item => item.retries || { waiting: 0, cut: true }), again = sum(retries, one => one.waiting), more = retries.some(one => one.cut);
+  const told = found.items.some(item => item.members.length) && found.items.every(item => item.readers_told || !sum(Object.values(item.topics).flat(), queue => queue.lag));
   queues.sort((a, b) => b.lag - a.lag);
   const everyMs = here.asked.reset ? 0 : undefined;  // a plan stands still while it is read
   return { title: name, missing: found.missing, everyMs, parts: [
-    h("p", { class: lag && !members.size ? "why bad" : "why" }, (found.missing.length ? "On the shards that answer: " : "") + whyBehind(queues, members.size, subscribed, retries)),
+    h("p", { class: lag && !members.size ? "why bad" : "why" }, (found.missing.length ? "On the shards that answer: " : "") + whyBehind(queues, members.size, subscribed, retries, told)),
     cards([[count(lag + sum(sides, ([, of]) => of.lag)), `messages behind${some(found.missing)}`, lag && !members.size ? "bad" : null], [members.size, members.size === 1 ? "member" : "members"],
       ...(again || more ? [[more ? again ? `${count(again)}+` : "?" : count(again), link(`#/waiting${query({ topic: `%RETRY%${name}` })}`, "wait to be tried again"), "warn"]] : []),
       [looked.length ? perSecond(sum(looked, queue => queue.read)) : "…", "read, a second"], [looked.length ? perSecond(sum(looked, queue => queue.came)) : "…", "came, a second"]]),
     (await drawn).part,
     h("div", { class: "two" },
-      section("Progress", table("progress", [["topic"], ["shard"], ["queue", "n"], ["read up to", "n"], ["end", "n"], ["lag", "n"], ["read/s", "n"], ["in/s", "n"]], queues.map(queue => ({ key: `${queue.topic}/${queue.shard}/${queue.queue}`, cells: [
-        link(at("topics", queue.topic), queue.topic), queue.shard, queue.gone ? `${queue.queue} (gone)` : link(`#/messages${query({ topic: queue.topic, by: "offset", shard: number(queue.shard), queue: queue.queue, offset: queue.offset })}`, queue.queue, { "aria-label": `messages from where queue ${queue.queue} of ${queue.shard} is read up to` }), count(queue.offset), count(queue.end), count(queue.lag), perSecond(queue.read), perSecond(queue.came)] })), "it has committed nothing"),
+      section("Progress", table("progress", [["topic"], ["shard"], ["queue", "n"], ["read up to", "n"], ["end", "n"], ["lag", "n"], ["read/s", "n"], ["in/s", "n"], ["reader"]], queues.map(queue => ({ key: `${queue.topic}/${queue.shard}/${queue.queue}`, cells: [
+        link(at("topics", queue.topic), queue.topic), queue.shard, queue.gone ? `${queue.queue} (gone)` : link(`#/messages${query({ topic: queue.topic, by: "offset", shard: number(queue.shard), queue: queue.queue, offset: queue.offset })}`, queue.queue, { "aria-label": `messages from where queue ${queue.queue} of ${queue.shard} is read up to` }), count(queue.offset), count(queue.end), count(queue.lag), perSecond(queue.read), perSecond(queue.came), queue.reader ?? ""] })), "it has committed nothing"),
         sides.length ? table("progress of MetaQ's consumers", [["topic"], ["lag of MetaQ's consumers", "n"], ["oldest unread"]], sides.map(([topic, of]) => ({ key: `metaq ${topic}`, cells: [link(at("topics", topic), topic), count(of.lag), of.oldest ? age(Date.now() - of.oldest) : "–"] })), "") : null),
       section("Members", table("members", [["client"], ["address"], ["language"], ["version"]], [...members.values()].map(member => ({ key: member.client_id, cells: [member.client_id, member.address, member.language, member.versionName] })), "no member is connected"),
         h("p", { class: "note" }, subscribed.size ? ["they read ", [...subscribed].flatMap((topic, i) => [i ? ", " : "", link(at("topics", topic), topic)])] : null))),
