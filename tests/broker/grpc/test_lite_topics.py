@@ -223,6 +223,23 @@ async def test_only_lite_topics_in_which_something_happened_are_looked_at(
     assert looked == [lite_queue("chats", "n9")]
 
 
+async def test_the_same_try_gets_the_same_again(peer: SdkPeer) -> None:
+    """Its answer was lost; what happened in other lite topics meanwhile comes with it."""
+    await telemetry(peer, consumer(GROUP, "chats", kind=SIMPLE))
+    await wants(peer, ADD, "ann", "bob")
+    await send(peer, "ann", "a1")
+
+    async def tried(attempt: str) -> list[str]:
+        request = asks(topic="chats")
+        request.attempt_id = attempt
+        return ids((await received(peer, request))[1])
+
+    assert await tried("one") == ["a1"]
+    await send(peer, "bob", "b1")
+    assert sorted(await tried("one")) == ["a1", "b1"]
+    assert await tried("two") == []
+
+
 async def test_what_comes_again_counts_unless_it_was_only_put_off(peer: SdkPeer) -> None:
     await telemetry(peer, consumer(GROUP, "chats", kind=SIMPLE))
     await wants(peer, ADD, "ann")
