@@ -119,3 +119,16 @@ def test_nothing_is_said_of_a_cluster_that_is_away(words: str) -> None:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
         assert said() == ("", "")
     assert said() == ("", ""), "refused"
+
+
+def test_who_takes_too_long_ends_the_process() -> None:
+    code = (
+        "import time\n"
+        "from imago_cli.completing import _silently\n"
+        "with _silently(): time.sleep(1000)\n"
+        "print('slept')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=True
+    )
+    assert (done.stdout, done.stderr) == ("", "")
