@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from imago_broker.features.delays.feature import DELAYS
-from imago_broker.features.pop.feature import POP
+from imago_broker.features.pop.feature import POP, PopServices
 from imago_broker.features.request_reply.feature import REQUEST_REPLY
 from imago_broker.features.sinks.feature import SINKS
 from imago_broker.features.transactions.feature import TRANSACTIONS
@@ -38,3 +38,8 @@ LIMITED: Final[Mapping[int, Direction]] = MappingProxyType(
 def install(parts: RocketmqAssembly) -> None:
     """Make all features in one broker."""
     parts.features.extend(each.install(parts) for each in FEATURES)
+
+
+def popping_of(parts: RocketmqAssembly) -> PopServices:
+    """Return what POP is made of, for the ports of other protocols that consume by it."""
+    return next(each.parts for each in parts.features if isinstance(each.parts, PopServices))

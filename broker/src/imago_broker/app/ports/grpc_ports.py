@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from imago_broker.app.ports.connection_limits import grpc_limits
-from imago_broker.features.pop.feature import PopServices
+from imago_broker.features.catalogue import popping_of
 from imago_broker.processors.grpc.asking import TableAsker
 from imago_broker.processors.grpc.authentication import CallUsers
 from imago_broker.processors.grpc.clients import SdkClients
@@ -32,7 +32,6 @@ from imago_broker.server.relay.relay import Address
 if TYPE_CHECKING:
     from imago_broker.app.ports.listeners import Ports
     from imago_broker.config import BrokerConfig
-    from imago_broker.features.pop.lite import LiteSubscriptions
     from imago_broker.processors.rocketmq.assembly import RocketmqAssembly
     from imago_broker.processors.rocketmq.rows import Table
     from imago_broker.service.role import ShardRole
@@ -60,7 +59,7 @@ def serve_grpc(
         port = config.rocketmq.grpc_advertised_port or ports.grpc_port
         return Here(identity.broker_name, identity.host, port)
 
-    pop = next(each.parts for each in parts.features if isinstance(each.parts, PopServices))
+    pop = popping_of(parts)
     role = broker.serving_rules.role
     clients = SdkClients(
         asker,
@@ -71,7 +70,7 @@ def serve_grpc(
         renewals=renewals,
         body_bytes_max=body_bytes_max,
         may=authentication.may,
-        lite_gone=_lite_of(parts).forget,
+        lite_gone=pop.lite.forget,
     )
     routes = RouteCalls(broker.registry, topics, groups, here, lambda: role.leads)
     acks = AckCalls(asker, clock, broker_name=identity.broker_name, renewals=renewals)
@@ -146,11 +145,6 @@ def serve_grpc(
         loop.call_later(TICK_SECONDS, tick)
 
     loop.call_later(TICK_SECONDS, tick)
-
-
-def _lite_of(parts: RocketmqAssembly) -> LiteSubscriptions:
-    found = (each.parts for each in parts.features if isinstance(each.parts, PopServices))
-    return next(found).lite
 
 
 def _relays(ports: Ports, config: BrokerConfig, parts: RocketmqAssembly) -> GrpcRelays:
