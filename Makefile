@@ -41,7 +41,7 @@ $(BIN)/uv: requirements/uv.txt
 .PHONY: setup setup-dev system
 setup: .venv/.run .venv/.hot ## environment and compiled modules
 setup-dev: setup .venv/.dev
-system: ## JDK, Maven, gcc, chromium for the tests: installed (root on Debian) or named
+system: ## JDK, Maven, gcc, chromium, node for the tests: installed (root on Debian) or named
 	@bash tests/support/system.sh
 
 # ---- the two commands ------------------------------------------------------------------------

@@ -73,7 +73,6 @@ def test_queues_that_no_member_reads_are_named() -> None:
 OWNERS = [None, {}, {QUEUES[0]: "me@1"}, dict.fromkeys(QUEUES, "me@1")]
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="no node")
 def test_the_dashboard_says_the_same_of_queues_without_a_reader(tmp_path: Path) -> None:
     found = look((0, 9), (0, 5))
     speeds = rates(found, found, 2.0)
