@@ -14,6 +14,7 @@ import orjson
 
 from bench.harness import BROKER_CORE, BenchError, Server, load, pin
 from imago_testing.java.originals import AS_SHIPPED, metaq_original, rocketmq_original
+from imago_wire.remoting.bodies.config import SubscriptionGroupConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -54,7 +55,14 @@ def create_topic(port: int, topic: str, *, queues: int) -> None:
     time.sleep(1)  # the broker registers the topic with its name server behind the answer
 
 
-def ask(port: int, code: int, fields: Mapping[str, object]) -> tuple[dict[str, str], bytes]:
+def create_group(port: int, group: str) -> None:
+    """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200): since 5.5 no consumer comes in without."""
+    ask(port, 200, {}, SubscriptionGroupConfig(group_name=group).encode())
+
+
+def ask(
+    port: int, code: int, fields: Mapping[str, object], body: bytes = b""
+) -> tuple[dict[str, str], bytes]:
     """Ask a RocketMQ broker over a connection of its own; return the answer's fields and body."""
     header = {
         "code": code,
@@ -67,7 +75,7 @@ def ask(port: int, code: int, fields: Mapping[str, object]) -> tuple[dict[str, s
     }
     text = orjson.dumps(header)
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
-        connection.sendall(struct.pack(">ii", 4 + len(text), len(text)) + text)
+        connection.sendall(struct.pack(">ii", 4 + len(text) + len(body), len(text)) + text + body)
         with connection.makefile("rb") as answers:
             size, kind = struct.unpack(">ii", answers.read(8))
             rest = answers.read(size - 4)

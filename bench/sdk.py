@@ -26,8 +26,8 @@ from rich.console import Console
 from rich.table import Table
 
 from bench import harness
-from bench.originals import create_topic
-from bench.sdk_load import SdkLoad, ack_request, cpu_seconds
+from bench.originals import create_group, create_topic
+from bench.sdk_load import GROUP, TOPIC, SdkLoad, ack_request, cpu_seconds
 from imago_testing.java.originals import AS_SHIPPED, rocketmq_proxy
 
 if TYPE_CHECKING:
@@ -51,7 +51,8 @@ def original() -> Iterator[tuple[int, int]]:
         tempfile.TemporaryDirectory(prefix="imago-bench-") as name,
         rocketmq_proxy(Path(name), AS_SHIPPED) as found,
     ):
-        create_topic(_port(found["broker"]), "bench", queues=4)
+        create_topic(_port(found["broker"]), TOPIC, queues=4)
+        create_group(_port(found["broker"]), GROUP)
         harness.pin(int(found["pid"]), harness.BROKER_CORE)
         yield int(found["pid"]), _port(found["grpc"])
 
@@ -64,7 +65,7 @@ def _port(address: str) -> int:
 def imago(port_base: int) -> Iterator[tuple[int, int]]:
     """A broker; yield its process and the port of SDKs."""
     with harness.broker(port_base) as server:
-        server.create_topic("bench", 4)
+        server.create_topic(TOPIC, 4)
         yield server.pid, server.grpc
 
 
