@@ -21,7 +21,10 @@ from imago_testing.clusters.shard_pair import running_pair
 from imago_testing.peers.admin import TOKEN, Admin
 from imago_testing.peers.metaq import metaq_peer
 from imago_testing.peers.remoting import RemotingPeer, pull_ext, send_ext
+from imago_testing.peers.sdk_calls import asks, message, received, sends
+from imago_testing.peers.sdk_peer import SdkPeer, signed_headers
 from imago_testing.peers.signing import call_signed
+from imago_wire.grpc.codes import SdkCode
 from imago_wire.remoting.codes import RequestCode as Code
 from imago_wire.remoting.codes import ResponseCode
 
@@ -178,6 +181,33 @@ async def test_metaq_clients_are_delayed_and_answered_as_busy(admin: Admin) -> N
             await limit(admin, "user:anonymous")
             assert (await third.get("T", 0, 0)).startswith(b"value ")
         assert (await one.put("T", 0, b"x")).startswith(b"result 200 ")
+
+
+async def test_sends_and_receives_of_sdks_count(admin: Admin) -> None:
+    """Ordinary ones have a short way, which nobody with a limit may go."""
+    first, other = [await SdkPeer.connect(admin.broker.ports.grpc_port) for _ in range(2)]
+    ann, bob = (signed_headers(name, f"secret-{name}") for name in ("ann", "bob"))
+
+    async def send(peer: SdkPeer, user: dict[str, str], body: bytes = b"x") -> int:
+        code: int = (await peer.call("SendMessage", sends(message("T", body)), user)).status.code
+        return code
+
+    async def receive(peer: SdkPeer, user: dict[str, str]) -> int:
+        return (await received(peer, asks(topic="T", batch_size=1), user))[0]
+
+    await limit(admin, "user:ann", producerBytesPerSecond=1000)
+    assert await send(first, ann, LARGE) == SdkCode.OK
+    assert await send(other, ann) == SdkCode.TOO_MANY_REQUESTS
+    assert [await send(other, bob, LARGE) for _ in range(3)] == [SdkCode.OK] * 3
+    await limit(admin, "user:ann", consumerBytesPerSecond=1000)
+    assert await receive(other, ann) == SdkCode.OK
+    third = await SdkPeer.connect(admin.broker.ports.grpc_port)
+    assert await receive(third, ann) == SdkCode.TOO_MANY_REQUESTS
+    assert await receive(third, bob) == SdkCode.OK
+    await limit(admin, "user:ann")
+    assert await receive(third, ann) == SdkCode.OK
+    for peer in (first, other, third):
+        await peer.close()
 
 
 async def test_commands_of_one_read_go_on_after_the_delay(admin: Admin) -> None:
