@@ -84,18 +84,20 @@ class AnswerWindows:
         """Send of an answer what there is room for."""
         unsent = stream.unsent
         while unsent:
-            room = min(self.room, stream.window, frames.FRAME_BYTES_MAX)
+            room, part = min(self.room, stream.window), unsent[0]
             if room <= 0:
                 self._wait(stream)
                 return False
-            part = unsent[0]
             if len(part) > room:
                 unsent[0], part = part[room:], part[:room]
             else:
                 del unsent[0]
-            self.room -= len(part)
-            stream.window -= len(part)
-            self.out += (frames.data_head(stream.number, len(part)), part)
+            size, most = len(part), frames.FRAME_BYTES_MAX
+            self.room -= size
+            stream.window -= size
+            for at in range(0, size, most):
+                piece = part[at : at + most]
+                self.out += (frames.data_head(stream.number, len(piece)), piece)
         self.blocked.pop(stream.number, None)
         if stream.trailers is None:
             return False

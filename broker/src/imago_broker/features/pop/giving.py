@@ -46,7 +46,7 @@ def give(
     for look in take.queues:
         parts.waiting.out_until(*look.popped.key[1:], now_ms + ask.invisible_ms)
     body = b"".join([record for look in take.queues for record in look.records])
-    count = sum(len(look.times) for look in take.queues)
+    count = sum([len(look.times) for look in take.queues])
     parts.traffic.delivered(ask.group, ask.topic, count, len(body))
 
     def written(status: PutStatus) -> None:
