@@ -21,8 +21,9 @@ from imago_broker.processors.grpc.checks import (
 )
 from imago_broker.processors.grpc.consuming.receipts import parse_handle
 from imago_broker.processors.grpc.lite_topics import lite_option
-from imago_broker.processors.grpc.message_forms import stored_properties
+from imago_broker.processors.grpc.message_forms import stored_properties, told_message, told_topic
 from imago_broker.processors.grpc.settings import merged_settings
+from imago_testing.frames.records import HOST
 from imago_testing.peers.sdk_calls import asks, consumer, entries, message, named, producer, sends
 from imago_testing.peers.sdk_peer import HEADERS, SdkFrames, request_headers
 from imago_wire.errors import ProtocolError
@@ -33,9 +34,22 @@ from imago_wire.grpc.events import CallCame, CallOpened, Came, Ended, Event
 from imago_wire.grpc.frames import END_HEADERS, END_STREAM, PREFACE, window_update
 from imago_wire.grpc.header_blocks import BrokenError, HeaderBlocks
 from imago_wire.grpc.limits import Http2Limits
-from imago_wire.grpc.messages import encoded, make, parse
-from imago_wire.grpc.scanning import _blocks_c, _blocks_py, _sends_c, _sends_py  # type: ignore[attr-defined]  # built, not typed
+from imago_wire.grpc.messages import duration, encoded, make, parse
+from imago_wire.grpc.scanning import (  # type: ignore[attr-defined]  # built, not typed
+    _acks_c,
+    _acks_py,
+    _blocks_c,
+    _blocks_py,
+    _sends_c,
+    _sends_py,
+    _told_c,
+    _told_py,
+)
+from imago_wire.grpc.scanning.items import SharedDelivery
 from imago_wire.record_format import properties as props
+from imago_wire.record_format.layout import FIXED_SIZE_V4
+from imago_wire.records.record import StoredMessage
+from imago_wire.remoting.messages import encode_message
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -55,7 +69,17 @@ OUTPUT_BYTES: Final = 1 << 16
 BODY_BYTES: Final = 4096
 SEND_LIMITS: Final = (BODY_BYTES, 8, 256, 63)
 NOW_MS: Final = 1_796_000_000_000
-RECEIPT: Final = "0 1795977346262 20000 0 0 shard-0 0 0 1326"
+POPPED_MS: Final = 1_795_977_346_262
+RECEIPT: Final = f"0 {POPPED_MS} 20000 0 0 shard-0 0 0 1326"
+TOLD: Final = SharedDelivery(
+    starts={0: 3, 2: 0},
+    words=f"{POPPED_MS} 20000 0 0 shard-0",
+    resource=encoded(told_topic("space%plain")),
+    invisible=encoded(duration(20_000)),
+    attempts_max=17,
+    begin=b"begin",
+    end=b"end",
+)
 
 
 def frames(data: bytes) -> Hashable:
@@ -131,6 +155,54 @@ def twins(data: bytes) -> Hashable:
     return (found[0][0] is None, len(found[0]), str(found[0][-1])[:24])
 
 
+def acks(data: bytes) -> Hashable:
+    """Both twins read the same acknowledgements."""
+    found: Any = None
+    for named_too in (False, True):
+        told, found = (
+            twin.plain_acks(data, b"shard-0", POPPED_MS + 1, (4, 70), named=named_too)
+            for twin in (_acks_py, _acks_c)
+        )
+        assert told == found
+    return None if found is None else (len(found[2]), len(found[3]), bool(found[0]))
+
+
+def told_messages(data: bytes) -> Hashable:
+    """Both twins tell the same of records whose sizes are right: these are the store's own."""
+    if len(data) < FIXED_SIZE_V4:
+        return None
+    record = len(data).to_bytes(4, "big") + data[4:]
+    (plain, handles, asked), found = (
+        _told(twin, record + ORDINARY + record) for twin in (_told_py, _told_c)
+    )
+    assert (plain, handles) == found[:2]
+    return (asked - found[2], len(handles), len(plain[0].message.user_properties) if plain else 0)
+
+
+def _told(twin: Any, body: bytes) -> tuple[list[Any], list[str], int]:
+    """Return the messages of an answer, their handles, and how many the careful way has told."""
+    asked = 0
+
+    def careful(record: bytes, handle: str) -> bytes | None:
+        nonlocal asked
+        asked += 1
+        try:
+            made = told_message(record, handle, 20_000, topic="space%plain")
+        except ProtocolError:
+            return None
+        many = made.system_properties.delivery_attempt > TOLD.attempts_max
+        return None if many else encoded(make("ReceiveMessageResponse", message=made))
+
+    answer, handles = twin.told_records(body, TOLD, careful)
+    assert (answer[:5], answer[-3:]) == (TOLD.begin, TOLD.end)
+    messages, at = [], 5
+    while at < len(answer) - 3:
+        size = int.from_bytes(answer[at : at + 5], "big")
+        messages.append(parse("ReceiveMessageResponse", answer[at + 5 : at + 5 + size]))
+        at += 5 + size
+    return messages, handles, asked
+
+
 def _checked(name: str, request: Any) -> Hashable:
     """Have everything read that a call reads before the table is asked."""
     match name:
@@ -169,6 +241,26 @@ def messages(data: bytes) -> Hashable:
         except CallError as error:
             found.append((name, error.code))
     return tuple(found)
+
+
+def _record(properties: Mapping[str, str]) -> bytes:
+    """Return a record as the log has it."""
+    told = {"UNIQ_KEY": "01AA", "TAGS": "t", "KEYS": "k1 k2", "a": "b", **properties}
+    return encode_message(
+        StoredMessage(
+            size=0, topic="plain", queue_id=2, queue_offset=7, physical_offset=4096, flag=0,
+            sys_flag=0, born_ms=NOW_MS, born_host=HOST, store_ms=NOW_MS, store_host=HOST,
+            reconsume_times=0, prepared_offset=0, body=b"body" * 20, body_crc=0, properties=told,
+        )
+    )  # fmt: skip
+
+
+ORDINARY: Final = _record({})
+SPECIAL: Final = (
+    {"__SHARDINGKEY": "g", "TRACE_CONTEXT": "c", "__BORNHOST": "there", "WAIT": "true"},
+    {"TIMER_DELIVER_MS": "1795258220883"},
+    {"DELAY": "3", "KEYS": "schlüssel", "DLQ_ORIGIN_TOPIC": "x"},
+)
 
 
 def _seeds() -> dict[str, list[bytes]]:
@@ -210,6 +302,8 @@ def _seeds() -> dict[str, list[bytes]]:
         "grpc.frames": streams,
         "grpc.headers": blocks,
         "grpc.twins": [*streams, *blocks, encoded(told["SendMessageRequest"])],
+        "grpc.acks": [encoded(told["AckMessageRequest"])],
+        "grpc.told": [ORDINARY, *map(_record, SPECIAL)],
         "grpc.messages": [
             *(encoded(request) for request in told.values()),
             encoded(consumer("readers", "plain")),
@@ -228,6 +322,13 @@ REQUESTS: Final = (
     "SyncLiteSubscriptionRequest",
 )
 TARGETS: Final[Mapping[str, Callable[[bytes], Hashable]]] = MappingProxyType(
-    {"grpc.frames": frames, "grpc.headers": headers, "grpc.twins": twins, "grpc.messages": messages}
+    {
+        "grpc.frames": frames,
+        "grpc.headers": headers,
+        "grpc.twins": twins,
+        "grpc.acks": acks,
+        "grpc.told": told_messages,
+        "grpc.messages": messages,
+    }
 )
 SEEDS: Final[Mapping[str, Sequence[bytes]]] = MappingProxyType(_seeds())
