@@ -87,7 +87,7 @@ class Table:
     @property
     def watched(self) -> bool:
         """Whether a hook has to see every request; the short ways ask `grants` and no other."""
-        return len(self.hooks) > (self.grants is not None)
+        return bool(self.hooks) and len(self.hooks) > (self.grants is not None)
 
     @property
     def grants(self) -> AccessGrants | None:
