@@ -24,6 +24,7 @@ from imago_testing.peers.transactions import COMMIT, be_producer, end, half
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.command import FLAG_RESPONSE, RemotingCommand
 from imago_wire.remoting.frame import encode_frame
+from imago_wire.remoting.messages import encode_batch
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 QUICK_CHECKS = ("rocketmq.transaction_timeout_ms=0", "rocketmq.transaction_check_interval_ms=20")
 TIMES = 3
+STAGED = {"producerGroup": "g", "queueId": 0, "sysFlag": 0, "bornTimestamp": 1, "flag": 0}
 OF_DELETED_TOPICS = {"ConsumeQueue", "UnitFiles", "UnitLookup"}
 """They know each other, and topics are deleted rarely."""
 OURS = ("imago_broker", "imago_log", "imago_wire")
@@ -88,6 +90,21 @@ async def transactions(_: Broker, peer: RemotingPeer) -> None:
     assert (await end(peer, one, COMMIT)).code == ResponseCode.SUCCESS
 
 
+async def sinks(broker: Broker, peer: RemotingPeer) -> None:
+    """Publish a micro-batch, nothing, and again; forget one."""
+    batch = int(broker.clock.monotonic_ms())
+    for number, commit in ((batch, "true"), (batch, "true"), (batch + 1, "false")):
+        ext = {"topic": "T", "imagoSink": "s", "imagoBatch": number}
+        staged = {"imagoAttempt": "a", "imagoPart": 0, "batch": "true"}
+        body = encode_batch([(b"row", b"UNIQ_KEY\x01%d\x02" % number, 0)])
+        await peer.call(RequestCode.IMAGO_STAGE_BATCH, {**STAGED, **ext, **staged}, body)
+        asked = b'{"parts": {"a": 1}, "said": "x"}'
+        answer = await peer.call(
+            RequestCode.IMAGO_PUBLISH_STAGED, {**ext, "imagoCommit": commit}, asked
+        )
+        assert answer.code == ResponseCode.SUCCESS, answer.remark
+
+
 async def relays(broker: Broker, peer: RemotingPeer) -> None:
     consumer = await RemotingPeer.connect(broker.rocketmq_port)
     await consumer.call(RequestCode.HEART_BEAT, {}, heartbeat("G"))
@@ -138,6 +155,7 @@ def uncollected() -> Counter[str]:
         sends_and_pulls,
         pops,
         transactions,
+        sinks,
         relays,
         metaq_requests,
         admin_requests,

@@ -30,6 +30,7 @@ from imago_broker.service.metaq_transactions.staged_marks import PublishedMarks
 from imago_broker.service.metaq_transactions.term import (
     MetaqTerm,
     MetaqTransactionCounts,
+    Unseen,
     lost,
     refusal_of,
 )
@@ -353,9 +354,6 @@ class MetaqTransactions:
         done = self._ending(term, transaction, outcome, told)
 
         def write() -> None:
-            if write not in term.unseen:
-                return
-            term.unseen.remove(write)
             if term.over:
                 done(PutStatus.NOT_WRITABLE, ())
                 return
@@ -366,8 +364,7 @@ class MetaqTransactions:
                 told(refusal_of(error))
                 transaction.resume()
 
-        term.unseen.append(write)
-        self._messages.when_visible(transaction.log_end, write)
+        self._messages.when_visible(transaction.log_end, Unseen(term.unseen, write))
 
     def _ending(
         self,

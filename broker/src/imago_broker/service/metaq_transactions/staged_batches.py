@@ -28,7 +28,7 @@ from imago_broker.core.transactions.metaq_transaction import (
 from imago_broker.model import names
 from imago_broker.service.metaq_transactions.decided import DecidedBatch
 from imago_broker.service.metaq_transactions.staged_marks import put_meta
-from imago_broker.service.metaq_transactions.term import lost, refusal_of
+from imago_broker.service.metaq_transactions.term import Unseen, lost, refusal_of
 from imago_broker.service.metaq_transactions.transaction_log import (
     STAGED_MARK,
     OutcomeMark,
@@ -317,15 +317,12 @@ class StagedBatches:
             ended.told(status)
 
         def write() -> None:
-            if write in term.unseen:
-                term.unseen.remove(write)
-                self._publishing.append(self._steps(term, ended, done))
-                if len(self._publishing) == 1:
-                    self._go_on()
+            self._publishing.append(self._steps(term, ended, done))
+            if len(self._publishing) == 1:
+                self._go_on()
 
-        term.unseen.append(write)
         end = max((each.log_end for each in ended.all), default=0)
-        self._messages.when_visible(end, write)
+        self._messages.when_visible(end, Unseen(term.unseen, write))
 
     def _steps(self, term: MetaqTerm, ended: _Ended, done: Written) -> Iterator[None]:
         """Write down how these end, a little at each step."""

@@ -43,6 +43,25 @@ def refusal_of(error: Exception) -> MetaqTransactionError:
     return MetaqTransactionError(TransactionProblem.FAILED, str(error) or type(error).__name__)
 
 
+class Unseen:
+    """What waits until prepared records can be read: done once, also where a leadership ends.
+
+    No closure that knows itself: requests would stay until the garbage collector comes.
+    """
+
+    __slots__ = ("_then", "_waiting")
+
+    def __init__(self, waiting: list[Callable[[], None]], then: Callable[[], None]) -> None:
+        self._waiting, self._then = waiting, then
+        waiting.append(self)
+
+    def __call__(self) -> None:
+        """Do it, unless it was done."""
+        if self in self._waiting:
+            self._waiting.remove(self)
+            self._then()
+
+
 @dataclass(slots=True, eq=False)
 class MetaqTerm:
     """What is known during one leadership."""
