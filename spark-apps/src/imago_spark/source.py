@@ -1,4 +1,8 @@
-"""`format("imago")`: `spark.read`, `spark.readStream`, `frame.write` and `frame.writeStream`."""
+"""`format("imago")`: `spark.read`, `spark.readStream`, `frame.write` and `frame.writeStream`.
+
+Spark asks in processes of their own for names, schemas, readers and writers: each loads only what
+it needs, which is most of what such a process costs us.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +13,15 @@ from pyspark.sql.datasource import DataSource
 
 from imago_spark.errors import OptionError, plainly
 from imago_spark.options import parse_options
-from imago_spark.reader import BatchReader, FilteringReader, RefusedStream, StreamReader
 from imago_spark.schema import columns_of, spark_schema
-from imago_spark.sink_options import check_columns, parse_sink_options
-from imago_spark.writer import BatchWriter, StreamWriter
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from imago_spark.options import SourceOptions
+    from imago_spark.reader import BatchReader, RefusedStream, StreamReader
     from imago_spark.sink_options import SinkOptions
+    from imago_spark.writer import BatchWriter, StreamWriter
 
 _SIMPLE_NAMES = {"long": "bigint"}
 
@@ -37,12 +40,16 @@ class ImagoDataSource(DataSource):
 
     @plainly
     def reader(self, schema: StructType) -> BatchReader:
+        from imago_spark.reader import BatchReader, FilteringReader
+
         options = self._fitting(schema)
         return FilteringReader(options) if options.push_filters else BatchReader(options)
 
     def streamReader(  # noqa: N802 - Spark's name
         self, schema: StructType
     ) -> StreamReader | RefusedStream:
+        from imago_spark.reader import RefusedStream, StreamReader
+
         try:
             return StreamReader(self._fitting(schema))
         except Exception as error:
@@ -50,14 +57,20 @@ class ImagoDataSource(DataSource):
 
     @plainly
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        from imago_spark.writer import BatchWriter
+
         options = self._sink(schema, overwrite=overwrite)
         return BatchWriter(options, options.sink_id or uuid.uuid4().hex)
 
     @plainly
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802 - Spark's name
+        from imago_spark.writer import StreamWriter
+
         return StreamWriter(self._sink(schema, overwrite=overwrite))
 
     def _sink(self, schema: StructType, *, overwrite: bool) -> SinkOptions:
+        from imago_spark.sink_options import check_columns, parse_sink_options
+
         if overwrite:
             raise OptionError('a topic is only appended to: write with .mode("append")')
         options = parse_sink_options(self.options)
