@@ -67,7 +67,7 @@ def fill(client: Client, topic: str) -> None:
 def test_figures_of_a_topic_and_the_lag_of_its_groups(
     run: Application, client: Client, spark: SparkSession, tmp_path: Path
 ) -> None:
-    topic, lake = "figures", str(tmp_path / "lake")
+    topic, lake = "counted", str(tmp_path / "lake")
     fill(client, topic)
     run(ingest.main, topic, "lake", trigger="available-now")
 

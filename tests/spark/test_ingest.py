@@ -209,7 +209,7 @@ def test_ranges_land_each_row_once_whoever_is_killed(rig: Rig, client: Client, k
     # As a stream writes it: row by row, and for whoever reads it.
     assert compare(rig) | {"list": []} == {
         "rows": 2500, "damaged": 0, "queues": 2, "behind": 0, "compared": 2500,
-        "differences": 0, "list": [],
+        "differences": 0, "list": [], "topics": {rig.topic: {"messages": 2500, "rows": 2500}},
     }  # fmt: skip
     seen = DeltaTable(rig.lake).to_pyarrow_table(columns=["queue", "offset"])
     assert len(set(map(tuple, zip(*seen.to_pydict().values(), strict=True)))) == len(seen) == 2500

@@ -11,11 +11,13 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pyarrow.parquet as pq
 import pytest
 
@@ -110,7 +112,12 @@ class Pipelines:
 
         wait_until(reached, seconds_max=SECONDS_MAX, what=process.log_tail())
         assert not (found := traces.traces([self.folder])), "\n\n".join(found)
+        below = psutil.Process(process.pid).children(recursive=True)
         process.kill()
+        for one in below:  # as with a pod: the JVM, which would write on for a moment
+            with suppress(psutil.NoSuchProcess):
+                one.kill()
+        psutil.wait_procs(below, SECONDS_MAX)
 
 
 PARSE = {"schema": SCHEMA, "required": "id"}
