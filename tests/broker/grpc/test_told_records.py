@@ -172,3 +172,35 @@ def test_digests_are_right_side_by_side(size: int) -> None:
 def test_what_is_special_is_told_the_careful_way(changed: dict[str, Any]) -> None:
     body = b"".join(map(encode_message, (PLAIN, dataclasses.replace(PLAIN, **changed), PLAIN)))
     assert same(body) == 1
+
+
+@pytest.mark.parametrize("letter", ["ä".encode(), b"\xc3", b"\xff"])
+def test_letters_beyond_ascii_are_found_wherever_they_are(letter: bytes) -> None:
+    for size in range(len(letter), 20):
+        for at in range(size - len(letter) + 1):
+            value = b"." * at + letter + b"." * (size - at - len(letter))
+            whole = dataclasses.replace(PLAIN, properties=PLAIN.properties | {"z": "~" * size})
+            body = encode_message(whole)
+            # Asked for with care, what is no UTF-8 is no message.
+            assert same(body.replace(b"~" * size, value)) == (len(letter) == 1)
+
+
+NAMES = sorted(
+    {text for name, text in vars(props).items() if name.isupper() and isinstance(text, str)}
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nearly_reserved_names_are_of_users(name: str) -> None:
+    for near in (name, name + "S", name[:-1], name[:-1] + "*", "*" + name[1:]):
+        if near:
+            same(
+                encode_message(dataclasses.replace(PLAIN, properties={"UNIQ_KEY": "1", near: "x"}))
+            )
+
+
+def test_handles_name_where_each_queue_began() -> None:
+    queues = [0, 0, 2, 1, 1, 2, 0]
+    assert (
+        same(b"".join(encode_message(dataclasses.replace(PLAIN, queue_id=q)) for q in queues)) == 0
+    )

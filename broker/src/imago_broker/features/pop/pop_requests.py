@@ -34,7 +34,7 @@ from imago_wire.remoting.headers.pop import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from imago_broker.core.budget import OutputBudget
     from imago_broker.features.pop.giving import PopParts
@@ -75,7 +75,8 @@ class PopProcessor:
         self._resets = resets
         self._budget = budget
         self._host = identity.host
-        self._turns = 0
+        self.turns = 0
+        """By what moves which of a topic's queues is read first."""
 
     def pop(self, exchange: Exchange) -> Reply | None:
         """POP_MESSAGE."""
@@ -114,8 +115,7 @@ class PopProcessor:
         self.allow_group(group, topic)
         queue_ids = self._queue_ids(peer, topic, queue_id, "" if in_order else group)
         chosen = self._selector.select_expression(*expression)
-        # A reset counts here from when it was made: pulls that follow go on from what is popped.
-        self._resets.forget((group, topic, each) for each in queue_ids)
+        self.forget_resets(group, topic, queue_ids)
         return PopAsk(
             group=group,
             topic=topic,
@@ -126,6 +126,11 @@ class PopProcessor:
             wanted=chosen.wanted,
             **more,
         )
+
+    def forget_resets(self, group: str, topic: str, queue_ids: Sequence[int]) -> None:
+        """Have a reset count from when it was made: pulls that follow go on from what is popped."""
+        if self._resets:
+            self._resets.forget((group, topic, each) for each in queue_ids)
 
     def peek(self, exchange: Exchange) -> Reply:
         """PEEK_MESSAGE: what a POP would give now, and nothing is taken."""
@@ -201,10 +206,10 @@ class PopProcessor:
             raise rules.illegal_queue(config, queue_id, peer)
         if queue_id != ANY_QUEUE:
             return [queue_id]
-        self._turns += 1
-        if group and goes_by_priority(config, self._parts.groups.get(group), self._turns):
+        self.turns += 1
+        if group and goes_by_priority(config, self._parts.groups.get(group), self.turns):
             return [*reversed(range(config.read_queues))]
-        first = self._turns % max(1, config.read_queues)
+        first = self.turns % max(1, config.read_queues)
         return [*range(first, config.read_queues), *range(first)]
 
     def allowance(self) -> int:

@@ -139,9 +139,10 @@ class PopQueue:
         `messages`: how often each was handed out before. `next_offset`: behind all that were read
         for it, also those that were not wanted.
         """
-        if messages and min(messages) >= self.next_offset:
+        offsets = sorted(messages)
+        if offsets and offsets[0] >= self.next_offset:
             # None was ever out, so that behind what is in the heap they keep its order.
-            self._lowest += sorted(messages)
+            self._lowest += offsets
             self._where |= dict.fromkeys(messages, stamp)
         else:
             for offset in messages:

@@ -16,7 +16,12 @@ FACTOR: Final = "priority.factor"
 
 def goes_by_priority(topic: TopicConfig, group: GroupConfig | None, turn: int) -> bool:
     """Return whether a group's POP reads the last queue first, and then those below."""
-    if topic.attributes.get(MESSAGE_TYPE) != "PRIORITY":
+    if not has_priorities(topic):
         return False
     factor = "100" if group is None else group.attributes.get(FACTOR, "100")
     return not factor.isdecimal() or turn % 100 < int(factor[:4])
+
+
+def has_priorities(topic: TopicConfig) -> bool:
+    """Return whether the order of a topic's queues may be theirs."""
+    return topic.attributes.get(MESSAGE_TYPE) == "PRIORITY"

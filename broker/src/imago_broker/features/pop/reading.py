@@ -68,7 +68,8 @@ class QueueTake:
 
     def add_run(self, first: int, count: int, records: bytes) -> None:
         """Add messages that follow each other and were never handed out."""
-        self.times |= dict.fromkeys(range(first, first + count), 0)
+        times = dict.fromkeys(range(first, first + count), 0)
+        self.times = self.times | times if self.times else times
         self.records.append(records)
         self.size += len(records)
 

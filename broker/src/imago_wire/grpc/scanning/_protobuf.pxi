@@ -1,5 +1,7 @@
 """Protobuf's wire form: fields read and written in place; part of the twins beside it."""
 
+from libc.stdint cimport uint64_t
+
 ctypedef const unsigned char* Bytes
 
 cdef extern from "_hot.h" nogil:
@@ -49,15 +51,27 @@ cdef inline bint _field(
     return True
 
 
-cdef bint _is_utf8(Span* text):
+cdef inline bint _is_ascii(Bytes at, Py_ssize_t size) noexcept nogil:
+    cdef uint64_t word, high = 0
     cdef Py_ssize_t index
-    for index in range(text.size):
-        if text.at[index] & 0x80:
-            try:
-                PyUnicode_DecodeUTF8(<const char*>text.at, text.size, NULL)
-            except UnicodeDecodeError:
-                return False
-            return True
+    if size < 8:
+        for index in range(size):
+            high |= at[index]
+        return not high & 0x80
+    for index in range(0, size - 8, 8):
+        memcpy(&word, at + index, 8)
+        high |= word
+    memcpy(&word, at + size - 8, 8)  # again some of those before, rather than fewer than eight
+    return not (high | word) & <uint64_t>0x8080808080808080
+
+
+cdef bint _is_utf8(Span* text):
+    if _is_ascii(text.at, text.size):
+        return True
+    try:
+        PyUnicode_DecodeUTF8(<const char*>text.at, text.size, NULL)
+    except UnicodeDecodeError:
+        return False
     return True
 
 

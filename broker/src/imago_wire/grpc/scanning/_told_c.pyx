@@ -37,6 +37,7 @@ DEF DIGEST = 36  # type and checksum
 DEF HANDLE_ROOM = 96  # five numbers and the blanks between them
 DEF FIXED = 91
 DEF SIDE_BY_SIDE = 8
+DEF SILENT = 14
 
 cdef uint32_t _magic_1 = _layout.MAGIC_V1, _magic_2 = _layout.MAGIC_V2
 cdef int _identity = Encoding.IDENTITY, _normal = MessageType.NORMAL, _fifo = MessageType.FIFO
@@ -52,7 +53,16 @@ cdef list _silent = [
 ]
 """Properties of which clients are told nothing, and which change nothing else."""
 assert all(_is_reserved(name.decode()) for name in _silent)
+assert len(_silent) == SILENT and all(len(name) < 64 for name in _silent)
 assert not any(_is_reserved(chr(letter)) for letter in range(ord("a"), ord("z") + 1))
+
+cdef Span _silent_names[SILENT]
+cdef uint64_t _silent_sizes = 0
+"""A bit for each size that one of them has."""
+for _index in range(SILENT):
+    _silent_names[_index].at = <Bytes>PyBytes_AS_STRING(<bytes>_silent[_index])
+    _silent_names[_index].size = PyBytes_GET_SIZE(<bytes>_silent[_index])
+    _silent_sizes |= <uint64_t>1 << len(_silent[_index])
 
 cdef struct Told:
     int32_t queue_id
@@ -91,8 +101,9 @@ def told_records(bytes body not None, delivery, careful):
     cdef list handles = []
     cdef dict starts = delivery.starts
     cdef bytes words = delivery.words.encode(), resource = delivery.resource
-    cdef bytes invisible = delivery.invisible, known = None
-    cdef long long attempts_max = delivery.attempts_max, queue_id = -1
+    cdef bytes invisible = delivery.invisible
+    cdef long long attempts_max = delivery.attempts_max
+    cdef long long queue_id = <long long>1 << 32  # that of the record before
     cdef unsigned char* handle
     cdef Py_ssize_t handle_size
     cdef long long place, offset
@@ -112,7 +123,8 @@ def told_records(bytes body not None, delivery, careful):
                 size = <int32_t>(left - at)
             told.queue_id = <int32_t>imago_get32(data + at + 12)
             offset, place = imago_get64(data + at + 20), imago_get64(data + at + 28)
-            start = starts.get(told.queue_id)
+            if told.queue_id != queue_id:
+                queue_id, start = told.queue_id, starts.get(told.queue_id)
             handle_size = _put_handle(
                 handle, offset if start is None else <long long>start, words, &told, offset, place
             )
@@ -228,6 +240,17 @@ cdef inline bint _is(Span* name, const char* what, Py_ssize_t size) noexcept nog
     return name.size == size and memcmp(name.at, what, size) == 0
 
 
+cdef bint _is_silent(Span* name) noexcept nogil:
+    cdef int index
+    if name.size > 63 or not _silent_sizes >> name.size & 1:
+        return False
+    for index in range(SILENT):
+        if _silent_names[index].size == name.size:
+            if memcmp(_silent_names[index].at, name.at, name.size) == 0:
+                return True
+    return False
+
+
 cdef bint _read_property(Span* name, Span* value, Told* told) except -1:
     """Take one; False: the message is not ordinary."""
     if not c"a" <= name.at[0] <= c"z":
@@ -248,9 +271,8 @@ cdef bint _read_property(Span* name, Span* value, Told* told) except -1:
         if _is(name, b"TRACE_CONTEXT", 13):
             told.trace = value[0]
             return True
-        for each in _silent:
-            if _is(name, PyBytes_AS_STRING(<bytes>each), PyBytes_GET_SIZE(<bytes>each)):
-                return True
+        if _is_silent(name):
+            return True
         if name.size > 1 and name.at[0] == c"_" and name.at[1] == c"_":
             return False
         if _is_reserved(_text(name)):
