@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 ROWS: Final = 3000
 STARTS_MAX: Final = 20
 RUN_SECONDS_MAX: Final = 600.0
+_HERE: Final = Path(__file__).parents[2]
 
 
 @dataclass
@@ -94,8 +95,12 @@ class _Driver:
             raise RuntimeError(f"the query ended {STARTS_MAX} times: {self._folder}/driver.log")
         module = "imago_testing.kills.query"
         command = [sys.executable, "-m", module, self._bootstrap, str(self._folder)]
+        path = os.pathsep.join([str(_HERE), os.environ.get("PYTHONPATH", "")])
+        env = os.environ | {"PYTHONPATH": path}
         with (self._folder / "driver.log").open("ab") as log:
-            return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+            return subprocess.Popen(
+                command, stdout=log, stderr=log, env=env, start_new_session=True
+            )
 
     def go_on(self) -> None:
         if self._process.poll() is not None and not self.done:
