@@ -46,6 +46,9 @@ def test_samples_are_all_there_and_of_every_kind_that_people_write() -> None:
         "aggregate",
         "compact",
         "report",
+        "topic_stats",
+        "lag_latency",
+        "dlq_triage",
         "rebalance",
     }
     assert {found["kind"] for found in OBJECTS} == {kind.name for kind in KINDS}

@@ -50,7 +50,7 @@ def problem(line: str) -> str:
     """Return what is wrong with a command; empty: it is there, with its options."""
     program = "kubectl" if line.startswith("kubectl") else "imago"
     words = _GLOBAL.sub("", line.removeprefix("kubectl ").removeprefix("imago ")).split(" ")
-    if words[0].startswith("…"):
+    if words[0].startswith("…") or words[0] == "--install-completion":
         return ""
     if program == "imago" and words[0] not in commands.COMMANDS:
         return f"there is no imago {words[0]}"

@@ -38,7 +38,8 @@ def read(bootstrap: str, **more: str) -> set[str]:
     """Plan a batch as the driver does; return the shards that it reads."""
     options = parse_options({"bootstrap": bootstrap, "subscribe": "orders", **more})
     try:
-        return {part.value.queue.shard for part in BatchReader(options).partitions()}
+        parts = BatchReader(options).partitions()
+        return {one.queue.shard for part in parts for one in part.value}
     finally:
         close_clients()
 

@@ -36,14 +36,14 @@ def resume(group: str, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP, partial: Partia
 
 def is_paused(client: Client, group: str) -> bool:
     """Whether brokers give a group nothing."""
-    settings = client.admin.groups().get(group)
+    settings = client.admin.group_settings(group)
     return settings is not None and not settings.consume_enable
 
 
 def _set(client: Client, group: str, *, enable: bool, partial: bool) -> None:
     from imago_wire.remoting.bodies.config import SubscriptionGroupConfig
 
-    known = client.admin.groups().get(group) or SubscriptionGroupConfig(group_name=group)
+    known = client.admin.group_settings(group) or SubscriptionGroupConfig(group_name=group)
     missing = client.admin.missing_shards()
     with apart_from(missing):
         client.admin.create_group(replace(known, consume_enable=enable))

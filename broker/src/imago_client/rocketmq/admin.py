@@ -115,6 +115,10 @@ class Admin:
         """Return all consumer groups with their settings."""
         return await self._driver.run(group_administration.groups(self._state))
 
+    async def group_settings(self, group: str) -> SubscriptionGroupConfig | None:
+        """Return a group's settings; None: no shard has any."""
+        return await self._driver.run(group_administration.group_settings(self._state, group))
+
     async def has_group(self, group: str) -> bool:
         """Return whether there is a group: one with settings, offsets or members."""
         return await self._driver.run(group_administration.has_group(self._state, group))

@@ -63,7 +63,7 @@ async def test_what_was_closed_for_a_record_that_fails_is_opened_again(
         raise CoordinatorError("gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr(pair.two.broker.coordinator.marks, "mark_shard", fail)
+        patch.setattr(type(pair.two.broker.coordinator.marks), "mark_shard", fail)
         status, _ = await pair.two.call("POST", "/admin/v1/shards/1/drained", {})
     assert (status, seen) == (503, [set(CLOSED)])
     await eventually(lambda: not closed(pair.two))

@@ -31,6 +31,7 @@ class Admin:
     topic_bounds = blocking(AsyncAdmin.topic_bounds)
     messages_by_key = blocking(AsyncAdmin.messages_by_key)
     groups = blocking(AsyncAdmin.groups)
+    group_settings = blocking(AsyncAdmin.group_settings)
     has_group = blocking(AsyncAdmin.has_group)
     create_group = blocking(AsyncAdmin.create_group)
     delete_group = blocking(AsyncAdmin.delete_group)

@@ -115,18 +115,33 @@ def groups(state: ClientState) -> Operation[dict[str, SubscriptionGroupConfig]]:
     return dict(sorted(found.items()))
 
 
+def group_settings(state: ClientState, group: str) -> Operation[SubscriptionGroupConfig | None]:
+    """Return a group's settings, of the first shard that has some (they are alike); None: none."""
+    check_text("group", group)
+    for address in (yield from masters(state)).values():
+        if (found := (yield from _settings(state, address, group))) is not None:
+            return found
+    return None
+
+
+def _settings(
+    state: ClientState, address: str, group: str
+) -> Operation[SubscriptionGroupConfig | None]:
+    asked = GetSubscriptionGroupConfigRequestHeader(group=group)
+    try:
+        body = yield from body_of(state, address, RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, asked)
+    except BrokerError as error:
+        if error.code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
+            raise
+        return None
+    return decode(SubscriptionGroupConfig, address, body)
+
+
 def has_group(state: ClientState, group: str) -> Operation[bool]:
     """Return whether any shard has a group of this name: settings, offsets or members."""
     check_text("group", group)
-    asked = GetSubscriptionGroupConfigRequestHeader(group=group)
     for address in (yield from masters(state)).values():
-        code = RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG
-        try:
-            yield from body_of(state, address, code, asked)
-        except BrokerError as error:
-            if error.code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
-                raise
-        else:
+        if (yield from _settings(state, address, group)) is not None:
             return True
         if (yield from _progress(state, address, group)):
             return True
