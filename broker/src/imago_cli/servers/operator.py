@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import json
+import logging
 import re
 import socket
 import uuid
+from datetime import UTC, datetime
 from pathlib import Path  # noqa: TC003  typer reads the annotation
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,7 +25,31 @@ if TYPE_CHECKING:
 PREFIX = "IMAGO_OPERATOR_"
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 LEVELS = ("debug", "info", "warning", "error")
+LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s %(message)s"
 LOG_FORMATS = ("text", "json")
+
+
+class _SentencesAsJson(logging.Formatter):
+    """Lines with the keys of the brokers' ones; their code is not in the operator's image."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "event": "unnamed",
+            "message": record.getMessage(),
+            "fields": {},
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+def _configure_logging(level: str, form: str) -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(_SentencesAsJson() if form == "json" else logging.Formatter(LOG_FORMAT))
+    logging.basicConfig(level=level.upper(), handlers=[handler])
 
 
 def attach(root: typer.Typer) -> None:
@@ -112,9 +139,7 @@ def operator(
         raise CommandUsageError(
             f"--log-format {log_format}", cure=f"one of {' or '.join(LOG_FORMATS)}"
         )
-    from imago_broker.app.starting import configure_logging
-
-    configure_logging(log_level, log_format)
+    _configure_logging(log_level, log_format)
     host, port = _address(listen)
     settings = _settings(
         kubeconfig,
