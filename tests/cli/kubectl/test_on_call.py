@@ -1,64 +1,26 @@
-"""What somebody on call asks first: puts, disks, addresses, pipelines, and a report to hand on."""
+"""What somebody on call asks first: puts, disks, logs, clients, addresses, pipelines."""
 
 from __future__ import annotations
 
 import json
-import tarfile
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import pytest
 
-from imago_cli.clusters.redacting import LEFT_OUT, redacted, scrubbed
-from imago_cli.kubectl.on_call import report
-from imago_testing.kubernetes.custom_resources import PIPELINE, USER, manifest
+from imago_testing.kubernetes.custom_resources import PIPELINE, manifest
+from imago_testing.kubernetes.on_call import CLUSTERS, claim, cluster_of_three, limits, status
 from imago_testing.operated.resources import resource
 from imago_testing.operated.stories import by_row
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from imago_testing.kubernetes.plugin import Kube
-
-CLUSTERS = "imagoclusters.imago.dev"
-SECRET = "tr0ub4dor-and-3"
-"""What must not be found in a report."""
-
-
-def pod(shard: int, ordinal: int, role: str = "slave") -> dict[str, Any]:
-    labels = {"cluster": "demo", "component": "broker", "shard": str(shard), "role": role}
-    metadata = {
-        "name": f"demo-s{shard}-{ordinal}",
-        "labels": {f"imago.dev/{key}": value for key, value in labels.items()},
-    }
-    env = [{"name": "IMAGO__BROKER__SHARD", "value": "0"}, {"name": "MINE", "value": SECRET}]
-    return {
-        "metadata": metadata,
-        "spec": {"containers": [{"name": "broker", "env": env}]},
-        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
-    }
-
-
-def status(role: str, *reasons: str, share: float = 0.5, waits: str = "") -> list[Any]:
-    disk = {"usedBytes": int(share * 2**34), "totalBytes": 2**34, "usedShare": share}
-    return [
-        200,
-        {
-            "role": role,
-            "waitsFor": waits,
-            "puts": {"accepted": not reasons, "reasons": list(reasons)},
-            "gets": {"accepted": True, "reasons": []},
-            "disk": {**disk, "level": "full" if share > 0.9 else "normal", "writable": share < 0.9},
-        },
-    ]
 
 
 @pytest.fixture(autouse=True)
 def _cluster(kube: Kube) -> None:
-    kube.objects[CLUSTERS] = [resource()]
-    kube.objects["pods"] = [pod(0, 0, "master"), pod(0, 1), pod(1, 0)]
-    for name, role in (("demo-s0-0", "master"), ("demo-s0-1", "slave"), ("demo-s1-0", "master")):
-        kube.brokers[name] = {"GET /admin/v1/status": status(role)}
+    cluster_of_three(kube)
 
 
 class TestPuts:
@@ -100,8 +62,78 @@ class TestPuts:
         assert "has no broker pods" in done.err
         assert "kubectl imago explain demo" in done.err
 
+    def test_whoever_is_held_up_by_limits_is_named(self, kube: Kube) -> None:
+        owes = {"owedMs": {"producerBytesPerSecond": 1200}, "refused": 3}
+        limits(kube, "demo-s0-0", ("user:ann", owes), ("user:bob", {"owedMs": {}, "refused": 0}))
+        limits(kube, "demo-s1-0", ("user:ann", {}))
+        done = kube.run("puts", "demo", "-o", "json")
+        found = [(row["shard"], row["of"], row["puts"]) for row in json.loads(done.out)]
+        held = ("shard-0", "user:ann", "held up")
+        assert found == [("shard-0", "", "accepted"), held, ("shard-1", "", "accepted")]
+        assert done.code == 0, "the others are served"
+        why = json.loads(done.out)[1]["why"]
+        assert "producerBytesPerSecond: the next waits 1200 ms" in why
+        assert "3 refused" in why
+        named = json.loads(kube.run("puts", "demo", "--user", "bob", "-o", "json").out)
+        assert [row["puts"] for row in named if row["of"] == "user:bob"] == ["accepted"]
+
+    @pytest.mark.parametrize(
+        ("said", "in_sync", "why"),
+        [
+            ({"sealed": True}, 2, "sealed"),
+            ({"perm": 4}, 2, "perm is 4"),
+            ({"writeQueues": 0}, 2, "no queue to write to"),
+            ({"acknowledgement": "replicated-fsync"}, 1, "1 of 2 members are in sync"),
+            ({}, 1, ""),
+        ],
+    )
+    def test_a_topic_is_asked_for(
+        self, kube: Kube, said: dict[str, Any], in_sync: int, why: str
+    ) -> None:
+        open_ = {"perm": 6, "writeQueues": 4, "sealed": False, "acknowledgement": "leader"}
+        for name in ("demo-s0-0", "demo-s1-0"):
+            limits(kube, name)
+            standing = {"inSync": ["a", "b"][:in_sync], "minInSync": 2}
+            kube.brokers[name]["GET /admin/v1/shard"] = [200, standing]
+        kube.brokers["demo-s0-0"]["GET /admin/v1/topics/orders"] = [200, open_ | said]
+        done = kube.run("puts", "demo", "--topic", "orders", "-o", "json")
+        rows = {row["shard"]: row for row in json.loads(done.out) if row["of"] == "orders"}
+        assert rows["shard-1"]["puts"] == "not here"
+        assert rows["shard-0"]["puts"] == ("refused" if why else "accepted")
+        assert why in rows["shard-0"]["why"]
+        assert done.code == (1 if why else 0)
+
+    def test_a_cluster_that_sleeps_is_no_failure(self, kube: Kube) -> None:
+        kube.objects["pods"] = []
+        sleeps = {"type": "Hibernated", "status": "True", "reason": "Asleep", "message": ""}
+        status = {"conditions": [sleeps], "lookedAt": datetime.now(UTC).isoformat()}
+        kube.objects[CLUSTERS] = [{**resource(), "status": status}]
+        done = kube.run("puts", "demo")
+        assert done.code == 6
+        assert "hibernates, as its spec says" in done.err
+
 
 class TestDisks:
+    def test_claims_are_shown_with_what_they_wait_for(self, kube: Kube) -> None:
+        waits = [{"type": "FileSystemResizePending", "status": "True"}]
+        kube.objects["persistentvolumeclaims"] = [
+            claim("demo-s0-0", "20Gi", "20Gi"),
+            claim("demo-s0-1", "40Gi", "20Gi", conditions=waits),
+            claim("demo-s0-2", "20Gi", "20Gi"),
+        ]
+        done = kube.run("disks", "demo", "-o", "json")
+        rows = {row["pod"]: row for row in json.loads(done.out)}
+        assert rows["demo-s0-0"]["claim"] == "20Gi"
+        assert rows["demo-s0-1"]["claim"] == "20Gi, asks for 40Gi, FileSystemResizePending"
+        assert (rows["demo-s0-2"]["puts"], rows["demo-s1-0"]["claim"]) == ("no pod", "")
+        assert done.code == 0, "who has left takes no messages anyway"
+
+    def test_who_may_not_read_claims_sees_the_rest(self, kube: Kube) -> None:
+        kube.refusals["get persistentvolumeclaims"] = "Error (Forbidden): cannot list claims"
+        done = kube.run("disks", "demo")
+        assert (done.code, "demo-s0-0" in done.out) == (0, True)
+        assert "cannot list claims" in done.err
+
     def test_the_fullest_comes_first(self, kube: Kube) -> None:
         kube.brokers["demo-s0-1"] = {"GET /admin/v1/status": status("slave", share=0.09)}
         kube.brokers["demo-s1-0"] = {"GET /admin/v1/status": status("master", share=0.95)}
@@ -117,6 +149,55 @@ class TestDisks:
         done = kube.run("disks", "demo")
         assert done.code == 1
         assert "no route to host" in done.out
+
+
+class TestLogs:
+    def test_lines_of_all_members_stand_in_the_order_of_time(self, kube: Kube) -> None:
+        day = "2026-11-30T10:00"
+        kube.logs["demo-s0-0"] = f"{day}:01.5Z first\n{day}:03.000000001Z Traceback:\n  at x\n"
+        kube.logs["demo-s0-1"] = f"{day}:02Z second\n"
+        kube.logs["demo-s1-0"] = f"{day}:01.25Z before\n"
+        done = kube.run("logs", "demo", "--since", "10m")
+        assert done.code == 0, done.err
+        assert done.out.splitlines() == [
+            f"{day}:01.25Z demo-s1-0 before",
+            f"{day}:01.5Z demo-s0-0 first",
+            f"{day}:02Z demo-s0-1 second",
+            f"{day}:03.000Z demo-s0-0 Traceback:",
+            "demo-s0-0   at x",
+        ]
+        asked = [call for call in kube.calls() if call[0] == "logs"]
+        assert all({"--since=10m", "--tail=-1", "--timestamps"} <= set(call) for call in asked)
+
+    def test_a_member_is_chosen_and_one_that_has_none_is_said(self, kube: Kube) -> None:
+        kube.logs["demo-s0-0"] = "2026-11-30T10:00:00Z here\n"
+        done = kube.run("logs", "demo", "--member", "0")
+        assert done.code == 1
+        assert "demo-s0-0 here" in done.out
+        assert "demo-s1-0" in done.err
+        assert "demo-s0-1" not in done.out + done.err
+
+    def test_nobody_fits(self, kube: Kube) -> None:
+        done = kube.run("logs", "demo", "--shard", "7")
+        assert (done.code, "has no such pod" in done.err) == (1, True)
+
+    @pytest.mark.parametrize(
+        ("words", "chosen"),
+        [
+            (("--shard", "0", "--member", "1"), ("demo-s0-1",)),
+            (("--shard", "0"), ("-l", "imago.dev/shard=0")),
+            (("--member", "0"), ("-l", "pod-name in (demo-s0-0,demo-s1-0)")),
+        ],
+    )
+    def test_followed_lines_are_kubectls_own(
+        self, kube: Kube, words: tuple[str, ...], chosen: tuple[str, ...]
+    ) -> None:
+        kube.logs = {"demo-s0-1": "x", "-l": "x"}
+        done = kube.run("logs", "demo", "--follow", *words)
+        call = kube.calls()[-1]
+        assert done.code == 0, done.err
+        assert ("--follow" in call, "--prefix" in call) == (True, True)
+        assert all(any(part in word for word in call) for part in chosen)
 
 
 CLIENTS = "/admin/v1/cluster/clients"
@@ -242,121 +323,3 @@ def test_pipelines_say_why_they_are_not_ready(kube: Kube) -> None:
     assert (row["state"], row["epoch"], row["rows"]) == ("FAILED", 3, 7)
     kube.objects["imagopipelines.imago.dev"] = [other]
     assert "has no pipelines" in kube.run("pipelines", "demo").err
-
-
-class TestReport:
-    @pytest.fixture(autouse=True)
-    def _answers(self, kube: Kube) -> None:
-        for name, answers in kube.brokers.items():
-            kube.logs[name] = f"broker_started shard=0\npassword={SECRET}\n"
-            for path in report.ASKED[1:]:
-                answers[f"GET {path}"] = [200, {"path": path}]
-        kube.objects["imagousers.imago.dev"] = [manifest(USER)]
-        kube.objects["secrets"] = [{"metadata": {"name": "demo-token"}, "data": {"t": SECRET}}]
-
-    def _read(self, path: Path) -> dict[str, str]:
-        found = {}
-        with tarfile.open(path) as archive:
-            for entry in archive.getmembers():
-                file = archive.extractfile(entry)
-                assert file is not None
-                found[entry.name.partition("/")[2]] = file.read().decode()
-        return found
-
-    def test_it_has_what_somebody_needs_and_no_secret(self, kube: Kube, tmp_path: Path) -> None:
-        kube.logs["demo-s0-1-previous"] = f"Authorization: Bearer {SECRET}\nended\n"
-        path = tmp_path / "it.tar.gz"
-        done = kube.run("report", "demo", "--file", str(path))
-        assert (done.code, done.err) == (0, "")
-        files = self._read(path)
-        for name in (
-            *("cluster.json", "explain.txt", "resources/imagousers.json", "objects/pods.json"),
-            *("objects/events.json", "brokers/demo-s0-0/status.json", "logs/demo-s0-0.txt"),
-            "logs/demo-s0-1-previous.txt",
-        ):
-            assert name in files, name
-        assert not [name for name, text in files.items() if SECRET in text]
-        assert "broker_started" in files["logs/demo-s0-0.txt"]
-        assert not [call for call in kube.calls() if "secrets" in call]
-        assert path.stat().st_mode & 0o777 == 0o600
-
-    def test_what_cannot_be_read_is_named_and_the_rest_is_there(
-        self, kube: Kube, tmp_path: Path
-    ) -> None:
-        del kube.brokers["demo-s1-0"]
-        kube.refusals["get events"] = 'Error (Forbidden): events is forbidden: cannot list "events"'
-        path = tmp_path / "it.tar.gz"
-        done = kube.run("report", "demo", "-f", str(path))
-        assert done.code == 0
-        assert "2 parts not read" in done.out
-        missing = self._read(path)["missing.txt"]
-        assert "objects/events.json" in missing
-        assert "brokers/demo-s1-0" in missing
-        assert "brokers/demo-s0-0/status.json" in self._read(path)
-
-    def test_a_file_that_is_there_is_kept(self, kube: Kube, tmp_path: Path) -> None:
-        path = tmp_path / "it.tar.gz"
-        path.write_text("mine")
-        done = kube.run("report", "demo", "-f", str(path))
-        assert done.code == 1
-        assert "exists" in done.err
-        assert path.read_text() == "mine"
-
-    def test_long_logs_are_cut_at_their_beginning(
-        self, kube: Kube, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(report, "LOG_CHARS_MAX", 10)
-        monkeypatch.setattr(report, "LINES_MAX", 3)
-        kube.logs["demo-s0-0"] = "first\n" * 10 + "the last\n"
-        path = tmp_path / "it.tar.gz"
-        kube.run("report", "demo", "-f", str(path))
-        assert self._read(path)["logs/demo-s0-0.txt"] == "\nthe last\n"
-        assert [call for call in kube.calls() if "--tail=3" in call]
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "password=tr0ub4dor-and-3",
-        'the "password": "tr0ub4dor-and-3"',
-        "Authorization: Bearer tr0ub4dor-and-3",
-        "-----BEGIN RSA PRIVATE KEY-----\ntr0ub4dor-and-3\n-----END RSA PRIVATE KEY-----",
-        "-----BEGIN PRIVATE KEY-----\ntr0ub4dor-and-3",
-        "db_password: tr0ub4dor-and-3, user: me",
-        "API_KEY='tr0ub4dor-and-3'",
-    ],
-)
-def test_secrets_in_lines_of_logs_are_left_out(text: str) -> None:
-    assert SECRET not in scrubbed(text)
-    assert LEFT_OUT in scrubbed(text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["admin.token_file=/etc/imago/token/token", "passwordSecretRef: mine", "puts=3 tokens_count=9"],
-)
-def test_where_a_secret_is_may_be_read(text: str) -> None:
-    assert scrubbed(text) == text
-
-
-def test_values_that_people_gave_are_left_out_of_objects() -> None:
-    found = redacted(
-        {
-            "metadata": {
-                "managedFields": [1],
-                "annotations": {"kubectl.kubernetes.io/last-applied-configuration": SECRET},
-            },
-            "env": [
-                {"name": "MINE", "value": SECRET},
-                {"name": "IMAGO__BROKER__SHARD", "value": "0"},
-            ],
-            "token": SECRET,
-            "secretName": "demo-token",
-            "items": [{"key": "log.level", "value": "info", "default": "info"}],
-        }
-    )
-    assert SECRET not in json.dumps(found)
-    assert found["env"][1]["value"] == "0"
-    assert found["secretName"] == "demo-token"
-    assert found["items"][0]["value"] == "info"
-    assert "managedFields" not in found["metadata"]

@@ -20,6 +20,11 @@ _BEARER: Final = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}")
 _KEY: Final = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(-----END [A-Z ]+-----|\Z)", re.DOTALL
 )
+_IN_URL: Final = re.compile(r"(://[^/\s:@]*:)[^/\s@]+@")
+"""What stands behind a user's name in an address."""
+_OPTION: Final = re.compile(rf"(?i)(--?{_NAMED} )(?!-)[^\s,;]+")
+_SIGNED: Final = re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*")
+"""A JSON Web Token, as service accounts have."""
 _NAME: Final = re.compile(rf"(?i){_NAMED}")
 _FILE: Final = re.compile(r"(?i)(file|name|ref|path|folder|count|every|overlap|at|seconds)$")
 """How names end that say where a secret is, or how long it counts: these are no secrets."""
@@ -32,7 +37,7 @@ def redacted(value: Any) -> Any:
             return value | {"value": LEFT_OUT}
         return {k: _kept(k, v) for k, v in value.items() if k != "managedFields"}
     if isinstance(value, list):
-        return [redacted(one) for one in value]
+        return [redacted(one) for one in _without_arguments(value)]
     return scrubbed(value) if isinstance(value, str) else value
 
 
@@ -41,6 +46,20 @@ def _kept(key: str, value: Any) -> Any:
     if key in NOTES or (hides and isinstance(value, (str, int))):
         return LEFT_OUT
     return redacted(value)
+
+
+def _without_arguments(words: list[Any]) -> list[Any]:
+    """Return the words of a command without those behind an option that names a secret."""
+    before = ["", *words][: len(words)]
+    return [
+        LEFT_OUT if isinstance(one, str) and _names_secret(said) else one
+        for said, one in zip(before, words, strict=True)
+    ]
+
+
+def _names_secret(word: Any) -> bool:
+    option = isinstance(word, str) and word.startswith("-") and "=" not in word
+    return option and bool(_NAME.fullmatch(word.lstrip("-"))) and not _FILE.search(word)
 
 
 def _is_variable(value: dict[str, Any]) -> bool:
@@ -54,9 +73,15 @@ def scrubbed(text: str) -> str:
     """Return a text without values that stand behind the name of a secret."""
     text = _KEY.sub(LEFT_OUT, text)
     text = _BEARER.sub(rf"\1 {LEFT_OUT}", text)
+    text = _SIGNED.sub(LEFT_OUT, _IN_URL.sub(rf"\1{LEFT_OUT}@", text))
+    text = _OPTION.sub(_after_option, text)
     return _SAID.sub(_without, text)
 
 
 def _without(found: re.Match[str]) -> str:
     name = found[1].rstrip(' :=\t"').lstrip('"')
     return found[0] if _FILE.search(name) else f"{found[1]}{LEFT_OUT}"
+
+
+def _after_option(found: re.Match[str]) -> str:
+    return found[0] if _FILE.search(found[1].rstrip()) else f"{found[1]}{LEFT_OUT}"

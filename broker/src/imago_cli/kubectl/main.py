@@ -6,7 +6,7 @@ import typer
 
 from imago_cli import exits
 from imago_cli.kubectl import handover, orders, queues, status, users
-from imago_cli.kubectl.on_call import connected, outside, report, serving
+from imago_cli.kubectl.on_call import connected, logs, outside, report, room, serving
 from imago_cli.kubectl.planning import plan
 from imago_cli.main import run
 from imago_cli.usage import invoke
@@ -40,11 +40,12 @@ def build() -> typer.Typer:
         queues.topics,
         queues.groups,
         serving.puts,
-        serving.disks,
+        room.disks,
         connected.clients,
         outside.addresses,
         outside.pipelines,
         report.report,
+        logs.logs,
     ):
         root.command()(command)
     users.attach(root)

@@ -6,13 +6,14 @@ import json
 import os
 import re
 import subprocess
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_cli.exits import CommandError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 VARIABLE: Final = "KUBECTL"
 """Names another kubectl than the first one on the path."""
@@ -98,6 +99,12 @@ class Kubectl:
             raise refusal(done.stderr or done.stdout, words[0])
         return done.stdout
 
+    def stream(self, *words: str) -> int:
+        """Run kubectl with this process's output as its own, until it ends; return its code."""
+        with _started(), suppress(KeyboardInterrupt):
+            return subprocess.call(self._command(words), stdin=subprocess.DEVNULL)  # noqa: S603  as below
+        return 0
+
     def _json(self, *words: str) -> dict[str, Any]:
         text = self.call(*words)
         try:
@@ -109,25 +116,22 @@ class Kubectl:
         return value
 
     def _run(self, words: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        program = os.environ.get(VARIABLE) or "kubectl"
-        command = [program, *self._options(), *words]
-        try:
-            return subprocess.run(  # noqa: S603  the caller's own kubectl, no shell
-                command,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=SECONDS_MAX,
-                check=False,
-            )
-        except FileNotFoundError as error:
-            cure = f"put it on the path, or name it in {VARIABLE}"
-            raise KubectlError(f"there is no {program}", cure=cure) from error
-        except OSError as error:
-            raise KubectlError(f"{program} cannot be run: {error.strerror}") from error
-        except subprocess.TimeoutExpired as error:
-            text = f"kubectl {words[0]} has not answered for {SECONDS_MAX:.0f} s"
-            raise KubectlError(text, cure="check --context and --kubeconfig") from error
+        with _started():
+            try:
+                return subprocess.run(  # noqa: S603  the caller's own kubectl, no shell
+                    self._command(words),
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    text=True,
+                    timeout=SECONDS_MAX,
+                    check=False,
+                )
+            except subprocess.TimeoutExpired as error:
+                text = f"kubectl {words[0]} has not answered for {SECONDS_MAX:.0f} s"
+                raise KubectlError(text, cure="check --context and --kubeconfig") from error
+
+    def _command(self, words: Sequence[str]) -> list[str]:
+        return [_program(), *self._options(), *words]
 
     def _options(self) -> list[str]:
         given = {
@@ -136,6 +140,22 @@ class Kubectl:
             "--kubeconfig": self.kubeconfig,
         }
         return [f"{name}={value}" for name, value in given.items() if value is not None]
+
+
+def _program() -> str:
+    return os.environ.get(VARIABLE) or "kubectl"
+
+
+@contextmanager
+def _started() -> Iterator[None]:
+    """Say in a sentence that there is no kubectl to run."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        cure = f"put it on the path, or name it in {VARIABLE}"
+        raise KubectlError(f"there is no {_program()}", cure=cure) from error
+    except OSError as error:
+        raise KubectlError(f"{_program()} cannot be run: {error.strerror}") from error
 
 
 def refusal(said: str, what: str) -> KubectlError:
