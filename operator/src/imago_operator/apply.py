@@ -206,7 +206,7 @@ class Executor:
     @_do.register
     async def _(self, action: Certify) -> None:
         seen = self._seen.observed.certificates
-        made = await secret_of(self._desired, action, seen, self._context.now())
+        made = secret_of(self._desired, action, seen, self._context.now())
         await self._kube.apply(made)
 
     @_do.register

@@ -135,7 +135,7 @@ def test_an_authority_is_replaced_on_a_server_that_keeps_account_of_fields(
                 seen = SeenCertificates(
                     authority=authority_of(authority), members={0: member} if member else {}
                 )
-                await kube.apply(await secret_of(desired, step, seen, now))
+                await kube.apply(secret_of(desired, step, seen, now))
 
     asyncio.run(inside())
     authority, member = secret(api, "certified-ca"), secret(api, "certified-s0-tls")
@@ -174,7 +174,7 @@ def sign_for_clients(api: ApiServerProcess) -> None:
         async with ApiServer(from_file(api.kubeconfig())) as session:
             step = Certify(CertificateWork.NEW_AUTHORITY, clients=True)
             seen = SeenCertificates(clients=SeenClients())
-            await Kubernetes(session).apply(await secret_of(desired, step, seen, datetime.now(UTC)))
+            await Kubernetes(session).apply(secret_of(desired, step, seen, datetime.now(UTC)))
 
     asyncio.run(inside())
 

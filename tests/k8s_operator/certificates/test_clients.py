@@ -25,7 +25,8 @@ from imago_operator.certificates.state import (
     SeenHolder,
     pem_parts,
 )
-from imago_operator.issuing import openssl
+from imago_operator.issuing import making
+from imago_operator.issuing.making import Validity
 from imago_operator.model.secret_data import coded, decoded
 from imago_operator.reconcile import ObjectKey
 from imago_operator.reconcilers.user import UserReconciler
@@ -111,6 +112,7 @@ class Clients(OperatedCluster):
 
 def clients(users: tuple[str, ...] = USERS, **said: Any) -> Clients:
     made = Clients(resource({"spec.tls": {"clientsCa": CLIENTS | said}}))
+    made.world.now = datetime.now(UTC)  # brokers look at the certificates
     for name in users:
         made.user(name)
     return made
@@ -283,11 +285,8 @@ def test_a_certificate_that_ends_soon_is_not_replaced_all_the_time() -> None:
 @pytest.mark.full
 def test_an_authority_of_somebody_else(tmp_path: Path) -> None:
     """Without a key it checks what clients of yours show; with one, users get certificates."""
-
-    async def made() -> tuple[openssl.IssuedPair, openssl.IssuedPair]:
-        return await openssl.authority("mine", 30), await openssl.authority("next", 30)
-
-    first, second = asyncio.run(made())
+    valid = Validity(datetime.now(UTC), 30)
+    first, second = making.authority("mine", valid), making.authority("next", valid)
     cluster = clients(mode="UserProvided", secretName="mine")
     asyncio.run(cluster.for_(10))
     assert cluster.condition("CertificatesValid") == ("False", "ClientsAuthorityMissing")

@@ -118,6 +118,7 @@ def test_what_ends_is_said_before(
 
 def test_the_operator_shows_all_of_a_cluster_until_it_is_gone() -> None:
     cluster = OperatedCluster(resource({"spec.tls": {}, "spec.brokers.shards": 2}))
+    cluster.world.now = datetime.now(UTC)
     cluster.run()
     told = {tuple(one[:3]): one[3] for one in cluster.reconciler.certificate_ends()}
     names = {"authority", "shard-0", "shard-1", "zookeeper"}

@@ -61,7 +61,7 @@ class Secrets:
                 authority=authority_of(self._kept.get(names.authority(CLUSTER))),
                 members={0: member} if member else {},
             )
-            made = await secret_of(self._desired, work, seen, datetime.now(UTC))
+            made = secret_of(self._desired, work, seen, datetime.now(UTC))
             self._kept[made["metadata"]["name"]] = made
 
     async def begin(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,7 +11,8 @@ import pytest
 from imago_broker.app import Broker
 from imago_operator.brokers.http import BrokerHttp, SilentError
 from imago_operator.certificates.plan import alternative_names
-from imago_operator.issuing import openssl
+from imago_operator.issuing import making
+from imago_operator.issuing.making import IssuedPair, Validity
 from imago_testing.operated.resources import wanted
 from imago_testing.peers.admin import TOKEN, broker_config
 
@@ -18,19 +20,20 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
+VALID = Validity(datetime.now(UTC), 30)
 STATUS = "/admin/v1/status"
 
 
 @pytest.fixture(name="signer")
-async def _signer() -> openssl.IssuedPair:
-    return await openssl.authority("demo CA", 30)
+async def _signer() -> IssuedPair:
+    return making.authority("demo CA", VALID)
 
 
 @pytest.fixture(name="broker")
-async def _broker(tmp_path: Path, signer: openssl.IssuedPair) -> AsyncIterator[Broker]:
+async def _broker(tmp_path: Path, signer: IssuedPair) -> AsyncIterator[Broker]:
     """One that would start only with a certificate of a member of demo's shard 0."""
-    names = ",".join(alternative_names(wanted(), 0))
-    made = await openssl.certificate("demo-s0", names, 30, signer)
+    names = alternative_names(wanted(), 0)
+    made = making.certificate("demo-s0", names, VALID, signer)
     for name, text in (
         ("tls.crt", made.certificate + signer.certificate),
         ("tls.key", made.key),
@@ -54,9 +57,9 @@ async def _broker(tmp_path: Path, signer: openssl.IssuedPair) -> AsyncIterator[B
 
 
 async def test_the_operator_calls_over_tls_and_only_who_was_signed(
-    broker: Broker, signer: openssl.IssuedPair
+    broker: Broker, signer: IssuedPair
 ) -> None:
-    other = await openssl.authority("another CA", 30)
+    other = making.authority("another CA", VALID)
     url = f"https://127.0.0.1:{broker.ports.admin_port}"
     async with BrokerHttp(lambda: "id") as http:
         answer = await http.with_token(TOKEN, signer.certificate).get(url, STATUS)

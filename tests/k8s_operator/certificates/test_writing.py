@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,7 +12,8 @@ from imago_broker.replication.links.member_tls import member_uri
 from imago_broker.server.tls.tls_certificates import CertificateError, TlsFiles, load
 from imago_operator.certificates.state import AuthorityPhase
 from imago_operator.errors import BlockedError
-from imago_operator.issuing import openssl
+from imago_operator.issuing import making
+from imago_operator.issuing.making import IssuedPair, Validity
 from imago_operator.model.secret_data import coded, decoded
 from imago_testing.operated.cluster import OperatedCluster
 from imago_testing.operated.resources import resource
@@ -20,8 +22,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+VALID = Validity(datetime.now(UTC), 30)
+
+
 def operated(**tls: object) -> OperatedCluster:
-    return OperatedCluster(resource({"spec.tls": tls, "spec.brokers.shards": 2}))
+    """Its clock is the machine's: certificates of another time are none to a broker."""
+    cluster = OperatedCluster(resource({"spec.tls": tls, "spec.brokers.shards": 2}))
+    cluster.world.now = datetime.now(UTC)
+    return cluster
 
 
 def files(folder: Path, cluster: OperatedCluster, shard: int, member: str) -> TlsFiles:
@@ -112,10 +120,7 @@ def shown_by(cluster: OperatedCluster, folder: Path, shard: int) -> tuple[str, s
 
 
 def test_members_follow_an_authority_of_somebody_else(tmp_path: Path) -> None:
-    async def made() -> tuple[openssl.IssuedPair, openssl.IssuedPair]:
-        return await openssl.authority("one", 30), await openssl.authority("two", 30)
-
-    first, second = asyncio.run(made())
+    first, second = making.authority("one", VALID), making.authority("two", VALID)
     cluster = operated(ca={"mode": "UserProvided", "secretName": "mine", "overlap": "30s"})
     cluster.run()
     assert cluster.condition("CertificatesValid") == ("False", "AuthorityMissing")
@@ -137,7 +142,7 @@ def test_members_follow_an_authority_of_somebody_else(tmp_path: Path) -> None:
     assert cluster.kubernetes.find("Secret", "mq", "demo-ca") is None
 
 
-def provide(cluster: OperatedCluster, signer: openssl.IssuedPair, trusted: str) -> None:
+def provide(cluster: OperatedCluster, signer: IssuedPair, trusted: str) -> None:
     entries = {"tls.crt": signer.certificate, "tls.key": signer.key, "ca.crt": trusted}
     metadata = {"name": "mine", "namespace": "mq"}
     made = {"kind": "Secret", "type": "kubernetes.io/tls", "metadata": metadata}
@@ -156,19 +161,25 @@ def phase(cluster: OperatedCluster) -> str:
     return str(found["metadata"]["annotations"]["imago.dev/ca-phase"])
 
 
-async def test_what_openssl_refuses_is_said() -> None:
-    signer = await openssl.authority("demo", 1)
-    with pytest.raises(BlockedError, match="openssl req"):
-        await openssl.certificate("a", "WHAT:ever", 1, signer)
+def test_what_no_certificate_can_name_is_said() -> None:
+    signer = making.authority("demo", VALID)
+    for wrong in ("WHAT:ever", "IP:one", "DNS:hörbar"):
+        with pytest.raises(BlockedError, match="a name for the certificate a"):
+            making.certificate("a", [wrong], VALID, signer)
 
 
-async def test_keys_are_not_shown() -> None:
-    signer = await openssl.authority("demo", 1)
+def test_an_authority_that_cannot_sign_is_said() -> None:
+    one, two = making.authority("one", VALID), making.authority("two", VALID)
+    for wrong, said in (
+        (IssuedPair(one.certificate, two.key), "not its certificate's"),
+        (IssuedPair(one.certificate, "no key"), "cannot sign"),
+        (IssuedPair("no certificate", one.key), "cannot sign"),
+    ):
+        with pytest.raises(BlockedError, match=said):
+            making.client_certificate("a", VALID, wrong)
+
+
+def test_keys_are_not_shown() -> None:
+    signer = making.authority("demo", VALID)
     assert "PRIVATE" in signer.key
     assert "PRIVATE" not in repr(signer)
-
-
-async def test_without_openssl_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(BlockedError, match="not in the operator's image"):
-        await openssl.authority("demo", 1)

@@ -147,7 +147,6 @@ KEPT: dict[str, dict[str, str]] = {
         "imago_client.core.consuming.popping": "INVISIBLE_S_MAX _PAUSE_S_MAX",
         "imago_client.core.administration.topic_changes": "_ROUTED_S_MAX",
         "imago_client.inflation": "WAIT_S_MAX",
-        "imago_operator.issuing.openssl": "SECONDS_MAX",
         "imago_objects.objects": "PARTS_AT_ONCE",
         "imago_operator.observing.windows": "DURATION_MAX",
         "imago_spark.pipelines.streaming": "BATCH_SECONDS_MAX",

@@ -5,19 +5,24 @@ from __future__ import annotations
 import ipaddress
 import os
 import secrets
-import subprocess
+from datetime import UTC, datetime, timedelta
 from pathlib import Path  # noqa: TC003  typer reads the annotation
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from imago_cli import toml_text
 from imago_cli.clusters.admin_http import DEFAULT_ADMIN
-from imago_cli.exits import CommandError, CommandUsageError
+from imago_cli.exits import CommandUsageError
 from imago_cli.output import say
 
-DAYS = 825
-_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+if TYPE_CHECKING:
+    from cryptography import x509
+
+AUTHORITY: Final = "Imago CA"
+VALID: Final = timedelta(days=825)
+EARLIER: Final = timedelta(minutes=5)
+"""Clocks of machines differ."""
 
 
 def attach(root: typer.Typer) -> None:
@@ -38,17 +43,17 @@ def init(
 ) -> None:
     """Make an authority, a certificate for brokers, an administrator's token, and settings.
 
-    Needs the command `openssl`. The folder and its keys are for you alone (0700, 0600).
+    The folder and its keys are for you alone (0700, 0600).
     """
-    names = [*dict.fromkeys([*(hosts or []), "localhost", "127.0.0.1"])]
-    wanted = ",".join(map(_alternative, names))
+    names = dict.fromkeys([*(hosts or []), "localhost", "127.0.0.1"])
+    named = [_alternative(name) for name in names]
     old = os.umask(0o077)
     try:
         try:
             folder.mkdir(parents=True)
         except FileExistsError:
             raise CommandUsageError(f"{folder} is there already", cure="name a new one") from None
-        _make_certificates(folder, wanted)
+        _write_certificates(folder, named)
         token = folder / "admin-token"
         token.write_text(f"{secrets.token_urlsafe(32)}\n", encoding="ascii")
         settings = folder / "security.toml"
@@ -79,40 +84,48 @@ def _settings(folder: Path) -> dict[str, dict[str, object]]:
     }
 
 
-def _make_certificates(folder: Path, names: str) -> None:
-    of_ca = ("-keyout", "ca.key", "-out", "ca.pem", "-days", str(DAYS), "-subj", "/CN=Imago CA")
-    _openssl(folder, "req", "-x509", *_KEY, *of_ca)
-    _openssl(
-        folder, "req", *_KEY, "-keyout", "server.key", "-out", "request", "-subj", "/CN=broker"
-    )
-    (folder / "extensions").write_text(f"subjectAltName={names}\n", encoding="ascii")
-    signed_by = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", str(DAYS))
-    request = ("-req", "-in", "request", "-extfile", "extensions", "-out", "server.pem")
-    _openssl(folder, "x509", *request, *signed_by)
-    for name in ("request", "extensions", "ca.srl"):
-        (folder / name).unlink(missing_ok=True)
+def _write_certificates(folder: Path, names: list[x509.GeneralName]) -> None:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-
-def _openssl(folder: Path, *words: str) -> None:
-    try:
-        done = subprocess.run(  # noqa: S603  words of ours
-            ["openssl", *words],  # noqa: S607  wherever the system has it
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            check=False,
+    def begun(name: str, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+        now = datetime.now(UTC)
+        return (
+            x509.CertificateBuilder()
+            .subject_name(_common_name(name))
+            .issuer_name(_common_name(AUTHORITY))
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - EARLIER)
+            .not_valid_after(now + VALID)
         )
-    except FileNotFoundError:
-        raise CommandError("the command openssl is not here", cure="install openssl") from None
-    if done.returncode:
-        last = done.stderr.strip().splitlines()[-1:] or ["it says nothing"]
-        raise CommandError(f"openssl {words[0]}: {last[0]}")
+
+    signer, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    named = x509.SubjectAlternativeName(names)
+    of_authority = x509.BasicConstraints(ca=True, path_length=0)
+    authority = begun(AUTHORITY, signer).add_extension(of_authority, critical=True)
+    broker = begun("broker", key).add_extension(named, critical=False)
+    for name, mine, made in (("ca", signer, authority), ("server", key, broker)):
+        private = mine.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        (folder / f"{name}.key").write_bytes(private)
+        signed = made.sign(signer, hashes.SHA256())
+        (folder / f"{name}.pem").write_bytes(signed.public_bytes(Encoding.PEM))
 
 
-def _alternative(name: str) -> str:
-    if not name.isascii() or not name.isprintable() or set(name) & set(" ,\n\r="):
-        raise CommandUsageError(f"--host {name!a}: is no name and no address")
+def _common_name(name: str) -> x509.Name:
+    from cryptography import x509
+
+    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+
+
+def _alternative(host: str) -> x509.GeneralName:
+    from cryptography import x509
+
+    if not host.isascii() or not host.isprintable() or set(host) & set(" ,="):
+        raise CommandUsageError(f"--host {host!a}: is no name and no address")
     try:
-        return f"IP:{ipaddress.ip_address(name)}"
+        return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
-        return f"DNS:{name}"
+        return x509.DNSName(host)

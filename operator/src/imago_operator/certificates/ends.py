@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final
+
+from cryptography import x509
 
 from imago_operator.certificates.state import CERTIFICATE, ZOOKEEPER, pem_parts
 from imago_operator.model.desired import signing
@@ -14,6 +14,7 @@ from imago_operator.spec.cluster.tls import AuthorityMode, ClientsAuthorityMode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
 
     from imago_operator.certificates.state import Holder, SeenCertificates
     from imago_operator.model.desired import Desired
@@ -23,56 +24,15 @@ SOON: Final = timedelta(days=30)
 """Before the end of what no program replaces."""
 AUTHORITY: Final = "authority"
 CLIENTS_AUTHORITY: Final = "clients-authority"
-_SEQUENCE: Final = 0x30
-_VERSION: Final = 0xA0
-_UTC_TIME: Final = 0x17
-_LONG_TIME: Final = 0x18
-_CENTURY: Final = 50
-"""Years of two digits: from here on they are of the last century."""
 
 
 def end_of(pem: str) -> datetime | None:
     """Return when the first certificate of a text ends; None: it has none that can be read."""
     parts = pem_parts(pem)
-    if not parts:
-        return None
     try:
-        der = base64.b64decode("".join(parts[0].splitlines()[1:-1]), validate=True)
-        return _end(der)
-    except (binascii.Error, ValueError, IndexError):
+        return x509.load_pem_x509_certificate(parts[0].encode()).not_valid_after_utc
+    except (ValueError, IndexError):
         return None
-
-
-def _end(der: bytes) -> datetime:
-    """Certificate, its part that is signed, then: version, number, algorithm, issuer, validity."""
-    at = _enter(der, _enter(der, 0))
-    for _ in range(4 if der[at] == _VERSION else 3):
-        at = _read(der, at)[1]
-    at = _read(der, _enter(der, at))[1]
-    kind, start = der[at], _read(der, at)[0]
-    text = der[start : _read(der, at)[1]].decode("ascii")
-    if kind == _UTC_TIME:
-        text = f"{'19' if int(text[:2]) >= _CENTURY else '20'}{text}"
-    elif kind != _LONG_TIME:
-        raise ValueError("no time")
-    return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)
-
-
-def _enter(der: bytes, at: int) -> int:
-    if der[at] != _SEQUENCE:
-        raise ValueError("no sequence")
-    return _read(der, at)[0]
-
-
-def _read(der: bytes, at: int) -> tuple[int, int]:
-    """Return where the content of the element at a place begins, and where it ends."""
-    size, start = der[at + 1], at + 2
-    if size & 0x80:
-        count = size & 0x7F
-        size, start = int.from_bytes(der[start : start + count]), start + count
-    if start + size > len(der):
-        raise ValueError("cut off")
-    return start, start + size
 
 
 def ends(seen: SeenCertificates | None) -> dict[str, datetime]:

@@ -24,7 +24,7 @@ from imago_operator.certificates.state import (
 from imago_operator.model import names
 from imago_operator.model.actions import CertificateWork, Certify
 from imago_operator.model.desired import fingerprint, signing
-from imago_operator.model.outside import openssl_name, told_host
+from imago_operator.model.outside import general_name, told_host
 from imago_operator.model.state import ConditionFinding, written
 from imago_operator.spec.cluster.tls import AuthorityMode
 from imago_operator.spec.cluster.zookeeper import RegistryTls
@@ -199,7 +199,7 @@ def _valid(authority: SeenAuthority) -> ConditionFinding:
 
 
 def alternative_names(desired: Desired, holder: Holder) -> Iterator[str]:
-    """Yield what somebody's certificate names, as openssl writes it."""
+    """Yield what somebody's certificate names: `DNS:…`, `IP:…` or `URI:…`."""
     named = _of_members(desired, holder) if isinstance(holder, int) else _of_servers(desired)
     yield from named
     yield "DNS:localhost"
@@ -223,7 +223,7 @@ def _of_members(desired: Desired, shard: int) -> Iterator[str]:
         yield f"DNS:{service}.{desired.namespace}.svc.cluster.local"
     for listener in desired.spec.listeners:
         if listener.bootstrap_host:
-            yield openssl_name(listener.bootstrap_host)
+            yield general_name(listener.bootstrap_host)
         for ordinal in range(desired.members_there):
             if host := told_host(desired, listener, shard, ordinal):
-                yield openssl_name(host)
+                yield general_name(host)

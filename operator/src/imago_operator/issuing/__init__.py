@@ -1,1 +1,1 @@
-"""Keys and certificates: made by `openssl`, written into Secrets."""
+"""Keys and certificates: made in memory, written into Secrets."""

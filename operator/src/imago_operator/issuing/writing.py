@@ -25,7 +25,8 @@ from imago_operator.certificates.state import (
     pem_parts,
     secret_of_holder,
 )
-from imago_operator.issuing import openssl
+from imago_operator.issuing import making
+from imago_operator.issuing.making import Validity
 from imago_operator.manifests.common import child
 from imago_operator.model import names
 from imago_operator.model.actions import CertificateWork, Certify
@@ -46,12 +47,12 @@ SLACK: Final = timedelta(hours=1)
 """Clocks differ: what is noted as the end of a certificate is before it."""
 
 
-async def secret_of(
+def secret_of(
     desired: Desired, work: Certify, seen: SeenCertificates, now: datetime
 ) -> Mapping[str, Any]:
     """Return the Secret that a piece of work asks for."""
     if work.holder is not None:
-        return await _of_holder(desired, work, work.holder, seen, now)
+        return _of_holder(desired, work, work.holder, seen, now)
     tls, said = signing(desired), desired.resource.annotations
     assert tls is not None, "it was planned"
     if work.clients:
@@ -74,7 +75,7 @@ async def secret_of(
             before=seen.authority,
             former=_trusted_by(seen),
         )
-    data, notes = await _of_authority(authority, work.work, now)
+    data, notes = _of_authority(authority, work.work, now)
     return _authority(desired, authority.secret, data, notes)
 
 
@@ -92,7 +93,7 @@ class _Authority:
     """Where there is none: those whose certificates are still shown, as PEM."""
 
 
-async def _of_authority(
+def _of_authority(
     authority: _Authority, work: CertificateWork, now: datetime
 ) -> tuple[Mapping[str, str], Mapping[str, str]]:
     """Return entries and annotations of its Secret."""
@@ -100,7 +101,7 @@ async def _of_authority(
     subject = f"{authority.name} {now:%Y-%m-%d}"
     common = {SINCE: written(now), RENEWED: authority.ordered}
     if work is CertificateWork.NEW_AUTHORITY:
-        made = await openssl.authority(subject, days)
+        made = making.authority(subject, Validity(now, days))
         # Where one was lost, what it signed is shown until each has another certificate.
         former = authority.former
         data = {CERTIFICATE: made.certificate, KEY: made.key, TRUSTED: former + made.certificate}
@@ -110,7 +111,7 @@ async def _of_authority(
     data = dict(before.data)
     kept = {NOT_AFTER: written(before.not_after)} if before.not_after else {}
     if work is CertificateWork.NEXT_AUTHORITY:
-        made = await openssl.authority(subject, days)
+        made = making.authority(subject, Validity(now, days))
         data |= {NEXT_CERTIFICATE: made.certificate, NEXT_KEY: made.key}
         data[TRUSTED] = data[CERTIFICATE] + made.certificate
         return data, {PHASE: AuthorityPhase.TRUSTING.value, **common, **kept}
@@ -132,7 +133,7 @@ def _trusted_by(seen: SeenCertificates) -> str:
     return "".join(found)
 
 
-async def _of_holder(
+def _of_holder(
     desired: Desired, work: Certify, holder: Holder, seen: SeenCertificates, now: datetime
 ) -> Mapping[str, Any]:
     tls, authority = signing(desired), seen.authority
@@ -150,9 +151,10 @@ async def _of_holder(
         return _holder(desired, holder, data, noted | {NOT_AFTER: written(before.not_after)})
     noted = {SINCE: written(now), SIGNER: authority.signer, NAMES: fingerprint(alternatives)}
     days = whole_days(tls.validity)
-    signer = openssl.IssuedPair(authority.data[CERTIFICATE], authority.data[KEY])
+    signer = making.IssuedPair(authority.data[CERTIFICATE], authority.data[KEY])
     name = f"{desired.name}-s{holder}" if isinstance(holder, int) else names.zookeeper(desired.name)
-    made = await openssl.certificate(name, ",".join(alternatives), days, signer)
+    valid = Validity(now, days)
+    made = making.certificate(name, alternatives, valid, signer)
     data = {
         CERTIFICATE: made.certificate + authority.data[CERTIFICATE],
         KEY: made.key,
@@ -160,8 +162,8 @@ async def _of_holder(
     }
     if holder == ZOOKEEPER:
         # No two have the same subject: ZooKeeper would trust the latter alone.
-        subject = f"CN={name}/serialNumber={fingerprint(made.certificate)}"
-        data[QUORUM] = await openssl.own_certificate(subject, days, made.key)
+        number = fingerprint(made.certificate)
+        data[QUORUM] = making.own_certificate(name, number, valid, made.key)
     return _holder(desired, holder, data, noted | _ends(now, days))
 
 

@@ -36,7 +36,7 @@ def told_host(desired: Desired, listener: ExternalListener, shard: int, ordinal:
     )
 
 
-def openssl_name(host: str) -> str:
+def general_name(host: str) -> str:
     """Return a host as a certificate names it: clients look for an address among addresses."""
     try:
         return f"IP:{ip_address(host)}"

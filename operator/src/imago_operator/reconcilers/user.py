@@ -22,7 +22,7 @@ from imago_operator.contents.connecting import (
 from imago_operator.contents.leaving import Leaving
 from imago_operator.contents.values import SeenSecret
 from imago_operator.errors import RetryError
-from imago_operator.issuing import openssl
+from imago_operator.issuing import making
 from imago_operator.issuing.writing import end_of, whole_days
 from imago_operator.model import names
 from imago_operator.model.secret_data import coded, decoded
@@ -236,18 +236,18 @@ class UserReconciler:
         """Apply the Secret for clients; return its version, and what is noted in it."""
         data, notes = act.data, act.notes
         if act.issues:
-            certificate, notes = await self._certificate(look)
+            certificate, notes = self._certificate(look)
             data = {**data, **certificate}
         made = await self._context.kube.apply(secret_of(manifest, look, data, notes))
         return str(made["metadata"].get("resourceVersion", "")), notes
 
-    async def _certificate(self, look: UserLook) -> tuple[dict[str, str], dict[str, str]]:
+    def _certificate(self, look: UserLook) -> tuple[dict[str, str], dict[str, str]]:
         """Return a new certificate of a user with its key, and what is noted beside them."""
         assert look.signer is not None, "it was planned"
         authority = look.signer.authority.data
-        signer = openssl.IssuedPair(authority[CERTIFICATE], authority[KEY])
+        signer = making.IssuedPair(authority[CERTIFICATE], authority[KEY])
         days, now = whole_days(look.spec.authentication.validity), self._context.now()
-        made = await openssl.client_certificate(look.name, days, signer)
+        made = making.client_certificate(look.name, making.Validity(now, days), signer)
         data = {CERTIFICATE: made.certificate + signer.certificate, KEY: made.key}
         return data, certifying.notes_of(look.name, look.signer, now, end_of(now, days))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +37,7 @@ class Secrets:
                 authority=authority_of(self._kept.get(names.authority("demo"))),
                 members={ZOOKEEPER: servers} if servers else {},
             )
-            made = asyncio.run(secret_of(self._desired, work, seen, datetime.now(UTC)))
+            made = secret_of(self._desired, work, seen, datetime.now(UTC))
             self._kept[made["metadata"]["name"]] = made
 
     def member(self, shard: int) -> dict[str, str]:
