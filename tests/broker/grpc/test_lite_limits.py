@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imago_broker.features.pop import lite, lite_requests
+from imago_broker.features.pop.lite_topics import requests, wants
 from imago_broker.features.pop.waiting import PopWaiting
 from imago_broker.model.access.access import AccessKind, AccessRule, Operation, Resource
 from imago_broker.model.access.users import User
@@ -77,8 +77,8 @@ async def said(remoting: RemotingPeer, *clients: LiteSubscription) -> int:
 async def test_one_request_speaks_of_few_clients_and_names(
     remoting: RemotingPeer, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lite_requests, "SUBSCRIPTIONS_MAX", 2)
-    monkeypatch.setattr(lite_requests, "LITE_NAMES_MAX", 3)
+    monkeypatch.setattr(requests, "SUBSCRIPTIONS_MAX", 2)
+    monkeypatch.setattr(requests, "LITE_NAMES_MAX", 3)
     assert await said(remoting, *[told(f"c{n}") for n in range(3)]) == INVALID
     assert await said(remoting, told("c0", "a", "b"), told("c1", "a", "b")) == INVALID
     assert pop_of(broker).lite.count == 0
@@ -89,7 +89,7 @@ async def test_one_request_speaks_of_few_clients_and_names(
 async def test_names_and_ids_that_none_has_are_refused(
     remoting: RemotingPeer, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lite, "CLIENT_ID_SIZE_MAX", 4)
+    monkeypatch.setattr(wants, "CLIENT_ID_SIZE_MAX", 4)
     for client, name in (("c0", "a$b"), ("c0", ""), ("c0", "a" * 65), ("c0123", "a"), ("", "a")):
         assert await said(remoting, told(client, name)) == INVALID, (client, name)
     assert len(pop_of(broker).lite) == pop_of(broker).lite.count == 0
@@ -164,7 +164,7 @@ async def test_a_light_queue_that_goes_costs_the_same_among_many_that_wait(broke
 async def test_one_user_and_one_group_have_a_share(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lite, "WANTED_MAX", 8)
+    monkeypatch.setattr(wants, "WANTED_MAX", 8)
     wanted = pop_of(broker).lite
     wanted.sync(told("a1", "a", "b"), "ann")
     for client, group, user in (("a2", "other", "ann"), ("b1", GROUP, "bob")):
@@ -182,7 +182,7 @@ async def test_one_user_and_one_group_have_a_share(
 async def test_few_clients_of_a_group_share_a_lite_topic(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lite, "SHARING_MAX", 2)
+    monkeypatch.setattr(wants, "SHARING_MAX", 2)
     wanted = pop_of(broker).lite
     wanted.sync(told("a", "room"))
     wanted.sync(told("b", "room", "other"))

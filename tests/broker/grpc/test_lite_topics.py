@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imago_broker.features.pop import lite
+from imago_broker.features.pop.lite_topics import wants as lite
 from imago_broker.features.pop.reading import PopAsk, PopReader
 from imago_broker.model.groups import GroupConfig
 from imago_broker.model.topics.topics import TopicConfig

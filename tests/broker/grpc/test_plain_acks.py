@@ -11,7 +11,6 @@ from imago_broker.features.pop.pop_requests import unwritten
 from imago_broker.processors.grpc.authentication import CallUsers
 from imago_broker.processors.grpc.consuming import short_way
 from imago_broker.processors.grpc.consuming.plain_acks import PlainAcks
-from imago_broker.processors.grpc.consuming.renewals import PushRenewals
 from imago_broker.processors.grpc.consuming.short_way import ShortWay
 from imago_broker.processors.rocketmq.exchange import OK
 from imago_broker.service.puts.put_status import PutStatus
@@ -84,14 +83,11 @@ class Shortly:
             quota_table=SimpleNamespace(limits=lambda *_: self.rights.limited),
             may=lambda *_: self.rights.allowed,
         )
-        self.renewals = PushRenewals(ManualClock(epoch_ms=1000))
-        self.renewals.only_for({CLIENT})
         self.acks = PlainAcks(
             ShortWay(CallUsers(access, enabled=True), table, "client"),
             self.out,
             ManualClock(epoch_ms=1000),
             broker_name="shard-0",
-            renewals=self.renewals,
         )
 
     def take(self, topic: str = "plain") -> Asked | None:
@@ -153,18 +149,6 @@ def test_no_more_names_are_kept_than_allowed() -> None:
         assert short.take(f"t{index}") is not None
     assert short_way.named_needs.cache_info().currsize == short_way.NAMES_KEPT_MAX
     assert short.take("a b") is None
-
-
-def test_a_prolonged_message_is_acknowledged_by_its_newest_handle() -> None:
-    short = Shortly()
-    call: Any = Asked()
-    short.renewals.add(call, "readers", "plain", [HANDLE])
-    kept = short.renewals._kept[CLIENT]["readers", HANDLE]
-    kept.handle = kept.newest(HANDLE).postponed(2000, 60_000)
-    assert short.take() is None
-    kept.handle = None
-    assert short.take() is not None
-    assert len(short.renewals) == 0
 
 
 async def test_a_whole_receive_is_acknowledged_at_once(broker: Broker, peer: SdkPeer) -> None:

@@ -11,7 +11,6 @@ from imago_broker.processors.grpc import clients
 from imago_broker.processors.grpc.asking import AskedResult
 from imago_broker.processors.grpc.calls import Call
 from imago_broker.processors.grpc.clients import SdkClients
-from imago_broker.processors.grpc.consuming.renewals import PushRenewals
 from imago_testing.peers.sdk_calls import consumer
 from imago_testing.virtual.clocks import ManualClock
 from imago_wire.grpc.codes import SdkCode
@@ -19,7 +18,17 @@ from imago_wire.grpc.messages import parse
 from imago_wire.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Container, Sequence
+
+
+class Keeping:
+    """Keeps nothing out for anybody."""
+
+    def only_for(self, clients: Container[tuple[str, str]]) -> None:
+        """Take it."""
+
+    def gone(self, client: tuple[str, str]) -> None:
+        """Take it."""
 
 
 class Stream:
@@ -61,7 +70,7 @@ class Broker:
             self,  # type: ignore[arg-type]
             ManualClock(epoch_ms=1000),
             asyncio.get_running_loop(),
-            renewals=PushRenewals(ManualClock(epoch_ms=1000)),
+            renewals=Keeping(),
             body_bytes_max=lambda: 4 << 20,
             may=lambda *_: True,
         )

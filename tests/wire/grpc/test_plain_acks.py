@@ -16,8 +16,8 @@ NOW_MS = 1_795_258_220_883
 GOOD = f"0 {NOW_MS} 60000 0 0 shard-0 1 7 4096"
 
 
-def acks(twin: Any, data: bytes, *, named: bool = True) -> Any:
-    return twin.plain_acks(data, b"shard-0", NOW_MS, (4, 70), named=named)
+def acks(twin: Any, data: bytes) -> Any:
+    return twin.plain_acks(data, b"shard-0", NOW_MS, (4, 70))
 
 
 def request(*entries: dict[str, str], **fields: Any) -> bytes:
@@ -71,18 +71,17 @@ entries = st.fixed_dictionaries(
 @given(
     st.lists(entries, max_size=6),
     st.lists(st.tuples(st.integers(0, 300), st.integers(0, 255)), max_size=1),
-    st.booleans(),
 )
-@example([{"receipt_handle": GOOD, "message_id": "01AA"}] * 3, [], True)
+@example([{"receipt_handle": GOOD, "message_id": "01AA"}] * 3, [])
 def test_acknowledgements_are_read_alike(
-    told: list[dict[str, str]], changes: list[tuple[int, int]], named: bool
+    told: list[dict[str, str]], changes: list[tuple[int, int]]
 ) -> None:
     data = bytearray(request(*told))
     for at, value in changes:
         if at < len(data):
             data[at] = value
-    made = acks(_acks_c, bytes(data), named=named)
-    assert made == acks(_acks_py, bytes(data), named=named)
+    made = acks(_acks_c, bytes(data))
+    assert made == acks(_acks_py, bytes(data))
 
 
 @given(st.binary(max_size=60))
@@ -96,9 +95,8 @@ def test_ordinary_acknowledgements_are_taken(twin: Any) -> None:
     data = request(
         {"message_id": "a", "receipt_handle": GOOD}, {"message_id": "b", "receipt_handle": later}
     )
-    group, topic, offsets, named, answer = acks(twin, data)
+    group, topic, offsets, answer = acks(twin, data)
     assert (group, topic, offsets) == ("group", "topic", {(1, NOW_MS): [7, 9]})
-    assert named == [GOOD, later]
     told = parse("AckMessageResponse", answer[5:])
     assert [(each.message_id, each.status.code) for each in told.entries] == [
         ("a", 20000),

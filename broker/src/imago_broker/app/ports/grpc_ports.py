@@ -14,7 +14,6 @@ from imago_broker.processors.grpc.clients import SdkClients
 from imago_broker.processors.grpc.consuming.acknowledging import AckCalls
 from imago_broker.processors.grpc.consuming.plain_acks import PlainAcks
 from imago_broker.processors.grpc.consuming.receiving import ReceiveCalls
-from imago_broker.processors.grpc.consuming.renewals import PushRenewals
 from imago_broker.processors.grpc.consuming.short_way import ShortWay
 from imago_broker.processors.grpc.lite_topics import LiteCalls
 from imago_broker.processors.grpc.plain_sends import PlainSends
@@ -49,7 +48,7 @@ def serve_grpc(
     """Have a bound listener speak gRPC; `table` serves what its calls become."""
     broker, identity = parts.broker, parts.identity
     clock, topics, groups = broker.clock, broker.topics, broker.groups
-    asker, renewals = TableAsker(table), PushRenewals(clock)
+    asker = TableAsker(table)
     authentication = CallUsers(broker.access, enabled=config.acl.enabled)
 
     def body_bytes_max() -> int:
@@ -67,14 +66,13 @@ def serve_grpc(
         groups,
         clock,
         loop,
-        renewals=renewals,
+        renewals=pop.renewals,
         body_bytes_max=body_bytes_max,
         may=authentication.may,
         lite_gone=pop.lite.forget,
     )
     routes = RouteCalls(broker.registry, topics, groups, here, lambda: role.leads)
-    acks = AckCalls(asker, clock, broker_name=identity.broker_name, renewals=renewals)
-    renewals.hiding = acks
+    acks = AckCalls(asker, clock, broker_name=identity.broker_name, out=pop.receipts)
     service = GrpcService(
         authentication,
         clients=clients,
@@ -99,7 +97,7 @@ def serve_grpc(
             clock,
             broker_name=identity.broker_name,
             acks=acks,
-            renewals=renewals,
+            renewals=pop.renewals,
             wants_lite=clients.wants_lite,
             way=ShortWay(authentication, table, "pull"),
             pops=pop.short,
@@ -118,7 +116,6 @@ def serve_grpc(
             pop.receipts,
             clock,
             broker_name=identity.broker_name,
-            renewals=renewals,
         ),
     )
 
@@ -141,7 +138,7 @@ def serve_grpc(
         if ports.grpc.stopped:
             return
         clients.tick()
-        renewals.tick()
+        pop.renewals.tick()
         loop.call_later(TICK_SECONDS, tick)
 
     loop.call_later(TICK_SECONDS, tick)

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Final
 from imago_broker.features.feature import Feature
 from imago_broker.features.pop.assignments import AssignmentProcessor
 from imago_broker.features.pop.giving import PopParts
-from imago_broker.features.pop.lite import LiteSubscriptions
-from imago_broker.features.pop.lite_requests import LiteProcessor
+from imago_broker.features.pop.lite_topics.requests import LiteProcessor
+from imago_broker.features.pop.lite_topics.wants import LiteSubscriptions
 from imago_broker.features.pop.pop_requests import PopProcessor
 from imago_broker.features.pop.reading import PopReader
 from imago_broker.features.pop.receipts import ReceiptProcessor
+from imago_broker.features.pop.renewals import PushRenewals
 from imago_broker.features.pop.request_modes import RequestModes
 from imago_broker.features.pop.service import PopService
 from imago_broker.features.pop.short_pops import ShortPops
@@ -37,7 +38,7 @@ from imago_wire.remoting.codes import RequestCode as Code
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from imago_broker.features.pop.lite import LiteClient
+    from imago_broker.features.pop.lite_topics.wants import LiteClient
     from imago_broker.metrics import Sample
     from imago_broker.model.access.access import Need
     from imago_broker.model.topics.topics import TopicConfig
@@ -100,13 +101,19 @@ class PopServices:
     popping: PopProcessor
     receipts: ReceiptProcessor
     short: ShortPops
+    renewals: PushRenewals
 
 
 def install(parts: RocketmqAssembly) -> Installed:
     """Make it, and connect it with what the broker has anyway."""
     pop = _services(parts)
 
+    def start() -> None:
+        pop.service.start()
+        pop.renewals.start()
+
     def stop() -> None:
+        pop.renewals.stop()
         pop.lite.clear()
         pop.service.stop()
 
@@ -114,7 +121,7 @@ def install(parts: RocketmqAssembly) -> Installed:
         parts=pop,
         rows=_rows(parts, pop),
         samples=_samples(pop.service, pop.waiting, pop.lite),
-        start=pop.service.start,
+        start=start,
         stop=stop,
         release=pop.waiting.release_all,
         log_shortened=pop.service.log_shortened,
@@ -185,6 +192,7 @@ def _services(assembly: RocketmqAssembly) -> PopServices:
         parts=parts,
         popping=popping,
         short=ShortPops(parts, popping),
+        renewals=PushRenewals(service, waiting, broker.clock),
         receipts=ReceiptProcessor(
             store=broker.store,
             topics=broker.topics,

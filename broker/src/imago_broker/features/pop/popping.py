@@ -71,7 +71,7 @@ class PopQueue:
         self._lowest: list[int] = []
         """A heap of offsets; may name some that are acknowledged."""
         self._due: list[tuple[int, int]] = []
-        """A heap of times and stamps; may name handouts of which nothing is left."""
+        """A heap of times and stamps; may name handouts of which nothing is left, or old times."""
         self._ripe: dict[int, None] = {}
         """Stamps of handouts whose time is up."""
         self._newest = 0
@@ -166,11 +166,26 @@ class PopQueue:
             return
         for offset in handout.times:
             handout.times[offset] -= 1
-        handout.due_ms = now_ms
-        self._due = [each for each in self._due if each[1] != stamp]
-        self._due.append((now_ms, stamp))
-        heapq.heapify(self._due)
+        self.prolong(stamp, now_ms)
+
+    def prolong(self, stamp: int, due_ms: int) -> None:
+        """Have what is left of a handout out until then, under the receipts that it has."""
+        handout = self._handouts.get(stamp)
+        if handout is None:
+            return
+        handout.due_ms = due_ms
+        self._ripe.pop(stamp, None)
+        heapq.heappush(self._due, (due_ms, stamp))
         self._changed.add(stamp)
+
+    def left(self, stamp: int) -> int:
+        """Return how many messages of a handout are out."""
+        handout = self._handouts.get(stamp)
+        return 0 if handout is None else len(handout.times)
+
+    def is_kept(self, offset: int, stamp: int, now_ms: int) -> bool:
+        """Whether a receipt counts, and the message's time is not up."""
+        return self.is_out(offset, stamp) and self._handouts[stamp].due_ms >= now_ms
 
     def is_out(self, offset: int, stamp: int) -> bool:
         """Whether a receipt counts."""
@@ -257,7 +272,8 @@ class PopQueue:
         due = self._due
         while due and due[0][0] <= now_ms:
             stamp = heapq.heappop(due)[1]
-            if stamp in self._handouts:
+            handout = self._handouts.get(stamp)
+            if handout is not None and handout.due_ms <= now_ms:
                 self._ripe[stamp] = None
 
     def _tidy(self) -> None:
@@ -265,7 +281,10 @@ class PopQueue:
         if len(due) > 2 * len(handouts) + _SLACK:
             due[:] = [(each.due_ms, at) for at, each in handouts.items() if at not in self._ripe]
             heapq.heapify(due)
-        while due and due[0][1] not in handouts:
+        while due:
+            due_ms, stamp = due[0]
+            if stamp in handouts and handouts[stamp].due_ms == due_ms:
+                break
             heapq.heappop(due)
         if len(self._lowest) > 2 * len(self._where) + _SLACK:
             self._lowest = list(self._where)

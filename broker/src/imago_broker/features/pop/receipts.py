@@ -147,6 +147,11 @@ class ReceiptProcessor:
         )
         return True
 
+    def is_kept(self, key: Queue, offset: int, stamp: int, now_ms: int) -> bool:
+        """Whether a message is out by a receipt, and its time is not up, whatever that says."""
+        popped = self._pops.known(key)
+        return popped is not None and popped.state.is_kept(offset, stamp, now_ms)
+
     def _acknowledge(self, key: Queue, offsets: Sequence[int], stamp: int) -> None:
         popped = self._pops.known(key)
         done = 0 if popped is None else popped.state.acknowledge(offsets, stamp)

@@ -12,6 +12,7 @@ group anew there.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import Counter
 from collections.abc import Callable
@@ -28,7 +29,7 @@ from imago_log.errors import StoreError
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
     from imago_broker.service.groups.offsets import ConsumerOffsets
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 KIND = "pop"
+KEEPERS = "pop_keeper"
+"""The clients for which handouts are kept out for longer, so that the next master goes on."""
 OUT_MAX = 10_000
 """Messages that a group may have out of one queue; RocketMQ's popInflightMessageThreshold."""
 OUT_ALL_MAX = 500_000
@@ -51,6 +54,8 @@ RETRY_SECONDS = 1.0
 
 Queue = tuple[str, str, int]
 """Group, topic, queue."""
+Keeper = tuple[str, str, int]
+"""A client's user and id, and since when it has a handout."""
 Written = Callable[[PutStatus], None]
 """Told once what was changed is in the log of every in-sync member, or why it is not."""
 
@@ -66,6 +71,16 @@ class Popped:
     counted: int = 0
     attempt: tuple[str, int] = ("", 0)
     """What the client that was given messages in order last called its try, and their stamp."""
+    keepers: dict[int, Keeper] = field(default_factory=dict)
+    """By stamp: of what was kept out for longer."""
+
+    def written(self, committed: int, changes: PopChanges) -> None:
+        """Note what the log has."""
+        self.told = committed
+        if self.keepers:
+            for stamp, handout in changes.handouts.items():
+                if handout is None:
+                    self.keepers.pop(stamp, None)
 
 
 @dataclass(slots=True)
@@ -126,6 +141,9 @@ class PopService:
         for key, (state, told) in _stored(self._store.meta(KIND)).items():
             popped = self._queues[key] = Popped(key, state, told)
             self._count(popped)
+        for key, stamp, keeper in _stored_keepers(self._store.meta(KEEPERS)):
+            if key in self._queues and self._queues[key].state.left(stamp):
+                self._queues[key].keepers[stamp] = keeper
         self.ready = True
         self.log_shortened()
         if self.out:
@@ -195,6 +213,26 @@ class PopService:
         if self._queues.get(popped.key) is popped:
             popped.state.take_back(stamp, now_ms)
             self.changed(popped)
+
+    def prolong(self, key: Queue, stamp: int, due_ms: int, keeper: Keeper) -> int:
+        """Have what is left of a handout out until then, for a client; return how much that is.
+
+        Receipts stay as they are: what is acknowledged meanwhile counts, here and at the next
+        master.
+        """
+        popped = self._queues.get(key) if self.ready else None
+        left = 0 if popped is None else popped.state.left(stamp)
+        if popped is not None and left:
+            popped.state.prolong(stamp, due_ms)
+            popped.keepers[stamp] = keeper
+            self.changed(popped)
+        return left
+
+    def kept(self) -> Iterator[tuple[Queue, int, Keeper]]:
+        """Return what was kept out for longer, by queue and stamp, and for whom."""
+        for key, popped in self._queues.items():
+            for stamp, keeper in popped.keepers.items():
+                yield key, stamp, keeper
 
     def log_shortened(self) -> None:
         """Forget what went with the log's oldest files: nobody may ever ask for it again."""
@@ -269,13 +307,14 @@ class PopService:
                 popped.state.unwritten(changes)
             raise
         self._offsets.refresh(written)
-        for popped, _, committed in written.values():
-            popped.told = committed
+        for popped, changes, committed in written.values():
+            popped.written(committed, changes)
 
     def _drop(self, popped: Popped) -> None:
         """Take a state out of the log."""
         name = key_of(popped.key)
         rows: list[Change] = [(KIND, f"{name}@{stamp}", None) for stamp in popped.state.written()]
+        rows += [(KEEPERS, f"{name}@{stamp}", None) for stamp in popped.keepers]
         self._note_out(popped, 0)
         try:
             self._store.put_meta([*rows, (KIND, f"{name}@", None)])
@@ -315,6 +354,10 @@ def _rows(popped: Popped, changes: PopChanges) -> list[Change]:
         (KIND, f"{name}@{stamp}", _handout_text(handout))
         for stamp, handout in changes.handouts.items()
     ]
+    for stamp, handout in changes.handouts.items() if popped.keepers else ():
+        if stamp in popped.keepers:
+            text = None if handout is None else json.dumps(popped.keepers[stamp])
+            rows.append((KEEPERS, f"{name}@{stamp}", text))
     if changes.moved:
         rows.append((KIND, f"{name}@", f"{state.next_offset} {state.committed}"))
         rows.append((OFFSET_KIND, name, state.committed))
@@ -356,3 +399,13 @@ def _stored(meta: Mapping[str, Any]) -> dict[Queue, tuple[PopQueue, int]]:
     for key, (next_offset, committed) in places.items():
         found[key] = (PopQueue(next_offset, handouts.get(key)), committed)
     return found
+
+
+def _stored_keepers(meta: Mapping[str, Any]) -> Iterator[tuple[Queue, int, Keeper]]:
+    for entry, value in meta.items():
+        name, _, stamp = entry.rpartition("@")
+        try:
+            user, client_id, since_ms = json.loads(value)
+            yield parse_key(name), int(stamp), (str(user), str(client_id), int(since_ms))
+        except (TypeError, ValueError):
+            logger.warning("pop_unreadable entry=%r value=%r", entry, value)

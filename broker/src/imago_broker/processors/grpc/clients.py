@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from imago_broker.model.access.users import ANONYMOUS
 from imago_broker.processors.grpc.calls import CallError, status
@@ -34,13 +34,12 @@ from imago_wire.remoting.peer import Language
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
 
     from imago_broker.model.access.access import Need
     from imago_broker.ports import Clock
     from imago_broker.processors.grpc.asking import AskedResult, TableAsker
     from imago_broker.processors.grpc.calls import Call
-    from imago_broker.processors.grpc.consuming.renewals import PushRenewals
     from imago_broker.service.groups.clients import ClientRegistry
     from imago_broker.service.groups.groups import GroupService
 
@@ -85,6 +84,18 @@ class SdkClient:
         )
 
 
+class ClientRenewals(Protocol):
+    """What keeps messages out for clients."""
+
+    def only_for(self, clients: Container[tuple[str, str]]) -> None:
+        """Keep messages for these alone."""
+        ...
+
+    def gone(self, client: tuple[str, str]) -> None:
+        """Let others have, soon, what a client had."""
+        ...
+
+
 class SdkClients:
     """Telemetry, Heartbeat and NotifyClientTermination."""
 
@@ -96,7 +107,7 @@ class SdkClients:
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
         *,
-        renewals: PushRenewals,
+        renewals: ClientRenewals,
         body_bytes_max: Callable[[], int],
         may: Callable[[str, Need, str], bool],
         lite_gone: Callable[[tuple[str, str]], None] = lambda _: None,

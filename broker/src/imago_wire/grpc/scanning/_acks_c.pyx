@@ -22,9 +22,7 @@ cdef struct Ack:
     long long stamp, due_ms, queue_id, offset
 
 
-def plain_acks(
-    bytes data not None, bytes broker_name not None, long long now_ms, tuple limits, *, bint named
-):
+def plain_acks(bytes data not None, bytes broker_name not None, long long now_ms, tuple limits):
     """As `_acks_py.plain_acks`."""
     cdef Bytes begin = <Bytes>PyBytes_AS_STRING(data)
     cdef Bytes at = begin
@@ -35,14 +33,14 @@ def plain_acks(
     cdef Py_ssize_t size = 0, ok = PyBytes_GET_SIZE(_ok)
     cdef long long queue_id = -1, stamp = -1
     cdef dict offsets = {}
-    cdef list handles = [], of_stamp = None
+    cdef list of_stamp = None
     cdef unsigned char* to
     cdef long long entries_max, size_max
     entries_max, size_max = limits
     group.at = topic.at = NULL
     while at < end:
         if not _field(&at, end, &number, &kind, &found) or kind != SPAN:
-            return _plain_acks(data, broker_name, now_ms, limits, named=named)
+            return _plain_acks(data, broker_name, now_ms, limits)
         if number == 3:
             count += 1
             if (
@@ -51,20 +49,18 @@ def plain_acks(
                 or ack.handle.size > size_max
                 or ack.due_ms < now_ms
             ):
-                return _plain_acks(data, broker_name, now_ms, limits, named=named)
+                return _plain_acks(data, broker_name, now_ms, limits)
             if ack.queue_id != queue_id or ack.stamp != stamp:
                 queue_id, stamp = ack.queue_id, ack.stamp
                 of_stamp = offsets.setdefault((queue_id, stamp), [])
             of_stamp.append(ack.offset)
-            if named:
-                handles.append(_text(&ack.handle))
             size += 1 + _span_size(_entry_size(&ack, ok))
         elif number == 1 and group.at == NULL and _read_resource(&found, &group):
             pass
         elif number == 2 and topic.at == NULL and _read_resource(&found, &topic):
             pass
         else:
-            return _plain_acks(data, broker_name, now_ms, limits, named=named)
+            return _plain_acks(data, broker_name, now_ms, limits)
     if not count:
         return None
     size += 1 + _span_size(ok)
@@ -84,7 +80,7 @@ def plain_acks(
                 to = _spanned(to, 0x0A, ack.message_id.at, ack.message_id.size)
             to = _spanned(to, 0x12, ack.handle.at, ack.handle.size)
             to = _spanned(to, 0x1A, <Bytes>PyBytes_AS_STRING(_ok), ok)
-    return _text(&group), _text(&topic), offsets, handles, answer
+    return _text(&group), _text(&topic), offsets, answer
 
 
 cdef inline Py_ssize_t _entry_size(Ack* ack, Py_ssize_t ok) noexcept nogil:

@@ -23,12 +23,12 @@ DIGITS: Final = 18
 
 
 def plain_acks(
-    data: bytes, broker_name: bytes, now_ms: int, limits: tuple[int, int], *, named: bool
+    data: bytes, broker_name: bytes, now_ms: int, limits: tuple[int, int]
 ) -> PlainAcks | None:
     """Return what an AckMessageRequest acknowledges; None: it needs a closer look.
 
-    That does one with a handle that is none, is over, or is of another broker. `named`: whether the
-    handles are asked for; `limits` are those of entries, and of a handle's bytes.
+    That does one with a handle that is none, is over, or is of another broker. `limits` are those
+    of entries, and of a handle's bytes.
     """
     try:
         request = parse("AckMessageRequest", data)
@@ -54,8 +54,7 @@ def plain_acks(
         for entry in request.entries
     ]
     answer = framed([encoded(make("AckMessageResponse", status=status, entries=entries))])
-    handles = [entry.receipt_handle for entry in request.entries] if named else []
-    return request.group.name, request.topic.name, offsets, handles, answer
+    return request.group.name, request.topic.name, offsets, answer
 
 
 def _delivery(

@@ -8,8 +8,8 @@ PlainSend = tuple[str, str, bytes, bytes, bytes, int]
 """Topic, message group, id, properties as the log has them, body, time of birth."""
 
 
-PlainAcks = tuple[str, str, dict[tuple[int, int], list[int]], list[str], bytes]
-"""Group, topic, offsets by queue and stamp, handles, and the answer once all that is written."""
+PlainAcks = tuple[str, str, dict[tuple[int, int], list[int]], bytes]
+"""Group, topic, offsets by queue and stamp, and the answer once all that is written."""
 
 
 class SharedDelivery(NamedTuple):

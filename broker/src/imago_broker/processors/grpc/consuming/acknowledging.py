@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from imago_broker.processors.grpc.calls import CallError, status
 from imago_broker.processors.grpc.checks import group_name, lite_topic_name, topic_name
-from imago_broker.processors.grpc.consuming.receipts import parse_valid
+from imago_broker.processors.grpc.consuming.receipts import parse_handle
 from imago_broker.processors.grpc.sending import common
 from imago_wire.grpc.codes import SdkCode
 from imago_wire.grpc.messages import make, milliseconds
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from imago_broker.processors.grpc.asking import AskedResult, TableAsker
     from imago_broker.processors.grpc.calls import Call
     from imago_broker.processors.grpc.consuming.receipts import Handle
-    from imago_broker.processors.grpc.consuming.renewals import PushRenewals
 
 log = logging.getLogger(__name__)
 
@@ -31,14 +30,22 @@ HIDDEN_MS_MAX = 12 * 3600 * 1000
 _DEAD = "-1"
 
 
+class KeptReceipts(Protocol):
+    """What knows what is out, and until when."""
+
+    def is_kept(self, key: tuple[str, str, int], offset: int, stamp: int, now_ms: int) -> bool:
+        """Whether a message is out by a receipt, and its time is not up, whatever that says."""
+        ...
+
+
 class AckCalls:
     """What consumers say of what they got."""
 
     def __init__(
-        self, asker: TableAsker, clock: Clock, *, broker_name: str, renewals: PushRenewals
+        self, asker: TableAsker, clock: Clock, *, broker_name: str, out: KeptReceipts
     ) -> None:
         self._asker, self._clock = asker, clock
-        self._broker_name, self._renewals = broker_name, renewals
+        self._broker_name, self._out = broker_name, out
 
     def acknowledge(self, call: Call, request: Any) -> None:
         """AckMessage: each entry by itself."""
@@ -63,11 +70,10 @@ class AckCalls:
         done: Callable[[CallError | None], None],
     ) -> None:
         try:
-            handle = self._valid(call, group, told)
+            handle = self._valid(group, topic, told)
         except CallError as error:
             done(error)
             return
-        self._renewals.drop(call.key, group, told)
 
         def acknowledged(outcome: AskedResult) -> None:
             done(None if outcome.done or _is_void(outcome) else outcome.error())
@@ -84,9 +90,7 @@ class AckCalls:
             raise CallError(
                 SdkCode.ILLEGAL_INVISIBLE_TIME, f"invisible for {invisible_ms} ms: at most 12 hours"
             )
-        told = request.receipt_handle
-        handle = self._valid(call, group, told)
-        self._renewals.drop(call.key, group, told)
+        handle = self._valid(group, topic, request.receipt_handle)
 
         def done(changed: Handle | CallError) -> None:
             if isinstance(changed, CallError):
@@ -127,9 +131,7 @@ class AckCalls:
         """ForwardMessageToDeadLetterQueue: nobody of the group is to try it again."""
         group = group_name(request.group)
         topic = queue_of(topic_name(request.topic), request.lite_topic)
-        told = request.receipt_handle
-        handle = self._valid(call, group, told)
-        self._renewals.drop(call.key, group, told)
+        handle = self._valid(group, topic, request.receipt_handle)
 
         def done(error: CallError | None) -> None:
             if error is None:
@@ -176,15 +178,23 @@ class AckCalls:
 
         self._asker.ask(call, RequestCode.CONSUMER_SEND_MSG_BACK, ext, stored)
 
-    def _valid(self, call: Call, group: str, told: str) -> Handle:
-        """Return the newest handle of a delivery; refuse one that does not count here."""
-        newest = self._renewals.newest(call.key, group, told)
-        handle = newest or parse_valid(told, self._clock.epoch_ms())
-        if handle.receipt.broker_name != self._broker_name:
+    def _valid(self, group: str, topic: str, told: str) -> Handle:
+        """Return what a handle says; refuse one that does not count here.
+
+        A push consumer's counts for as long as its message is kept out for it.
+        """
+        handle, now_ms = parse_handle(told), self._clock.epoch_ms()
+        receipt = handle.receipt
+        if receipt.broker_name != self._broker_name:
             raise CallError(
                 SdkCode.BAD_REQUEST,
-                f"the message is on {handle.receipt.broker_name:.64}, this is {self._broker_name}",
+                f"the message is on {receipt.broker_name:.64}, this is {self._broker_name}",
             )
+        queue = (group, topic, receipt.queue_id)
+        if handle.due_ms < now_ms and not self._out.is_kept(
+            queue, receipt.queue_offset, receipt.pop_time, now_ms
+        ):
+            raise CallError(SdkCode.INVALID_RECEIPT_HANDLE, "receipt handle is expired")
         return handle
 
     def _naming(self, group: str, topic: str, handle: Handle) -> dict[str, str]:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from imago_broker.ports import Clock
     from imago_broker.processors.grpc.calls import Call
-    from imago_broker.processors.grpc.consuming.renewals import PushRenewals
     from imago_broker.processors.grpc.consuming.short_way import ShortWay
     from imago_broker.service.groups.channel import Reply
 
@@ -48,29 +47,25 @@ class PlainAcks:
         clock: Clock,
         *,
         broker_name: str,
-        renewals: PushRenewals,
     ) -> None:
-        self._way, self._out = way, out
-        self._clock, self._renewals = clock, renewals
+        self._way, self._out, self._clock = way, out, clock
         self._broker_name = broker_name.encode()
 
     def take(self, call: Call, data: bytes) -> bool:
         """Acknowledge what a request names; False: it goes the careful way."""
-        way, client, renewals = self._way, call.key, self._renewals
+        way = self._way
         if not way.serves():
             return False
-        kept = renewals.has(client)
         found = plain_acks(
             data,
             self._broker_name,
             self._clock.epoch_ms(),
             (acknowledging.ENTRIES_MAX, receipts.HANDLE_SIZE_MAX),
-            named=kept,
         )
         if found is None:
             return False
-        group, topic, offsets, handles, answer = found
-        if not way.open_to(call, topic, group) or not renewals.as_given(client, group, handles):
+        group, topic, offsets, answer = found
+        if not way.open_to(call, topic, group):
             return False
 
         def done(reply: Reply) -> None:
@@ -83,8 +78,6 @@ class PlainAcks:
         if not self._out.acknowledge_now(group, topic, offsets, done):
             return False
         way.lane.running += 1
-        for handle in handles:
-            renewals.drop(client, group, handle)
         return True
 
 

@@ -46,11 +46,3 @@ def parse_handle(text: str) -> Handle:
         return Handle(parse_pop_receipt(receipt), int(offset[:19]))
     except ProtocolError as error:
         raise CallError(SdkCode.INVALID_RECEIPT_HANDLE, f"no receipt handle: {error}") from None
-
-
-def parse_valid(text: str, now_ms: int) -> Handle:
-    """Return what a handle says; CallError: it is none, or the message is out no more."""
-    handle = parse_handle(text)
-    if handle.due_ms < now_ms:
-        raise CallError(SdkCode.INVALID_RECEIPT_HANDLE, "receipt handle is expired")
-    return handle

@@ -32,13 +32,12 @@ from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.peer import Language
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from imago_broker.ports import Clock
     from imago_broker.processors.grpc.asking import TableAsker
     from imago_broker.processors.grpc.calls import Call
     from imago_broker.processors.grpc.consuming.acknowledging import AckCalls
-    from imago_broker.processors.grpc.consuming.renewals import PushRenewals
     from imago_broker.processors.grpc.consuming.short_way import ShortWay
     from imago_broker.service.groups.channel import Reply
     from imago_broker.service.groups.groups import GroupService
@@ -81,6 +80,24 @@ class ShortPopping(Protocol):
         ...
 
 
+class HandoutRenewals(Protocol):
+    """What keeps messages out for who works on them."""
+
+    def add(
+        self,
+        client: tuple[str, str],
+        queues: Iterable[tuple[str, str, int]],
+        stamp: int,
+        due_ms: int,
+    ) -> None:
+        """Keep messages out that a client was given, for as long as it is there."""
+        ...
+
+    def count_of(self, client: tuple[str, str]) -> int:
+        """Return how many messages a client has."""
+        ...
+
+
 class ReceiveCalls:
     """What consumers get."""
 
@@ -93,7 +110,7 @@ class ReceiveCalls:
         *,
         broker_name: str,
         acks: AckCalls,
-        renewals: PushRenewals,
+        renewals: HandoutRenewals,
         wants_lite: Callable[[tuple[str, str]], bool],
         way: ShortWay,
         pops: ShortPopping,
@@ -234,17 +251,12 @@ class ReceiveCalls:
             self._give_back(receive, handles)
             return
         if receive.renewed:
-            self._keep_out(receive, handles)
+            places = receive.places.values() or [receive.topic]
+            queues = [(receive.group, place, queue_id) for place in places for queue_id in starts]
+            stamp = int(times.partition(" ")[0])
+            self._renewals.add(call.key, queues, stamp, now_ms + receive.invisible_ms)
         call.stream.watch(lambda: self._give_back(receive, handles))
         call.send_framed(answer if handles else _NOT_FOUND + answer[len(_FOUND) :])
-
-    def _keep_out(self, receive: _Receive, handles: list[str]) -> None:
-        """Have a push consumer's messages kept out for it."""
-        if not receive.lite:
-            self._renewals.add(receive.call, receive.group, receive.topic, handles)
-            return
-        for told in handles:
-            self._renewals.add(receive.call, receive.group, receive.topic_of(told), [told])
 
     def refused(self, call: Call, error: CallError) -> None:
         """Answer with a status, in the form that a stream of answers has."""
@@ -254,7 +266,6 @@ class ReceiveCalls:
     def _give_back(self, receive: _Receive, handles: list[str]) -> None:
         """Let others have what was taken for a call that nobody waits for any more."""
         for told in handles:
-            self._renewals.drop(receive.call.key, receive.group, told)
             topic = receive.topic_of(told)
             self._acks.hide(receive.call, receive.group, topic, parse_handle(told), 0)
 

@@ -1,12 +1,4 @@
-"""Which clients want which lite topics of this shard, and in which of these something may be.
-
-A lite topic is a light queue below a topic of the type LITE. Clients say which they want, and again
-every half minute: who has not for three minutes wants none. Nothing of it is stored: after a change
-of masters clients say it to the next one.
-
-A client may want thousands of which a few have messages: only those in which something has happened
-since it looked last are looked at. Whatever a client says counts as that for all that it wants.
-"""
+"""Which clients want which lite topics of this shard, and in which of these something may be."""
 
 from __future__ import annotations
 

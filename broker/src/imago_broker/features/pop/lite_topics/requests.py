@@ -1,14 +1,10 @@
-"""POP_LITE_MESSAGE and LITE_SUBSCRIPTION_CTL: messages of all lite topics that a client wants.
-
-Each lite topic is consumed in order: nothing more of it is handed out to a group while a message of
-it is out.
-"""
+"""POP_LITE_MESSAGE and LITE_SUBSCRIPTION_CTL: messages of all lite topics that a client wants."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from imago_broker.features.pop.lite import BIND_ATTRIBUTE, place_of
+from imago_broker.features.pop.lite_topics.wants import BIND_ATTRIBUTE, place_of
 from imago_broker.features.pop.pop_requests import MESSAGES_MAX, NOT_SETTLED, Pop
 from imago_broker.features.pop.reading import ATTEMPT_SIZE, PopAsk
 from imago_broker.features.pop.waiting import ANY_QUEUE
@@ -25,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from imago_broker.features.pop.giving import PopParts
-    from imago_broker.features.pop.lite import LiteClient, LiteSubscriptions, LiteWants
+    from imago_broker.features.pop.lite_topics.wants import LiteClient, LiteSubscriptions, LiteWants
     from imago_broker.features.pop.pop_requests import PopProcessor
     from imago_broker.features.pop.reading import PopTake
 
