@@ -31,7 +31,7 @@ def cluster(changes: dict[str, Any] | None = None) -> OperatedCluster:
     [
         {"schedule": "0 25 * * *"},
         {"schedule": "5-1 * * * *"},
-        {"schedule": "*/75 * * * *"},
+        {"schedule": "0 0 31 2 *"},
         {"timeZone": "Mars/Olympus"},
     ],
     ids=str,

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from imago_operator.observing.windows import is_open, schedule_of
+from imago_operator.errors import InvalidError
+from imago_operator.observing.windows import is_open, last_time
 from imago_operator.spec.cluster.cluster import Window
 from imago_operator.spec.schema.values import Duration
 
@@ -35,6 +36,8 @@ CASES = [
     ("0 0 13 * fri", "1h", "UTC", "2026-04-13T00:10:00+00:00", True),  # the 13th, a Monday
     ("0 0 13 * fri", "1h", "UTC", "2026-04-14T00:10:00+00:00", False),
     ("0 4 * * 7", "1h", "UTC", "2026-03-08T04:10:00+00:00", True),  # 7 is Sunday
+    ("30 1 * * *", "2h", BERLIN, "2026-10-25T01:29:00+00:00", True),  # two hours over one change
+    ("30 1 * * *", "2h", BERLIN, "2026-10-25T01:31:00+00:00", False),
 ]
 
 
@@ -49,11 +52,20 @@ def test_without_windows_any_time_is_good() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["60 * * * *", "* 24 * * *", "* * 0 * *", "a * * * *", "5-1 * * * *"]
+    ("text", "said"),
+    [
+        ("60 * * * *", "Bad minute"),
+        ("* 24 * * *", "Bad hour"),
+        ("* * 0 * *", "Bad day-of-month"),
+        ("a * * * *", "Bad minute"),
+        ("5-1 * * * *", "Bad minute"),
+        ("0 0 30 2 *", "Bad day-of-month"),
+        ("* * * *", "Wrong number"),
+    ],
 )
-def test_what_is_no_time_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="is not within"):
-        schedule_of(text)
+def test_what_is_no_time_is_refused(text: str, said: str) -> None:
+    with pytest.raises(InvalidError, match=said):
+        last_time(text, "UTC", NOW)
     window = Window(schedule=text, duration=Duration("1h"))
     opened, problem = is_open([window], NOW)
     assert not opened
