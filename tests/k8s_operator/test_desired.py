@@ -18,7 +18,7 @@ from imago_operator.broker_rules import keys as rules
 from imago_operator.broker_rules.keys import KEYS
 from imago_operator.manifests.config import toml
 from imago_operator.model.desired import Desired, UnreadableSpec, desired_of
-from imago_operator.spec.rules import OWNED_SETTINGS
+from imago_operator.spec.owned import OWNED_SETTINGS
 from imago_testing.operated.resources import OPERATOR, resource, wanted
 from imago_testing.searching import examples
 from imago_tools.broker_keys import files

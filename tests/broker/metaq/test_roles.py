@@ -81,7 +81,7 @@ async def test_new_master_has_nothing_new_until_it_knows_what_readers_were_told(
     broker: Broker, peer: MetaqPeer
 ) -> None:
     await peer.put("test", 0, b"m")
-    broker.serving_rules.settled_at = broker.store.log_end + 1
+    broker.serving_rules.role.settled_at = broker.store.log_end + 1
     assert (await peer.get("test", 0, 0)).startswith(b"result 404 ")
     assert (await peer.ask(b"offset test g 0 0 5\r\n")).startswith(b"result 500 ")
     put_place(await peer.put("test", 0, b"fills"))

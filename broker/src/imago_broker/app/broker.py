@@ -370,7 +370,7 @@ class Broker:
         config = self.config
         if config.metaq.enabled:
             self.metaq = serve_metaq(
-                (self.ports.metaq, self.ports.metaq_tls),
+                self.ports,
                 config,
                 host=self.told_host,
                 core=self.core,
@@ -378,8 +378,6 @@ class Broker:
                 counters=self.metaq_counters,
                 config_file=self.config_file,
                 serving_rules=self.serving_rules,
-                budget=self.ports.budget,
-                input_budget=self.ports.input_budget,
                 when_published=self.registration.when_published,
             )
         if config.rocketmq.enabled:
@@ -400,6 +398,8 @@ class Broker:
         )
         self.ports.leave_files(self.store.log_end - self.store.log_start)
         self.ports.freed_input.look()
+        if self.ports.told_hosts.look():
+            self.registration.changed(self.record(), self.config, self.config_file())
         self.rocketmq.tick()
         self.core.clean_up()
         if self.names is not None:

@@ -75,6 +75,8 @@ def broker_record(
         client_rocketmq=config.rocketmq.advertised_port,
         grpc=ports.grpc_port,
         client_grpc=config.rocketmq.grpc_advertised_port,
+        listeners=tuple(each.address(ports.told_hosts.of(each)) for each in ports.entrances),
+        metaq_listener=config.metaq.listener,
     )
 
 
@@ -121,7 +123,7 @@ class Registration:
         registered = self._registry.registered
         if registered is None:
             return
-        if (registered.zone, registered.replication) == (record.zone, record.replication):
+        if _announced(registered) == _announced(record):
             return
         self._keep(asyncio.create_task(self._register(record)))
 
@@ -198,6 +200,11 @@ class Registration:
                 await self._registry.publish_topic(placement(config, self._shard))
         except CoordinatorError as error:
             logger.warning("topic_not_published topic=%s reason=%s", name, error)
+
+
+def _announced(record: BrokerRecord) -> tuple[object, ...]:
+    """Return what may change while a broker is registered."""
+    return (record.zone, record.replication, record.listeners)
 
 
 def _patterns(config: BrokerConfig) -> list[TopicPlacement]:

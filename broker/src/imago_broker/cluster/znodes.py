@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
 
+from imago_broker.cluster.listener_nodes import listeners_json, listeners_of
 from imago_broker.cluster.tree import NODE_BYTES_MAX
 from imago_broker.model.registry.cluster import (
     BrokerRecord,
@@ -207,6 +208,8 @@ def encode_broker(record: BrokerRecord) -> bytes:
             "clientRocketmq": record.client_rocketmq,
             "grpc": record.grpc,
             "clientGrpc": record.client_grpc,
+            "listeners": listeners_json(record.listeners),
+            "metaqListener": record.metaq_listener,
         }
     )
 
@@ -243,6 +246,8 @@ def decode_broker(path: str, data: bytes, incarnation: int) -> BrokerRecord:
             client_rocketmq=value.get("clientRocketmq", 0),
             grpc=value.get("grpc", 0),
             client_grpc=value.get("clientGrpc", 0),
+            listeners=listeners_of(value.get("listeners", ())),
+            metaq_listener=of(str, value.get("metaqListener", "")),
         )
 
     return decode(path, data, dict, read)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from imago_broker.config.sections import relations
+from imago_broker.config.sections.client_listeners import ListenerSetting, parse_listeners
 from imago_broker.config.sections.cluster_sections import (
     AcknowledgementSection,
     ReplicationSection,
@@ -120,6 +121,11 @@ class BrokerConfig:
         if rocketmq.grpc_port >= 0:
             return rocketmq.grpc_port
         return _SDK_PORTS.get(rocketmq.port, -1)
+
+    @property
+    def listeners(self) -> tuple[ListenerSetting, ...]:
+        """Those besides the ports of the sections."""
+        return parse_listeners(self.broker.listeners)
 
     @property
     def broker_name(self) -> str:

@@ -10,7 +10,6 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from imago_broker.model.names import shown
 from imago_broker.model.registry.cluster import ForeignBroker
 from imago_broker.model.registry.foreign import bytes_of
 from imago_broker.namesrv import routes, smallest_ids, told_settings
@@ -18,15 +17,10 @@ from imago_broker.ports import CoordinatorError, CoordinatorUnavailableError
 from imago_broker.processors.rocketmq.exchange import Exchange, Reply, RequestError
 from imago_wire.remoting.bodies.config import DataVersion, TopicConfig
 from imago_wire.remoting.bodies.register import decode_register_body
-from imago_wire.remoting.bodies.route import (
-    BrokerMemberGroup,
-    GetBrokerMemberGroupResponseBody,
-    KvTable,
-)
+from imago_wire.remoting.bodies.route import KvTable
 from imago_wire.remoting.codes import ResponseCode
 from imago_wire.remoting.headers.namesrv import (
     BrokerHeartbeatRequestHeader,
-    GetBrokerMemberGroupRequestHeader,
     QueryDataVersionRequestHeader,
     RegisterBrokerRequestHeader,
     RegisterBrokerResponseHeader,
@@ -129,18 +123,6 @@ class ForeignBrokers:
         header = BrokerHeartbeatRequestHeader.from_ext(exchange.ext)
         self._beat((header.cluster_name, header.broker_name, header.broker_id or 0))
         return Reply()
-
-    def member_group(self, exchange: Exchange) -> Reply:
-        """GET_BROKER_MEMBER_GROUP of 5.x: the live members of a broker name."""
-        header = GetBrokerMemberGroupRequestHeader.from_ext(exchange.ext)
-        data = routes.members(self._registry.view(), header.broker_name)
-        addresses = data.broker_addrs if data is not None else {}
-        group = BrokerMemberGroup(
-            broker_addrs=addresses,
-            broker_name=shown(header.broker_name),
-            cluster=shown(header.cluster_name),
-        )
-        return Reply(body=GetBrokerMemberGroupResponseBody(broker_member_group=group).encode())
 
     def drop_topic(self, topic: str, cluster: str | None) -> list[ForeignBroker]:
         """Return the brokers connected here, without a topic, that had it."""

@@ -9,12 +9,18 @@ from imago_broker.model.pipelines import NAMESPACE as PIPELINES
 from imago_broker.namesrv import pipelines, routes, told_settings
 from imago_broker.processors.rocketmq.exchange import Exchange, Reply, RequestError
 from imago_broker.processors.rocketmq.rules import FAQ
-from imago_wire.remoting.bodies.route import KvTable, TopicRouteData
+from imago_wire.remoting.bodies.route import (
+    BrokerMemberGroup,
+    GetBrokerMemberGroupResponseBody,
+    KvTable,
+    TopicRouteData,
+)
 from imago_wire.remoting.codes import ResponseCode
 from imago_wire.remoting.headers.namesrv import (
     AddWritePermOfBrokerRequestHeader,
     DeleteKVConfigRequestHeader,
     DeleteTopicFromNamesrvRequestHeader,
+    GetBrokerMemberGroupRequestHeader,
     GetKVConfigRequestHeader,
     GetKVListByNamespaceRequestHeader,
     GetRouteInfoRequestHeader,
@@ -27,6 +33,7 @@ from imago_wire.remoting.peer import Version
 from imago_wire.remoting.texts.properties_text import decode_properties_text, encode_properties_text
 
 if TYPE_CHECKING:
+    from imago_broker.model.registry.seen import Viewed
     from imago_broker.namesrv.foreign import ForeignBrokers
     from imago_broker.namesrv.later import Later
     from imago_broker.namesrv.told_settings import NameSettings
@@ -48,7 +55,11 @@ class NameProcessor:
         pipeline_records: PipelineRecords,
         foreign: ForeignBrokers,
         later: Later,
+        *,
+        seen: Viewed,
     ) -> None:
+        """`seen`: the registry as those see it who are answered."""
+        self._seen = seen
         self._settings = settings
         self._registry = registry
         self._marks = marks
@@ -62,7 +73,7 @@ class NameProcessor:
         header = GetRouteInfoRequestHeader.from_ext(exchange.ext)
         version = exchange.command.version
         body = self._answers.route(
-            self._registry.view(),
+            self._seen.view(),
             header.topic,
             with_order=self._settings.allows(told_settings.ORDER),
             acting_master=version >= Version.V5_0_0,
@@ -79,42 +90,54 @@ class NameProcessor:
 
     def cluster_info(self, exchange: Exchange) -> Reply:
         """GET_BROKER_CLUSTER_INFO: always with bare broker ids, as the originals write it."""
-        found = routes.cluster_info(self._registry.view(), placed=_wants_placed(exchange))
+        found = routes.cluster_info(self._seen.view(), placed=_wants_placed(exchange))
         return Reply(body=found.encode())
+
+    def member_group(self, exchange: Exchange) -> Reply:
+        """GET_BROKER_MEMBER_GROUP of 5.x: the live members of a broker name."""
+        header = GetBrokerMemberGroupRequestHeader.from_ext(exchange.ext)
+        data = routes.members(self._seen.view(), header.broker_name)
+        addresses = data.broker_addrs if data is not None else {}
+        group = BrokerMemberGroup(
+            broker_addrs=addresses,
+            broker_name=names.shown(header.broker_name),
+            cluster=names.shown(header.cluster_name),
+        )
+        return Reply(body=GetBrokerMemberGroupResponseBody(broker_member_group=group).encode())
 
     def all_topics(self, exchange: Exchange) -> Reply:
         """GET_ALL_TOPIC_LIST_FROM_NAMESERVER."""
         self._allow(told_settings.ALL_TOPICS)
-        found = routes.all_topics(self._registry.view(), placed=_wants_placed(exchange))
+        found = routes.all_topics(self._seen.view(), placed=_wants_placed(exchange))
         return Reply(body=found.encode())
 
     def topics_of_cluster(self, exchange: Exchange) -> Reply:
         """GET_TOPICS_BY_CLUSTER: an unknown cluster has none."""
         self._allow(told_settings.TOPICS)
         header = GetTopicsByClusterRequestHeader.from_ext(exchange.ext)
-        found = routes.topics_of_cluster(self._registry.view(), header.cluster)
+        found = routes.topics_of_cluster(self._seen.view(), header.cluster)
         return Reply(body=found.encode())
 
     def system_topics(self, _: Exchange) -> Reply:
         """GET_SYSTEM_TOPIC_LIST_FROM_NS."""
         self._allow(told_settings.TOPICS)
-        return Reply(body=routes.system_topics(self._registry.view()).encode())
+        return Reply(body=routes.system_topics(self._seen.view()).encode())
 
     def unit_topics(self, _: Exchange) -> Reply:
         """GET_UNIT_TOPIC_LIST."""
         self._allow(told_settings.TOPICS)
-        return Reply(body=routes.topics_by_flag(self._registry.view(), routes.UNIT).encode())
+        return Reply(body=routes.topics_by_flag(self._seen.view(), routes.UNIT).encode())
 
     def unit_subscription_topics(self, _: Exchange) -> Reply:
         """GET_HAS_UNIT_SUB_TOPIC_LIST."""
         self._allow(told_settings.TOPICS)
-        view = self._registry.view()
+        view = self._seen.view()
         return Reply(body=routes.topics_by_flag(view, routes.UNIT_SUBSCRIPTION).encode())
 
     def ununit_subscription_topics(self, _: Exchange) -> Reply:
         """GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST."""
         self._allow(told_settings.TOPICS)
-        view = self._registry.view()
+        view = self._seen.view()
         found = routes.topics_by_flag(view, routes.UNIT_SUBSCRIPTION, routes.UNIT)
         return Reply(body=found.encode())
 
@@ -148,7 +171,7 @@ class NameProcessor:
     def _set_wiped(
         self, exchange: Exchange, broker_name: str, wiped: bool, counted: str
     ) -> Reply | None:
-        count = routes.topic_count(self._registry.view(), broker_name)
+        count = routes.topic_count(self._seen.view(), broker_name)
         reply = Reply(ext={counted: str(count)})
         if not count:
             return reply
@@ -176,7 +199,7 @@ class NameProcessor:
         if header.namespace == PIPELINES:
             self._later.answer_with(exchange, pipelines.tell(self._pipeline_records, header.key))
             return None
-        value = self._registry.view().kv.get(header.namespace, {}).get(header.key)
+        value = self._seen.view().kv.get(header.namespace, {}).get(header.key)
         if value is None:
             raise RequestError(
                 ResponseCode.QUERY_NOT_FOUND,
@@ -197,7 +220,7 @@ class NameProcessor:
     def list_kv(self, exchange: Exchange) -> Reply:
         """GET_KVLIST_BY_NAMESPACE."""
         header = GetKVListByNamespaceRequestHeader.from_ext(exchange.ext)
-        table = self._registry.view().kv.get(header.namespace)
+        table = self._seen.view().kv.get(header.namespace)
         if not table:
             raise RequestError(
                 ResponseCode.QUERY_NOT_FOUND,

@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from imago_broker.model.registry.seen import ViewAt
 from imago_broker.namesrv.foreign import ForeignBrokers
 from imago_broker.namesrv.later import Later
 from imago_broker.namesrv.requests import NameProcessor
@@ -20,6 +21,7 @@ from imago_broker.processors.rocketmq.rows import Row, Table, build_table
 from imago_wire.remoting.codes import RequestCode as Code
 
 if TYPE_CHECKING:
+    from imago_broker.model.registry.seen import Viewed
     from imago_broker.namesrv.settings import NameServiceConfig
     from imago_broker.ports import Clock, Coordinator
     from imago_broker.processors.rocketmq.exchange import Hook
@@ -52,17 +54,25 @@ class NameService:
         hooks: Sequence[Hook] = (),
     ) -> None:
         self._later = Later()
-        settings = NameSettings(config)
-        self._foreign = ForeignBrokers(settings, coordinator, clock, self._later)
+        self._settings, self._coordinator, self._hooks = NameSettings(config), coordinator, hooks
+        self._foreign = ForeignBrokers(self._settings, coordinator, clock, self._later)
+        self.table = self._table(coordinator)
+
+    def table_at(self, listener: str) -> Table:
+        """Return what tells clients the addresses of another listener, and is else the same."""
+        return self._table(ViewAt(self._coordinator, listener))
+
+    def _table(self, seen: Viewed) -> Table:
         names = NameProcessor(
-            settings,
-            coordinator,
-            coordinator.marks,
-            coordinator.pipelines,
+            self._settings,
+            self._coordinator,
+            self._coordinator.marks,
+            self._coordinator.pipelines,
             self._foreign,
             self._later,
+            seen=seen,
         )
-        self.table: Table = build_table(_rows(names, self._foreign), hooks)
+        return build_table(_rows(names, self._foreign), self._hooks)
 
     def sweep(self) -> None:
         """Forget foreign brokers that fell silent: call it every few seconds."""
@@ -103,7 +113,7 @@ def _rows(names: NameProcessor, foreign: ForeignBrokers) -> list[Row]:
         Row(Code.UNREGISTER_BROKER, foreign.unregister, tools),
         Row(Code.QUERY_DATA_VERSION, foreign.query_data_version, tools),
         Row(Code.BROKER_HEARTBEAT, foreign.heartbeat, tools),
-        Row(Code.GET_BROKER_MEMBER_GROUP, foreign.member_group, tools),
+        Row(Code.GET_BROKER_MEMBER_GROUP, names.member_group, tools),
     ]
 
 

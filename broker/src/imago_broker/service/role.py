@@ -52,6 +52,9 @@ class RoleState:
 
     def __init__(self, current: ShardRole = ALONE) -> None:
         self.current = current
+        self.settled_at = 0
+        """Log offset that the high watermark has to reach before a new master answers reads: its
+        log's end at the election. Before, it may know less than readers have been told."""
         self.on_change: list[Callable[[ShardRole], None]] = []
         """Told each new role, in the order in which they were added."""
 

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from imago_broker.model.registry.cluster import Role
+from imago_broker.model.registry.seen import record_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,16 +50,26 @@ class ServingRules:
         *,
         slave_reads: bool = False,
         lease_holds: Callable[[], bool] = always,
+        listener: str = "",
     ) -> None:
+        """`listener`: where the clients come in that are told where the master is."""
         self.role = role
+        self._listener = listener
         self.slave_reads = slave_reads
         """Whether members that do not lead serve reads."""
-        self.settled_at = 0
-        """Log offset that the high watermark has to reach before a new master answers reads: its
-        log's end at the election. Before, it may know less than readers have been told."""
         self.lease_holds = lease_holds
         """Whether nobody else can lead by now; asked of a master only."""
         self._store = store
+
+    def at(self, listener: str) -> ServingRules:
+        """Return the same rules for clients of another listener."""
+        return ServingRules(
+            self._store,
+            self.role,
+            slave_reads=self.slave_reads,
+            lease_holds=self.lease_holds,
+            listener=listener,
+        )
 
     @property
     def leads(self) -> bool:
@@ -68,7 +79,7 @@ class ServingRules:
     @property
     def settled(self) -> bool:
         """Whether the master knows at least what any reader has been told."""
-        settled_at = self.settled_at
+        settled_at = self.role.settled_at
         return not settled_at or self._store.high_watermark >= settled_at
 
     def refusal(self, asks: Asks) -> str | None:
@@ -84,9 +95,10 @@ class ServingRules:
         return self._not_the_master()
 
     def _not_the_master(self) -> str:
-        current = self.role.current
-        if current.leader is not None:
-            leader = current.leader
+        leader = self.role.current.leader
+        if leader is not None and self._listener:
+            leader = record_at(leader, self._listener)
+        if leader is not None:
             where = (
                 f"the master of the shard is {leader.rocketmq_address} (MetaQ {leader.metaq_url})"
             )

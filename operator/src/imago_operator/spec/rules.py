@@ -6,6 +6,7 @@ import re
 from typing import Any, Final
 
 from imago_operator.spec import applications, setting_rules
+from imago_operator.spec.owned import OWNED_SETTINGS
 from imago_operator.spec.schema.rule import Rule, exactly_one, immutable, resource_name, spans
 from imago_operator.spec.schema.values import Quantity
 
@@ -33,41 +34,6 @@ SCHEDULE: Final = "(?i)^{}$".format(
 )
 """Five fields of cron with values in their bounds, for CEL and for Python."""
 ZONE: Final = "^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*$"
-OWNED_SETTINGS: Final = (
-    "broker.cluster",
-    "broker.shard",
-    "broker.replica",
-    "broker.replicas",
-    "broker.zone",
-    "broker.host",
-    "broker.advertised_host",
-    "broker.bind",
-    "broker.data_dir",
-    "metaq.enabled",
-    "metaq.port",
-    "metaq.advertised_port",
-    "rocketmq.enabled",
-    "rocketmq.port",
-    "rocketmq.advertised_port",
-    "rocketmq.fast_port",
-    "rocketmq.grpc_port",
-    "rocketmq.grpc_advertised_port",
-    "replication.port",
-    "replication.open",
-    "replication.min_in_sync",
-    "namesrv.enabled",
-    "namesrv.port",
-    "admin.enabled",
-    "admin.bind",
-    "admin.port",
-    "admin.token_file",
-    "admin.loopback_trusted",
-    "zookeeper.connect",
-    "acknowledgement.level",
-    "acknowledgement.timeout_ms",
-    "log.level",
-)
-"""Settings of brokers that other fields of the resource say, or Kubernetes."""
 OWNED_ATTRIBUTES: Final = ("dialects", "acknowledgement", "retention_ms", "retention.ms")
 SYSTEM_TOPICS: Final = (
     "IMAGO_META",

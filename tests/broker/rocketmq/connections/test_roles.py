@@ -320,7 +320,7 @@ async def test_new_master_answers_reads_once_it_knows_what_readers_were_told(
     broker: Broker, peer: RemotingPeer
 ) -> None:
     await peer.put("T", b"m")
-    broker.serving_rules.settled_at = broker.store.log_end + 1
+    broker.serving_rules.role.settled_at = broker.store.log_end + 1
     assert (await peer.pull("T", 500)).code == ResponseCode.PULL_RETRY_IMMEDIATELY
     asked = {"consumerGroup": "g", "topic": "T", "queueId": 0}
     answer = await peer.call(Code.QUERY_CONSUMER_OFFSET, asked)

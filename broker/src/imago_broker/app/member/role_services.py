@@ -61,14 +61,14 @@ class RoleServices:
     def lead(self, epoch: int) -> None:
         """Begin to serve as master."""
         rules, messages = self._serving_rules, self._core.messages
-        rules.settled_at = messages.store.log_end
+        rules.role.settled_at = messages.store.log_end
         self._core.access.awaited.begin()
         try:
             self._core.lead(self._config)
         except FatalError as error:
             self._fail(error)
         # Until then there may be messages that no reader sees and nobody would be woken for.
-        messages.when_visible(rules.settled_at, self._settled_in)
+        messages.when_visible(rules.role.settled_at, self._settled_in)
         logger.info("mastership_begins shard=%d epoch=%d", self._config.broker.shard, epoch)
 
     def _settled_in(self) -> None:

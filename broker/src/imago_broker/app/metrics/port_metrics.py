@@ -22,6 +22,12 @@ def port_samples(ports: Ports) -> list[Sample]:
         *_port("rocketmq", ports.rocketmq),
         *_port("fast", ports.fast),
         *_port("namesrv", ports.names),
+        *(
+            sample
+            for entrance in ports.entrances
+            for protocol, listener in entrance.ports.items()
+            for sample in _port(f"{protocol}_{entrance.name}", listener)
+        ),
         *_tls(ports),
         *_input(ports.input_budget),
         gauge(

@@ -84,6 +84,12 @@ class ConnectedClients:
             ("rocketmq", ports.rocketmq),
             ("rocketmq", ports.fast),
             ("grpc", ports.grpc),
+            *(
+                (protocol, listener)
+                for entrance in ports.entrances
+                for protocol, listener in entrance.ports.items()
+                if protocol != "namesrv"
+            ),
         ]
 
     async def _said(self) -> dict[str, dict[str, _Said]]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from imago_broker.app.ports.connection_limits import grpc_limits
 from imago_broker.features.catalogue import popping_of
+from imago_broker.model.registry.seen import ViewAt
 from imago_broker.processors.grpc.asking import TableAsker
 from imago_broker.processors.grpc.authentication import CallUsers
 from imago_broker.processors.grpc.clients import SdkClients
@@ -29,11 +30,18 @@ from imago_broker.server.grpc.grpc_session import GrpcSession
 from imago_broker.server.relay.relay import Address
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from imago_broker.app.ports.entrances import Entrance
     from imago_broker.app.ports.listeners import Ports
     from imago_broker.config import BrokerConfig
+    from imago_broker.model.registry.cluster import BrokerRecord
     from imago_broker.processors.rocketmq.assembly import RocketmqAssembly
     from imago_broker.processors.rocketmq.rows import Table
+    from imago_broker.server.listener import Listener
+    from imago_broker.service.groups.groups import GroupService
     from imago_broker.service.role import ShardRole
+    from imago_broker.service.topics.topics import TopicService
 
 TICK_SECONDS = 5.0
 
@@ -125,14 +133,7 @@ def serve_grpc(
 
     role.on_change.append(role_changed)
 
-    port = GrpcPort(
-        service,
-        limits=grpc_limits(config),
-        budget=broker.budget,
-        input_budget=ports.input_budget,
-        relays=_relays(ports, config, parts),
-    )
-    ports.grpc.serve(partial(GrpcSession, port))
+    _serve(ports, config, parts, service, RouteParts(topics, groups, lambda: role.leads))
 
     def tick() -> None:
         if ports.grpc.stopped:
@@ -144,7 +145,55 @@ def serve_grpc(
     loop.call_later(TICK_SECONDS, tick)
 
 
-def _relays(ports: Ports, config: BrokerConfig, parts: RocketmqAssembly) -> GrpcRelays:
+class RouteParts(NamedTuple):
+    """What tells clients of all listeners where things are."""
+
+    topics: TopicService
+    groups: GroupService
+    leads: Callable[[], bool]
+
+
+def _serve(
+    ports: Ports,
+    config: BrokerConfig,
+    parts: RocketmqAssembly,
+    service: GrpcService,
+    routing: RouteParts,
+) -> None:
+    """Have the port, and those of further listeners, serve; each leads to its own."""
+
+    def serve(
+        listener: Listener, calls: GrpcService, port_of: Callable[[BrokerRecord], int]
+    ) -> None:
+        port = GrpcPort(
+            calls,
+            limits=grpc_limits(config),
+            budget=parts.broker.budget,
+            input_budget=ports.input_budget,
+            relays=_relays(ports, config, parts, port_of),
+        )
+        listener.serve(partial(GrpcSession, port))
+
+    def here(entrance: Entrance) -> Here:
+        host = ports.told_hosts.of(entrance)
+        return Here(parts.identity.broker_name, host, entrance.told("grpc"))
+
+    serve(ports.grpc, service, lambda record: record.grpc)
+    for entrance in ports.entrances:
+        if (listener := entrance.ports.get("grpc")) is not None:
+            seen = ViewAt(parts.broker.registry, entrance.name)
+            routes = RouteCalls(
+                seen, routing.topics, routing.groups, partial(here, entrance), routing.leads
+            )
+            serve(listener, service.with_routes(routes), entrance.grpc_of)
+
+
+def _relays(
+    ports: Ports,
+    config: BrokerConfig,
+    parts: RocketmqAssembly,
+    port_of: Callable[[BrokerRecord], int],
+) -> GrpcRelays:
     """Return what passes connections on while another member is the master."""
     role, registry = parts.broker.serving_rules.role, parts.broker.registry
 
@@ -152,9 +201,9 @@ def _relays(ports: Ports, config: BrokerConfig, parts: RocketmqAssembly) -> Grpc
         if role.leads:
             return None
         leader = registry.view().master(config.broker.shard)
-        if leader is None or not leader.grpc or leader.uuid == ports.record().uuid:
+        if leader is None or not port_of(leader) or leader.uuid == ports.record().uuid:
             return None
-        return Address(leader.host, leader.grpc)
+        return Address(leader.host, port_of(leader))
 
     return GrpcRelays(
         master,

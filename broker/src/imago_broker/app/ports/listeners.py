@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from imago_broker.app.access import check_token, introducing, make_introductions
 from imago_broker.app.ports.admin_port import AdminPort
+from imago_broker.app.ports.entrances import Entrance, ToldHosts
 from imago_broker.app.ports.input_memory import FreedInput, input_budget, memory_limit
 from imago_broker.app.ports.member_addresses import MemberAddresses
 from imago_broker.app.ports.open_files import connections_that_fit, files_allowed, warn_if_few
@@ -50,9 +51,8 @@ class Ports:
     ) -> None:
         """`view`: the registry's, which says where members call from. `record`: our own there."""
         bind, rocketmq = config.broker.bind, config.rocketmq
-        self.record = record
         limits = ListenerLimits(connections_max=config.limits.connections_max)
-        self._config = config
+        self._config, self.record = config, record
         self.introductions = make_introductions(config, clock)
         """What tells other brokers who asks, with access control; None: they need not know."""
         self.budget = OutputBudget(config.limits.output_bytes_total_max)
@@ -70,12 +70,16 @@ class Ports:
         )
         """Of the callers of all ports together."""
         listener = partial(Listener, bind, limits=limits, places=places)
-        self.metaq = listener(config.metaq.port)
-        self.metaq_tls = listener(max(0, config.tls.metaq_port))
+        self.metaq, self.metaq_tls = map(
+            listener, (config.metaq.port, max(0, config.tls.metaq_port))
+        )
         self.rocketmq = listener(rocketmq.port)
         self.fast = listener(config.fast_port)
         self.grpc = listener(max(0, config.grpc_port))
         self.names = listener(config.namesrv.port)
+        self.entrances = [Entrance(each, listener) for each in config.listeners]
+        """Further listeners, whose clients are told other addresses."""
+        self.told_hosts = ToldHosts(config.broker.listener_hosts_file)
         self.replication = ReplicationPort(bind, config.replication_port)
         """Of the other members; unbound where none are meant to be."""
         self.admin = AdminPort(
@@ -125,7 +129,9 @@ class Ports:
             wanted += [self.rocketmq, self.fast]
         if config.grpc_port >= 0:
             wanted.append(self.grpc)
-        return [*wanted, self.names] if config.namesrv.enabled else wanted
+        if config.namesrv.enabled:
+            wanted.append(self.names)
+        return wanted + [each for entrance in self.entrances for each in entrance.ports.values()]
 
     @property
     def metaq_port(self) -> int:
@@ -176,11 +182,18 @@ class Ports:
             Door(self.metaq_tls, lambda _: 0),
             Door(self.rocketmq, lambda record: record.rocketmq),
             Door(self.fast, lambda record: record.fast),
+            *(door for entrance in self.entrances for door in entrance.doors()),
         ]
         introductions = self.introductions
         if introductions is not None:
             # The port of SDKs relays by itself, and all the time that another member leads.
-            for door in (*doors, Door(self.grpc, lambda record: record.grpc)):
+            sdks = [Door(self.grpc, lambda record: record.grpc)]
+            sdks += [
+                Door(entrance.ports["grpc"], entrance.grpc_of)
+                for entrance in self.entrances
+                if "grpc" in entrance.ports
+            ]
+            for door in (*doors, *sdks):
                 door.listener.take_introductions(introducing(door, introductions, self.record))
         return ClientPorts(
             doors,
@@ -216,6 +229,8 @@ class Ports:
         if tls.mode == "disabled" or not tls.certificate_file:
             # SDKs ask for TLS unless they are told otherwise, and take any certificate.
             self.grpc.secure(SelfSigned(), self.handshakes, plain_too=True)
+            for entrance in self.entrances:
+                entrance.self_sign(SelfSigned(), self.handshakes)
         uri = member_uri(self._config.broker.cluster, self._config.broker.shard)
         self.certificates = load_certificates(tls, member=uri)
         if self.certificates is None:
@@ -227,6 +242,8 @@ class Ports:
             self.handshakes,
             tls,
         )
+        for entrance in self.entrances:
+            entrance.secure(self.certificates, self.handshakes, tls)
         self.metaq_tls.secure(self.certificates, self.handshakes, plain_too=False)
         self.replication.secure(member_tls(self.certificates, tls, uri=uri), self.handshakes)
         if tls.admin != "disabled":
@@ -254,7 +271,8 @@ class Ports:
     @property
     def doors(self) -> list[TlsDoor]:
         """What connections with TLS come through, on all ports."""
-        listeners = (self.metaq_tls, self.rocketmq, self.fast, self.names)
+        listeners = [self.metaq_tls, self.rocketmq, self.fast, self.names]
+        listeners += [each for entrance in self.entrances for each in entrance.ports.values()]
         doors = [listener.door for listener in listeners] + [self.admin.door]
         return [door for door in doors if door is not None]
 

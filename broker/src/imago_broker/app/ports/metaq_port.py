@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from imago_broker.config.live import LiveSettings
@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from imago_broker.app.core_services import CoreServices
+    from imago_broker.app.ports.listeners import Ports
     from imago_broker.config import BrokerConfig
     from imago_broker.config.sections.metaq_section import MetaqSection
-    from imago_broker.core.budget import InputBudget, OutputBudget
     from imago_broker.metrics import MetaqCounters
     from imago_broker.ports import Clock
     from imago_broker.processors.metaq.patterns import Patterns
     from imago_broker.processors.metaq.peer import Peer
+    from imago_broker.processors.metaq.table import MetaqProcessors
     from imago_broker.server.listener import Listener
     from imago_broker.service.serving_rules import ServingRules
     from imago_wire.text.items import Item
@@ -81,7 +82,7 @@ def text_limits(config: BrokerConfig) -> TextLimits:
 
 
 def serve_metaq(
-    listeners: tuple[Listener, Listener],
+    ports: Ports,
     config: BrokerConfig,
     *,
     host: str,
@@ -90,16 +91,17 @@ def serve_metaq(
     counters: MetaqCounters,
     config_file: Callable[[], bytes],
     serving_rules: ServingRules,
-    budget: OutputBudget,
-    input_budget: InputBudget,
     when_published: Callable[[str, Callable[[], None]], bool],
 ) -> MetaqPort:
-    """Have listeners, without and with TLS, speak MetaQ."""
+    """Have all listeners for it, without and with TLS, speak MetaQ."""
+    own = (ports.metaq, ports.metaq_tls)
+    doors = {entrance: entrance.ports.get("metaq") for entrance in ports.entrances}
+    others = {entrance: door for entrance, door in doors.items() if door is not None}
     parts = MetaqAssembly(
         identity=MetaqIdentity(
             broker_id=config.metaq_broker_id,
             host=host,
-            port=config.metaq.advertised_port or listeners[0].port,
+            port=config.metaq.advertised_port or ports.metaq.port,
         ),
         settings=core.metaq_settings,
         patterns=LiveSettings(config.patterns),
@@ -110,28 +112,42 @@ def serve_metaq(
         serving_rules=serving_rules,
         clock=clock,
         rng=random.Random(),  # noqa: S311  spreads load over partitions
-        budget=budget,
+        budget=ports.budget,
         counters=counters,
         realtime=RealTimeStatistics(clock.monotonic_ms()),
-        connections=lambda: sum(each.connections for each in listeners),
+        connections=lambda: sum(each.connections for each in (*own, *others.values())),
         config_file=config_file,
         when_published=when_published,
     )
-    processors = build_processors(parts)
-    guarded = (
-        GuardedProcessors(
+
+    def guard(processors: MetaqProcessors) -> MetaqProcessors | GuardedProcessors:
+        if not config.acl.enabled:
+            return processors
+        return GuardedProcessors(
             processors,
             core.access,
             core.quotas,
             core.metaq_settings,
             core.metaq_transactions.notes.topics_of,
         )
-        if config.acl.enabled
-        else processors
-    )
+
     limits = text_limits(config)
-    for each in listeners:
-        each.serve(lambda: TextSession(guarded, limits, budget, input_budget))
+
+    def serve(listener: Listener, processors: MetaqProcessors | GuardedProcessors) -> None:
+        listener.serve(lambda: TextSession(processors, limits, ports.budget, ports.input_budget))
+
+    processors = build_processors(parts)
+    guarded = guard(processors)
+    for each in own:
+        serve(each, guarded)
+    for entrance, door in others.items():
+        told = replace(
+            parts.identity,
+            host=entrance.setting.host or host,
+            port=entrance.told("metaq"),
+        )
+        rules = serving_rules.at(entrance.name)
+        serve(door, guard(build_processors(replace(parts, identity=told, serving_rules=rules))))
     return MetaqPort(
         identity=parts.identity,
         settings=parts.settings,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from imago_broker.app.access import broker_hooks, known_settings, name_hooks
@@ -114,12 +115,21 @@ def serve_rocketmq(
         # What is held was allowed once: it is asked for again, and checked again.
         parts.broker.access.on_change.append(parts.answer_held)
     limits = remoting_limits(config)
-    for listener, table in ((ports.rocketmq, processors.main), (ports.fast, processors.fast)):
+    served = [(ports.rocketmq, processors.main), (ports.fast, processors.fast)]
+    served += [
+        (
+            entrance.ports["rocketmq"],
+            replace(processors.main, serving_rules=parts.broker.serving_rules.at(entrance.name)),
+        )
+        for entrance in ports.entrances
+        if "rocketmq" in entrance.ports
+    ]
+    for listener, table in served:
         server = RemotingServer(
             table,
             loop=loop,
             send_path=processors.send_path,
-            pull_path=processors.pull_path if table is processors.main else None,
+            pull_path=processors.pull_path if table is not processors.fast else None,
             on_close=parts.clients.registry.closed,
             on_drain=parts.delivery.hold.release_all,
             send_wait_ms=send_wait(parts.settings),
@@ -140,18 +150,23 @@ def serve_names(
     coordinator: Coordinator,
     loop: asyncio.AbstractEventLoop,
 ) -> NameService:
-    """Have its listener answer the name service. Sweep it now and then; stop it at the end."""
+    """Have its listeners answer the name service. Sweep it now and then; stop it at the end."""
     listener = ports.names
     settings = NameServiceConfig(host=listener.host, port=listener.port)
     hooks = name_hooks(config, parts.broker.access)
     service = NameService(settings, coordinator, parts.broker.clock, hooks)
-    server = RemotingServer(
-        service.table,
-        loop=loop,
-        on_drain=service.leave,
-        limits=remoting_limits(config),
-        budget=ports.budget,
-        input_budget=ports.input_budget,
-    )
-    listener.serve(server.session)
+    served = {listener: service.table}
+    for entrance in ports.entrances:
+        if (door := entrance.ports.get("namesrv")) is not None:
+            served[door] = service.table_at(entrance.name)
+    for each, table in served.items():
+        server = RemotingServer(
+            table,
+            loop=loop,
+            on_drain=service.leave,
+            limits=remoting_limits(config),
+            budget=ports.budget,
+            input_budget=ports.input_budget,
+        )
+        each.serve(server.session)
     return service

@@ -25,6 +25,11 @@ class MetaqSection:
     advertised_port: int = setting(
         0, "Port that MetaQ clients receive; 0: the listener's.", low=0, high=65535
     )
+    listener: str = setting(
+        "",
+        "Which of `broker.listeners` MetaQ's clients find in ZooKeeper, which has one address of "
+        "each broker; empty: none of them, but the broker's own.",
+    )
     broker_id_base: int = setting(
         0, "MetaQ broker id of shard 0; raise it beside original brokers.", low=0, high=1023
     )

@@ -20,6 +20,7 @@ from imago_wire.records.record import blank_record, record_size
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from imago_broker.config.sections.client_listeners import ListenerSetting
     from imago_broker.config.sections.cluster_sections import ZookeeperSection
     from imago_broker.config.sections.metaq_section import MetaqSection
     from imago_broker.config.sections.sections import (
@@ -269,6 +270,8 @@ class Sections(Protocol):
     def replication_port(self) -> int: ...
     @property
     def replicates(self) -> bool: ...
+    @property
+    def listeners(self) -> tuple[ListenerSetting, ...]: ...
 
 
 def problem(config: Sections) -> str | None:
@@ -277,6 +280,7 @@ def problem(config: Sections) -> str | None:
         _ports_problem(config)
         or relations_problem(RELATIONS, values(config))
         or _patterns_problem(config)
+        or _listeners_problem(config)
     )
 
 
@@ -298,6 +302,28 @@ def _patterns_problem(config: Sections) -> str | None:
     for name in config.topics:
         if is_pattern(name) and name not in config.metaq.topic_patterns:
             return f"topics.{name}: no put may make such a topic: add it to metaq.topic_patterns"
+    return None
+
+
+def _listeners_problem(config: Sections) -> str | None:
+    """Listeners for protocols that are not spoken, and TLS without a certificate."""
+    spoken = {
+        "namesrv": config.namesrv.enabled,
+        "metaq": config.metaq.enabled,
+        "rocketmq": config.rocketmq.enabled,
+        "grpc": config.grpc_port >= 0,
+    }
+    for each in config.listeners:
+        if missing := next((name for name in each.ports if not spoken[name]), None):
+            return f"broker.listeners: {each.name} has {missing}, which this broker does not serve"
+        if each.tls and not config.tls.certificate_file:
+            return (
+                f"broker.listeners: {each.name} needs a certificate: set tls.certificate_file and"
+                " tls.key_file"
+            )
+    told = config.metaq.listener
+    if told and not any(each.name == told and "metaq" in each.ports for each in config.listeners):
+        return f"metaq.listener: {told}, is none of broker.listeners with a port for metaq"
     return None
 
 
@@ -332,4 +358,7 @@ def _bound(config: Sections) -> list[tuple[str, str, int]]:
         bound.append(("namesrv.port", bind, config.namesrv.port))
     if config.admin.enabled:
         bound.append(("admin.port", config.admin.bind or bind, config.admin.port))
+    for each in config.listeners:
+        for protocol, port in each.ports.items():
+            bound.append((f"broker.listeners {each.name} {protocol}", bind, port))
     return bound

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from imago_broker.config.cron import Cron, cron_pattern
 from imago_broker.config.key_rules import SHOWN
+from imago_broker.config.sections.client_listeners import parse_listeners
 from imago_broker.config.sections.section import check, setting
 
 DELAYS = r"\s*[0-9]{1,9}[smhd](\s+[0-9]{1,9}[smhd]){0,17}\s*"
@@ -51,6 +52,18 @@ class BrokerSection:
         " reach each other; empty: `host`.",
         form=SHOWN,
     )
+    listeners: tuple[str, ...] = setting(
+        (),
+        "Further listeners, for clients that come another way: each tells its clients addresses of "
+        "its own, of all brokers. Written `NAME host=HOST namesrv=PORT metaq=PORT rocketmq=PORT "
+        "grpc=PORT`; `PORT:TOLD` where clients are told another port; `tls`: nobody is served "
+        "there without it.",
+    )
+    listener_hosts_file: str = setting(
+        "",
+        "File with the hosts of those listeners that name none, a line `NAME=HOST` each; read "
+        "again when it changes. A listener's clients are not told of brokers without a host there.",
+    )
     bind: str = setting(
         "127.0.0.1",
         "Address that the listeners bind; `0.0.0.0`: all, for clients and members on other "
@@ -71,6 +84,7 @@ class BrokerSection:
 
     def __post_init__(self) -> None:
         check(self)
+        parse_listeners(self.listeners)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

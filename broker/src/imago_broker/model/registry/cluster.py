@@ -18,6 +18,7 @@ from imago_wire.errors import WrongError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from imago_broker.model.registry.listeners import ListenerAddress
     from imago_broker.model.registry.shard import ShardState
 
 SHARD_MAX = 1023
@@ -123,6 +124,10 @@ class BrokerRecord:
     """Port of RocketMQ 5's SDKs."""
     client_grpc: int = 0
     """Port for them where it is not `grpc`."""
+    listeners: tuple[ListenerAddress, ...] = ()
+    """Its further listeners."""
+    metaq_listener: str = ""
+    """Which of them MetaQ's tree names; "": none."""
 
     def __post_init__(self) -> None:
         _check_range("shard", self.shard, 0, SHARD_MAX)
@@ -150,6 +155,12 @@ class BrokerRecord:
         _check_range("addresses", len(self.addresses), 0, ADDRESSES_MAX)
         for address in self.addresses:
             _check_text("address", address)
+        for listener in self.listeners:
+            _check_listener(listener)
+
+    def listener(self, name: str) -> ListenerAddress | None:
+        """Return one of its further listeners; None: it has none of that name."""
+        return next((each for each in self.listeners if each.name == name), None)
 
     @property
     def rocketmq_address(self) -> str:
@@ -169,6 +180,9 @@ class BrokerRecord:
     @property
     def metaq_url(self) -> str:
         """The address for MetaQ clients, in the form of MetaQ's tree: `meta://host:port`."""
+        told = self.listener(self.metaq_listener)
+        if told is not None and told.host:
+            return f"meta://{told.host}:{told.told.metaq}"
         return f"meta://{self.client_host or self.host}:{self.client_metaq or self.metaq}"
 
 
@@ -319,6 +333,15 @@ def _check_range(name: str, value: object, low: int, high: int) -> None:
     # bool is an int to Python and never one in a payload.
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise WrongError(f"{name}: {value!r}, must be a number from {low} to {high}")
+
+
+def _check_listener(listener: ListenerAddress) -> None:
+    _check_text("listener", listener.name)
+    if listener.host:
+        _check_text("listener's host", listener.host)
+    for ports in (listener.told, listener.bound):
+        for name in ("metaq", "rocketmq", "grpc"):
+            _check_range(f"{name} port", getattr(ports, name), 0, PORT_MAX)
 
 
 def _check_text(name: str, value: object) -> None:

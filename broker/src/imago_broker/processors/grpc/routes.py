@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from imago_broker.model.registry.cluster import ClusterView
-    from imago_broker.ports import Registry
+    from imago_broker.model.registry.seen import Viewed
     from imago_broker.processors.grpc.calls import Call
     from imago_broker.service.groups.groups import GroupService
     from imago_broker.service.topics.topics import TopicService
@@ -49,7 +49,7 @@ class RouteCalls:
 
     def __init__(
         self,
-        registry: Registry,
+        registry: Viewed,
         topics: TopicService,
         groups: GroupService,
         here: Callable[[], Here],
@@ -129,8 +129,8 @@ class RouteCalls:
         for place in _told(view, topic):
             own = place.broker.name == here.name
             own_told = own_told or own
-            yield place._replace(broker=here) if own and self._leads() else place
-        if not own_told and config is not None and self._leads():
+            yield place._replace(broker=here) if own and here.host and self._leads() else place
+        if not own_told and here.host and config is not None and self._leads():
             # Not published yet, or to nobody: its retries and dead letters are.
             yield _Place(here, config.read_queues, config.write_queues, config.perm)
 

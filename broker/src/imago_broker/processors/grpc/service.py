@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from copy import copy
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from imago_broker.processors.grpc.calls import Call, CallError
@@ -74,8 +75,6 @@ class GrpcService:
     ) -> None:
         self._authentication, self._clients, self._receives = authentication, clients, receives
         rows = (
-            Method("QueryRoute", routes.route),
-            Method("QueryAssignment", routes.assignment),
             Method("Heartbeat", clients.heartbeat),
             Method("NotifyClientTermination", clients.terminate),
             Method("SendMessage", sends.send, plain=plain_sends.take),
@@ -89,6 +88,18 @@ class GrpcService:
             Method(TELEMETRY, clients.told, lasts=True),
         )
         self._methods = {SERVICE + row.name: row for row in rows}
+        self.route_by(routes)
+
+    def with_routes(self, routes: RouteCalls) -> GrpcService:
+        """Return the same service, whose clients are told other addresses."""
+        other = copy(self)
+        other.route_by(routes)
+        return other
+
+    def route_by(self, routes: RouteCalls) -> None:
+        """Have these say where things are."""
+        rows = (Method("QueryRoute", routes.route), Method("QueryAssignment", routes.assignment))
+        self._methods = self._methods | {SERVICE + row.name: row for row in rows}
 
     def method(self, path: str) -> Method | None:
         """Return what serves a path; None: nothing does."""
