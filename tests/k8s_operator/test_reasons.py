@@ -68,6 +68,8 @@ NO_REASONS = frozenset(
         ),
         # classes that a module exports
         *("PlanRow", "ReconcilePlan"),
+        # why a member moves
+        *("Ordered", "Placement", "Size", "StorageClass"),
         # of Kubernetes
         *("Apply", "FileSystemResizePending", "Normal", "Warning"),
     }

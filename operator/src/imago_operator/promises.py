@@ -212,11 +212,31 @@ def _claims(desired: Desired, observed: Observed, actions: Sequence[Action]) -> 
         drained = shard is not None and shard.drained
         if uids.get(action.name) != action.uid:
             yield f"claim {action.name} is not the one that was seen"
-        elif (drained and action.name in listed) or _has_left(desired, observed, action):
+        elif (
+            (drained and action.name in listed)
+            or _has_left(desired, observed, action)
+            or _is_moved(desired, observed, action)
+        ):
             if action.name in pods:
                 yield f"claim {action.name} has a pod"
         elif (action.name, action.uid) not in lost or shard is None or not shard.in_sync:
             yield f"claim {action.name} may be needed"
+
+
+def _is_moved(desired: Desired, observed: Observed, action: DeleteClaim) -> bool:
+    """Whether a claim is on record as one that its member exchanges, and nobody makes its pod.
+
+    All other members that the shard is to have hold everything, and one of them leads.
+    """
+    record, claim = observed.status.moved_member, None
+    if record is not None and (record.claim, record.uid) == (action.name, action.uid):
+        claim = next(c for c in observed.claims if c.name == action.name)
+    if claim is None or claim.shard in observed.sets() or desired.problem is not None:
+        return False
+    pods = [pod for pod in observed.pods_of(claim.shard) if pod.ordinal < desired.replicas]
+    others = [pod for pod in pods if pod.ordinal != claim.ordinal and _holds(observed, pod)]
+    enough = len(others) == desired.replicas - 1 >= max(1, *map(_least, others))
+    return enough and any(_leads(observed, pod) for pod in others)
 
 
 def _has_left(desired: Desired, observed: Observed, action: DeleteClaim) -> bool:

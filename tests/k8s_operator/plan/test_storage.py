@@ -96,8 +96,7 @@ class TestStorage:
         world.desired = wanted(self.LARGER | {"spec.image": "mine:2"})
         world.settle()
         restarted = [action.name for action in world.done if isinstance(action, DeletePod)]
-        assert sorted(restarted) == sorted(set(restarted))
-        assert len(restarted) == 6
+        assert set(restarted) == {f"demo-s{n}-{m}" for n in range(2) for m in range(3)}
         assert {
             p.annotations[names.TEMPLATE_HASH] for p in world.pods.values() if p.shard == 0
         } == {ClusterLook(world.desired, world.observe(), world.now).notes(0)[names.TEMPLATE_HASH]}

@@ -105,7 +105,7 @@ def pod_template(desired: Desired, shard: int) -> Manifest:
     template = desired.spec.brokers.template.pod
     spec = _pod_spec(desired, shard, config_name(desired))
     noted = {
-        names.SPEC_HASH: desired.spec_hash,
+        names.SPEC_HASH: spec_hash(desired, shard),
         names.CONFIG_HASH: desired.config_hash,
         names.VERSION: desired.version,
     }
@@ -120,8 +120,16 @@ def pod_template(desired: Desired, shard: int) -> Manifest:
     return {"metadata": metadata, "spec": spec}
 
 
+def spec_hash(desired: Desired, shard: int) -> str:
+    """Return what stands for all that the user said of a shard's pods."""
+    pool = desired.pool(shard)
+    if pool is None:
+        return desired.spec_hash
+    return fingerprint([desired.spec_hash, dict(pool.node_selector), pool.tolerations])
+
+
 def _pod_spec(desired: Desired, shard: int, config: str) -> Manifest:
-    template = desired.spec.brokers.template.pod
+    template, pool = desired.spec.brokers.template.pod, desired.pool(shard)
     spec: Manifest = {
         "serviceAccountName": names.service_account(desired.name),
         "automountServiceAccountToken": False,
@@ -135,8 +143,8 @@ def _pod_spec(desired: Desired, shard: int, config: str) -> Manifest:
         or _spread(desired, shard),
         "imagePullSecrets": [{"name": s.name} for s in desired.spec.image_pull_secrets],
         "initContainers": list(template.init_containers),
-        "tolerations": list(template.tolerations),
-        "nodeSelector": dict(template.node_selector),
+        "tolerations": [*template.tolerations, *(pool.tolerations if pool else ())],
+        "nodeSelector": desired.node_selector(shard),
         "priorityClassName": template.priority_class_name,
     }
     return {key: value for key, value in spec.items() if value not in (None, [], {})}

@@ -22,6 +22,7 @@ from imago_operator.spec.schema.fields import chosen
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from imago_operator.spec.cluster.brokers import ShardPool
     from imago_operator.spec.cluster.cluster import ClusterSpec
 
 ZOOKEEPER_PORT: Final = 2181
@@ -30,7 +31,10 @@ REGISTRY_USER: Final = "imago"
 """The brokers' user in a managed ZooKeeper."""
 HASH_SIZE: Final = 16
 OF_NO_POD: Final = frozenset(
-    {"shards", "replicasPerShard", "removeShards", "minInSync", "acknowledgement", "replication"}
+    {
+        *("shards", "replicasPerShard", "removeShards", "minInSync", "acknowledgement"),
+        *("replication", "shardPools"),
+    }
 )
 """What is said of brokers that no pod of theirs depends on."""
 
@@ -141,6 +145,15 @@ class Desired:
     @property
     def namespace(self) -> str:
         return self.resource.namespace
+
+    def pool(self, shard: int) -> ShardPool | None:
+        """Return the nodes that a shard's members are for; None: those of all."""
+        return next((p for p in self.spec.brokers.shard_pools if shard in p.shards), None)
+
+    def node_selector(self, shard: int) -> dict[str, str]:
+        """Return the labels of the nodes that a shard's members may be on."""
+        pool, of_all = self.pool(shard), self.spec.brokers.template.pod.node_selector
+        return {**of_all, **(pool.node_selector if pool else {})}
 
     @property
     def storage_bytes(self) -> int | None:

@@ -44,6 +44,8 @@ STOP: Final = f"{GROUP}/stop"
 OPERATED_BY: Final = f"{GROUP}/operated-by"
 """Of a cluster: the installation that a person wants to look after it, as namespace/name."""
 ALLOW_DATA_LOSS: Final = f"{GROUP}/allow-data-loss"
+MOVE: Final = f"{GROUP}/move-member"
+"""Of a broker's pod: \"true\" has its member begin anew on a new claim, wherever that may be."""
 HIDE_MESSAGES: Final = f"{GROUP}/hide-messages"
 """Of a topic: how many partitions it may be left with, whatever the others hold."""
 

@@ -25,7 +25,7 @@ from imago_operator.model.actions import (
 )
 from imago_operator.model.state import STATEFUL_SET, ConditionFinding
 from imago_operator.model.wording import counted
-from imago_operator.plan import troubles
+from imago_operator.plan import moving, troubles
 from imago_operator.plan.drift import drifted, foreign
 from imago_operator.plan.members.leaving import size
 from imago_operator.plan.registry import registry
@@ -135,6 +135,9 @@ def _is_needed(look: ClusterLook, number: int) -> bool:
 def _applied(look: ClusterLook, manifest: Manifest) -> tuple[Apply, ...]:
     """Return how an object becomes what it is to be; nothing: it is, or must wait."""
     found = look.observed.child(manifest["kind"], manifest["metadata"]["name"])
+    number = manifest["metadata"]["labels"].get(names.SHARD_LABEL)
+    if manifest["kind"] == STATEFUL_SET and number and moving.holds_back(look, int(number)):
+        return ()
     whole = manifest
     if manifest["kind"] == STATEFUL_SET and manifest["spec"]["replicas"]:
         manifest = _sized(look, whole)

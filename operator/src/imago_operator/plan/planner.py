@@ -15,6 +15,7 @@ from imago_operator.model.state import ConditionFinding, PlanWait, parsed
 from imago_operator.plan import (
     hibernation,
     lifecycle,
+    moving,
     objects,
     repair,
     scaledown,
@@ -48,11 +49,14 @@ URGENT: Final[tuple[Callable[[ClusterLook], PlanStep | None], ...]] = (
 """Asked in any state of the objects: they cure what keeps objects from being applied."""
 ORDERLY: Final[tuple[Callable[[ClusterLook], PlanStep | None], ...]] = (
     storage.storage,
+    moving.go_on,
+    moving.begin,
     rollout.rollout,
     leaving.leave,
     leaving.join,
     leaving.claims,
     spreading.spread,
+    moving.held,
     scaledown.resume,
     scaledown.scale_down,
     storage.grown,

@@ -33,11 +33,12 @@ class PlanRow(Enum):
     SCALE_UP = (15, "ScalingUp")
     ROLLOUT = (16, "Restarting")
     CHANGE_MEMBERS = (17, "ChangingMembers")
-    RESUME = (18, "TakingShardsBack")
-    BLOCKED = (19, "ScaleDownBlocked")
-    SCALE_DOWN = (20, "ScalingDown")
-    MEMBERS = (21, "MembersMissing")
-    SETTLED = (22, "Settled")
+    MOVE_MEMBERS = (18, "MovingMembers")
+    RESUME = (19, "TakingShardsBack")
+    BLOCKED = (20, "ScaleDownBlocked")
+    SCALE_DOWN = (21, "ScalingDown")
+    MEMBERS = (22, "MembersMissing")
+    SETTLED = (23, "Settled")
 
     @property
     def number(self) -> int:

@@ -66,7 +66,11 @@ def _unsupported(look: ClusterLook) -> ConditionFinding | None:
     fixed = [claim for claim in _short(look) if not _grows(look, claim)]
     if not fixed:
         return None
-    text = f"Storage class {fixed[0].storage_class or 'of the cluster'} cannot grow volumes."
+    text = f"Storage class {fixed[0].storage_class or 'of the cluster'} cannot grow volumes"
+    if look.desired.replicas > look.desired.min_in_sync:
+        text += ": members begin on larger claims, one by one."
+    else:
+        text += ", and puts need every member: none can begin on a larger claim."
     return _said(False, "ExpansionUnsupported", text)
 
 

@@ -111,6 +111,16 @@ CASES: Final = (
         late="leaving: 10 min",
     ),
     Case(
+        "MovingMembers",
+        "a member is to have another claim: spec.brokers.storage.storageClassName, a size to which"
+        " its class cannot grow, imago.dev/move-member on its pod, or a volume that no node of its"
+        " shard's pool reaches",
+        "one member of the cluster at a time, while all other members are in sync and enough for"
+        " puts: note it in the status → a leader hands over → its StatefulSet goes, pods stay → its"
+        " pod goes → its claim goes → the StatefulSet comes back → wait until it is in sync",
+        late="1 h",
+    ),
+    Case(
         "TakingShardsBack",
         "a shard that was being removed is wanted again",
         "uncordon it, stop its drain",

@@ -95,6 +95,19 @@ WORK: Final = (
         " one member while it runs.",
         "Set `spec.version` to 0.2 or later; members are added once the brokers have it.",
     ),
+    _of(
+        "Reconciling",
+        "MovingMembers",
+        "A member is given another claim, and copies its shard onto that.",
+        "Nothing while it copies: `kubectl imago status` shows how far it is. A pod that does not"
+        " start is in *Degraded*.",
+    ),
+    _of(
+        "Reconciling",
+        "MoveHeld",
+        "A member is to have another claim, and may not go now.",
+        "Nothing, or what the message names: more members, the others in sync, a window.",
+    ),
     _of("Reconciling", "TakingShardsBack", "A scale-down was cancelled.", BY_ITSELF),
     _of("Reconciling", "ScalingDown", "Shards are being removed.", "See ScalingDown."),
     _of(
@@ -197,10 +210,10 @@ TROUBLE: Final = (
     _of(
         "StorageReady",
         "ExpansionUnsupported",
-        "The storage class cannot grow volumes. Brokers keep what they have.",
-        "Set `allowVolumeExpansion: true` on the class if its driver supports it. Otherwise"
-        " restore `storage.size` by `kubectl replace` of the backup, or move to new shards: see"
-        " *A disk runs full*.",
+        "The storage class cannot grow volumes. With more members than puts need, they begin on"
+        " larger claims one by one; otherwise brokers keep what they have.",
+        "Nothing while *Reconciling* is `MovingMembers`. Otherwise set `allowVolumeExpansion: true`"
+        " on the class if its driver supports it, or raise `replicasPerShard` above `minInSync`.",
     ),
     _of(
         "StorageReady",

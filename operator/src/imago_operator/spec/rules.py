@@ -7,8 +7,14 @@ from typing import Any, Final
 
 from imago_operator.spec import applications, setting_rules
 from imago_operator.spec.owned import OWNED_SETTINGS
-from imago_operator.spec.schema.rule import Rule, exactly_one, immutable, resource_name, spans
-from imago_operator.spec.schema.values import Quantity
+from imago_operator.spec.schema.rule import (
+    Rule,
+    exactly_one,
+    immutable,
+    not_smaller,
+    resource_name,
+    spans,
+)
 
 BROKERS, STORAGE = "spec.brokers", "spec.brokers.storage"
 ZOOKEEPER = "spec.zookeeper"
@@ -64,21 +70,6 @@ _ID_MAX: Final = 1023
 
 def _listed(names: tuple[str, ...]) -> str:
     return "[" + ", ".join(f"'{name}'" for name in names) + "]"
-
-
-def _not_smaller(path: str) -> Rule:
-    def holds(node: Any, old: Any) -> bool:
-        if "size" not in old:
-            return True
-        return "size" in node and Quantity(node["size"]).bytes >= Quantity(old["size"]).bytes
-
-    return Rule(
-        path=path,
-        cel="!has(oldSelf.size) || (has(self.size)"
-        " && quantity(self.size).compareTo(quantity(oldSelf.size)) >= 0)",
-        holds_after=holds,
-        message="size cannot shrink: a volume keeps what it has",
-    )
 
 
 def _may_not_fall(path: str, name: str, message: str) -> Rule:
@@ -185,30 +176,12 @@ CLUSTER: Final[tuple[Rule, ...]] = (
         message="shards and replicasPerShard stay while the cluster hibernates: set hibernated to"
         " false first, by itself",
     ),
-    _not_smaller(STORAGE),
-    immutable(STORAGE, "type"),
-    immutable(STORAGE, "storageClassName"),
     exactly_one(ZOOKEEPER, "managed", "external"),
     Rule(
         path=ZOOKEEPER,
         cel="has(self.managed) == has(oldSelf.managed)",
         holds_after=lambda node, old: ("managed" in node) == ("managed" in old),
         message="managed and external exclude each other for good: the registry is stored there",
-    ),
-    Rule(
-        path=f"{ZOOKEEPER}.managed",
-        cel="self.replicas % 2 == 1",
-        holds=lambda node: node["replicas"] % 2 == 1,
-        message="ZooKeeper needs an odd number of servers: 1, 3 or 5",
-    ),
-    immutable(
-        f"{ZOOKEEPER}.managed", "replicas", message="replicas of ZooKeeper cannot be changed"
-    ),
-    immutable(f"{ZOOKEEPER}.managed.storage", "storageClassName"),
-    immutable(
-        f"{ZOOKEEPER}.managed.storage",
-        "size",
-        message="size of ZooKeeper's claims cannot be changed",
     ),
     immutable(f"{ZOOKEEPER}.external", "chroot"),
     Rule(
@@ -372,7 +345,7 @@ PIPELINE: Final[tuple[Rule, ...]] = (
         holds_after=lambda node, old: node.get("path") == old.get("path"),
         message="the checkpoint cannot be moved: it would begin anew",
     ),
-    _not_smaller("spec.checkpoint.claim"),
+    not_smaller("spec.checkpoint.claim"),
     immutable("spec.checkpoint.claim", "storageClassName"),
     Rule(
         path="spec.spark.conf",

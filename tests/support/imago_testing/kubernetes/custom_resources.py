@@ -224,17 +224,17 @@ BAD_EDITS: Final[tuple[BadEdit, ...]] = (
         {},
         {"spec.brokers.storage.type": "Ephemeral"},
     ),
-    edit(
-        CLUSTER,
-        "storageClassName cannot be changed",
-        {},
-        {"spec.brokers.storage.storageClassName": "fast"},
-    ),
-    edit(
-        CLUSTER,
-        "storageClassName cannot be changed",
-        {"spec.brokers.storage.storageClassName": "fast"},
-        {},
+    *(
+        edit(
+            CLUSTER,
+            "storageClassName changes one member at a time",
+            {"spec.brokers.replicasPerShard": members},
+            {
+                "spec.brokers.replicasPerShard": members,
+                "spec.brokers.storage.storageClassName": "fast",
+            },
+        )
+        for members in (1, 2)
     ),
     edit(CLUSTER, "exclude each other for good", {}, EXTERNAL),
     edit(
@@ -261,6 +261,11 @@ BAD_EDITS: Final[tuple[BadEdit, ...]] = (
     schema(CLUSTER, "spec.brokers.shards", {"spec.brokers.shards": 65}),
     schema(CLUSTER, "spec.brokers.shards", {"spec.brokers.shards": "two"}),
     schema(CLUSTER, "spec.brokers.replicasPerShard", {"spec.brokers.replicasPerShard": 6}),
+    schema(
+        CLUSTER,
+        "spec.brokers.shardPools[0].shards[0]",
+        {"spec.brokers.shardPools": [{"shards": [1024], "nodeSelector": {"pool": "a"}}]},
+    ),
     schema(CLUSTER, "spec.brokers.acknowledgement", {"spec.brokers.acknowledgement": "quorum"}),
     schema(CLUSTER, "spec.brokers.storage.size", {"spec.brokers.storage.size": "10 GB"}),
     schema(CLUSTER, "spec.brokers.storage.size", {"spec.brokers.storage.size": "-1Gi"}),

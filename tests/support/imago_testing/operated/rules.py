@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from imago_operator.manifests.brokers import spec_hash
 from imago_operator.manifests.zookeeper import zookeeper_notes
 from imago_operator.model import names
 from imago_operator.model.actions import (
@@ -20,10 +21,10 @@ from imago_operator.model.actions import (
     destructive,
 )
 from imago_operator.model.desired import Desired, UnreadableSpec
-from imago_operator.model.state import STATEFUL_SET, Observed, Pod, parsed
+from imago_operator.model.state import STATEFUL_SET, Observed, Pod
 from imago_operator.promises import broken
 from imago_operator.spec.cluster.cluster import OnOperatorUpgrade
-from imago_operator.spec.schema.common import Retention
+from imago_testing.operated.claims import can_lead, claims, down, in_sync
 from imago_testing.operated.sleeping import asleep, has_no_registry
 
 if TYPE_CHECKING:
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from imago_operator.plan import ReconcilePlan
-
-REPLACE_AFTER_S = 300.0
 
 
 def violations(
@@ -42,7 +41,7 @@ def violations(
     if isinstance(desired, UnreadableSpec) or desired.resource.deleting or desired.resource.paused:
         return ["acts on what is to stand still"] if plan.actions else []
     checks = (
-        *(_one_disruption, _restarts, _members, _servers, _pods, _claims, _uninformed),
+        *(_one_disruption, _restarts, _members, _servers, _pods, claims, _uninformed),
         *(_held, _drained, _elections, _repair, _kept, asleep),
     )
     found = [text for check in checks for text in check(desired, observed, plan, now)]
@@ -67,33 +66,12 @@ def _taken(observed: Observed, plan: ReconcilePlan) -> Iterator[Pod]:
                 yield pod
 
 
-def _in_sync(observed: Observed, number: int | None) -> frozenset[str]:
-    registry = observed.registry
-    if registry is None or not registry.connected or number is None:
-        return frozenset()
-    shard = registry.shards.get(number)
-    return shard.in_sync if shard else frozenset()
-
-
-def can_lead(observed: Observed, pod: Pod) -> bool:
-    """Whether a member could lead its shard: whether its pod is ready says nothing of that."""
-    if pod.broker is None or pod.deleting or not pod.broker.caught_up:
-        return False
-    return pod.broker.uuid in _in_sync(observed, pod.shard)
-
-
 def _may_be_in_sync(observed: Observed, pod: Pod) -> bool:
     """Whether others may rely on the member: one that does not answer may be in sync still."""
-    in_sync = _in_sync(observed, pod.shard)
+    held_by = in_sync(observed, pod.shard)
     if pod.broker is not None:
-        return pod.broker.uuid in in_sync
-    return bool(in_sync - {p.broker.uuid for p in observed.pods_of(pod.shard) if p.broker})
-
-
-def _down(desired: Desired, observed: Observed, shard: int) -> bool:
-    """Whether a shard lacks a member that it is to have, for whatever reason."""
-    pods = [pod for pod in observed.pods_of(shard) if pod.ordinal < desired.replicas]
-    return len(pods) < desired.replicas or not all(can_lead(observed, pod) for pod in pods)
+        return pod.broker.uuid in held_by
+    return bool(held_by - {p.broker.uuid for p in observed.pods_of(pod.shard) if p.broker})
 
 
 def _one_disruption(
@@ -117,9 +95,9 @@ def _one_disruption(
         if not _is_let_go(desired, observed, pod):
             yield f"{pod.name} goes though its broker says no"
     stopped = {n for n, child in observed.sets().items() if child.replicas == 0}
-    down = {n for n in observed.sets() if n not in stopped and _down(desired, observed, n)}
+    lacking = {n for n in observed.sets() if n not in stopped and down(desired, observed, n)}
     hurt = {pod.shard for pod in taken if _may_be_in_sync(observed, pod)}
-    if hurt and len(down | hurt) > desired.spec.update_policy.max_unavailable_shards:
+    if hurt and len(lacking | hurt) > desired.spec.update_policy.max_unavailable_shards:
         yield "more shards down than the policy allows"
 
 
@@ -238,7 +216,7 @@ def _moved(desired: Desired, observed: Observed, pod: Pod) -> Iterator[str]:
     if not any(node.open and node.name not in taken for node in nodes):
         yield f"{pod.name} moves though no node is free"
     sets = {n: child for n, child in observed.sets().items() if child.replicas}
-    lacking = [n for n in sets if _down(desired, observed, n)]
+    lacking = [n for n in sets if down(desired, observed, n)]
     if lacking:
         yield f"{pod.name} moves while shards {lacking} lack members"
 
@@ -251,72 +229,6 @@ def _pods(_: Desired, observed: Observed, plan: ReconcilePlan, __: datetime) -> 
         pod = _of(observed, action)
         if pod is None or pod.uid != action.uid or pod.shard != action.shard:
             yield f"a pod that was not seen: {action}"
-
-
-def _claims(
-    desired: Desired, observed: Observed, plan: ReconcilePlan, now: datetime
-) -> Iterator[str]:
-    doomed = [action for action in plan.actions if isinstance(action, DeleteClaim)]
-    for action in doomed:
-        claim = next((c for c in observed.claims if c.name == action.name), None)
-        if claim is None or claim.uid != action.uid:
-            yield f"a claim that was not seen: {action}"
-        elif not (
-            _is_of_drained(desired, observed, action)
-            or _is_replaced(observed, action, now)
-            or _has_left(desired, observed, action)
-        ):
-            yield f"a claim that somebody needs: {action}"
-    shards = [
-        a.shard
-        for a in doomed
-        if not (_is_of_drained(desired, observed, a) or _has_left(desired, observed, a))
-    ]
-    if len(shards) != len(set(shards)):
-        yield "two members of a shard at a time"
-
-
-def _is_of_drained(desired: Desired, observed: Observed, action: DeleteClaim) -> bool:
-    registry, begun = observed.registry, observed.status.scale_down
-    shard = registry.shards.get(action.shard) if registry and registry.connected else None
-    pods = {f"data-{pod.name}" for pod in observed.pods}
-    listed = begun is not None and action.name in begun.claims
-    stays = len(observed.sets()) <= desired.spec.brokers.shards
-    return bool(shard and shard.drained and listed and action.name not in pods and not stays)
-
-
-def _has_left(desired: Desired, observed: Observed, action: DeleteClaim) -> bool:
-    """Whether nobody mounts the claim any more, and all that stay have what it has."""
-    claim = next(c for c in observed.claims if c.name == action.name)
-    child = observed.sets().get(action.shard)
-    policy = desired.spec.brokers.storage.persistent_volume_claim_retention_policy
-    on_record = any(
-        m.claim == action.name and m.uid == claim.uid for m in observed.status.left_members
-    )
-    if child is None or not on_record or policy.when_scaled is not Retention.DELETE:
-        return False
-    beyond = claim.ordinal >= max(child.replicas or 0, desired.spec.brokers.replicas_per_shard)
-    there = {f"data-{pod.name}" for pod in observed.pods}
-    return beyond and action.name not in there and not _down(desired, observed, action.shard)
-
-
-def _is_replaced(observed: Observed, action: DeleteClaim, now: datetime) -> bool:
-    records = [m for m in observed.status.replaced_members if m.claim == action.name]
-    claim = next(c for c in observed.claims if c.name == action.name)
-    if not records or records[0].uid != action.uid or observed.nodes is None:
-        return False
-    waited = (now - parsed(records[0].at)).total_seconds() >= REPLACE_AFTER_S
-    registry = observed.registry
-    shard = registry.shards.get(action.shard) if registry and registry.connected else None
-    others = {
-        pod.broker.uuid
-        for pod in observed.pods_of(action.shard)
-        if pod.broker and pod.ordinal != claim.ordinal
-    }
-    pod = next((p for p in observed.pods_of(action.shard) if p.ordinal == claim.ordinal), None)
-    runs = pod is not None and (pod.serving or pod.broker or pod.node in observed.nodes)
-    gone = claim.node is not None and claim.node not in observed.nodes
-    return bool(waited and gone and not runs and shard and shard.in_sync & others)
 
 
 def _uninformed(
@@ -353,9 +265,12 @@ def _held(desired: Desired, observed: Observed, plan: ReconcilePlan, _: datetime
     for pod in _taken(observed, plan):
         claims = [c for c in observed.claims if c.name == f"data-{pod.name}"]
         ordered = pod.annotations.get(names.RESTART, "") != desired.resource.restart
-        same = pod.annotations.get(names.SPEC_HASH) == desired.spec_hash
+        same = pod.annotations.get(names.SPEC_HASH) == spec_hash(desired, pod.shard or 0)
         if pod.ordinal >= desired.spec.brokers.replicas_per_shard:
             continue  # it is to leave
+        moved = observed.status.moved_member
+        if moved is not None and moved.pod == pod.name:
+            continue  # so is its claim
         if same and not (ordered or pod.edited) and not any(c.conditions for c in claims):
             yield f"restarts {pod.name}, about which the user said nothing new"
 

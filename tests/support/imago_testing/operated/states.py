@@ -12,14 +12,12 @@ import random
 import sys
 from dataclasses import replace
 from datetime import timedelta
-from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from imago_operator.manifests.brokers import template_notes
 from imago_operator.manifests.render import render
 from imago_operator.manifests.zookeeper import zookeeper_notes
 from imago_operator.model import names
-from imago_operator.model.desired import with_spec
 from imago_operator.model.state import (
     Claim,
     KubeNode,
@@ -39,16 +37,22 @@ from imago_operator.plan import plan
 from imago_operator.reporting.status import status_of
 from imago_operator.spec.cluster.cluster_status import (
     ClusterStatus,
+    MovedMember,
     ReconcileProgress,
     ReplacedMember,
     Rollout,
     ScaleDownStatus,
     ShardStatus,
 )
-from imago_operator.spec.cluster.tls import Tls
 from imago_testing.operated.accesses import check_access_walk
+from imago_testing.operated.edits import (
+    EDITS,
+    admitted,
+    awake,
+    desired_pipeline,
+    random_desired,
+)
 from imago_testing.operated.faults import SHARDS_MAX, fault, heal, mistake, on_nodes
-from imago_testing.operated.resources import OPERATOR, wanted
 from imago_testing.operated.rules import violations
 from imago_testing.operated.things import START
 from imago_testing.operated.world import ClusterWorld
@@ -56,53 +60,7 @@ from imago_testing.operated.world import ClusterWorld
 if TYPE_CHECKING:
     from imago_operator.model.desired import Desired
 
-NEWER: Final = replace(OPERATOR, version="1.3.0")
 RISKS: Final = ("noMasterAfter", "belowMinInSync", "unreplicatedBytes", "singleReplica")
-EDITS: Final[tuple[dict[str, Any], ...]] = (
-    {},
-    {"spec.image": "mine:2"},
-    {"spec.brokers.config": {"store.retention_ms": 5}},
-    {"spec.brokers.config": {"rocketmq.pull_hold_ms_max": 5}},
-    {"spec.updatePolicy": {"maxUnavailableShards": 2}, "spec.image": "mine:3"},
-    {"spec.updatePolicy": {"onOperatorUpgrade": "Roll"}},
-    {"spec.updatePolicy": {"mode": "Manual"}, "spec.image": "mine:4"},
-    {"spec.brokers.storage.size": "20Gi"},
-    {
-        "spec.brokers.storage.persistentVolumeClaimRetentionPolicy": {
-            "whenScaled": "Delete",
-            "whenDeleted": "Delete",
-        }
-    },
-    {"spec.brokers.removeShards": [0]},
-    {"spec.podDisruptionBudget": {"enabled": False}},
-    {"spec.brokers.template": {"persistentVolumeClaim": {"metadata": {"labels": {"a": "b"}}}}},
-    {"spec.zookeeper.managed.resources": {"requests": {"memory": "1Gi"}}},
-    {"spec.authorization": {"type": "Simple", "superUsers": ["root"], "tokenReview": True}},
-    {"spec.tls": {}},
-    {"spec.tls": {"clients": "Enforcing", "members": "Enforcing"}},
-    {"spec.hibernated": True},
-    {"spec.hibernated": True, "spec.image": "mine:2"},
-    {"spec.zookeeper.managed.image": "zoo:2", "spec.image": "mine:2"},
-)
-ORDERS: Final[tuple[dict[str, str], ...]] = (
-    {},
-    {},
-    {},
-    {"imago.dev/restart": "now"},
-    {"imago.dev/allow-data-loss": "0"},
-    {"imago.dev/pause-reconciliation": "true"},
-)
-
-
-@cache
-def desired_pipeline(shards: int, replicas: int, edit: int, order: int, newer: bool) -> Desired:
-    sizes = {"spec.brokers.shards": shards, "spec.brokers.replicasPerShard": replicas}
-    return wanted(EDITS[edit] | sizes, ORDERS[order], NEWER if newer else OPERATOR)
-
-
-def random_desired(rng: random.Random, replicas: int) -> Desired:
-    edit, order = rng.randrange(len(EDITS)), rng.randrange(len(ORDERS))
-    return desired_pipeline(rng.randint(1, SHARDS_MAX), replicas, edit, order, rng.random() < 0.3)
 
 
 def random_look(rng: random.Random) -> tuple[Desired, Observed]:
@@ -317,7 +275,16 @@ def _status(rng: random.Random, numbers: list[int], pods: list[Pod]) -> ClusterS
         rollout=rolling if rng.random() < 0.3 else None,
         scale_down=down if rng.random() < 0.4 else None,
         replaced_members=lost if rng.random() < 0.4 else (),
+        moved_member=_moved(rng, claims, early),
     )
+
+
+def _moved(rng: random.Random, claims: tuple[str, ...], early: str) -> MovedMember | None:
+    if rng.random() < 0.6 or not claims:
+        return None
+    claim = rng.choice(claims)
+    pod, why = claim.removeprefix("data-"), rng.choice(("Ordered", "StorageClass", "Size"))
+    return MovedMember(pod=pod, claim=claim, uid=f"uid-{claim}", reason=why, at=early)
 
 
 def check_look(rng: random.Random) -> None:
@@ -329,7 +296,7 @@ def check_look(rng: random.Random) -> None:
     if rng.random() < 0.75:
         return
     history = [seen.status]
-    for _ in range(5):
+    for _ in range(7):
         same = replace(seen, status=history[-1])
         history.append(status_of(desired, same, plan(desired, same, START), START))
     assert history[-1] == history[-2], "a status that is written again and again"
@@ -352,35 +319,20 @@ def check_walk(rng: random.Random, steps: int = 25) -> None:
     heal(world)
     edit = rng.randrange(len(EDITS))
     last = desired_pipeline(rng.randint(1, SHARDS_MAX), replicas, edit, 0, True)
-    world.desired = _admitted(world, last)  # the newest operator, which nothing keeps from working
+    world.desired = admitted(world, last)  # the newest operator, which nothing keeps from working
     world.settle(looks=1500)
     if last.spec.hibernated:
         world.check_asleep()
-        world.desired = _awake(last)
+        world.desired = awake(last)
         world.settle(looks=1500)
     assert len(world.observe().sets()) == last.spec.brokers.shards
-
-
-@cache
-def _awake(edited: Desired) -> Desired:
-    return with_spec(edited, replace(edited.spec, hibernated=False))
-
-
-def _admitted(world: ClusterWorld, edited: Desired) -> Desired:
-    """Return an edit as people are told to make it: TLS stays until no member is strict."""
-    return _with_tls(edited) if world.strict and edited.spec.tls is None else edited
-
-
-@cache
-def _with_tls(edited: Desired) -> Desired:
-    return with_spec(edited, replace(edited.spec, tls=Tls()))
 
 
 def _event(rng: random.Random, world: ClusterWorld, replicas: int) -> None:
     chance = rng.random()
     some = rng.choice(sorted(world.pods)) if world.pods else ""
     if chance < 0.3:
-        world.desired = _admitted(world, random_desired(rng, replicas))
+        world.desired = admitted(world, random_desired(rng, replicas))
     elif chance < 0.42:
         mistake(rng, world, some)
     elif chance < 0.5:

@@ -128,6 +128,9 @@ def _edits(world: ClusterWorld) -> Iterator[dict[str, Any]]:
     more = FILLED | {"spec.brokers.replicasPerShard": 5}
     world.desired = wanted(more)
     yield from _life(world, more)
+    fast = FILLED | {"spec.brokers.storage.storageClassName": "fast"}
+    world.desired = wanted(fast)
+    yield from _life(world, fast)
 
 
 def _life(

@@ -344,8 +344,8 @@ class ClusterWorld(Servers):
             self.replication[self.pods[name].uid] = replication_of(template)
         claim = f"data-{name}"
         if shard is not None and claim not in self.claims and "volumeClaimTemplates" in spec:
-            asked = spec["volumeClaimTemplates"][0]["spec"]["resources"]["requests"]["storage"]
-            size = Quantity(asked).bytes
+            said = spec["volumeClaimTemplates"][0]["spec"]
+            size = Quantity(said["resources"]["requests"]["storage"]).bytes
             self.claims[claim] = Claim(
                 name=claim,
                 uid=self.uid(claim),
@@ -353,6 +353,7 @@ class ClusterWorld(Servers):
                 ordinal=ordinal,
                 requested=size,
                 capacity=size,
+                storage_class=said.get("storageClassName"),
             )
 
     def _start(self, name: str) -> None:

@@ -115,6 +115,10 @@ class Edit:
         old, new = before.spec.brokers.storage.size, self.after.spec.brokers.storage.size
         if old and new and new.bytes > old.bytes:
             yield Effect("GrowVolumes", f"{old.text} to {new.text}")
+        was = before.spec.brokers.storage.storage_class_name
+        if self.after.spec.brokers.storage.storage_class_name not in (None, was):
+            how = "one by one: each copies its shard onto a new claim"
+            yield Effect("MoveMembers", "those with claims of another class", how)
         for shard in self.shards:
             sets = (stateful_set(before, shard), stateful_set(self.after, shard))
             noted = [one["metadata"]["annotations"][names.CLAIM_TEMPLATE] for one in sets]

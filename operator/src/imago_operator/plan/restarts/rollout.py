@@ -308,7 +308,7 @@ def _is_free(look: ClusterLook, pod: Pod) -> bool:
         return False
     if membership.overdue(look, pod):
         return True
-    return membership.others_able(look, pod) and not _refused(look, pod)
+    return membership.others_able(look, pod) and not refused(look, pod)
 
 
 def _restart(
@@ -330,15 +330,15 @@ def _restart(
 
 def _gate(look: ClusterLook, pod: Pod, shard: Shard) -> tuple[Action | None, str]:
     """Ask the broker's own answer; the master hands over before it goes."""
-    if refused := _refused(look, pod):
-        return None, refused
+    if objection := refused(look, pod):
+        return None, objection
     assert pod.broker is not None
     if shard.master == pod.broker.uuid and look.desired.replicas > 1:
         return Handover(pod.name, pod.broker.uuid, shard.id, shard.epoch or 0), ""
     return _delete(look, pod), ""
 
 
-def _refused(look: ClusterLook, pod: Pod) -> str:
+def refused(look: ClusterLook, pod: Pod) -> str:
     """Return why the broker says that it must not go now; empty: it may, or it does not answer."""
     if pod.broker is None:
         return ""

@@ -27,7 +27,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from imago_operator.manifests.brokers import has_certificate
+from imago_operator.manifests.brokers import has_certificate, spec_hash
 from imago_operator.manifests.environment import is_over_tls, registry_access_of
 from imago_operator.manifests.zookeeper import quorum_of_servers, said_hash, tls_of_servers
 from imago_operator.model import names
@@ -161,10 +161,10 @@ def _cannot_comply(pod: Pod) -> bool:
 
 def _is_ordered(desired: Desired, observed: Observed) -> bool:
     """Whether somebody has changed what is said of pods since it was last applied to all."""
-    notes = [pod.annotations for pod in observed.pods if pod.shard is not None]
-    templates = (found.template.get("metadata", {}) for found in observed.sets().values())
-    notes += [each.get("annotations", {}) for each in templates]
-    return any(each.get(names.SPEC_HASH) != desired.spec_hash for each in notes)
+    notes = [(pod.shard, pod.annotations) for pod in observed.pods if pod.shard is not None]
+    for number, found in observed.sets().items():
+        notes.append((number, found.template.get("metadata", {}).get("annotations", {})))
+    return any(n.get(names.SPEC_HASH) != spec_hash(desired, shard) for shard, n in notes)
 
 
 def _is_ordered_of_servers(desired: Desired, observed: Observed) -> bool:

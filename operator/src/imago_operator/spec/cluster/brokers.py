@@ -20,6 +20,7 @@ from imago_operator.spec.schema.values import Duration, Quantity
 SHARDS_MAX: Final = 64
 SHARD_ID_MAX: Final = 1023
 REPLICAS_MAX: Final = 5
+SHARD_POOLS_MAX: Final = 16
 
 
 class StorageType(StrEnum):
@@ -67,7 +68,8 @@ class Storage:
         default=None,
     )
     storage_class_name: str | None = described(
-        "Storage class; the cluster's default unless given. Immutable.",
+        "Storage class; the cluster's default unless given. Another one is given to members one"
+        " by one: each begins on a new claim and copies its shard.",
         default=None,
         size_max=253,
     )
@@ -177,6 +179,27 @@ class BrokerTemplate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShardPool:
+    """Nodes for some of the shards."""
+
+    shards: tuple[int, ...] = described(
+        "Ids of the shards whose members belong there; the first pool that names a shard counts.",
+        size_max=SHARDS_MAX,
+        item_low=0,
+        item_high=SHARD_ID_MAX,
+    )
+    node_selector: Mapping[str, str] = described(
+        "Labels that their nodes must have, beside those of `template`.", item_size_max=63
+    )
+    tolerations: tuple[Json, ...] = described(
+        "Tolerations of their pods, beside those of `template`.",
+        default=(),
+        size_max=32,
+        plain_list=True,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Brokers:
     """The brokers of a cluster."""
 
@@ -226,6 +249,13 @@ class Brokers:
     )
     resources: Resources = described("Resource requests and limits of a broker.", default=Resources)
     rack: Rack = described("Failure domains.", default=Rack)
+    shard_pools: tuple[ShardPool, ...] = described(
+        "Node pools of shards; shards that none names go where `template` says. Members move there"
+        " by a restart, or, where their volumes cannot follow, onto new claims.",
+        default=(),
+        size_max=SHARD_POOLS_MAX,
+        plain_list=True,
+    )
     anti_affinity: AntiAffinity = described(
         "Whether members of one shard may share a node.", default=AntiAffinity.PREFERRED
     )

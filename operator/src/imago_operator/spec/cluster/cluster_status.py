@@ -203,6 +203,19 @@ class LeftMember:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MovedMember:
+    """A member that gets another claim."""
+
+    pod: str = described("Name of its pod.", size_max=63)
+    claim: str = described("Name of the claim.", size_max=253)
+    uid: str = described("Uid of the claim that goes.", size_max=64)
+    reason: str = described(
+        "Why it moves.", one_of=("Ordered", "StorageClass", "Size", "Placement")
+    )
+    at: str = described("Time of the decision.", size_max=40)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ZooKeeperMove:
     """A server of ZooKeeper that was restarted to get to another node."""
 
@@ -268,6 +281,9 @@ class ClusterStatus:
         default=(),
         size_max=320,
         map_key="claim",
+    )
+    moved_member: MovedMember | None = described(
+        "The member that is given another claim, until it is in sync on that one.", default=None
     )
     accepted_spec: str | None = described(
         "The last spec that the operator accepted, as JSON: it keeps the cluster by that one while"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from imago_operator.spec.schema.values import Duration
+from imago_operator.spec.schema.values import Duration, Quantity
 
 Node = Mapping[str, Any]
 
@@ -59,6 +59,23 @@ def exactly_one(path: str, first: str, second: str) -> Rule:
         cel=f"has(self.{first}) != has(self.{second})",
         holds=lambda node: (first in node) != (second in node),
         message=f"give exactly one of {first} and {second}",
+    )
+
+
+def not_smaller(path: str) -> Rule:
+    """Return the rule that the size of a claim, where it is given, only grows."""
+
+    def holds(node: Any, old: Any) -> bool:
+        if "size" not in old:
+            return True
+        return "size" in node and Quantity(node["size"]).bytes >= Quantity(old["size"]).bytes
+
+    return Rule(
+        path=path,
+        cel="!has(oldSelf.size) || (has(self.size)"
+        " && quantity(self.size).compareTo(quantity(oldSelf.size)) >= 0)",
+        holds_after=holds,
+        message="size cannot shrink: a volume keeps what it has",
     )
 
 
