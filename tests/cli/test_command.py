@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Imago = Callable[..., Any]
 
-UNNEEDED = ["kazoo", "rich", "pyspark", "typer", "aiohttp", "prometheus_client", "psutil"]
+UNNEEDED = ["kazoo", "rich", "pyspark", "imago_cli.line", "aiohttp", "prometheus_client", "psutil"]
 """What no broker waits for before it serves its clients."""
 
 INI = """\
@@ -309,7 +309,11 @@ WRONG = [
     ("topic list --bootstrap x", "--bootstrap: 'x' is not host:port", "127.0.0.1:9876"),
     ("topic list --bootstrap ,", "--bootstrap: no address given", "127.0.0.1:9876"),
     ("consume o --protocol metaq --metaq x", "--metaq: 'x' is not host:port", "127.0.0.1:8123"),
-    ("produce o x --protocol nats", "'nats' is not one of 'rocketmq', 'metaq'", "imago produce"),
+    (
+        "produce o x --protocol nats",
+        "--protocol nats: must be one of rocketmq, metaq",
+        "imago produce",
+    ),
     ("consume o --from middle", "--from 'middle' is no place in a topic", "offset:42"),
     ("group reset g o", "where to is not said", "say one of --to, --by and --to-group"),
     ("group reset g o --to earliest --by 1", "--to: not beside --by", "say one of"),

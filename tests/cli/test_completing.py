@@ -11,10 +11,10 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from typer.main import get_command
 
-from imago_cli import commands, completing
-from imago_cli.completing import OF_COMMANDS, Named, complete, named_by
+from imago_cli import commands, names
+from imago_cli.line.declared import all_commands
+from imago_cli.names import OF_COMMANDS, Named, named_by
 from imago_testing.processes.broker import broker_process
 
 if TYPE_CHECKING:
@@ -27,31 +27,19 @@ NAMES = re.compile(r"(?:^|_)(topic|group|shard|profile)$")
 """How parameters are called that name one of those."""
 
 
-def parameters() -> Iterator[tuple[str, Any]]:
-    """Every command of the table with each of its parameters, as a shell asks them."""
+def parameters() -> Iterator[tuple[str, str]]:
+    """Every command of the table with the name of each of its parameters, as a shell asks them."""
+    yield from (("", one.name) for one in commands.build("topic").parameters)
     for name in commands.COMMANDS:
-        root: Any = get_command(commands.build(name))
-        complete(root)
-        if name == "topic":
-            yield from (("", param) for param in root.params)
-        yield from _below(root.commands[name], name)
-
-
-def _below(command: Any, path: str) -> Iterator[tuple[str, Any]]:
-    for name, inner in getattr(command, "commands", {}).items():
-        yield from _below(inner, f"{path} {name}")
-    yield from ((path, param) for param in command.params)
+        for path, command in all_commands(commands.build(name)):
+            yield from ((" ".join(path), one.name) for one in command.parameters)
 
 
 def test_every_parameter_that_names_something_is_completed() -> None:
-    seen = set()
-    for path, param in parameters():
-        seen.add((path, param.name))
-        kind = named_by(path, param.name)
-        found = NAMES.search(param.name)
-        if found and (path, param.name) not in OF_COMMANDS:
-            assert kind is Named(f"{found[1]}s"), (path, param.name)
-        assert (getattr(param.shell_complete, "kind", None)) is kind, (path, param.name)
+    seen = {*parameters()}
+    for path, name in seen - OF_COMMANDS.keys():
+        if found := NAMES.search(name):
+            assert named_by(path, name) is Named(f"{found[1]}s"), (path, name)
     assert OF_COMMANDS.keys() <= seen
 
 
@@ -72,7 +60,7 @@ def completed(imago: Imago, line: str, **environment: str) -> list[str]:
 def test_names_come_from_the_cluster_of_the_line(
     imago: Imago, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(completing, "SECONDS_MAX", 60.0)
+    monkeypatch.setattr(names, "SECONDS_MAX", 60.0)
     with broker_process(tmp_path, {}) as broker:
         bootstrap, admin = f"127.0.0.1:{broker.namesrv}", f"http://127.0.0.1:{broker.admin}"
         for topic in ("orders", "orders-old", "bills"):
@@ -95,7 +83,7 @@ def test_names_come_from_the_cluster_of_the_line(
         assert completed(imago, f"imago group describe --bootstrap {bootstrap} g") == ["g1"]
         to = completed(imago, f"imago topic move orders --admin {admin} --to shard-7,s")
         assert to == ["shard-7,shard-0"]
-        monkeypatch.setattr(completing, "ITEMS_MAX", 1)
+        monkeypatch.setattr(names, "ITEMS_MAX", 1)
         assert completed(imago, f"{at} topic describe ord", **known) == ["orders"]
 
 
@@ -124,7 +112,7 @@ def test_nothing_is_said_of_a_cluster_that_is_away(words: str) -> None:
 def test_who_takes_too_long_ends_the_process() -> None:
     code = (
         "import time\n"
-        "from imago_cli.completing import _silently\n"
+        "from imago_cli.names import _silently\n"
         "with _silently(): time.sleep(1000)\n"
         "print('slept')\n"
     )
@@ -132,3 +120,61 @@ def test_who_takes_too_long_ends_the_process() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=50, check=True
     )
     assert (done.stdout, done.stderr) == ("", "")
+
+
+OF_THE_LINE = {
+    "imago to": ["topic"],
+    "imago topic cr": ["create"],
+    "imago topic create --que": ["--queues"],
+    "imago topic create --queues 3 --que": [],
+    "imago consume orders --protocol r": ["rocketmq"],
+    "imago consume orders --protocol=m": ["--protocol=metaq"],
+    "imago topic list -o y": ["yaml"],
+    "imago topic list --queues 3 --js": [],
+    "imago up --no-": ["--no-restart"],
+    "imago up --in-b": [],
+    "imago --prof": ["--profile"],
+    "imago nothing ": [],
+}
+
+
+@pytest.mark.parametrize("line", OF_THE_LINE)
+def test_commands_options_and_their_values_are_completed(imago: Imago, line: str) -> None:
+    assert completed(imago, line) == OF_THE_LINE[line]
+    by_line = imago(_IMAGO_COMPLETE="fish", COMP_LINE=line)
+    assert [row.split("\t")[0] for row in by_line.stdout.splitlines()] == OF_THE_LINE[line]
+
+
+def test_words_about_what_is_completed_go_to_shells_that_show_them(imago: Imago) -> None:
+    about = "Create, change, list, move and delete topics."
+    assert imago(_IMAGO_COMPLETE="fish", COMP_LINE="imago to").stdout == f"topic\t{about}\n"
+    assert imago(_IMAGO_COMPLETE="zsh", COMP_LINE="imago to").stdout == f"topic:{about}\n"
+
+
+def test_bash_completes_a_line_by_the_script_that_is_installed(
+    imago: Imago, tmp_path: Path
+) -> None:
+    (tmp_path / ".bashrc").write_text("alias x=y")
+    for _ in range(2):
+        done = imago("--install-completion", HOME=str(tmp_path), SHELL="/bin/bash")
+        assert done.returncode == 0, done.stderr
+    script = tmp_path / ".bash_completions" / "imago.sh"
+    start = (tmp_path / ".bashrc").read_text()
+    assert start == f"alias x=y\nsource '{script}'\n"
+    assert imago("--show-completion", SHELL="/bin/bash").stdout == script.read_text()
+    program = tmp_path / "imago"
+    program.write_text(f"#!{sys.executable}\nfrom imago_cli.main import main\nmain()\n")
+    program.chmod(0o755)
+    asks = "COMP_WORDS=(imago topic de) COMP_CWORD=2; _imago_complete imago; echo ${COMPREPLY[@]}"
+    done = subprocess.run(
+        ["bash", "-c", f"source '{script}'; {asks}"],
+        env=os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True, text=True, timeout=50, check=True,
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == ("describe delete\n", "")
+
+
+def test_a_shell_without_a_script_is_named(imago: Imago) -> None:
+    done = imago("--show-completion", SHELL="/bin/tcsh")
+    if "bash" not in done.stdout:  # unless bash runs the tests
+        assert done.stderr.startswith("error: there is no completion for the shell 'tcsh'")

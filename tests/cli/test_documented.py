@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from typer.main import get_command
 
 from imago_cli import commands
 from imago_cli.kubectl.main import build as build_plugin
@@ -42,8 +41,8 @@ def command_lines(text: str) -> Iterator[str]:
 @cache
 def tree(program: str, first: str) -> Any:
     if program == "kubectl":
-        return get_command(build_plugin())
-    return get_command(commands.build(first))
+        return build_plugin()
+    return commands.build(first)
 
 
 def problem(line: str) -> str:
@@ -56,7 +55,7 @@ def problem(line: str) -> str:
         return f"there is no imago {words[0]}"
     at, options = tree(program, words[0]), set[str]()
     for word in words:
-        options |= {name for one in at.params for name in (*one.opts, *one.secondary_opts)}
+        options |= {name for one in at.parameters for name in (*one.words, one.off)}
         if not hasattr(at, "commands"):
             break
         names = word.split("|")
@@ -65,7 +64,7 @@ def problem(line: str) -> str:
         if missing := [name for name in names if name not in at.commands]:
             return f"{line}: there is no command {missing}"
         at = at.commands[names[0]]
-    options |= {name for one in at.params for name in (*one.opts, *one.secondary_opts)}
+    options |= {name for one in at.parameters for name in (*one.words, one.off)}
     wrong = set(_OPTION.findall(re.sub(r"(['\"]).*?\1", "", line))) - options - {"--help", "-h"}
     return f"{line}: no option {sorted(wrong)}" if wrong else ""
 

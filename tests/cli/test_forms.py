@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from typer.main import get_command
 
 from imago_cli import commands, output
 from imago_cli.exits import CommandUsageError
-from imago_cli.usage import in_form
+from imago_cli.line.declared import CommandGroup
+from imago_cli.line.reading import Line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,23 +34,38 @@ def as_before() -> Iterator[None]:
     output.choose_form("json")
 
 
-def line(*words: str) -> list[str]:
-    return in_form(get_command(commands.build(words[0])), words)
+def values(*words: str) -> dict[str, Any]:
+    """Return what the function of a line's command gets."""
+    node: Any = commands.build(words[0])
+    while isinstance(node, CommandGroup):
+        node, words = node.commands[words[0]], words[1:]
+    return Line(node.parameters, words).values()
 
 
-def test_forms_stand_for_json_where_there_is_any() -> None:
-    assert line("topic", "list", "-o", "yaml") == ["topic", "list", "--json"]
-    assert line("topic", "list", "--output", "table") == ["topic", "list"]
-    with pytest.raises(CommandUsageError, match="must be one of table, wide, json, yaml, name"):
-        line("topic", "list", "-o", "xml")
-    with pytest.raises(CommandUsageError, match="must be one of"):
-        line("topic", "list", "-o")
+def printed(capsys: pytest.CaptureFixture[str]) -> str:
+    output.print_json([{"topic": "a"}])
+    return capsys.readouterr().out
+
+
+def test_forms_stand_for_json_where_there_is_any(capsys: pytest.CaptureFixture[str]) -> None:
+    assert values("topic", "list", "--output", "table")["as_json"] is False
+    assert values("topic", "list")["as_json"] is False
+    assert printed(capsys) == '[{"topic":"a"}]\n'
+    assert values("topic", "list", "-o", "yaml")["as_json"] is True
+    assert printed(capsys) == "- topic: a\n"
+    assert values("topic", "list", "-oname") == values("topic", "list", "--json")
+    assert printed(capsys) == "a\n"
+    known = "table, wide, json, yaml, name"
+    with pytest.raises(CommandUsageError, match=f"--output xml: must be one of {known}"):
+        values("topic", "list", "-o", "xml")
+    with pytest.raises(CommandUsageError, match="Option '-o' requires an argument"):
+        values("topic", "list", "-o")
 
 
 def test_other_options_of_that_name_stay() -> None:
-    words = ["config", "convert", "server.ini", "-o", "yaml"]
-    assert line(*words) == words
-    assert line("topic", "delete", "-o", "yaml") == ["topic", "delete", "-o", "yaml"]
+    assert values("config", "convert", "server.ini", "-o", "yaml")["output"] == Path("yaml")
+    with pytest.raises(CommandUsageError, match="No such option: -o"):
+        values("topic", "delete", "orders", "-o", "yaml")
 
 
 @pytest.mark.parametrize("value", VALUES, ids=str)

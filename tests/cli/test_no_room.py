@@ -6,10 +6,10 @@ import errno
 from typing import TYPE_CHECKING
 
 import pytest
-import typer
 
-from imago_cli import usage
 from imago_cli.exits import CommandError
+from imago_cli.line.declared import Command
+from imago_cli.line.running import invoke
 from imago_cli.main import run
 from imago_cli.up import state
 from imago_cli.up.plan import ClusterPlan
@@ -27,10 +27,8 @@ def _full_disk() -> None:
 
 
 def test_a_full_disk_is_not_told_as_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
-    app = typer.Typer()
-    app.command()(_full_disk)
     with pytest.raises(SystemExit) as ended:
-        run(lambda: usage.invoke(app, "imago", []))
+        run(lambda: invoke(Command(_full_disk), "imago", []))
     assert ended.value.code == 1
     told = capsys.readouterr().err
     assert told == "error: a file cannot be written: No space left on device\n  cure: free space\n"

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from typer.main import get_command
 
 from imago_cli import commands
+from imago_cli.line.declared import all_commands
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from tests.cli.conftest import Done
 
@@ -27,25 +27,18 @@ class Number(NamedTuple):
     high: float | None
 
 
-def _numbers(command: Any, path: tuple[str, ...]) -> Iterator[Number]:
-    before = 0
-    for param in command.params:
-        is_argument = not param.opts[-1].startswith("-")
-        if param.type_descriptor.annotation in (int, float):
-            words = ("x",) * before + ("--",) if is_argument else (param.opts[-1],)
-            yield Number((*path, *words), param.opts[-1], param.min, param.max)
-        before += is_argument
-    for name, inner in getattr(command, "commands", {}).items():
-        yield from _numbers(inner, (*path, name))
-
-
 def _all() -> list[Number]:
-    found = [each for name in commands.COMMANDS for each in _numbers(_loaded(name), ())]
-    return sorted({each for each in found if each.line})
-
-
-def _loaded(name: str) -> Any:
-    return get_command(commands.build(name))
+    found = []
+    for name in commands.COMMANDS:
+        for path, command in all_commands(commands.build(name)):
+            before = 0
+            for one in command.parameters:
+                words = (one.label,) if one.is_option else ("x",) * before + ("--",)
+                if one.kind in (int, float):
+                    least, most = one.declared.least, one.declared.most
+                    found.append(Number((*path, *words), one.label, least, most))
+                before += not one.is_option
+    return sorted({*found})
 
 
 ALL = _all()

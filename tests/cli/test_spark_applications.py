@@ -8,21 +8,17 @@ import sys
 from typing import Any
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
 from imago_cli.exits import CommandUsageError
 from imago_cli.servers import spark
+from imago_testing.command_lines import Ran, run_line
 
 
-def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[Any, list[tuple[Any, ...]]]:
+def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[Ran, list[tuple[Any, ...]]]:
     became: list[tuple[Any, ...]] = []
     monkeypatch.setattr(os, "execve", lambda *given: became.append(given))
     monkeypatch.setattr(spark, "home_for_spark", lambda: "/java")
-    root = typer.Typer()
-    root.callback()(lambda: None)
-    spark.attach(root)
-    return CliRunner().invoke(root, ["spark", *words]), became
+    return run_line(["spark", *words]), became
 
 
 @pytest.mark.parametrize("name", spark.APPLICATIONS)
@@ -31,7 +27,7 @@ def test_an_application_gets_all_that_follows_its_name(
 ) -> None:
     assert importlib.util.find_spec(f"imago_spark.pipelines.{name}")
     done, became = run(monkeypatch, name, "--config", "x.toml", "--help")
-    assert done.exit_code == 0, done.output
+    assert done.exit_code == 0, done
     ((program, command, environment),) = became
     assert program == sys.executable
     assert command[1:] == ["-m", f"imago_spark.pipelines.{name}", "--config", "x.toml", "--help"]

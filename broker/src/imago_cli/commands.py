@@ -1,7 +1,7 @@
 """The commands, from one table: sub-commands are loaded when they are asked for.
 
 A module of the table defines `attach(root)`, which adds its command or group of commands to the
-given `typer.Typer`. Nothing of it is imported before: no command loads Spark, tables or the other
+given group. Nothing of it is imported before: no command loads Spark, tables or the other
 commands.
 """
 
@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import importlib
 import os
-from typing import Annotated, NamedTuple
-
-import typer
+import sys
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from imago_cli import distribution, exits
+from imago_cli.line.declared import Command, CommandGroup, Option
+from imago_cli.output import print_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 class CommandRow(NamedTuple):
@@ -92,69 +96,80 @@ COMMANDS: dict[str, CommandRow] = {
 }
 
 
-def build(name: str | None) -> typer.Typer:
+def build(name: str | None) -> CommandGroup:
     """Return the command with one sub-command loaded, or with the names of all."""
-    root = typer.Typer(
-        no_args_is_help=True,
-        pretty_exceptions_enable=False,
+    root = CommandGroup(
+        "Imago: a message broker for MetaQ and RocketMQ clients.",
+        _before(name),
         epilog=exits.HELP,
-        context_settings={"help_option_names": ["-h", "--help"]},
     )
-    root.callback()(_root)
     if name in COMMANDS:
         importlib.import_module(COMMANDS[name].module).attach(root)
         return root
     for other, row in COMMANDS.items():
-        root.command(other, help=row.help)(_placeholder)
+        root.add(other, Command(_placeholder, row.help))
     return root
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        print(f"imago {distribution.version()}")
-        raise typer.Exit
+def _before(name: str | None) -> Callable[..., None]:
+    """Return what is done before a command: it is told where the cluster is, and as whom."""
 
+    def before(
+        version: Annotated[bool, Option("--version", help="Show the version and exit.")] = False,
+        profile: Annotated[
+            str | None,
+            Option(
+                envvar="IMAGO_PROFILE",
+                help="Addresses, user and files of a cluster, out of"
+                " ~/.config/imago/profiles.toml.",
+            ),
+        ] = None,
+        user: Annotated[
+            str | None,
+            Option(envvar="IMAGO_USER", help="Whose requests these are, where brokers ask."),
+        ] = None,
+        password_file: Annotated[
+            str | None,
+            Option(envvar="IMAGO_PASSWORD_FILE", help="File with the user's password alone."),
+        ] = None,
+        install_completion: Annotated[
+            bool,
+            Option("--install-completion", help="Install completion for the current shell."),
+        ] = False,
+        show_completion: Annotated[
+            bool,
+            Option(
+                "--show-completion",
+                help="Show completion for the current shell, to copy it or customize the"
+                " installation.",
+            ),
+        ] = False,
+    ) -> None:
+        if version:
+            print_line(f"imago {distribution.version()}")
+        if install_completion or show_completion:
+            from imago_cli.line import shells
 
-def _root(
-    context: typer.Context,
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
-        ),
-    ] = False,
-    profile: Annotated[
-        str | None,
-        typer.Option(
-            envvar="IMAGO_PROFILE",
-            help="Addresses, user and files of a cluster, out of ~/.config/imago/profiles.toml.",
-        ),
-    ] = None,
-    user: Annotated[
-        str | None,
-        typer.Option(envvar="IMAGO_USER", help="Whose requests these are, where brokers ask."),
-    ] = None,
-    password_file: Annotated[
-        str | None,
-        typer.Option(envvar="IMAGO_PASSWORD_FILE", help="File with the user's password alone."),
-    ] = None,
-) -> None:
-    """Imago: a message broker for MetaQ and RocketMQ clients."""
-    del version
-    # Commands read them where they connect; a password itself is never on a line that `ps` shows.
-    given = {"IMAGO_USER": user, "IMAGO_PASSWORD_FILE": password_file}
-    said = {
-        name: value
-        for name, value in given.items()
-        if value is not None and value != os.getenv(name)
-    }
-    from imago_cli import profiles
+            (shells.install if install_completion else shells.show)()
+        if version or install_completion or show_completion:
+            sys.exit(exits.Exit.DONE)
+        # Commands read them where they connect; a password itself is never on a line that
+        # `ps` shows.
+        given = {"IMAGO_USER": user, "IMAGO_PASSWORD_FILE": password_file}
+        said = {
+            name: value
+            for name, value in given.items()
+            if value is not None and value != os.getenv(name)
+        }
+        from imago_cli import profiles
 
-    is_of_profiles = context.invoked_subcommand == "profile"  # it has to mend a wrong choice, too
-    is_said = profile not in (None, os.getenv("IMAGO_PROFILE"))  # on the line, and meant
-    if profile := profile or ("" if is_of_profiles else profiles.chosen(os.environ)):
-        profiles.apply(profile, os.environ, over=is_said)
-    os.environ.update(said)
+        is_of_profiles = name == "profile"  # it has to mend a wrong choice, too
+        is_said = profile not in (None, os.getenv("IMAGO_PROFILE"))  # on the line, and meant
+        if profile := profile or ("" if is_of_profiles else profiles.chosen(os.environ)):
+            profiles.apply(profile, os.environ, over=is_said)
+        os.environ.update(said)
+
+    return before
 
 
 def _placeholder() -> None:

@@ -9,9 +9,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from imago_cli.exits import CommandError, CommandUsageError
+from imago_cli.line.declared import Option
 from imago_wire import system_topics
 
 if TYPE_CHECKING:
@@ -73,21 +72,19 @@ _GROUPS_OWN = ("%RETRY%", "%DLQ%")
 
 Bootstrap = Annotated[
     str,
-    typer.Option(envvar="IMAGO_BOOTSTRAP", help="Name-service addresses, HOST:PORT[,HOST:PORT…]."),
+    Option(envvar="IMAGO_BOOTSTRAP", help="Name-service addresses, HOST:PORT[,HOST:PORT…]."),
 ]
 MetaqServers = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--metaq",
         envvar="IMAGO_METAQ",
         help="With --protocol metaq: broker addresses, HOST:PORT[,…], one per shard.",
         show_default="the masters that --bootstrap names",
     ),
 ]
-AsJson = Annotated[
-    bool, typer.Option("--json", help="Print JSON for programs; or -o table|wide|json|yaml|name.")
-]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+AsJson = Annotated[bool, Option("--json", help="Print JSON for programs.")]
+Yes = Annotated[bool, Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 @contextmanager

@@ -8,9 +8,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from imago_cli.exits import CommandError, CommandUsageError, Exit
+from imago_cli.line.declared import Argument, CommandGroup, Option
 from imago_cli.output import print_json, print_line, print_table
 from imago_cli.times import moment
 from imago_log.errors import DataFolderLockedError, LogIOError
@@ -43,20 +42,20 @@ COLUMNS = (
 )
 """RocketMQ counts messages, MetaQ bytes: both stand side by side."""
 
-app = typer.Typer(no_args_is_help=True, help="Check or show a broker's files while it is stopped.")
-
 Folder = Annotated[
-    Path, typer.Argument(metavar="DIR", help="Data folder of a broker, or of an imago up.")
+    Path, Argument(metavar="DIR", help="Data folder of a broker, or of an imago up.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+Json = Annotated[bool, Option("--json", help="Print JSON for programs.")]
 
 
-def attach(root: typer.Typer) -> None:
+def attach(root: CommandGroup) -> None:
     """Add the group of commands."""
-    root.add_typer(app, name="log")
+    group = CommandGroup("Check or show a broker's files while it is stopped.")
+    group.add("check", check)
+    group.add("dump", dump)
+    root.add("log", group)
 
 
-@app.command()
 def check(folder: Folder, as_json: Json = False) -> None:
     """Verify every file: each record's checksum, and each view against the records.
 
@@ -75,18 +74,17 @@ def check(folder: Folder, as_json: Json = False) -> None:
         print_table(str(folder), ["", "where", "finding"], rows)
     else:
         print_line(f"{folder}: every file is whole")
-    raise typer.Exit(Exit.DATA if damaged else Exit.DONE)
+    sys.exit(Exit.DATA if damaged else Exit.DONE)
 
 
-@app.command()
 def dump(
     folder: Folder,
-    topic: Annotated[str | None, typer.Option(help="Only records of this topic.")] = None,
-    queue: Annotated[int | None, typer.Option(help="Only this queue of the topic.")] = None,
+    topic: Annotated[str | None, Option(help="Only records of this topic.")] = None,
+    queue: Annotated[int | None, Option(help="Only this queue of the topic.")] = None,
     start: Annotated[
-        int, typer.Option("--from", help="First log offset; with --queue first queue offset.")
+        int, Option("--from", help="First log offset; with --queue first queue offset.")
     ] = 0,
-    count: Annotated[int, typer.Option(help="Maximum number of records; 0: all.", min=0)] = (
+    count: Annotated[int, Option(help="Maximum number of records; 0: all.", least=0)] = (
         COUNT_DEFAULT
     ),
     as_json: Json = False,

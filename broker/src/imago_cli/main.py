@@ -7,7 +7,6 @@ library, which would be a fifth of the start. All else is in `commands`.
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
 DEBUG_VARIABLE = "IMAGO_DEBUG"
 _COMPLETION_VARIABLE = "_IMAGO_COMPLETE"
-_COMPLETION_WORDS = ("_TYPER_COMPLETE_ARGS", "COMP_WORDS")
 
 _WITH_VALUE = ("--profile", "--user", "--password-file")
 """Options before the command whose value is the next word."""
@@ -49,9 +47,18 @@ def _print_version() -> None:
 
 
 def _command() -> None:
-    from imago_cli import commands, usage
+    from imago_cli import commands
 
-    usage.invoke(commands.build(_command_name(sys.argv[1:])), "imago")
+    root = commands.build(_command_name(sys.argv[1:]))
+    if shell := os.environ.get(_COMPLETION_VARIABLE, "").rpartition("_")[2]:
+        from imago_cli.line.completing import complete
+        from imago_cli.names import names_for
+
+        complete(root, os.environ, shell, names_for)
+        sys.exit(Exit.DONE)
+    from imago_cli.line.running import invoke
+
+    invoke(root, "imago")
 
 
 def _serve(config: Path, ready_fd: int) -> None:
@@ -124,11 +131,9 @@ def _open_missing() -> None:
 def _command_name(arguments: list[str]) -> str | None:
     """The sub-command on the line, or on the line that a shell wants completed."""
     if _COMPLETION_VARIABLE in os.environ:
-        words = next((os.environ[v] for v in _COMPLETION_WORDS if v in os.environ), "")
-        try:
-            arguments = shlex.split(words)[1:]
-        except ValueError:  # a quote that is not closed yet
-            arguments = words.split()[1:]
+        from imago_cli.line.completing import words_of
+
+        arguments = words_of(os.environ)[1:]
     given = iter(arguments)
     for word in given:
         if word in _WITH_VALUE:

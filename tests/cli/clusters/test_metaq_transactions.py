@@ -7,9 +7,8 @@ import socket
 from typing import TYPE_CHECKING
 
 import pytest
-from typer.testing import CliRunner
 
-from imago_cli import commands
+from imago_testing.command_lines import run_line
 from imago_testing.processes.broker import broker_process
 
 if TYPE_CHECKING:
@@ -44,9 +43,9 @@ def prepare(broker: BrokerProcess) -> None:
 
 def run(broker: BrokerProcess, *words: str) -> str:
     arguments = ["metaq", "transactions", *words, "--admin", f"http://127.0.0.1:{broker.admin}"]
-    done = CliRunner().invoke(commands.build("metaq"), arguments, catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.output
+    done = run_line(arguments)
+    assert done.exit_code == 0, done
+    return done.stdout
 
 
 def test_what_is_prepared_is_listed_decided_and_forgotten(broker: BrokerProcess) -> None:

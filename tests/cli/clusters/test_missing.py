@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-import typer
 
 from imago_cli.clusters import client as client_command
 from imago_cli.clusters.client import kill, list_clients
@@ -59,7 +58,7 @@ def test_a_client_list_keeps_what_its_first_page_lacks(
 ) -> None:
     ask = paged(([client("a")], [AWAY]), ([client("b")], []))
     monkeypatch.setattr(client_command, "ask", lambda _, path: ask(path))
-    with pytest.raises(typer.Exit):
+    with pytest.raises(SystemExit):
         list_clients(None, None, None, ADMIN, partial=False, as_json=False)
     assert "missing: shard-1" in capsys.readouterr().err
 
@@ -77,7 +76,7 @@ def test_no_client_is_said_only_where_all_have_answered(
         return lambda *_: {"items": [], "next": None, "missing": missing}
 
     monkeypatch.setattr(client_command, "ask", answered([AWAY]))
-    with pytest.raises(typer.Exit):
+    with pytest.raises(SystemExit):
         kill("svc@1", ADMIN, yes=True, partial=False, as_json=False)
     assert "missing: shard-1 is away, what it holds is not searched" in capsys.readouterr().err
     monkeypatch.setattr(client_command, "ask", answered([]))
@@ -91,7 +90,7 @@ def test_who_else_loses_a_connection_is_said_before(monkeypatch: pytest.MonkeyPa
 
     def refuse(question: str, **_: object) -> None:
         asked.append(question)
-        raise typer.Exit(2)
+        raise SystemExit(2)
 
     monkeypatch.setattr(client_command, "confirm", refuse)
     for found in (
@@ -100,7 +99,7 @@ def test_who_else_loses_a_connection_is_said_before(monkeypatch: pytest.MonkeyPa
     ):
         answer = {"items": found, "next": None, "missing": []}
         monkeypatch.setattr(client_command, "ask", lambda *_, answer=answer: answer)
-        with pytest.raises(typer.Exit):
+        with pytest.raises(SystemExit):
             kill("a", ADMIN, yes=False, partial=False, as_json=False)
     assert asked == [
         "Close 1 connection of client a, in the groups g, which b shares?",
@@ -129,6 +128,6 @@ def test_no_group_is_said_only_where_all_have_answered(capsys: pytest.CaptureFix
     with pytest.raises(CommandError, match="there is no group bill"):
         check_exists(whole, "bill")
     half: Any = HalfKnown(MissingShard("shard-1", None, "it has no master"))
-    with pytest.raises(typer.Exit):
+    with pytest.raises(SystemExit):
         check_exists(half, "bill")
     assert "what it holds is not searched: it has no master" in capsys.readouterr().err

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-import typer
 
 from imago_cli.exits import CommandError
 from imago_cli.messages import trace as tracing
@@ -100,6 +99,6 @@ def test_nobody_is_not_said_of_shards_that_did_not_answer(
     away = {"shard": "shard-1", "since": None, "why": "it has no master"}
     answers = iter([{"items": [], "missing": [away]}, {"items": [], "missing": []}])
     monkeypatch.setattr(tracing, "ask", lambda *_: next(answers))
-    with pytest.raises(typer.Exit):
+    with pytest.raises(SystemExit):
         trace(LOWER, "traces", 50, "http://a:1", partial=False, as_json=False)
     assert "missing: shard-1" in capsys.readouterr().err

@@ -15,16 +15,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from tests.cli.tasks.test_shard_away import SECONDS_MAX, has_no_master
-from typer.main import get_command
 
 from imago_broker.admin.routes import ROUTES
 from imago_cli import commands
 from imago_cli.clusters.admin_http import ask
+from imago_cli.line.declared import all_commands
 from imago_testing.processes.servers import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.cli.tasks.conftest import Shell, TwoShards
 
 pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
@@ -130,26 +128,14 @@ OTHERS: Final = re.compile(
 routes above make."""
 
 
-def leaves(command: Any, name: str) -> Iterator[str]:
-    if not hasattr(command, "commands"):
-        yield name
-        return
-    for word, inner in command.commands.items():
-        yield from leaves(inner, f"{name} {word}".strip())
-
-
-def named(name: str) -> Iterator[str]:
-    root = get_command(commands.build(name))
-    return leaves(root.commands[name] if hasattr(root, "commands") else root, name)
-
-
 def test_no_route_and_no_command_is_left_out() -> None:
     routes = {f"{method} {path}" for method, path, _, _ in ROUTES}
     asked = {f"{m} {API}{p}" for m, _, p in (one.partition(" ") for one in SAID)}
     assert asked - routes == set()
     assert [one for one in routes - asked if not OF_ONE.match(one)] == []
     assert [one for one in asked if OF_ONE.match(one) and one.startswith("PATCH")] == []
-    there = {leaf for name in commands.COMMANDS for leaf in named(name)}
+    trees = [commands.build(name) for name in commands.COMMANDS]
+    there = {" ".join(path) for tree in trees for path, _ in all_commands(tree)}
     assert COMMANDS.keys() - there == set()
     assert [one for one in there - COMMANDS.keys() if not OTHERS.match(one)] == []
 

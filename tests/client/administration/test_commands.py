@@ -9,14 +9,13 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from imago_broker.config.sections.cluster_sections import ZookeeperSection
 from imago_broker.features.pop.request_modes import RequestMode
-from imago_cli.commands import build
 from imago_cli.exits import CommandError, CommandUsageError, Exit
 from imago_cli.messages.produce import SEND_TIMEOUT_S
 from imago_client import Message
+from imago_testing.command_lines import run_line
 from imago_testing.peers.features import pop_of
 
 if TYPE_CHECKING:
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 
     from imago_broker.app import Broker
     from imago_client import Client, ReceivedMessage
+    from imago_testing.command_lines import Ran
 
     RunBody = Callable[[Callable[["Commands"], None]], Any]
 
@@ -35,13 +35,12 @@ class Commands:
     def __init__(self, bootstrap: str, metaq: str) -> None:
         self._env = {"IMAGO_BOOTSTRAP": bootstrap, "IMAGO_METAQ": metaq, "COLUMNS": "160"}
 
-    def run(self, line: str, stdin: str | bytes | None = None) -> Result:
-        words = line.split()
-        return CliRunner().invoke(build(words[0]), words, input=stdin, env=self._env)
+    def run(self, line: str, stdin: str | bytes | None = None) -> Ran:
+        return run_line(line.split(), stdin, self._env)
 
     def ok(self, line: str, stdin: str | bytes | None = None) -> str:
         result = self.run(line, stdin)
-        if result.exception and not isinstance(result.exception, SystemExit):
+        if result.exception:
             raise result.exception
         assert result.exit_code == Exit.DONE
         return result.stdout
@@ -342,7 +341,7 @@ async def test_group_is_switched_between_pull_and_pop(commands: RunBody, broker:
 
 @pytest.mark.parametrize("delay", ["-1", "inf", "nan", "864000", "5s"])
 def test_delay_that_no_broker_takes_is_wrong_usage(delay: str) -> None:
-    done = CliRunner().invoke(build("produce"), ["produce", "orders", "x", "--delay", delay])
+    done = run_line(["produce", "orders", "x", "--delay", delay])
     assert done.exit_code == Exit.USAGE
 
 
@@ -391,6 +390,6 @@ async def test_member_ends_when_nobody_reads_what_it_prints(
 @pytest.mark.parametrize("tags", [" ", "a||b", "*", "a\n"])
 def test_a_tag_that_nobody_can_ask_for_is_not_sent(tags: str) -> None:
     words = ["produce", "orders", "x", "--tags", tags, "--bootstrap", "127.0.0.1:1"]
-    done = CliRunner().invoke(build("produce"), words)
+    done = run_line(words)
     assert isinstance(done.exception, CommandUsageError)
     assert f"--tags: {tags!r}, must be one name" in str(done.exception)

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
-from typer.testing import CliRunner
 
 from imago_broker.config import load
 from imago_broker.core.metaq.metaq_filters import check_config
 from imago_broker.errors import RequestError
 from imago_broker.model import names
 from imago_broker.model.topics.topics import TopicConfig
-from imago_cli.commands import build
 from imago_client.errors import BrokerError
 from imago_operator.spec.kinds import KINDS
+from imago_testing.command_lines import run_line
 from imago_testing.kubernetes.custom_resources import manifest
 from imago_testing.peers.admin import Admin
 from imago_testing.peers.remoting import RemotingPeer
@@ -79,7 +78,7 @@ async def test_nobody_makes_or_changes_what_brokers_have_for_themselves(
         await client.admin.create_topic(topic, queues=1)
     servers = f"127.0.0.1:{broker.ports.namesrv_port}"
     words = ["topic", "create", topic, "--queues", "1", "--bootstrap", servers]
-    assert (await asyncio.to_thread(CliRunner().invoke, build("topic"), words)).exit_code != 0
+    assert (await asyncio.to_thread(run_line, words)).exit_code != 0
     kind = next(kind for kind in KINDS if kind.name == "ImagoTopic")
     if not topic.endswith("_REPLY_TOPIC"):  # whose cluster's it is a resource does not know
         assert list(kind.problems(manifest("ImagoTopic", {"spec.topicName": topic})))

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
-from typer.testing import CliRunner
 
 from imago_broker.config import load
 from imago_broker.core.metaq.metaq_filters import check_config
@@ -26,11 +25,11 @@ from imago_broker.model.topics.attributes import MESSAGE_TYPES
 from imago_broker.model.topics.declared import declared_topic
 from imago_broker.model.topics.topics import TopicConfig
 from imago_broker.service.figures.usage import UsageFigures
-from imago_cli.commands import build
 from imago_client import UsageError
 from imago_client.errors import BrokerError
 from imago_operator.broker_rules.keys import BOUNDS
 from imago_operator.spec.kinds import KINDS
+from imago_testing.command_lines import run_line
 from imago_testing.kubernetes.custom_resources import manifest
 from imago_testing.peers.admin import Admin
 from imago_testing.peers.remoting import RemotingPeer
@@ -89,8 +88,8 @@ class Ways:
     async def topic_by_command(self, value: object) -> bool:
         names = f"127.0.0.1:{self.broker.ports.namesrv_port}"
         words = ["topic", "create", "t", "--queues", str(value), "--bootstrap", names]
-        done = await asyncio.to_thread(CliRunner().invoke, build("topic"), words)
-        assert done.exit_code in (0, 2), done.output
+        done = await asyncio.to_thread(run_line, words)
+        assert done.exit_code in (0, 2), done
         return done.exit_code == 0
 
     async def topic_by_resource(self, value: object) -> bool:
@@ -267,7 +266,7 @@ async def test_attributes_that_nothing_reads_are_refused_where_people_write_them
     names = f"127.0.0.1:{ways.broker.ports.namesrv_port}"
     words = ["topic", "create", "t", "--bootstrap", names]
     words += [f"--set={name}={value}" for name, value in said.items()]
-    done = await asyncio.to_thread(CliRunner().invoke, build("topic"), words)
+    done = await asyncio.to_thread(run_line, words)
     assert done.exit_code != 0
     assert ways.broker.topics.get("t") is None
 

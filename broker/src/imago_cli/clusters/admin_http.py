@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-import typer
-
 from imago_cli.exits import CommandError, CommandUsageError
+from imago_cli.line.declared import Option
 
 DEFAULT_ADMIN = "http://127.0.0.1:8080"
 TOKEN_VARIABLE = "IMAGO_ADMIN_TOKEN_FILE"  # noqa: S105  the name of a variable
@@ -31,7 +30,7 @@ _ANSWER_BYTES_MAX = 64 << 20
 
 Admin = Annotated[
     str,
-    typer.Option(
+    Option(
         "--admin", envvar="IMAGO_ADMIN", help="Admin interface of any broker, http://HOST:PORT."
     ),
 ]

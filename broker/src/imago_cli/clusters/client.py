@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any, Final
 from urllib.parse import quote
 
-import typer
-
 from imago_cli.clusters.admin_http import DEFAULT_ADMIN, Admin, ask
 from imago_cli.clusters.missing import Partial, all_pages, end_with_told
 from imago_cli.connect import AsJson, Yes, confirm, nearest
 from imago_cli.exits import CommandError
+from imago_cli.line.declared import Argument, CommandGroup, Option
 from imago_cli.output import counted, print_json, print_table, say
 
 if TYPE_CHECKING:
@@ -25,22 +24,20 @@ _COLUMNS: Final = (
 )
 
 
-def attach(root: typer.Typer) -> None:
+def attach(root: CommandGroup) -> None:
     """Add the group of commands."""
-    group = typer.Typer(no_args_is_help=True, help="Show who is connected; close connections.")
-    group.command("list")(list_clients)
-    group.command("kill")(kill)
-    root.add_typer(group, name="client")
+    group = CommandGroup("Show who is connected; close connections.")
+    group.add("list", list_clients)
+    group.add("kill", kill)
+    root.add("client", group)
 
 
 def list_clients(
     topic: Annotated[
-        str | None, typer.Option(help="Those alone that read it, or send to it through an SDK.")
+        str | None, Option(help="Those alone that read it, or send to it through an SDK.")
     ] = None,
-    group: Annotated[
-        str | None, typer.Option(help="Those alone that consume or produce in it.")
-    ] = None,
-    user: Annotated[str | None, typer.Option(help="Those alone that are this user.")] = None,
+    group: Annotated[str | None, Option(help="Those alone that consume or produce in it.")] = None,
+    user: Annotated[str | None, Option(help="Those alone that are this user.")] = None,
     admin: Admin = DEFAULT_ADMIN,
     partial: Partial = False,
     as_json: AsJson = False,
@@ -61,7 +58,7 @@ def list_clients(
 
 
 def kill(
-    client: Annotated[str, typer.Argument(help="Its name or address, as `client list` shows it.")],
+    client: Annotated[str, Argument(help="Its name or address, as `client list` shows it.")],
     admin: Admin = DEFAULT_ADMIN,
     yes: Yes = False,
     partial: Partial = False,

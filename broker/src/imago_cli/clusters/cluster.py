@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
-
-import typer
 
 from imago_cli.clusters.admin_http import DEFAULT_ADMIN, NO_REGISTRY, Admin, ask
 from imago_cli.clusters.report import report
 from imago_cli.clusters.top import top
-from imago_cli.connect import AsJson  # noqa: TC001  typer reads the annotation
+from imago_cli.connect import AsJson  # noqa: TC001  a type of what the command takes
 from imago_cli.exits import CommandError, Exit
+from imago_cli.line.declared import CommandGroup
 from imago_cli.output import counted, print_json, print_line, print_table, role_name
 from imago_cli.times import second
 
@@ -25,16 +25,14 @@ ASK_SECONDS_MAX = 2.0
 """Of a member that is asked what keeps it; it may be the one that does not answer."""
 
 
-def attach(root: typer.Typer) -> None:
+def attach(root: CommandGroup) -> None:
     """Add the group of commands."""
-    group = typer.Typer(
-        no_args_is_help=True, help="Show who leads each shard, why, and what members do."
-    )
-    group.command("status")(status)
-    group.command("explain")(explain)
-    group.command("top")(top)
-    group.command("report")(report)
-    root.add_typer(group, name="cluster")
+    group = CommandGroup("Show who leads each shard, why, and what members do.")
+    group.add("status", status)
+    group.add("explain", explain)
+    group.add("top", top)
+    group.add("report", report)
+    root.add("cluster", group)
 
 
 def status(admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
@@ -58,7 +56,7 @@ def status(admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
             print_line(line)
     serves = all(_takes_messages(cluster, shard) for shard in cluster["shards"])
     known = cluster["zooKeeperConnected"]
-    raise typer.Exit(Exit.DONE if serves and known else Exit.FAILED)
+    sys.exit(Exit.DONE if serves and known else Exit.FAILED)
 
 
 def explain(admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, Final
 from urllib.parse import urlencode
 
-import typer
-
 from imago_cli.connect import nearest
 from imago_cli.exits import CommandError, Exit
+from imago_cli.line.declared import Option
 from imago_cli.output import say
 from imago_cli.times import second
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from imago_client.blocking import Client
 
 Partial = Annotated[
-    bool, typer.Option("--partial", help="Exit with 0 though shards are away; they are still said.")
+    bool, Option("--partial", help="Exit with 0 though shards are away; they are still said.")
 ]
 
 
@@ -69,7 +69,7 @@ def end_with_told(
         since = f" since {second(one['since'])}" if one["since"] else ""
         say(f"missing: {one['shard']} is away{since}, what it holds is {lacks}: {one['why']}")
     if missing and not partial:
-        raise typer.Exit(Exit.FAILED)
+        sys.exit(Exit.FAILED)
 
 
 @contextmanager

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 from uuid import uuid4
-
-import typer
 
 from imago_cli.clusters.admin_http import (
     DEFAULT_ADMIN,
@@ -20,6 +19,7 @@ from imago_cli.clusters.admin_http import (
 )
 from imago_cli.connect import AsJson, Yes, confirm, unknown_topic
 from imago_cli.exits import CommandError, CommandUsageError, Exit
+from imago_cli.line.declared import Argument, CommandGroup, Option
 from imago_cli.output import counted, print_json, print_line, say
 from imago_cli.times import second
 from imago_wire.record_format.references import LIGHT_PREFIX
@@ -27,11 +27,9 @@ from imago_wire.record_format.references import LIGHT_PREFIX
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-ShardName = Annotated[
-    str, typer.Argument(metavar="SHARD", help="Number or name, like 0 or shard-0.")
-]
-Shards = Annotated[str | None, typer.Option("--to", help="Shards, like shard-1,shard-2.")]
-Wait = Annotated[bool, typer.Option("--wait", help="Show the progress until the shard is drained.")]
+ShardName = Annotated[str, Argument(metavar="SHARD", help="Number or name, like 0 or shard-0.")]
+Shards = Annotated[str | None, Option("--to", help="Shards, like shard-1,shard-2.")]
+Wait = Annotated[bool, Option("--wait", help="Show the progress until the shard is drained.")]
 LOOK_SECONDS = 2.0
 _COUNTDOWN = re.compile(r"\d+ s more")
 """What alone is no news."""
@@ -39,18 +37,18 @@ NEWS_LOOKS_MAX = 3
 """How often a broker is asked that may not have heard of a drain yet."""
 
 
-def attach_to_shard(group: typer.Typer) -> None:
+def attach_to_shard(group: CommandGroup) -> None:
     """Add the commands about shards."""
-    group.command("drain")(drain)
-    group.command("undrain")(undrain)
-    group.command("drained")(drained)
-    group.command("remove")(remove)
+    group.add("drain", drain)
+    group.add("undrain", undrain)
+    group.add("drained", drained)
+    group.add("remove", remove)
 
 
-def attach_to_topic(group: typer.Typer) -> None:
+def attach_to_topic(group: CommandGroup) -> None:
     """Add the commands about topics."""
-    group.command("move")(move)
-    group.command("spread")(spread)
+    group.add("move", move)
+    group.add("spread", spread)
 
 
 def drain(
@@ -88,7 +86,7 @@ def drained(
     found = find_shard(cluster, shard)
     _report(found, as_json=as_json)
     end_unless_seen(cluster)
-    raise typer.Exit(Exit.DONE if found["drained"] else Exit.FAILED)
+    sys.exit(Exit.DONE if found["drained"] else Exit.FAILED)
 
 
 def remove(
@@ -112,8 +110,8 @@ def remove(
 
 def move(
     topic: str,
-    source: Annotated[str, typer.Option("--from", help="Shard that the topic leaves.")],
-    to: Annotated[str, typer.Option("--to", help="Shards, like shard-1,shard-2.")],
+    source: Annotated[str, Option("--from", help="Shard that the topic leaves.")],
+    to: Annotated[str, Option("--to", help="Shards, like shard-1,shard-2.")],
     admin: Admin = DEFAULT_ADMIN,
     as_json: AsJson = False,
 ) -> None:
@@ -161,7 +159,7 @@ def end_unless_seen(cluster: Mapping[str, Any]) -> None:
     """Say where what is shown of the cluster may be old, and end with exit code 1 then."""
     if not cluster["zooKeeperConnected"]:
         say(NO_REGISTRY)
-        raise typer.Exit(Exit.FAILED)
+        sys.exit(Exit.FAILED)
 
 
 def progress(shard: Mapping[str, Any]) -> Iterator[str]:

@@ -5,27 +5,26 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from imago_cli.connect import AsJson  # noqa: TC001  typer reads the annotation
+from imago_cli.connect import AsJson  # noqa: TC001  a type of what the command takes
 from imago_cli.exits import CommandUsageError
+from imago_cli.line.declared import Argument, CommandGroup, Option
 from imago_cli.output import print_json, print_table, say
 from imago_cli.profiles import PATHS, TEXTS, add_to, choose, chosen, named, profiles_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-Name = Annotated[str, typer.Argument(help="The profile's name.")]
+Name = Annotated[str, Argument(help="The profile's name.")]
 
 
-def attach(root: typer.Typer) -> None:
+def attach(root: CommandGroup) -> None:
     """Add the group of commands."""
-    group = typer.Typer(no_args_is_help=True, help="Name clusters, and choose one of them.")
-    group.command("list")(list_profiles)
-    group.command("show")(show)
-    group.command("add")(add)
-    group.command("use")(use)
-    root.add_typer(group, name="profile")
+    group = CommandGroup("Name clusters, and choose one of them.")
+    group.add("list", list_profiles)
+    group.add("show", show)
+    group.add("add", add)
+    group.add("use", use)
+    root.add("profile", group)
 
 
 def list_profiles(as_json: AsJson = False) -> None:
@@ -54,15 +53,15 @@ def show(name: Name, as_json: AsJson = False) -> None:
 
 def add(
     name: Name,
-    bootstrap: Annotated[str | None, typer.Option(help="Name-service addresses.")] = None,
-    metaq: Annotated[str | None, typer.Option(help="Addresses of MetaQ brokers.")] = None,
-    admin: Annotated[str | None, typer.Option(help="A broker's admin interface.")] = None,
-    user: Annotated[str | None, typer.Option("--as", help="The user's name.")] = None,
-    password_file: Annotated[str | None, typer.Option(help="File with the password.")] = None,
-    admin_token_file: Annotated[str | None, typer.Option(help="File with the token.")] = None,
-    tls_ca_file: Annotated[str | None, typer.Option(help="PEM file of authorities.")] = None,
-    tls_certificate_file: Annotated[str | None, typer.Option(help="One's certificate.")] = None,
-    tls_key_file: Annotated[str | None, typer.Option(help="Its key.")] = None,
+    bootstrap: Annotated[str | None, Option(help="Name-service addresses.")] = None,
+    metaq: Annotated[str | None, Option(help="Addresses of MetaQ brokers.")] = None,
+    admin: Annotated[str | None, Option(help="A broker's admin interface.")] = None,
+    user: Annotated[str | None, Option("--as", help="The user's name.")] = None,
+    password_file: Annotated[str | None, Option(help="File with the password.")] = None,
+    admin_token_file: Annotated[str | None, Option(help="File with the token.")] = None,
+    tls_ca_file: Annotated[str | None, Option(help="PEM file of authorities.")] = None,
+    tls_certificate_file: Annotated[str | None, Option(help="One's certificate.")] = None,
+    tls_key_file: Annotated[str | None, Option(help="Its key.")] = None,
 ) -> None:
     """Write a new profile into the file; what the file says already stays as it is."""
     given = {

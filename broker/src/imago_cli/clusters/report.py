@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 from urllib.parse import quote
 
-import typer
-
 from imago_cli import distribution
 from imago_cli.clusters.admin_http import DEFAULT_ADMIN, Admin, ask
 from imago_cli.clusters.archive import as_text, lacking, write
 from imago_cli.exits import CommandError
+from imago_cli.line.declared import Option
 from imago_cli.output import counted, print_line, say
 
 if TYPE_CHECKING:
@@ -36,9 +35,7 @@ def report(
     admin: Admin = DEFAULT_ADMIN,
     file: Annotated[
         Path | None,
-        typer.Option(
-            "--file", "-f", help="File to write; CLUSTER-report-TIME.tar.gz unless given."
-        ),
+        Option("--file", "-f", help="File to write; CLUSTER-report-TIME.tar.gz unless given."),
     ] = None,
 ) -> None:
     """Write what all brokers say of themselves, topics and groups into one file to hand on.

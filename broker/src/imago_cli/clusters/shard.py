@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
 
-import typer
-
 from imago_cli.clusters.admin_http import (
     DEFAULT_ADMIN,
     Admin,
@@ -19,6 +17,7 @@ from imago_cli.clusters.member_names import member_named
 from imago_cli.clusters.moves import ShardName, attach_to_shard, end_unless_seen, find_shard
 from imago_cli.connect import AsJson, Yes, confirm
 from imago_cli.exits import CommandError, CommandUsageError
+from imago_cli.line.declared import CommandGroup, Option
 from imago_cli.output import print_json, print_line, print_table, say
 from imago_cli.times import second
 
@@ -27,21 +26,19 @@ if TYPE_CHECKING:
 
 Member = Annotated[
     str | None,
-    typer.Option("--to", metavar="MEMBER", help="Slot, replica number, name or uuid's beginning."),
+    Option("--to", metavar="MEMBER", help="Slot, replica number, name or uuid's beginning."),
 ]
 
 
-def attach(root: typer.Typer) -> None:
+def attach(root: CommandGroup) -> None:
     """Add the group of commands."""
-    group = typer.Typer(
-        no_args_is_help=True, help="Show shards, hand leadership over, force an election, drain."
-    )
-    group.command("list")(list_shards)
-    group.command("show")(show)
-    group.command("handover")(handover)
-    group.command("elect")(elect)
+    group = CommandGroup("Show shards, hand leadership over, force an election, drain.")
+    group.add("list", list_shards)
+    group.add("show", show)
+    group.add("handover", handover)
+    group.add("elect", elect)
     attach_to_shard(group)
-    root.add_typer(group, name="shard")
+    root.add("shard", group)
 
 
 def list_shards(admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
@@ -123,7 +120,7 @@ def elect(
     to: Member = None,
     allow_data_loss: Annotated[
         bool,
-        typer.Option("--allow-data-loss", help="Let a member lead that may lack messages."),
+        Option("--allow-data-loss", help="Let a member lead that may lack messages."),
     ] = False,
     admin: Admin = DEFAULT_ADMIN,
     yes: Yes = False,

@@ -6,11 +6,10 @@ import sys
 import time
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import typer
-
 from imago_cli.clusters.admin_http import DEFAULT_ADMIN, Admin, ask
 from imago_cli.clusters.missing import Partial, end_with_told
-from imago_cli.connect import AsJson  # noqa: TC001  typer reads the annotation
+from imago_cli.connect import AsJson  # noqa: TC001  a type of what the command takes
+from imago_cli.line.declared import Option
 from imago_cli.output import print_json, print_table, role_name, writing
 
 if TYPE_CHECKING:
@@ -28,12 +27,10 @@ _NEW_RATE_S: Final = 1.0
 
 def top(
     admin: Admin = DEFAULT_ADMIN,
-    every: Annotated[
-        float, typer.Option(min=0.5, max=3600, help="Seconds between two tables.")
-    ] = 2.0,
+    every: Annotated[float, Option(least=0.5, most=3600, help="Seconds between two tables.")] = 2.0,
     count: Annotated[
         int | None,
-        typer.Option(min=1, help="So many tables.", show_default="1, on a terminal until Ctrl-C"),
+        Option(least=1, help="So many tables.", show_default="1, on a terminal until Ctrl-C"),
     ] = None,
     partial: Partial = False,
     as_json: AsJson = False,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from imago_broker.model.names import PARTITIONS_MAX
 from imago_cli.clusters.missing import Partial, apart_from, end_with, told
 from imago_cli.clusters.moves import attach_to_topic
@@ -21,6 +19,7 @@ from imago_cli.connect import (
     unknown_topic,
 )
 from imago_cli.exits import CommandError, CommandUsageError
+from imago_cli.line.declared import CommandGroup, Option
 from imago_cli.output import counted, print_json, print_line, print_table, say
 from imago_cli.times import moment
 from imago_client.errors import HidesMessagesError, NoTopicError, TopicExistsError
@@ -34,33 +33,33 @@ if TYPE_CHECKING:
 
 Queues = Annotated[
     int | None,
-    typer.Option(
-        min=1,
-        max=PARTITIONS_MAX,
+    Option(
+        least=1,
+        most=PARTITIONS_MAX,
         help="Queues on each shard, in both protocols.",
         show_default=False,
     ),
 ]
-Perm = Annotated[int | None, typer.Option(help="4 read, 2 write, 6 both.", show_default=False)]
-Settings = Annotated[list[str] | None, typer.Option("--set", help=SET_HELP)]
+Perm = Annotated[int | None, Option(help="4 read, 2 write, 6 both.", show_default=False)]
+Settings = Annotated[list[str] | None, Option("--set", help=SET_HELP)]
 
 
-def attach(root: typer.Typer) -> None:
+def attach(root: CommandGroup) -> None:
     """Add the group of commands."""
-    group = typer.Typer(no_args_is_help=True, help="Create, change, list, move and delete topics.")
-    group.command("list")(list_topics)
-    group.command("create")(create)
-    group.command("alter")(alter)
-    group.command("describe")(describe)
-    group.command("delete")(delete)
+    group = CommandGroup("Create, change, list, move and delete topics.")
+    group.add("list", list_topics)
+    group.add("create", create)
+    group.add("alter", alter)
+    group.add("describe", describe)
+    group.add("delete", delete)
     attach_to_topic(group)
-    root.add_typer(group, name="topic")
+    root.add("topic", group)
 
 
 def list_topics(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     everything: Annotated[
-        bool, typer.Option("--all", help="Also system, retry and dead-letter topics.")
+        bool, Option("--all", help="Also system, retry and dead-letter topics.")
     ] = False,
     partial: Partial = False,
     as_json: AsJson = False,
@@ -88,7 +87,7 @@ def create(
     perm: Perm = None,
     assignments: Settings = None,
     if_absent: Annotated[
-        bool, typer.Option(help="Accept an existing topic that has these settings.")
+        bool, Option(help="Accept an existing topic that has these settings.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -125,7 +124,7 @@ def alter(
     assignments: Settings = None,
     hide_messages: Annotated[
         bool,
-        typer.Option("--hide-messages", help="Allow fewer queues even if they hide messages."),
+        Option("--hide-messages", help="Allow fewer queues even if they hide messages."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:

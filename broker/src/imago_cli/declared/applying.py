@@ -6,8 +6,6 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from imago_cli.clusters.admin_http import DEFAULT_ADMIN, Admin, CallRefusedError, ask
 from imago_cli.clusters.missing import end_with_told
 from imago_cli.connect import AsJson, Yes, confirm
@@ -15,28 +13,29 @@ from imago_cli.declared.changes import DeclaredChange, changes, kept_by_prune
 from imago_cli.declared.present import present_state
 from imago_cli.declared.wanted import wanted_state
 from imago_cli.exits import CommandError
+from imago_cli.line.declared import CommandGroup, Option
 from imago_cli.output import counted, print_json, print_line, say
 from imago_cli.yaml_text import read
 
 _HIDES = "hides_messages"
 
 
-def attach(root: typer.Typer) -> None:
+def attach(root: CommandGroup) -> None:
     """Add the command."""
-    root.command("apply")(apply)
+    root.add("apply", apply)
 
 
 def apply(
     file: Annotated[
         str,
-        typer.Option("--file", "-f", help="YAML or JSON as `imago export` prints it; -: stdin."),
+        Option("--file", "-f", help="YAML or JSON as `imago export` prints it; -: stdin."),
     ],
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")
+        bool, Option("--dry-run", help="Show what would change, and change nothing.")
     ] = False,
     prune: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--prune",
             help="Delete topics, with all their messages, and groups that the file does not have,"
             " of the kinds that it names: never what `export` leaves out. Asks first.",
@@ -44,7 +43,7 @@ def apply(
     ] = False,
     hide_messages: Annotated[
         bool,
-        typer.Option("--hide-messages", help="Allow fewer queues even if they hide messages."),
+        Option("--hide-messages", help="Allow fewer queues even if they hide messages."),
     ] = False,
     admin: Admin = DEFAULT_ADMIN,
     yes: Yes = False,

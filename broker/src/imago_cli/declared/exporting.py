@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 from imago_cli.clusters.admin_http import DEFAULT_ADMIN, Admin
 from imago_cli.clusters.missing import Partial, end_with_told
-from imago_cli.connect import AsJson  # noqa: TC001  typer reads the annotation
+from imago_cli.connect import AsJson  # noqa: TC001  a type of what the command takes
 from imago_cli.declared.present import present_state
 from imago_cli.declared.wanted import MISSING
 from imago_cli.output import print_json, print_line, say
 from imago_cli.yaml_text import dump
 
 if TYPE_CHECKING:
-    import typer
+    from imago_cli.line.declared import CommandGroup
 
 
-def attach(root: typer.Typer) -> None:
+def attach(root: CommandGroup) -> None:
     """Add the command."""
-    root.command("export")(export)
+    root.add("export", export)
 
 
 def export(admin: Admin = DEFAULT_ADMIN, partial: Partial = False, as_json: AsJson = False) -> None:

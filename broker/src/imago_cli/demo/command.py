@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import shutil
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-import typer
-
 from imago_cli.connect import AsJson, client_errors
 from imago_cli.exits import CommandUsageError, Exit
+from imago_cli.line.declared import CommandGroup, Option
 from imago_cli.output import print_json, print_table, say
 
 if TYPE_CHECKING:
@@ -48,18 +48,18 @@ class StepOutcome(NamedTuple):
     problems: list[str]
 
 
-def attach(root: typer.Typer) -> None:
+def attach(root: CommandGroup) -> None:
     """Add the command."""
-    root.command("demo", help=demo.__doc__)(demo)
+    root.add("demo", demo)
 
 
 def demo(
     keep: Annotated[
-        bool, typer.Option("--keep", help="Keep the cluster running afterwards, until Ctrl-C.")
+        bool, Option("--keep", help="Keep the cluster running afterwards, until Ctrl-C.")
     ] = False,
-    replicas: Annotated[int, typer.Option(help="Members of each shard.", min=1, max=5)] = 1,
+    replicas: Annotated[int, Option(help="Members of each shard.", least=1, most=5)] = 1,
     data: Annotated[
-        Path, typer.Option(help="Folder for all files; an earlier run's content is removed.")
+        Path, Option(help="Folder for all files; an earlier run's content is removed.")
     ] = DEFAULT_DATA,
     as_json: AsJson = False,
 ) -> None:
@@ -74,7 +74,7 @@ def demo(
     folder = prepare_folder(data.absolute())
     with client_errors():
         code = asyncio.run(_run(folder, replicas=replicas, keep=keep, as_json=as_json))
-    raise typer.Exit(code)
+    sys.exit(code)
 
 
 def prepare_folder(folder: Path) -> Path:

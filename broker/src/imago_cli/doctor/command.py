@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import socket
+import sys
 import time
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
-
-import typer
 
 from imago_broker.app.coordination import tree_access
 from imago_cli.doctor import checks
@@ -17,6 +16,7 @@ from imago_cli.doctor.damage import check_damage
 from imago_cli.doctor.security import check_security
 from imago_cli.doctor.shards import check_shards
 from imago_cli.exits import Exit
+from imago_cli.line.declared import CommandGroup, Option
 from imago_cli.output import print_json, print_table
 from imago_cli.servers.server_config import listener_ports, read_config
 from imago_cli.up import state as up_state
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
     from imago_broker.config import BrokerConfig
 
 
-def attach(root: typer.Typer) -> None:
+def attach(root: CommandGroup) -> None:
     """Add the command."""
-    root.command("doctor", help=doctor.__doc__)(doctor)
+    root.add("doctor", doctor)
 
 
 def doctor(
     config: Annotated[
-        Path | None, typer.Option(help="Configuration of a broker; unless given, the defaults.")
+        Path | None, Option(help="Configuration of a broker; unless given, the defaults.")
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(help="Folder of an `imago up`; unless given, the one that runs here."),
+        Option(help="Folder of an `imago up`; unless given, the one that runs here."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
     """Find common mistakes on this machine, each with its cure.
 
@@ -54,7 +54,7 @@ def doctor(
     else:
         rows = [[f.level, f.check, _told(f)] for f in findings]
         print_table("imago doctor", ["", "what", "finding"], rows)
-    raise typer.Exit(Exit.FAILED if failed else Exit.DONE)
+    sys.exit(Exit.FAILED if failed else Exit.DONE)
 
 
 def diagnose(config_path: Path | None, data: Path | None) -> Iterator[CheckFinding]:

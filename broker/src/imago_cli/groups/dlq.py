@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
-
-import typer
 
 from imago_cli.clusters.missing import Partial, apart_from, end_with
 from imago_cli.connect import (
@@ -22,6 +21,7 @@ from imago_cli.connect import (
 )
 from imago_cli.exits import CommandError, Exit
 from imago_cli.groups.hold import Hold
+from imago_cli.line.declared import CommandGroup, Option
 from imago_cli.messages.pace import Pace
 from imago_cli.messages.showing import body_json, row_of
 from imago_cli.output import counted, print_json, print_line, print_table, say
@@ -51,13 +51,13 @@ class Letters:
     updated_ms: int
 
 
-def attach(root: typer.Typer) -> None:
+def attach(root: CommandGroup) -> None:
     """Add the group of commands."""
-    group = typer.Typer(no_args_is_help=True, help="Messages that groups gave up; send them back.")
-    group.command("list")(list_groups)
-    group.command("show")(show)
-    group.command("replay")(replay)
-    root.add_typer(group, name="dlq")
+    group = CommandGroup("Messages that groups gave up; send them back.")
+    group.add("list", list_groups)
+    group.add("show", show)
+    group.add("replay", replay)
+    root.add("dlq", group)
 
 
 def list_groups(
@@ -86,10 +86,8 @@ def list_groups(
 
 def show(
     group: str,
-    count: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many.")] = 20,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Also those that went back already.")
-    ] = False,
+    count: Annotated[int, Option(least=1, most=100_000, help="At most so many.")] = 20,
+    everything: Annotated[bool, Option("--all", help="Also those that went back already.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     partial: Partial = False,
     as_json: AsJson = False,
@@ -119,23 +117,21 @@ def show(
 
 def replay(
     group: str,
-    count: Annotated[int | None, typer.Option(min=1, help="At most so many.")] = None,
+    count: Annotated[int | None, Option(least=1, help="At most so many.")] = None,
     rate: Annotated[
-        float | None, typer.Option(min=0.001, max=1e6, help="Messages a second, at most.")
+        float | None, Option(least=0.001, most=1e6, help="Messages a second, at most.")
     ] = None,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Also those that went back already.")
-    ] = False,
+    everything: Annotated[bool, Option("--all", help="Also those that went back already.")] = False,
     to_topics: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--to-topics",
             help="Send each to the topic that it was in: for groups that read by POP or gRPC."
             " All groups of the topic get it.",
         ),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say how many would go, and send nothing.")
+        bool, Option("--dry-run", help="Say how many would go, and send nothing.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     yes: Yes = False,
@@ -178,7 +174,7 @@ def replay(
                 say(f"{counted(total, 'message')} would go; nothing was sent: --dry-run")
     end_with(missing, partial=partial, lacks="not sent")
     if left_out:
-        raise typer.Exit(Exit.FAILED)
+        sys.exit(Exit.FAILED)
 
 
 def _send_back(

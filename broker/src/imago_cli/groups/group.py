@@ -6,8 +6,6 @@ import time
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from imago_cli.clusters.missing import Partial, apart_from, check_exists, end_with, told
 from imago_cli.connect import (
     DEFAULT_BOOTSTRAP,
@@ -22,6 +20,7 @@ from imago_cli.exits import CommandError
 from imago_cli.groups.lag import Rates, rates, why_behind
 from imago_cli.groups.pausing import is_paused, pause, resume
 from imago_cli.groups.reset import reset
+from imago_cli.line.declared import Argument, CommandGroup, Option
 from imago_cli.output import counted, print_json, print_line, print_table, say
 from imago_cli.times import moment
 from imago_wire.remoting.peer import version_name
@@ -33,17 +32,17 @@ if TYPE_CHECKING:
     from imago_client.blocking import Client
 
 
-def attach(root: typer.Typer) -> None:
+def attach(root: CommandGroup) -> None:
     """Add the group of commands."""
-    group = typer.Typer(no_args_is_help=True, help="Show consumer groups; move, delete them.")
-    group.command("list")(list_groups)
-    group.command("describe")(describe)
-    group.command("reset")(reset)
-    group.command("mode")(mode)
-    group.command("pause")(pause)
-    group.command("resume")(resume)
-    group.command("delete")(delete)
-    root.add_typer(group, name="group")
+    group = CommandGroup("Show consumer groups; move, delete them.")
+    group.add("list", list_groups)
+    group.add("describe", describe)
+    group.add("reset", reset)
+    group.add("mode", mode)
+    group.add("pause", pause)
+    group.add("resume", resume)
+    group.add("delete", delete)
+    root.add("group", group)
 
 
 def list_groups(
@@ -65,7 +64,7 @@ def describe(
     group: str,
     look_s: Annotated[
         float,
-        typer.Option("--look", min=0, max=60, help="Seconds in which to see how fast it reads."),
+        Option("--look", least=0, most=60, help="Seconds in which to see how fast it reads."),
     ] = 0.5,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     partial: Partial = False,
@@ -167,12 +166,10 @@ class ReadMode(StrEnum):
 def mode(
     group: str,
     topic: str,
-    to: Annotated[ReadMode, typer.Argument(help="pull or pop.")],
+    to: Annotated[ReadMode, Argument(help="pull or pop.")],
     share: Annotated[
         int,
-        typer.Option(
-            min=0, max=1000, help="With pop: queues that each member shares; 0 shares all."
-        ),
+        Option(least=0, most=1000, help="With pop: queues that each member shares; 0 shares all."),
     ] = 0,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
 ) -> None:
@@ -192,7 +189,7 @@ def delete(
     group: str,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     force: Annotated[
-        bool, typer.Option("--force", help="Also while consumers of it are connected.")
+        bool, Option("--force", help="Also while consumers of it are connected.")
     ] = False,
     yes: Yes = False,
     partial: Partial = False,

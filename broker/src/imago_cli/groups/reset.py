@@ -6,8 +6,6 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Self
 
-import typer
-
 from imago_cli.clusters.missing import Partial, apart_from, check_exists, end_with
 from imago_cli.connect import (
     DEFAULT_BOOTSTRAP,
@@ -19,6 +17,7 @@ from imago_cli.connect import (
     unknown_topic,
 )
 from imago_cli.exits import CommandError, CommandUsageError
+from imago_cli.line.declared import Option
 from imago_cli.messages.places import PlaceKind, ReadPlace, chosen, place_of
 from imago_cli.output import print_json, print_table, say
 from imago_cli.times import TIME_HELP, time_of
@@ -109,23 +108,21 @@ def _simple(place: ReadPlace) -> str | int | None:
 def reset(
     group: str,
     topic: str,
-    to: Annotated[str | None, typer.Option(help=f"{_PLACES}.")] = None,
+    to: Annotated[str | None, Option(help=f"{_PLACES}.")] = None,
     by: Annotated[
-        int | None, typer.Option(help="So many messages on in each queue; with - back.")
+        int | None, Option(help="So many messages on in each queue; with - back.")
     ] = None,
-    to_group: Annotated[
-        str | None, typer.Option(help="Where this other group is in each queue.")
-    ] = None,
+    to_group: Annotated[str | None, Option(help="Where this other group is in each queue.")] = None,
     queues: Annotated[
         list[str] | None,
-        typer.Option("--queue", help="Only this queue, like shard-0/3. Repeatable."),
+        Option("--queue", help="Only this queue, like shard-0/3. Repeatable."),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     make: Annotated[
-        bool, typer.Option("--create", help="Create the group, for consumers that start later.")
+        bool, Option("--create", help="Create the group, for consumers that start later.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show where it would go on, and change nothing.")
+        bool, Option("--dry-run", help="Show where it would go on, and change nothing.")
     ] = False,
     yes: Yes = False,
     partial: Partial = False,

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Any
 from uuid import uuid4
 
-import typer
-
 from imago_cli.clusters.moves import find_shard
 from imago_cli.exits import CommandError, CommandUsageError
 from imago_cli.kubectl.brokers import ClusterBrokers
@@ -19,15 +17,16 @@ from imago_cli.kubectl.options import (
     Output,
 )
 from imago_cli.kubectl.tool import CLUSTERS, Kubectl
+from imago_cli.line.declared import Argument, Option
 from imago_cli.output import print_json, say
 
 
 def handover(
     cluster: Cluster,
-    shard: Annotated[str, typer.Argument(help="Number or name of a shard.", show_default=False)],
+    shard: Annotated[str, Argument(help="Number or name of a shard.", show_default=False)],
     to: Annotated[
         str | None,
-        typer.Option("--to", metavar="POD", help="Pod that leads next; unless given, the best."),
+        Option("--to", metavar="POD", help="Pod that leads next; unless given, the best."),
     ] = None,
     namespace: Namespace = None,
     context: Context = None,

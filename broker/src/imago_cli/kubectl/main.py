@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import typer
-
 from imago_cli import exits
 from imago_cli.kubectl import handover, orders, queues, status, users
 from imago_cli.kubectl.on_call import connected, logs, outside, report, room, serving
 from imago_cli.kubectl.planning import plan
+from imago_cli.line.declared import CommandGroup
+from imago_cli.line.running import invoke
 from imago_cli.main import run
-from imago_cli.usage import invoke
 
 PROGRAM = "kubectl imago"
 
@@ -19,15 +18,11 @@ def main() -> None:
     run(lambda: invoke(build(), PROGRAM))
 
 
-def build() -> typer.Typer:
+def build() -> CommandGroup:
     """Return the command with all that it knows."""
-    root = typer.Typer(
-        no_args_is_help=True,
-        pretty_exceptions_enable=False,
-        epilog=exits.HELP,
-        context_settings={"help_option_names": ["-h", "--help"]},
+    root = CommandGroup(
+        "Show clusters of Imago on Kubernetes, and give the operator its orders.", epilog=exits.HELP
     )
-    root.callback()(_root)
     for command in (
         status.status,
         status.explain,
@@ -47,10 +42,6 @@ def build() -> typer.Typer:
         report.report,
         logs.logs,
     ):
-        root.command()(command)
+        root.add(command.__name__, command)
     users.attach(root)
     return root
-
-
-def _root() -> None:
-    """Show clusters of Imago on Kubernetes, and give the operator its orders."""

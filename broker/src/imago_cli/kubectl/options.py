@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated
 
-import typer
+from imago_cli.line.declared import Argument, Option
 
 
 class Format(StrEnum):
@@ -17,11 +17,11 @@ class Format(StrEnum):
 
 Namespace = Annotated[
     str | None,
-    typer.Option("--namespace", "-n", help="Namespace; that of the context unless given."),
+    Option("--namespace", "-n", help="Namespace; that of the context unless given."),
 ]
-Context = Annotated[str | None, typer.Option("--context", help="Context of the kubeconfig.")]
+Context = Annotated[str | None, Option("--context", help="Context of the kubeconfig.")]
 Kubeconfig = Annotated[
-    str | None, typer.Option("--kubeconfig", metavar="FILE", help="Path of a kubeconfig.")
+    str | None, Option("--kubeconfig", metavar="FILE", help="Path of a kubeconfig.")
 ]
-Output = Annotated[Format, typer.Option("--output", "-o", help="Output format.")]
-Cluster = Annotated[str, typer.Argument(help="Name of an ImagoCluster.", show_default=False)]
+Output = Annotated[Format, Option("--output", "-o", help="Output format.")]
+Cluster = Annotated[str, Argument(help="Name of an ImagoCluster.", show_default=False)]

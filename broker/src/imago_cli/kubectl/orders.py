@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from imago_cli.exits import CommandError, CommandUsageError
 from imago_cli.kubectl.options import (
     Cluster,
@@ -17,6 +15,7 @@ from imago_cli.kubectl.options import (
     Output,
 )
 from imago_cli.kubectl.tool import CLUSTERS, REBALANCES, Kubectl
+from imago_cli.line.declared import Argument, Option
 from imago_cli.output import print_json, say
 from imago_operator.model import names
 
@@ -62,9 +61,7 @@ def resume(
 
 def restart(
     cluster: Cluster,
-    pod: Annotated[
-        str | None, typer.Option("--pod", help="Only this pod; unless given, all.")
-    ] = None,
+    pod: Annotated[str | None, Option("--pod", help="Only this pod; unless given, all.")] = None,
     namespace: Namespace = None,
     context: Context = None,
     kubeconfig: Kubeconfig = None,
@@ -95,7 +92,7 @@ def approve(
     cluster: Cluster,
     desired: Annotated[
         str | None,
-        typer.Argument(metavar="[ID]", help="Id to approve; optional if one action waits."),
+        Argument(metavar="[ID]", help="Id to approve; optional if one action waits."),
     ] = None,
     namespace: Namespace = None,
     context: Context = None,

@@ -5,8 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from imago_cli.exits import CommandError
 from imago_cli.kubectl.brokers import ClusterBrokers
 from imago_cli.kubectl.options import (
@@ -18,6 +16,7 @@ from imago_cli.kubectl.options import (
     Output,
 )
 from imago_cli.kubectl.tool import CLUSTERS, GROUPS, TOPICS, Kubectl, KubectlError
+from imago_cli.line.declared import Argument
 from imago_cli.output import print_json, print_table, say
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 def topics(
     cluster: Cluster,
-    topic: Annotated[str | None, typer.Argument(help="One topic, with its queues.")] = None,
+    topic: Annotated[str | None, Argument(help="One topic, with its queues.")] = None,
     namespace: Namespace = None,
     context: Context = None,
     kubeconfig: Kubeconfig = None,
@@ -50,7 +49,7 @@ def topics(
 
 def groups(
     cluster: Cluster,
-    group: Annotated[str | None, typer.Argument(help="One group, queue by queue.")] = None,
+    group: Annotated[str | None, Argument(help="One group, queue by queue.")] = None,
     namespace: Namespace = None,
     context: Context = None,
     kubeconfig: Kubeconfig = None,

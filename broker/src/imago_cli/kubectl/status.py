@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
 
 from imago_cli.exits import Exit
 from imago_cli.kubectl.explain import Story
@@ -19,6 +18,7 @@ from imago_cli.kubectl.options import (
 )
 from imago_cli.kubectl.orders import pending
 from imago_cli.kubectl.tool import CLUSTERS, Kubectl
+from imago_cli.line.declared import Argument, Option
 from imago_cli.output import counted, print_json, print_line, print_table, role_name, say
 
 if TYPE_CHECKING:
@@ -35,10 +35,10 @@ MEMBERS = ("shard", "epoch", "phase", "puts", "gets", "pod", "role", "state", "l
 
 def status(
     cluster: Annotated[
-        str | None, typer.Argument(help="Name of an ImagoCluster; all unless given.")
+        str | None, Argument(help="Name of an ImagoCluster; all unless given.")
     ] = None,
     everywhere: Annotated[
-        bool, typer.Option("--all-namespaces", "-A", help="Clusters of all namespaces.")
+        bool, Option("--all-namespaces", "-A", help="Clusters of all namespaces.")
     ] = False,
     namespace: Namespace = None,
     context: Context = None,
@@ -60,9 +60,9 @@ def status(
         _print_one(kube, found[0], output)
     unserved = [one for one in found if holds(one, "Available") != "True"]
     if any(holds(one, "Hibernated") != "True" for one in unserved):
-        raise typer.Exit(Exit.FAILED)
+        sys.exit(Exit.FAILED)
     if unserved:
-        raise typer.Exit(Exit.HIBERNATED)
+        sys.exit(Exit.HIBERNATED)
 
 
 def explain(

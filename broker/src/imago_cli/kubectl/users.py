@@ -10,8 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import typer
-
 from imago_cli.connect import Yes, confirm
 from imago_cli.exits import CommandError, CommandUsageError
 from imago_cli.kubectl.brokers import ClusterBrokers
@@ -24,6 +22,7 @@ from imago_cli.kubectl.options import (
     Output,
 )
 from imago_cli.kubectl.tool import CLUSTERS, USERS, Kubectl, KubectlError
+from imago_cli.line.declared import Argument, CommandGroup, Option
 from imago_cli.output import print_json, print_line, print_table, say
 from imago_cli.users.user import resource_of, resource_text
 from imago_operator.model import names
@@ -34,7 +33,7 @@ from imago_operator.spec.user import Authentication
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-Name = Annotated[str, typer.Argument(help="Name of an ImagoUser.", show_default=False)]
+Name = Annotated[str, Argument(help="Name of an ImagoUser.", show_default=False)]
 ENTRIES_OF_BINDINGS: Final = frozenset({"type", "provider", "host", "port"})
 TOOLS: Final = "tools.yml"
 """What RocketMQ's mqadmin reads its credentials from."""
@@ -43,12 +42,12 @@ TLS_PROPERTIES: Final = "tls.properties"
 CERTIFICATE: Final = "tls.crt"
 
 
-def attach(root: typer.Typer) -> None:
+def attach(root: CommandGroup) -> None:
     """Add the group of commands."""
-    user = typer.Typer(no_args_is_help=True, help="Show, make and change users of a cluster.")
+    user = CommandGroup("Show, make and change users of a cluster.")
     for command in (list_users, show, create, rotate, delete, files):
-        user.command("list" if command is list_users else None)(command)
-    root.add_typer(user, name="user")
+        user.add("list" if command is list_users else command.__name__, command)
+    root.add("user", user)
 
 
 def list_users(
@@ -93,14 +92,14 @@ def _of_cluster(kube: Kubectl, cluster: str, name: str) -> Mapping[str, Any]:
 def show(
     name: Annotated[
         str,
-        typer.Argument(
+        Argument(
             help="Name of an ImagoUser; with --cluster, of a user as brokers call it, too.",
             show_default=False,
         ),
     ],
     cluster: Annotated[
         str | None,
-        typer.Option("--cluster", help="Only a user of this ImagoCluster, by either name."),
+        Option("--cluster", help="Only a user of this ImagoCluster, by either name."),
     ] = None,
     namespace: Namespace = None,
     context: Context = None,
@@ -144,25 +143,25 @@ def show(
 
 def create(
     name: Name,
-    cluster: Annotated[str, typer.Option("--cluster", help="Name of an ImagoCluster.")],
+    cluster: Annotated[str, Option("--cluster", help="Name of an ImagoCluster.")],
     allow: Annotated[
         list[str] | None,
-        typer.Option(help="topic:NAME=publish,describe or group:PREFIX*=subscribe; repeatable."),
+        Option(help="topic:NAME=publish,describe or group:PREFIX*=subscribe; repeatable."),
     ] = None,
     rotate_every: Annotated[
-        str | None, typer.Option(help="How often its password is replaced: 720h.")
+        str | None, Option(help="How often its password is replaced: 720h.")
     ] = None,
     certificate: Annotated[
-        bool, typer.Option(help="It shows a certificate, and has no password.")
+        bool, Option(help="It shows a certificate, and has no password.")
     ] = False,
     token: Annotated[
         bool,
-        typer.Option(help="It has a bearer token for the admin interface, and no password."),
+        Option(help="It has a bearer token for the admin interface, and no password."),
     ] = False,
     validity: Annotated[
-        str | None, typer.Option(help="How long a certificate or token is valid: 2160h.")
+        str | None, Option(help="How long a certificate or token is valid: 2160h.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option(help="Only print the object.")] = False,
+    dry_run: Annotated[bool, Option(help="Only print the object.")] = False,
     namespace: Namespace = None,
     context: Context = None,
     kubeconfig: Kubeconfig = None,
@@ -274,9 +273,7 @@ def delete(
 
 def files(
     name: Name,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder to write to; unless given, NAME.")
-    ] = None,
+    out: Annotated[Path | None, Option(help="Folder to write to; unless given, NAME.")] = None,
     namespace: Namespace = None,
     context: Context = None,
     kubeconfig: Kubeconfig = None,

@@ -7,8 +7,6 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from imago_cli.connect import (
     DEFAULT_BOOTSTRAP,
     AsJson,
@@ -18,6 +16,7 @@ from imago_cli.connect import (
     connected,
     metaq_servers,
 )
+from imago_cli.line.declared import CommandGroup, Option
 from imago_cli.messages.produce import Protocol
 from imago_cli.messages.side_by_side import side_by_side
 from imago_cli.output import print_json, print_table, say
@@ -53,23 +52,23 @@ class Measured:
         }
 
 
-def attach(root: typer.Typer) -> None:
+def attach(root: CommandGroup) -> None:
     """Add the command."""
-    root.command("bench", help=bench.__doc__)(bench)
+    root.add("bench", bench)
 
 
 def bench(
     topic: Annotated[
-        str, typer.Option(help="Topic to send to; created if missing. Its messages stay.")
+        str, Option(help="Topic to send to; created if missing. Its messages stay.")
     ] = "bench",
     protocol: Annotated[
-        Protocol | None, typer.Option(help="Protocol to measure; unless given, both in turn.")
+        Protocol | None, Option(help="Protocol to measure; unless given, both in turn.")
     ] = None,
     seconds: Annotated[
-        float, typer.Option(min=0.5, max=3600, help="Seconds for each protocol.")
+        float, Option(least=0.5, most=3600, help="Seconds for each protocol.")
     ] = 5.0,
-    size: Annotated[int, typer.Option(min=1, max=4 << 20, help="Message size in bytes.")] = 1024,
-    in_flight: Annotated[int, typer.Option(min=1, max=4096, help="Concurrent sends.")] = 64,
+    size: Annotated[int, Option(least=1, most=4 << 20, help="Message size in bytes.")] = 1024,
+    in_flight: Annotated[int, Option(least=1, most=4096, help="Concurrent sends.")] = 64,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     metaq: MetaqServers = None,
     as_json: AsJson = False,

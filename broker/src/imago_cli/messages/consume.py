@@ -6,10 +6,8 @@ import asyncio
 import sys
 import time
 from dataclasses import dataclass, field
-from pathlib import Path  # noqa: TC003  typer reads the annotation
+from pathlib import Path  # noqa: TC003  a type of what the command takes
 from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
 
 from imago_cli.clusters.missing import Partial, end_with
 from imago_cli.connect import (
@@ -25,6 +23,7 @@ from imago_cli.connect import (
     no_topic,
 )
 from imago_cli.exits import CommandError, CommandUsageError
+from imago_cli.line.declared import CommandGroup, Option
 from imago_cli.messages.pace import Pace
 from imago_cli.messages.places import (
     EARLIEST,
@@ -81,48 +80,46 @@ class Reading:
         self.pace.add(1, len(body))
 
 
-def attach(root: typer.Typer) -> None:
+def attach(root: CommandGroup) -> None:
     """Add the command."""
-    root.command("consume", help=consume.__doc__)(consume)
+    root.add("consume", consume)
 
 
 def consume(
     topic: str,
-    protocol: Annotated[Protocol, typer.Option(help="How to read.")] = Protocol.rocketmq,
+    protocol: Annotated[Protocol, Option(help="How to read.")] = Protocol.rocketmq,
     group: Annotated[
         str | None,
-        typer.Option(help="Read as a member of this group: its queues, from its offsets on."),
+        Option(help="Read as a member of this group: its queues, from its offsets on."),
     ] = None,
-    start: Annotated[
-        str, typer.Option("--from", help=f"Where to begin: {PLACE_HELP}.")
-    ] = "earliest",
+    start: Annotated[str, Option("--from", help=f"Where to begin: {PLACE_HELP}.")] = "earliest",
     until: Annotated[
-        str, typer.Option(help="Where to end, named likewise: before that message.")
+        str, Option(help="Where to end, named likewise: before that message.")
     ] = "latest",
     queues: Annotated[
         list[str] | None,
-        typer.Option("--queue", help="Only this queue, like shard-0/3. Repeatable."),
+        Option("--queue", help="Only this queue, like shard-0/3. Repeatable."),
     ] = None,
-    count: Annotated[int | None, typer.Option(min=1, help="Stop after so many.")] = None,
-    tags: Annotated[str, typer.Option(help="Only these tags, joined with ||.")] = "*",
+    count: Annotated[int | None, Option(least=1, help="Stop after so many.")] = None,
+    tags: Annotated[str, Option(help="Only these tags, joined with ||.")] = "*",
     sql: Annotated[
         str | None,
-        typer.Option("--filter", help="Only what SQL92 selects, as in `price > 5 AND TAGS = 'a'`."),
+        Option("--filter", help="Only what SQL92 selects, as in `price > 5 AND TAGS = 'a'`."),
     ] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Without a group: wait for more at the end.")
+        bool, Option("--follow", "-f", help="Without a group: wait for more at the end.")
     ] = False,
     offsets: Annotated[
-        Path | None, typer.Option(help="With MetaQ and a group: the file of its positions.")
+        Path | None, Option(help="With MetaQ and a group: the file of its positions.")
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     metaq: MetaqServers = None,
     partial: Partial = False,
-    form: Annotated[str | None, typer.Option("--format", help=FORMAT_HELP)] = None,
-    hexed: Annotated[bool, typer.Option("--hex", help="Print bodies in hex, one a line.")] = False,
+    form: Annotated[str | None, Option("--format", help=FORMAT_HELP)] = None,
+    hexed: Annotated[bool, Option("--hex", help="Print bodies in hex, one a line.")] = False,
     prefixed: Annotated[
         bool,
-        typer.Option("--length-prefixed", help="Print bodies, each behind its size in 4 bytes."),
+        Option("--length-prefixed", help="Print bodies, each behind its size in 4 bytes."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -6,8 +6,6 @@ import re
 from typing import TYPE_CHECKING, Annotated, Any, Final
 from urllib.parse import urlencode
 
-import typer
-
 from imago_cli.clusters.admin_http import DEFAULT_ADMIN, Admin, ask
 from imago_cli.clusters.missing import Partial, check_exists, end_with_told
 from imago_cli.connect import (
@@ -21,6 +19,7 @@ from imago_cli.connect import (
     unknown_topic,
 )
 from imago_cli.exits import CommandError, CommandUsageError
+from imago_cli.line.declared import Argument, CommandGroup, Option
 from imago_cli.messages.consume import GROUP
 from imago_cli.messages.trace import trace
 from imago_cli.messages.waiting import half, recall, scheduled
@@ -36,34 +35,32 @@ if TYPE_CHECKING:
 _PLACE: Final = re.compile(r"(?P<topic>[^/]+)/(?:shard-)?(?P<shard>\d{1,4})/(?P<queue>\d{1,5})")
 
 
-def attach(root: typer.Typer) -> None:
+def attach(root: CommandGroup) -> None:
     """Add the group of commands."""
-    group = typer.Typer(no_args_is_help=True, help="Find messages, see what waits; resend one.")
-    group.command("get")(get)
-    group.command("resend")(resend)
-    group.command("scheduled")(scheduled)
-    group.command("half")(half)
-    group.command("recall")(recall)
-    group.command("trace")(trace)
-    root.add_typer(group, name="message")
+    group = CommandGroup("Find messages, see what waits; resend one.")
+    group.add("get", get)
+    group.add("resend", resend)
+    group.add("scheduled", scheduled)
+    group.add("half", half)
+    group.add("recall", recall)
+    group.add("trace", trace)
+    root.add("message", group)
 
 
 def get(
     message_id: Annotated[
         str | None,
-        typer.Argument(
+        Argument(
             metavar="[ID]", help="Of any kind: from a send result, a consumer, a log, a trace."
         ),
     ] = None,
-    key: Annotated[
-        str | None, typer.Option(help="With --topic: one of the message's keys.")
-    ] = None,
-    topic: Annotated[str | None, typer.Option(help="Where to look; needed with --key.")] = None,
+    key: Annotated[str | None, Option(help="With --topic: one of the message's keys.")] = None,
+    topic: Annotated[str | None, Option(help="Where to look; needed with --key.")] = None,
     queue: Annotated[
-        str | None, typer.Option(metavar="TOPIC/SHARD/QUEUE", help="With --offset: its queue.")
+        str | None, Option(metavar="TOPIC/SHARD/QUEUE", help="With --offset: its queue.")
     ] = None,
-    offset: Annotated[int | None, typer.Option(min=0, help="Its offset in that queue.")] = None,
-    count: Annotated[int, typer.Option(min=1, max=200, help="At most so many.")] = 20,
+    offset: Annotated[int | None, Option(least=0, help="Its offset in that queue.")] = None,
+    count: Annotated[int, Option(least=1, most=200, help="At most so many.")] = 20,
     admin: Admin = DEFAULT_ADMIN,
     partial: Partial = False,
     as_json: AsJson = False,
@@ -96,20 +93,20 @@ def get(
 def resend(
     message_id: Annotated[
         str | None,
-        typer.Argument(
+        Argument(
             metavar="[ID]", help="Of any kind: from a send result, a consumer, a log, a trace."
         ),
     ] = None,
     queue: Annotated[
-        str | None, typer.Option(metavar="TOPIC/SHARD/QUEUE", help="With --offset: its queue.")
+        str | None, Option(metavar="TOPIC/SHARD/QUEUE", help="With --offset: its queue.")
     ] = None,
-    offset: Annotated[int | None, typer.Option(min=0, help="Its offset in that queue.")] = None,
+    offset: Annotated[int | None, Option(least=0, help="Its offset in that queue.")] = None,
     to: Annotated[
         str | None,
-        typer.Option(help="The topic to send it to.", show_default="the one that it was in"),
+        Option(help="The topic to send it to.", show_default="the one that it was in"),
     ] = None,
     group: Annotated[
-        str | None, typer.Option(help="Have this group alone get it, and no other of the topic.")
+        str | None, Option(help="Have this group alone get it, and no other of the topic.")
     ] = None,
     admin: Admin = DEFAULT_ADMIN,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,

@@ -7,10 +7,8 @@ import sys
 import time
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import Path  # noqa: TC003  typer reads the annotation
+from pathlib import Path  # noqa: TC003  a type of what the command takes
 from typing import TYPE_CHECKING, Annotated
-
-import typer
 
 from imago_cli.connect import (
     DEFAULT_BOOTSTRAP,
@@ -26,6 +24,7 @@ from imago_cli.connect import (
     no_topic,
 )
 from imago_cli.exits import CommandError, CommandUsageError
+from imago_cli.line.declared import Argument, CommandGroup, Option
 from imago_cli.messages.in_transaction import all_or_none
 from imago_cli.messages.outgoing import ToSend, headers_of, to_send
 from imago_cli.messages.pace import Pace
@@ -68,26 +67,26 @@ class ProduceRun:
     transaction: bool = False
 
 
-def attach(root: typer.Typer) -> None:
+def attach(root: CommandGroup) -> None:
     """Add the command."""
-    root.command("produce", help=produce.__doc__)(produce)
+    root.add("produce", produce)
 
 
 def produce(
     topic: str,
     message: Annotated[
-        list[str] | None, typer.Argument(help="Messages; without any, the lines of stdin.")
+        list[str] | None, Argument(help="Messages; without any, the lines of stdin.")
     ] = None,
     files: Annotated[
-        list[Path] | None, typer.Option("--file", help="Send this file's content. Repeatable.")
+        list[Path] | None, Option("--file", help="Send this file's content. Repeatable.")
     ] = None,
     separator: Annotated[
         str | None,
-        typer.Option("--key-separator", "-K", help="Each message begins with its key, up to this."),
+        Option("--key-separator", "-K", help="Each message begins with its key, up to this."),
     ] = None,
     json_records: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--json-records",
             help="Each line is a record as `imago consume --json` prints them: body or bodyBase64,"
             " keys, tags, properties.",
@@ -95,47 +94,48 @@ def produce(
     ] = False,
     headers: Annotated[
         list[str] | None,
-        typer.Option("--header", "-H", help="NAME=VALUE, a property of each. RocketMQ only."),
+        Option("--header", "-H", help="NAME=VALUE, a property of each. RocketMQ only."),
     ] = None,
-    protocol: Annotated[Protocol, typer.Option(help="Protocol to send with.")] = Protocol.rocketmq,
+    protocol: Annotated[Protocol, Option(help="Protocol to send with.")] = Protocol.rocketmq,
     key: Annotated[
         str | None,
-        typer.Option(help="Look-up key; one key's messages go to one queue. RocketMQ only."),
+        Option(help="Look-up key; one key's messages go to one queue. RocketMQ only."),
     ] = None,
-    tags: Annotated[str | None, typer.Option(help="Tag; MetaQ's attribute.")] = None,
-    count: Annotated[int, typer.Option(min=1, help="How often to send each message.")] = 1,
+    tags: Annotated[str | None, Option(help="Tag; MetaQ's attribute.")] = None,
+    count: Annotated[int, Option(least=1, help="How often to send each message.")] = 1,
     idempotent: Annotated[
-        bool, typer.Option(help="Store each message once, whatever fails. RocketMQ only.")
+        bool, Option(help="Store each message once, whatever fails. RocketMQ only.")
     ] = False,
     delay: Annotated[
         float,
-        typer.Option(
-            min=0, max=DELAY_S_MAX, help="Seconds until the messages are delivered. RocketMQ only."
+        Option(
+            least=0,
+            most=DELAY_S_MAX,
+            help="Seconds until the messages are delivered. RocketMQ only.",
         ),
     ] = 0.0,
-    at: Annotated[
-        str | None, typer.Option(help=f"When to deliver: {TIME_HELP}. RocketMQ only.")
-    ] = None,
+    at: Annotated[str | None, Option(help=f"When to deliver: {TIME_HELP}. RocketMQ only.")] = None,
     transaction: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--transaction",
             help="Nobody reads a message before all are stored; none if one is not. Killed while "
             "it commits, at its very end, the command leaves a part. RocketMQ only.",
         ),
     ] = False,
     rate: Annotated[
-        float | None, typer.Option(min=0.001, max=1e6, help="Messages a second, at most.")
+        float | None, Option(least=0.001, most=1e6, help="Messages a second, at most.")
     ] = None,
     in_flight: Annotated[
         int | None,
-        typer.Option(
-            min=1, max=4096, help="Concurrent sends.", show_default="64, and 1 with --key: in order"
+        Option(
+            least=1,
+            most=4096,
+            help="Concurrent sends.",
+            show_default="64, and 1 with --key: in order",
         ),
     ] = None,
-    create: Annotated[
-        bool, typer.Option("--create", help="Create the topic if it is missing.")
-    ] = False,
+    create: Annotated[bool, Option("--create", help="Create the topic if it is missing.")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     metaq: MetaqServers = None,
     as_json: AsJson = False,

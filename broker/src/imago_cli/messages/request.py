@@ -6,27 +6,26 @@ import base64
 import os
 from typing import Annotated
 
-import typer
-
 from imago_cli.connect import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, connected, no_topic
+from imago_cli.line.declared import CommandGroup, Option
 from imago_cli.output import flush, print_json, write_bytes
 
 TIMEOUT_S_MAX = 3600.0
 
 
-def attach(root: typer.Typer) -> None:
+def attach(root: CommandGroup) -> None:
     """Add the command."""
-    root.command("request", help=request.__doc__)(request)
+    root.add("request", request)
 
 
 def request(
     topic: str,
     message: str,
     timeout: Annotated[
-        float, typer.Option(min=0.001, max=TIMEOUT_S_MAX, help="Seconds to wait for the reply.")
+        float, Option(least=0.001, most=TIMEOUT_S_MAX, help="Seconds to wait for the reply.")
     ] = 3.0,
-    tags: Annotated[str | None, typer.Option(help="Tag.")] = None,
-    key: Annotated[str | None, typer.Option(help="Look-up key; chooses the queue.")] = None,
+    tags: Annotated[str | None, Option(help="Tag.")] = None,
+    key: Annotated[str | None, Option(help="Look-up key; chooses the queue.")] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:

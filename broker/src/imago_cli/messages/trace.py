@@ -7,12 +7,11 @@ from base64 import b64decode
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 from urllib.parse import urlencode
 
-import typer
-
 from imago_cli.clusters.admin_http import DEFAULT_ADMIN, Admin, CallRefusedError, ask
 from imago_cli.clusters.missing import Partial, end_with_told, merged
-from imago_cli.connect import AsJson  # noqa: TC001  typer reads the annotation
+from imago_cli.connect import AsJson  # noqa: TC001  a type of what the command takes
 from imago_cli.exits import CommandError
+from imago_cli.line.declared import Argument, Option
 from imago_cli.output import print_json, print_table, say
 from imago_cli.times import moment
 from imago_wire.errors import ProtocolError
@@ -56,13 +55,11 @@ class TraceStep(NamedTuple):
 
 def trace(
     message_id: Annotated[
-        str, typer.Argument(metavar="ID", help="The unique id of a message, or one of its keys.")
+        str, Argument(metavar="ID", help="The unique id of a message, or one of its keys.")
     ],
-    trace_topic: Annotated[
-        str, typer.Option(help="The topic in which clients tell.")
-    ] = TRACE_TOPIC,
+    trace_topic: Annotated[str, Option(help="The topic in which clients tell.")] = TRACE_TOPIC,
     count: Annotated[
-        int, typer.Option(min=1, max=200, help="Look at so many messages of that topic at most.")
+        int, Option(least=1, most=200, help="Look at so many messages of that topic at most.")
     ] = 50,
     admin: Admin = DEFAULT_ADMIN,
     partial: Partial = False,

@@ -6,12 +6,11 @@ import time
 from typing import TYPE_CHECKING, Annotated, Any, Final
 from urllib.parse import urlencode
 
-import typer
-
 from imago_cli.clusters.admin_http import DEFAULT_ADMIN, Admin, ask
 from imago_cli.clusters.missing import Partial, end_with_told
 from imago_cli.connect import DEFAULT_BOOTSTRAP, AsJson, Bootstrap, Yes, confirm, connected
 from imago_cli.exits import CommandError, CommandUsageError
+from imago_cli.line.declared import Argument, Option
 from imago_cli.output import counted, print_json, print_table, say
 from imago_cli.times import TIME_HELP, moment, time_of
 
@@ -19,15 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _PATH: Final = "/admin/v1/cluster"
-Count = Annotated[int, typer.Option(min=1, max=200, help="At most so many.")]
+Count = Annotated[int, Option(least=1, most=200, help="At most so many.")]
 
 
 def scheduled(
-    topic: Annotated[
-        str | None, typer.Option(help="Those alone that will be in this topic.")
-    ] = None,
+    topic: Annotated[str | None, Option(help="Those alone that will be in this topic.")] = None,
     from_time: Annotated[
-        str | None, typer.Option("--from", help=f"Those that are due from then on: {TIME_HELP}.")
+        str | None, Option("--from", help=f"Those that are due from then on: {TIME_HELP}.")
     ] = None,
     count: Count = 20,
     admin: Admin = DEFAULT_ADMIN,
@@ -63,11 +60,9 @@ def scheduled(
 
 def half(
     topic: Annotated[
-        str | None, typer.Option(help="Those alone that a commit puts into this topic.")
+        str | None, Option(help="Those alone that a commit puts into this topic.")
     ] = None,
-    group: Annotated[
-        str | None, typer.Option(help="Those alone of this group of producers.")
-    ] = None,
+    group: Annotated[str | None, Option(help="Those alone of this group of producers.")] = None,
     count: Count = 20,
     admin: Admin = DEFAULT_ADMIN,
     partial: Partial = False,
@@ -91,7 +86,7 @@ def half(
 
 def recall(
     message_id: Annotated[
-        str, typer.Argument(metavar="ID", help="Its unique id, as `scheduled` shows it.")
+        str, Argument(metavar="ID", help="Its unique id, as `scheduled` shows it.")
     ],
     admin: Admin = DEFAULT_ADMIN,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,

@@ -5,25 +5,23 @@ from __future__ import annotations
 from typing import Annotated, Any
 from urllib.parse import quote
 
-import typer
-
 from imago_cli.clusters.admin_http import DEFAULT_ADMIN, Admin, ask
 from imago_cli.connect import AsJson, Yes, confirm
+from imago_cli.line.declared import Argument, CommandGroup, Option
 from imago_cli.metaq import offsets, slave, transactions, tree
 from imago_cli.output import print_json, print_line, say
 
-Topic = Annotated[str, typer.Argument(help="The topic.")]
-First = Annotated[int, typer.Option("--start", min=0, help="First partition.")]
-Last = Annotated[int, typer.Option("--end", min=0, help="Last partition.")]
+Topic = Annotated[str, Argument(help="The topic.")]
+First = Annotated[int, Option("--start", least=0, help="First partition.")]
+Last = Annotated[int, Option("--end", least=0, help="Last partition.")]
 
 _PATH = "/admin/v1/metaq"
 
 
-def attach(root: typer.Typer) -> None:
+def attach(root: CommandGroup) -> None:
     """Add the group of commands."""
-    group = typer.Typer(
-        no_args_is_help=True,
-        help="MetaQ's own tools: statistics, reload, partitions, ZooKeeper's tree.",
+    group = CommandGroup(
+        "MetaQ's own tools: statistics, reload, partitions, ZooKeeper's tree.",
     )
     for name, command in (
         ("show", show),
@@ -36,12 +34,12 @@ def attach(root: typer.Typer) -> None:
         ("checkpoint", checkpoint),
         ("stop", stop),
     ):
-        group.command(name)(command)
-    tree.attach(group)
+        group.add(name, command)
     offsets.attach(group)
     slave.attach(group)
+    tree.attach(group)
     transactions.attach(group)
-    root.add_typer(group, name="metaq")
+    root.add("metaq", group)
 
 
 def show(admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
@@ -59,9 +57,7 @@ def show(admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
 
 
 def stats(
-    item: Annotated[
-        str, typer.Argument(help="help, topics, offsets, realtime, reset, or a topic.")
-    ] = "",
+    item: Annotated[str, Argument(help="help, topics, offsets, realtime, reset, or a topic.")] = "",
     admin: Admin = DEFAULT_ADMIN,
     as_json: AsJson = False,
 ) -> None:

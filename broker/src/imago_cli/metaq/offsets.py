@@ -6,28 +6,27 @@ from http import HTTPStatus
 from typing import Annotated, Any
 from urllib.parse import quote
 
-import typer
-
 from imago_cli.clusters.admin_http import DEFAULT_ADMIN, Admin, CallRefusedError, ask
 from imago_cli.connect import AsJson, Yes, confirm, nearest
 from imago_cli.exits import CommandError
+from imago_cli.line.declared import Argument, CommandGroup, Option
 from imago_cli.output import counted, print_json, print_line, print_table, say
 
-Topic = Annotated[str, typer.Argument(help="The topic.")]
+Topic = Annotated[str, Argument(help="The topic.")]
 
 
-def attach(group: typer.Typer) -> None:
+def attach(group: CommandGroup) -> None:
     """Add the commands."""
-    group.command("show-offset")(show_offset)
-    group.command("copy-offsets")(copy_offsets)
-    group.command("progress")(progress)
-    group.command("skip")(skip)
+    group.add("show-offset", show_offset)
+    group.add("copy-offsets", copy_offsets)
+    group.add("progress", progress)
+    group.add("skip", skip)
 
 
 def show_offset(
     topic: Topic,
-    group: Annotated[str, typer.Argument(help="The group.")],
-    partition: Annotated[str, typer.Argument(help="<broker id>-<partition>.")],
+    group: Annotated[str, Argument(help="The group.")],
+    partition: Annotated[str, Argument(help="<broker id>-<partition>.")],
     admin: Admin = DEFAULT_ADMIN,
     as_json: AsJson = False,
 ) -> None:
@@ -53,7 +52,7 @@ def show_offset(
 
 def progress(
     topic: Topic,
-    group: Annotated[str, typer.Argument(help="The group.")],
+    group: Annotated[str, Argument(help="The group.")],
     admin: Admin = DEFAULT_ADMIN,
     as_json: AsJson = False,
 ) -> None:
@@ -83,11 +82,11 @@ def _progress(admin: str, topic: str, group: str) -> dict[str, Any]:
 
 def skip(
     topic: Topic,
-    group: Annotated[str, typer.Argument(help="The group.")],
-    partition: Annotated[int, typer.Argument(min=0, help="The partition, of the broker asked.")],
+    group: Annotated[str, Argument(help="The group.")],
+    partition: Annotated[int, Argument(least=0, help="The partition, of the broker asked.")],
     admin: Admin = DEFAULT_ADMIN,
     make: Annotated[
-        bool, typer.Option("--create", help="Create the group, for consumers that start later.")
+        bool, Option("--create", help="Create the group, for consumers that start later.")
     ] = False,
     yes: Yes = False,
     as_json: AsJson = False,
@@ -136,12 +135,12 @@ def _check_exists(admin: str, group: str) -> None:
 
 def copy_offsets(
     topic: Topic,
-    source: Annotated[int, typer.Option("--src", min=0, help="Broker id that has them.")],
-    target: Annotated[int, typer.Option("--target", min=0, help="Broker id that gets them.")],
-    start: Annotated[int, typer.Option("--start", min=0, help="First partition of the source.")],
-    end: Annotated[int, typer.Option("--end", min=0, help="Last partition of the source.")],
+    source: Annotated[int, Option("--src", least=0, help="Broker id that has them.")],
+    target: Annotated[int, Option("--target", least=0, help="Broker id that gets them.")],
+    start: Annotated[int, Option("--start", least=0, help="First partition of the source.")],
+    end: Annotated[int, Option("--end", least=0, help="Last partition of the source.")],
     target_start: Annotated[
-        int, typer.Option("--target-start", min=0, help="First partition of the target.")
+        int, Option("--target-start", least=0, help="First partition of the target.")
     ] = 0,
     admin: Admin = DEFAULT_ADMIN,
     as_json: AsJson = False,

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from imago_cli.clusters.admin_http import DEFAULT_ADMIN, Admin, ask
-from imago_cli.connect import AsJson  # noqa: TC001  typer reads the annotation
+from imago_cli.connect import AsJson  # noqa: TC001  a type of what the command takes
+from imago_cli.line.declared import CommandGroup, Option
 from imago_cli.output import print_json, print_line, say
 
 _PATH = "/admin/v1/metaq/slave"
 
 
-def attach(metaq: typer.Typer) -> None:
+def attach(metaq: CommandGroup) -> None:
     """Add the commands."""
-    metaq.command("slave-status")(status)
-    metaq.command("slave-restart")(restart)
-    metaq.command("recover-offsets")(recover_offsets)
+    metaq.add("slave-status", status)
+    metaq.add("slave-restart", restart)
+    metaq.add("recover-offsets", recover_offsets)
 
 
 def status(admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
@@ -44,7 +43,7 @@ def restart(admin: Admin = DEFAULT_ADMIN) -> None:
 
 
 def recover_offsets(
-    apply: Annotated[bool, typer.Option("--apply", help="Change them; else only show.")] = False,
+    apply: Annotated[bool, Option("--apply", help="Change them; else only show.")] = False,
     admin: Admin = DEFAULT_ADMIN,
     as_json: AsJson = False,
 ) -> None:

@@ -6,26 +6,25 @@ from functools import partial
 from typing import Annotated
 from urllib.parse import quote
 
-import typer
-
 from imago_cli.clusters.admin_http import DEFAULT_ADMIN, Admin, ask
 from imago_cli.clusters.missing import all_pages
 from imago_cli.connect import AsJson, Yes, confirm
+from imago_cli.line.declared import Argument, CommandGroup
 from imago_cli.output import print_json, print_table, say
 
 _PATH = "/admin/v1/metaq/transactions"
-Key = Annotated[str, typer.Argument(help="The transaction's name, XID:….")]
+Key = Annotated[str, Argument(help="The transaction's name, XID:….")]
 
 
-def attach(metaq: typer.Typer) -> None:
+def attach(metaq: CommandGroup) -> None:
     """Add the group of commands."""
-    group = typer.Typer(no_args_is_help=True, help="Show transactions; decide about prepared ones.")
-    group.command("list")(list_transactions)
-    group.command("commit")(commit)
-    group.command("rollback")(roll_back)
-    group.command("complete")(complete)
-    group.command("forget")(forget)
-    metaq.add_typer(group, name="transactions")
+    group = CommandGroup("Show transactions; decide about prepared ones.")
+    group.add("list", list_transactions)
+    group.add("commit", commit)
+    group.add("rollback", roll_back)
+    group.add("complete", complete)
+    group.add("forget", forget)
+    metaq.add("transactions", group)
 
 
 def list_transactions(admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:

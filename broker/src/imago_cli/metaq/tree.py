@@ -4,26 +4,25 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from imago_cli.clusters.admin_http import DEFAULT_ADMIN, Admin, ask
-from imago_cli.connect import AsJson  # noqa: TC001  typer reads the annotation
+from imago_cli.connect import AsJson  # noqa: TC001  a type of what the command takes
 from imago_cli.exits import CommandError
+from imago_cli.line.declared import Argument, CommandGroup
 from imago_cli.output import counted, print_json, print_line, say
 
 _PATH = "/admin/v1/metaq/tree"
 
 
-def attach(group: typer.Typer) -> None:
+def attach(group: CommandGroup) -> None:
     """Add the commands."""
-    zk = typer.Typer(no_args_is_help=True, help="Show and check MetaQ's tree in ZooKeeper.")
-    zk.command("dump")(dump)
-    zk.command("check")(check)
-    group.add_typer(zk, name="zk")
+    zk = CommandGroup("Show and check MetaQ's tree in ZooKeeper.")
+    zk.add("dump", dump)
+    zk.add("check", check)
+    group.add("zk", zk)
 
 
 def dump(
-    under: Annotated[str, typer.Argument(help="Only nodes whose path has this in it.")] = "",
+    under: Annotated[str, Argument(help="Only nodes whose path has this in it.")] = "",
     admin: Admin = DEFAULT_ADMIN,
     as_json: AsJson = False,
 ) -> None:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path  # noqa: TC003  typer reads the annotation
+import sys
+from pathlib import Path  # noqa: TC003  a type of what the command takes
 from typing import Annotated
 
-import typer
-
+from imago_cli.line.declared import CommandGroup, Option
 from imago_cli.servers.broker_process import serve
 
 
-def attach(root: typer.Typer) -> None:
+def attach(root: CommandGroup) -> None:
     """Add the command."""
-    root.command("broker", help=broker.__doc__)(broker)
+    root.add("broker", broker)
 
 
 def broker(
     config: Annotated[
-        Path | None, typer.Option(help="TOML file; IMAGO__SECTION__KEY overrides it.")
+        Path | None, Option(help="TOML file; IMAGO__SECTION__KEY overrides it.")
     ] = None,
-    ready_fd: Annotated[int, typer.Option(hidden=True)] = -1,
+    ready_fd: Annotated[int, Option(hidden=True)] = -1,
 ) -> None:
     """Run one broker process until SIGTERM.
 
@@ -28,4 +28,4 @@ def broker(
     to disk, exit 0. Exit codes: 0 orderly stop, 1 unexpected error, 2 wrong configuration or a
     busy port, 3 data folder damaged or locked, 4 disk error, 5 fenced by another broker.
     """
-    raise typer.Exit(serve(config, ready_fd))
+    sys.exit(serve(config, ready_fd))

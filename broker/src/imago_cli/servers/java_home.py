@@ -10,12 +10,12 @@ from imago_cli.output import print_line
 from imago_cli.servers.java import find_java, spark_home
 
 if TYPE_CHECKING:
-    import typer
+    from imago_cli.line.declared import CommandGroup
 
 
-def attach(root: typer.Typer) -> None:
+def attach(root: CommandGroup) -> None:
     """Add the command."""
-    root.command("java-home", help=java_home.__doc__)(java_home)
+    root.add("java-home", java_home)
 
 
 def java_home() -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from contextlib import suppress
-from pathlib import Path  # noqa: TC003  typer reads the annotation
+from pathlib import Path  # noqa: TC003  a type of what the command takes
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from imago_cli.exits import CommandError, CommandUsageError, Exit
+from imago_cli.line.declared import CommandGroup, Option
 from imago_cli.servers.ready import announce
 from imago_cli.servers.server_config import read_config
 
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from imago_broker.shard_work.access_following import AccessFollower
 
 
-def attach(root: typer.Typer) -> None:
+def attach(root: CommandGroup) -> None:
     """Add the command."""
-    root.command("namesrv", help=namesrv.__doc__)(namesrv)
+    root.add("namesrv", namesrv)
 
 
 def namesrv(
     config: Annotated[
-        Path | None, typer.Option(help="TOML file; IMAGO__SECTION__KEY overrides it.")
+        Path | None, Option(help="TOML file; IMAGO__SECTION__KEY overrides it.")
     ] = None,
-    ready_fd: Annotated[int, typer.Option(hidden=True)] = -1,
+    ready_fd: Annotated[int, Option(hidden=True)] = -1,
 ) -> None:
     """Run RocketMQ's name service as a process of its own, until SIGTERM.
 
@@ -58,7 +58,7 @@ def namesrv(
     from imago_broker.app.starting import configure_logging
 
     configure_logging(settings.log.level, settings.log.format)
-    raise typer.Exit(uvloop.run(_run(settings, ready_fd)))
+    sys.exit(uvloop.run(_run(settings, ready_fd)))
 
 
 async def _run(settings: BrokerConfig, ready_fd: int) -> int:

@@ -8,15 +8,15 @@ import json
 import logging
 import re
 import socket
+import sys
 import uuid
 from datetime import UTC, datetime
-from pathlib import Path  # noqa: TC003  typer reads the annotation
+from pathlib import Path  # noqa: TC003  a type of what the command takes
 from typing import TYPE_CHECKING, Annotated
-
-import typer
 
 from imago_cli.distribution import install, version
 from imago_cli.exits import CommandUsageError
+from imago_cli.line.declared import CommandGroup, Option
 from imago_cli.servers.ready import announce
 
 if TYPE_CHECKING:
@@ -52,15 +52,15 @@ def _configure_logging(level: str, form: str) -> None:
     logging.basicConfig(level=level.upper(), handlers=[handler])
 
 
-def attach(root: typer.Typer) -> None:
+def attach(root: CommandGroup) -> None:
     """Add the command."""
-    root.command("operator", help=operator.__doc__)(operator)
+    root.add("operator", operator)
 
 
 def operator(
     namespaces: Annotated[
         str,
-        typer.Option(
+        Option(
             envvar=f"{PREFIX}NAMESPACES",
             help="Namespaces to operate, separated by commas; empty: all. With names it needs no"
             " cluster-wide right.",
@@ -68,64 +68,64 @@ def operator(
     ] = "",
     lease_namespace: Annotated[
         str,
-        typer.Option(
+        Option(
             envvar=f"{PREFIX}LEASE_NAMESPACE",
             help="Namespace of the Lease; unless given, the operator's own.",
         ),
     ] = "",
     lease_name: Annotated[
         str,
-        typer.Option(
+        Option(
             envvar=f"{PREFIX}LEASE_NAME",
             help="Lease that elects one of several operators.",
         ),
     ] = "imago-operator",
     identity: Annotated[
         str,
-        typer.Option(
+        Option(
             envvar=f"{PREFIX}IDENTITY",
             help="Identity in the Lease; unless given, the host name and some letters.",
         ),
     ] = "",
     broker_image: Annotated[
         str,
-        typer.Option(envvar=f"{PREFIX}BROKER_IMAGE", help="Image of brokers, without a tag."),
+        Option(envvar=f"{PREFIX}BROKER_IMAGE", help="Image of brokers, without a tag."),
     ] = "imago/broker",
     zookeeper_image: Annotated[
-        str, typer.Option(envvar=f"{PREFIX}ZOOKEEPER_IMAGE", help="Image of managed ZooKeepers.")
+        str, Option(envvar=f"{PREFIX}ZOOKEEPER_IMAGE", help="Image of managed ZooKeepers.")
     ] = "zookeeper:3.9",
     spark_image: Annotated[
         str,
-        typer.Option(envvar=f"{PREFIX}SPARK_IMAGE", help="Image of pipelines, without a tag."),
+        Option(envvar=f"{PREFIX}SPARK_IMAGE", help="Image of pipelines, without a tag."),
     ] = "imago/spark-apps",
     listen: Annotated[
         str,
-        typer.Option(
+        Option(
             envvar=f"{PREFIX}LISTEN", help="Address of /healthz, /readyz and /metrics; port 0: any."
         ),
     ] = "0.0.0.0:8080",
     finalizer_release_after: Annotated[
         str,
-        typer.Option(
+        Option(
             envvar=f"{PREFIX}FINALIZER_RELEASE_AFTER",
             help="When to release a resource that is being deleted although no broker of its"
             " cluster answers.",
         ),
     ] = "15m",
     log_level: Annotated[
-        str, typer.Option(envvar=f"{PREFIX}LOG_LEVEL", help=f"One of {', '.join(LEVELS)}.")
+        str, Option(envvar=f"{PREFIX}LOG_LEVEL", help=f"One of {', '.join(LEVELS)}.")
     ] = "info",
     log_format: Annotated[
-        str, typer.Option(envvar=f"{PREFIX}LOG_FORMAT", help=f"One of {', '.join(LOG_FORMATS)}.")
+        str, Option(envvar=f"{PREFIX}LOG_FORMAT", help=f"One of {', '.join(LOG_FORMATS)}.")
     ] = "text",
     kubeconfig: Annotated[
         Path | None,
-        typer.Option(
+        Option(
             envvar=f"{PREFIX}KUBECONFIG",
             help="Kubeconfig; unless given, the pod's service account or KUBECONFIG.",
         ),
     ] = None,
-    ready_fd: Annotated[int, typer.Option(hidden=True)] = -1,
+    ready_fd: Annotated[int, Option(hidden=True)] = -1,
 ) -> None:
     """Run clusters on Kubernetes, until SIGTERM.
 
@@ -149,7 +149,7 @@ def operator(
         listen=(host, port),
         release=finalizer_release_after,
     )
-    raise typer.Exit(_run(settings, ready_fd))
+    sys.exit(_run(settings, ready_fd))
 
 
 def _own_name() -> str:

@@ -8,10 +8,9 @@ import os
 import sys
 from typing import Annotated, Final
 
-import typer
-
 from imago_cli.distribution import install
 from imago_cli.exits import CommandUsageError
+from imago_cli.line.declared import Argument, CommandGroup
 from imago_cli.servers.java_home import home_for_spark
 
 APPLICATIONS: Final = (
@@ -20,16 +19,16 @@ APPLICATIONS: Final = (
 )
 
 
-def attach(root: typer.Typer) -> None:
+def attach(root: CommandGroup) -> None:
     """Add the command."""
-    # What stands behind the name is the application's, also --help.
-    settings = {"allow_interspersed_args": False, "allow_extra_args": True}
-    root.command("spark", help=spark.__doc__, context_settings=settings)(spark)
+    root.add("spark", spark)
 
 
 def spark(
-    context: typer.Context,
-    application: Annotated[str, typer.Argument(help=f"One of {', '.join(APPLICATIONS)}.")],
+    application: Annotated[str, Argument(help=f"One of {', '.join(APPLICATIONS)}.")],
+    words: Annotated[
+        list[str] | None, Argument(rest=True, help="The application's own options, also --help.")
+    ] = None,
 ) -> None:
     """Run an application for Spark on this machine, with a Java that is found for it.
 
@@ -41,5 +40,5 @@ def spark(
         raise CommandUsageError(f"there is no application {application!r}", cure=cure)
     if importlib.util.find_spec("pyspark") is None:
         raise CommandUsageError("PySpark is not installed", cure=install("spark"))
-    command = [sys.executable, "-m", f"imago_spark.pipelines.{application}", *context.args]
+    command = [sys.executable, "-m", f"imago_spark.pipelines.{application}", *(words or [])]
     os.execve(sys.executable, command, os.environ | {"JAVA_HOME": home_for_spark()})  # noqa: S606

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import textwrap
 from itertools import groupby
-from pathlib import Path  # noqa: TC003  typer reads the annotation
+from pathlib import Path  # noqa: TC003  a type of what the command takes
 from typing import TYPE_CHECKING, Annotated
-
-import typer
 
 from imago_cli import toml_text
 from imago_cli.exits import CommandError, CommandUsageError
+from imago_cli.line.declared import Argument, CommandGroup, Option
 from imago_cli.output import print_json, print_line, say
 from imago_cli.settings.live import get, set_live
 
@@ -21,22 +20,23 @@ if TYPE_CHECKING:
 
 _WIDTH = 96
 
-app = typer.Typer(no_args_is_help=True, help="Show, explain, convert and change configurations.")
-
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+Json = Annotated[bool, Option("--json", help="Print JSON for programs.")]
 
 
-def attach(root: typer.Typer) -> None:
+def attach(root: CommandGroup) -> None:
     """Add the group of commands."""
-    app.command("get")(get)
-    app.command("set")(set_live)
-    root.add_typer(app, name="config")
+    group = CommandGroup("Show, explain, convert and change configurations.")
+    group.add("show", show)
+    group.add("defaults", defaults)
+    group.add("convert", convert)
+    group.add("get", get)
+    group.add("set", set_live)
+    root.add("config", group)
 
 
-@app.command()
 def show(
     config: Annotated[
-        Path | None, typer.Option(help="TOML file; IMAGO__SECTION__KEY overrides it.")
+        Path | None, Option(help="TOML file; IMAGO__SECTION__KEY overrides it.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -51,7 +51,6 @@ def show(
         print_line(toml_text.dump(tree).rstrip())
 
 
-@app.command()
 def defaults(as_json: Json = False) -> None:
     """Show every key with its default and meaning, as a configuration file to start from."""
     from imago_broker.config.loading import describe
@@ -63,11 +62,10 @@ def defaults(as_json: Json = False) -> None:
         print_line(commented(keys))
 
 
-@app.command()
 def convert(
-    ini: Annotated[Path, typer.Argument(help="MetaQ's server.ini.")],
+    ini: Annotated[Path, Argument(help="MetaQ's server.ini.")],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="File to write; refused if it exists.")
+        Path | None, Option("--output", "-o", help="File to write; refused if it exists.")
     ] = None,
 ) -> None:
     """Translate MetaQ's server.ini; standard error names settings without a counterpart."""

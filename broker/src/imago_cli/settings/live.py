@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
 
 from imago_cli.clusters.admin_http import (
     DEFAULT_ADMIN,
@@ -17,6 +16,7 @@ from imago_cli.clusters.admin_http import (
 from imago_cli.clusters.missing import end_with_told
 from imago_cli.connect import AsJson, nearest
 from imago_cli.exits import CommandError, CommandUsageError, Exit
+from imago_cli.line.declared import Argument, Option
 from imago_cli.output import print_json, print_table, say
 
 if TYPE_CHECKING:
@@ -27,10 +27,10 @@ PATH = "/admin/v1/config"
 
 def get(
     keys: Annotated[
-        list[str] | None, typer.Argument(help="section.key, or a section; all without any.")
+        list[str] | None, Argument(help="section.key, or a section; all without any.")
     ] = None,
     changed: Annotated[
-        bool, typer.Option("--changed", help="Those alone that are not as they are by default.")
+        bool, Option("--changed", help="Those alone that are not as they are by default.")
     ] = False,
     admin: Admin = DEFAULT_ADMIN,
     as_json: AsJson = False,
@@ -68,9 +68,9 @@ def get(
 
 
 def set_live(
-    assignments: Annotated[list[str], typer.Argument(help="section.key=value.")],
+    assignments: Annotated[list[str], Argument(help="section.key=value.")],
     live: Annotated[
-        bool, typer.Option("--live", help="In force at once, until the broker starts again.")
+        bool, Option("--live", help="In force at once, until the broker starts again.")
     ] = False,
     admin: Admin = DEFAULT_ADMIN,
     as_json: AsJson = False,
@@ -98,7 +98,7 @@ def set_live(
     for name, why in failed.items():
         say(f"not changed on {name}: {why}")
     if failed:
-        raise typer.Exit(Exit.FAILED)
+        sys.exit(Exit.FAILED)
     end_with_told(_away(cluster), partial=False, lacks="not changed")
 
 

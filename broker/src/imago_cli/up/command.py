@@ -8,14 +8,13 @@ import os
 import signal
 import socket
 import sys
-from pathlib import Path  # noqa: TC003  typer reads it
+from pathlib import Path  # noqa: TC003  a type of what the command takes
 from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
 
 from imago_broker.config.loading import ENVIRONMENT_PREFIX
 from imago_broker.server.binding import cure_of
 from imago_cli.exits import CommandUsageError, Exit
+from imago_cli.line.declared import CommandGroup, Option
 from imago_cli.output import print_json, print_line, print_table, role_name
 from imago_cli.servers.java import find_java
 from imago_cli.servers.zookeeper_server import ZooKeeperServer
@@ -50,53 +49,53 @@ _SAME_REQUEST_SECONDS = 1.0
 process of his own group, send each one twice."""
 
 
-def attach(root: typer.Typer) -> None:
+def attach(root: CommandGroup) -> None:
     """Add the command."""
-    root.command("up", help=up.__doc__)(up)
+    root.add("up", up)
 
 
 def up(
-    shards: Annotated[int | None, typer.Option(help="Number of shards.", show_default="1")] = None,
+    shards: Annotated[int | None, Option(help="Number of shards.", show_default="1")] = None,
     replicas: Annotated[
         int | None,
-        typer.Option(help="Members of each shard, one broker process each.", show_default="1"),
+        Option(help="Members of each shard, one broker process each.", show_default="1"),
     ] = None,
     zookeeper: Annotated[
         str | None,
-        typer.Option(
+        Option(
             help="auto: from PySpark's jars; none: one broker without it; or HOST:PORT[,…].",
             show_default="auto",
         ),
     ] = None,
-    data: Annotated[Path, typer.Option(help="Folder for all files.")] = DEFAULT_DATA,
+    data: Annotated[Path, Option(help="Folder for all files.")] = DEFAULT_DATA,
     cluster: Annotated[
-        str | None, typer.Option(help="Name of the cluster.", show_default="imago")
+        str | None, Option(help="Name of the cluster.", show_default="imago")
     ] = None,
     port_base: Annotated[
-        int | None, typer.Option(help="First port of a block; imago up binds no other.")
+        int | None, Option(help="First port of a block; imago up binds no other.")
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", help="A broker's setting, as section.key=value. Repeatable."),
+        Option("--set", help="A broker's setting, as section.key=value. Repeatable."),
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option(help="TOML file of settings for every broker; --set counts more."),
+        Option(help="TOML file of settings for every broker; --set counts more."),
     ] = None,
     metaq_ini: Annotated[
-        Path | None, typer.Option(help="MetaQ's server.ini: topics, partitions, policies.")
+        Path | None, Option(help="MetaQ's server.ini: topics, partitions, policies.")
     ] = None,
     restart: Annotated[
-        bool, typer.Option("--restart/--no-restart", help="Restart processes that die.")
+        bool, Option("--restart/--no-restart", help="Restart processes that die.")
     ] = True,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one line of JSON once all is ready.")
+        bool, Option("--json", help="Print one line of JSON once all is ready.")
     ] = False,
     detach: Annotated[
         bool,
-        typer.Option(detached.DETACH, help="Return once all is ready; imago down stops it."),
+        Option(detached.DETACH, help="Return once all is ready; imago down stops it."),
     ] = False,
-    in_background: Annotated[bool, typer.Option(detached.IN_BACKGROUND, hidden=True)] = False,
+    in_background: Annotated[bool, Option(detached.IN_BACKGROUND, hidden=True)] = False,
 ) -> None:
     """Run a whole cluster of real processes on this machine, until SIGTERM, Ctrl-C or `imago down`.
 
@@ -129,7 +128,7 @@ def up(
             plan, configs, restart=restart, as_json=as_json, in_background=in_background
         )
         code = asyncio.run(cluster_run.run())
-    raise typer.Exit(code)
+    sys.exit(code)
 
 
 def refuse_busy_ports(plan: ClusterPlan, bind: str) -> None:

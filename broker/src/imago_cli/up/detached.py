@@ -16,9 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
-import typer
-
 from imago_cli.exits import CommandError, CommandUsageError
+from imago_cli.line.declared import CommandGroup, Option
 from imago_cli.output import print_line
 from imago_cli.up import state as up_state
 from imago_cli.up.state import DEFAULT_DATA
@@ -35,9 +34,9 @@ _POLL_SECONDS = 0.05
 _LAST_BYTES = 8192
 
 
-def attach(root: typer.Typer) -> None:
+def attach(root: CommandGroup) -> None:
     """Add the command that ends it."""
-    root.command("down", help=down.__doc__)(down)
+    root.add("down", down)
 
 
 def start(data: Path, arguments: Sequence[str]) -> None:
@@ -80,8 +79,8 @@ def is_ready() -> None:
 
 
 def down(
-    data: Annotated[Path, typer.Option(help="Its folder, as imago up has it.")] = DEFAULT_DATA,
-    seconds: Annotated[float, typer.Option("--timeout", help="How long to wait for its end.")] = (
+    data: Annotated[Path, Option(help="Its folder, as imago up has it.")] = DEFAULT_DATA,
+    seconds: Annotated[float, Option("--timeout", help="How long to wait for its end.")] = (
         STOP_SECONDS
     ),
 ) -> None:
@@ -122,4 +121,4 @@ def _fail(code: int, log_path: Path) -> NoReturn:
     if not error:
         raise CommandError(f"it ended with code {code}", cure=f"its log is {log_path}")
     sys.stderr.write(f"error: {words}")
-    raise typer.Exit(code)
+    sys.exit(code)

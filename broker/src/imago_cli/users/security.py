@@ -6,14 +6,13 @@ import ipaddress
 import os
 import secrets
 from datetime import UTC, datetime, timedelta
-from pathlib import Path  # noqa: TC003  typer reads the annotation
+from pathlib import Path  # noqa: TC003  a type of what the command takes
 from typing import TYPE_CHECKING, Annotated, Final
-
-import typer
 
 from imago_cli import toml_text
 from imago_cli.clusters.admin_http import DEFAULT_ADMIN
 from imago_cli.exits import CommandUsageError
+from imago_cli.line.declared import Argument, CommandGroup, Option
 from imago_cli.output import say
 
 if TYPE_CHECKING:
@@ -25,20 +24,18 @@ EARLIER: Final = timedelta(minutes=5)
 """Clocks of machines differ."""
 
 
-def attach(root: typer.Typer) -> None:
+def attach(root: CommandGroup) -> None:
     """Add the group of commands."""
-    security = typer.Typer(no_args_is_help=True, help="Make certificates and an administrator.")
-    security.command("init")(init)
-    # A group of its own, also while it has one command.
-    security.callback()(lambda: None)
-    root.add_typer(security, name="security")
+    security = CommandGroup("Make certificates and an administrator.")
+    security.add("init", init)
+    root.add("security", security)
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(help="A new folder for the files.")],
+    folder: Annotated[Path, Argument(help="A new folder for the files.")],
     hosts: Annotated[
         list[str] | None,
-        typer.Option("--host", help="Name or address that clients reach brokers at; repeatable."),
+        Option("--host", help="Name or address that clients reach brokers at; repeatable."),
     ] = None,
 ) -> None:
     """Make an authority, a certificate for brokers, an administrator's token, and settings.

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
 
-import typer
-
 from imago_cli.clusters.admin_http import DEFAULT_ADMIN, Admin, ask
 from imago_cli.clusters.missing import all_pages
 from imago_cli.connect import AsJson, Yes, confirm
 from imago_cli.exits import CommandError, CommandUsageError
+from imago_cli.line.declared import Argument, CommandGroup, Option
 from imago_cli.output import counted, print_json, print_line, print_table, say
 from imago_cli.users.limits import LIMITS_HELP, changed_limits, limits_text, usage_text
 from imago_cli.users.secret_files import made_up_password, new_file, read_secret
@@ -21,43 +20,43 @@ from imago_cli.users.user_files import read_users
 
 USERS, QUOTAS = "/admin/v1/users", "/admin/v1/quotas"
 
-Name = Annotated[str, typer.Argument(help="The user; `anonymous`: who shows no credentials.")]
+Name = Annotated[str, Argument(help="The user; `anonymous`: who shows no credentials.")]
 PasswordFile = Annotated[
     Path | None,
-    typer.Option("--from-file", help="File with the password alone; else one is made up."),
+    Option("--from-file", help="File with the password alone; else one is made up."),
 ]
 Resource = Annotated[
-    str, typer.Argument(help="topic:NAME, group:PREFIX*, cluster, pipeline:NAME, any:*.")
+    str, Argument(help="topic:NAME, group:PREFIX*, cluster, pipeline:NAME, any:*.")
 ]
 Operations = Annotated[
     list[str],
-    typer.Argument(
+    Argument(
         help="all, or: publish, subscribe, create, alter, delete, describe, list, administer."
     ),
 ]
 Hosts = Annotated[
-    list[str] | None, typer.Option("--from", help="Only from this address or network; repeatable.")
+    list[str] | None, Option("--from", help="Only from this address or network; repeatable.")
 ]
 
 
-def attach(root: typer.Typer) -> None:
+def attach(root: CommandGroup) -> None:
     """Add the group of commands."""
-    user = typer.Typer(no_args_is_help=True, help="Show, make, change users, their rights, tokens.")
-    user.command("list")(list_users)
-    user.command("show")(show)
-    user.command("describe")(show)
-    user.command("create")(create)
-    user.command("password")(password)
-    user.command("allow")(allow)
-    user.command("deny")(deny)
-    user.command("forget")(forget)
-    user.command("limit")(limit)
-    user.command("limits")(limits)
-    user.command("token")(token)
-    user.command("delete")(delete)
-    user.command("export")(export)
-    user.command("import")(import_file)
-    root.add_typer(user, name="user")
+    user = CommandGroup("Show, make, change users, their rights, tokens.")
+    user.add("list", list_users)
+    user.add("show", show)
+    user.add("describe", show)
+    user.add("create", create)
+    user.add("password", password)
+    user.add("allow", allow)
+    user.add("deny", deny)
+    user.add("forget", forget)
+    user.add("limit", limit)
+    user.add("limits", limits)
+    user.add("token", token)
+    user.add("delete", delete)
+    user.add("export", export)
+    user.add("import", import_file)
+    root.add("user", user)
 
 
 def list_users(admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
@@ -112,10 +111,10 @@ def show(name: Name, admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> N
 
 def create(
     name: Name,
-    is_super: Annotated[bool, typer.Option("--super", help="May do everything.")] = False,
+    is_super: Annotated[bool, Option("--super", help="May do everything.")] = False,
     signs: Annotated[
         bool,
-        typer.Option(
+        Option(
             help="Signs requests of RocketMQ's clients: brokers keep the password as it is. With"
             " --no-signs it is kept as a hash, for the dashboard alone."
         ),
@@ -149,9 +148,9 @@ def password(
     from_file: PasswordFile = None,
     former: Annotated[
         int,
-        typer.Option(
-            min=0,
-            max=7 * 86_400,
+        Option(
+            least=0,
+            most=7 * 86_400,
             help="Seconds for which what is signed with the password before is served: clients"
             " read their file again meanwhile.",
         ),
@@ -208,10 +207,8 @@ def forget(name: Name, resource: Resource, admin: Admin = DEFAULT_ADMIN) -> None
 
 
 def limit(
-    subject: Annotated[
-        str, typer.Argument(help="A user, topic:NAME, topic:PREFIX*, or group:PREFIX*.")
-    ],
-    wanted: Annotated[list[str], typer.Argument(help=f"LIMIT=NUMBER, LIMIT=none: {LIMITS_HELP}")],
+    subject: Annotated[str, Argument(help="A user, topic:NAME, topic:PREFIX*, or group:PREFIX*.")],
+    wanted: Annotated[list[str], Argument(help=f"LIMIT=NUMBER, LIMIT=none: {LIMITS_HELP}")],
     admin: Admin = DEFAULT_ADMIN,
 ) -> None:
     """Limit what a user, a topic, or all that begins alike may take.
@@ -239,9 +236,9 @@ def limits(admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False) -> None:
 
 def token(
     name: Name,
-    days: Annotated[int, typer.Option(min=0, max=3650, help="0: it never ends.")] = 90,
-    note: Annotated[str, typer.Option(help="What it is for.")] = "",
-    out: Annotated[Path | None, typer.Option(help="File for it, readable by you alone.")] = None,
+    days: Annotated[int, Option(least=0, most=3650, help="0: it never ends.")] = 90,
+    note: Annotated[str, Option(help="What it is for.")] = "",
+    out: Annotated[Path | None, Option(help="File for it, readable by you alone.")] = None,
     admin: Admin = DEFAULT_ADMIN,
 ) -> None:
     """Make a bearer token for the admin interface: name its file in IMAGO_ADMIN_TOKEN_FILE."""
@@ -274,7 +271,7 @@ def export(admin: Admin = DEFAULT_ADMIN) -> None:
 
 
 def import_file(
-    file: Annotated[Path, typer.Argument(help="What `export` printed, or 4.9's plain_acl.yml.")],
+    file: Annotated[Path, Argument(help="What `export` printed, or 4.9's plain_acl.yml.")],
     admin: Admin = DEFAULT_ADMIN,
 ) -> None:
     """Make or change the users of a file. Those that it does not name stay.

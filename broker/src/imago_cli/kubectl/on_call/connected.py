@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from imago_cli.clusters.client import print_clients
 from imago_cli.clusters.missing import end_with_told
 from imago_cli.exits import CommandError
 from imago_cli.kubectl.brokers import ClusterBrokers, NotThereError
 from imago_cli.kubectl.options import Cluster, Context, Format, Kubeconfig, Namespace, Output
 from imago_cli.kubectl.tool import CLUSTERS, Kubectl
+from imago_cli.line.declared import Option
 from imago_cli.output import print_json, say
 
 
 def clients(
     cluster: Cluster,
-    user: Annotated[str | None, typer.Option(help="Those alone that are this user.")] = None,
-    group: Annotated[
-        str | None, typer.Option(help="Those alone that consume or produce in it.")
-    ] = None,
+    user: Annotated[str | None, Option(help="Those alone that are this user.")] = None,
+    group: Annotated[str | None, Option(help="Those alone that consume or produce in it.")] = None,
     topic: Annotated[
-        str | None, typer.Option(help="Those alone that read it, or send to it through an SDK.")
+        str | None, Option(help="Those alone that read it, or send to it through an SDK.")
     ] = None,
     namespace: Namespace = None,
     context: Context = None,

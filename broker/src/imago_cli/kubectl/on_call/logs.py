@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Annotated, Final
 
-import typer
-
 from imago_cli.exits import CommandError, Exit
 from imago_cli.kubectl.brokers import AT_ONCE, CONTAINER, name_of, shard_of
-from imago_cli.kubectl.options import Cluster, Context, Kubeconfig, Namespace  # noqa: TC001  read by typer
+from imago_cli.kubectl.options import Cluster, Context, Kubeconfig, Namespace  # noqa: TC001  types of what it takes
 from imago_cli.kubectl.tool import CLUSTERS, Kubectl, KubectlError
+from imago_cli.line.declared import Option
 from imago_cli.output import print_line, say
 from imago_operator.model import names
 
@@ -24,23 +24,23 @@ _STAMPED: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(\S*) ?(.
 
 def logs(
     cluster: Cluster,
-    shard: Annotated[int | None, typer.Option(help="Members of this shard alone.")] = None,
+    shard: Annotated[int | None, Option(help="Members of this shard alone.")] = None,
     member: Annotated[
-        int | None, typer.Option(help="Of each shard, the member with this number alone.")
+        int | None, Option(help="Of each shard, the member with this number alone.")
     ] = None,
     zookeeper: Annotated[
-        bool, typer.Option("--zookeeper", help="Servers of the managed ZooKeeper instead.")
+        bool, Option("--zookeeper", help="Servers of the managed ZooKeeper instead.")
     ] = False,
     since: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="As kubectl has it: 90s, 10m, 2h.")
+        str | None, Option(metavar="DURATION", help="As kubectl has it: 90s, 10m, 2h.")
     ] = None,
     tail: Annotated[
-        int | None, typer.Option(help=f"Last lines of each; {LINES}, or all of --since.")
+        int | None, Option(help=f"Last lines of each; {LINES}, or all of --since.")
     ] = None,
     previous: Annotated[
-        bool, typer.Option("--previous", "-p", help="Of the container that ran before.")
+        bool, Option("--previous", "-p", help="Of the container that ran before.")
     ] = False,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as lines come.")] = False,
+    follow: Annotated[bool, Option("--follow", "-f", help="Go on as lines come.")] = False,
     namespace: Namespace = None,
     context: Context = None,
     kubeconfig: Kubeconfig = None,
@@ -71,7 +71,7 @@ def logs(
     if follow:
         chosen = [named[0]] if len(named) == 1 else ["-l", _labels(labels, member, named)]
         more = ("--follow", "--prefix", f"--max-log-requests={len(named)}")
-        raise typer.Exit(kube.stream("logs", *chosen, *words, *more))
+        sys.exit(kube.stream("logs", *chosen, *words, *more))
     _print(kube, named, words)
 
 
@@ -98,7 +98,7 @@ def _print(kube: Kubectl, pods: Sequence[str], words: Sequence[str]) -> None:
         if isinstance(text, KubectlError):
             say(f"{pod}: {text.message}")
     if len(told) < len(found):
-        raise typer.Exit(Exit.FAILED)
+        sys.exit(Exit.FAILED)
 
 
 def merged(logs: Iterable[tuple[str, str]]) -> list[str]:

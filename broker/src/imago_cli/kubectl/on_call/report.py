@@ -7,14 +7,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import typer
-
 from imago_cli.clusters.archive import as_text, lacking, write
 from imago_cli.clusters.redacting import scrubbed
 from imago_cli.exits import CommandError
 from imago_cli.kubectl.brokers import AT_ONCE, CONTAINER, ClusterBrokers, name_of
 from imago_cli.kubectl.explain import Story
-from imago_cli.kubectl.options import Cluster, Context, Kubeconfig, Namespace  # noqa: TC001  read by typer
+from imago_cli.kubectl.options import Cluster, Context, Kubeconfig, Namespace  # noqa: TC001  types of what it takes
 from imago_cli.kubectl.tool import (
     CLUSTERS,
     GROUPS,
@@ -25,6 +23,7 @@ from imago_cli.kubectl.tool import (
     Kubectl,
     KubectlError,
 )
+from imago_cli.line.declared import Option
 from imago_cli.output import counted, print_line
 from imago_operator.model import names
 
@@ -59,9 +58,7 @@ def report(
     cluster: Cluster,
     file: Annotated[
         Path | None,
-        typer.Option(
-            "--file", "-f", help="File to write; CLUSTER-report-TIME.tar.gz unless given."
-        ),
+        Option("--file", "-f", help="File to write; CLUSTER-report-TIME.tar.gz unless given."),
     ] = None,
     namespace: Namespace = None,
     context: Context = None,

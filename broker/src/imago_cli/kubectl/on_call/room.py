@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
-
-import typer
 
 from imago_cli.exits import CommandError, Exit
 from imago_cli.kubectl.brokers import ClusterBrokers
@@ -50,7 +49,7 @@ def disks(
     else:
         print_table("", DISKS, [tuple(row.values()) for row in rows])
     if ends:
-        raise typer.Exit(Exit.FAILED)
+        sys.exit(Exit.FAILED)
 
 
 def _claims(kube: Kubectl, cluster: str) -> dict[str, str]:

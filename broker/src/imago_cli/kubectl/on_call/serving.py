@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 from urllib.parse import quote
-
-import typer
 
 from imago_cli.clusters.missing import all_pages
 from imago_cli.exits import CommandError, Exit
@@ -15,6 +14,7 @@ from imago_cli.kubectl.brokers import AT_ONCE, ClusterBrokers, NotThereError, na
 from imago_cli.kubectl.options import Cluster, Context, Format, Kubeconfig, Namespace, Output
 from imago_cli.kubectl.status import holds
 from imago_cli.kubectl.tool import CLUSTERS, Kubectl
+from imago_cli.line.declared import Option
 from imago_cli.output import print_json, print_table, role_name
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ ACCEPTED, REFUSED, HELD_UP = "accepted", "refused", "held up"
 
 def puts(
     cluster: Cluster,
-    topic: Annotated[str | None, typer.Option(help="This topic as well.")] = None,
-    user: Annotated[str | None, typer.Option(help="The limits of this user as well.")] = None,
+    topic: Annotated[str | None, Option(help="This topic as well.")] = None,
+    user: Annotated[str | None, Option(help="The limits of this user as well.")] = None,
     namespace: Namespace = None,
     context: Context = None,
     kubeconfig: Kubeconfig = None,
@@ -64,7 +64,7 @@ def puts(
     else:
         print_table("", PUTS, [tuple(row.values()) for row in rows])
     if any(row["puts"] not in (ACCEPTED, HELD_UP) for row in _counting(rows, topic)):
-        raise typer.Exit(Exit.FAILED)
+        sys.exit(Exit.FAILED)
 
 
 def _counting(rows: list[dict[str, Any]], topic: str | None) -> Iterator[dict[str, Any]]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
 
 from imago_cli.exits import Exit
 from imago_cli.kubectl.options import (
@@ -20,6 +19,7 @@ from imago_cli.kubectl.planning.edit import Edit, edit_of
 from imago_cli.kubectl.planning.installed import installed
 from imago_cli.kubectl.planning.look import look
 from imago_cli.kubectl.tool import CLUSTERS, Kubectl, KubectlError
+from imago_cli.line.declared import Option
 from imago_cli.output import print_json, print_line, print_table
 from imago_operator.model.actions import Apply, Certify, Hibernate, Stop
 from imago_operator.model.state import Observed
@@ -39,7 +39,7 @@ NEXT_COLUMNS = ("action", "about", "why", "also without the edit")
 
 def plan(
     file: Annotated[
-        str, typer.Option("--filename", "-f", help="Edited manifests, as for kubectl apply.")
+        str, Option("--filename", "-f", help="Edited manifests, as for kubectl apply.")
     ],
     namespace: Namespace = None,
     context: Context = None,
@@ -60,7 +60,7 @@ def plan(
         for one in found:
             _print(one)
     if any(one["refused"] for one in found):
-        raise typer.Exit(Exit.FAILED)
+        sys.exit(Exit.FAILED)
 
 
 def _looked_at(kube: Kubectl, after: Mapping[str, Any]) -> dict[str, Any]:

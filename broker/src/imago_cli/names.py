@@ -12,14 +12,17 @@ import signal
 from contextlib import suppress
 from dataclasses import replace
 from enum import Enum
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 from imago_cli import profiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+    from imago_cli.line.completing import AskedPlace
+    from imago_cli.line.declared import Parameter
+    from imago_cli.line.reading import Line
 
 SECONDS_MAX: Final = 0.5
 """For the cluster's answer; the process itself has started by then."""
@@ -62,33 +65,16 @@ def named_by(command: str, parameter: str) -> Named | None:
     return OF_COMMANDS.get((command, parameter), PARAMETERS.get(parameter))
 
 
-def complete(command: Any, path: tuple[str, ...] = ()) -> None:
-    """Have all parameters of a command and of those below it completed that name something."""
-    for param in command.params:
-        if (kind := named_by(" ".join(path), param.name)) is not None:
-            param.shell_complete = _Completing(kind)
-    for name, inner in getattr(command, "commands", {}).items():
-        complete(inner, (*path, name))
-
-
-class _Completing:
-    """Completes one parameter; it stands in for the parameter's own method."""
-
-    def __init__(self, kind: Named) -> None:
-        self.kind = kind
-
-    def __call__(self, context: Any, incomplete: str) -> list[Any]:
-        """Return what the word may become."""
-        before, comma, last = incomplete.rpartition(",") if self.kind is Named.SHARD else ("",) * 3
-        last = last if comma else incomplete
-        found: list[str] = []
-        with suppress(Exception), _silently():
-            found = sorted(name for name in _names(self.kind, context, last) if name)
-        return [
-            SimpleNamespace(value=f"{before}{comma}{name}", type="plain", help=None)
-            for name in found
-            if name.startswith(last)
-        ][:ITEMS_MAX]
+def names_for(asked: AskedPlace, parameter: Parameter, last: str) -> list[str]:
+    """Return what a word may become that a parameter takes; nothing where that takes long."""
+    kind = named_by(asked.path, parameter.name)
+    if kind is None:
+        return []
+    before, comma, part = last.rpartition(",") if kind is Named.SHARD else ("", "", last)
+    found: list[str] = []
+    with suppress(Exception), _silently():
+        found = sorted(name for name in _names(kind, asked, part) if name)
+    return [f"{before}{comma}{name}" for name in found if name.startswith(part)][:ITEMS_MAX]
 
 
 class _silently:  # noqa: N801  reads as a word
@@ -104,17 +90,17 @@ class _silently:  # noqa: N801  reads as a word
         logging.disable(logging.NOTSET)
 
 
-def _names(kind: Named, context: Any, part: str) -> Iterable[str]:
+def _names(kind: Named, asked: AskedPlace, part: str) -> Iterable[str]:
     if kind is Named.PROFILE:
         return profiles.profiles_of(os.environ)
-    _choose_cluster(context.find_root().params)
-    options = {option for param in context.command.params for option in param.opts}
-    if _ADMIN in options:
-        return _of_admin(kind, _address(context, "admin"), part)
-    return _of_client(kind, _address(context, "bootstrap")) if _BOOTSTRAP in options else ()
+    _choose_cluster({name: given[-1] for name, given in asked.root.given.items()})
+    ways = {word: one for one in asked.node.parameters for word in one.words}
+    if way := ways.get(_ADMIN):
+        return _of_admin(kind, _address(way, asked.line), part)
+    return _of_client(kind, _address(ways[_BOOTSTRAP], asked.line)) if _BOOTSTRAP in ways else ()
 
 
-def _choose_cluster(said: Mapping[str, str | None]) -> None:
+def _choose_cluster(said: Mapping[str, str]) -> None:
     """Do what the command itself would: its profile and user are in the environment then."""
     given = said.get("profile")
     if profile := given or profiles.chosen(os.environ):
@@ -125,14 +111,10 @@ def _choose_cluster(said: Mapping[str, str | None]) -> None:
             os.environ[f"IMAGO_{name.upper()}"] = value
 
 
-def _address(context: Any, name: str) -> str:
-    """Return what an option says; the profile has come into the environment after it was read."""
-    source = context.get_parameter_source(name)
-    if source is None or source.name != "COMMANDLINE":
-        if told := os.environ.get(f"IMAGO_{name.upper()}"):
-            return told
-        return next(str(p.default) for p in context.command.params if p.name == name)
-    return str(context.params[name])
+def _address(way: Parameter, line: Line) -> str:
+    """Return what an option says; a profile has come into the environment by now."""
+    said = line.given.get(way.name)
+    return str(said[-1] if said else os.environ.get(way.declared.envvar) or way.default)
 
 
 def _of_admin(kind: Named, admin: str, part: str) -> list[str]:
