@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 from imago_cli.line.declared import Command, CommandGroup
 from imago_cli.line.reading import HELP, HELP_HELP
+from imago_cli.output import WIDTH_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from imago_cli.line.declared import Parameter
 
-WIDTH_MAX: Final = 200
-"""Characters of a line, however wide the terminal is."""
-_LEFT_MAX: Final = 32
+_LEFT_WIDTH: Final = 32
 """Characters of a left column; longer ones have a line of their own."""
 _UNBROKEN: Final = "\xa0"
 """A space at which no line ends."""
@@ -103,7 +102,7 @@ def _said(one: Parameter) -> str:
 
 
 def _table(rows: Sequence[tuple[str, str]], width: int) -> Iterator[str]:
-    edge = 4 + max((len(left) for left, _ in rows if len(left) <= _LEFT_MAX), default=0)
+    edge = 4 + max((len(left) for left, _ in rows if len(left) <= _LEFT_WIDTH), default=0)
     for left, right in rows:
         first, *others = _filled(right, width, " " * edge) or [""]
         if len(left) > edge - 4:
