@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from imago_broker.app.kept_settings.declared_topics import DeclaredTopics
 from imago_broker.config.live import LiveSettings
 from imago_broker.core.puts.acknowledgement import Acknowledgement
+from imago_broker.model.topics.attributes import lite_minutes
 from imago_broker.service.access.access import AccessService
 from imago_broker.service.access.throttling import QuotaService
 from imago_broker.service.groups.groups import KIND as GROUP_KIND
@@ -88,6 +89,7 @@ class CoreServices:
         self.metaq_transactions = MetaqTransactions(
             self.messages, self.topics, loop=loop, clock=clock, settings=self.metaq_settings
         )
+        self._clock = clock
         self.lingering = Lingering(self.topics, clock=clock, loop=loop)
         self.topics.on_change.append(self._forget_offsets)
         self.groups.light = self.messages.light
@@ -116,7 +118,12 @@ class CoreServices:
         if not self.topics.may_change:
             return
         try:
-            self.messages.light.clean_up(self.messages.flush_turn)
+            light, topics = self.messages.light, self.topics
+            light.clean_up(self.messages.flush_turn)
+            now_ms = self._clock.epoch_ms()
+            light.expire(
+                lambda name: lite_minutes(topics.get(name)), now_ms, self.messages.flush_turn
+            )
         except StoreError as error:
             logger.warning("light_queues_not_cleaned error=%s", error)  # the next one goes on
 

@@ -162,7 +162,7 @@ def _services(assembly: RocketmqAssembly) -> PopServices:
         broker.offsets,
         broker.store,
         broker.clock,
-        is_there=broker.messages.light.__contains__,
+        there=broker.messages.light,
         tell_out=tell_out,
     )
     waiting.for_lite(lite)

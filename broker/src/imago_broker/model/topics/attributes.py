@@ -19,6 +19,9 @@ ATTRIBUTES_BYTES_MAX = 32 << 10
 """Of all of a topic, or a group, together: many topics share one node of the registry."""
 MESSAGE_TYPE: Final = "message.type"
 """RocketMQ 5's own: its tools show it, and its proxies take messages of this type alone."""
+LITE_MINUTES: Final = "lite.topic.expiration"
+"""RocketMQ's, of 5.5: after how many minutes without a message a lite topic goes; -1: never."""
+_LITE_MINUTES_HIGH: Final = 30 * 24 * 60
 MESSAGE_TYPES: Final = (
     "UNSPECIFIED",
     "NORMAL",
@@ -32,6 +35,7 @@ MESSAGE_TYPES: Final = (
 SETTABLE: Final = (
     *sorted(topics.OWN_ATTRIBUTES - {topics.MATERIALISED, topics.SEALED}),
     MESSAGE_TYPE,
+    LITE_MINUTES,
 )
 """What people may set, beside MetaQ's filters of groups."""
 _KEPT_BY_BROKERS: Final = (topics.MATERIALISED, topics.SEALED, topics.METAQ_BEGIN)
@@ -70,17 +74,41 @@ def attributes_problem(
             return f"{name}: {value!r:.60}, must be one of {', '.join(sorted(allowed))}"
         if name in _NUMBERS and not is_number(value):
             return f"{name}: {value!r:.60}, must be a whole number without a unit"
-        if name == topics.DELETE_WHEN:
-            from imago_broker.config.cron import (  # noqa: PLC0415  commands that list topics do without
-                Cron,
-                CronError,
-            )
-
-            try:
-                Cron.parse(value)
-            except CronError as error:
-                return f"{name}: {error}"
+        if problem := _form_problem(name, value):
+            return problem
     return size_problem(attributes, before)
+
+
+def _form_problem(name: str, value: str) -> str | None:
+    """Return what is wrong with a value that has a form of its own, or None."""
+    if name == LITE_MINUTES and _minutes(value) is None:
+        return f"{name}: {value!r:.60}, must be -1, or minutes up to {_LITE_MINUTES_HIGH}"
+    if name == topics.DELETE_WHEN:
+        from imago_broker.config.cron import (  # noqa: PLC0415  commands that list topics do without
+            Cron,
+            CronError,
+        )
+
+        try:
+            Cron.parse(value)
+        except CronError as error:
+            return f"{name}: {error}"
+    return None
+
+
+def _minutes(value: str) -> int | None:
+    """Return how many minutes an attribute says; None: it is no such number."""
+    if value == "-1":
+        return -1
+    high = _LITE_MINUTES_HIGH
+    return int(value) if value.isascii() and value.isdecimal() and int(value[:9]) <= high else None
+
+
+def lite_minutes(config: topics.TopicConfig | None) -> int:
+    """Return after how many minutes without a message a topic's lite topics go; -1: never."""
+    if config is None or config.attributes.get(MESSAGE_TYPE) != "LITE":
+        return -1
+    return _minutes(config.attributes.get(LITE_MINUTES, "-1")) or -1
 
 
 def size_problem(attributes: Mapping[str, str], before: Mapping[str, str]) -> str | None:

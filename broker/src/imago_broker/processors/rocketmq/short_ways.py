@@ -8,6 +8,7 @@ from imago_broker.processors.rocketmq.pull.directions import Directions
 from imago_broker.processors.rocketmq.pull.pull import PullProcessor, PullReading
 from imago_broker.processors.rocketmq.pull.pull_path import PullPath
 from imago_broker.processors.rocketmq.send.end_transaction_path import EndPath
+from imago_broker.processors.rocketmq.send.placing import PlacingTopics
 from imago_broker.processors.rocketmq.send.send_path import SendPath
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def build_send_path(parts: RocketmqAssembly, table: Table) -> SendPath:
         lane=parts.lanes.send,
         table=table,
         ends=EndPath(parts.transactions.service, parts.lanes.transaction, table),
+        placing=PlacingTopics(parts.broker.topics),
     )
 
 

@@ -25,6 +25,7 @@ from imago_wire.record_format.references import (
     OFFSETS,
     is_light,
     lite_parent,
+    lite_queue,
     named_queues,
 )
 
@@ -42,6 +43,10 @@ OFFSET_SIZE: Final = 20
 """What an offset of a message that waits may need in its properties, with the comma."""
 LOOKS_MAX: Final = 500
 """Light queues that one clean-up looks at."""
+EXPIRING_MS: Final = 120_000
+"""After which it is looked again whether lite topics are of use."""
+IDLE_MINUTES_MIN: Final = 15
+"""None goes before it has got nothing for as long, whatever its topic says; as at RocketMQ."""
 _LITE: Final = LITE_PREFIX.encode()
 _LIGHT: Final = "light"
 """In the stored value of a topic: it is a light queue."""
@@ -69,6 +74,8 @@ class LightQueues:
         self._left: list[str] = []
         """What the clean-up has still to look at."""
         self._log_start: int | None = None  # that of the last clean-up
+        self._maybe_idle: list[str] = []
+        self._looked_ms = 0
 
     def __contains__(self, name: str) -> bool:
         return name in self._names
@@ -79,6 +86,11 @@ class LightQueues:
     def all(self) -> list[TopicConfig]:
         """Return the settings of those that are there, switched on or not."""
         return [_config(name) for name in sorted(self._names)]
+
+    def below(self, topic: str) -> list[str]:
+        """Return those that are lite topics of a topic."""
+        prefix = lite_queue(topic, "")
+        return [name for name in self._names if name.startswith(prefix)]
 
     def owns(self, name: str) -> bool:
         """Whether nobody may make an ordinary topic of this name."""
@@ -223,6 +235,38 @@ class LightQueues:
         gone = self.delete(name for name in looked if self._is_empty(name))
         if gone:
             logger.info("light_queues_expired count=%d left=%d", len(gone), len(self._names))
+
+    def expire(
+        self, minutes_of: Callable[[str], int], now_ms: int, before_change: Callable[[], None]
+    ) -> None:
+        """Delete lite topics that are of no use any more, some at a time.
+
+        `minutes_of`: for how long those of a topic may get nothing; 0 or less: for ever.
+        """
+        if not self._maybe_idle:
+            if now_ms < self._looked_ms + EXPIRING_MS:
+                return
+            self._looked_ms = now_ms
+            self._maybe_idle = [name for name in self._names if minutes_of(lite_parent(name)) > 0]
+        if not self._maybe_idle:
+            return
+        before_change()
+        looked = self._maybe_idle[-LOOKS_MAX:]
+        del self._maybe_idle[-LOOKS_MAX:]
+        gone = self.delete(
+            name
+            for name in looked
+            if 0 < minutes_of(lite_parent(name)) <= self._idle_minutes(name, now_ms)
+        )
+        if gone:
+            logger.info("lite_topics_expired count=%d left=%d", len(gone), len(self._names))
+
+    def _idle_minutes(self, name: str, now_ms: int) -> int:
+        """Return for how long a light queue has got nothing; 0: not long enough to go."""
+        end = self._store.tail(name, LIGHT_QUEUE_ID).next_offset
+        newest_ms = self._store.store_time(name, LIGHT_QUEUE_ID, end - 1) if end else None
+        minutes = 0 if newest_ms is None else (now_ms - newest_ms) // 60_000
+        return minutes if minutes >= IDLE_MINUTES_MIN else 0
 
     def _is_empty(self, name: str) -> bool:
         """Whether the log has no message of a light queue, not even one that nobody sees yet."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from imago_broker.features.pop.lite_topics.wants import BIND_ATTRIBUTE, place_of
@@ -104,6 +105,8 @@ class _LitePop(Pop):
 
     _client: LiteClient
     _wanted: LiteSubscriptions
+    _goes_on = False
+    """Whether there are more lite topics to look at than one look goes over."""
 
     def of_client(self, client: LiteClient, wanted: LiteSubscriptions) -> None:
         """Say whose it is, before it begins."""
@@ -121,17 +124,19 @@ class _LitePop(Pop):
                 del wanted.out[queue]
                 wanted.ready[queue] = None
         looked: list[str] = []
+        looks_max = self._wanted.looks_max(ask.group)
 
         def asks() -> Iterable[PopAsk]:
-            for queue in list(wanted.ready):
+            for queue in list(islice(wanted.ready, looks_max)):
                 looked.append(queue)
-                if self._wanted.is_there(queue):
+                if queue in self._wanted.there:
                     yield ask._replace(topic=queue)
 
         take = self._parts.reader.take_each(asks(), now_ms)
         given = {look.popped.key[1] for look in take.queues}
         for queue in looked:
             self._looked_at(wanted, queue, now_ms, given=queue in given)
+        self._goes_on = len(looked) == looks_max
         return take
 
     def _looked_at(self, wanted: LiteWants, queue: str, now_ms: int, *, given: bool) -> None:
@@ -161,5 +166,9 @@ class _LitePop(Pop):
 
     def _note_due(self) -> None:
         wanted = self._wanted.of(self._client)
-        if wanted is not None and wanted.out:
+        if wanted is None:
+            return
+        if self._goes_on and wanted.ready:
+            self._parts.waiting.come_back(self._place, self._parts.clock.epoch_ms())
+        elif wanted.out:
             self._parts.waiting.come_back(self._place, min(wanted.out.values()))

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from imago_broker.processors.grpc.checks import is_lite_name
 from imago_broker.processors.grpc.settings import LITE_QUOTA, quota_of
 from imago_broker.processors.rocketmq import rules
 from imago_broker.processors.rocketmq.exchange import RequestError
-from imago_wire.record_format.references import LIGHT_QUEUE_ID, lite_queue
+from imago_wire.record_format.references import LIGHT_QUEUE_ID, lite_parent, lite_queue
 from imago_wire.remoting.bodies.lite import LiteAction, OffsetOptionType
 from imago_wire.remoting.codes import ResponseCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from imago_broker.ports import Clock
     from imago_broker.service.groups.groups import GroupService
@@ -35,6 +35,14 @@ SILENT_MS_MAX = 180_000
 MODEL_ATTRIBUTE: Final = "lite.sub.model"
 BIND_ATTRIBUTE: Final = "lite.bind.topic"
 RESET_ATTRIBUTE: Final = "lite.sub.reset.offset.exclusive"
+RESET_GONE_ATTRIBUTE: Final = "lite.sub.reset.offset.unsubscribe"
+ALL_ATTRIBUTE: Final = "lite.sub.wildcard"
+"""Of a group whose clients want whatever lite topics there are, if it has any value."""
+LOOKS_ATTRIBUTE: Final = "lite.sub.client.max.event.cnt"
+LOOKS, LOOKS_LOW, LOOKS_HIGH = 400, 10, 10_000
+"""Lite topics that one look of a client goes over, unless its group says another number."""
+_ALL: Final = "*"
+"""In place of a name: all lite topics of a topic."""
 _FROM_FIRST, _FROM_END = 1, 2
 
 LiteClient = tuple[str, str]
@@ -58,6 +66,16 @@ class LiteWants:
     seen_ms: int = 0
 
 
+class LiteQueues(Protocol):
+    """The light queues into which anything was ever put."""
+
+    def __contains__(self, name: str, /) -> bool: ...
+
+    def below(self, topic: str) -> list[str]:
+        """Return those that are lite topics of a topic."""
+        ...
+
+
 class LiteSubscriptions:
     """Of all clients of this shard. All methods belong to the event loop's thread."""
 
@@ -68,13 +86,12 @@ class LiteSubscriptions:
         store: MessageStore,
         clock: Clock,
         *,
-        is_there: Callable[[str], bool],
+        there: LiteQueues,
         tell_out: Callable[[Mapping[LiteClient, Sequence[str]]], None],
     ) -> None:
-        """`is_there`: whether anything was ever put into a light queue; `tell_out`: tells clients
-        which light queues others have from now on."""
+        """`tell_out`: tells clients which light queues others have from now on."""
         self._groups, self._offsets, self._store, self._clock = groups, offsets, store, clock
-        self.is_there, self._tell_out = is_there, tell_out
+        self.there, self._tell_out = there, tell_out
         self._wanted = OrderedDict[LiteClient, LiteWants]()
         """First who has been silent for longest."""
         self._clients: dict[str, dict[str, dict[LiteClient, LiteWants]]] = {}
@@ -94,20 +111,29 @@ class LiteSubscriptions:
         """Note that something has happened in light queues; return where their clients wait."""
         places: dict[bytes, None] = {}
         for queue in queues:
-            for clients in self._clients.get(queue, {}).values():
-                for wanted in clients.values():
-                    wanted.ready[queue] = None
-                    places[wanted.place] = None
+            for wanted in self._wanting(queue):
+                wanted.ready[queue] = None
+                places[wanted.place] = None
         return list(places)
 
     def out_until(self, queue: str, due_ms: int) -> list[bytes]:
         """Note when messages of a light queue come back; return where its clients wait."""
         places = []
-        for clients in self._clients.get(queue, {}).values():
-            for wanted in clients.values():
-                wanted.out[queue] = min(due_ms, wanted.out.get(queue, due_ms))
-                places.append(wanted.place)
+        for wanted in self._wanting(queue):
+            wanted.out[queue] = min(due_ms, wanted.out.get(queue, due_ms))
+            places.append(wanted.place)
         return places
+
+    def _wanting(self, queue: str) -> Iterator[LiteWants]:
+        for name in (queue, lite_queue(lite_parent(queue), _ALL)):
+            for clients in self._clients.get(name, {}).values():
+                yield from clients.values()
+
+    def looks_max(self, group: str) -> int:
+        """Return how many lite topics one look of a client goes over."""
+        said = self._attribute(group, LOOKS_ATTRIBUTE)
+        number = int(said[:9]) if said.isdecimal() and said.isascii() else LOOKS
+        return max(LOOKS_LOW, min(number, LOOKS_HIGH))
 
     def sync(self, told: LiteSubscription, user: str = "") -> bytes:
         """Take what a client says, and return where it waits; RequestError: it wants too much."""
@@ -120,19 +146,39 @@ class LiteSubscriptions:
             self.forget(client)
             known = None
         has = () if known is None else known.queues
-        new, gone = _changes(told, has)
+        wants_all = self._wants_all(told.group)
+        if wants_all and told.action is LiteAction.PARTIAL_ADD:
+            raise RequestError(
+                ResponseCode.ILLEGAL_OPERATION,
+                f"the group {told.group} wants all lite topics: it takes none up one by one",
+            )
+        new, gone = _changes(told, has, wants_all=wants_all)
         self._require_room(told.group, user, len(has), len(new) - len(gone), new)
         for queue in gone:
             self._remove(client, queue)
+        if told.action is LiteAction.PARTIAL_REMOVE:
+            self._begin_again(told.group, gone)
         wanted = self._wanted.get(client)
         if wanted is None and new:
             wanted = self._wanted[client] = LiteWants(told.topic, user, place)
         if wanted is not None:
             self._add(client, wanted, sorted(new), told.offset_option)
             wanted.seen_ms = self._clock.epoch_ms()
-            wanted.ready = dict.fromkeys([*wanted.ready, *wanted.queues])
+            wanted.ready = dict.fromkeys([*wanted.ready, *self._there_of(wanted)])
             self._wanted.move_to_end(client)
         return place
+
+    def _begin_again(self, group: str, gone: Iterable[str]) -> None:
+        """Have a group whose settings say so begin anew in what a client has given up."""
+        if self._attribute(group, RESET_GONE_ATTRIBUTE) == "true":
+            there = [queue for queue in gone if queue in self.there]
+            if there:
+                self._offsets.reset_each(group, LIGHT_QUEUE_ID, dict.fromkeys(there, 0))
+
+    def _there_of(self, wanted: LiteWants) -> Iterable[str]:
+        """Return what a client may find something in."""
+        every = lite_queue(wanted.topic, _ALL)
+        return self.there.below(wanted.topic) if every in wanted.queues else wanted.queues
 
     def tell_out(self) -> None:
         """Tell clients what others have from now on, by what was said since it was called last."""
@@ -194,7 +240,7 @@ class LiteSubscriptions:
             for other in others:
                 self._remove(other, queue)
                 self._told_out.setdefault(other, []).append(queue)
-            if self.is_there(queue):
+            if queue in self.there:
                 now = self._offsets.query(group, queue, LIGHT_QUEUE_ID)
                 offset = 0 if anew and others else None
                 if option is not None:
@@ -258,19 +304,25 @@ class LiteSubscriptions:
             self.forget(client)
 
     def _is_exclusive(self, group: str) -> bool:
-        return self._attribute(group, MODEL_ATTRIBUTE) == "Exclusive"
+        return self._attribute(group, MODEL_ATTRIBUTE) == "Exclusive" and not self._wants_all(group)
+
+    def _wants_all(self, group: str) -> bool:
+        return self._attribute(group, ALL_ATTRIBUTE) != ""
 
     def _attribute(self, group: str, name: str) -> str:
         known = self._groups.get(group)
         return "" if known is None else known.attributes.get(name, "")
 
 
-def _changes(told: LiteSubscription, has: Collection[str]) -> tuple[set[str], set[str]]:
+def _changes(
+    told: LiteSubscription, has: Collection[str], *, wants_all: bool
+) -> tuple[set[str], set[str]]:
     """Return what a client wants more and less than it `has`; RequestError: a name is none."""
     for name in told.lite_topic_set:
         if not is_lite_name(name):
             raise rules.invalid(f"{name[:64]!r} is no name of a lite topic")
-    queues = {lite_queue(told.topic, name) for name in told.lite_topic_set}
+    names = (_ALL,) if wants_all else told.lite_topic_set
+    queues = {lite_queue(told.topic, name) for name in names}
     match told.action:
         case LiteAction.PARTIAL_ADD:
             return queues.difference(has), set()

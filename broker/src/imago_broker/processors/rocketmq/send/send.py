@@ -16,6 +16,7 @@ from imago_broker.processors.rocketmq import rules
 from imago_broker.processors.rocketmq.exchange import Exchange, Reply, RequestError
 from imago_broker.processors.rocketmq.outcomes import REFUSED, STORED, illegal_message
 from imago_broker.processors.rocketmq.send.inflating import Inflater
+from imago_broker.processors.rocketmq.send.placing import place_by_properties
 from imago_broker.processors.rocketmq.send.sending import (
     SYS_KEPT,
     Sending,
@@ -111,6 +112,7 @@ class SendProcessor:
             sending.queue_id = self._rng.randrange(handle.partitions if handle else 1)
         if sending.batch:
             return self._batch(exchange, sending)
+        place_by_properties(sending, config)
         self._single(exchange, sending)
         return None
 

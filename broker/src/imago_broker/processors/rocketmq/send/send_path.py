@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from imago_broker.processors.rocketmq.identity import RocketmqIdentity
     from imago_broker.processors.rocketmq.rows import Table
     from imago_broker.processors.rocketmq.send.end_transaction_path import EndPath
+    from imago_broker.processors.rocketmq.send.placing import PlacingTopics
     from imago_broker.processors.rocketmq.sending_session import SendingSession, Token
     from imago_broker.service.delays.levels.levels import DelayService
     from imago_broker.service.puts.messages import MessageService
@@ -84,6 +85,7 @@ class SendPath:
         lane: Lane,
         table: Table,
         ends: EndPath,
+        placing: PlacingTopics,
     ) -> None:
         """`table` serves what goes the careful way, in the same lane; `ends` what may stand among
         sends."""
@@ -95,7 +97,7 @@ class SendPath:
         self._messages = messages
         self._put_one = messages.put_one
         self._put = messages.put
-        self._light = messages.light
+        self._light, self._placing = messages.light, placing
         self._live = settings
         self._store_host = messages.store.config.store_host
         self._added = broker_properties(identity.cluster, settings.current)
@@ -131,7 +133,8 @@ class SendPath:
         """
         settings, lane, round_ = self._live.current, self._lane, self._round
         usual = self._usual if settings is self._settings else self._take_settings(settings)
-        if not usual or (self._light.enabled and _names_light_queues(data)):
+        light = self._light.enabled and _names_light_queues(data)
+        if not usual or light or self._placing.concern(data):
             return 0
         if round_.runs and round_.entries is not self._messages.newest:
             round_ = self._next_round(round_.level)
@@ -259,6 +262,7 @@ class SendPath:
             or topic not in self._tails[handle.level]
             or not self._usual
             or (self._light.enabled and DISPATCH in item.properties)
+            or self._placing.concern(item.properties)
         ):
             session.serve_send(item)
             return
