@@ -229,8 +229,7 @@ def test_a_client_takes_up_lite_topics_one_by_one(
     assert sdk("chats", grpc(cluster), topic) == {"ann": ["a0", "a1", "a2"], "bob": ["b0"]}
 
 
-@pytest.mark.shows("retry", clients=("sdk-python", "sdk-go", "sdk-node"))
-@pytest.mark.parametrize("sdk", ["python", "go", "node"], indirect=True)
+@pytest.mark.shows("retry", clients=EACH)
 def test_what_is_hidden_for_longer_comes_again(
     sdk: SdkProgram, cluster: Mapping[str, Any], topic: str
 ) -> None:
@@ -238,8 +237,7 @@ def test_what_is_hidden_for_longer_comes_again(
     assert sdk("again", grpc(cluster), topic) == {"attempts": [1, 2]}
 
 
-@pytest.mark.shows("dead", clients=("sdk-java", "sdk-go", "sdk-node"))
-@pytest.mark.parametrize("sdk", ["java", "go", "node"], indirect=True)
+@pytest.mark.shows("dead", clients=EACH)
 def test_what_fails_too_often_is_a_dead_letter(
     sdk: SdkProgram, cluster: Mapping[str, Any], topic: str
 ) -> None:
@@ -250,8 +248,7 @@ def test_what_fails_too_often_is_a_dead_letter(
 
 
 @OURS
-@pytest.mark.shows("across", clients=("sdk-python", "sdk-go", "sdk-node"))
-@pytest.mark.parametrize("sdk", ["python", "go", "node"], indirect=True)
+@pytest.mark.shows("across", clients=EACH)
 def test_clients_of_the_other_protocol_read_the_same(
     sdk: SdkProgram, cluster: Mapping[str, Any], topic: str
 ) -> None:
@@ -357,9 +354,10 @@ class SteadySdk:
 
 
 @OURS
-@pytest.mark.shows("killed", clients=("sdk-java", "sdk-python"))
+@pytest.mark.shows("killed", clients=EACH)
+@pytest.mark.parametrize("names", [("java", "python"), ("go", "node")])
 def test_nothing_acknowledged_is_lost_or_comes_again_when_masters_go(
-    java: SdkProgram, python: SdkProgram, tmp_path: Path
+    request: pytest.FixtureRequest, names: tuple[str, ...], tmp_path: Path
 ) -> None:
     """One is killed, the next stops in order; what clients see of it are errors to try again."""
     with imago_up(tmp_path, shards=1, replicas=3) as ready:
@@ -367,10 +365,13 @@ def test_nothing_acknowledged_is_lost_or_comes_again_when_masters_go(
         members.settled(3)
         endpoints = all_grpc(ready)
         running = []
-        for name, program in (("java", java), ("python", python)):
+        for name in names:
+            program: SdkProgram = request.getfixturevalue(name)
             topic = {"queues": 1, "attributes": {"message.type": "NORMAL"}}
             put(ready, f"topics/steady-{name}", topic)
-            running.append(SteadySdk(program, endpoints, f"steady-{name}"))
+            # Node's SDK takes one address.
+            place = grpc(ready) if name == "node" else endpoints
+            running.append(SteadySdk(program, place, f"steady-{name}"))
         for number in (signal.SIGKILL, signal.SIGTERM):
             for each in running:
                 each.goes_on(60)

@@ -9,10 +9,12 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log"
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -44,7 +46,7 @@ func main() {
 	stories := map[string]func() found{
 		"normal": normal, "fifo": fifo, "delay": delay, "transaction": transaction,
 		"push": push, "stubborn": stubborn, "again": again, "letters": letters, "send": send, "read": read,
-		"urgent": urgent, "chats": chats,
+		"urgent": urgent, "chats": chats, "steady": steady,
 	}
 	printed, err := json.Marshal(stories[story]())
 	check(err)
@@ -267,6 +269,89 @@ func letters() found {
 	got := dead.take(1)
 	stop(dead)
 	return found{"dead": bodies(got), "seen": seen.stop()}
+}
+
+// steady sends and receives until standard input ends, whatever becomes of brokers meanwhile.
+func steady() found {
+	var lock sync.Mutex
+	faults := map[string]int{}
+	fault := func(what string) {
+		lock.Lock()
+		faults[what]++
+		lock.Unlock()
+		time.Sleep(100 * time.Millisecond)
+	}
+	stopped, sending := make(chan struct{}), make(chan struct{})
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		close(stopped)
+	}()
+	over := func() bool {
+		select {
+		case <-stopped:
+			return true
+		default:
+			return false
+		}
+	}
+	sentAll := []string{}
+	go func() {
+		defer close(sending)
+		producer := started()
+		for number := 0; !over(); number++ {
+			body := "t" + strconv.Itoa(number)
+			if _, err := producer.Send(context.TODO(), message(body)); err != nil {
+				fault("send")
+				continue
+			}
+			sentAll = append(sentAll, body)
+			if len(sentAll)%20 == 0 {
+				fmt.Println(len(sentAll))
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}()
+	seen, done, again := map[string]bool{}, map[string]bool{}, []string{}
+	lost := func() []string {
+		left := []string{}
+		for _, body := range sentAll {
+			if !seen[body] {
+				left = append(left, body)
+			}
+		}
+		return left
+	}
+	consumer := reader("readers", topic, rmq.SUB_ALL)
+	for end := (time.Time{}); end.IsZero() || time.Now().Before(end); {
+		if over() && end.IsZero() {
+			<-sending
+			end = time.Now().Add(wait)
+		}
+		got, err := consumer.Receive(context.TODO(), 32, 20*time.Second)
+		if status, ok := rmq.AsErrRpcStatus(err); ok && status.GetCode() == nothingFound {
+			if over() && !end.IsZero() && len(lost()) == 0 {
+				break
+			}
+			continue
+		}
+		if err != nil {
+			fault("receive")
+		}
+		for _, view := range got {
+			body, handle := string(view.GetBody()), view.GetReceiptHandle()
+			record := handle[strings.LastIndex(handle, " ")+1:]
+			seen[body] = true
+			if done[record] { // what was sent twice has two
+				again = append(again, body)
+			}
+			if err := consumer.Ack(context.TODO(), view); err != nil {
+				fault("ack")
+				continue
+			}
+			done[record] = true
+		}
+	}
+	return found{"sent": len(sentAll), "lost": lost(), "again": again, "faults": faults}
 }
 
 // send sends one message, or says why not.

@@ -242,6 +242,49 @@ const stories = {
     return found;
   },
 
+  /** Send and receive until standard input ends, whatever becomes of brokers meanwhile. */
+  async steady() {
+    const [sent, seen, done, again, faults] = [[], new Set(), new Set(), [], {}];
+    let stopped = false;
+    process.stdin.on("end", () => { stopped = true; }).resume();
+    const tried = async (what, call) => {
+      try {
+        return { well: true, found: await call() };
+      } catch {
+        faults[what] = (faults[what] ?? 0) + 1;
+        await sleep(100);
+        return { well: false, found: [] };
+      }
+    };
+    const sending = (async () => {
+      const producer = await started();
+      for (let number = 0; !stopped; number++) {
+        const { well } = await tried("send", () => producer.send(message(`t${number}`)));
+        if (!well) continue;
+        sent.push(`t${number}`);
+        if (sent.length % 20 === 0) console.log(sent.length);
+        await sleep(10);
+      }
+    })();
+    const consumer = await reader("readers");
+    for (let end = Infinity; Date.now() < end; ) {
+      if (stopped && end === Infinity) {
+        await sending;
+        end = Date.now() + WAIT_MS;
+      }
+      const { well, found } = await tried("receive", () => consumer.receive(32, 20_000));
+      if (well && !found.length && end < Infinity && sent.every((body) => seen.has(body))) break;
+      for (const view of found) {
+        const body = view.body.toString();
+        const record = view.receiptHandle.slice(view.receiptHandle.lastIndexOf(" ") + 1);
+        seen.add(body);
+        if (done.has(record)) again.push(body); // what was sent twice has two
+        if ((await tried("ack", () => consumer.ack(view))).well) done.add(record);
+      }
+    }
+    return { sent: sent.length, lost: sent.filter((body) => !seen.has(body)), again, faults };
+  },
+
   /** Send one message, or say why not. */
   async send() {
     try {

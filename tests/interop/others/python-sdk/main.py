@@ -185,24 +185,45 @@ def pushed(
     config: ClientConfiguration, group: str, topic: str, failing: str, count: int
 ) -> list[str]:
     """Return what a push consumer has seen, in order; one message fails the first time."""
-    lock, done = threading.Lock(), threading.Event()
-    seen: list[str] = []
+    consumer, seen = pushing(config, group, topic, lambda body, first: body == failing and first)
+    wait_for(seen, count)
+    consumer.shutdown()
+    return seen
+
+
+def pushing(
+    config: ClientConfiguration, group: str, topic: str, fails: Callable[[str, bool], bool]
+) -> tuple[PushConsumer, list[str]]:
+    """Return a push consumer, and what it sees; `fails` is told a body, and whether it is new."""
+    lock, seen = threading.Lock(), list[str]()
 
     class Listener(MessageListener):  # type: ignore[misc]  # the same
         def consume(self, message: Message) -> Any:
             with lock:
                 body = message.body.decode()
-                fails = body == failing and not any(each.split()[0] == body for each in seen)
+                failed = fails(body, not any(each.split()[0] == body for each in seen))
                 seen.append(f"{body} {message.delivery_attempt}")
-                if len(seen) == count:
-                    done.set()
-            return ConsumeResult.FAILURE if fails else ConsumeResult.SUCCESS
+            return ConsumeResult.FAILURE if failed else ConsumeResult.SUCCESS
 
     consumer = PushConsumer(config, group, Listener(), {topic: FilterExpression()}, **TLS)
     consumer.startup()
-    done.wait(WAIT_SECONDS)
+    return consumer, seen
+
+
+def letters(config: ClientConfiguration, topic: str) -> dict[str, Any]:
+    """A push consumer that always fails: its group gives the message up."""
+    producer = Producer(config, (topic,), **TLS)
+    producer.startup()
+    producer.send(made(topic, "dead"))
+    producer.shutdown()
+    group = f"{topic}-letters"
+    consumer, seen = pushing(config, group, topic, lambda _, __: True)
+    wait_for(seen, 2)
+    reader = Reader(config, f"{topic}-dead", f"%DLQ%{group}")
+    found = bodies(reader.read(1))
+    reader.close()
     consumer.shutdown()
-    return seen
+    return {"dead": found, "seen": seen}
 
 
 def again(config: ClientConfiguration, topic: str) -> dict[str, Any]:
@@ -362,7 +383,8 @@ def steady(config: ClientConfiguration, topic: str) -> dict[str, Any]:
 
 
 STORIES = (
-    normal, fifo, delay, transaction, push, stubborn, again, urgent, chats, send, read, steady,
+    normal, fifo, delay, transaction, push, stubborn, again, letters, urgent, chats, send, read,
+    steady,
 )  # fmt: skip
 
 

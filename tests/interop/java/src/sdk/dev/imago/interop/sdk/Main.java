@@ -62,9 +62,11 @@ public final class Main {
                     case "transaction" -> transaction();
                     case "push" -> push();
                     case "stubborn" -> stubborn();
+                    case "again" -> again();
                     case "letters" -> letters();
                     case "steady" -> steady();
                     case "send" -> send();
+                    case "read" -> others();
                     case "urgent" -> urgent();
                     case "chats" -> chats();
                     default -> throw new IllegalArgumentException(words[0]);
@@ -204,6 +206,24 @@ public final class Main {
             left.await(WAIT_SECONDS, TimeUnit.SECONDS);
         }
         return new ArrayList<>(seen);
+    }
+
+    /** What is not acknowledged comes again. */
+    private static Map<String, Object> again() throws Exception {
+        try (Producer producer = producer()) {
+            producer.send(message("twice").build());
+        }
+        try (SimpleConsumer consumer = consumer("-again", FilterExpression.SUB_ALL)) {
+            List<MessageView> first = List.of();
+            for (int tries = 0; first.isEmpty() && tries < 20; tries++) {
+                first = consumer.receive(1, Duration.ofSeconds(10));
+            }
+            consumer.changeInvisibleDuration(first.get(0), Duration.ofSeconds(10));
+            MessageView second = read(consumer, 1).get(0);
+            List<Integer> attempts =
+                    List.of(first.get(0).getDeliveryAttempt(), second.getDeliveryAttempt());
+            return new TreeMap<>(Map.of("attempts", attempts));
+        }
     }
 
     /** A push consumer that always fails: its group gives the message up. */
@@ -406,6 +426,13 @@ public final class Main {
             return new TreeMap<>(Map.of("refused", cause.toString()));
         }
         return new TreeMap<>(Map.of("sent", 1));
+    }
+
+    /** Read what others have sent. */
+    private static Map<String, Object> others() throws Exception {
+        try (SimpleConsumer consumer = consumer("-others", FilterExpression.SUB_ALL)) {
+            return new TreeMap<>(Map.of("bodies", bodies(read(consumer, 4), true)));
+        }
     }
 
     private static Producer producer() throws Exception {
