@@ -229,6 +229,7 @@ ONLY_IN_A_SHARD = {
     *(Broken.APART, Broken.UNLED, Broken.UNHEALED, Broken.UNNAMED, Broken.IDLE),
     Broken.INTRUDED,
     Broken.FORCED_OUT,
+    Broken.AGAIN,
 }
 PLANTED: list[tuple[Callable[[History], None], Broken]] = [
     (lose_the_last, Broken.LOST),

@@ -151,10 +151,20 @@ def serve_who_has_no_right(history: History) -> None:
     history.intruded.append("who signs nothing: 10000/3 was acknowledged")
 
 
+def lose_one_sent_over_grpc(history: History) -> None:
+    history.sdk_lost.append("00000001 of chaos-0-sdk")
+
+
+def bring_one_again_over_grpc(history: History) -> None:
+    history.sdk_again.append("00000001 of chaos-0-sdk")
+
+
 PLANTED: list[tuple[Callable[[History], None], Broken]] = [
     (have_a_full_disk_take_unread_messages, Broken.FORCED_OUT),
     (do_nothing_as_a_fault, Broken.IDLE),
     (serve_who_has_no_right, Broken.INTRUDED),
+    (lose_one_sent_over_grpc, Broken.LOST),
+    (bring_one_again_over_grpc, Broken.AGAIN),
     (lose_one_on_one_member, Broken.LOST),
     (lose_the_last_on_one_member, Broken.LOST),
     (lose_one_on_every_member, Broken.LOST),

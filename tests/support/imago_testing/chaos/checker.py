@@ -40,6 +40,8 @@ def check(history: History) -> list[Violation]:
         *(Violation(Broken.IDLE, each) for each in history.idle),
         *(Violation(Broken.FORCED_OUT, each) for each in history.forced_out),
         *(Violation(Broken.INTRUDED, each) for each in history.intruded),
+        *(Violation(Broken.LOST, each) for each in history.sdk_lost),
+        *(Violation(Broken.AGAIN, each) for each in history.sdk_again),
         *_gone_on(history),
         *_progress(history),
         *_healed(history),

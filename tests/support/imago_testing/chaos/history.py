@@ -151,5 +151,9 @@ class History:
     """Messages that a full disk took although a group had not read them."""
     unled: list[str] = field(default_factory=list)
     """Members that could not be made leader when all was over, and why."""
+    sdk_lost: list[str] = field(default_factory=list)
+    """Messages that a client over gRPC was answered, and never got."""
+    sdk_again: list[str] = field(default_factory=list)
+    """Messages that it got after their acknowledgement was answered."""
     drains: list[DrainedShard] = field(default_factory=list)
     """Shards that were drained and removed meanwhile."""

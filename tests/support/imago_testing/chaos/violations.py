@@ -8,6 +8,7 @@ from enum import Enum
 
 class Broken(Enum):
     LOST = "an acknowledged message is not there"
+    AGAIN = "an acknowledged delivery came again"
     MOVED = "an acknowledged message is not where it was said to be"
     DUPLICATED = "a message is there more than once"
     REORDERED = "messages of one producer changed their order"

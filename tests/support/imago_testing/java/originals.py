@@ -255,7 +255,8 @@ def rocketmq_proxy(folder: Path, scale: Scale = SMALL) -> Iterator[Mapping[str, 
     namesrv_conf, broker_conf = folder / "namesrv.conf", folder / "broker.conf"
     namesrv_conf.write_text(f"listenPort={namesrv_port}\n")
     namesrv = f"127.0.0.1:{namesrv_port}"
-    more = _lines({"transactionTimeOut": 1000, "transactionCheckInterval": 1000, **scale.rocketmq})
+    # Above transactionOpBatchInterval: a check before the note of a commit is there commits again.
+    more = _lines({"transactionTimeOut": 5000, "transactionCheckInterval": 1000, **scale.rocketmq})
     broker_conf.write_text(
         _ROCKETMQ_BROKER.format(port=broker_port, namesrv=namesrv, data=folder / "store", more=more)
     )

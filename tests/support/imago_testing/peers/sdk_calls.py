@@ -74,12 +74,16 @@ def entries(*messages: Any) -> Any:
 
 
 async def acknowledged(
-    peer: SdkPeer, *messages: Any, group: str = "readers", topic: str = "plain"
+    peer: SdkPeer,
+    *messages: Any,
+    group: str = "readers",
+    topic: str = "plain",
+    headers: Mapping[str, str] = HEADERS,
 ) -> Any:
     request = make(
         "AckMessageRequest", group=named(group), topic=named(topic), entries=entries(*messages)
     )
-    return await peer.call("AckMessage", request)
+    return await peer.call("AckMessage", request, headers)
 
 
 def producer(*topics: str) -> Any:

@@ -15,6 +15,7 @@ from imago_wire.grpc.frames import END_HEADERS, END_STREAM, Http2Frame
 from imago_wire.grpc.messages import SERVICE, encoded, parse
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Mapping, Sequence
 
 HEADERS = {
@@ -119,9 +120,11 @@ class SdkPeer:
         self.goaway: bytes | None = None
 
     @classmethod
-    async def connect(cls, port: int, host: str = "127.0.0.1") -> SdkPeer:
+    async def connect(
+        cls, port: int, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None
+    ) -> SdkPeer:
         """Connect, and say what an HTTP/2 client says first."""
-        peer = cls(*await asyncio.open_connection(host, port))
+        peer = cls(*await asyncio.open_connection(host, port, ssl=tls))
         peer.writer.write(peer.frames.greeting())
         return peer
 

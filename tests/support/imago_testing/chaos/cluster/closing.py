@@ -10,9 +10,11 @@ from imago_testing.chaos.cluster.knobs import Knobs
 from imago_testing.chaos.connections import GROUP, XA
 from imago_testing.chaos.credentials import Credentials
 from imago_testing.chaos.producers import LIGHT
+from imago_testing.peers.sdk_peer import signed_headers
 from imago_testing.processes.certificates import Authority, Pair
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from imago_testing.chaos.cluster.members import Member
@@ -64,6 +66,12 @@ class Closed:
 
     def _trusting(self) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=str(self.authority.file))
+
+    def shown_over_grpc(self) -> tuple[Mapping[str, str], ssl.SSLContext]:
+        """Return the headers of a client's calls, and what its connection trusts."""
+        trusts = self._trusting()
+        trusts.set_alpn_protocols(["h2"])
+        return signed_headers(SIGNS, self.rocketmq.secret), trusts
 
     def settings_of(self, member: Member, metaq_port: int) -> str:
         """Give a member its first certificate; return the sections of its configuration."""

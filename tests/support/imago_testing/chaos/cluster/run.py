@@ -20,12 +20,14 @@ from imago_testing.chaos.cluster.locating import Route, Tree
 from imago_testing.chaos.cluster.meter import Meter
 from imago_testing.chaos.cluster.pressure import waited_seconds
 from imago_testing.chaos.cluster.report import ClusterReport
+from imago_testing.chaos.cluster.sdk_workers import SdkWorker
 from imago_testing.chaos.cluster.shard import ApartError
 from imago_testing.chaos.connections import GROUP, ConnectionLostError, RefusedError
 from imago_testing.chaos.consumers import MetaqConsumer, RocketmqConsumer
 from imago_testing.chaos.credentials import OPEN
 from imago_testing.chaos.history import History, Queue
 from imago_testing.chaos.producers import MetaqProducer, Producer, RocketmqProducer
+from imago_testing.peers.sdk_peer import HEADERS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 LEVELS = ("replicated", "replicated-fsync")
 """One topic for each; what is acknowledged survives all that is done here."""
 QUEUES_PER_TOPIC = 2
+SDK = "sdk"
+"""Stands for a level in the name of the topic that is read over gRPC."""
 UNREAD = "chaos-unread"
 """A group that has read nothing: no disk is too full for what it has to read."""
 PRODUCERS_PER_PROTOCOL = 2
@@ -127,6 +131,10 @@ class Run:
             body = {"queues": QUEUES_PER_TOPIC, "acknowledgement": level}
             code, told = leader.ask(f"/admin/v1/topics/{topic}", method="PUT", body=body)
             assert code in _CREATED, told
+        told_of = {"queues": 1, "acknowledgement": LEVELS[0]}
+        path = f"/admin/v1/topics/{self._topic(SDK)}"
+        code, told = leader.ask(path, method="PUT", body=told_of)
+        assert code in _CREATED, told
         code, told = leader.ask(f"/admin/v1/groups/{GROUP}", method="PUT", body={})
         assert code in _CREATED, told
         code, told = leader.ask(f"/admin/v1/groups/{UNREAD}", method="PUT", body={})
@@ -174,6 +182,21 @@ class Run:
             made.append(RocketmqConsumer(self._route(), queue, self._history, tolerant=True))
         return made
 
+    def _sdk_worker(self) -> SdkWorker:
+        closed = self._shard.closed
+        topic = self._topic(SDK)
+        return SdkWorker(
+            self._route(),
+            topic,
+            f"{GROUP}-{topic}",
+            self._history,
+            (lambda: (HEADERS, None)) if closed is None else closed.shown_over_grpc,
+        )
+
+    def _note_sdk_end(self, worker: SdkWorker) -> None:
+        _, told = self._shard.leader().ask(f"/admin/v1/topics/{self._topic(SDK)}")
+        worker.note_end(told["queues"][0]["minOffset"])
+
     def _intruders(self) -> list[Intruder]:
         closed = self._shard.closed
         if closed is None:
@@ -194,7 +217,13 @@ class Run:
                 group.create_task(consumer.run())
             intruders = self._intruders()
             intruding = [group.create_task(each.run()) for each in intruders]
+            worker = self._sdk_worker()
+            working = group.create_task(worker.run())
             yield
+            worker.stop()
+            async with asyncio.timeout(_END_SECONDS_MAX):
+                await working
+            await asyncio.to_thread(self._note_sdk_end, worker)
             for task in intruding:
                 task.cancel()
             self._history.idle += [
