@@ -50,6 +50,10 @@ class ReadStatus(Enum):
     OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
     NO_MATCHED_LOGIC_QUEUE = "NO_MATCHED_LOGIC_QUEUE"
     NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+    ON_ITS_WAY = "ON_ITS_WAY"
+    """Not RocketMQ's: it is in the bucket and being fetched, the reader comes again."""
+    REMOTE_AWAY = "REMOTE_AWAY"
+    """Not RocketMQ's: it is in the bucket, which does not answer now."""
 
 
 @dataclass(slots=True)
@@ -75,6 +79,8 @@ class MetaqStatus(Enum):
     AT_END = "AT_END"
     """Exactly at the visible end: nothing new yet."""
     BEYOND_END = "BEYOND_END"
+    REMOTE_AWAY = "REMOTE_AWAY"
+    """It is in the bucket, which does not answer now."""
     LOST = "LOST"
     """What is there lies in a damaged part of the log: `position` is where the reader goes on."""
     NO_QUEUE = "NO_QUEUE"

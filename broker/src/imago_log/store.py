@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from imago_log.lifecycle.claims import Claims
     from imago_log.metadata.changes import JSON
     from imago_log.metadata.producers import Producers
+    from imago_log.reading.remote import Remote
     from imago_log.results import DamagedRange, StoreHealth
 
 
@@ -132,6 +133,10 @@ class MessageStore:
                 draw=draw,
             )
         )
+
+    def read_remote(self, remote: Remote) -> None:
+        """Have readers find there what comes before the log's start."""
+        self.components.reader.remote = self.components.position_reader.remote = remote
 
     # Ends
 

@@ -14,6 +14,7 @@ from imago_log.views.units.lost import UNITS_AT_ONCE, first_kept, first_lost
 if TYPE_CHECKING:
     from imago_log.commitlog.damage import Damage
     from imago_log.commitlog.records import LogRecords
+    from imago_log.reading.remote import Remote
     from imago_log.reading.rereading import Rereader
     from imago_log.results import FileSlice
     from imago_log.state import StoreState
@@ -32,11 +33,20 @@ class PositionReader:
         self._log, self._damage, self._records = s.log, s.damage, s.records
         self._directory, self._visibility = directory, s.visibility
         self._materialiser, self._rereader = s.materialiser, rereader
+        self._metadata = s.metadata
+        self.remote: Remote | None = None
+        """What of the queues comes before what is here; None: nothing."""
 
     def position_range(self, topic: str, queue_id: int) -> tuple[int, int]:
         """Return the smallest stored and the visible end MetaQ position; (0, 0) when unknown."""
         queue = self._directory.find(topic, queue_id)
-        return (0, 0) if queue is None or not queue.tail.dual else self._visible(queue)[2:]
+        if queue is None or not queue.tail.dual:
+            return 0, 0
+        _, _, low, high = self._visible(queue)
+        if low and self.remote is not None:
+            one = self._metadata.topic(topic).incarnation
+            low = self.remote.low_position((topic, queue_id), one, low)
+        return low, high
 
     def position_of(self, topic: str, queue_id: int, offset: int) -> int:
         """Return the MetaQ position of a queue offset, both clamped to what is stored."""
@@ -64,6 +74,9 @@ class PositionReader:
         queue = self._directory.find(topic, queue_id)
         if queue is None or not queue.tail.dual or not queue.tail.next_offset:
             return MetaqRead(MetaqStatus.NO_QUEUE, position, 0, 0)
+        if self.remote is not None and position < (visible := self._visible(queue)[2:])[0]:
+            key, one = (topic, queue_id), self._metadata.topic(topic).incarnation
+            return self.remote.read_positions(key, one, visible, position, bytes_max)
         try:
             return self._read(queue, position, bytes_max)
         except UnreadableError as error:

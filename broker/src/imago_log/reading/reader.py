@@ -15,6 +15,7 @@ from imago_wire.record_format.layout import UNIT
 if TYPE_CHECKING:
     from imago_log.reading.by_properties import Wanted
     from imago_log.reading.by_reference import ReferenceReader
+    from imago_log.reading.remote import Remote
     from imago_log.reading.rereading import Rereader
     from imago_log.state import StoreState
     from imago_log.views.directory import QueueDirectory
@@ -36,11 +37,22 @@ class MessageReader:
         self._watermark, self._visibility = s.watermark, s.visibility
         self._directory, self._keys, self._inspector = directory, s.keys, s.inspector
         self._rereader, self._references = rereader, references
+        self._metadata = s.metadata
+        self.remote: Remote | None = None
+        """What of the queues comes before what is here; None: nothing."""
 
     def queue_range(self, topic: str, queue_id: int) -> tuple[int, int]:
         """Return the smallest stored and the visible end queue offset; (0, 0) when unknown."""
         queue = self._directory.find(topic, queue_id)
-        return (0, 0) if queue is None else self._visibility.bounds(queue)
+        if queue is None:
+            return 0, 0
+        low, high = self._visibility.bounds(queue)
+        if low and self.remote is not None and not queue.light:
+            low = self.remote.low((topic, queue_id), self._incarnation(topic), low)
+        return low, high
+
+    def _incarnation(self, topic: str) -> int:
+        return self._metadata.topic(topic).incarnation
 
     def read(
         self,
@@ -60,6 +72,10 @@ class MessageReader:
         """
         queue = self._directory.find(topic, queue_id)
         bounds = (0, 0) if queue is None else self._visibility.bounds(queue)
+        if offset < bounds[0] and self.remote is not None and queue is not None and not queue.light:
+            key, one = (topic, queue_id), self._incarnation(topic)
+            limits = (messages_max, bytes_max)
+            return self.remote.read(key, one, bounds, offset, limits, tags, wanted)
         limits = (messages_max, bytes_max)
         records = self._records
         try:
@@ -86,6 +102,8 @@ class MessageReader:
         """
         if physical_offset >= self._watermark.value:
             return None
+        if physical_offset < self._log.start and self.remote is not None:
+            return self.remote.record_at(physical_offset)
         found = self._records.whole(physical_offset)
         if found is None:
             if self._log.start <= physical_offset < self._log.end:
@@ -94,7 +112,10 @@ class MessageReader:
         return found if self._directory.names(view_record(found)) else None
 
     def offset_by_time(self, topic: str, queue_id: int, ms: int, *, upper: bool = False) -> int:
-        """Return the first offset stored at or after `ms`; `upper`: the last at or before it."""
+        """Return the first offset stored at or after `ms`; `upper`: the last at or before it.
+
+        RemoteMissError, RemoteAwayError: it is in the bucket, ask again.
+        """
         queue = self._directory.find(topic, queue_id)
         if queue is None:
             return 0
@@ -102,9 +123,24 @@ class MessageReader:
         records = self._records
         read = partial(by_offset.offset_by_time, queue, records, bounds, ms, upper=upper)
         try:
-            return read()
+            found = read()
         except UnreadableError as error:
-            return self._rereader.read(error, queue, bounds[0], read)
+            found = self._rereader.read(error, queue, bounds[0], read)
+        if found == bounds[0] > 0 and self.remote is not None and not queue.light:
+            return self._remote_by_time(topic, queue, bounds, ms, upper=upper)
+        return found
+
+    def _remote_by_time(
+        self, topic: str, queue: ConsumeQueue, bounds: tuple[int, int], ms: int, *, upper: bool
+    ) -> int:
+        """Return the same where the first message here may not be the first of that time."""
+        assert self.remote is not None, "the caller has looked"
+        here, high = bounds
+        first_ms = self._store_time(queue, here) if here < high else None
+        if upper and first_ms is not None and first_ms <= ms:
+            return here
+        key, one = (topic, queue.tail.queue_id), self._incarnation(topic)
+        return self.remote.offset_by_time(key, one, ms, here, upper=upper)
 
     def placed(self, topic: str, queue_id: int, offset: int, count: int) -> list[Placed]:
         """Return where `count` stored messages from a queue offset on are, as `append` told it.
