@@ -297,7 +297,7 @@ def test_a_damaged_file_does_not_go(tiered: Tiered) -> None:
     base = log.bases()[0]
     file = log.file_of(base)
     file.vfs.pwrite(file.fd, b"\xff" * 40, 700)
-    with pytest.raises(TierRefusedError, match="log offset .*checksum"):
+    with pytest.raises(TierRefusedError, match=r"log offset .*checksum"):
         build_index(log, base, {"t": (1, 0)}, {}, pause=lambda _: None)
 
 

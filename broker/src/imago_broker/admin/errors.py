@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from imago_broker.service.log_walk import NotReadableNowError
 from imago_broker.shard_work.errors import AdminError
 from imago_log.errors import DiskFullError, NotLeadingError, StoreClosedError
+from imago_log.reading.remote import RemoteAwayError, RemoteMissError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -69,6 +70,16 @@ _OF_STORE: Final[Mapping[type[Exception], tuple[str, str, str]]] = {
         "disk_full",
         "The disk of this broker is full: the call is carried out in part, or not at all.",
         "Give it room, then repeat the call.",
+    ),
+    RemoteMissError: (
+        "being_fetched",
+        "The answer depends on old messages, which are being fetched from the bucket.",
+        "Repeat the call in a moment.",
+    ),
+    RemoteAwayError: (
+        "bucket_away",
+        "The answer depends on old messages in the bucket, which does not answer now.",
+        "Look at the bucket (`imago doctor`), then repeat the call.",
     ),
     NotReadableNowError: (
         "not_readable",

@@ -32,6 +32,7 @@ from imago_broker.config.sections.security_sections import (
     TlsSection,
     TokenReviewSection,
 )
+from imago_broker.config.sections.tier_section import TierSection
 from imago_wire.errors import WrongError
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class BrokerConfig:
     replication: ReplicationSection = field(default_factory=ReplicationSection)
     zookeeper: ZookeeperSection = field(default_factory=ZookeeperSection)
     store: StoreSection = field(default_factory=StoreSection)
+    tier: TierSection = field(default_factory=TierSection)
     acknowledgement: AcknowledgementSection = field(default_factory=AcknowledgementSection)
     limits: LimitsSection = field(default_factory=LimitsSection)
     log: LogSection = field(default_factory=LogSection)

@@ -22,6 +22,8 @@ from imago_broker.model.registry.cluster import SHARD_MAX, shard_name
 from imago_broker.processors.rocketmq.needs import needs_to_read
 from imago_broker.service.access.throttling import Direction
 from imago_broker.service.puts.copies import read_copy
+from imago_log.reading.remote import RemoteAwayError, RemoteMissError
+from imago_log.results import ReadStatus
 from imago_wire.errors import ProtocolError
 from imago_wire.records.record import decode_record
 
@@ -31,12 +33,16 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from imago_broker.admin.services import AdminServices
+    from imago_log.results import ReadResult
+    from imago_log.store import MessageStore
 
 LIMIT, LIMIT_MAX = 20, 200
 NEWEST = "newest"
 READ_BYTES_MAX = 4 << 20
 """Of all messages that one call reads, of whatever queues, unless one alone is larger."""
 TIME_MAX = 1 << 53
+FETCH_LOOK_S, FETCH_LOOKS = 0.05, 100
+"""How often, and how many times, a call looks for a message that is being fetched."""
 INFLATED_BYTES_MAX = 4 << 20
 """Of one body that is shown: its first characters are, and how large it is."""
 
@@ -137,6 +143,21 @@ def by_key(
     return services.store.find_key(topic, query["key"], begin, end, limit, bytes_max=READ_BYTES_MAX)
 
 
+async def read_one(store: MessageStore, topic: str, queue: int, at: int) -> ReadResult:
+    """Read one message, and wait a little for one that is in the bucket.
+
+    RemoteMissError, RemoteAwayError: it does not come.
+    """
+    for _ in range(FETCH_LOOKS):
+        taken = store.read(topic, queue, at, messages_max=1, bytes_max=1)
+        if taken.status is ReadStatus.REMOTE_AWAY:
+            raise RemoteAwayError("the bucket does not answer")
+        if taken.status is not ReadStatus.ON_ITS_WAY:
+            return taken
+        await asyncio.sleep(FETCH_LOOK_S)
+    raise RemoteMissError(lambda _: None)
+
+
 async def by_place(
     services: AdminServices, topic: str, query: Mapping[str, str], limit: int
 ) -> list[bytes]:
@@ -163,7 +184,7 @@ async def by_place(
         size = sum(each[2] for each in store.placed(topic, which, at, 1))
         if stored_ms > end_ms or (found and size > left):
             break
-        taken = store.read(topic, which, at, messages_max=1, bytes_max=1)
+        taken = await read_one(store, topic, which, at)
         if taken.body:
             left -= len(taken.body)
             found.append(taken.body)
@@ -198,7 +219,7 @@ async def newest(
         _, which, at = heappop(nexts)
         if found and sum(each[2] for each in store.placed(topic, which, at, 1)) > left:
             break
-        taken = store.read(topic, which, at, messages_max=1, bytes_max=1)
+        taken = await read_one(store, topic, which, at)
         if not taken.body or taken.next_offset != at + 1:
             continue  # damaged: what is read in its place was found before
         left -= len(taken.body)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from imago_broker.app.access import broker_hooks, known_settings, name_hooks
+from imago_broker.app.member.identity import data_folder_uuid
 from imago_broker.app.ports.connection_limits import remoting_limits
 from imago_broker.app.ports.grpc_ports import serve_grpc
 from imago_broker.features.catalogue import BROKER_RIGHTS, LIMITED, install
@@ -81,6 +83,15 @@ def assemble_rocketmq(
         before_settings_change=before_settings_change,
     )
     install(parts)
+    if config.tier.url:
+        from imago_broker.features.tiered.feature import install_tier  # noqa: PLC0415 - seldom
+
+        def cluster_id() -> str:
+            if config.zookeeper.connect != "none":
+                return registry.view().cluster_id
+            return data_folder_uuid(Path(config.broker.data_dir))  # a broker alone is a cluster
+
+        parts.features.append(install_tier(parts, config, cluster_id))
     return parts
 
 

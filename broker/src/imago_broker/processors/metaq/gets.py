@@ -185,6 +185,9 @@ class GetProcessor:
 
     def _not_found(self, peer: Peer, item: GetItem, read: MetaqRead) -> None:
         _, topic, _, _, offset, _, opaque = item
+        if read.status is MetaqStatus.REMOTE_AWAY:
+            peer.reply(result(Status.SERVICE_UNAVAILABLE, texts.TIER_AWAY, opaque))
+            return
         moved_to = self._moved_to(offset, read)
         if moved_to is None:
             peer.reply(result(Status.NOT_FOUND, texts.nothing_at(offset), opaque))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 BUSY = "线程池繁忙"
 """Body of the 503 that means: later."""
+TIER_AWAY = "These old messages are in the bucket, which does not answer now: try again later"
 CHECKSUM_FAILURE = "Checksum failure,message may be corrupted when transfering on networking."
 """The original's spelling."""
 NO_HANDLER = "未注册请求处理器\N{FULLWIDTH COMMA}请求处理器类为com.taobao.metamorphosis.network."

@@ -22,6 +22,7 @@ from imago_broker.processors.rocketmq.exchange import Exchange, Hook, Lane, Repl
 from imago_broker.service.puts.put_status import PutStatus
 from imago_broker.service.serving_rules import Asks, ServingRules
 from imago_log.errors import DiskFullError, NotLeadingError, StoreClosedError
+from imago_log.reading.remote import RemoteAwayError, RemoteMissError
 from imago_wire.errors import ProtocolError, in_our_words
 from imago_wire.remoting.codes import ResponseCode
 
@@ -172,6 +173,8 @@ def reply_of(handle: Handler, exchange: Exchange) -> Reply | None:
         return Reply(ResponseCode.SYSTEM_ERROR, in_our_words(mistake)[:REMARK_SIZE_MAX])
     except (NotLeadingError, StoreClosedError) as lost:
         return not_here(str(lost))  # this member has ceased to be the master meanwhile
+    except (RemoteMissError, RemoteAwayError) as elsewhere:
+        return Reply(ResponseCode.SYSTEM_BUSY, str(elsewhere)[:REMARK_SIZE_MAX])
     except DiskFullError as full:  # of a topic, group or offset; messages say it themselves
         return not_here(f"the broker's disk is full: {full}")
     except Exception:

@@ -26,6 +26,7 @@ class PullResult(Enum):
     FOUND = "messages", ResponseCode.SUCCESS
     NOTHING = "no message is there yet: the pull may wait", ResponseCode.PULL_NOT_FOUND
     PASSED_OVER = "the tags match nothing of what was read", ResponseCode.PULL_RETRY_IMMEDIATELY
+    AWAY = "the bucket that has it does not answer", ResponseCode.SYSTEM_BUSY
     OFFSET_MOVED = "the client goes on at another offset", ResponseCode.PULL_OFFSET_MOVED
     RESET = "the group was reset: its client's own place is void", ResponseCode.PULL_OFFSET_MOVED
     REDIRECTED = "the master serves it", ResponseCode.PULL_RETRY_IMMEDIATELY
@@ -47,7 +48,13 @@ _OF_STATUS: Final = {
     ReadStatus.OFFSET_OVERFLOW_ONE: PullResult.NOTHING,
     ReadStatus.OFFSET_OVERFLOW_BADLY: PullResult.OFFSET_MOVED,
     ReadStatus.OFFSET_TOO_SMALL: PullResult.OFFSET_MOVED,
+    ReadStatus.ON_ITS_WAY: PullResult.NOTHING,
+    ReadStatus.REMOTE_AWAY: PullResult.AWAY,
 }
+AWAY_REPLY: Final = Reply(
+    ResponseCode.SYSTEM_BUSY,
+    "these old messages are in the bucket, which does not answer now: try again later",
+)
 _EMPTY: Final = (ReadStatus.NO_MATCHED_LOGIC_QUEUE, ReadStatus.NO_MESSAGE_IN_QUEUE)
 
 
@@ -83,6 +90,8 @@ class PullOutcome:
     @classmethod
     def of_read(cls, found: ReadResult, asked_offset: int, suggested: int) -> PullOutcome:
         """Return the outcome of a read."""
+        if found.status is ReadStatus.REMOTE_AWAY:
+            return cls.refused(AWAY_REPLY)
         return cls(
             result_of(found.status, asked_offset),
             found.status.value,

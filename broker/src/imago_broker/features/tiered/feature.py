@@ -1,0 +1,98 @@
+"""The tier as it plugs in, where a bucket is named: no request codes, metrics, a role."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from imago_broker.errors import ExitCode, FatalError
+from imago_broker.features.catalogue import popping_of
+from imago_broker.features.tiered.tier import Tier
+from imago_broker.metrics import counter, gauge
+from imago_broker.processors.rocketmq.installed import Installed
+from imago_objects import ObjectsConfig, ObjectsError, open_objects
+from imago_wire.hot import QueueTail
+from imago_wire.system_topics import is_system
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from imago_broker.config import BrokerConfig
+    from imago_broker.metrics import Sample
+    from imago_broker.processors.rocketmq.assembly import RocketmqAssembly
+
+FOLDER = "tier-cache"
+
+
+def install_tier(
+    parts: RocketmqAssembly, config: BrokerConfig, cluster_id: Callable[[], str]
+) -> Installed:
+    """Make it. FatalError: the bucket is not said as it has to be."""
+    section, broker, cluster = config.tier, parts.broker, config.broker.cluster
+    popping = popping_of(parts)
+    try:
+        objects = open_objects(
+            ObjectsConfig(
+                section.url,
+                endpoint=section.endpoint,
+                region=section.region,
+                credentials_folder=section.credentials_folder,
+                ca_file=section.ca_file,
+                path_style=section.path_style,
+                timeout_s=section.timeout_ms / 1000,
+            )
+        )
+    except ObjectsError as error:
+        raise FatalError(f"tier.url: {error}", exit_code=ExitCode.USAGE) from error
+
+    def wake(key: tuple[str, int]) -> None:
+        tail = QueueTail(key[0].encode(), key[1], dual=False, next_offset=0)
+        parts.delivery.hold.arrived([tail])
+        popping.waiting.arrived([tail])
+
+    tier = Tier(
+        broker.messages.store,
+        objects,
+        section,
+        broker.clock,
+        cluster=cluster,
+        shard=config.broker.shard,
+        cluster_id=cluster_id,
+        left_out=lambda topic: is_system(topic, [cluster]),
+        retention_ms=config.store.retention_ms,
+        folder=Path(config.broker.data_dir) / FOLDER,
+        wake=wake,
+    )
+    return Installed(
+        parts=tier,
+        rows=[],
+        samples=_samples(tier),
+        start=tier.start,
+        stop=tier.stop,
+        needed_from=tier.needed_from,
+    )
+
+
+def tier_of(parts: RocketmqAssembly) -> Tier | None:
+    """Return the tier of a broker that has one."""
+    return next((each.parts for each in parts.features if isinstance(each.parts, Tier)), None)
+
+
+def _samples(tier: Tier) -> Sequence[Sample]:
+    counts, blocks, reader = tier.counts, tier.blocks, tier.reader
+    return [
+        gauge("tier_bytes", "Bytes of this shard in the bucket.", lambda: reader.manifest.size),
+        gauge(
+            "tier_waiting_bytes",
+            "Bytes of whole files of the log that are not in the bucket yet.",
+            lambda: tier.waiting_bytes,
+        ),
+        gauge("tier_away", "1 while the bucket fails or does not answer.", lambda: tier.away),
+        gauge("tier_cache_bytes", "Bytes from the bucket on the disk.", lambda: blocks.size),
+        counter("tier_files_archived", "Files taken there.", lambda: counts.files_archived),
+        counter("tier_files_expired", "Files deleted there.", lambda: counts.files_expired),
+        counter("tier_failures", "Tries at the bucket that failed.", lambda: counts.failures),
+        counter("tier_reads", "Reads of what only the bucket has.", lambda: reader.reads),
+        counter("tier_misses", "Of them, those that had to be fetched.", lambda: blocks.misses),
+        counter("tier_fetched_bytes", "Bytes fetched for readers.", lambda: blocks.fetched_bytes),
+    ]
