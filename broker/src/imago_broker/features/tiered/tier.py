@@ -179,6 +179,9 @@ class Tier:
         self.counts.objects_swept += await archive.sweep()
         swept_ms = self._clock.monotonic_ms()
         while True:
+            if self.blocks.problem:
+                await self._bucket.latest()  # it may answer again, and nobody read since
+                self.blocks.problem = ""
             self.problem = ""
             while await archive.step():
                 self._take(archive)
