@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from imago_broker.shard_work.services import ShardServices
 
@@ -121,6 +121,8 @@ class AdminServices(ShardServices):
     """Consumers of a group that are connected now."""
     readers: Callable[[str], Awaitable[Mapping[tuple[str, int], str] | None]]
     """Which connected consumer of a group reads which queue of this shard; None: not all tell."""
+    tier: Callable[[], Mapping[str, Any] | None]
+    """How old files of the log are in a bucket; None: they are in none."""
     member_groups: Callable[[], list[str]]
     """Groups that have a connected consumer."""
     clients: Callable[[], Awaitable[list[ClientConnection]]]

@@ -45,6 +45,8 @@ class MasterSays(NamedTuple):
     drain: Any = None
     """What is left while it is drained."""
     deleted_for_room: Any = None
+    tier: Any = None
+    """What of it is in a bucket; None: nothing ever."""
 
 
 UNKNOWN = MasterSays()
@@ -250,6 +252,7 @@ def shard(
         "drained": number in view.drained,
         "drain": said.drain if number in view.draining else None,
         "deletedForRoom": said.deleted_for_room,
+        "tier": said.tier,
         "explain": explanation(explain(view, number, least=least, stalled=stalled)),
         "elections": [election(one) for one in reversed(state.history)] if state else [],
     }

@@ -6,7 +6,7 @@ import asyncio
 import importlib.metadata
 import logging
 from dataclasses import fields
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from imago_broker.admin.services import AdminServices, Counters, GroupMember, MetaqManagement
 from imago_broker.app.member import hindrances
@@ -133,6 +133,7 @@ def admin_services(state: BrokerState) -> AdminServices:
         locks=rocketmq.clients.locks,
         waiting=WaitingMessages(store, rocketmq.delays.levels, rocketmq.delays.timers),
         transactions=rocketmq.transactions.service,
+        tier=lambda: _tier(rocketmq),
         member_groups=lambda: sorted(rocketmq.clients.registry.consumer_groups()),
         metaq=MetaqManagement(
             stats=None if state.metaq is None else state.metaq.stats,
@@ -145,6 +146,10 @@ def admin_services(state: BrokerState) -> AdminServices:
         version=importlib.metadata.version("imago-mq"),
         not_compiled=None if compiled.PURE else compiled.missing,
     )
+
+
+def _tier(rocketmq: RocketmqAssembly) -> Mapping[str, Any] | None:
+    return next((said for each in rocketmq.features if (said := each.told()) is not None), None)
 
 
 async def readers_elsewhere(services: ShardServices) -> Mapping[str, Collection[str]] | None:

@@ -145,6 +145,22 @@ def deleted_for_room(shard: Mapping[str, Any]) -> str:
     )
 
 
+def tier_line(shard: Mapping[str, Any]) -> str:
+    """Return what a shard has in a bucket; empty: it has none."""
+    tier = shard.get("tier")
+    if not tier:
+        return ""
+    held = f"{counted(tier['files'], 'file')}, {tier['bytes'] >> 20} MiB, in {tier['url']}"
+    waiting = tier["waitingBytes"]
+    return held + (f"; {waiting >> 20} MiB wait to go there" if waiting else "")
+
+
+def tier_problem(shard: Mapping[str, Any]) -> str:
+    """Return what is wrong with a shard's bucket; empty: nothing."""
+    tier = shard.get("tier")
+    return str(tier["problem"] or tier["refused"]) if tier else ""
+
+
 def shown(value: object) -> object:
     """Return a number, or nothing while it is unknown."""
     return "" if value is None else value
@@ -174,6 +190,10 @@ def _shard_remarks(cluster: Mapping[str, Any], shard: Mapping[str, Any]) -> Iter
             yield f" replica {member['replica']}: its disk is full{refuses}"
     if few := _few_in_sync(cluster, shard):
         yield f": {few}"
+    if held := tier_line(shard):
+        yield f" has {held}"
+    if problem := tier_problem(shard):
+        yield f": its bucket: {problem}"
     marks = [mark for mark in ("cordoned", "draining", "drained") if shard.get(mark)]
     if marks:
         yield f" is {' and '.join(marks)}"

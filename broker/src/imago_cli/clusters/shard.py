@@ -12,7 +12,13 @@ from imago_cli.clusters.admin_http import (
     ask,
     cluster_to_change,
 )
-from imago_cli.clusters.cluster import COLUMNS, deleted_for_room, member_rows
+from imago_cli.clusters.cluster import (
+    COLUMNS,
+    deleted_for_room,
+    member_rows,
+    tier_line,
+    tier_problem,
+)
 from imago_cli.clusters.member_names import member_named
 from imago_cli.clusters.moves import ShardName, attach_to_shard, end_unless_seen, find_shard
 from imago_cli.connect import AsJson, Yes, confirm
@@ -84,8 +90,9 @@ def _print_shown(found: Mapping[str, Any]) -> None:
     ]
     if rows:
         print_table("elections", ("epoch", "when", "leader", "cause", ""), rows)
-    if went := deleted_for_room(found):
-        print_line(went)
+    told = (deleted_for_room(found), tier_line(found), tier_problem(found))
+    for line in filter(None, told):
+        print_line(line)
     print_line(found["explain"]["why"])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from imago_cli.clusters.admin_http import cluster_at
-from imago_cli.clusters.cluster import deleted_for_room, missing_members
+from imago_cli.clusters.cluster import deleted_for_room, missing_members, tier_problem
 from imago_cli.doctor.checks import CheckFinding, CheckLevel
 from imago_cli.output import counted
 
@@ -35,6 +35,9 @@ def shard_findings(snapshot: Mapping[str, Any]) -> Iterator[CheckFinding]:
         if went := deleted_for_room(shard):
             cure = "give the disk room, or shorten the retention: docs/runbook.md, A disk runs full"
             yield CheckFinding(shard["name"], CheckLevel.NOTE, went, cure)
+        if problem := tier_problem(shard):
+            cure = "old messages cannot be read, and the disk keeps what should go: docs/tiered.md"
+            yield CheckFinding(shard["name"], CheckLevel.ERROR, f"its bucket: {problem}", cure)
         if shard["master"] is not None and (missing := missing_members(snapshot, shard)):
             yield CheckFinding(
                 shard["name"],

@@ -97,6 +97,7 @@ def describe(services: AdminServices) -> dict[str, Any]:
             "level": health.disk_level.value,
             "writable": health.writable,
         },
+        "tier": services.tier(),
         "puts": {"accepted": not puts, "reasons": puts},
         "gets": {"accepted": not gets, "reasons": gets},
         "access": {

@@ -54,6 +54,7 @@ def says(services: AdminServices) -> views.MasterSays:
     return views.MasterSays(
         drain=None if left is None else left.to_json(),
         deleted_for_room=views.deleted_for_room(services.store.forced.newest()),
+        tier=services.tier(),
     )
 
 

@@ -178,7 +178,8 @@ async def known_to_masters(
                 member["lagBytes"], member["lagMs"], member.get("stalled", "")
             )
         if body:
-            said[master.shard] = MasterSays(body.get("drain"), body.get("deletedForRoom"))
+            told = (body.get(each) for each in ("drain", "deletedForRoom", "tier"))
+            said[master.shard] = MasterSays(*told)
     return found, said
 
 

@@ -70,6 +70,7 @@ def install_tier(
         start=tier.start,
         stop=tier.stop,
         needed_from=tier.needed_from,
+        told=tier.status,
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from imago_broker.metrics import Sample
     from imago_broker.processors.rocketmq.rows import Row
@@ -37,5 +37,7 @@ class Installed:
     """Answer now what waits for messages."""
     needed_from: Callable[[], int] = _needs_none
     """The log offset of the oldest record of which something has to come still."""
+    told: Callable[[], Mapping[str, Any] | None] = _nothing
+    """What a shard's status says of it; None: nothing."""
     log_shortened: Callable[[], None] = _nothing
     """The log has lost its oldest records."""

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from imago_broker.processors.rocketmq import rules
 from imago_broker.processors.rocketmq.exchange import Exchange, Reply, RequestError
 from imago_broker.processors.rocketmq.pull.pull_outcome import (
+    COMING,
     NOTHING,
     OFFSET_MOVED,
     REDIRECTED,
@@ -63,6 +64,9 @@ REDIRECT_MS = 50
 
 HELD_WEIGHT_MAX = 50_000
 """Of all that held pulls want: some 100 MB, and half a second when each of them has to look."""
+COMING_MS = 10_000
+"""How long a pull waits for old messages that are being fetched, whether or not it would wait for
+new ones."""
 HEAVY_MS = 1000
 """How long a pull waits for its answer that would be too much to hold."""
 
@@ -127,6 +131,8 @@ class PullProcessor:
             if chosen.weight and self._weight.total + chosen.weight > HELD_WEIGHT_MAX:
                 return self._soon(exchange, request, outcome.reply(), HEAVY_MS)
             return None if pull.wait() else outcome.reply()
+        if outcome.result is COMING:
+            return None if pull.wait(COMING_MS) else outcome.reply()
         if outcome.result is REDIRECTED:
             return self._soon(exchange, request, outcome.reply())
         return outcome.reply()
@@ -230,9 +236,10 @@ class _Pull:
         )
         return self._outcome(self._read()) if moved is None else self._reset(moved)
 
-    def wait(self) -> bool:
-        """Hold the request; False when it has to be answered now."""
-        hold_ms = min(self._request.suspend_ms, self._reading.settings.current.pull_hold_ms_max)
+    def wait(self, hold_ms: int = 0) -> bool:
+        """Hold the request, for so long at least; False when it has to be answered now."""
+        hold_ms_max = self._reading.settings.current.pull_hold_ms_max
+        hold_ms = max(hold_ms, min(self._request.suspend_ms, hold_ms_max))
         if hold_ms <= 0:
             return False
         self._held = self._reading.hold.hold(

@@ -26,6 +26,7 @@ class PullResult(Enum):
     FOUND = "messages", ResponseCode.SUCCESS
     NOTHING = "no message is there yet: the pull may wait", ResponseCode.PULL_NOT_FOUND
     PASSED_OVER = "the tags match nothing of what was read", ResponseCode.PULL_RETRY_IMMEDIATELY
+    COMING = "it is being fetched from the bucket: the pull waits", ResponseCode.SYSTEM_BUSY
     AWAY = "the bucket that has it does not answer", ResponseCode.SYSTEM_BUSY
     OFFSET_MOVED = "the client goes on at another offset", ResponseCode.PULL_OFFSET_MOVED
     RESET = "the group was reset: its client's own place is void", ResponseCode.PULL_OFFSET_MOVED
@@ -38,7 +39,7 @@ class PullResult(Enum):
 
 # Bound once: an enumeration finds its members anew each time that they are named.
 FOUND, NOTHING, OFFSET_MOVED = PullResult.FOUND, PullResult.NOTHING, PullResult.OFFSET_MOVED
-RESET, REDIRECTED = PullResult.RESET, PullResult.REDIRECTED
+RESET, REDIRECTED, COMING = PullResult.RESET, PullResult.REDIRECTED, PullResult.COMING
 _READ: Final = ReadStatus.FOUND
 
 _OF_STATUS: Final = {
@@ -48,7 +49,7 @@ _OF_STATUS: Final = {
     ReadStatus.OFFSET_OVERFLOW_ONE: PullResult.NOTHING,
     ReadStatus.OFFSET_OVERFLOW_BADLY: PullResult.OFFSET_MOVED,
     ReadStatus.OFFSET_TOO_SMALL: PullResult.OFFSET_MOVED,
-    ReadStatus.ON_ITS_WAY: PullResult.NOTHING,
+    ReadStatus.ON_ITS_WAY: PullResult.COMING,
     ReadStatus.REMOTE_AWAY: PullResult.AWAY,
 }
 AWAY_REPLY: Final = Reply(
@@ -145,4 +146,4 @@ class PullOutcome:
         return Reply(self.result.code, self.remark, ext, self.body)
 
 
-_WAITS: Final = (PullResult.NOTHING, PullResult.PASSED_OVER, PullResult.REDIRECTED)
+_WAITS: Final = (NOTHING, COMING, PullResult.PASSED_OVER, REDIRECTED)
