@@ -80,7 +80,7 @@ def operator_figures() -> CollectorRegistry:
 async def scraped(folder: Path) -> list[str]:
     pair = Authority(folder).issue("server")
     tls = (f"tls.certificate_file={pair.certificate}", f"tls.key_file={pair.key}")
-    shard = ShardBrokers(folder, *tls, replicas=2)
+    shard = ShardBrokers(folder, *tls, f"tier.url=file://{folder}/bucket", replicas=2)
     await shard.start(0, 1)
     try:
         leader = shard.brokers[await shard.led()]

@@ -25,6 +25,13 @@ _TIMES = {"MS", "SECONDS"}
 PACKAGES = ("imago_log", "imago_wire.replication", "imago_broker.replication")
 
 SMALL: dict[str, dict[str, int]] = {
+    "imago_log.tier.index": {"CHUNK_BYTES": 700},
+    "imago_log.tier.reader": {
+        "DIRECTORIES_MAX": 1,
+        "QUEUES_MAX": 1,
+        "NEAR_MAX": 2,
+        "NEAR_BYTES": 900,
+    },
     "imago_log.commitlog.borders": {"CHUNK_BYTES": 300},
     "imago_log.offline.keys": {"_WINDOW_ENTRIES": 3},
     "imago_log.offline.records": {"CHUNK_BYTES": 300},
@@ -116,6 +123,7 @@ KEPT: dict[str, dict[str, str]] = {
         "FILES_MAX": "what a log can span at most",
         "STARTED_PARTS_MAX": _COUNT,
     },
+    "imago_log.tier.manifest": {"SEGMENTS_MAX": "what a log can span at most"},
     "imago_log.config": {
         "FILES_OPEN_MAX": _COUNT,
         "SEGMENT_BYTES_MIN": "what the tests' files have",

@@ -29,7 +29,7 @@ def install_tier(
 ) -> Installed:
     """Make it. FatalError: the bucket is not said as it has to be."""
     section, broker, cluster = config.tier, parts.broker, config.broker.cluster
-    popping = popping_of(parts)
+    pop_waiting = popping_of(parts).waiting
     try:
         objects = open_objects(
             ObjectsConfig(
@@ -48,7 +48,7 @@ def install_tier(
     def wake(key: tuple[str, int]) -> None:
         tail = QueueTail(key[0].encode(), key[1], dual=False, next_offset=0)
         parts.delivery.hold.arrived([tail])
-        popping.waiting.arrived([tail])
+        pop_waiting.arrived([tail])
 
     tier = Tier(
         broker.messages.store,
