@@ -24,6 +24,7 @@ from imago_operator.model import names
 from imago_operator.model.desired import clients_ca_secret, fingerprint
 from imago_operator.model.podfiles import (
     ACCOUNT_FOLDER,
+    BUCKET_FOLDER,
     CLIENTS_CA_FOLDER,
     TLS_FOLDER,
     ZOOKEEPER_TLS_FOLDER,
@@ -200,13 +201,16 @@ def _mounts(desired: Desired) -> list[Manifest]:
         found.append((CLIENTS_CA, CLIENTS_CA_FOLDER))
     if desired.spec.authorization.token_review:
         found.append((ACCOUNT, ACCOUNT_FOLDER))
-    found += [(name, folder) for name, folder, _ in _registry_secrets(desired)]
+    found += [(name, folder) for name, folder, _ in _given_secrets(desired)]
     return [{"name": name, "mountPath": path, "readOnly": True} for name, path in found]
 
 
-def _registry_secrets(desired: Desired) -> list[tuple[str, str, str]]:
-    """Return volumes for ZooKeeper: name, folder, Secret."""
+def _given_secrets(desired: Desired) -> list[tuple[str, str, str]]:
+    """Return volumes for ZooKeeper and for the bucket: name, folder, Secret."""
     external, found = desired.spec.zookeeper.external, []
+    tiered = desired.spec.brokers.tiered_storage
+    if tiered is not None and tiered.credentials_secret_name is not None:
+        found.append(("bucket", BUCKET_FOLDER, tiered.credentials_secret_name))
     if external is not None and external.tls is not None:
         found.append(("zookeeper-tls", ZOOKEEPER_TLS_FOLDER, external.tls.secret_name))
     if external is not None and external.auth is not None:
@@ -256,7 +260,7 @@ def _volumes(desired: Desired, shard: int, config: str) -> list[Manifest]:
         found.append({"name": CLIENTS_CA, "secret": content})
     if desired.spec.authorization.token_review:
         found.append(_account())
-    for name, _, secret in _registry_secrets(desired):
+    for name, _, secret in _given_secrets(desired):
         content = {"secretName": secret, "defaultMode": 0o440}
         if secret == names.zookeeper_certificate(desired.name):
             # Its key is for the servers alone.

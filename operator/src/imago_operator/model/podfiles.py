@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from imago_operator.broker_rules.keys import Scalar
     from imago_operator.spec.cluster.cluster import ClusterSpec
     from imago_operator.spec.cluster.listeners import ExternalListener
+    from imago_operator.spec.cluster.tiered import TieredStorage
     from imago_operator.spec.cluster.tls import Tls
     from imago_operator.spec.cluster.zookeeper import ExternalZooKeeper
 
@@ -26,12 +27,13 @@ CLIENTS_CA_FOLDER: Final = "/etc/imago/clients-ca"
 ZOOKEEPER_TLS_FOLDER: Final = "/etc/imago/zookeeper-tls"
 ZOOKEEPER_USER_FOLDER: Final = "/etc/imago/zookeeper-user"
 ACCOUNT_FOLDER: Final = "/etc/imago/account"
+BUCKET_FOLDER: Final = "/etc/imago/bucket"
 TLS_SECTION: Final = "tls."
 
 
 def pod_settings(spec: ClusterSpec, given: Mapping[str, Scalar]) -> dict[str, Scalar]:
     """Return what a pod is told; `given`: settings that the spec names one by one."""
-    found = registry_settings(spec.zookeeper.external)
+    found = registry_settings(spec.zookeeper.external) | tier_settings(spec.brokers.tiered_storage)
     if spec.authorization.token_review:
         found |= {
             "token_review.url": "https://kubernetes.default.svc",
@@ -43,6 +45,24 @@ def pod_settings(spec: ClusterSpec, given: Mapping[str, Scalar]) -> dict[str, Sc
         asked = str(found.get("tls.client_auth", "optional"))
         found |= tls_settings(spec.tls, spec.listeners)
         found |= client_settings(spec.tls, spec.listeners, asked)
+    return found
+
+
+def tier_settings(tiered: TieredStorage | None) -> dict[str, Scalar]:
+    """Return the brokers' settings of a bucket for old messages."""
+    if tiered is None:
+        return {}
+    found: dict[str, Scalar] = {
+        "tier.url": tiered.url,
+        "tier.local_retention_ms": round(tiered.local_retention.seconds * 1000),
+        "tier.cache_bytes_max": tiered.cache_size.bytes,
+    }
+    if tiered.endpoint is not None:
+        found["tier.endpoint"] = tiered.endpoint
+    if tiered.region is not None:
+        found["tier.region"] = tiered.region
+    if tiered.credentials_secret_name is not None:
+        found["tier.credentials_folder"] = BUCKET_FOLDER
     return found
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from imago_operator.errors import InvalidError
 from imago_operator.spec import group, pipeline, rebalance, rules, topic, user, user_rules
-from imago_operator.spec.cluster import cluster_status, shape_rules, tls_rules, zookeeper
+from imago_operator.spec.cluster import cluster_status, shape_rules, tiered, tls_rules, zookeeper
 from imago_operator.spec.cluster.cluster import ClusterSpec
 from imago_operator.spec.cluster.cluster_status import ClusterStatus
 from imago_operator.spec.group import GroupSpec, GroupStatus
@@ -138,7 +138,7 @@ CLUSTER: Final = Kind(
     spec=ClusterSpec,
     status=ClusterStatus,
     columns=cluster_status.COLUMNS,
-    rules=(*rules.CLUSTER, *shape_rules.RULES, *tls_rules.RULES, *zookeeper.RULES),
+    rules=(*rules.CLUSTER, *shape_rules.RULES, *tls_rules.RULES, *tiered.RULES, *zookeeper.RULES),
     scale=Scale(".spec.brokers.shards", ".status.brokers.shards", ".status.selector"),
 )
 TOPIC: Final = Kind(

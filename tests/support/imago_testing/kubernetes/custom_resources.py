@@ -50,6 +50,8 @@ EXTERNAL: Final = {
 }
 
 
+BUCKET: Final = {"spec.brokers.tieredStorage": {"url": "s3://messages/production"}}
+
 BAD_EDITS: Final[tuple[BadEdit, ...]] = (
     *BAD_USERS,
     *BAD_TLS,
@@ -204,6 +206,20 @@ BAD_EDITS: Final[tuple[BadEdit, ...]] = (
         {"spec.zookeeper.managed.storage": {"storageClassName": "fast"}},
     ),
     edit(CLUSTER, "size cannot shrink", {}, {"spec.brokers.storage.size": "9Gi"}),
+    edit(CLUSTER, "tieredStorage cannot be taken away", BUCKET, {}),
+    rule(
+        CLUSTER,
+        "leave them out of config",
+        BUCKET | {"spec.brokers.config": {"tier.region": "eu-west-1"}},
+    ),
+    rule(
+        CLUSTER,
+        "at least 64Mi",
+        {"spec.brokers.tieredStorage": {"url": "s3://b", "cacheSize": "1Mi"}},
+    ),
+    schema(
+        CLUSTER, "spec.brokers.tieredStorage.url", {"spec.brokers.tieredStorage.url": "ftp://b"}
+    ),
     edit(CLUSTER, "size cannot shrink", {}, {"spec.brokers.storage.size": "10G"}),
     *(
         edit(

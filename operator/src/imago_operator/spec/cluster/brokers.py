@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from imago_operator.spec.cluster.tiered import TieredStorage
 from imago_operator.spec.schema.common import (
     NAME_SIZE_MAX,
     AcknowledgementLevel,
@@ -246,6 +247,10 @@ class Brokers:
         default=dict,
         size_max=128,
         item_size_max=4096,
+    )
+    tiered_storage: TieredStorage | None = described(
+        "A bucket for old messages, which are read from there as before; cannot be taken away.",
+        default=None,
     )
     resources: Resources = described("Resource requests and limits of a broker.", default=Resources)
     rack: Rack = described("Failure domains.", default=Rack)
