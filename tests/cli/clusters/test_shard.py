@@ -149,6 +149,25 @@ def test_what_went_for_want_of_room_is_told_by_the_shard_and_by_the_doctor(
     assert "give the disk room" in note.cure
 
 
+def test_what_is_in_a_bucket_is_told_and_what_is_wrong_with_it(
+    imago: Imago, broker: FakeBroker
+) -> None:
+    tier = {"url": "s3://b/x", "files": 3, "bytes": 7 << 20, "waitingBytes": 0}
+    broker.cluster = cluster(broker.address, tier=tier | {"problem": "", "refused": ""})
+    said = "3 files, 7 MiB, in s3://b/x"
+    assert said in imago("shard", "show", "0", "--admin", broker.address).stdout.splitlines()
+    assert said in imago("cluster", "status", "--admin", broker.address).stdout
+    assert [each.level for each in shard_findings(broker.cluster)] == [CheckLevel.OK]
+    wrong = {"waitingBytes": 512 << 20, "problem": "s3://b/x: answered 403", "refused": ""}
+    broker.cluster = cluster(broker.address, tier=tier | wrong)
+    shown = imago("cluster", "status", "--admin", broker.address).stdout
+    assert f"{said}; 512 MiB wait to go there" in shown
+    assert "its bucket: s3://b/x: answered 403" in shown
+    _, error = shard_findings(broker.cluster)
+    assert (error.level, error.message) == (CheckLevel.ERROR, "its bucket: s3://b/x: answered 403")
+    assert "docs/tiered.md" in error.cure
+
+
 def test_list_and_show_tell_epochs_and_elections(imago: Imago, broker: FakeBroker) -> None:
     listed = imago("shard", "list", "--admin", broker.address).stdout
     assert "replica 0 (h:10911)" in listed
