@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from imago_broker.processors.rocketmq import rules
 from imago_broker.processors.rocketmq.exchange import OK, Exchange, Reply, RequestError
+from imago_broker.processors.rocketmq.groups.fetched_later import when_fetched
 from imago_wire.remoting.codes import ResponseCode
 from imago_wire.remoting.headers.pull import (
     BoundaryType,
@@ -120,12 +121,13 @@ class OffsetProcessor:
         header = GetMinOffsetRequestHeader.from_ext(exchange.ext)
         return _offset(self.store.queue_range(header.topic, header.queue_id)[0])
 
-    def by_time(self, exchange: Exchange) -> Reply:
+    def by_time(self, exchange: Exchange) -> Reply | None:
         """SEARCH_OFFSET_BY_TIMESTAMP: the first at or after, or (UPPER) the last at or before."""
         header = SearchOffsetRequestHeader.from_ext(exchange.ext)
         upper = header.boundary_type is BoundaryType.UPPER
-        return _offset(
-            self.store.offset_by_time(header.topic, header.queue_id, header.timestamp, upper=upper)
+        queue, ms = (header.topic, header.queue_id), header.timestamp
+        return when_fetched(
+            exchange, lambda: _offset(self.store.offset_by_time(*queue, ms, upper=upper))
         )
 
     def earliest_time(self, exchange: Exchange) -> Reply:
