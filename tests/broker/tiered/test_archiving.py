@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -154,7 +154,7 @@ async def test_a_kill_at_any_step_loses_nothing_and_leaves_nothing(
             assert step > 12
             break
         if await ShardBucket(shard.objects, "c", "shard-0").latest() is not None:
-            assert killed.manifest.end <= (await shard.latest()).end  # what it may delete here
+            assert killed.trusted_end <= (await shard.latest()).end  # what it may delete here
             await shard.check(swept=False)
         after = shard.archive(shard.objects, 2)
         await after.claim()
@@ -274,6 +274,52 @@ async def test_what_the_log_has_lost_is_in_no_bucket_either(shard: Shard) -> Non
     await again.claim()
     log.end = whole
     assert again.manifest.end == 8192
+
+
+async def test_only_what_both_have_alike_may_go_here(shard: Shard) -> None:
+    former = shard.archive(shard.objects, 1)
+    await former.claim()
+    while await former.step():
+        pass
+    count = len(former.manifest.segments)
+    later = shard.archive(shard.objects, 2)
+    await later.claim()
+    assert later.trusted_end == 0
+    assert await later.trust()
+    assert later.trusted_end == 4096
+    # As if the members had gone on from an older copy, which wrote something else there.
+    bucket = ShardBucket(shard.objects, "c", "shard-0")
+    third = replace(later.manifest.segments[2], crc=1)
+    told = [*later.manifest.segments[:2], third, *later.manifest.segments[3:]]
+    await bucket.write(later.manifest.next(2, told))
+    latest = shard.archive(shard.objects, 3)
+    await latest.claim()
+    while await latest.trust():
+        pass
+    assert latest.is_trusted
+    assert latest.trusted_end == latest.manifest.end == 2 * 4096
+    await latest.sweep()
+    while await latest.step():
+        pass
+    assert len(latest.manifest.segments) == count
+    assert latest.trusted_end == latest.manifest.end
+    await shard.check(swept=True)
+
+
+async def test_a_damaged_file_here_costs_nothing_there(shard: Shard) -> None:
+    former = shard.archive(shard.objects, 1)
+    await former.claim()
+    while await former.step():
+        pass
+    file = shard.store.components.storage.log.file_of(4096)
+    file.vfs.pwrite(file.fd, b"\xff" * 50, 900)
+    later = shard.archive(shard.objects, 2)
+    await later.claim()
+    assert await later.trust()
+    assert not await later.trust()
+    assert (later.trusted_end, later.is_trusted) == (4096, False)
+    assert later.refused
+    assert later.manifest.segments == former.manifest.segments
 
 
 async def test_another_cluster_and_another_format_are_refused(shard: Shard) -> None:

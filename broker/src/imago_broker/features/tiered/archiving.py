@@ -53,6 +53,9 @@ class Archive:
         self.first: dict[Key, TierRow] = {}
         """The directory of the first file."""
         self._last: dict[Key, TierRow] = {}
+        self.trusted_end = 0
+        """Below it the bucket has what this log has, as far as this log still has it: seen in this
+        mastership. Files may go up to there."""
         self.refused = ""
         """Why the next file cannot go; empty: it can."""
 
@@ -104,20 +107,47 @@ class Archive:
         size = self._store.config.segment_bytes_max
         return max(self.manifest.end, -(-self._store.log_start // size) * size)
 
+    @property
+    def is_trusted(self) -> bool:
+        """Whether all that both have is the same."""
+        return self.trusted_end >= self.manifest.end
+
+    async def trust(self) -> bool:
+        """Compare a file that both have; False: there is none to compare, or it is damaged here.
+
+        What a former master took there is this log's, unless members have lost what it had, or
+        began anew with an older copy of it: such files and all behind them are named no more.
+        """
+        start = self._store.log_start
+        segments = self.manifest.segments
+        index = next(
+            (n for n, each in enumerate(segments) if each.end > max(start, self.trusted_end)), None
+        )
+        if index is None:
+            self.trusted_end = max(self.trusted_end, self.manifest.end)
+            return False
+        segment = segments[index]
+        if segment.base >= start:
+            built = await self._built(segment.base)
+            if built is None:
+                return False
+            if built.crc != segment.crc:
+                logger.error("tier.differs base=%d files=%d", segment.base, len(segments) - index)
+                await self._write(self.manifest.next(self._epoch, segments[:index]))
+                self._last = await self._directory(segments[index - 1]) if index else {}
+                return True
+        self.trusted_end = segment.end
+        return True
+
     async def step(self) -> bool:
         """Take one file there; False: there is none that may go. Any error: nothing has changed."""
         base, size = self._next_base(), self._store.config.segment_bytes_max
         if base + size > self._ends_at():
             self.refused = ""
             return False
-        try:
-            built = await self._build(base)
-        except TierRefusedError as error:
-            if str(error) != self.refused:
-                logger.warning("tier.refused base=%d reason=%s", base, error)
-            self.refused = str(error)
+        built = await self._built(base)
+        if built is None:
             return False
-        self.refused = ""
         name = self._bucket.name(base, self._epoch, secrets.randbits(64))
         segment = TierSegment(
             base, size, len(built.data), built.directory_size, built.newest_ms, built.crc, name
@@ -129,8 +159,21 @@ class Archive:
         await self._bucket.verify(segment.index, len(built.data), crc32(built.data))
         await self._write(self.manifest.next(self._epoch, [*self.manifest.segments, segment]))
         self._last = decode_directory(built.data[: built.directory_size])
+        self.trusted_end = segment.end
         logger.info("tier.archived base=%d bytes=%d", base, size)
         return True
+
+    async def _built(self, base: int) -> BuiltIndex | None:
+        """Return the index of a file here; None: it is damaged, and waits to be healed."""
+        try:
+            built = await self._build(base)
+        except TierRefusedError as error:
+            if str(error) != self.refused:
+                logger.warning("tier.refused base=%d reason=%s", base, error)
+            self.refused = str(error)
+            return None
+        self.refused = ""
+        return built
 
     async def _build(self, base: int) -> BuiltIndex:
         storage = self._store.components.storage

@@ -111,7 +111,7 @@ class Tier:
     def needed_from(self) -> int:
         """Return the log offset from which on the disk is the only place that has the log."""
         start = self._store.log_start
-        return start if self._archive is None else max(start, self._archive.manifest.end)
+        return start if self._archive is None else max(start, self._archive.trusted_end)
 
     @property
     def away(self) -> bool:
@@ -183,7 +183,9 @@ class Tier:
                 await self._bucket.latest()  # it may answer again, and nobody read since
                 self.blocks.problem = ""
             self.problem = ""
-            while await archive.step():
+            while await archive.trust():
+                self._take(archive)
+            while archive.is_trusted and await archive.step():
                 self._take(archive)
                 self.counts.files_archived += 1
                 self.counts.bytes_archived += self._store.config.segment_bytes_max
