@@ -136,7 +136,8 @@ class MessageStore:
 
     def read_remote(self, remote: Remote) -> None:
         """Have readers find there what comes before the log's start."""
-        self.components.reader.remote = self.components.position_reader.remote = remote
+        self.components.reader.read_remote(remote)
+        self.components.position_reader.read_remote(remote)
 
     # Ends
 

@@ -37,6 +37,10 @@ class PositionReader:
         self.remote: Remote | None = None
         """What of the queues comes before what is here; None: nothing."""
 
+    def read_remote(self, remote: Remote) -> None:
+        """Find there what comes before the log's start."""
+        self.remote = remote
+
     def position_range(self, topic: str, queue_id: int) -> tuple[int, int]:
         """Return the smallest stored and the visible end MetaQ position; (0, 0) when unknown."""
         queue = self._directory.find(topic, queue_id)

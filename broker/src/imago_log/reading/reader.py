@@ -41,6 +41,10 @@ class MessageReader:
         self.remote: Remote | None = None
         """What of the queues comes before what is here; None: nothing."""
 
+    def read_remote(self, remote: Remote) -> None:
+        """Find there what comes before the log's start."""
+        self.remote = remote
+
     def queue_range(self, topic: str, queue_id: int) -> tuple[int, int]:
         """Return the smallest stored and the visible end queue offset; (0, 0) when unknown."""
         queue = self._directory.find(topic, queue_id)

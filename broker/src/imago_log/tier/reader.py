@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from bisect import bisect_left
 from collections import OrderedDict
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
@@ -230,8 +231,7 @@ class TierReader:
             within = (found.first, self._near(found, offset, limits[0]))
             queue = cast("ConsumeQueue", found)
             got = by_offset.read_queue(queue, self._records, within, offset, limits, tags, wanted)
-            got.min_offset, got.max_offset = low, high
-            return got
+            return replace(got, min_offset=low, max_offset=high)
 
         return self._tried(read, coming, away, key)
 

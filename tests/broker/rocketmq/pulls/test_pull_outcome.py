@@ -18,6 +18,8 @@ CODES = {
     PullResult.FOUND: ResponseCode.SUCCESS,
     PullResult.NOTHING: ResponseCode.PULL_NOT_FOUND,
     PullResult.PASSED_OVER: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    PullResult.COMING: ResponseCode.SYSTEM_BUSY,
+    PullResult.AWAY: ResponseCode.SYSTEM_BUSY,
     PullResult.OFFSET_MOVED: ResponseCode.PULL_OFFSET_MOVED,
     PullResult.RESET: ResponseCode.PULL_OFFSET_MOVED,
 }
@@ -55,7 +57,10 @@ def test_a_refusal_is_the_answer() -> None:
 
 def test_only_a_pull_that_got_nothing_for_it_goes_on_waiting() -> None:
     waits = {result for result in PullResult if PullOutcome(result=result).may_wait}
-    assert waits == {PullResult.NOTHING, PullResult.PASSED_OVER, PullResult.REDIRECTED}
+    assert waits == {
+        *(PullResult.NOTHING, PullResult.COMING),
+        *(PullResult.PASSED_OVER, PullResult.REDIRECTED),
+    }
 
 
 @pytest.mark.parametrize("status", ReadStatus)
