@@ -70,6 +70,14 @@ class DeadQueueError(StoreError):
         super().__init__("the topic of a queue was deleted: take a new tail")
 
 
+class RestoreUnfinishedError(StoreError):
+    """The folder is being made of a backup, or that was interrupted."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(f"{folder} holds a part of a backup: it was not restored to its end")
+        self.folder = folder
+
+
 class DataFolderLockedError(StoreError):
     """Another process holds the data folder."""
 

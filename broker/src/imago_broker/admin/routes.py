@@ -11,6 +11,7 @@ from aiohttp import web
 
 from imago_broker.admin import login, readers, rights
 from imago_broker.admin.access import authorize
+from imago_broker.admin.backups import routes as backups
 from imago_broker.admin.calls.audit_tail import keep_lines
 from imago_broker.admin.calls.guard import audited, errors_as_json, no_foreign_pages
 from imago_broker.admin.calls.identity import ENDED, EndedSessions
@@ -69,6 +70,10 @@ ROUTES: tuple[tuple[str, str, Handler, RouteRight], ...] = (
     ("GET", "/admin/v1/cluster/brokers", each_shard.brokers, rights.SHOW_STATE),
     ("GET", "/admin/v1/cluster/clients", clients.clients, rights.SHOW_CLUSTER),
     ("DELETE", "/admin/v1/cluster/clients/{client}", clients.close, rights.RUN_CLUSTER),
+    ("GET", "/admin/v1/cluster/backups", backups.list_all, rights.SHOW_CLUSTER),
+    ("GET", "/admin/v1/cluster/backups/{name}", backups.show, rights.SHOW_CLUSTER),
+    ("POST", "/admin/v1/cluster/backups/{name}", backups.create, rights.RUN_CLUSTER),
+    ("DELETE", "/admin/v1/cluster/backups/{name}", backups.delete, rights.RUN_CLUSTER),
     ("GET", "/admin/v1/cluster/scheduled", waiting.scheduled, rights.see_waiting),
     ("GET", "/admin/v1/cluster/halves", waiting.halves, rights.see_waiting),
     ("GET", "/admin/v1/audit", audit.audit, rights.RULE_CLUSTER),

@@ -16,6 +16,7 @@ from imago_log.errors import (
     DiskFullError,
     FileSizeError,
     LogIOError,
+    RestoreUnfinishedError,
     StoreError,
 )
 from imago_log.store import MessageStore
@@ -53,6 +54,11 @@ def open_store(
     except DataFolderLockedError as error:
         raise FatalError(
             f"{error}: stop that broker, or set another broker.data_dir", exit_code=ExitCode.DATA
+        ) from error
+    except RestoreUnfinishedError as error:
+        raise FatalError(
+            f"{error}: repeat `imago backup restore`, it goes on where it was",
+            exit_code=ExitCode.DATA,
         ) from error
     except FileSizeError as error:
         raise FatalError(

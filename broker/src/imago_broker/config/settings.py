@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from imago_broker.config.sections import relations
+from imago_broker.config.sections.backup_section import BackupSection
 from imago_broker.config.sections.client_listeners import ListenerSetting, parse_listeners
 from imago_broker.config.sections.cluster_sections import (
     AcknowledgementSection,
@@ -65,6 +66,7 @@ class BrokerConfig:
     acknowledgement: AcknowledgementSection = field(default_factory=AcknowledgementSection)
     limits: LimitsSection = field(default_factory=LimitsSection)
     log: LogSection = field(default_factory=LogSection)
+    backup: BackupSection = field(default_factory=BackupSection)
     topics: Mapping[str, Mapping[str, Scalar]] = field(default_factory=dict)
     """Topics to create at start when missing, and patterns of topics: name to settings."""
 

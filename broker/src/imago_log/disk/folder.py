@@ -13,13 +13,18 @@ from imago_log.disk.files import (
     remove_keeping_room,
     replace_whole,
 )
-from imago_log.errors import DataFolderLockedError, NoSpaceError
+from imago_log.errors import DataFolderLockedError, NoSpaceError, RestoreUnfinishedError
 from imago_wire.crc import crc31
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from imago_log.disk.vfs import Vfs
+
+RESTORING = "restoring"
+"""Its presence says that the folder is being made of a backup: `imago backup restore`."""
+RESTORED_OFFSETS = "config/restored-offsets"
+"""What MetaQ's groups had in ZooKeeper when the backup was taken, until this member leads."""
 
 
 class LastStop(Enum):
@@ -68,6 +73,9 @@ class DataFolder:
             self._lock = self._vfs.lock(self.root / "lock")
             if self._lock is None:
                 raise DataFolderLockedError(self.root)
+            if self._vfs.exists(self.root / RESTORING):
+                self.release()
+                raise RestoreUnfinishedError(self.root)
             self._vfs.make_private(self.root)
             self._forget_lost_views()
             for folder in (*folders, self.trash):

@@ -84,7 +84,7 @@ class _Check:
     def _views_count(self) -> bool:
         """Whether the next start uses the view files, and does not build them anew."""
         store = self._store
-        if store.checkpoint is None or not store.vfs.exists(store.folder.views_mark):
+        if store.checkpoint is None or not store.keeps_views:
             return False
         return not store.clean or store.folder.views_agree()
 

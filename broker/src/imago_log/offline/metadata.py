@@ -39,7 +39,7 @@ class MetadataCheck:
         path = self._store.folder.metadata
         data = self._store.whole(path)
         if data is None:
-            if self._store.checkpoint is not None:
+            if self._store.checkpoint is not None and self._store.keeps_views:
                 self._findings.error(path, None, "the metadata snapshot is missing", REBUILD)
             return None
         try:

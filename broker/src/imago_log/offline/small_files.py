@@ -104,9 +104,10 @@ def check_against_log(store: StoppedStore, findings: Findings, log: LogCheck) ->
         if checkpoint.store_ms > log.store_ms and log.records and store.clean:
             what = f"newest store time {checkpoint.store_ms}, in the log it is {log.store_ms}"
             findings.error(path, None, what, START)
-        elif store.clean and (checkpoint.store_ms, checkpoint.metaq_id) < (
-            log.store_ms,
-            log.metaq_id,
+        elif (
+            store.clean
+            and store.keeps_views
+            and (checkpoint.store_ms, checkpoint.metaq_id) < (log.store_ms, log.metaq_id)
         ):
             what = f"newest MetaQ id {checkpoint.metaq_id}, in the log it is {log.metaq_id}"
             findings.error(path, None, what, REBUILD)

@@ -107,6 +107,11 @@ class StoppedStore:
         """Whether the last broker stopped in order."""
         return self.last_stop is LastStop.CLEAN
 
+    @property
+    def keeps_views(self) -> bool:
+        """Whether the next start does not build everything anew from the log alone."""
+        return self.vfs.exists(self.folder.views_mark)
+
     def _take_lock(self) -> OpenFile | None:
         path = self.root / "lock"
         if not self.vfs.exists(path):

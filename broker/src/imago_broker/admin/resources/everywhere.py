@@ -54,11 +54,16 @@ async def ask_others(
     return OthersAnswer(_items(found), [absent[number].to_json() for number in sorted(absent)])
 
 
-async def ask_members(services: AdminServices, request: web.Request) -> OthersAnswer:
-    """Pass a request on to every other broker, whatever its role; each answers a list."""
+async def ask_members(
+    services: AdminServices, request: web.Request, *, method: str = ""
+) -> OthersAnswer:
+    """Pass a request on to every other broker, whatever its role; each answers a list.
+
+    `method`: with another one than it came with.
+    """
     view, own = services.coordinator.view(), services.uuid
     members = [each for n in view.shards() for each in view.members(n) if each.uuid != own]
-    found = await _ask_each(services, request, members, (), leads=False)
+    found = await _ask_each(services, request, members, (), method, leads=False)
     silent = [each.to_json() for each in found if isinstance(each, AwayShard)]
     return OthersAnswer(_items(found), [each.to_json() for each in away(view)] + silent)
 
@@ -72,12 +77,14 @@ async def _ask_each(
     request: web.Request,
     brokers: Iterable[BrokerRecord],
     nothing: Collection[int],
+    method: str = "",
     *,
     leads: bool = True,
 ) -> list[list[dict[str, Any]] | AwayShard]:
     headers, path = forwarded_headers(services, request), request.path_qs
     async with aiohttp.ClientSession(timeout=TIMEOUT) as session:
-        ask = partial(_ask, session, services, request.method, path, headers, nothing, leads)
+        asked = method or request.method
+        ask = partial(_ask, session, services, asked, path, headers, nothing, leads)
         return await asyncio.gather(*(ask(each) for each in brokers))
 
 
