@@ -77,7 +77,12 @@ class Reader:
     def up(self, command: str) -> None:
         self.stop()
         self._starts += 1
-        words = [str(PROGRAMS / "imago"), *shlex.split(command)[1:], "--port-base", str(self.base)]
+        words = [
+            str(PROGRAMS / "imago"),
+            *shlex.split(command.replace("$PWD", str(self.folder)))[1:],
+            "--port-base",
+            str(self.base),
+        ]
         words += ["--set", f"store.segment_bytes_max={SEGMENT_BYTES}"]
         server = ServerProcess.start(f"up-{self._starts}", words, self.folder)
         self._server = server

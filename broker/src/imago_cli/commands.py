@@ -79,6 +79,9 @@ COMMANDS: dict[str, CommandRow] = {
     "namesrv": CommandRow(
         "imago_cli.servers.namesrv", "Run RocketMQ's name service as a process of its own."
     ),
+    "backup": CommandRow(
+        "imago_cli.backups.command", "Take, check, restore and delete backups of a cluster."
+    ),
     "operator": CommandRow("imago_cli.servers.operator", "Run clusters on Kubernetes."),
     "log": CommandRow("imago_cli.log", "Check or show a broker's files while it is stopped."),
     "config": CommandRow(
