@@ -50,6 +50,7 @@ def test_samples_are_all_there_and_of_every_kind_that_people_write() -> None:
         "lag_latency",
         "dlq_triage",
         "rebalance",
+        "backup",
     }
     assert {found["kind"] for found in OBJECTS} == {kind.name for kind in KINDS}
 

@@ -25,6 +25,7 @@ from imago_operator.kube.posting import EventSender
 from imago_operator.observing.observed import Observer
 from imago_operator.observing.volumes import Volumes
 from imago_operator.reconcile import Context, Reconciler
+from imago_operator.reconcilers.backup import BackupReconciler, ScheduledBackupReconciler
 from imago_operator.reconcilers.cluster import ClusterReconciler
 from imago_operator.reconcilers.group import GroupReconciler
 from imago_operator.reconcilers.pipeline import PipelineReconciler
@@ -72,6 +73,8 @@ RECONCILERS: Final[tuple[Callable[[Context], Reconciler], ...]] = (
     GroupReconciler,
     PipelineReconciler,
     RebalanceReconciler,
+    BackupReconciler,
+    ScheduledBackupReconciler,
     _users,
 )
 """One line for each kind."""

@@ -62,6 +62,8 @@ KINDS: Final = (
     "imagoconsumergroups",
     "imagousers",
     "imagorebalances",
+    "imagobackups",
+    "imagoscheduledbackups",
     "imagopipelines",
 )
 _N, _P = Where.NAMESPACE, Where.PIPELINES
@@ -72,11 +74,12 @@ RIGHTS: Final[tuple[Right, ...]] = (
     Right(
         _N,
         GROUP,
-        ("imagotopics", "imagoconsumergroups", "imagousers"),
+        ("imagotopics", "imagoconsumergroups", "imagousers", "imagobackups"),
         ("patch",),
-        "the finalizer of those whose topic, group or user goes with them",
+        "the finalizer of those whose topic, group, user or backup goes with them",
     ),
     Right(_N, GROUP, ("imagorebalances",), (*APPLY, "delete"), "drains and fills"),
+    Right(_N, GROUP, ("imagobackups",), ("create", "delete"), "backups of a schedule"),
     Right(
         _N,
         GROUP,

@@ -97,6 +97,8 @@ def test_short_names_and_category() -> None:
         ["img"],
         ["imu"],
         ["imr"],
+        ["imb"],
+        ["imsb"],
         ["imp"],
     ]
     assert all(name["categories"] == ["imago"] for name in names)

@@ -9,6 +9,7 @@ from imago_operator.brokers.http import RETRY_S, MissingError
 from imago_operator.contents.values import (
     GroupLag,
     IssuedToken,
+    SeenBackup,
     SeenGroup,
     SeenGroups,
     SeenShard,
@@ -130,6 +131,23 @@ class Contents:
             brokers, f"{_user(name)}/tokens/{quote(number, safe='')}", operator_epoch
         )
 
+    async def backup(self, brokers: Sequence[str], name: str) -> SeenBackup | None:
+        try:
+            return backup_of(await self._calls.get_at_any(brokers, _backup(name)))
+        except MissingError:
+            return None
+
+    async def take_backup(
+        self, brokers: Sequence[str], name: str, bytes_a_second: int | None, *, operator_epoch: int
+    ) -> None:
+        body = {} if bytes_a_second is None else {"bytesASecond": bytes_a_second}
+        await self._change("POST", brokers, _backup(name), body, operator_epoch)
+
+    async def delete_backup(
+        self, brokers: Sequence[str], name: str, *, operator_epoch: int
+    ) -> None:
+        await self._delete(brokers, _backup(name), operator_epoch)
+
     async def shards(self, brokers: Sequence[str]) -> Mapping[int, SeenShard]:
         answer = await self._calls.get_at_any(brokers, "/admin/v1/cluster")
         if not answer.get("zooKeeperConnected"):
@@ -207,6 +225,21 @@ def topic_of(said: Mapping[str, Any]) -> SeenTopic:
     )
 
 
+def backup_of(said: Mapping[str, Any]) -> SeenBackup:
+    """Return what GET /admin/v1/cluster/backups/{name} says."""
+    shards = said["shards"].values()
+    return SeenBackup(
+        state=said["state"],
+        started_ms=int(said.get("startedAt", 0)),
+        until_ms=min((int(one.get("cutAt", 0)) for one in shards), default=0),
+        size=int(said.get("size", 0)),
+        damaged=sum(int(one.get("damaged", 0)) for one in shards),
+        done=sum(int(one["bytesDone"]) for one in shards),
+        total=sum(int(one["bytes"]) for one in shards),
+        error=next((str(one["error"]) for one in shards if one["error"]), ""),
+    )
+
+
 def group_of(said: Mapping[str, Any]) -> SeenGroup:
     """Return one item of GET /admin/v1/cluster/groups."""
     metaq = said.get("metaq") or {}
@@ -266,6 +299,10 @@ def _topic(name: str) -> str:
 
 def _group(name: str) -> str:
     return f"/admin/v1/groups/{quote(name, safe='')}"
+
+
+def _backup(name: str) -> str:
+    return f"/admin/v1/cluster/backups/{quote(name, safe='')}"
 
 
 def _shard(number: int) -> str:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from imago_operator.contents.values import (
         IssuedToken,
+        SeenBackup,
         SeenGroups,
         SeenShard,
         SeenTopic,
@@ -77,6 +78,19 @@ class ContentsPort(Protocol):
         self, brokers: Sequence[str], name: str, number: str, *, operator_epoch: int
     ) -> None:
         """Revoke one: DELETE /admin/v1/users/{user}/tokens/{number}; gone is done."""
+
+    async def backup(self, brokers: Sequence[str], name: str) -> SeenBackup | None:
+        """Return a backup: GET /admin/v1/cluster/backups/{name}; None: there is none."""
+
+    async def take_backup(
+        self, brokers: Sequence[str], name: str, bytes_a_second: int | None, *, operator_epoch: int
+    ) -> None:
+        """Take it, or go on with it: POST /admin/v1/cluster/backups/{name}."""
+
+    async def delete_backup(
+        self, brokers: Sequence[str], name: str, *, operator_epoch: int
+    ) -> None:
+        """Delete it: DELETE /admin/v1/cluster/backups/{name}; gone is done."""
 
     async def shards(self, brokers: Sequence[str]) -> Mapping[int, SeenShard]:
         """Return all shards: GET /admin/v1/cluster. RetryError without ZooKeeper."""

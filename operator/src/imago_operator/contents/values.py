@@ -54,6 +54,21 @@ class SeenTopic:
         return self.name.startswith(SYSTEM_PREFIXES)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenBackup:
+    """A backup, as brokers tell it."""
+
+    state: str
+    """running, done, interrupted or failed."""
+    started_ms: int = 0
+    until_ms: int = 0
+    size: int = 0
+    damaged: int = 0
+    done: int = 0
+    total: int = 0
+    error: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class GroupLag:
     """What a group has not read of a topic."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from imago_operator.manifests import recovering
 from imago_operator.manifests.common import (
     CONTAINER_SECURITY,
     LAST_WORDS,
@@ -113,7 +115,9 @@ def pod_template(desired: Desired, shard: int) -> Manifest:
     if desired.resource.restart:
         noted[names.RESTART] = desired.resource.restart
     # Which file it is counts by what needs a restart: the rest is set while brokers run.
-    noted[names.TEMPLATE_HASH] = fingerprint([_pod_spec(desired, shard, ""), noted])
+    # What a member begins with is nothing to restart one for that has begun.
+    begun = replace(desired, recovers=False)
+    noted[names.TEMPLATE_HASH] = fingerprint([_pod_spec(begun, shard, ""), noted])
     metadata = {
         "labels": {**template.metadata.labels, **labels(desired, names.BROKER, shard)},
         "annotations": {**template.metadata.annotations, **noted},
@@ -143,7 +147,7 @@ def _pod_spec(desired: Desired, shard: int, config: str) -> Manifest:
         "topologySpreadConstraints": list(template.topology_spread_constraints)
         or _spread(desired, shard),
         "imagePullSecrets": [{"name": s.name} for s in desired.spec.image_pull_secrets],
-        "initContainers": list(template.init_containers),
+        "initContainers": [*recovering.containers(desired, shard), *template.init_containers],
         "tolerations": [*template.tolerations, *(pool.tolerations if pool else ())],
         "nodeSelector": desired.node_selector(shard),
         "priorityClassName": template.priority_class_name,
@@ -202,7 +206,8 @@ def _mounts(desired: Desired) -> list[Manifest]:
     if desired.spec.authorization.token_review:
         found.append((ACCOUNT, ACCOUNT_FOLDER))
     found += [(name, folder) for name, folder, _ in _given_secrets(desired)]
-    return [{"name": name, "mountPath": path, "readOnly": True} for name, path in found]
+    files = [{"name": name, "mountPath": path, "readOnly": True} for name, path in found]
+    return files + recovering.backup_mounts(desired)
 
 
 def _given_secrets(desired: Desired) -> list[tuple[str, str, str]]:
@@ -266,6 +271,7 @@ def _volumes(desired: Desired, shard: int, config: str) -> list[Manifest]:
             # Its key is for the servers alone.
             content["items"] = [{"key": "ca.crt", "path": "ca.crt"}]
         found.append({"name": name, "secret": content})
+    found += recovering.volumes(desired)
     if desired.spec.brokers.storage.type is StorageType.EPHEMERAL:
         size = desired.spec.brokers.storage.size
         limit = {"sizeLimit": size.text} if size else {}

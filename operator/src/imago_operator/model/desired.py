@@ -22,6 +22,7 @@ from imago_operator.spec.schema.fields import chosen
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from imago_operator.spec.cluster.backups import Recovery
     from imago_operator.spec.cluster.brokers import ShardPool
     from imago_operator.spec.cluster.cluster import ClusterSpec
 
@@ -62,6 +63,8 @@ class OwnerResource:
     annotations: Mapping[str, str]
     spec: Mapping[str, Any] = field(default_factory=dict)
     """Its spec as it was written."""
+    recovered: bool = False
+    """Whether every shard has begun with the backup that the spec names."""
 
     @property
     def paused(self) -> bool:
@@ -131,6 +134,8 @@ class Desired:
     """Members of each shard."""
     members_there: int
     """The most that a shard has: more than these while members leave."""
+    recovers: bool = False
+    """Whether members that have no data begin with the backup that the spec names."""
     changes_members: bool = False
     """Whether brokers count on fewer members for now than the spec says, or have more."""
     problem: UnreadableSpec | None = None
@@ -172,6 +177,7 @@ def resource_of(manifest: Mapping[str, Any]) -> OwnerResource:
         deleting="deletionTimestamp" in metadata,
         annotations=dict(metadata.get("annotations") or {}),
         spec=manifest.get("spec") or {},
+        recovered=bool((manifest.get("status") or {}).get("recoveredFrom")),
     )
 
 
@@ -249,9 +255,15 @@ def _desired(resource: OwnerResource, spec: ClusterSpec, operator: OperatorInfo)
         dynamic=dynamic,
         replicas=brokers.replicas_per_shard,
         members_there=brokers.replicas_per_shard,
+        recovers=recovery_of(spec) is not None and not resource.recovered,
         spec_hash=fingerprint(said_of_pods(resource, spec)),
         config_hash=fingerprint(static),
     )
+
+
+def recovery_of(spec: ClusterSpec) -> Recovery | None:
+    """Return the backup that a cluster begins with."""
+    return None if spec.bootstrap is None else spec.bootstrap.recovery
 
 
 def clients_ca_secret(desired: Desired) -> str:
@@ -347,7 +359,8 @@ def said_of_pods(resource: OwnerResource, spec: ClusterSpec) -> dict[str, Any]:
     brokers["config"] = {
         name: value for name, value in brokers.get("config", {}).items() if not KEYS[name].dynamic
     }
-    of_pods = ("version", "image", "imagePullPolicy", "imagePullSecrets", "listeners", "logging")
+    images = ("version", "image", "imagePullPolicy", "imagePullSecrets")
+    of_pods = (*images, "listeners", "logging", "backup")
     found = {name: said[name] for name in of_pods if name in said}
     found |= {"listeners": _told_of(said["listeners"])} if "listeners" in said else {}
     if spec.authorization.type is not AuthorizationType.NONE:

@@ -14,6 +14,8 @@ SHARD_LABEL: Final = f"{GROUP}/shard"
 COMPONENT_LABEL: Final = f"{GROUP}/component"
 PIPELINE_LABEL: Final = f"{GROUP}/pipeline"
 USER_LABEL: Final = f"{GROUP}/user"
+SCHEDULE_LABEL: Final = f"{GROUP}/scheduled-by"
+"""Of an ImagoBackup: the ImagoScheduledBackup that has made it."""
 ROLE_LABEL: Final = f"{GROUP}/role"
 """Of pods, for Services and selectors. Nothing is ever decided by it."""
 

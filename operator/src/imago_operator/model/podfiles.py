@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from imago_operator.broker_rules.keys import Scalar
+    from imago_operator.spec.cluster.backups import BackupPlace
     from imago_operator.spec.cluster.cluster import ClusterSpec
     from imago_operator.spec.cluster.listeners import ExternalListener
     from imago_operator.spec.cluster.tiered import TieredStorage
@@ -26,6 +27,11 @@ TLS_FOLDER: Final = "/etc/imago/tls"
 CLIENTS_CA_FOLDER: Final = "/etc/imago/clients-ca"
 ZOOKEEPER_TLS_FOLDER: Final = "/etc/imago/zookeeper-tls"
 ZOOKEEPER_USER_FOLDER: Final = "/etc/imago/zookeeper-user"
+BACKUP_FOLDER: Final = "/etc/imago/backup"
+"""Credentials of the bucket."""
+BACKUP_CLAIM_FOLDER: Final = "/backups"
+RECOVERY_FOLDER: Final = "/etc/imago/recovery"
+RECOVERY_CLAIM_FOLDER: Final = "/recovery"
 ACCOUNT_FOLDER: Final = "/etc/imago/account"
 BUCKET_FOLDER: Final = "/etc/imago/bucket"
 TLS_SECTION: Final = "tls."
@@ -40,6 +46,8 @@ def pod_settings(spec: ClusterSpec, given: Mapping[str, Scalar]) -> dict[str, Sc
             "token_review.ca_file": f"{ACCOUNT_FOLDER}/ca.crt",
             "token_review.token_file": f"{ACCOUNT_FOLDER}/token",
         }
+    if spec.backup is not None:
+        found |= backup_settings(spec.backup)
     if spec.tls is not None:
         found |= {name: said for name, said in given.items() if name.startswith(TLS_SECTION)}
         asked = str(found.get("tls.client_auth", "optional"))
@@ -64,6 +72,17 @@ def tier_settings(tiered: TieredStorage | None) -> dict[str, Scalar]:
     if tiered.credentials_secret_name is not None:
         found["tier.credentials_folder"] = BUCKET_FOLDER
     return found
+
+
+def backup_settings(place: BackupPlace) -> dict[str, Scalar]:
+    """Return the brokers' settings of where backups go."""
+    said = {
+        "backup.url": place.url or f"file://{BACKUP_CLAIM_FOLDER}",
+        "backup.endpoint": place.endpoint or "",
+        "backup.region": place.region or "",
+        "backup.credentials_folder": BACKUP_FOLDER if place.credentials_secret_name else "",
+    }
+    return {name: value for name, value in said.items() if value}
 
 
 def tls_settings(tls: Tls, listeners: Iterable[ExternalListener]) -> dict[str, Scalar]:

@@ -16,9 +16,12 @@ from imago_operator.reasons.model import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-KINDS: Final = ("ImagoTopic", "ImagoConsumerGroup", "ImagoUser", "ImagoRebalance")
+KINDS: Final = (
+    *("ImagoTopic", "ImagoConsumerGroup", "ImagoUser", "ImagoRebalance"),
+    *("ImagoBackup", "ImagoScheduledBackup"),
+)
 CLAIMING: Final = KINDS[:3]
-_topic, _group, _user, _moves = (partial(Reason, kind) for kind in KINDS)
+_topic, _group, _user, _moves, _backup, _schedule = (partial(Reason, kind) for kind in KINDS)
 
 
 def _shared() -> Iterator[Reason]:
@@ -208,14 +211,36 @@ MOVES: Final = (
         "Make another ImagoRebalance if it is still wanted.",
     ),
 )
+BACKUPS: Final = (
+    _backup("Ready", "Succeeded", "The backup is complete. The message names damage in the log."),
+    _backup("Ready", "Running", "Members send their logs.", BY_ITSELF),
+    _backup(
+        "Ready",
+        "BackupFailed",
+        "A member could not do its part; the message says why. It is tried again for a day, and"
+        " goes on where it was.",
+        "Correct what the message names: the bucket, its credentials, ZooKeeper, a shard without"
+        " members.",
+    ),
+    _backup(
+        "Ready",
+        "NameTaken",
+        "The bucket has a backup of this name that this resource did not begin.",
+        "Give the resource another name.",
+    ),
+    _backup("Ready", "Deleting", "The backup is being deleted.", BY_ITSELF),
+    _schedule("Ready", "Waiting", "The next backup is made when it is due.", BY_ITSELF),
+    _schedule("Ready", "Suspended", "`suspend` is true: no backups are made."),
+)
 REASONS: Final = tuple(
     sorted(
-        (*_shared(), *_claiming(), *TOPIC, *GROUP, *USER, *MOVES), key=lambda r: KINDS.index(r.kind)
+        (*_shared(), *_claiming(), *TOPIC, *GROUP, *USER, *MOVES, *BACKUPS),
+        key=lambda r: KINDS.index(r.kind),
     )
 )
 EVENTS: Final = tuple(
     Happening(kind, reason, means)
-    for kind in CLAIMING
+    for kind in (*CLAIMING, "ImagoBackup")
     for reason, means in (
         ("Retained", "The resource was deleted; its topic, group or user stays."),
         ("Deleted", "The resource was deleted, after its topic, group or user."),

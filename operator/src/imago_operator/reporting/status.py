@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Final
 from imago_operator.certificates.plan import CONDITION as CERTIFICATES
 from imago_operator.manifests.services import NAME_SERVICE, SDKS
 from imago_operator.model import names
-from imago_operator.model.desired import Desired, UnreadableSpec, signing, zookeeper_for_clients
+from imago_operator.model.desired import (
+    Desired,
+    UnreadableSpec,
+    recovery_of,
+    signing,
+    zookeeper_for_clients,
+)
 from imago_operator.model.outside import serves_sdks
 from imago_operator.model.state import ConditionFinding, written
 from imago_operator.model.wording import counted
@@ -121,6 +127,7 @@ def _seen(look: ClusterLook, status: ClusterStatus) -> ClusterStatus:
     return replace(
         status,
         cluster_id=status.cluster_id or (registry.cluster_id if registry else None),
+        recovered_from=status.recovered_from or _recovered(look),
         version=_only(versions) or status.version,
         desired_version=desired.version,
         operator_version=desired.operator.version,
@@ -139,6 +146,16 @@ def _seen(look: ClusterLook, status: ClusterStatus) -> ClusterStatus:
         shards=tuple(_shard(look, n) for n in sorted({*look.running, *look.stopped})),
         storage=tuple(_claims(look)),
     )
+
+
+def _recovered(look: ClusterLook) -> str | None:
+    """Return the backup that no member begins with any more, since every shard is led."""
+    wanted = recovery_of(look.desired.spec)
+    if wanted is None or look.observed.registry is None:
+        return None
+    led = [(shard := look.shard(n)) is not None and shard.master is not None for n in look.running]
+    whole = led and all(led) and len(led) >= look.desired.spec.brokers.shards
+    return wanted.backup if whole else None
 
 
 def _only(versions: set[str | None]) -> str | None:

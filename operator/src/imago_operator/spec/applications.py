@@ -151,15 +151,22 @@ def rules(schedule: str, zone: str) -> tuple[Rule, ...]:
             holds=_ends,
             message="what runs by schedule has to end: set trigger: available-now in config",
         ),
+        *schedule_rules("spec.schedule", "cron", schedule, zone),
+    )
+
+
+def schedule_rules(path: str, name: str, schedule: str, zone: str) -> tuple[Rule, ...]:
+    """Return the rules of a node's field of cron, and of the time zone beside it."""
+    return (
         Rule(
-            path="spec.schedule",
-            cel=f"self.cron.matches('{schedule}')",
-            holds=lambda node: re.fullmatch(schedule, node["cron"]) is not None,
-            message="cron has minute 0-59, hour 0-23, day 1-31, month 1-12 or jan-dec,"
+            path=path,
+            cel=f"self.{name}.matches('{schedule}')",
+            holds=lambda node: re.fullmatch(schedule, node[name]) is not None,
+            message=f"{name} has minute 0-59, hour 0-23, day 1-31, month 1-12 or jan-dec,"
             " weekday 0-7 or sun-sat",
         ),
         Rule(
-            path="spec.schedule",
+            path=path,
             cel=f"self.timeZone.matches('{zone}')",
             holds=lambda node: re.fullmatch(zone, node["timeZone"]) is not None,
             message="timeZone is a name as Europe/Berlin",

@@ -12,8 +12,21 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from imago_operator.errors import InvalidError
-from imago_operator.spec import group, pipeline, rebalance, rules, topic, user, user_rules
-from imago_operator.spec.cluster import cluster_status, shape_rules, tiered, tls_rules, zookeeper
+from imago_operator.spec import backup, group, pipeline, rebalance, rules, topic, user, user_rules
+from imago_operator.spec.backup import (
+    BackupSpec,
+    BackupStatus,
+    ScheduledBackupSpec,
+    ScheduledBackupStatus,
+)
+from imago_operator.spec.cluster import (
+    backups,
+    cluster_status,
+    shape_rules,
+    tiered,
+    tls_rules,
+    zookeeper,
+)
 from imago_operator.spec.cluster.cluster import ClusterSpec
 from imago_operator.spec.cluster.cluster_status import ClusterStatus
 from imago_operator.spec.group import GroupSpec, GroupStatus
@@ -138,7 +151,14 @@ CLUSTER: Final = Kind(
     spec=ClusterSpec,
     status=ClusterStatus,
     columns=cluster_status.COLUMNS,
-    rules=(*rules.CLUSTER, *shape_rules.RULES, *tls_rules.RULES, *tiered.RULES, *zookeeper.RULES),
+    rules=(
+        *rules.CLUSTER,
+        *shape_rules.RULES,
+        *tls_rules.RULES,
+        *tiered.RULES,
+        *zookeeper.RULES,
+        *backups.RULES,
+    ),
     scale=Scale(".spec.brokers.shards", ".status.brokers.shards", ".status.selector"),
 )
 TOPIC: Final = Kind(
@@ -181,6 +201,26 @@ REBALANCE: Final = Kind(
     columns=rebalance.COLUMNS,
     rules=rules.REBALANCE,
 )
+BACKUP: Final = Kind(
+    name="ImagoBackup",
+    plural="imagobackups",
+    short="imb",
+    doc="One backup of a cluster, in what its spec.backup names.",
+    spec=BackupSpec,
+    status=BackupStatus,
+    columns=backup.BACKUP_COLUMNS,
+    rules=rules.BACKUP,
+)
+SCHEDULED_BACKUP: Final = Kind(
+    name="ImagoScheduledBackup",
+    plural="imagoscheduledbackups",
+    short="imsb",
+    doc="Backups of a cluster at set times, and how long they stay.",
+    spec=ScheduledBackupSpec,
+    status=ScheduledBackupStatus,
+    columns=backup.SCHEDULE_COLUMNS,
+    rules=rules.SCHEDULED_BACKUP,
+)
 PIPELINE: Final = Kind(
     name="ImagoPipeline",
     plural="imagopipelines",
@@ -198,5 +238,7 @@ KINDS: Final[tuple[Kind[Any], ...]] = (
     CONSUMER_GROUP,
     USER,
     REBALANCE,
+    BACKUP,
+    SCHEDULED_BACKUP,
     PIPELINE,
 )

@@ -334,6 +334,17 @@ REBALANCE: Final[tuple[Rule, ...]] = (
     ),
 )
 
+BACKUP: Final[tuple[Rule, ...]] = (
+    *resource_name(63, "an ImagoBackup"),
+    immutable("spec", "clusterRef"),
+)
+
+SCHEDULED_BACKUP: Final[tuple[Rule, ...]] = (
+    *resource_name(50, "an ImagoScheduledBackup"),
+    immutable("spec", "clusterRef"),
+    *applications.schedule_rules("spec", "schedule", SCHEDULE, ZONE),
+)
+
 PIPELINE: Final[tuple[Rule, ...]] = (
     *resource_name(40, "an ImagoPipeline"),
     immutable("spec", "clusterRef"),

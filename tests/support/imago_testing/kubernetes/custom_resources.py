@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from imago_testing.kubernetes.pipeline_edits import BAD_PIPELINES
 from imago_testing.kubernetes.resource_edits import (
+    BAD_BACKUPS,
     CLUSTER,
     GOOD,
     GROUP,
@@ -57,6 +58,7 @@ BAD_EDITS: Final[tuple[BadEdit, ...]] = (
     *BAD_TLS,
     *BAD_REGISTRIES,
     *BAD_PIPELINES,
+    *BAD_BACKUPS,
     # clusters, whole objects
     rule(CLUSTER, "at most 40 characters", {}, name="c" * 41),
     rule(CLUSTER, "begins with a letter", {}, name="1st"),

@@ -115,7 +115,7 @@ class FakeKubePort:
     ) -> None:
         found = self.objects.get((kind, namespace, name))
         if found is not None and found["metadata"]["uid"] == uid:
-            del self.objects[kind, namespace, name]
+            self.remove(kind, name, namespace)
 
     async def apply_status(self, manifest: Mapping[str, Any]) -> None:
         self._ask("apply_status", manifest["kind"])

@@ -9,6 +9,7 @@ from typing import Any, Final
 CLUSTER, TOPIC, GROUP = "ImagoCluster", "ImagoTopic", "ImagoConsumerGroup"
 REBALANCE, PIPELINE = "ImagoRebalance", "ImagoPipeline"
 USER = "ImagoUser"
+BACKUP, SCHEDULED = "ImagoBackup", "ImagoScheduledBackup"
 REMOVED: Final = None
 """As a value: the field is taken away."""
 
@@ -31,6 +32,8 @@ GOOD: Final[dict[str, dict[str, Any]]] = {
             ]
         },
     },
+    BACKUP: {"clusterRef": {"name": "demo"}},
+    SCHEDULED: {"clusterRef": {"name": "demo"}, "schedule": "15 2 * * *"},
     REBALANCE: {"clusterRef": {"name": "demo"}, "mode": "Drain", "shards": [1]},
     PIPELINE: {
         "clusterRef": {"name": "demo"},
@@ -95,3 +98,45 @@ def edit(kind: str, said: str, before: dict[str, Any], to: dict[str, Any]) -> Ba
 
 def schema(kind: str, said: str, to: dict[str, Any]) -> BadEdit:
     return BadEdit(kind=kind, said=said, to=to, by_rule=False)
+
+
+_URL = {"url": "s3://bucket/demo"}
+BAD_BACKUPS: Final[tuple[BadEdit, ...]] = (
+    rule(CLUSTER, "exactly one of url and claimName", {"spec.backup": {}}),
+    rule(CLUSTER, "exactly one of url and claimName", {"spec.backup": _URL | {"claimName": "c"}}),
+    rule(CLUSTER, "go with url", {"spec.backup": {"claimName": "c", "region": "eu"}}),
+    rule(CLUSTER, "exactly one of url and claimName", {"spec.bootstrap.recovery": {}}),
+    rule(
+        CLUSTER,
+        "go with url",
+        {"spec.bootstrap.recovery": {"claimName": "c", "credentialsSecretName": "s"}},
+    ),
+    edit(
+        CLUSTER,
+        "it can only be removed",
+        {"spec.bootstrap.recovery": _URL},
+        {"spec.bootstrap.recovery": _URL | {"backup": "monday"}},
+    ),
+    schema(CLUSTER, "spec.backup.url", {"spec.backup": {"url": "file:///etc"}}),
+    schema(CLUSTER, "spec.backup.url", {"spec.backup": {"url": "s3://key:secret@bucket"}}),
+    schema(
+        CLUSTER,
+        "spec.bootstrap.recovery.pointInTime",
+        {"spec.bootstrap.recovery": _URL | {"pointInTime": "yesterday"}},
+    ),
+    schema(
+        CLUSTER,
+        "spec.bootstrap.recovery.backup",
+        {"spec.bootstrap.recovery": _URL | {"backup": "--to"}},
+    ),
+    rule(BACKUP, "at most 63 characters", {}, name="b" * 64),
+    rule(BACKUP, "begins with a letter", {}, name="1st"),
+    edit(BACKUP, "clusterRef cannot be changed", {}, {"spec.clusterRef": {"name": "other"}}),
+    schema(BACKUP, "spec.bytesASecond", {"spec.bytesASecond": -1}),
+    rule(SCHEDULED, "at most 50 characters", {}, name="b" * 51),
+    rule(SCHEDULED, "begins with a letter", {}, name="1st"),
+    rule(SCHEDULED, "schedule has minute", {"spec.schedule": "61 2 * * *"}),
+    rule(SCHEDULED, "timeZone is a name", {"spec.timeZone": "Europe Berlin"}),
+    edit(SCHEDULED, "clusterRef cannot be changed", {}, {"spec.clusterRef": {"name": "other"}}),
+    schema(SCHEDULED, "spec.retention.keep", {"spec.retention": {"keep": 0}}),
+)

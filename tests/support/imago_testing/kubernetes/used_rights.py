@@ -76,6 +76,7 @@ TOPIC: Final = "ImagoTopic"
 GROUP: Final = "ImagoConsumerGroup"
 PIPELINE: Final = "ImagoPipeline"
 USER: Final = "ImagoUser"
+BACKUP: Final = "ImagoBackup"
 RUNS: Final = frozenset({"Job", "CronJob", "SparkApplication", "ScheduledSparkApplication"})
 OWN_KINDS: Final = frozenset(kind.name for kind in KINDS)
 CLAIM: Final = "PersistentVolumeClaim"
@@ -101,7 +102,12 @@ MEANT: Final[dict[Call, frozenset[str]]] = {
     Call("reconcilers.attending", "get", "key.kind"): OWN_KINDS - {CLUSTER},
     Call("reconcilers.claims", "list", "kind.name"): frozenset({TOPIC, GROUP, USER}),
     Call("reconcilers.claims", "apply_status", "{"): OWN_KINDS - {CLUSTER},
-    Call("reconcilers.claims", "patch", "manifest['kind']"): frozenset({TOPIC, GROUP, USER}),
+    Call("reconcilers.claims", "patch", "manifest['kind']"): frozenset(
+        {TOPIC, GROUP, USER, BACKUP}
+    ),
+    Call("reconcilers.backup", "list", "BACKUP.name"): frozenset({BACKUP}),
+    Call("reconcilers.backup", "create", "backup_schedules.backup_of("): frozenset({BACKUP}),
+    Call("reconcilers.backup", "delete", "BACKUP.name"): frozenset({BACKUP}),
     Call("reconcilers.claims", "event", "manifest"): OWN_KINDS - {CLUSTER},
     Call("reconcilers.user", "apply", "secret_of("): frozenset({"Secret"}),
     Call("reconcilers.dependents", "list", "USER.name"): frozenset({USER}),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from imago_operator.contents.values import (
     GroupLag,
     IssuedToken,
+    SeenBackup,
     SeenGroup,
     SeenGroups,
     SeenShard,
@@ -53,6 +54,7 @@ class FakeContentsPort:
     """Of tokens."""
     now_ms: Callable[[], int] = lambda: 0
     """By whose clock tokens end."""
+    backups: dict[str, SeenBackup] = field(default_factory=dict)
     cordoned: set[int] = field(default_factory=set)
     draining: dict[int, tuple[str, bool]] = field(default_factory=dict)
     taken_back: set[str] = field(default_factory=set)
@@ -226,6 +228,24 @@ class FakeContentsPort:
         user = self.users_by_name[name]
         left = tuple(one for one in user.tokens if one.number != number)
         self.users_by_name[name] = replace(user, tokens=left)
+
+    async def backup(self, brokers: Sequence[str], name: str) -> SeenBackup | None:
+        self._read()
+        if error := self.trouble("backup"):
+            raise error
+        return self.backups.get(name)
+
+    async def take_backup(
+        self, brokers: Sequence[str], name: str, bytes_a_second: int | None, *, operator_epoch: int
+    ) -> None:
+        self._changes("take_backup", name, bytes_a_second, epoch=operator_epoch)
+        self.backups[name] = SeenBackup(state="running", done=1, total=4)
+
+    async def delete_backup(
+        self, brokers: Sequence[str], name: str, *, operator_epoch: int
+    ) -> None:
+        self._changes("delete_backup", name, epoch=operator_epoch)
+        self.backups.pop(name, None)
 
     async def shards(self, brokers: Sequence[str]) -> Mapping[int, SeenShard]:
         self._read()

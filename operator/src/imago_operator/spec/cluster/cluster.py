@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from imago_operator.spec.cluster.backups import BackupPlace, Bootstrap
 from imago_operator.spec.cluster.brokers import Brokers
 from imago_operator.spec.cluster.listeners import ExternalListener
 from imago_operator.spec.cluster.tls import Tls
@@ -340,6 +341,10 @@ class ClusterSpec:
         "Namespaces whose topics, groups, users and pipelines may refer to this cluster.",
         default=AllowedNamespaces,
     )
+    backup: BackupPlace | None = described(
+        "Where backups of the cluster go; without this field none are taken.", default=None
+    )
+    bootstrap: Bootstrap | None = described("How the cluster begins, unless empty.", default=None)
     update_policy: UpdatePolicy = described(
         "When and how the operator restarts brokers.", default=UpdatePolicy
     )

@@ -233,6 +233,11 @@ class ClusterStatus:
     cluster_id: str | None = described(
         "Identity of the cluster in the registry.", default=None, size_max=64
     )
+    recovered_from: str | None = described(
+        "The backup of spec.bootstrap, once every shard has begun with it.",
+        default=None,
+        size_max=63,
+    )
     version: str | None = described("Version that all brokers run.", default=None, size_max=20)
     desired_version: str | None = described(
         "Version that the brokers are to run.", default=None, size_max=20
