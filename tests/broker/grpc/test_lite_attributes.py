@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,6 +18,7 @@ from imago_testing.peers.sdk_calls import asks, consumer, message, named, receiv
 from imago_wire.grpc.codes import SdkCode
 from imago_wire.grpc.messages import make
 from imago_wire.record_format.references import lite_queue
+from imago_wire.remoting.codes import RequestCode
 
 if TYPE_CHECKING:
     from imago_broker.app import Broker
@@ -212,3 +214,23 @@ async def test_a_group_that_nobody_may_make_is_not_found(peer: SdkPeer, broker: 
     broker.groups.auto_create_enabled = False
     code, _ = await received(peer, asks("nobodys"))
     assert code == SdkCode.CONSUMER_GROUP_NOT_FOUND
+
+
+async def test_a_groups_attributes_are_changed_as_rocketmqs_tools_say_it(broker: Broker) -> None:
+    remoting = await RemotingPeer.connect(broker.rocketmq_port)
+
+    async def after(**changes: str) -> dict[str, str]:
+        told = json.dumps({"groupName": GROUP, "attributes": changes})
+        code = RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP
+        assert (await remoting.call(code, {}, told.encode())).code == 0
+        found = broker.groups.get(GROUP)
+        assert found is not None
+        return dict(found.attributes)
+
+    assert await after(**{"+lite.sub.wildcard": "true", "plain": "1"}) == {
+        "lite.sub.wildcard": "true",
+        "plain": "1",
+    }
+    assert len(await after()) == 2, "what is not named stays"
+    assert await after(**{"-lite.sub.wildcard": "", "+plain": "2"}) == {"plain": "2"}
+    await remoting.close()

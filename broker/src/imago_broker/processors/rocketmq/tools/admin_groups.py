@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING
 
 from imago_broker.processors.rocketmq import rules
 from imago_broker.processors.rocketmq.exchange import OK, Exchange, Reply, RequestError
-from imago_broker.processors.rocketmq.tools.wire_forms import group_body, group_config
+from imago_broker.processors.rocketmq.tools.wire_forms import (
+    altered_attributes,
+    group_body,
+    group_config,
+)
 from imago_wire.remoting.bodies.client import (
     Connection,
     ConsumerConnection,
@@ -82,8 +86,10 @@ class GroupAdmin:
         for config in map(group_config, wanted):
             known = self.groups.get(config.name)
             forbidden = known.forbidden_topics if known is not None else ()
-            configs.append(replace(config, forbidden_topics=forbidden))
-            self.groups.check(config)
+            had = known.attributes if known is not None else {}
+            attributes = altered_attributes(had, config.attributes)
+            configs.append(replace(config, forbidden_topics=forbidden, attributes=attributes))
+            self.groups.check(configs[-1])
         for config in configs:
             self.groups.update(config)
         self.group_version.bump(self.clock.epoch_ms())

@@ -80,6 +80,20 @@ def _without_none(said: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in said.items() if value is not None}
 
 
+def altered_attributes(current: Mapping[str, str], changes: Mapping[str, str]) -> dict[str, str]:
+    """Return a group's attributes after changes as RocketMQ 5's tools send them.
+
+    Names begin with `+` or `-` there; a plain one is set, too. What is not named stays.
+    """
+    attributes = dict(current)
+    for name, value in changes.items():
+        if name.startswith("-"):
+            attributes.pop(name[1:], None)
+        else:
+            attributes[name.removeprefix("+")] = value
+    return attributes
+
+
 def changed_attributes(current: Mapping[str, str], changes: str | None) -> dict[str, str]:
     """Return attributes after `+name=value,-name` changes, as RocketMQ 5's tools write them."""
     attributes = dict(current)
