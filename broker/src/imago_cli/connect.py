@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from contextlib import contextmanager
@@ -188,6 +187,8 @@ def connected(bootstrap: str) -> Iterator[Client]:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Ask whether the nearest of the known names was meant; "": none is near."""
+    import difflib
+
     near = difflib.get_close_matches(name, list(known), n=1)
     return f"did you mean {near[0]}?" if near else ""
 
@@ -236,6 +237,15 @@ def is_system(topic: str, clusters: Iterable[str] = ()) -> bool:
     `clusters`: of whose brokers; without them the topics of their replies are not told apart.
     """
     return topic.startswith(_GROUPS_OWN) or system_topics.is_system(topic, clusters)
+
+
+def refuse_system(topic: str) -> None:
+    """Raise UsageError of a topic that nobody makes or changes.
+
+    A group's retries and dead letters are its user's to change.
+    """
+    if is_system(topic) and not topic.startswith("%"):
+        raise CommandUsageError(f"topic {topic} is the brokers' own", cure="choose another name")
 
 
 async def metaq_topics(client: MetaqClient) -> set[str] | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -153,6 +152,16 @@ def plain_table(
     return "\n".join([*lines, border("└", "─", "┴", "┘")])
 
 
+def terminal_width() -> int:
+    """Return how wide the terminal is: as COLUMNS says, or the terminal, or 80."""
+    if (said := os.environ.get("COLUMNS", "")).isdecimal() and int(said):
+        return int(said)
+    try:
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns or 80  # type: ignore[union-attr]
+    except (AttributeError, OSError, ValueError):
+        return 80
+
+
 def _is_free() -> bool:
     """Whether there is no width to keep to: into a file or a pipe, unless somebody names one."""
     return _form == "wide" or (not sys.stdout.isatty() and "COLUMNS" not in os.environ)
@@ -161,7 +170,7 @@ def _is_free() -> bool:
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Print a table for people: numbers to the right, and only long cells fold."""
     listed = [tuple(row) for row in rows]
-    width = WIDTH_MAX if _is_free() else shutil.get_terminal_size().columns
+    width = WIDTH_MAX if _is_free() else terminal_width()
     if (plain := plain_table(title, columns, listed, width)) is not None:
         print_line(plain)
         return

@@ -6,12 +6,9 @@ wins over it. Paths are those beside the file.
 
 from __future__ import annotations
 
-import difflib
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from imago_cli import toml_text
 from imago_cli.exits import CommandUsageError
 
 if TYPE_CHECKING:
@@ -54,6 +51,8 @@ def named(name: str, environment: Mapping[str, str]) -> dict[str, str]:
     profiles = _read(file)
     profile = profiles.get(name)
     if not isinstance(profile, dict):
+        import difflib
+
         near = difflib.get_close_matches(name, profiles, n=1)
         hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(profiles) or 'none'}"
         raise CommandUsageError(f"--profile {name}: is not in {file}", cure=hint)
@@ -88,6 +87,8 @@ def add_to(name: str, profile: Mapping[str, str], environment: Mapping[str, str]
     whole = dict(profile)
     for key in PATHS.keys() & whole.keys():
         whole[key] = str(Path(whole[key]).expanduser().absolute())
+    from imago_cli import toml_text
+
     gap = "\n" if before else ""
     _write(file, f"{before}{gap}{toml_text.dump({name: whole})}")
     return file
@@ -121,11 +122,15 @@ def _problem(key: str, value: object) -> str:
         return f"must be a text, not {value!r:.40}"
     if key in ("password", "token", "admin_token"):
         return "a profile holds no secret: name a file that has it alone"
+    import difflib
+
     near = difflib.get_close_matches(key, known, n=1)
     return f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
 
 
 def _read(file: Path) -> dict[str, Any]:
+    import tomllib
+
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:

@@ -14,6 +14,8 @@ from imago_client.message_queue import MessageQueue
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+BODY_BYTES_MAX: Final = 4 << 20
+"""Of a message: no broker takes larger ones unless it is told to."""
 _KINDS: Final[Mapping[str, tuple[tuple[type, ...], str]]] = {
     "str": ((str,), "text"),
     "bool": ((bool,), "True or False"),

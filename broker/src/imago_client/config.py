@@ -7,6 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from imago_client.checks import (
+    BODY_BYTES_MAX,
     check_fields,
     check_kind,
     check_positive,
@@ -16,7 +17,7 @@ from imago_client.checks import (
 )
 from imago_client.credentials import check_user
 from imago_client.errors import UsageError
-from imago_client.messages import BODY_BYTES_MAX, check_name
+from imago_client.naming import check_name
 from imago_client.observing.interceptors import Interceptor
 from imago_client.tls import check_tls
 

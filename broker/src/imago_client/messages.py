@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from enum import Enum, IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from imago_client.checks import check_text, check_texts, check_whole, of_wrong_kind, refuse
+from imago_client.checks import (
+    BODY_BYTES_MAX,
+    check_text,
+    check_texts,
+    check_whole,
+    of_wrong_kind,
+    refuse,
+)
 from imago_client.errors import UsageError
+from imago_client.naming import check_name
 from imago_wire.record_format import properties as names
 from imago_wire.record_format.tags import named_tags
 from imago_wire.remoting.sent_twins import fill_message
@@ -17,25 +24,8 @@ from imago_wire.remoting.sent_twins import fill_message
 if TYPE_CHECKING:
     from imago_client.message_queue import MessageQueue
 
-BODY_BYTES_MAX: Final = 4 << 20
 PROPERTIES_BYTES_MAX: Final = 32767
 DELAY_LEVEL_MAX: Final = 18
-TOPIC_CHARACTERS_MAX: Final = 127
-RETRY_PREFIX: Final = "%RETRY%"
-DEAD_LETTER_PREFIX: Final = "%DLQ%"
-
-_NAME = re.compile(r"[%|a-zA-Z0-9_-]+\Z")
-
-
-def check_name(what: str, name: str, *, characters_max: int = TOPIC_CHARACTERS_MAX) -> None:
-    """Raise UsageError unless `name` is what brokers accept for a topic or a group."""
-    check_text(what, name)
-    if not name:
-        raise UsageError(f"{what}: the name is empty")
-    if len(name) > characters_max:
-        raise UsageError(f"{what} {name[:20]!r}…: {len(name)} characters, at most {characters_max}")
-    if not _NAME.match(name):
-        raise UsageError(f"{what} {name!r}: only letters, digits and % | _ - are allowed")
 
 
 def check_bytes(what: str, value: object) -> None:

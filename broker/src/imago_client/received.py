@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from imago_client.errors import BodyError
-from imago_client.messages import RETRY_PREFIX
+from imago_client.naming import RETRY_PREFIX
 from imago_wire.compression import inflate
 from imago_wire.errors import LimitExceededError, ProtocolError
 from imago_wire.record_format import properties as names

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Self
 
 from imago_client.errors import UsageError
-from imago_client.messages import DEAD_LETTER_PREFIX, RETRY_PREFIX, Message
+from imago_client.messages import Message
+from imago_client.naming import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from imago_wire.record_format import properties as names
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from imago_client.config import parse_addresses
 from imago_client.errors import UsageError
 from imago_client.message_queue import MessageQueue
-from imago_client.messages import check_name
+from imago_client.naming import check_name
 from imago_spark.access_options import ACCESS_NAMES, read_access, refuse_secrets
 from imago_spark.choosing.times import Times, parse_times
 from imago_spark.choosing.topic_choice import TopicChoice

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from imago_client.config import parse_addresses
-from imago_client.messages import check_name
+from imago_client.naming import check_name
 from imago_spark.access_options import ACCESS_NAMES, read_access
 from imago_spark.errors import OptionError
 from imago_spark.options import (

@@ -96,7 +96,7 @@ KEPT: dict[str, dict[str, str]] = {
         "imago_client.blocking.rocketmq.connection": "_OPAQUE_MAX",
         "imago_client.blocking.metaq": "_OPAQUE_MAX _LINE_BYTES_MAX",
         "imago_client.rocketmq.connection": "_OPAQUE_MAX",
-        "imago_client.messages": "TOPIC_CHARACTERS_MAX",
+        "imago_client.naming": "TOPIC_CHARACTERS_MAX",
         "imago_client.metaq.connection": "_OPAQUE_MAX _LINE_BYTES_MAX",
         "imago_client.metaq.transacting": "XID_PART_BYTES_MAX",
         "imago_client.metaq.values": "BODY_BYTES_MAX",

@@ -45,12 +45,6 @@ def attach_to_shard(group: CommandGroup) -> None:
     group.add("remove", remove)
 
 
-def attach_to_topic(group: CommandGroup) -> None:
-    """Add the commands about topics."""
-    group.add("move", move)
-    group.add("spread", spread)
-
-
 def drain(
     shard: ShardName, wait: Wait = False, admin: Admin = DEFAULT_ADMIN, as_json: AsJson = False
 ) -> None:

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from imago_broker.model.names import PARTITIONS_MAX
 from imago_cli.clusters.missing import Partial, apart_from, end_with, told
-from imago_cli.clusters.moves import attach_to_topic
-from imago_cli.clusters.topic_settings import SET_HELP, attributes
 from imago_cli.connect import (
     DEFAULT_BOOTSTRAP,
     AsJson,
@@ -16,13 +13,12 @@ from imago_cli.connect import (
     confirm,
     connected,
     is_system,
+    refuse_system,
     unknown_topic,
 )
-from imago_cli.exits import CommandError, CommandUsageError
 from imago_cli.line.declared import CommandGroup, Option
 from imago_cli.output import counted, print_json, print_line, print_table, say
 from imago_cli.times import moment
-from imago_client.errors import HidesMessagesError, NoTopicError, TopicExistsError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,28 +27,18 @@ if TYPE_CHECKING:
     from imago_client.blocking import Client
     from imago_wire.remoting.bodies.config import TopicConfig
 
-Queues = Annotated[
-    int | None,
-    Option(
-        least=1,
-        most=PARTITIONS_MAX,
-        help="Queues on each shard, in both protocols.",
-        show_default=False,
-    ),
-]
-Perm = Annotated[int | None, Option(help="4 read, 2 write, 6 both.", show_default=False)]
-Settings = Annotated[list[str] | None, Option("--set", help=SET_HELP)]
-
 
 def attach(root: CommandGroup) -> None:
     """Add the group of commands."""
+    # What changes topics needs the brokers' bounds, what moves them HTTP: lists load neither.
     group = CommandGroup("Create, change, list, move and delete topics.")
     group.add("list", list_topics)
-    group.add("create", create)
-    group.add("alter", alter)
+    group.add("create", "imago_cli.clusters.topic_settings:create")
+    group.add("alter", "imago_cli.clusters.topic_settings:alter")
     group.add("describe", describe)
     group.add("delete", delete)
-    attach_to_topic(group)
+    group.add("move", "imago_cli.clusters.moves:move")
+    group.add("spread", "imago_cli.clusters.moves:spread")
     root.add("topic", group)
 
 
@@ -78,110 +64,6 @@ def list_topics(
     else:
         print_table("", ("topic", "shards", "queues"), rows)
     end_with(missing, partial=partial)
-
-
-def create(
-    topic: str,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    queues: Queues = None,
-    perm: Perm = None,
-    assignments: Settings = None,
-    if_absent: Annotated[
-        bool, Option(help="Accept an existing topic that has these settings.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Create a topic on every shard. An existing one is an error."""
-    _refuse_system(topic)
-    settings = attributes(assignments)
-    with connected(bootstrap) as client:
-        try:
-            masters = _create(client, topic, queues, perm, settings)
-            made = True
-        except TopicExistsError as error:
-            if not if_absent:
-                cure = (
-                    f"imago topic alter {topic} changes it; --if-absent takes it if it is the same"
-                )
-                raise CommandError(f"the topic {topic} exists already", cure=cure) from error
-            masters = _create(client, topic, queues, perm, settings, exist_ok=True)
-            made = False
-        has = queues or _queues(client, topic)
-    if as_json:
-        print_json({"topic": topic, "queues": has, "shards": sorted(masters)})
-    else:
-        there = "" if made else ", there already"
-        each = "each of " if len(masters) > 1 else ""
-        shards = ", ".join(sorted(masters))
-        say(f"topic {topic}: {counted(has, 'queue')} on {each}{shards}{there}")
-
-
-def alter(
-    topic: str,
-    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    queues: Queues = None,
-    perm: Perm = None,
-    assignments: Settings = None,
-    hide_messages: Annotated[
-        bool,
-        Option("--hide-messages", help="Allow fewer queues even if they hide messages."),
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Change the named settings of a topic, on every shard that has it; all others stay."""
-    _refuse_system(topic)
-    settings = attributes(assignments)
-    if queues is None and perm is None and not settings:
-        raise CommandUsageError(
-            "nothing to change is named", cure="--queues, --perm or --set name=value"
-        )
-    with connected(bootstrap) as client:
-        try:
-            hidden = client.admin.alter_topic(
-                topic, queues=queues, perm=perm, attributes=settings, hide_messages=hide_messages
-            )
-        except NoTopicError as error:
-            raise unknown_topic(topic, client.admin.topics()) from error
-        except HidesMessagesError as error:
-            cure = "keep the number of queues, or add --hide-messages"
-            raise CommandError(str(error), cure=cure) from error
-    if as_json:
-        print_json({"topic": topic, "hiddenMessages": hidden})
-    else:
-        lost = f"; hidden from readers now: {counted(hidden, 'message')}" if hidden else ""
-        say(f"topic {topic}: changed{lost}")
-
-
-def _refuse_system(topic: str) -> None:
-    # A group's retries and dead letters are its user's to change.
-    if is_system(topic) and not topic.startswith("%"):
-        raise CommandUsageError(f"topic {topic} is the brokers' own", cure="choose another name")
-
-
-def _create(
-    client: Client,
-    topic: str,
-    queues: int | None,
-    perm: int | None,
-    settings: dict[str, str],
-    *,
-    exist_ok: bool = False,
-) -> dict[str, str]:
-    try:
-        return client.admin.create_topic(
-            topic, queues=queues, perm=perm, attributes=settings, exist_ok=exist_ok
-        )
-    except TopicExistsError as error:
-        if not exist_ok:
-            raise
-        cure = f"imago topic alter {topic} changes it"
-        raise CommandError(error.remark, cure=cure) from error
-
-
-def _queues(client: Client, topic: str) -> int:
-    """Return how many queues a shard of the topic has, the most where they differ."""
-    queues = client.pull_consumer("IMAGO_CLI").queues(topic)
-    return max((queue.queue_id + 1 for queue in queues), default=0)
 
 
 def describe(
@@ -237,7 +119,7 @@ def delete(
     partial: Partial = False,
 ) -> None:
     """Delete a topic, its messages and the offsets of all groups. Exit code 1: not everywhere."""
-    _refuse_system(topic)
+    refuse_system(topic)
     with connected(bootstrap) as client:
         if topic not in (known := client.admin.topics()):
             raise unknown_topic(topic, known)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import textwrap
 from typing import TYPE_CHECKING, Final
 
 from imago_cli.line.declared import Command, CommandGroup
 from imago_cli.line.reading import HELP, HELP_HELP
-from imago_cli.output import WIDTH_MAX
+from imago_cli.output import WIDTH_MAX, terminal_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,7 +27,7 @@ def page(node: Command | CommandGroup, path: str) -> str:
     parameters = [one for one in node.parameters if not one.declared.hidden]
     places = [one for one in parameters if not one.is_option]
     bold, plain = _BOLD if sys.stdout.isatty() else ("", "")
-    width = min(_columns(), WIDTH_MAX)
+    width = min(terminal_width(), WIDTH_MAX)
     usage = " ".join([path, "[OPTIONS]", *map(_place, places)])
     if isinstance(node, CommandGroup):
         usage += " COMMAND [ARGS]..."
@@ -53,16 +52,6 @@ def page(node: Command | CommandGroup, path: str) -> str:
 def short(node: Command | CommandGroup) -> str:
     """Return what is said of a command beside others."""
     return node.help.split("\n\n")[0]
-
-
-def _columns() -> int:
-    """Return how wide the terminal is: as COLUMNS says, or the terminal, or 80."""
-    if (said := os.environ.get("COLUMNS", "")).isdecimal() and int(said):
-        return int(said)
-    try:
-        return os.get_terminal_size(sys.stdout.fileno()).columns or 80
-    except (OSError, ValueError):
-        return 80
 
 
 def _place(one: Parameter) -> str:

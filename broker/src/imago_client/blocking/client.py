@@ -7,18 +7,10 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
-from imago_client.blocking.rocketmq.consumers import PopConsumer, PullConsumer
 from imago_client.blocking.rocketmq.driver import BlockingDriver
-from imago_client.blocking.rocketmq.group import GroupConsumer
-from imago_client.blocking.rocketmq.pipelines import PipelineRun
-from imago_client.blocking.rocketmq.producer import Producer
-from imago_client.blocking.rocketmq.requests import Requester
-from imago_client.blocking.rocketmq.transactions import TransactionProducer
 from imago_client.config import ClientConfig, ConsumerConfig, ProducerConfig
-from imago_client.core.sending.requesting import AwaitedReplies
-from imago_client.core.sending.transacting import group_of_check
 from imago_client.errors import UsageError
-from imago_client.messages import check_name
+from imago_client.naming import check_name
 from imago_client.process import new_state
 from imago_wire.remoting.codes import RequestCode
 
@@ -26,7 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from imago_client.blocking.rocketmq.admin import Admin
+    from imago_client.blocking.rocketmq.consumers import PopConsumer, PullConsumer
+    from imago_client.blocking.rocketmq.group import GroupConsumer
+    from imago_client.blocking.rocketmq.pipelines import PipelineRun
+    from imago_client.blocking.rocketmq.producer import Producer
+    from imago_client.blocking.rocketmq.requests import Requester
+    from imago_client.blocking.rocketmq.transactions import TransactionProducer
     from imago_client.core.consuming.following import Wanted
+    from imago_client.core.sending.requesting import AwaitedReplies
     from imago_client.core.sending.transacting import Decision
     from imago_client.message_queue import MessageQueue
     from imago_client.observing.watch import ClientCounters
@@ -45,15 +44,21 @@ class Client:
         self._driver = BlockingDriver(self.config, self._on_request)
         self._consumers: dict[str, GroupConsumer] = {}
         self._transacting: dict[str, TransactionProducer] = {}
-        self._awaited = AwaitedReplies()
+
+    # Each part is loaded when it is used: together they cost more than what a command does.
 
     @cached_property
     def admin(self) -> Admin:
         """Administration of topics, groups and offsets."""
-        # Loaded when used: it costs as much as the rest, and readers of topics never need it.
         from imago_client.blocking.rocketmq.admin import Admin  # noqa: PLC0415
 
         return Admin(self._state, self._driver)
+
+    @cached_property
+    def _awaited(self) -> AwaitedReplies:
+        from imago_client.core.sending.requesting import AwaitedReplies  # noqa: PLC0415
+
+        return AwaitedReplies()
 
     @property
     def counters(self) -> ClientCounters:
@@ -64,6 +69,8 @@ class Client:
         self, config: ProducerConfig | None = None, *, idempotent: bool = False
     ) -> Producer:
         """Return a new producer; `idempotent` turns that setting on."""
+        from imago_client.blocking.rocketmq.producer import Producer  # noqa: PLC0415
+
         settings = ProducerConfig.of(config)
         if idempotent:
             settings = replace(settings, idempotent=True)
@@ -80,6 +87,8 @@ class Client:
         `checker` decides about transactions of the group that nobody ended, while `poll` runs:
         see `TransactionProducer`.
         """
+        from imago_client.blocking.rocketmq.transactions import TransactionProducer  # noqa: PLC0415
+
         check_name("producer group", group, characters_max=120)
         if group in self._transacting:
             raise UsageError(f"group {group!r}: this client has a producer of it already")
@@ -92,20 +101,28 @@ class Client:
 
     def requester(self, config: ProducerConfig | None = None) -> Requester:
         """Return one who sends messages and waits for the replies of their consumers."""
+        from imago_client.blocking.rocketmq.requests import Requester  # noqa: PLC0415
+
         return Requester(self._state, self._driver, ProducerConfig.of(config), self._awaited)
 
     def pull_consumer(self, group: str) -> PullConsumer:
         """Return a consumer that reads what the caller asks for, with the group's offsets."""
+        from imago_client.blocking.rocketmq.consumers import PullConsumer  # noqa: PLC0415
+
         check_name("consumer group", group, characters_max=120)
         return PullConsumer(self._state, self._driver, group)
 
     def pop_consumer(self, group: str) -> PopConsumer:
         """Return a consumer that takes messages for a while and acknowledges each by itself."""
+        from imago_client.blocking.rocketmq.consumers import PopConsumer  # noqa: PLC0415
+
         check_name("consumer group", group, characters_max=120)
         return PopConsumer(self._state, self._driver, group)
 
     def pipeline_run(self, pipeline: str, epoch: int) -> PipelineRun:
         """Return one run of a pipeline, which its starter has allowed under this epoch."""
+        from imago_client.blocking.rocketmq.pipelines import PipelineRun  # noqa: PLC0415
+
         return PipelineRun(self._state, self._driver, pipeline, epoch)
 
     def group_consumer(
@@ -124,6 +141,8 @@ class Client:
         `on_revoked`: called within `poll` and `close` with the queues that the member has begun, or
         ceased, to read.
         """
+        from imago_client.blocking.rocketmq.group import GroupConsumer  # noqa: PLC0415
+
         settings = ConsumerConfig.of(config)
         if settings.group in self._consumers:
             raise UsageError(f"group {settings.group!r}: this client is a member already")
@@ -174,6 +193,8 @@ class Client:
         if command.code == RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT:
             return self._awaited.arrived(command)
         if command.code == RequestCode.CHECK_TRANSACTION_STATE:
+            from imago_client.core.sending.transacting import group_of_check  # noqa: PLC0415
+
             producer = self._transacting.get(group_of_check(command))
             if producer is not None:
                 producer.asked(address, command)

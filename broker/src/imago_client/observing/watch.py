@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from imago_client.checks import refuse
-from imago_client.messages import Message
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from imago_client.messages import Message
     from imago_client.observing.interceptors import Interceptor
     from imago_client.received import ReceivedMessage
 
@@ -49,6 +49,8 @@ class Watch:
         """Return what is sent in the place of a message. UsageError: that is no message."""
         for one in self.interceptors:
             message = one.before_send(message)
+            from imago_client.messages import Message  # noqa: PLC0415  in whoever sends, it is
+
             if not isinstance(message, Message):
                 raise refuse(f"before_send of {type(one).__name__}", message, "a Message")
         return message

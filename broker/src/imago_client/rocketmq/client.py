@@ -13,7 +13,7 @@ from imago_client.core.sending.requesting import AwaitedReplies
 from imago_client.core.sending.transacting import group_of_check
 from imago_client.errors import UsageError
 from imago_client.handlers import check_handler
-from imago_client.messages import check_name
+from imago_client.naming import check_name
 from imago_client.process import new_state
 from imago_client.rocketmq.admin import Admin
 from imago_client.rocketmq.driver import Driver

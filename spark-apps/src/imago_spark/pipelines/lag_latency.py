@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - its usual name
 
-from imago_client.messages import check_name
+from imago_client.naming import check_name
 from imago_spark.broker import TopicBrokers
 from imago_spark.options import parse_options
 from imago_spark.pipelines import application

@@ -23,7 +23,6 @@ from imago_client.errors import (
     TryAgainError,
 )
 from imago_client.message_queue import MessageQueue
-from imago_client.received import INFLATED_BYTES_MAX, received
 from imago_wire.errors import ProtocolError
 from imago_wire.remoting.bodies.fields import Body
 from imago_wire.remoting.bodies.stats import TopicStatsTable
@@ -34,7 +33,6 @@ from imago_wire.remoting.headers.admin import (
 )
 from imago_wire.remoting.headers.namesrv import DeleteTopicFromNamesrvRequestHeader
 from imago_wire.remoting.headers.pull import QueryMessageRequestHeader
-from imago_wire.remoting.messages import decode_messages
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -264,6 +262,10 @@ def messages_by_key(
 def _messages_of(
     state: ClientState, shard: str, address: str, asked: QueryMessageRequestHeader
 ) -> Operation[list[ReceivedMessage]]:
+    # Whoever administers seldom reads: what knows records is loaded then.
+    from imago_client.received import INFLATED_BYTES_MAX, received  # noqa: PLC0415
+    from imago_wire.remoting.messages import decode_messages  # noqa: PLC0415
+
     timeout_s = state.config.request_timeout_s
     request = Request(address, RequestCode.QUERY_MESSAGE, asked, timeout_s=timeout_s)
     answer = yield from ask_ok(request, ResponseCode.QUERY_NOT_FOUND)

@@ -29,7 +29,7 @@ from imago_client.errors import (
     TopicExistsError,
     TryAgainError,
 )
-from imago_client.messages import check_name
+from imago_client.naming import check_name
 from imago_wire.remoting.bodies.config import TopicConfig, TopicConfigSerializeWrapper
 from imago_wire.remoting.codes import RequestCode, ResponseCode
 from imago_wire.remoting.headers.admin import GetTopicConfigRequestHeader

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from imago_client.checks import topic_tags
 from imago_client.core.consuming.subscriptions import ALL, group_subscriptions, subscribe
 from imago_client.core.lookup import all_topics, cluster_info
-from imago_client.messages import RETRY_PREFIX
+from imago_client.naming import RETRY_PREFIX
 from imago_wire.system_topics import is_system
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from imago_client.core.failover import through_failover
 from imago_client.core.lookup import find_named_route, find_route
 from imago_client.errors import BrokerError, ClientError, NoRouteError, TryAgainError
 from imago_client.message_queue import MessageQueue
-from imago_client.messages import RETRY_PREFIX
+from imago_client.naming import RETRY_PREFIX
 from imago_wire.remoting.bodies.client import (
     CheckClientRequestBody,
     ConsumeFromWhere,

@@ -18,7 +18,7 @@ from imago_client.errors import (
     TryAgainError,
 )
 from imago_client.message_queue import MessageQueue
-from imago_client.messages import RETRY_PREFIX
+from imago_client.naming import RETRY_PREFIX
 from imago_client.received import INFLATED_BYTES_MAX, ReceivedMessage, log_unreadable, received
 from imago_wire.errors import ProtocolError
 from imago_wire.record_format import properties as names

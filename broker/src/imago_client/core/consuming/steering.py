@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from imago_client.checks import check_queue
 from imago_client.errors import UsageError
-from imago_client.messages import RETRY_PREFIX
+from imago_client.naming import RETRY_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable

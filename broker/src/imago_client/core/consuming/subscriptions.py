@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from imago_client.checks import check_text
 from imago_client.errors import UsageError
-from imago_client.messages import RETRY_PREFIX, check_name
+from imago_client.naming import RETRY_PREFIX, check_name
 from imago_wire.record_format.tags import java_hash, named_tags
 
 if TYPE_CHECKING:

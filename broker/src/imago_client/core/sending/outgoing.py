@@ -6,17 +6,16 @@ import zlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from imago_client.checks import refuse
+from imago_client.checks import BODY_BYTES_MAX, refuse
 from imago_client.errors import UsageError
 from imago_client.messages import (
-    BODY_BYTES_MAX,
     PROPERTIES_BYTES_MAX,
-    RETRY_PREFIX,
     Message,
     SendResult,
     body_of,
     size_of,
 )
+from imago_client.naming import RETRY_PREFIX
 from imago_wire.errors import ProtocolError
 from imago_wire.record_format import properties as names
 from imago_wire.record_format import sequences

@@ -13,7 +13,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_client.message_queue import MessageQueue
-from imago_client.messages import check_name
+from imago_client.naming import check_name
 from imago_spark.choosing.times import Times
 from imago_spark.errors import OptionError, TableError
 from imago_spark.options import parse_options
