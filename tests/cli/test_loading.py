@@ -68,6 +68,49 @@ def test_the_version_is_told_without_a_command_line_library() -> None:
     assert modules_of("--version") & unneeded == set()
 
 
-def test_what_reads_topics_loads_neither_rich_nor_settings_of_brokers() -> None:
-    found = modules_of("topic", "list", "--bootstrap", "127.0.0.1:1")
-    assert found & {"rich.console", "imago_broker.config.loading", "asyncio"} == set()
+NOBODYS = {"typer", "click", "pydantic", "rich.console", "imago_broker.config.loading", "uvloop"}
+"""What no command loads that only asks a cluster."""
+CLIENT = {"asyncio", "imago_broker", "http.client", "email", "tomllib", "importlib.metadata"}
+RECORDS = {"imago_client.messages", "imago_wire.records", "imago_client.core.sending"}
+ADMIN = {"asyncio", "imago_broker", "imago_client", "tomllib", "orjson", "importlib.metadata"}
+_AT, _BY = ("--bootstrap", "127.0.0.1:1"), ("--admin", "http://127.0.0.1:1")
+UNNEEDED = {
+    "--help": ((), ADMIN | {"imago_wire", "inspect", "ssl"}),
+    "topic list": (_AT, CLIENT | RECORDS),
+    "topic describe orders": (_AT, CLIENT | RECORDS),
+    "group list": (_AT, CLIENT),
+    "produce orders x": (_AT, CLIENT - {"asyncio"}),
+    "consume orders": (_AT, CLIENT - {"asyncio"}),
+    "cluster status": (_BY, ADMIN),
+    "shard list": (_BY, ADMIN),
+    "config get": (_BY, ADMIN),
+    "user list": (_BY, ADMIN),
+    "client list": (_BY, ADMIN),
+}
+MODULES = {"--help": 100, "topic list": 230, "cluster status": 200, "produce orders x": 400}
+"""How many a line loads at most, the standard library's too: half a millisecond each."""
+
+
+@pytest.mark.parametrize("line", UNNEEDED)
+def test_a_command_does_not_load_what_it_does_not_need(line: str) -> None:
+    where, unneeded = UNNEEDED[line]
+    found = modules_of(*line.split(), *where)
+    assert found & (unneeded | NOBODYS) == set()
+    assert len(found) <= MODULES.get(line, len(found))
+
+
+def test_no_module_of_commands_loads_what_only_some_of_them_need() -> None:
+    """What is imported at its head all commands of a module pay for."""
+    program = (
+        "import importlib, json, sys\nfrom imago_cli.commands import COMMANDS\n"
+        "found = {}\n"
+        "for name, row in COMMANDS.items():\n"
+        "    before = set(sys.modules)\n"
+        "    importlib.import_module(row.module)\n"
+        "    found[name] = list(set(sys.modules) - before)\n"
+        "print(json.dumps(found))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+    heavy = {"typer", "click", "pydantic", "rich", "kazoo", "aiohttp", "uvloop", "pyspark", "yaml"}
+    found = {name: heavy & set(new) for name, new in json.loads(done.stdout).items()}
+    assert {name: sorted(new) for name, new in found.items() if new} == {}

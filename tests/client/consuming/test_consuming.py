@@ -22,7 +22,7 @@ from imago_client import (
     UsageError,
     blocking,
 )
-from imago_client.messages import DEAD_LETTER_PREFIX
+from imago_client.naming import DEAD_LETTER_PREFIX
 from imago_log.lifecycle.forced import ForcedRange
 from imago_log.results import ReadResult, ReadStatus
 

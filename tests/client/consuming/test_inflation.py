@@ -14,7 +14,8 @@ from imago_client import BodyError, Client, ConsumerConfig, Message, MessageQueu
 from imago_client.blocking import Client as BlockingClient
 from imago_client.core.consuming.inflation import InflationBudget
 from imago_client.core.consuming.process_queue import ProcessQueue
-from imago_client.messages import DEAD_LETTER_PREFIX, PullStatus
+from imago_client.messages import PullStatus
+from imago_client.naming import DEAD_LETTER_PREFIX
 from imago_client.received import INFLATED_BYTES_MAX, Pulled
 from imago_wire.record_format import properties as names
 from imago_wire.record_format.layout import (

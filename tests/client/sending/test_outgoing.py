@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from imago_client.checks import BODY_BYTES_MAX
 from imago_client.config import ProducerConfig
 from imago_client.core.sending.outgoing import batches, prepare, prepare_batch
 from imago_client.errors import UsageError
 from imago_client.message_queue import MessageQueue
-from imago_client.messages import BODY_BYTES_MAX, Message
+from imago_client.messages import Message
 from imago_client.received import received
 from imago_testing.peers.client_scripts import ScriptedServers
 from imago_wire.record_format import properties as names
