@@ -10,6 +10,7 @@ appends after `lead`, and takes the leader's bytes by `append_replica` after `fo
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from imago_log.composing import open_components
@@ -96,6 +97,13 @@ class MessageStore:
         self.record_border = log_bytes.is_border
         self.may_lend_from = log_bytes.may_lend_from
         self.keep_from = components.deleter.keep_from
+
+    def keep(self, retention_ms: int, retention_bytes: int) -> None:
+        """Keep messages for so long, and so many, from now on."""
+        self.config = replace(
+            self.config, retention_ms=retention_ms, retention_bytes=retention_bytes
+        )
+        self.components.deleter.keep(retention_ms, retention_bytes)
 
     @classmethod
     def open(

@@ -141,11 +141,12 @@ def test_busy_port_is_one_sentence_and_code_two(process: Process) -> None:
 
 def test_hangup_rereads_the_configuration(process: Process) -> None:
     assert process.line().startswith("ready")
-    process.write("[topics.fresh]\nqueues = 3\n[log]\nlevel = 'debug'\n")
+    process.write("[topics.fresh]\nqueues = 3\n[log]\nlevel = 'debug'\nformat = 'json'\n")
     os.kill(process.popen.pid, signal.SIGHUP)
     line = process.log_until("config_reloaded")
     assert "topics=fresh" in line
-    assert "needs_restart=log.level" in line
+    assert "applied=log.level" in line
+    assert "needs_restart=log.format" in line
     process.write("[topics.fresh]\nqueus = 3\n")
     os.kill(process.popen.pid, signal.SIGHUP)
     assert "did you mean queues" in process.log_until("config_not_reloaded")

@@ -109,6 +109,21 @@ def test_log_by_size() -> None:
     kept.store.close()
 
 
+def test_what_is_kept_changes_while_the_store_is_open() -> None:
+    kept = Kept(retention_ms=0)
+    kept.send(100)
+    kept.pass_time()
+    assert kept.store.log_start == 0
+    kept.store.keep(retention_ms=0, retention_bytes=4 * FILE)
+    kept.pass_time()
+    assert len([base for base in kept.log_files() if base < kept.store.log_end]) == 4
+    kept.store.keep(retention_ms=HOUR, retention_bytes=0)
+    kept.pass_time(ms=HOUR)
+    assert kept.store.log_start == kept.store.log_end - kept.store.log_end % FILE
+    kept.model.check(kept.store)
+    kept.store.close()
+
+
 def test_log_by_age() -> None:
     kept = Kept(retention_ms=HOUR)
     kept.send(30)

@@ -177,6 +177,8 @@ class Broker:
 
     def apply(self, config: BrokerConfig) -> None:
         """Put changed settings in force; those that need a restart wait for it."""
+        if config.log.level != self.config.log.level:
+            logging.getLogger().setLevel(config.log.level.upper())
         self.config = config
         self.core.apply(config)
         if self.member is not None:

@@ -46,14 +46,16 @@ class LogDeleter:
         self._metadata, self._metadata_log = s.metadata, metadata_log
         self._queues, self._views, self._inspector = s.queues, s.views, s.inspector
         self._pressure, self._space, self._background = s.pressure, s.space, s.background
-        self._limits = Limits(
-            retention_ms=s.config.retention_ms, retention_bytes=s.config.retention_bytes
-        )
+        self.keep(s.config.retention_ms, s.config.retention_bytes)
         self._newest_ms: dict[int, int] = {}
         self._seen_ms: dict[int, int] = {}
         """When each file was seen first that is no longer written."""
         self._follower_from = ALL_VISIBLE
         """Log offset from which on a follower still reads: such files stay while there is room."""
+
+    def keep(self, retention_ms: int, retention_bytes: int) -> None:
+        """Keep files for so long, and so many, from now on; 0: no limit of the kind."""
+        self._limits = Limits(retention_ms=retention_ms, retention_bytes=retention_bytes)
 
     def keep_from(self, offset: int | None) -> None:
         """Keep the files from an offset on, which a follower still reads; None: nobody does."""

@@ -71,7 +71,7 @@ class BrokerSection:
     )
     data_dir: str = setting("data", "Folder of the log and everything else on disk.")
     drain_seconds: float = setting(
-        10.0, "How long a stop waits for answers in flight.", low=0, high=3600
+        10.0, "How long a stop waits for answers in flight.", low=0, high=3600, dynamic=True
     )
     seal_linger_ms: int = setting(
         35_000,
@@ -270,7 +270,9 @@ class StoreSection:
         low=64 << 10,
         high=1 << 31,
     )
-    retention_ms: int = setting(72 * 3_600_000, "How long messages are kept; 0: for ever.", low=0)
+    retention_ms: int = setting(
+        72 * 3_600_000, "How long messages are kept; 0: for ever.", low=0, dynamic=True
+    )
     delete_when: str = setting(
         "",
         "When expired files go: a cron expression with seconds (`0 0 6,18 * * ?`), in the machine's"
@@ -279,7 +281,7 @@ class StoreSection:
         written="a cron expression that begins with seconds, like 0 0 6,18 * * ?",
     )
     retention_bytes_max: int = setting(
-        0, "Size of the log above which its oldest file goes; 0: none.", low=0
+        0, "Size of the log above which its oldest file goes; 0: none.", low=0, dynamic=True
     )
     sync_interval_ms: int = setting(
         200,
@@ -374,7 +376,10 @@ class LogSection:
     """What the process writes about itself."""
 
     level: str = setting(
-        "info", "debug, info, warning or error.", one_of=("debug", "info", "warning", "error")
+        "info",
+        "debug, info, warning or error.",
+        one_of=("debug", "info", "warning", "error"),
+        dynamic=True,
     )
     format: str = setting(
         "text",
