@@ -158,7 +158,7 @@ def test_levels_follow_the_number_of_members(replicas: int, level: str, least: i
 
 @pytest.mark.parametrize("replicas", [1, 2, 3, 5])
 def test_brokers_read_the_file_they_get(replicas: int) -> None:
-    settings = {"store.retention_ms": 5, "metaq.topic_patterns": "a*,b", "metaq.stat": "true"}
+    settings = {"store.scrub_interval_ms": 5, "metaq.topic_patterns": "a*,b", "metaq.stat": "true"}
     desired = wanted({"spec.brokers.replicasPerShard": replicas, "spec.brokers.config": settings})
 
     config = load(toml(desired.settings))
@@ -168,7 +168,7 @@ def test_brokers_read_the_file_they_get(replicas: int) -> None:
     assert config.zookeeper.connect == "demo-zookeeper.mq.svc:2181"
     assert config.acknowledgement_level == desired.acknowledgement
     assert config.min_in_sync == desired.min_in_sync
-    assert config.store.retention_ms == 5
+    assert config.store.scrub_interval_ms == 5
     assert config.metaq.topic_patterns == ("a*", "b")
     assert config.metaq.stat is True
 
@@ -195,8 +195,8 @@ def test_external_zookeeper_is_named_with_its_chroot() -> None:
             "spec.brokers.config[store.retention]: no such setting; store.retention_ms?",
         ),
         (
-            {"spec.brokers.config": {"store.retention_ms": "3d"}},
-            "spec.brokers.config[store.retention_ms]: '3d' must be a number",
+            {"spec.brokers.config": {"store.scrub_interval_ms": "3d"}},
+            "spec.brokers.config[store.scrub_interval_ms]: '3d' must be a number",
         ),
         ({"spec.brokers.config": {"metaq.stat": 1}}, '1 must be "true" or "false"'),
         ({"spec.brokers.shards": 0}, "spec.brokers.shards: must be at least 1"),
@@ -276,7 +276,7 @@ class TestWhatTheUserSaid:
         [
             {"spec.image": "mine:1"},
             {"spec.version": "1.1.0"},
-            {"spec.brokers.config": {"store.retention_ms": 5}},
+            {"spec.brokers.config": {"store.scrub_interval_ms": 5}},
             {"spec.brokers.resources": {"requests": {"cpu": 2}}},
             {"spec.logging": {"level": "debug"}},
             {"spec.brokers.template": {"pod": {"metadata": {"labels": {"a": "b"}}}}},

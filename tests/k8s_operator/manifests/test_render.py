@@ -39,7 +39,7 @@ CASES: dict[str, dict[str, Any]] = {
         "spec.brokers.antiAffinity": "Required",
         "spec.brokers.storage.storageClassName": "fast",
         "spec.brokers.resources": {"requests": {"cpu": 2, "memory": "4Gi"}},
-        "spec.brokers.config": {"store.retention_ms": 3600000, "metaq.stat": "true"},
+        "spec.brokers.config": {"store.scrub_interval_ms": 3600000, "metaq.stat": "true"},
     },
     "outside": {
         "spec.brokers.shards": 1,
@@ -212,7 +212,7 @@ def test_what_needs_no_restart_leaves_the_template_alone(changes: dict[str, Any]
 
 
 def test_what_needs_a_restart_changes_the_template() -> None:
-    changed = notes(wanted({"spec.brokers.config": {"store.retention_ms": 1}}))
+    changed = notes(wanted({"spec.brokers.config": {"store.scrub_interval_ms": 1}}))
     assert changed[names.CONFIG_HASH] != notes(wanted())[names.CONFIG_HASH]
     assert changed[names.TEMPLATE_HASH] != notes(wanted())[names.TEMPLATE_HASH]
 

@@ -10,8 +10,8 @@ from imago_operator.plan.look import ClusterLook
 from imago_testing.operated.resources import wanted
 from imago_testing.operated.world import ClusterWorld
 
-BAD: Final = {"spec.brokers.config": {"store.retention_ms": 5}}
-LINE: Final = "retention_ms = 5"
+BAD: Final = {"spec.brokers.config": {"store.scrub_interval_ms": 5}}
+LINE: Final = "scrub_interval_ms = 5"
 
 
 def began(changes: dict[str, Any] | None = None) -> ClusterWorld:

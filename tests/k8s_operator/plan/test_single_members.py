@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize(
     "edit",
     [
-        {"spec.brokers.config": {"store.retention_ms": 5}},
+        {"spec.brokers.config": {"store.scrub_interval_ms": 5}},
         {"spec.image": "mine:2"},
         {"spec.zookeeper.managed.resources": {"requests": {"memory": "1Gi"}}},
         {"spec.zookeeper.managed.image": "zoo:2", "spec.image": "mine:2"},

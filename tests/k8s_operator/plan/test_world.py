@@ -76,7 +76,7 @@ def test_a_setting_that_needs_a_restart_restarts_every_pod_once(replicas: int) -
     world.desired = wanted(
         {
             "spec.brokers.replicasPerShard": replicas,
-            "spec.brokers.config": {"store.retention_ms": 5},
+            "spec.brokers.config": {"store.scrub_interval_ms": 5},
         }
     )
     settle(world)

@@ -18,7 +18,7 @@ from imago_testing.operated.rules import violations
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a value": ({"brokers": {"minInSync": 9}}, "InvalidSpec"),
-    "a key": ({"brokers": {"config": {"store.retention_mss": 5}}}, "InvalidSpec"),
+    "a key": ({"brokers": {"config": {"store.scrub_interval_mss": 5}}}, "InvalidSpec"),
     "a version that is too new": ({"version": "9.0.0"}, "UnsupportedVersion"),
     "an older version": ({"version": "1.1.0"}, "DowngradeRefused"),
 }
@@ -154,12 +154,12 @@ def test_a_member_that_does_not_start_says_why_in_the_status_and_in_an_event() -
         events.append((reason, message))
 
     made.reconciler._kube.event = note  # type: ignore[method-assign,assignment]
-    made.world.refused.add("retention_ms = 5")
-    made.edit(brokers={"config": {"store.retention_ms": 5}})
+    made.world.refused.add("scrub_interval_ms = 5")
+    made.edit(brokers={"config": {"store.scrub_interval_ms": 5}})
     look(made, 30)
     said = next(c for c in made.cluster["status"]["conditions"] if c["type"] == "Degraded")
     assert said["reason"] == "PodsFailing"
-    assert said["message"].endswith("broker ended with code 2: retention_ms = 5.")
+    assert said["message"].endswith("broker ended with code 2: scrub_interval_ms = 5.")
     assert ("PodsFailing", said["message"]) in events
     assert made.cluster["status"]["brokers"]["inSyncReplicas"] == 2
     for name in sorted(set(made.world.pods) - made.world.misled):
@@ -168,7 +168,7 @@ def test_a_member_that_does_not_start_says_why_in_the_status_and_in_an_event() -
     assert len(made.world.misled) == 1
     assert made.cluster["status"]["brokers"]["inSyncReplicas"] == 2
 
-    made.edit(brokers={"config": {"store.retention_ms": 6}})
+    made.edit(brokers={"config": {"store.scrub_interval_ms": 6}})
     made.run()
     assert made.condition("Ready") == ("True", "AllShardsServing")
     files = [m["metadata"]["name"] for m in made.kubernetes.all("ConfigMap")]
@@ -181,7 +181,7 @@ def test_a_spec_that_is_too_large_is_not_kept(monkeypatch: pytest.MonkeyPatch) -
     made.run()
     assert "acceptedSpec" not in made.cluster["status"]
     # What can be read of a wrong one is enough to observe by, and to do nothing.
-    made.edit(brokers={"config": {"store.retention_mss": 5}})
+    made.edit(brokers={"config": {"store.scrub_interval_mss": 5}})
     made.world.crash("demo-s0-1")
     look(made, 20)
     assert stalled(made) == ("True", "InvalidSpec")

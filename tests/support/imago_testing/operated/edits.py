@@ -21,7 +21,7 @@ NEWER: Final = replace(OPERATOR, version="1.3.0")
 EDITS: Final[tuple[dict[str, Any], ...]] = (
     {},
     {"spec.image": "mine:2"},
-    {"spec.brokers.config": {"store.retention_ms": 5}},
+    {"spec.brokers.config": {"store.scrub_interval_ms": 5}},
     {"spec.brokers.config": {"rocketmq.pull_hold_ms_max": 5}},
     {"spec.updatePolicy": {"maxUnavailableShards": 2}, "spec.image": "mine:3"},
     {"spec.updatePolicy": {"onOperatorUpgrade": "Roll"}},

@@ -66,7 +66,7 @@ def mistake(rng: random.Random, world: ClusterWorld, some: str) -> None:
         case 0:
             world.wrong = not world.wrong
         case 1:
-            world.refused ^= {"retention_ms = 5"}
+            world.refused ^= {"scrub_interval_ms = 5"}
         case 2:
             world.broken_images ^= {rng.choice(("mine:2", "mine:3", "imago/broker:1.3.0"))}
         case _:

@@ -108,7 +108,7 @@ def _lost(world: ClusterWorld, seen: Observed) -> dict[str, Any]:
 
 
 def _edits(world: ClusterWorld) -> Iterator[dict[str, Any]]:
-    settings = {"spec.brokers.config": {"store.retention_ms": 5}}
+    settings = {"spec.brokers.config": {"store.scrub_interval_ms": 5}}
     for change in (settings, GROWN, {"spec.image": "mine:2"}):
         world.desired = wanted(change)
         yield from _life(world, change)

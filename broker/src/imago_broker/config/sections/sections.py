@@ -71,7 +71,7 @@ class BrokerSection:
     )
     data_dir: str = setting("data", "Folder of the log and everything else on disk.")
     drain_seconds: float = setting(
-        10.0, "How long a stop waits for answers in flight.", low=0, high=3600, dynamic=True
+        10.0, "How long a stop waits for answers in flight.", low=0, high=3600
     )
     seal_linger_ms: int = setting(
         35_000,
