@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import io
+import json
+import os
+import re
+import resource
 import shlex
 import subprocess
 import sys
@@ -12,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tests.cli.conftest import Done
 
 from imago_cli.clusters.admin_http import ask
 from imago_cli.clusters.client import PATH
@@ -24,9 +29,10 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.processes, pytest.mark.zookeeper]
 
-TASKS: list[dict[str, Any]] = tomllib.loads(
-    Path(__file__).with_name("tasks.toml").read_text(encoding="utf-8")
-)["task"]
+FILE = Path(__file__).with_name("tasks.toml")
+TASKS: list[dict[str, Any]] = tomllib.loads(FILE.read_text(encoding="utf-8"))["task"]
+MEASURES = "IMAGO_REWRITE" in os.environ
+"""Whether each command is a process whose seconds of CPU are written down."""
 ID, CLIENT, LATER = "ID", "CLIENT", "the id of a message that waits"
 TASKS_MIN = 30
 
@@ -74,10 +80,39 @@ def typed(text: str, known: dict[str, str]) -> tuple[bytes, list[str]]:
     return given, [known.get(word, word) for word in words if word != "imago"]
 
 
+@pytest.fixture(scope="module")
+def seconds() -> Iterator[dict[str, float]]:
+    """What each command was measured to cost, which is written down at the end."""
+    found: dict[str, float] = {}
+    yield found
+    text = FILE.read_text(encoding="utf-8")
+    for say, cost in found.items():
+        start = text.index(f"say = {json.dumps(say)}")
+        end = text.find("[[task]]", start) % (len(text) + 1)
+        task = re.sub(r"seconds = .*\n", "", text[start:end])
+        task = re.sub(r"(?m)^peers = ", f"seconds = {cost:.2f}\npeers = ", task)
+        text = text[:start] + task + text[end:]
+    FILE.write_text(text, encoding="utf-8")
+
+
+def measured(shell: Shell, words: list[str], given: bytes) -> tuple[Done, float]:
+    """Run a command as a process; return how it ended, and what it cost."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    ended = subprocess.run(
+        [sys.executable, "-m", "imago_cli", *words],
+        env=os.environ | shell.cluster.environment,
+        input=given, capture_output=True, check=False, timeout=300,
+    )  # fmt: skip
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cost = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return Done(ended.returncode, ended.stdout.decode(), ended.stderr.decode()), cost
+
+
 def test_there_are_enough_of_them_and_none_needs_two_commands() -> None:
     assert len(TASKS) >= TASKS_MIN
     for task in TASKS:
         assert task["type"].count("imago ") == 1, task
+        assert (len(task["peers"]), task["seconds"] > 0) == (4, True), task
 
 
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: task["say"])
@@ -87,13 +122,17 @@ def test_a_task_is_done_by_its_command(
     task: dict[str, Any],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    seconds: dict[str, float],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with a_client(shell.cluster) if task.get("client") else nullcontext("") as client:
         meant = known[LATER] if task.get("later") else known[ID]
         given, words = typed(task["type"], {ID: meant, CLIENT: client})
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(given)))
-        ended = shell.run(*words)
+        if MEASURES:
+            ended, seconds[task["say"]] = measured(shell, words, given)
+        else:
+            ended = shell.run(*words)
     assert ended.returncode == task.get("code", 0), ended
     for part in task.get("shows", ()):
         assert part in ended.stdout + ended.stderr, (part, ended)
