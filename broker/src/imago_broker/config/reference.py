@@ -19,12 +19,13 @@ One TOML file (`imago broker --config FILE`), then the environment: `IMAGO__SECT
 exist is an error that names the nearest one. In the environment and behind `--set`, what counts
 milliseconds, seconds or bytes may have a unit: `store.retention_ms=7d`,
 `store.segment_bytes_max=64MiB`. *Dynamic* keys may change while the broker runs: over
-the admin interface, by `imago config set --live`, or in the file followed by SIGHUP. All others need
-a restart, since a broker makes these things once: its listeners and what it tells of them (`bind`,
-`host`, ports, `enabled`, `tls.*`), its identity in the registry and on the disk (`cluster`, `shard`,
-`replica`, `data_dir`, `zk_root`, `segment_bytes_max`), its session and its users' rules
-(`zookeeper.*`, `acl.*`, `token_review.*`), the lease that members have agreed on (`replication.*`),
-and the room of connections and buffers (`limits.*`, `frame_bytes_max`, `idle_seconds`).
+the admin interface, by `imago config set --live`, or in the file followed by SIGHUP. All others
+need a restart, since a broker makes these things once: its listeners and what it tells of them
+(`bind`, `host`, ports, `enabled`, `tls.*`), its identity in the registry and on the disk
+(`cluster`, `shard`, `replica`, `data_dir`, `zk_root`, `segment_bytes_max`), its session and its
+users' rules (`zookeeper.*`, `acl.*`, `token_review.*`), the lease that members have agreed on
+(`replication.*`), and the room of connections and buffers (`limits.*`, `frame_bytes_max`,
+`idle_seconds`).
 
 `imago up` takes settings from `--config FILE` and `--set` alone, not from the environment.
 
