@@ -1,25 +1,29 @@
 """CPU of the Python client a message, against one broker: `python -m bench.client`.
 
-    python -m bench.client [--rounds 5] [--count 20000] [--port-base 42000] [NAME]
+    python -m bench.client [--rounds 5] [--count 20000] [--port-base 42000] [--beside] [NAME]
 
 Rates say little on a machine that others use too, and the broker has its own rows: what is told is
 the processor time (user and system, all threads) of the client's process a message of 1 KiB, its
 `Message` made and its result seen. Each round does all rows, and the best of the rounds counts.
+With `--beside` aiokafka does its rows in each round too, against the original Kafka broker.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
 
-from bench import harness
+from bench import client_beside, harness
 from imago_client import (
     Client,
     ClientConfig,
@@ -30,9 +34,10 @@ from imago_client import (
     batches,
     blocking,
 )
+from imago_testing.java.kafka import kafka_original
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     from imago_client import ReceivedMessage
 
@@ -154,6 +159,15 @@ CASES = [
 ]
 
 
+BESIDE = [
+    Case("aiokafka: send, one task", client_beside.send_alone, share=0.1),
+    Case("aiokafka: send, 1,000 tasks, as shipped", client_beside.send_in_crowd),
+    Case("aiokafka: send, 1,000 tasks, batches of 128 KiB", client_beside.send_in_large_batches),
+    Case("aiokafka: group, one by one", client_beside.consume_one_by_one, share=0.5),
+    Case("aiokafka: group, 32 at once", client_beside.consume_many, share=0.5),
+]
+
+
 async def fill(names: str, count: int) -> None:
     """Write what the consumers read."""
     async with Client(names) as client:
@@ -179,23 +193,36 @@ def table(rows: Sequence[dict[str, Any]]) -> Table:
     return shown
 
 
+@contextlib.contextmanager
+def _kafka() -> Iterator[str]:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        kafka_original(Path(folder), partitions=QUEUES) as address,
+    ):
+        yield address
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser("bench.client")
     parser.add_argument("name", nargs="?", default="", help="only rows whose name holds this")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--count", type=int, default=20_000, help="messages a row and round")
     parser.add_argument("--port-base", type=int, default=42_000)
+    parser.add_argument("--beside", action="store_true", help="aiokafka, too")
     options = parser.parse_args(arguments)
-    cases = harness.named(CASES, options.name)
+    cases = harness.named([*CASES, *(BESIDE if options.beside else ())], options.name)
     found: dict[str, list[float]] = {case.name: [] for case in cases}
-    with harness.broker(options.port_base) as server:
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(harness.broker(options.port_base))
+        kafka = stack.enter_context(_kafka()) if options.beside else ""
         server.create_topic(TOPIC, QUEUES)
         server.wait_until_ready()
         names = f"127.0.0.1:{server.names}"
         asyncio.run(fill(names, options.count))
         for turn in range(options.rounds):
             for case in cases:
-                found[case.name].append(measure(case, names, options.count, turn))
+                where = kafka if case in BESIDE else names
+                found[case.name].append(measure(case, where, options.count, turn))
     rows = [
         {
             "name": case.name,
@@ -206,7 +233,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for case in cases
     ]
     Console().print(table(rows))
-    path = harness.merge_results("client", rows, [case.name for case in CASES])
+    path = harness.merge_results("client", rows, [case.name for case in [*CASES, *BESIDE]])
     print(f"written: {path}")
     return 0
 

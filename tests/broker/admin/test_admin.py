@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import zlib
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -300,17 +299,6 @@ async def test_a_call_that_failed_is_carried_out_when_it_is_repeated(admin: Admi
     await admin.call("PUT", "/admin/v1/topics/orders", {"queues": 1})
     await admin.call("PUT", "/admin/v1/groups/billing", {})
     assert (await admin.call("POST", path, body, **key))[0] == 200
-
-
-async def test_levels_of_the_log_and_what_is_kept_change_at_once(
-    admin: Admin, broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(logging.getLogger(), "level", logging.INFO)
-    wanted = {"log.level": "error", "store.retention_ms": 5_000, "store.retention_bytes_max": 99}
-    status, answer = await admin.call("PATCH", "/admin/v1/config", wanted)
-    assert (status, answer["changed"]) == (200, sorted(wanted))
-    assert logging.getLogger().level == logging.ERROR
-    assert (broker.store.config.retention_ms, broker.store.config.retention_bytes) == (5_000, 99)
 
 
 async def test_dynamic_settings_change_and_others_need_a_restart(admin: Admin) -> None:

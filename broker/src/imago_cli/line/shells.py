@@ -27,7 +27,7 @@ if [[ "$funcstack[1]" == _imago ]]; then _imago "$@"; else compdef _imago imago;
 """
 _FISH: Final = """\
 function __imago_complete
-    set -l found (env COMP_LINE=(commandline -cp | string collect -N) _IMAGO_COMPLETE=fish imago)
+    set -l found (env COMP_LINE=(commandline -cp | string collect) _IMAGO_COMPLETE=fish imago)
     if set -q found[1]
         printf '%s\\n' $found
     else
