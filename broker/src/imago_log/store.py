@@ -10,7 +10,6 @@ appends after `lead`, and takes the leader's bytes by `append_replica` after `fo
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from imago_log.composing import open_components
@@ -96,14 +95,7 @@ class MessageStore:
         self.log_slice = log_bytes.slice
         self.record_border = log_bytes.is_border
         self.may_lend_from = log_bytes.may_lend_from
-        self.keep_from = components.deleter.keep_from
-
-    def keep(self, retention_ms: int, retention_bytes: int) -> None:
-        """Keep messages for so long, and so many, from now on."""
-        self.config = replace(
-            self.config, retention_ms=retention_ms, retention_bytes=retention_bytes
-        )
-        self.components.deleter.keep(retention_ms, retention_bytes)
+        self.keep_from, self.keep = components.deleter.keep_from, components.deleter.keep
 
     @classmethod
     def open(

@@ -20,4 +20,5 @@ async def test_levels_of_the_log_and_what_is_kept_change_at_once(
     status, answer = await admin.call("PATCH", "/admin/v1/config", wanted)
     assert (status, answer["changed"]) == (200, sorted(wanted))
     assert logging.getLogger().level == logging.ERROR
-    assert (broker.store.config.retention_ms, broker.store.config.retention_bytes) == (5_000, 99)
+    limits = broker.store.components.deleter.limits
+    assert (limits.retention_ms, limits.retention_bytes) == (5_000, 99)

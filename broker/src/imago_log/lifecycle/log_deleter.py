@@ -55,7 +55,7 @@ class LogDeleter:
 
     def keep(self, retention_ms: int, retention_bytes: int) -> None:
         """Keep files for so long, and so many, from now on; 0: no limit of the kind."""
-        self._limits = Limits(retention_ms=retention_ms, retention_bytes=retention_bytes)
+        self.limits = Limits(retention_ms=retention_ms, retention_bytes=retention_bytes)
 
     def keep_from(self, offset: int | None) -> None:
         """Keep the files from an offset on, which a follower still reads; None: nobody does."""
@@ -86,7 +86,7 @@ class LogDeleter:
             files,
             file_size=log.segment_size,
             now_ms=now_ms,
-            limits=self._limits if due else replace(self._limits, retention_ms=0),
+            limits=self.limits if due else replace(self.limits, retention_ms=0),
         )
         if count:
             count -= files_to_spare(

@@ -285,7 +285,7 @@ class TransactionService:
     @property
     def age_max_ms(self) -> int | None:
         """The age at which an open transaction is given up, since the log keeps it; None: none."""
-        retention_ms = self._messages.store.config.retention_ms
+        retention_ms = self._messages.store.components.deleter.limits.retention_ms
         interval_ms = self._settings.current.transaction_check_interval_ms
         return max(0, retention_ms - interval_ms) if retention_ms else None
 

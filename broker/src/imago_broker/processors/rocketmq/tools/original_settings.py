@@ -210,7 +210,7 @@ class BrokerSettings:
 
     def _shown(self) -> dict[str, str]:
         """Return what is so here unless somebody told another value, which has no effect."""
-        settings = self._settings.current
+        settings, kept = self._settings.current, self._store.components.deleter.limits
         facts = {
             "defaultTopicQueueNums": str(settings.default_queues),
             "regionId": settings.region,
@@ -220,7 +220,7 @@ class BrokerSettings:
             "rejectTransactionMessage": "false",
             "timerWheelEnable": _word(settings.timer_delay_ms_max > 0),
             "flushDiskType": "ASYNC_FLUSH",
-            "fileReservedTime": str(self._store.config.retention_ms // 3_600_000),
+            "fileReservedTime": str(kept.retention_ms // 3_600_000),
             "filterServerNums": "0",
             "traceTopicEnable": "false",
             "msgTraceTopicName": "RMQ_SYS_TRACE_TOPIC",
