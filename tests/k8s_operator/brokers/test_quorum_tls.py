@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import socket
 import ssl
-import threading
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
-from kazoo.client import KazooClient, KazooState
-from kazoo.exceptions import KazooException, NodeExistsError
 
 from imago_cli.servers.zookeeper_server import four_letters
 from imago_operator.certificates.state import ZOOKEEPER
-from imago_operator.manifests.zookeeper import config_text, zookeeper_template
+from imago_operator.manifests.zookeeper import config_files, zookeeper_template
 from imago_operator.manifests.zookeeper_start import KNOWN_S
 from imago_operator.model import names
 from imago_operator.model.actions import CertificateWork, Certify
@@ -31,6 +28,7 @@ from imago_testing.processes.mounted_secret import MountedSecret
 from imago_testing.processes.operated_secrets import Secrets
 from imago_testing.processes.servers import wait_until
 from imago_testing.processes.tap import Tap
+from imago_testing.processes.zookeeper_writer import MARK, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +39,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.zookeeper]
 PLAIN, ACCEPTING, SENDING, ALONE = QuorumTls
 SERVERS = 3
-MARK = b"seen-by-who-listens"
 SESSION_S = 60
 """Servers that cannot meet are without a quorum for ever; an election on a busy machine may take a
 while."""
@@ -55,47 +52,6 @@ ANOTHER = (
     Certify(CertificateWork.SWITCH_AUTHORITY),
     MEETS,
 )
-
-
-class Writer:
-    """A client that writes, and loses its session when there is no quorum for long."""
-
-    def __init__(self, ports: list[int]) -> None:
-        self.written, self.lost = 0, 0
-        self._ends = threading.Event()
-        hosts = ",".join(f"127.0.0.1:{port}" for port in ports)
-        self._client = KazooClient(hosts, timeout=SESSION_S)
-        self._client.add_listener(self._changed)
-        self._client.start(timeout=50)
-        self._client.ensure_path("/written")
-        self._thread = threading.Thread(target=self._write)
-        self._thread.start()
-
-    def _changed(self, state: str) -> None:
-        self.lost += state == KazooState.LOST
-
-    def _write(self) -> None:
-        while not self._ends.is_set():
-            # One that was written though its answer was lost is there.
-            with suppress(KazooException):
-                with suppress(NodeExistsError):
-                    self._client.create(f"/written/{self.written}", MARK)
-                self.written += 1
-
-    def goes_on(self) -> None:
-        reached = self.written + 20
-        wait_until(lambda: self.written >= reached, what="writes go on")
-
-    def stop(self) -> list[str]:
-        """Return what it has written, as the ensemble says."""
-        self._ends.set()
-        self._thread.join()
-        found: list[str] = self._client.get_children("/written")
-        lost, self.lost = self.lost, 0
-        self._client.stop()
-        self._client.close()
-        self.lost = lost
-        return found
 
 
 @dataclass
@@ -121,9 +77,10 @@ class Ensemble:
         assert managed is not None
         mounted = MountedSecret(self.folder / f"{name}-secret")
         mounted.write(files)
-        config = f"{config_text(self.desired, managed)}maxSessionTimeout={1000 * SESSION_S}\n"
+        files = config_files(self.desired, managed)
+        files["zoo.cfg"] += f"maxSessionTimeout={1000 * SESSION_S}\n"
         template = zookeeper_template(self.desired, managed)
-        return ManagedZooKeeper(self.folder / name, template, config, mounted, number)
+        return ManagedZooKeeper(self.folder / name, template, files, mounted, number)
 
     def places(self, number: int, server: ManagedZooKeeper) -> dict[str, str]:
         """Return where a server finds itself, and others through their taps."""

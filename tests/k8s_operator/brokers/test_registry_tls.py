@@ -20,7 +20,7 @@ from imago_operator.certificates.state import (
     ZOOKEEPER,
 )
 from imago_operator.manifests.config import registry_user_secret
-from imago_operator.manifests.zookeeper import config_text, zookeeper_template
+from imago_operator.manifests.zookeeper import config_files, zookeeper_template
 from imago_operator.model import names
 from imago_operator.model.actions import CertificateWork, Certify
 from imago_operator.model.secret_data import decoded
@@ -63,7 +63,7 @@ def serving(desired: Desired, folder: Path) -> Iterator[tuple[ManagedZooKeeper, 
     managed = desired.spec.zookeeper.managed
     assert managed is not None
     template = zookeeper_template(desired, managed)
-    server = ManagedZooKeeper(folder / "server", template, config_text(desired, managed), mounted)
+    server = ManagedZooKeeper(folder / "server", template, config_files(desired, managed), mounted)
     try:
         server.start()
         yield server, secrets

@@ -14,7 +14,7 @@ from imago_cli.clusters.admin_http import TOKEN_VARIABLE
 from imago_operator.manifests.brokers import pod_template, stateful_set
 from imago_operator.manifests.common import applied_hash
 from imago_operator.manifests.render import render
-from imago_operator.manifests.zookeeper import config_text
+from imago_operator.manifests.zookeeper import config_files, zookeeper_notes
 from imago_operator.model import names
 from imago_operator.spec.crd import as_yaml
 from imago_testing.operated.resources import OPERATOR, wanted
@@ -253,12 +253,14 @@ def test_what_zookeeper_knows_goes_with_the_logs_it_knows_of(
 
 @pytest.mark.parametrize("servers", [1, 3, 5])
 def test_servers_of_zookeeper_know_each_other(servers: int) -> None:
+    """Their number is no part of their pods: another one restarts nobody."""
     desired = wanted({"spec.zookeeper.managed.replicas": servers})
     managed = desired.spec.zookeeper.managed
     assert managed is not None
-    text = config_text(desired, managed)
-    assert len(re.findall(r"^server\.", text, re.MULTILINE)) == (servers if servers > 1 else 0)
-    assert f"standaloneEnabled={'true' if servers == 1 else 'false'}" in text
+    files = config_files(desired, managed)
+    assert len(re.findall(r"^server\.", files["servers"], re.MULTILINE)) == servers
+    assert (files["members"], files["founders"]) == (f"{servers}\n",) * 2
+    assert zookeeper_notes(desired) == zookeeper_notes(wanted())
 
 
 @pytest.mark.parametrize("case", CASES)

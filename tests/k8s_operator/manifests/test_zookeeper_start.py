@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import threading
@@ -34,15 +35,22 @@ CACHES = ("networkaddress.cache.ttl", "networkaddress.cache.negative.ttl")
 @pytest.fixture(name="programs")
 def _programs(tmp_path: Path) -> Path:
     """A folder for programs of the pod, and those for its files."""
-    for name in ("bin", "tmp", "data"):
+    for name in ("bin", "tmp", "data", "etc"):
         (tmp_path / name).mkdir()
+    lines = "".join(f"server.{n}=zoo-{n}.nodes:2888:3888\n" for n in range(1, 4))
+    told = {"zoo.cfg": "dataDir=/data\n", "servers": lines, "members": "3\n", "founders": "3\n"}
+    for name, text in told.items():
+        (tmp_path / "etc" / name).write_text(text)
     return tmp_path / "bin"
 
 
 def bash(words: str, programs: Path, **told: str) -> subprocess.CompletedProcess[str]:
     """Run words of a pod whose folders are beside that of its programs."""
-    here = words.replace("/tmp/", f"{programs.parent}/tmp/")
-    here = here.replace("> /data/", f"> {programs.parent}/data/")
+    # What goes on beside the server would have this wait for it.
+    here = words.replace(f"while sleep {pod.FOLLOWS_S}", "while false")
+    here = here.replace("/tmp/", f"{programs.parent}/tmp/")
+    here = here.replace("/data/", f"{programs.parent}/data/")
+    here = here.replace("/etc/imago-zookeeper/", f"{programs.parent}/etc/")
     return subprocess.run(
         ["bash", "-c", here],
         env={"PATH": f"{programs}:{os.environ['PATH']}", **told},
@@ -68,7 +76,38 @@ def test_java_keeps_no_address_and_takes_flags_of_the_pods_own(programs: Path) -
     assert (programs.parent / "data" / "myid").read_text() == "2\n"
     program(programs, "zkServer.sh", 'echo "$JVMFLAGS"')
     begun = bash(pod.start(RegistryTls.NONE), programs, HOSTNAME="demo-zookeeper-1", JVMFLAGS=flags)
-    assert begun.stdout.split()[1:] == [flags]
+    *_, superuser, last = begun.stdout.split()
+    assert last == flags
+    assert re.fullmatch(r"-Dzookeeper\.\w+\.superDigest=super:[A-Za-z0-9+/]{27}=", superuser)
+
+
+class TestMembers:
+    def begun(self, programs: Path, number: int) -> list[str]:
+        """Begin a server; return the members that ZooKeeper is told."""
+        program(programs, "zkServer.sh", 'sed -n "s/^dynamicConfigFile=//p" "$2" | xargs cat')
+        words = pod.start(RegistryTls.NONE)
+        done = bash(words, programs, HOSTNAME=f"demo-zookeeper-{number - 1}")
+        assert not done.stderr
+        return done.stdout.split()
+
+    def test_founders_begin_together(self, programs: Path) -> None:
+        every = [f"server.{n}=zoo-{n}.nodes:2888:3888:participant" for n in range(1, 4)]
+        assert self.begun(programs, 2) == every
+
+    def test_a_new_one_begins_as_an_observer_of_those_before(self, programs: Path) -> None:
+        (programs.parent / "etc" / "founders").write_text("1\n")
+        first, new = self.begun(programs, 3)
+        assert first == "server.1=zoo-1.nodes:2888:3888:participant"
+        assert new == "server.3=zoo-3.nodes:2888:3888:observer"
+
+    def test_one_that_begins_again_goes_by_what_zookeeper_wrote(self, programs: Path) -> None:
+        """But for its own port, which its configuration says."""
+        data = programs.parent / "data"
+        (data / "zoo.cfg").write_text(f"dynamicConfigFile={data}/zoo.cfg.dynamic.2a\n")
+        known = [f"server.{n}=zoo-{n}.nodes:2888:3888:participant;0.0.0.0:2181" for n in (1, 2)]
+        (data / "zoo.cfg.dynamic.2a").write_text("\n".join(known))
+        assert self.begun(programs, 2) == [known[0], known[1].partition(";")[0]]
+        assert self.begun(programs, 3)[-1] == "server.3=zoo-3.nodes:2888:3888:observer"
 
 
 class TestReadiness:
@@ -89,6 +128,19 @@ class TestReadiness:
             with asking:
                 asking.recv(16)
                 asking.sendall(b"Zookeeper version: 3.9\nMode: follower\n")
+
+    @pytest.fixture(autouse=True)
+    def _member(self, programs: Path) -> None:
+        data = programs.parent / "data"
+        (data / "myid").write_text("2\n")
+        (data / "zoo.cfg").write_text(f"dynamicConfigFile={data}/members\n")
+        (data / "members").write_text("server.2=zoo-2.nodes:2888:3888:participant\n")
+
+    def test_a_server_that_is_no_member_is_not_ready(self, programs: Path, port: int) -> None:
+        self.named(programs, MINE)
+        assert self.ready(programs, port)
+        (programs.parent / "data" / "members").write_text("server.1=a:2888:3888:participant\n")
+        assert not self.ready(programs, port)
 
     def ready(self, programs: Path, port: int) -> bool:
         words = pod.is_ready(DOMAIN).replace("/2181", f"/{port}")
@@ -121,8 +173,9 @@ class TestReadiness:
     def test_an_image_without_a_look_up_is_taken_at_its_word(
         self, programs: Path, port: int
     ) -> None:
-        for name in ("bash", "cat", "grep"):
+        for name in ("bash", "cat", "grep", "sed"):
             (programs / name).symlink_to(f"/bin/{name}")
         words = pod.is_ready(DOMAIN).replace("/2181", f"/{port}").replace("/tmp/", f"{programs}/")
+        words = words.replace("/data/", f"{programs.parent}/data/")
         told = {"PATH": str(programs), "POD_IP": MINE}
         assert subprocess.run(["bash", "-c", words], env=told, check=False).returncode == 0

@@ -230,10 +230,15 @@ class TestWhatHolds:
         assert registry_tls(external, Observed(synced=True)) == (NONE, False)
         assert quorum_tls(external, Observed(synced=True)) is PLAIN
 
-    def test_one_server_meets_no_other(self) -> None:
+    def test_one_server_meets_no_other_and_goes_there_at_once(self) -> None:
         alone = wanted({"spec.zookeeper": {"managed": {"replicas": 1}}})
         assert alone.registry_tls is PERMISSIVE
-        assert quorum_tls(alone, Observed(synced=True)) is PLAIN
+        for servers, way in ((1, QuorumTls.ENFORCING), (2, QuorumTls.ACCEPTING)):
+            pods = tuple(
+                Pod(name=f"demo-zookeeper-{n}", uid=str(n), shard=None, ordinal=n)
+                for n in range(servers)
+            )
+            assert quorum_tls(alone, Observed(synced=True, pods=pods)) is way
 
 
 def operated(tls: RegistryTls) -> OperatedCluster:

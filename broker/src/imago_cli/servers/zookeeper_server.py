@@ -30,6 +30,7 @@ _JARS = (
     "metrics-core-*.jar",
     "snappy-java-*.jar",
     "commons-io-*.jar",
+    "commons-cli-*.jar",
 )
 _FLAGS_VARIABLE = "SERVER_JVMFLAGS"
 """More flags of the JVM, by the name that ZooKeeper's own scripts have for them."""

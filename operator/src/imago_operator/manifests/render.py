@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from imago_operator.manifests.common import Manifest
+    from imago_operator.manifests.zookeeper_members import ServerNumbers
     from imago_operator.model.desired import Desired
 
 
@@ -30,21 +31,26 @@ def render(
     stopped: Collection[int] = (),
     *,
     servers_sleep: bool = False,
+    servers: ServerNumbers | None = None,
 ) -> tuple[Manifest, ...]:
     """Return every object of a cluster that has these shards; `stopped` ones have no pods.
 
-    `servers_sleep`: those of ZooKeeper have none, either.
+    `servers_sleep`: those of ZooKeeper have none, either. `servers`: how many it has for now.
     """
-    return _rendered(desired, tuple(sorted(shards)), frozenset(stopped), servers_sleep)
+    return _rendered(desired, tuple(sorted(shards)), frozenset(stopped), servers_sleep, servers)
 
 
 @lru_cache(maxsize=16)
 def _rendered(
-    desired: Desired, numbers: tuple[int, ...], stopped: frozenset[int], servers_sleep: bool
+    desired: Desired,
+    numbers: tuple[int, ...],
+    stopped: frozenset[int],
+    servers_sleep: bool,
+    servers: ServerNumbers | None,
 ) -> tuple[Manifest, ...]:
     found = [config_map(desired), service_account(desired), *services(desired)]
     found += external_services(desired, numbers)
-    found += managed_zookeeper(desired, sleeps=servers_sleep)
+    found += managed_zookeeper(desired, servers, sleeps=servers_sleep)
     found += certificates(desired, numbers)
     found += _policies(desired, numbers)
     for shard in numbers:

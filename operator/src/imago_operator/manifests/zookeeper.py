@@ -16,12 +16,18 @@ from imago_operator.manifests.common import (
     resources,
     selector,
 )
+from imago_operator.manifests.zookeeper_members import (
+    FOLDER,
+    FOUNDERS,
+    MEMBERS,
+    SERVERS,
+    ServerNumbers,
+    server_line,
+)
 from imago_operator.manifests.zookeeper_start import (
     ADDRESS,
     CONFIG,
-    FOLDER,
     LIVES,
-    SERVES,
     STORES,
     TLS_FOLDER,
     is_ready,
@@ -58,23 +64,26 @@ QUORUM_TLS: Final = "ZOO_QUORUM_TLS"
 """Variable that says how it meets the other servers."""
 
 
-def managed_zookeeper(desired: Desired, *, sleeps: bool = False) -> list[Manifest]:
+def managed_zookeeper(
+    desired: Desired, numbers: ServerNumbers | None = None, *, sleeps: bool = False
+) -> list[Manifest]:
     """Return all objects of a managed ZooKeeper but its policies; none where it is external.
 
-    `sleeps`: it has no pods.
+    `numbers`: of its servers, for now. `sleeps`: it has no pods.
     """
     managed = desired.spec.zookeeper.managed
     if managed is None:
         return []
+    many = numbers or ServerNumbers(*(managed.replicas,) * 3)
     return [
-        _config_map(desired, managed),
+        _config_map(desired, managed, many),
         *_services(desired),
         _service_account(desired),
-        zookeeper_set(desired, managed, replicas=0 if sleeps else None),
+        zookeeper_set(desired, managed, replicas=0 if sleeps else many.there),
     ]
 
 
-def config_text(desired: Desired, managed: ManagedZooKeeper) -> str:
+def config_text() -> str:
     """Return zoo.cfg."""
     lines = [
         f"tickTime={TICK_MS}",
@@ -90,16 +99,11 @@ def config_text(desired: Desired, managed: ManagedZooKeeper) -> str:
         "4lw.commands.whitelist=srvr,ruok,mntr",
         "admin.enableServer=false",
         "standaloneEnabled=false",
-        "reconfigEnabled=false",
+        "reconfigEnabled=true",
         # Addresses of pods change; what is looked up must be looked up again.
         "quorumListenOnAllIPs=true",
         f"fastleader.maxNotificationInterval={REPEATS_VOTE_MS}",
     ]
-    name, domain = names.zookeeper(desired.name), _domain(desired)
-    if managed.replicas > 1:
-        lines += [f"server.{n + 1}={name}-{n}.{domain}:2888:3888" for n in range(managed.replicas)]
-    else:
-        lines[lines.index("standaloneEnabled=false")] = "standaloneEnabled=true"
     return "\n".join(lines) + "\n"
 
 
@@ -253,11 +257,11 @@ def _said(desired: Desired, managed: ManagedZooKeeper) -> Manifest:
         for name in ("imagePullPolicy", "imagePullSecrets")
         if name in of_cluster
     }
-    return of_pods | shared | {"config": config_text(desired, managed)}
+    return of_pods | shared | {"config": config_text()}
 
 
 def _container(desired: Desired, managed: ManagedZooKeeper) -> Manifest:
-    ready = SERVES if managed.replicas == 1 else is_ready(_domain(desired))
+    ready = is_ready(_domain(desired))
     container: Manifest = {
         "name": "zookeeper",
         "image": managed.image or desired.operator.zookeeper_image,
@@ -330,14 +334,29 @@ def _lives(desired: Desired) -> Manifest:
     return {"tcpSocket": {"port": "client"}}
 
 
-def _config_map(desired: Desired, managed: ManagedZooKeeper) -> Manifest:
+def config_files(
+    desired: Desired, managed: ManagedZooKeeper, numbers: ServerNumbers | None = None
+) -> dict[str, str]:
+    """Return what all servers read; it changes while they run."""
+    many = numbers or ServerNumbers(*(managed.replicas,) * 3)
+    name, domain = names.zookeeper(desired.name), _domain(desired)
+    every = range(max(managed.replicas, many.there, many.members))
+    return {
+        CONFIG: config_text(),
+        SERVERS: "".join(f"{server_line(name, domain, n)}\n" for n in every),
+        MEMBERS: f"{many.members}\n",
+        FOUNDERS: f"{many.founders}\n",
+    }
+
+
+def _config_map(desired: Desired, managed: ManagedZooKeeper, many: ServerNumbers) -> Manifest:
     return child(
         desired,
         "v1",
         "ConfigMap",
         f"{names.zookeeper(desired.name)}-config",
         names.ZOOKEEPER,
-        {"data": {CONFIG: config_text(desired, managed)}},
+        {"data": config_files(desired, managed, many)},
     )
 
 

@@ -24,11 +24,11 @@ from __future__ import annotations
 from typing import Final
 
 from imago_operator.certificates.state import CERTIFICATE, KEY, QUORUM, TRUSTED
+from imago_operator.manifests.zookeeper_members import CHANGE, KEEPS, KEPT, SERVES, SUPERUSER
 from imago_operator.model.desired import ZOOKEEPER_PORT, ZOOKEEPER_TLS_PORT
 from imago_operator.spec.cluster.zookeeper import QuorumTls, RegistryTls
 
 CONFIG: Final = "zoo.cfg"
-FOLDER: Final = "/etc/imago-zookeeper"
 TLS_FOLDER: Final = "/etc/imago-zookeeper-tls"
 STORES: Final = "/stores"
 """In memory."""
@@ -105,28 +105,29 @@ show() {{
 
 def start(tls: RegistryTls, quorum: QuorumTls = QuorumTls.NONE) -> str:
     """Return what the shell of a server's container runs."""
-    if tls is RegistryTls.NONE:
-        return f"{NUMBER} && {LOOKED_UP} && {SERVE} {FOLDER}/{CONFIG}"
+    secure, meets = tls is not RegistryTls.NONE, quorum is not QuorumTls.NONE
     lines: tuple[str, ...] = SECURE if tls is RegistryTls.PERMISSIVE else (*SECURE, WITHIN)
-    meets = quorum is not QuorumTls.NONE
     if meets:
         lines += (*MEETS, *_modes(quorum))
-    follow = "take || true; meet || true" if meets else "take || true"
+    host = "127.0.0.1" if tls is RegistryTls.ENFORCING else "0.0.0.0"  # noqa: S104  in a pod
+    tasks = [*(["take"] if secure else []), *(["meet"] if secure and meets else []), "change"]
+    follow = "; ".join(f"{task} || true" for task in tasks)
     return "\n".join(
         (
             "set -e",
             "umask 077",
             NUMBER,
+            KEEPS,
+            SUPERUSER,
             LOOKED_UP,
-            TAKE,
-            *((MEET, "newest= shown= trusted= since=0") if meets else ()),
-            "last= server=$BASHPID",
-            "take",
-            *(("meet",) if meets else ()),
-            f"cp {FOLDER}/{CONFIG} {STORES}/{CONFIG}",
-            f"printf '%s\\n' {' '.join(lines)} >> {STORES}/{CONFIG}",
+            *((TAKE,) if secure else ()),
+            *((MEET, "newest= shown= trusted= since=0") if "meet" in tasks else ()),
+            CHANGE,
+            f"last= server=$BASHPID open={host}:{ZOOKEEPER_PORT}",
+            *tasks[:-1],
+            *((f"printf '%s\\n' {' '.join(lines)} >> {KEPT}",) if secure else ()),
             f"(while sleep {FOLLOWS_S} && kill -0 $server 2> /dev/null; do {follow}; done) &",
-            f"{SERVE} {STORES}/{CONFIG}",
+            f"{SERVE} {KEPT}",
         )
     )
 
@@ -138,10 +139,6 @@ def _modes(quorum: QuorumTls) -> tuple[str, ...]:
     return f"sslQuorum={str(sends).lower()}", f"portUnification={str(both).lower()}"
 
 
-SERVES: Final = (
-    f"exec 3<>/dev/tcp/127.0.0.1/{ZOOKEEPER_PORT} && echo srvr >&3 && grep -q ^Mode: <&3"
-)
-"""A server without a quorum answers, but has no mode."""
 ADDRESS: Final = "POD_IP"
 FOUND: Final = "/tmp/found"  # noqa: S108  the pod's own
 LIVES: Final = f"exec 3<>/dev/tcp/127.0.0.1/{ZOOKEEPER_PORT}"

@@ -289,9 +289,11 @@ def registry_tls(spec: ClusterSpec, version: str) -> RegistryTls:
 
 
 def quorum_tls(spec: ClusterSpec, version: str) -> QuorumTls:
-    """Return how servers of a managed ZooKeeper meet: with TLS where there is any, and several."""
-    managed = spec.zookeeper.managed
-    if managed is None or managed.replicas == 1:
+    """Return how servers of a managed ZooKeeper meet: with TLS where there is any.
+
+    One that is alone is told the same: others may join it.
+    """
+    if spec.zookeeper.managed is None:
         return QuorumTls.NONE
     there = registry_tls(spec, version) is not RegistryTls.NONE
     return QuorumTls.ENFORCING if there else QuorumTls.NONE

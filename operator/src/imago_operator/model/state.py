@@ -166,6 +166,7 @@ class Claim:
     name: str
     uid: str
     shard: int
+    """-1: of a server of ZooKeeper."""
     ordinal: int
     requested: int
     """Bytes asked for."""
@@ -271,6 +272,8 @@ class Observed:
     children: tuple[OwnedObject, ...] = ()
     pods: tuple[Pod, ...] = ()
     claims: tuple[Claim, ...] = ()
+    server_claims: tuple[Claim, ...] = ()
+    """Those of ZooKeeper's servers."""
     nodes: Mapping[str, KubeNode] | None = None
     """None: not allowed to look, or not read."""
     expandable: Mapping[str, bool] = field(default_factory=dict)

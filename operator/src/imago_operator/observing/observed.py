@@ -112,6 +112,7 @@ class Observer:
                 for pod in (pod_of(o, desired, probes.get(o["metadata"]["name"])) for o in objects)
             ),
             claims=await self._volumes.claims(desired, claims, objects),
+            server_claims=self._volumes.of_servers(desired, claims),
             nodes=await self._volumes.nodes(desired),
             expandable=await self._volumes.expandable(claims),
             registry=registry,

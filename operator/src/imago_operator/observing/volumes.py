@@ -77,6 +77,12 @@ class Volumes:
                 found.append(_claim(item, int(match[2]), int(match[3]), node, desired))
         return tuple(found)
 
+    def of_servers(self, desired: Desired, items: Iterable[Manifest]) -> tuple[Claim, ...]:
+        """Return the claims of ZooKeeper's servers, by their names."""
+        pattern = re.compile(rf"data-{re.escape(names.zookeeper(desired.name))}-([0-9]+)")
+        matches = ((item, pattern.fullmatch(item["metadata"]["name"])) for item in items)
+        return tuple(_claim(item, -1, int(m[1]), None, desired) for item, m in matches if m)
+
     async def _node_of(self, claim: Manifest) -> str | None:
         """Return the only node that a claim's volume can be on; None: any, or not known."""
         volume = claim.get("spec", {}).get("volumeName")

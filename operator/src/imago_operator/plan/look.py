@@ -10,11 +10,13 @@ from imago_operator.manifests.brokers import template_notes
 from imago_operator.manifests.zookeeper import zookeeper_notes
 from imago_operator.model import names
 from imago_operator.model.state import STATEFUL_SET
+from imago_operator.plan.servers import numbers
 from imago_operator.spec.cluster.brokers import SHARD_ID_MAX
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from imago_operator.manifests.zookeeper_members import ServerNumbers
     from imago_operator.model.desired import Desired
     from imago_operator.model.state import Claim, Observed, Pod, Shard
 
@@ -115,9 +117,13 @@ class ClusterLook:
 
     @property
     def _registry_serves(self) -> bool:
-        managed = self.desired.spec.zookeeper.managed
         serving = sum(pod.serving for pod in self.observed.pods_of(None))
-        return managed is None or 2 * serving > managed.replicas
+        return self.servers is None or 2 * serving > self.servers.members
+
+    @cached_property
+    def servers(self) -> ServerNumbers | None:
+        """How many servers a managed ZooKeeper is to have for now."""
+        return numbers(self.desired, self.observed, self.outdated)
 
     @property
     def informed(self) -> bool:

@@ -124,7 +124,8 @@ def wanted(look: ClusterLook) -> tuple[Manifest, ...]:
     leaving = [n for n in look.victims if n in sets or n in orphans or _is_needed(look, n)]
     shards = [*look.targets, *leaving]
     without = look.stopped | look.sleeping
-    return render(look.desired, shards, stopped=without, servers_sleep=look.servers_sleep)
+    asleep, numbers = look.servers_sleep, look.servers
+    return render(look.desired, shards, without, servers_sleep=asleep, servers=numbers)
 
 
 def _is_needed(look: ClusterLook, number: int) -> bool:

@@ -24,7 +24,7 @@ from imago_operator.plan import (
 )
 from imago_operator.plan.look import ClusterLook
 from imago_operator.plan.members import leaving
-from imago_operator.plan.registry import registry, spreading
+from imago_operator.plan.registry import joining, registry, spreading
 from imago_operator.plan.restarts import permission, rollout
 from imago_operator.plan.rows import PlanRow, PlanStep, ReconcilePlan
 
@@ -55,6 +55,7 @@ ORDERLY: Final[tuple[Callable[[ClusterLook], PlanStep | None], ...]] = (
     leaving.leave,
     leaving.join,
     leaving.claims,
+    joining.change,
     spreading.spread,
     moving.held,
     scaledown.resume,

@@ -34,11 +34,12 @@ class PlanRow(Enum):
     ROLLOUT = (16, "Restarting")
     CHANGE_MEMBERS = (17, "ChangingMembers")
     MOVE_MEMBERS = (18, "MovingMembers")
-    RESUME = (19, "TakingShardsBack")
-    BLOCKED = (20, "ScaleDownBlocked")
-    SCALE_DOWN = (21, "ScalingDown")
-    MEMBERS = (22, "MembersMissing")
-    SETTLED = (23, "Settled")
+    SERVERS = (19, "ChangingServers")
+    RESUME = (20, "TakingShardsBack")
+    BLOCKED = (21, "ScaleDownBlocked")
+    SCALE_DOWN = (22, "ScalingDown")
+    MEMBERS = (23, "MembersMissing")
+    SETTLED = (24, "Settled")
 
     @property
     def number(self) -> int:

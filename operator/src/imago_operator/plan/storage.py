@@ -22,16 +22,31 @@ RESIZE_S = 1800.0
 def growth(look: ClusterLook) -> PlanStep:
     """Grow claims, whatever else there is: it takes nothing away, and may be the cure."""
     size = look.desired.spec.brokers.storage.size
-    if size is None:
-        return PlanStep(row=PlanRow.STORAGE)
-    growing = [GrowClaim(c.name, c.uid, size.text) for c in _short(look) if _grows(look, c)]
-    said = _said(False, "Expanding", f"{len(growing)} claims grow to {size.text}.")
+    growing = [
+        GrowClaim(c.name, c.uid, size.text) for c in _short(look) if size and _grows(look, c)
+    ]
+    growing += _servers(look)
+    said = (
+        _said(False, "Expanding", f"{len(growing)} claims grow to {growing[0].size}.")
+        if growing
+        else None
+    )
     return PlanStep(
         row=PlanRow.STORAGE,
         actions=tuple(growing),
-        findings=(said,) if growing else (),
+        findings=(said,) if said else (),
         next="they grow",
     )
+
+
+def _servers(look: ClusterLook) -> list[GrowClaim]:
+    """Return the claims of ZooKeeper's servers that grow; those that cannot stay as they are."""
+    managed = look.desired.spec.zookeeper.managed
+    if managed is None:
+        return []
+    size = managed.storage.size
+    short = [c for c in look.observed.server_claims if c.requested < size.bytes]
+    return [GrowClaim(c.name, c.uid, size.text) for c in short if _grows(look, c)]
 
 
 def remade(look: ClusterLook) -> PlanStep:

@@ -121,6 +121,14 @@ CASES: Final = (
         late="1 h",
     ),
     Case(
+        "ChangingServers",
+        "ZooKeeper has more or fewer servers than spec.zookeeper.managed.replicas says",
+        "one at a time, while all members serve. More: a server begins as an observer, and the one"
+        " that leads takes it in once it has everything. Fewer: the one that leads does without"
+        " the last, which is not ready from then on; then its pod goes, and its claim stays",
+        late="10 min",
+    ),
+    Case(
         "TakingShardsBack",
         "a shard that was being removed is wanted again",
         "uncordon it, stop its drain",

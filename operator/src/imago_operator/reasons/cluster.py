@@ -108,6 +108,12 @@ WORK: Final = (
         "A member is to have another claim, and may not go now.",
         "Nothing, or what the message names: more members, the others in sync, a window.",
     ),
+    _of(
+        "Reconciling",
+        "ChangingServers",
+        "ZooKeeper gets more servers, or fewer, one at a time.",
+        "Nothing, or what the message names: a server that does not start, a template to approve.",
+    ),
     _of("Reconciling", "TakingShardsBack", "A scale-down was cancelled.", BY_ITSELF),
     _of("Reconciling", "ScalingDown", "Shards are being removed.", "See ScalingDown."),
     _of(

@@ -257,8 +257,8 @@ BAD_EDITS: Final[tuple[BadEdit, ...]] = (
     edit(CLUSTER, "exclude each other for good", {}, EXTERNAL),
     edit(
         CLUSTER,
-        "replicas of ZooKeeper cannot be changed",
-        {},
+        "replicas of ZooKeeper stay",
+        {"spec.hibernated": True},
         {"spec.zookeeper.managed.replicas": 5},
     ),
     edit(
@@ -269,7 +269,7 @@ BAD_EDITS: Final[tuple[BadEdit, ...]] = (
     ),
     edit(
         CLUSTER,
-        "size of ZooKeeper's claims cannot be changed",
+        "size cannot shrink",
         {"spec.zookeeper.managed.storage": {"size": "5Gi"}},
         {"spec.zookeeper.managed.storage": {"size": "1Gi"}},
     ),

@@ -43,6 +43,8 @@ EDITS: Final[tuple[dict[str, Any], ...]] = (
     {"spec.hibernated": True},
     {"spec.hibernated": True, "spec.image": "mine:2"},
     {"spec.brokers.storage.storageClassName": "fast"},
+    {"spec.zookeeper.managed.replicas": 1},
+    {"spec.zookeeper.managed.replicas": 5, "spec.image": "mine:3"},
     {"spec.brokers.storage.storageClassName": "slow", "spec.brokers.storage.size": "20Gi"},
     {
         "spec.brokers.shardPools": [

@@ -189,7 +189,7 @@ def _servers(
     desired: Desired, observed: Observed, plan: ReconcilePlan, now: datetime
 ) -> Iterator[str]:
     """Of ZooKeeper's servers one goes at a time, and one that serves only while all others do."""
-    managed = desired.spec.zookeeper.managed
+    made = observed.child(STATEFUL_SET, names.zookeeper(desired.name))
     for action in plan.actions:
         pod = _of(observed, action) if isinstance(action, DeletePod) else None
         if pod is None or pod.shard is not None or pod.waiting:
@@ -198,7 +198,7 @@ def _servers(
         if any(other.deleting for other in others):
             yield f"{pod.name} goes while another server of ZooKeeper does"
         serving = sum(other.serving for other in others)
-        whole = managed is not None and serving >= max(managed.replicas - 1, len(others))
+        whole = serving >= max(((made and made.replicas) or 1) - 1, len(others))
         if not whole and (pod.serving or not _is_late(desired, pod, now)):
             yield f"{pod.name} goes while ZooKeeper lacks another server"
         if pod.annotations == zookeeper_notes(desired) and not pod.edited:

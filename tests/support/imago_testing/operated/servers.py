@@ -8,6 +8,7 @@ from itertools import combinations, product
 from typing import TYPE_CHECKING, Any
 
 from imago_operator.manifests.config import FILE
+from imago_operator.manifests.zookeeper_members import FOUNDERS, MEMBERS
 from imago_operator.model import names
 from imago_operator.model.state import STATEFUL_SET
 from imago_operator.plan.members.counting import LEAST
@@ -44,6 +45,8 @@ class Servers(Things):
 
     joined: set[str] = field(default_factory=set)
     """Servers of ZooKeeper, by uid, that have what the others have."""
+    ensemble: set[int] = field(default_factory=set)
+    """Ordinals of those servers that are members; empty: it has not begun."""
     dark: set[str] = field(default_factory=set)
     """Nodes without power."""
     missed: dict[str, str] = field(default_factory=dict)
@@ -54,7 +57,8 @@ class Servers(Things):
         """Whether brokers have the registry: ZooKeeper answers, and a majority of it is there."""
         wanted = self._servers_wanted()
         there = [pod for pod in self._servers() if self._takes_part(pod)]
-        quorum = has_quorum([pod.quorum_tls for pod in there], wanted or 0)
+        many = len(self.ensemble) or wanted or 0
+        quorum = has_quorum([pod.quorum_tls for pod in there], many)
         return self.zookeeper and (wanted is None or quorum)
 
     def runs(self, pod: Pod) -> bool:
@@ -69,7 +73,22 @@ class Servers(Things):
         return next((c.replicas or 0 for c in found if c.shard is None), None)
 
     def _takes_part(self, pod: Pod) -> bool:
-        return self.runs(pod) and pod.uid in self.joined
+        member = pod.ordinal in self.ensemble or not self.ensemble
+        return self.runs(pod) and pod.uid in self.joined and member
+
+    def reconfigure(self) -> None:
+        """Have the server that leads take one in, or do without the last, as all are told."""
+        file = self.manifests.get(("ConfigMap", f"{names.zookeeper('demo')}-config"))
+        if file is None:
+            return
+        members, founders = (int(file["data"][name]) for name in (MEMBERS, FOUNDERS))
+        if not self.ensemble:
+            self.ensemble = set(range(founders))
+        elif self.connected and max(self.ensemble) >= members:
+            self.ensemble.remove(max(self.ensemble))
+        elif self.connected:
+            ready = {p.ordinal for p in self._servers() if self.runs(p) and p.uid in self.joined}
+            self.ensemble |= set(sorted(ready & set(range(members)) - self.ensemble)[:1])
 
     def _note_server(self, pod: Pod) -> None:
         """Count what the operator takes of ZooKeeper, whatever it may remember of it."""

@@ -131,6 +131,9 @@ def _edits(world: ClusterWorld) -> Iterator[dict[str, Any]]:
     fast = FILLED | {"spec.brokers.storage.storageClassName": "fast"}
     world.desired = wanted(fast)
     yield from _life(world, fast)
+    servers = fast | {"spec.zookeeper.managed.replicas": 5}
+    world.desired = wanted(servers)
+    yield from _life(world, servers)
 
 
 def _life(

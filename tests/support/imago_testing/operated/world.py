@@ -230,6 +230,7 @@ class ClusterWorld(Servers):
         for name in list(self.pods):
             self._start(name)
             self._catch_up(name)
+        self.reconfigure()
         for name in list(self.pods):
             self._probe_readiness(name)
         for shard in self.shards.values():

@@ -30,11 +30,11 @@ class ManagedZooKeeper:
         self,
         folder: Path,
         template: Mapping[str, Any],
-        config: str,
+        files: Mapping[str, str],
         mounted: MountedSecret,
         number: int = 0,
     ) -> None:
-        """`mounted`: the folder of its certificate's Secret."""
+        """`files`: its ConfigMap. `mounted`: the folder of its certificate's Secret."""
         self._folder, self.mounted, self._number = folder, mounted, number
         block = free_port_block(len(PORTS))
         self._places = {
@@ -48,7 +48,7 @@ class ManagedZooKeeper:
         self.plain, self.secure, self.quorum, self.election = range(block, block + len(PORTS))
         for name in ("etc", "data", "stores", "bin", "tmp"):
             (folder / name).mkdir(parents=True)
-        self._config = config
+        self._files = dict(files)
         self._process: ServerProcess | None = None
         self.made_of(template)
 
@@ -70,20 +70,35 @@ class ManagedZooKeeper:
             words = [word.replace(slow, fast) for word in words]
         self._words = words
 
+    def tell(self, files: Mapping[str, str]) -> None:
+        """Have the kubelet write what is new in its ConfigMap, whole files at a time."""
+        self._files |= files
+        for name, text in self._files.items():
+            new = self._folder / "tmp" / name
+            new.write_text(self._here(text))
+            new.replace(self._folder / "etc" / name)
+
+    def _program(self, name: str, command: str) -> None:
+        program = self._folder / "bin" / name
+        program.write_text(f"#!/bin/bash\nexec {command}\n")
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+
     def _here(self, text: str) -> str:
         found = "|".join(re.escape(place) for place in self._places)
         return re.sub(found, lambda place: self._places[place[0]], text)
 
     def start(self) -> None:
         """Start it and wait until it serves, or waits for others."""
-        (self._folder / "etc" / "zoo.cfg").write_text(self._here(self._config))
+        self.tell({})
         server = ZooKeeperServer(folder=self._folder / "logs", port=self.plain, heap_mb=96)
         server.write_config()
         *command, _ = server.command(find_java())
-        program = self._folder / "bin" / "zkServer.sh"
-        program.write_text(f'#!/bin/bash\nexec {shlex.join(command)} "$2"\n')
-        program.chmod(program.stat().st_mode | stat.S_IXUSR)
-        path = f"{program.parent}:{os.environ['PATH']}"
+        flags = "${JVMFLAGS:-}"
+        run, main = command[:-1], command[-1]
+        shell = [*command[:1], "-Xmx48m", *run[run.index("-cp") :]]
+        self._program("zkServer.sh", f'{shlex.join(run)} {flags} {main} "$2"')
+        self._program("zkCli.sh", f'{shlex.join(shell)} org.apache.zookeeper.ZooKeeperMain "$@"')
+        path = f"{self._folder}/bin:{os.environ['PATH']}"
         told = {"PATH": path, "HOSTNAME": f"demo-zookeeper-{self._number}"}
         words = [self._here(word) for word in self._words]
         self._process = ServerProcess.start("zookeeper", words, self._folder, told)

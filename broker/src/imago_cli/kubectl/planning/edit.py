@@ -53,6 +53,7 @@ class Edit:
             )
             return
         yield from self._shards(self.before)
+        yield from self._servers(self.before)
         yield from self._hibernation(self.before)
         if not (self.before.spec.hibernated or self.after.spec.hibernated):
             yield from self._restarts(self.before)
@@ -72,6 +73,12 @@ class Edit:
         if before.replicas != self.after.replicas:
             text = f"{before.replicas} to {self.after.replicas} a shard"
             yield Effect("ChangeMembers", text, self._members(before))
+
+    def _servers(self, before: Desired) -> Iterator[Effect]:
+        was, wanted = before.spec.zookeeper.managed, self.after.spec.zookeeper.managed
+        if was and wanted and was.replicas != wanted.replicas:
+            text = f"{was.replicas} to {wanted.replicas} of ZooKeeper"
+            yield Effect("ChangeServers", text, "one at a time, while all others serve")
 
     def _hibernation(self, before: Desired) -> Iterator[Effect]:
         """Yield that all pods stop, or come back: none of them is restarted besides."""

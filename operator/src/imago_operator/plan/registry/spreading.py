@@ -27,10 +27,10 @@ def spread(look: ClusterLook) -> PlanStep | None:
     """Restart a server of a node that has a majority, so that it gets to a free one."""
     managed = look.desired.spec.zookeeper.managed
     servers = look.observed.pods_of(None)
-    if managed is None or managed.replicas < 3:
+    if managed is None or look.servers is None or look.servers.there < 3:
         return None
     crowd = _crowded(servers)
-    whole = all(pod.serving for pod in servers) and len(servers) >= managed.replicas
+    whole = all(pod.serving for pod in servers) and len(servers) >= look.servers.there
     moved = look.observed.status.zookeeper_move
     if crowd is None:
         return _arrived() if moved is not None and whole else None

@@ -178,9 +178,9 @@ def _progress(
 
 def _zookeeper(look: ClusterLook, due: list[Pod]) -> tuple[list[Action], str] | None:
     """Restart servers of ZooKeeper, one at a time, before any broker; None: not concerned."""
-    managed = look.desired.spec.zookeeper.managed
-    if managed is None:
+    if look.servers is None:
         return None
+    there = look.servers.there
     servers = look.observed.pods_of(None)
     down = [pod for pod in servers if not pod.serving]
     mine = [pod for pod in due if pod.shard is None]
@@ -190,10 +190,10 @@ def _zookeeper(look: ClusterLook, due: list[Pod]) -> tuple[list[Action], str] | 
         return [], missing
     for pod in [pod for pod in mine if not pod.serving]:
         # Of several that are not ready one may be about to be: without it there is no majority.
-        alone = len(down) == 1 and len(servers) >= managed.replicas
+        alone = len(down) == 1 and len(servers) >= there
         if alone or (membership.overdue(look, pod) and not membership.another_goes(look, pod)):
             return [_delete(look, pod)], ""
-    if down or len(servers) < managed.replicas:
+    if down or len(servers) < there:
         return [], f"{counted(len(down), 'server') if down else 'missing servers'} of ZooKeeper"
     if mine and (back := [pod for pod in servers if _is_just_back(look, pod)]):
         return [], f"{back[0].name} to be found by the others"

@@ -121,6 +121,10 @@ def quorum_tls(desired: Desired, observed: Observed) -> QuorumTls:
         return QuorumTls.NONE if observed.registry_tls_refused else row[wanted]
     if observed.registry_tls_refused and there == {QuorumTls.NONE}:
         return QuorumTls.NONE
+    if all(pod.ordinal == 0 for pod in observed.pods if pod.shard is None) and all(
+        (c.replicas or 0) <= 1 for c in _sets_of_servers(desired, observed)
+    ):
+        return row[wanted]  # it meets nobody
     known = [row.index(one) for one in there]
     first, last = min(known), max(known)
     if wanted > first:

@@ -112,7 +112,9 @@ class ZooKeeperTemplate:
 class ZooKeeperStorage:
     """Volumes of ZooKeeper."""
 
-    size: Quantity = described("Size of each claim.", default=Quantity("5Gi"))
+    size: Quantity = described(
+        "Size of each claim; may grow and never shrinks.", default=Quantity("5Gi")
+    )
     storage_class_name: str | None = described(
         "Storage class; the cluster's default unless given.", default=None, size_max=253
     )
@@ -122,10 +124,15 @@ class ZooKeeperStorage:
 class ManagedZooKeeper:
     """A ZooKeeper that the operator runs for this cluster alone."""
 
-    replicas: int = described("Number of servers: 1, 3 or 5. Immutable.", default=3, low=1, high=5)
+    replicas: int = described(
+        "Number of servers: 1, 3 or 5. May change: they join and leave one at a time.",
+        default=3,
+        low=1,
+        high=5,
+    )
     image: str | None = described(
-        "Image of ZooKeeper 3.9 with zkServer.sh and bash on its path; unless given, the official"
-        " one.",
+        "Image of ZooKeeper 3.9 with zkServer.sh, zkCli.sh and bash on its path; unless given, the"
+        " official one.",
         default=None,
         size_max=512,
     )

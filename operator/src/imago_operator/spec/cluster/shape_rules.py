@@ -19,6 +19,12 @@ def _moves_one_at_a_time(node: Any, old: Any) -> bool:
     return bool(members > node.get("minInSync", 2 if members > 1 else 1))
 
 
+def _servers_stay_asleep(node: Any, old: Any) -> bool:
+    now, before = (each["zookeeper"].get("managed") for each in (node, old))
+    many = (now or {}).get("replicas"), (before or {}).get("replicas")
+    return not old["hibernated"] or None in (now, before) or many[0] == many[1]
+
+
 RULES: Final[tuple[Rule, ...]] = (
     not_smaller(STORAGE),
     immutable(STORAGE, "type"),
@@ -38,11 +44,14 @@ RULES: Final[tuple[Rule, ...]] = (
         holds=lambda node: node["replicas"] % 2 == 1,
         message="ZooKeeper needs an odd number of servers: 1, 3 or 5",
     ),
-    immutable(SERVERS, "replicas", message="replicas of ZooKeeper cannot be changed"),
-    immutable(f"{SERVERS}.storage", "storageClassName"),
-    immutable(
-        f"{SERVERS}.storage",
-        "size",
-        message="size of ZooKeeper's claims cannot be changed",
+    Rule(
+        path="spec",
+        cel="!oldSelf.hibernated || !has(self.zookeeper.managed) || !has(oldSelf.zookeeper.managed)"
+        " || self.zookeeper.managed.replicas == oldSelf.zookeeper.managed.replicas",
+        holds_after=_servers_stay_asleep,
+        message="replicas of ZooKeeper stay while the cluster hibernates: set hibernated to false"
+        " first, by itself",
     ),
+    immutable(f"{SERVERS}.storage", "storageClassName"),
+    not_smaller(f"{SERVERS}.storage"),
 )
