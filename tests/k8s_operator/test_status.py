@@ -128,6 +128,7 @@ def test_what_is_taken_away_is_told_in_words() -> None:
         actions.Hibernate({}, 1),
         actions.Hibernate({}),
         actions.Elect("demo-s0-0", "u", 0),
+        actions.FenceMember("demo-s0-0", "u", 0),
         actions.Cordon(1),
         actions.MarkDrained(1),
     )

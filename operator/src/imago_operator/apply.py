@@ -30,10 +30,12 @@ from imago_operator.model.actions import (
     DeleteClaim,
     DeletePod,
     Elect,
+    FenceMember,
     GrowClaim,
     Handover,
     Hibernate,
     LabelPod,
+    LiftFence,
     MarkDrained,
     OwnClaim,
     SetConfig,
@@ -114,6 +116,22 @@ class BrokerExecutor:
         await self._admin.elect(
             self._address(action.pod), uuid=action.uuid, operator_epoch=await self._epoch()
         )
+
+    @do.register
+    async def _(self, action: FenceMember) -> None:
+        await self._admin.fence(
+            self._address(action.pod),
+            uuid=action.uuid,
+            anyway=action.anyway,
+            operator_epoch=await self._epoch(),
+        )
+
+    @do.register
+    async def _(self, action: LiftFence) -> None:
+        # Where all are fenced nobody can say which epoch is in force, and none compares it.
+        registry = self._seen.observed.registry
+        epoch = await self._epoch() if registry and registry.connected else 0
+        await self._admin.lift_fence(self._address(action.pod), operator_epoch=epoch)
 
     @do.register
     async def _(self, action: Cordon) -> None:

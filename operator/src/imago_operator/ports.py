@@ -90,6 +90,15 @@ class AdminCalls(Protocol):
         POST /admin/v1/elect with `brokerId` and `allowDataLoss`.
         """
 
+    async def fence(self, broker: str, *, uuid: str, anyway: bool, operator_epoch: int) -> None:
+        """Have a broker keep its log and serve nobody; BlockedError where its shard needs it.
+
+        POST /admin/v1/fence with `brokerId` and `anyway`.
+        """
+
+    async def lift_fence(self, broker: str, *, operator_epoch: int) -> None:
+        """Have a broker that is fenced serve again: DELETE /admin/v1/fence."""
+
     async def set_config(
         self, broker: str, values: Mapping[str, object], *, operator_epoch: int
     ) -> None:

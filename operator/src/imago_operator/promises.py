@@ -14,6 +14,7 @@ from imago_operator.model.actions import (
     DeleteClaim,
     DeletePod,
     Elect,
+    FenceMember,
     Handover,
     Hibernate,
     MarkDrained,
@@ -43,6 +44,7 @@ def broken(
         *_claims(desired, observed, actions),
         *_shards(observed, actions),
         *_sleep(desired, observed, actions),
+        *_fences(desired, observed, actions),
     ]
 
 
@@ -275,6 +277,28 @@ def _sleep(desired: Desired, observed: Observed, actions: Sequence[Action]) -> I
             yield "what goes with its pods is stopped"
         if action.shard is None and any(pod.shard is not None for pod in observed.pods):
             yield "ZooKeeper is stopped before the brokers"
+
+
+def _fences(desired: Desired, observed: Observed, actions: Sequence[Action]) -> Iterator[str]:
+    """A member is fenced while its shard does without, or somebody said that it need not; its log
+    stays."""
+    said = desired.resource.fenced
+    named = {name.removesuffix("!") for name in said}
+    for action in actions:
+        match action:
+            case FenceMember():
+                pods = observed.pods_of(action.shard)
+                others = [pod for pod in pods if pod.name != action.pod]
+                whole = "*" in said or all(pod.name in named for pod in pods)
+                served = sum(_holds(observed, pod) for pod in others) >= desired.min_in_sync
+                if action.pod not in named and "*" not in said:
+                    yield f"{action.pod} is fenced, and nobody has asked for it"
+                if not (served or whole or f"{action.pod}!" in said):
+                    yield f"{action.pod} is fenced while its shard needs it"
+            case DeleteClaim() if action.name.removeprefix("data-") in named:
+                yield f"claim {action.name} is of a member that is fenced"
+            case _:
+                pass
 
 
 def _has_pods(observed: Observed, name: str) -> bool:

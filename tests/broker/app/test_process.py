@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+import urllib.error
+import urllib.request
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from imago_broker.app.process import warn_of_plain_twins
 from imago_testing.processes.ports import free_port_block
+from imago_testing.processes.servers import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,8 +43,9 @@ pytestmark = pytest.mark.processes
 class Process:
     """A broker process whose configuration file the test writes."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, admin: str = "") -> None:
+        """`admin`: more that is said in the section of that name."""
+        self.folder, self.admin = folder, admin
         self.file = folder / "broker.toml"
         self.port_base = free_port_block(5)
         self.write("")
@@ -58,7 +64,7 @@ class Process:
             broker = {{ data_dir = "{self.folder}/data", bind = "127.0.0.1", host = "127.0.0.1" }}
             rocketmq = {{ port = {base + 2}, grpc_port = 0 }}
             namesrv = {{ port = {base + 3} }}
-            admin = {{ port = {base + 4} }}
+            admin = {{ port = {base + 4}{self.admin and ", "}{self.admin} }}
             {more}
             [metaq]
             port = {base + 1}
@@ -159,3 +165,91 @@ def test_a_broker_says_at_its_start_what_is_not_compiled(caplog: pytest.LogCaptu
     assert not caplog.records
     warn_of_plain_twins(["imago_wire.records._scan_c", "imago_wire.text._text_c.scan_text"])
     assert "names=imago_wire.records._scan_c,imago_wire.text._text_c.scan_text" in caplog.text
+
+
+def call(broker: Process, method: str, path: str, body: str = "{}") -> tuple[int, dict[str, Any]]:
+    """Ask the admin port of a process."""
+    url = f"http://127.0.0.1:{broker.port_base + 4}{path}"
+    headers = {"Authorization": "Bearer let me in", "Content-Type": "application/json"}
+    data = body.encode() if method != "GET" else None
+    asked = urllib.request.Request(url, data, headers, method=method)
+    try:
+        with urllib.request.urlopen(asked, timeout=50) as answer:
+            return answer.status, json.loads(answer.read())
+    except urllib.error.HTTPError as refused:
+        return refused.code, json.loads(refused.read())
+
+
+def fenced(broker: Process) -> bool:
+    """Whether who answers there is a member that is fenced."""
+    try:
+        return "fenced" in call(broker, "GET", "/admin/v1/status")[1]
+    except OSError:
+        return False  # the broker has ended, and the next one has not begun
+
+
+class TestFence:
+    @pytest.fixture
+    def guarded(self, tmp_path: Path) -> Iterator[Process]:
+        folder = tmp_path
+        (folder / "token").write_text("let me in")
+        found = Process(folder, f'token_file = "{folder}/token"')
+        yield found
+        found.popen.kill()
+        found.popen.communicate()
+
+    def test_a_fenced_member_keeps_its_log_and_serves_nobody(self, guarded: Process) -> None:
+        assert guarded.line().startswith("ready ")
+        code, said = call(guarded, "POST", "/admin/v1/fence", '{"why": "its disk clicks"}')
+        assert (code, said["error"]) == (409, "not_fenced"), "nobody else has its messages"
+        assert "singleReplica" in said["message"]
+        body = '{"why": "its disk clicks", "anyway": true}'
+        assert call(guarded, "POST", "/admin/v1/fence", body)[0] == 200
+        wait_until(lambda: fenced(guarded), what="the fence")
+        _, status = call(guarded, "GET", "/admin/v1/status")
+        assert (status["role"], status["fenced"]["why"]) == ("fenced", "its disk clicks")
+        assert (status["puts"]["accepted"], status["gets"]["accepted"]) == (False, False)
+        assert call(guarded, "GET", "/healthz")[0] == 200, "nobody is to start it again"
+        assert call(guarded, "GET", "/readyz")[0] == 503
+        assert call(guarded, "GET", "/admin/v1/topics")[1]["error"] == "fenced"
+        with pytest.raises(OSError, match="refused"):
+            socket.create_connection(("127.0.0.1", guarded.port_base + 2)).close()
+        assert call(guarded, "DELETE", "/admin/v1/fence")[0] == 200
+        assert guarded.line().startswith("ready "), "it serves again, in the same process"
+        assert call(guarded, "GET", "/admin/v1/status")[1]["role"] == "master"
+        guarded.popen.terminate()
+        assert guarded.end() == 0
+
+    def test_a_fence_outlives_the_process(self, guarded: Process) -> None:
+        folder = guarded.folder
+        assert guarded.line().startswith("ready ")
+        call(guarded, "POST", "/admin/v1/fence", '{"anyway": true}')
+        wait_until(lambda: fenced(guarded), what="the fence")
+        guarded.popen.kill()
+        guarded.end()
+        again = Process(folder, f'token_file = "{folder}/token"')
+        wait_until(lambda: fenced(again), what="the fence")
+        again.popen.terminate()
+        assert again.end() == 0
+
+    def test_a_mark_that_cannot_be_read_counts(self, guarded: Process) -> None:
+        folder = guarded.folder
+        assert guarded.line().startswith("ready ")
+        guarded.popen.terminate()
+        assert guarded.end() == 0
+        (folder / "data" / "fenced").write_text("torn")
+        again = Process(folder, f'token_file = "{folder}/token"')
+        wait_until(lambda: fenced(again), what="the fence")
+        assert "cannot be read" in call(again, "GET", "/readyz")[1]["reasons"][0]
+        again.popen.kill()
+        again.end()
+
+    def test_nobody_lifts_it_without_the_token(self, guarded: Process) -> None:
+        folder = guarded.folder
+        assert guarded.line().startswith("ready ")
+        call(guarded, "POST", "/admin/v1/fence", '{"anyway": true}')
+        wait_until(lambda: fenced(guarded), what="the fence")
+        (folder / "token").write_text("another")
+        assert call(guarded, "DELETE", "/admin/v1/fence")[0] == 401
+        assert call(guarded, "GET", "/admin/v1/status")[0] == 401
+        assert (folder / "data" / "fenced").exists()

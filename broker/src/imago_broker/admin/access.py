@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from imago_broker.admin.rights import RouteRight
     from imago_broker.admin.services import AdminServices
+    from imago_broker.config import BrokerConfig
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.%@|-]{1,127}")
 """Names that a command line takes as they are."""
@@ -82,7 +83,7 @@ def authorize(
             if services.config.acl.enabled:
                 await _check_user(services, request, right, reviewer)
             else:
-                _check_place(services, request)
+                check_place(services.config, request)
         allowed(request)
         return await handler(request)
 
@@ -191,11 +192,11 @@ def _user_of_session(services: AdminServices, request: web.Request) -> str:
     return name
 
 
-def _check_place(services: AdminServices, request: web.Request) -> None:
+def check_place(config: BrokerConfig, request: web.Request) -> None:
     """Raise unless the caller is on this machine, that is enough, and nobody speaks through it."""
-    admin = services.config.admin
+    admin = config.admin
     if not admin.loopback_trusted or not is_loopback(request.remote):
-        raise _unauthorized(services, request)
+        raise _unauthorized(config, request)
     if "Authorization" in request.headers:
         raise AdminError(
             401,
@@ -214,7 +215,7 @@ def _check_place(services: AdminServices, request: web.Request) -> None:
                 "Send `Authorization: Bearer …` with the content of admin.token_file.",
             )
     host = request.headers.get("Host", "")
-    if not is_own_name(host, own_address(request), services.config.broker.host):
+    if not is_own_name(host, own_address(request), config.broker.host):
         raise AdminError(
             403,
             "foreign_host",
@@ -223,8 +224,8 @@ def _check_place(services: AdminServices, request: web.Request) -> None:
         )
 
 
-def _unauthorized(services: AdminServices, request: web.Request) -> AdminError:
-    admin = services.config.admin
+def _unauthorized(config: BrokerConfig, request: web.Request) -> AdminError:
+    admin = config.admin
     if admin.token_file:
         signed = request.headers.get("Authorization", "").startswith(SCHEME)
         clocks = " If both have the same token, compare the brokers' clocks." if signed else ""

@@ -39,7 +39,7 @@ from imago_broker.admin.resources import (
     users,
     whole,
 )
-from imago_broker.admin.shards import leadership, opening
+from imago_broker.admin.shards import fencing, leadership, opening
 from imago_broker.admin.shards.shards import to_master
 
 if TYPE_CHECKING:
@@ -84,6 +84,8 @@ ROUTES: tuple[tuple[str, str, Handler, RouteRight], ...] = (
     ("GET", "/admin/v1/restart-done", leadership.restart_done, rights.SHOW_CLUSTER),
     ("POST", "/admin/v1/handover", leadership.handover, rights.RUN_CLUSTER),
     ("POST", "/admin/v1/elect", leadership.elect, rights.RUN_CLUSTER),
+    ("POST", fencing.PATH, fencing.fence, rights.RUN_CLUSTER),
+    ("DELETE", fencing.PATH, fencing.lift, rights.RUN_CLUSTER),
     ("POST", "/admin/v1/cordon", marks.cordon, rights.RUN_CLUSTER),
     ("POST", "/admin/v1/uncordon", marks.undrain, rights.RUN_CLUSTER),
     ("POST", "/admin/v1/drain", marks.drain, rights.RUN_CLUSTER),

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from prometheus_client import CollectorRegistry
 
+    from imago_broker.admin.shards.fencing import Fence
     from imago_broker.config import BrokerConfig
     from imago_broker.config.changes import Changes
     from imago_broker.core.figures.day_history import DayHistory
@@ -137,6 +138,7 @@ class AdminServices(ShardServices):
     waiting: WaitingMessages
     transactions: TransactionService
     metaq: MetaqManagement
+    fence: Fence
     version: str
     not_compiled: Sequence[str] | None
     """Hot modules and names that the plain Python twins serve; None: all, by `IMAGO_PURE=1`."""

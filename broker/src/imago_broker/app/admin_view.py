@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from imago_broker.admin.services import AdminServices, Counters, GroupMember, MetaqManagement
 from imago_broker.app.member import hindrances
 from imago_broker.app.member.alone import AloneShard
+from imago_broker.app.member.fence import FenceMark
 from imago_broker.app.ports.connected_clients import ConnectedClients
 from imago_broker.metrics import registry
 from imago_broker.processors.rocketmq.groups.asked_members import readers_of
@@ -143,6 +144,7 @@ def admin_services(state: BrokerState) -> AdminServices:
             slave=state.metaq_slave,
             stop=state.process.stop,
         ),
+        fence=FenceMark(state.config.broker.data_dir, state.clock),
         version=importlib.metadata.version("imago-mq"),
         not_compiled=None if compiled.PURE else compiled.missing,
     )

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import uvloop
 
 from imago_broker.app.broker import Broker
+from imago_broker.app.clock import SystemClock
+from imago_broker.app.member.fence import FenceMark, held
 from imago_broker.app.ports.open_files import raise_limit
 from imago_broker.app.process_hooks import ProcessHooks
 from imago_broker.app.starting import configure_logging, unless
@@ -89,14 +91,40 @@ async def run(
     without it the signal is ignored. `on_failure` is told why it ends if nobody has asked for it.
     """
     loop = asyncio.get_running_loop()
-    stopped = asyncio.Event()
+    stopped, ordered = asyncio.Event(), asyncio.Event()
+
+    def end() -> None:
+        ordered.set()
+        stopped.set()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
-    broker = Broker(config, process=ProcessHooks(reread=reread, stop=stopped.set))
-    loop.add_signal_handler(signal.SIGHUP, _reload, broker)
+        loop.add_signal_handler(number, end)
+    clock = SystemClock()
+    try:
+        while await held(config, clock, stopped):
+            broker = Broker(config, process=ProcessHooks(reread=reread, stop=stopped.set))
+            loop.add_signal_handler(signal.SIGHUP, _reload, broker)
+            code = await _serve(broker, stopped, on_ready, on_failure)
+            fenced = FenceMark(config.broker.data_dir, clock).said() is not None
+            if code is not ExitCode.CLEAN or ordered.is_set() or not fenced:
+                return int(code)
+            stopped.clear()
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.remove_signal_handler(number)
+    return int(ExitCode.CLEAN)
+
+
+async def _serve(
+    broker: Broker,
+    stopped: asyncio.Event,
+    on_ready: Callable[[Broker], None] | None,
+    on_failure: Callable[[str], None],
+) -> ExitCode:
+    """Serve until somebody wants it to end, or it cannot go on."""
     try:
         if not await unless(stopped, broker.start()):
-            return int(ExitCode.CLEAN)
+            return ExitCode.CLEAN
         settle_garbage_collector()
         if on_ready is not None:
             on_ready(broker)
@@ -107,17 +135,14 @@ async def run(
     except FatalError as error:
         logger.critical("%s", error, extra={"event": "broker_failed"})
         on_failure(str(error))
-        return int(error.exit_code)
+        return error.exit_code
     except BaseException:
         await broker.stop()
         raise
-    finally:
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            loop.remove_signal_handler(number)
     if failure is None:
-        return int(ExitCode.CLEAN)
+        return ExitCode.CLEAN
     on_failure(str(failure))
-    return int(failure.exit_code)
+    return failure.exit_code
 
 
 def warn_of_plain_twins(missing: Sequence[str]) -> None:

@@ -14,7 +14,9 @@ _PREFIX: Final = f"{names.GROUP}/"
 OF_PEOPLE: Final = (
     names.ALLOW_DATA_LOSS,
     names.APPROVE,
+    names.FENCED,
     names.FORCE_RENEW,
+    names.FORCE_RENEW_CLIENTS_CA,
     names.OPERATED_BY,
     names.PAUSE,
     names.RESTART,

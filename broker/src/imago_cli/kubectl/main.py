@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from imago_cli import exits
 from imago_cli.kubectl import handover, orders, queues, status, users
-from imago_cli.kubectl.on_call import connected, logs, outside, report, room, serving
+from imago_cli.kubectl.on_call import connected, fencing, logs, outside, report, room, serving
 from imago_cli.kubectl.planning import plan
 from imago_cli.line.declared import CommandGroup
 from imago_cli.line.running import invoke
@@ -41,6 +41,8 @@ def build() -> CommandGroup:
         outside.pipelines,
         report.report,
         logs.logs,
+        fencing.fence,
+        fencing.unfence,
     ):
         root.add(command.__name__, command)
     users.attach(root)

@@ -31,7 +31,7 @@ def pause(
     output: Output = Format.TABLE,
 ) -> None:
     """Stop the operator from changing a cluster. Brokers and clients continue."""
-    _order(
+    order(
         Kubectl(namespace, context, kubeconfig),
         CLUSTERS,
         cluster,
@@ -49,7 +49,7 @@ def resume(
     output: Output = Format.TABLE,
 ) -> None:
     """Let the operator change a cluster again."""
-    _order(
+    order(
         Kubectl(namespace, context, kubeconfig),
         CLUSTERS,
         cluster,
@@ -73,10 +73,10 @@ def restart(
     restart that is ordered here.
     """
     kube = Kubectl(namespace, context, kubeconfig)
-    order = {names.RESTART: datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
+    stamp = {names.RESTART: datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")}
     if pod is None:
         text = f"{cluster}: all brokers are restarted one by one; `kubectl imago explain {cluster}`"
-        _order(kube, CLUSTERS, cluster, order, text, output)
+        order(kube, CLUSTERS, cluster, stamp, text, output)
         return
     labels = kube.get("pods", pod)["metadata"].get("labels") or {}
     if labels.get(names.CLUSTER_LABEL) != cluster:
@@ -85,7 +85,7 @@ def restart(
             cure=f"kubectl get pods -l {names.CLUSTER_LABEL}={cluster}",
         )
     text = f"{pod}: is restarted when it may be; `kubectl imago explain {cluster}`"
-    _order(kube, "pods", pod, order, text, output)
+    order(kube, "pods", pod, stamp, text, output)
 
 
 def approve(
@@ -108,9 +108,9 @@ def approve(
     chosen = _chosen(cluster, desired, waiting)
     text = f"{cluster}: approved {chosen['id']}: {chosen['summary']}"
     if chosen["kind"] == "Rebalance":
-        _order(kube, REBALANCES, chosen["id"], {names.APPROVE: "true"}, text, output)
+        order(kube, REBALANCES, chosen["id"], {names.APPROVE: "true"}, text, output)
     else:
-        _order(kube, CLUSTERS, cluster, {names.APPROVE: chosen["id"]}, text, output)
+        order(kube, CLUSTERS, cluster, {names.APPROVE: chosen["id"]}, text, output)
 
 
 def pending(kube: Kubectl, cluster: Mapping[str, Any]) -> list[dict[str, str]]:
@@ -143,7 +143,7 @@ def _chosen(cluster: str, desired: str | None, waiting: list[dict[str, str]]) ->
     raise CommandError(f"nothing called {desired} waits", cure=f"these wait: {listed}")
 
 
-def _order(
+def order(
     kube: Kubectl,
     kind: str,
     name: str,
@@ -151,6 +151,7 @@ def _order(
     text: str,
     output: Format,
 ) -> None:
+    """Write annotations, and say what was ordered."""
     kube.annotate(kind, name, notes)
     if output is Format.JSON:
         print_json({"kind": kind, "name": name, "annotations": dict(notes)})

@@ -95,6 +95,13 @@ class AdminClient:
         body = {"brokerId": uuid, "allowDataLoss": True}
         await self._change("POST", broker, "/admin/v1/elect", body, operator_epoch)
 
+    async def fence(self, broker: str, *, uuid: str, anyway: bool, operator_epoch: int) -> None:
+        body = {"brokerId": uuid, "anyway": anyway, "why": "the annotation imago.dev/fenced"}
+        await self._change("POST", broker, "/admin/v1/fence", body, operator_epoch)
+
+    async def lift_fence(self, broker: str, *, operator_epoch: int) -> None:
+        await self._change("DELETE", broker, "/admin/v1/fence", {}, operator_epoch)
+
     async def set_config(
         self, broker: str, values: Mapping[str, object], *, operator_epoch: int
     ) -> None:

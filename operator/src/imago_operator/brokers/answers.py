@@ -102,6 +102,7 @@ def probe_of(
         else None,
         caught_up=bool(done and done.get("caughtUp")),
         full=(status.get("disk") or {}).get("writable") is False,
+        fenced=bool(status.get("fenced")),
         puts=_refusal(status.get("puts")),
         gets=_refusal(status.get("gets")),
         log=(int(status.get("epoch") or 0), int(status.get("logEnd") or 0)),

@@ -158,6 +158,25 @@ class Elect:
 
 
 @dataclass(frozen=True, slots=True)
+class FenceMember:
+    """Have the broker in a pod keep its log and serve nobody."""
+
+    pod: str
+    uuid: str
+    shard: int
+    anyway: bool = False
+    """Whether clients of the shard may be refused for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiftFence:
+    """Have the broker in a pod that is fenced serve again."""
+
+    pod: str
+    uuid: str
+
+
+@dataclass(frozen=True, slots=True)
 class Cordon:
     """Have a shard take no new topics."""
 
@@ -216,6 +235,8 @@ Action = (
     | SetConfig
     | Handover
     | Elect
+    | FenceMember
+    | LiftFence
     | Cordon
     | Uncordon
     | MarkDrained
@@ -229,6 +250,7 @@ ADDITIVE: Final = (
     GrowClaim,
     ClassClaim,
     SetConfig,
+    LiftFence,
     Uncordon,
 )
 """What may be done though not everything is known: nothing goes away by it."""

@@ -81,6 +81,12 @@ class OwnerResource:
         return self.annotations.get(names.APPROVE, "")
 
     @property
+    def fenced(self) -> tuple[str, ...]:
+        """What is to be fenced, as somebody wrote it."""
+        said = self.annotations.get(names.FENCED, "").replace(",", " ")
+        return tuple(dict.fromkeys(said.split()))
+
+    @property
     def allow_data_loss(self) -> str:
         """Id of the shard that may elect a member which lacks acknowledged messages."""
         return self.annotations.get(names.ALLOW_DATA_LOSS, "")

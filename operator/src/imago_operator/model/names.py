@@ -48,6 +48,9 @@ OPERATED_BY: Final = f"{GROUP}/operated-by"
 ALLOW_DATA_LOSS: Final = f"{GROUP}/allow-data-loss"
 MOVE: Final = f"{GROUP}/move-member"
 """Of a broker's pod: \"true\" has its member begin anew on a new claim, wherever that may be."""
+FENCED: Final = f"{GROUP}/fenced"
+"""Of a cluster: pods of brokers that are to serve nobody, or `*`; with `!` though clients are
+refused for it."""
 HIDE_MESSAGES: Final = f"{GROUP}/hide-messages"
 """Of a topic: how many partitions it may be left with, whatever the others hold."""
 

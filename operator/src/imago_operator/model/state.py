@@ -99,6 +99,8 @@ class Probe:
     caught_up: bool = False
     full: bool = False
     """Whether its disk is full: messages are refused."""
+    fenced: bool = False
+    """Whether it keeps its log and serves nobody, since somebody has asked for that."""
     puts: Refusal | None = None
     gets: Refusal | None = None
     """None: the broker does not say."""

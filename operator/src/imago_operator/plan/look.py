@@ -14,6 +14,7 @@ from imago_operator.plan.servers import numbers
 from imago_operator.spec.cluster.brokers import SHARD_ID_MAX
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import datetime
 
     from imago_operator.manifests.zookeeper_members import ServerNumbers
@@ -124,6 +125,24 @@ class ClusterLook:
     def servers(self) -> ServerNumbers | None:
         """How many servers a managed ZooKeeper is to have for now."""
         return numbers(self.desired, self.observed, self.outdated)
+
+    @cached_property
+    def fence_orders(self) -> Mapping[str, bool]:
+        """Pods of brokers that are to be fenced, and whether clients may be refused for it."""
+        said = self.desired.resource.fenced
+        found = {name.removesuffix("!"): name.endswith("!") for name in said}
+        if found.pop("*", None) is None:
+            return found
+        every = [pod.name for pod in self.observed.pods if pod.shard is not None]
+        return found | dict.fromkeys(every, True)
+
+    def is_fenced(self, pod: Pod) -> bool:
+        return pod.broker is not None and pod.broker.fenced
+
+    def fenced_whole(self, shard: int | None) -> bool:
+        """Whether all members of a shard are to be fenced: nobody is served there."""
+        pods = () if shard is None else self.observed.pods_of(shard)
+        return bool(pods) and all(pod.name in self.fence_orders for pod in pods)
 
     @property
     def informed(self) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from imago_operator.model.desired import Desired, UnreadableSpec
 from imago_operator.model.state import ConditionFinding, PlanWait, parsed
 from imago_operator.plan import (
+    fencing,
     hibernation,
     lifecycle,
     moving,
@@ -40,6 +41,7 @@ STANDING: Final = frozenset(
 )
 """Cases that hold though there is nothing to do or to wait for."""
 URGENT: Final[tuple[Callable[[ClusterLook], PlanStep | None], ...]] = (
+    fencing.fence,
     repair.stuck,
     registry.registry,
     repair.replace,
@@ -48,6 +50,7 @@ URGENT: Final[tuple[Callable[[ClusterLook], PlanStep | None], ...]] = (
 )
 """Asked in any state of the objects: they cure what keeps objects from being applied."""
 ORDERLY: Final[tuple[Callable[[ClusterLook], PlanStep | None], ...]] = (
+    fencing.stand,
     storage.storage,
     moving.go_on,
     moving.begin,

@@ -38,8 +38,9 @@ class PlanRow(Enum):
     RESUME = (20, "TakingShardsBack")
     BLOCKED = (21, "ScaleDownBlocked")
     SCALE_DOWN = (22, "ScalingDown")
-    MEMBERS = (23, "MembersMissing")
-    SETTLED = (24, "Settled")
+    FENCING = (23, "Fenced")
+    MEMBERS = (24, "MembersMissing")
+    SETTLED = (25, "Settled")
 
     @property
     def number(self) -> int:

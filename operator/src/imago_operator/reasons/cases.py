@@ -148,6 +148,13 @@ CASES: Final = (
         late="scaleDown.timeout",
     ),
     Case(
+        "Fenced",
+        "the annotation imago.dev/fenced names members, or `*`",
+        "have their brokers keep their logs and serve nobody, once all others of the shard are in"
+        " sync; all members of a shard, or one with `!`, at once. Lift it when the name is gone."
+        " Nothing is restarted, moved or removed meanwhile; what repairs goes on",
+    ),
+    Case(
         "MembersMissing",
         "members are missing and nothing else needs doing",
         "wait: Kubernetes starts them",

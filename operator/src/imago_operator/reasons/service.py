@@ -77,6 +77,15 @@ READY: Final = (
     *(
         _of(
             type_,
+            "Fenced",
+            "Members are fenced, by the annotation imago.dev/fenced. Available: all of a shard.",
+            "`kubectl imago unfence CLUSTER` when you are done.",
+        )
+        for type_ in ("Ready", "Available")
+    ),
+    *(
+        _of(
+            type_,
             "Hibernated",
             "`spec.hibernated` is true, or was until a moment ago: no broker runs, no client is"
             " served; claims are kept.",

@@ -11,6 +11,7 @@ from imago_operator.model.actions import (
     DeleteClaim,
     DeletePod,
     Elect,
+    FenceMember,
     Handover,
     Hibernate,
     MarkDrained,
@@ -20,7 +21,7 @@ from imago_operator.model.actions import (
 )
 from imago_operator.reasons import find
 from imago_operator.reporting.room import DELETED_FOR_ROOM, stretches
-from imago_operator.reporting.service import HIBERNATED
+from imago_operator.reporting.service import FENCED, HIBERNATED
 from imago_operator.reporting.status import GOOD, MESSAGE_MAX
 from imago_operator.spec.kinds import CLUSTER
 from imago_operator.spec.schema.common import Condition, ConditionStatus
@@ -67,9 +68,9 @@ def _meaning(condition: Condition) -> str:
 
 def _severity(condition: Condition) -> str:
     bad = (condition.type in GOOD) == (condition.status is not ConditionStatus.TRUE)
-    calm = {"Updating", "ScalingDown", "UpdatePending", "Paused", HIBERNATED}
+    calm = {"Updating", "ScalingDown", "UpdatePending", "Paused", HIBERNATED, FENCED}
     usual = {"Applying", "BrokersStarting", "Expanding", "Deleting", "Paused", "RestartsPending"}
-    usual.add(HIBERNATED)
+    usual |= {HIBERNATED, FENCED}
     known = condition.type in calm or condition.reason in usual
     return "Warning" if bad and not known else "Normal"
 
@@ -108,6 +109,8 @@ def _told_of_brokers(action: Action) -> str:
             return f"{pod} hands over leadership of shard-{shard}."
         case Elect(pod=pod, shard=shard):
             return f"{pod} leads shard-{shard}, though messages may be lost."
+        case FenceMember(pod=pod, shard=shard):
+            return f"{pod} of shard-{shard} is fenced: it keeps its log, and serves nobody."
         case Cordon(shard=shard):
             return f"shard-{shard} takes no new topics."
         case MarkDrained(shard=shard):

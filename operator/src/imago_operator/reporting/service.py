@@ -26,6 +26,8 @@ NOBODY: Final = "no broker of the cluster answers the operator"
 SILENT: Final = "its master does not answer the operator"
 SERVED: Final = "EveryShardHasMaster"
 HIBERNATED: Final = "Hibernated"
+FENCED: Final = "Fenced"
+SHUT: Final = "all of its members are fenced"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +45,8 @@ def served(look: ClusterLook, number: int) -> Served:
     shard, registry = look.shard(number), look.observed.registry
     if number in look.sleeping:
         return Served(number, REFUSED, REFUSED, ASLEEP)
+    if _is_shut(look, number):
+        return Served(number, REFUSED, REFUSED, SHUT)
     if look.strange or (registry is None and look.observed.status.cluster_id is not None):
         return Served(number, UNKNOWN, UNKNOWN, NOBODY)
     leads = _leads(look, number)
@@ -57,6 +61,11 @@ def served(look: ClusterLook, number: int) -> Served:
         REFUSED if unread else ACCEPTED,
         "; ".join(dict.fromkeys(filter(None, (unput, unread)))),
     )
+
+
+def _is_shut(look: ClusterLook, number: int) -> bool:
+    pods = look.observed.pods_of(number)
+    return bool(pods) and all(map(look.is_fenced, pods))
 
 
 def _leads(look: ClusterLook, number: int) -> Pod | None:
@@ -94,6 +103,8 @@ def available(look: ClusterLook) -> ConditionFinding:
     """Say whether clients can put and get on every shard that is to stay."""
     if not look.sleeping.isdisjoint(look.targets):
         return _said(False, HIBERNATED, f"{ASLEEP.capitalize()}: no broker runs.")
+    if shut := [n for n in look.targets if _is_shut(look, n)]:
+        return _said(False, FENCED, f"{', '.join(f'shard-{n}' for n in shut)}: {SHUT}.")
     if look.observed.registry is None and look.observed.status.cluster_id is not None:
         text = "No broker answered the operator; clients may be served all the same."
         return _said(None, "NoBrokerAnswers", text)

@@ -23,7 +23,7 @@ from imago_operator.plan.look import ClusterLook
 from imago_operator.plan.rows import PlanRow, ReconcilePlan
 from imago_operator.reporting.entrances import listeners
 from imago_operator.reporting.room import deleted_for_room
-from imago_operator.reporting.service import HIBERNATED, SERVED, available, served
+from imago_operator.reporting.service import FENCED, HIBERNATED, SERVED, available, served
 from imago_operator.spec.cluster.brokers import MemberStatus
 from imago_operator.spec.cluster.cluster_status import (
     BrokerCounts,
@@ -59,6 +59,7 @@ NOT_READY: Final = {
     PlanRow.FAILOVER: "ShardOffline",
     PlanRow.PAUSED: "Paused",
     PlanRow.HIBERNATING: HIBERNATED,
+    PlanRow.FENCING: FENCED,
     PlanRow.DELETING: "Deleting",
     PlanRow.INVALID: "InvalidSpec",
 }
@@ -198,6 +199,8 @@ def _phase(look: ClusterLook, shard: Shard | None) -> str:
 def _member(shard: Shard | None, pod: Pod) -> MemberStatus:
     if pod.broker is None or shard is None:
         return MemberStatus(pod=pod.name, role="Unknown", state="Offline")
+    if pod.broker.fenced:
+        return MemberStatus(pod=pod.name, role="Slave", state="Fenced")
     lag = {member.uuid: member.lag_bytes for member in shard.members}.get(pod.broker.uuid)
     return MemberStatus(
         pod=pod.name,

@@ -24,8 +24,10 @@ from imago_operator.model.actions import (
     DeleteChild,
     DeletePod,
     Elect,
+    FenceMember,
     Handover,
     LabelPod,
+    LiftFence,
     MarkDrained,
     SetConfig,
     Uncordon,
@@ -111,6 +113,15 @@ class Brokers:
     async def elect(self, broker: str, *, uuid: str, operator_epoch: int) -> None:
         pod = self._pod(broker)
         self._do(Elect(pod.name, uuid, pod.shard or 0), operator_epoch)
+
+    async def fence(self, broker: str, *, uuid: str, anyway: bool, operator_epoch: int) -> None:
+        pod = self._pod(broker)
+        self._do(FenceMember(pod.name, uuid, pod.shard or 0, anyway), operator_epoch)
+
+    async def lift_fence(self, broker: str, *, operator_epoch: int) -> None:
+        pod = self._pod(broker)
+        assert pod.broker is not None
+        self._do(LiftFence(pod.name, pod.broker.uuid), operator_epoch)
 
     async def set_config(
         self, broker: str, values: Mapping[str, object], *, operator_epoch: int

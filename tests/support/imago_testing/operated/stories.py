@@ -77,6 +77,14 @@ def _faults(world: ClusterWorld) -> Iterator[dict[str, Any]]:
     )
     yield _manifest(world.desired, replace(seen, pods=stuck))
     yield _lost(world, seen)
+    orders = {names.FENCED: "demo-s1-2"}
+    held = tuple(
+        replace(p, ready=False, broker=replace(p.broker, fenced=True, role="fenced"))
+        if p.name == "demo-s1-2" and p.broker
+        else p
+        for p in seen.pods
+    )
+    yield _manifest(wanted({}, orders), replace(seen, pods=held), {}, orders)
     unknown = replace(seen.status, cluster_id=None)
     silent = tuple(replace(p, broker=None) for p in seen.pods)
     yield _manifest(world.desired, replace(seen, registry=None, pods=silent, status=unknown))

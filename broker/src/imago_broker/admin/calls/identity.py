@@ -74,14 +74,25 @@ def note_caller(request: web.Request, name: str, address: str | None = None) -> 
     request[_CALLER] = Actor(name, address or request.remote or "?")
 
 
+def note_operator(token_file: str, request: web.Request) -> bool:
+    """Note who calls with the admin token as it is; False: nobody does."""
+    given = request.headers.get("Authorization", "")
+    token = admin_token(token_file) if given else ""
+    right = bool(token) and hmac.compare_digest(
+        given.encode(errors="surrogateescape"), f"Bearer {token}".encode()
+    )
+    if right:
+        note_caller(request, OPERATOR)
+    return right
+
+
 async def note_holder_of_token(services: AdminServices, request: web.Request) -> bool:
     """Note who calls with the admin token, or signed with it; False: nobody does."""
     given = request.headers.get("Authorization", "")
     token = admin_token(services.config.admin.token_file) if given else ""
     if not token:
         return False
-    if hmac.compare_digest(given.encode(errors="surrogateescape"), f"Bearer {token}".encode()):
-        note_caller(request, OPERATOR)
+    if note_operator(services.config.admin.token_file, request):
         return True
     own = services.coordinator.registered
     if own is None or not given.startswith(SCHEME):

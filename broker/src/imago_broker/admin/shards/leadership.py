@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from aiohttp.typedefs import Middleware
 
     from imago_broker.admin.services import AdminServices
+    from imago_broker.core.restart import RestartRisks
     from imago_broker.model.registry.cluster import BrokerRecord
 
 OPERATOR_EPOCH = "Imago-Operator-Epoch"
@@ -90,7 +91,14 @@ def lags(services: AdminServices) -> views.Lags:
 
 async def restart_check(services: AdminServices, _: web.Request) -> web.Response:
     """GET /admin/v1/restart-check: whether this broker may be restarted now, and what if."""
-    found = risks(
+    found = found_risks(services)
+    body = {"safe": not found.risks, "risks": list(found.risks)}
+    return json_response(body | {"unreplicatedBytes": found.unreplicated_bytes} | who(services))
+
+
+def found_risks(services: AdminServices) -> RestartRisks:
+    """Return what the shard would lose with this broker now."""
+    return risks(
         services.coordinator.view(),
         registered(services),
         services.control.shard_status(),
@@ -98,8 +106,6 @@ async def restart_check(services: AdminServices, _: web.Request) -> web.Response
         least=services.config.min_in_sync,
         replicas=services.config.broker.replicas,
     )
-    body = {"safe": not found.risks, "risks": list(found.risks)}
-    return json_response(body | {"unreplicatedBytes": found.unreplicated_bytes} | who(services))
 
 
 async def restart_done(services: AdminServices, _: web.Request) -> web.Response:

@@ -91,11 +91,15 @@ class AdminPort:
         clients of the other ports need not wait.
         """
         await asyncio.to_thread(importlib.import_module, "imago_broker.admin.routes")
-        from aiohttp import web  # noqa: PLC0415  loaded by now
-
         from imago_broker.admin.routes import build_admin  # noqa: PLC0415  loaded by now
 
-        application = build_admin(services(), note_allowed)
+        await self.serve(lambda: build_admin(services(), note_allowed))
+
+    async def serve(self, build: Callable[[], web.Application]) -> None:
+        """Serve an application from now on."""
+        from aiohttp import web  # noqa: PLC0415  loaded by now, but for a member that is fenced
+
+        application = build()
         application.on_response_prepare.append(note_answer)
         runner = web.AppRunner(
             application,

@@ -204,18 +204,18 @@ class Ports:
             introductions=introductions,
         )
 
-    def bind(self) -> None:
+    def bind(self, *, admin_alone: bool = False) -> None:
         """Take all ports without accepting yet; FatalError names the one that cannot be had."""
         warn_if_few(self._config.limits.connections_max, self.places.count_max)
         check_token(self._config)
         self._warn_if_open()
         self._secure()
         try:
-            for listener in self.wanted:
+            for listener in () if admin_alone else self.wanted:
                 listener.bind()
             if self._config.admin.enabled:
                 self.admin.bind()
-            if self._config.replicates:
+            if self._config.replicates and not admin_alone:
                 self.replication.bind()
         except OSError as error:
             raise FatalError(

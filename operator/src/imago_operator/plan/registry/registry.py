@@ -155,6 +155,8 @@ def failover(look: ClusterLook) -> PlanStep | None:
         shard = look.shard(number)
         if shard is None or shard.master is not None or shard.drained:
             continue
+        if look.fenced_whole(number):
+            continue  # somebody wants nobody to lead it
         return _leaderless(look, shard)
     return None
 
@@ -197,7 +199,8 @@ def _allowed(look: ClusterLook, shard: Shard, key: str) -> Pod | None:
         return None
     if (look.now - parsed(progress.since)).total_seconds() < FAILOVER_S:
         return None
-    answering = [p for p in look.observed.pods_of(shard.id) if p.broker and not p.deleting]
+    pods = look.observed.pods_of(shard.id)
+    answering = [p for p in pods if p.broker and not (p.deleting or p.broker.fenced)]
     return max(answering, key=lambda p: p.broker.log if p.broker else (0, 0), default=None)
 
 

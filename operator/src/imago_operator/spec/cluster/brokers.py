@@ -279,7 +279,7 @@ class MemberStatus:
     )
     state: str = described(
         "Whether the member has all that the master has.",
-        one_of=("InSync", "CatchingUp", "Offline"),
+        one_of=("InSync", "CatchingUp", "Offline", "Fenced"),
     )
     lag: str | None = described(
         "Approximate distance behind the master: 0, <1Mi, <64Mi or more.", default=None, size_max=8

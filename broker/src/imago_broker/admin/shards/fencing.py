@@ -1,0 +1,169 @@
+"""Routes that fence a member and lift that, and all that one answers meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.metadata
+import os
+import shutil
+from typing import TYPE_CHECKING, Any, Protocol
+
+from aiohttp import web
+
+from imago_broker.admin.access import check_place
+from imago_broker.admin.calls.guard import (
+    audited,
+    boolean,
+    errors_as_json,
+    json_body,
+    json_response,
+    no_foreign_pages,
+    text_of,
+)
+from imago_broker.admin.calls.identity import note_operator
+from imago_broker.admin.errors import AdminError, refuse_unknown
+from imago_broker.admin.metaq.metaq import STOP_SECONDS
+from imago_broker.admin.shards.leadership import expected, found_risks, who
+from imago_broker.model.registry.cluster import shard_name
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from imago_broker.admin.services import AdminServices
+    from imago_broker.config import BrokerConfig
+
+WHY_CHARS_MAX = 500
+PATH = "/admin/v1/fence"
+
+
+class Fence(Protocol):
+    """The mark in a member's data folder."""
+
+    def said(self) -> Mapping[str, Any] | None: ...
+
+    def set(self, why: str) -> None: ...
+
+    def lift(self) -> None: ...
+
+
+async def fence(services: AdminServices, request: web.Request) -> web.Response:
+    """POST /admin/v1/fence {"why": text, "anyway": true}: keep the log, serve nobody.
+
+    The broker ends in order, and begins again as one that answers this port alone.
+    """
+    body = await expected(services, request, ("why", "anyway"))
+    stop, risks = services.metaq.stop, found_risks(services).risks
+    if stop is None:
+        raise AdminError(
+            409, "not_a_process", "This broker is not a process of its own.", "Stop its owner."
+        )
+    if risks and not boolean(body, "anyway"):
+        raise AdminError(
+            409,
+            "not_fenced",
+            f"The shard would do worse without this member: {', '.join(risks)}.",
+            'Wait until the others are in sync, or send `"anyway": true`: no message is lost, and'
+            " clients may be refused until the fence is lifted.",
+        )
+    services.fence.set(text_of(body, "why")[:WHY_CHARS_MAX] or "somebody has asked for it")
+    asyncio.get_running_loop().call_later(STOP_SECONDS, stop)
+    return json_response({"fenced": True, "risks": list(risks)} | who(services))
+
+
+async def lift(services: AdminServices, _: web.Request) -> web.Response:
+    """DELETE /admin/v1/fence: at a member that serves there is nothing to lift."""
+    services.fence.lift()
+    return json_response({"fenced": False} | who(services))
+
+
+def build_held(
+    config: BrokerConfig,
+    mark: Fence,
+    uuid: str,
+    allowed: Callable[[web.Request], None] = lambda _: None,
+) -> web.Application:
+    """Return what a member answers that is fenced: who it is and why, and how to end it.
+
+    `allowed` is called of each request whose caller may have it served.
+    """
+
+    @web.middleware
+    async def authorized(
+        request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        below = request.path.startswith("/admin/")
+        if below and not note_operator(config.admin.token_file, request):
+            check_place(config, request)
+        allowed(request)
+        return await handler(request)
+
+    app = web.Application(middlewares=[audited, errors_as_json, no_foreign_pages, authorized])
+    held = HeldMember(config, mark, uuid)
+    for method, path, handler in (
+        ("GET", "/healthz", held.healthz),
+        ("GET", "/livez", held.healthz),
+        ("GET", "/readyz", held.readyz),
+        ("GET", "/writez", held.readyz),
+        ("GET", "/admin/v1/status", held.status),
+        ("DELETE", PATH, held.lift),
+        ("*", "/{rest:.*}", held.nothing),
+    ):
+        app.router.add_route(method, path, handler)
+    return app
+
+
+class HeldMember:
+    """What a member answers that is fenced."""
+
+    def __init__(self, config: BrokerConfig, mark: Fence, uuid: str) -> None:
+        self._config, self._mark, self._uuid = config, mark, uuid
+
+    async def healthz(self, _: web.Request) -> web.Response:
+        """200: nobody is to start it again."""
+        return json_response({"healthy": True, "damaged": []})
+
+    async def readyz(self, _: web.Request) -> web.Response:
+        why = self._why()
+        body = {"ready": False, "writable": False, "reasons": [why], "warnings": []}
+        return json_response(body, status=503)
+
+    async def status(self, _: web.Request) -> web.Response:
+        return json_response(self._status())
+
+    async def lift(self, request: web.Request) -> web.Response:
+        """DELETE /admin/v1/fence: it goes on as a broker."""
+        refuse_unknown(await json_body(request), ("requestId",))
+        self._mark.lift()
+        return json_response({"fenced": False, "brokerId": self._uuid})
+
+    async def nothing(self, _: web.Request) -> web.Response:
+        cure = f"DELETE {PATH}, or `kubectl imago unfence`, has it serve again."
+        raise AdminError(503, "fenced", f"{self._why().capitalize()}.", cure)
+
+    def _why(self) -> str:
+        said = self._mark.said() or {}
+        return f"this member is fenced: {said.get('why', 'no longer')}"
+
+    def _status(self) -> dict[str, Any]:
+        room = shutil.disk_usage(self._config.broker.data_dir)
+        why = self._why()
+        refused = {"accepted": False, "reasons": [why]}
+        return {
+            "shard": shard_name(self._config.broker.shard),
+            "pid": os.getpid(),
+            "uuid": self._uuid,
+            "role": "fenced",
+            "fenced": self._mark.said(),
+            "settled": False,
+            "waitsFor": f"{why}; until somebody lifts that",
+            "version": importlib.metadata.version("imago-mq"),
+            "disk": {
+                "totalBytes": room.total,
+                "usedBytes": room.used,
+                "usedShare": room.used / room.total,
+                "level": "normal",
+                "writable": False,
+            },
+            "puts": refused,
+            "gets": refused,
+        }
