@@ -9,7 +9,17 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("operator.md", "install.md", "upgrade.md", "runbook.md")
-ON_CALL = ("puts", "disks", "clients", "addresses", "pipelines", "report")
+ON_CALL = (
+    "puts",
+    "disks",
+    "clients",
+    "logs",
+    "addresses",
+    "pipelines",
+    "report",
+    "fence",
+    "unfence",
+)
 COMMANDS = ("status", "explain", "plan", "handover", "approve", "pause", "resume", "restart")
 
 

@@ -43,6 +43,7 @@ NO_REASONS = frozenset(
         # roles, states and phases of members and shards
         *("CatchingUp", "Cordoned", "Degraded", "Drained", "InSync", "Master", "Offline"),
         *("Serving", "Slave", "Unknown", "Draining", "Accepted", "Refused"),
+        "Gi",  # of a size
         # kinds and modes of resources
         *(
             "Bound",

@@ -252,7 +252,9 @@ class Executor:
 
     @_do.register
     async def _(self, action: GrowClaim) -> None:
-        patch = {"spec": {"resources": {"requests": {"storage": action.size}}}}
+        patch: dict[str, Any] = {"spec": {"resources": {"requests": {"storage": action.size}}}}
+        if action.at:
+            patch["metadata"] = {"annotations": {names.GROWN: action.at}}
         await self._patch(CLAIM, action.name, action.uid, patch)
 
     @_do.register

@@ -15,6 +15,7 @@ from imago_operator.model.actions import (
     DeletePod,
     Elect,
     FenceMember,
+    GrowClaim,
     Handover,
     Hibernate,
     MarkDrained,
@@ -22,6 +23,7 @@ from imago_operator.model.actions import (
 )
 from imago_operator.model.state import STATEFUL_SET
 from imago_operator.spec.cluster.brokers import StorageType
+from imago_operator.spec.schema.values import Quantity
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -208,6 +210,8 @@ def _claims(desired: Desired, observed: Observed, actions: Sequence[Action]) -> 
     pods = {f"data-{pod.name}" for pod in observed.pods}
     uids = {claim.name: claim.uid for claim in observed.claims}
     for action in actions:
+        if isinstance(action, GrowClaim):
+            yield from _grown(desired, observed, action)
         if not isinstance(action, DeleteClaim):
             continue
         shard = _shard(observed, action.shard)
@@ -225,6 +229,7 @@ def _claims(desired: Desired, observed: Observed, actions: Sequence[Action]) -> 
             yield f"claim {action.name} may be needed"
 
 
+<<<<<<< HEAD
 def _is_moved(desired: Desired, observed: Observed, action: DeleteClaim) -> bool:
     """Whether a claim is on record as one that its member exchanges, and nobody makes its pod.
 
@@ -239,6 +244,18 @@ def _is_moved(desired: Desired, observed: Observed, action: DeleteClaim) -> bool
     others = [pod for pod in pods if pod.ordinal != claim.ordinal and _holds(observed, pod)]
     enough = len(others) == desired.replicas - 1 >= max(1, *map(_least, others))
     return enough and any(_leads(observed, pod) for pod in others)
+=======
+def _grown(desired: Desired, observed: Observed, action: GrowClaim) -> Iterator[str]:
+    """A claim never asks for less, and by itself for no more than somebody has allowed."""
+    size = Quantity(action.size).bytes
+    storage = desired.spec.brokers.storage
+    most = storage.auto_grow.max.bytes if storage.auto_grow and action.at else 0
+    claim = next((c for c in observed.claims if c.name == action.name), None)
+    if claim is None or size <= claim.requested:
+        yield f"claim {action.name} does not grow"
+    if size > max(desired.storage_bytes or 0, most):
+        yield f"claim {action.name} grows beyond what is allowed"
+>>>>>>> 91c08672 (operator: have claims grow by themselves, with a bound and a pause)
 
 
 def _has_left(desired: Desired, observed: Observed, action: DeleteClaim) -> bool:

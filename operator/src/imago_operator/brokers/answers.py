@@ -102,11 +102,17 @@ def probe_of(
         else None,
         caught_up=bool(done and done.get("caughtUp")),
         full=(status.get("disk") or {}).get("writable") is False,
+        used=_share(status.get("disk")),
         fenced=bool(status.get("fenced")),
         puts=_refusal(status.get("puts")),
         gets=_refusal(status.get("gets")),
         log=(int(status.get("epoch") or 0), int(status.get("logEnd") or 0)),
     )
+
+
+def _share(disk: Mapping[str, Any] | None) -> float | None:
+    said = (disk or {}).get("usedShare")
+    return float(said) if said is not None else None
 
 
 def _refusal(said: Mapping[str, Any] | None) -> Refusal | None:

@@ -99,6 +99,8 @@ class GrowClaim:
     name: str
     uid: str
     size: str
+    at: str = ""
+    """The moment, to be noted on it where its disk is full; empty: the spec asks for it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,9 @@ CLAIM_TEMPLATE: Final = f"{GROUP}/claim-template"
 ATTRIBUTES_CLASS: Final = f"{GROUP}/volume-attributes-class"
 """On claims: the VolumeAttributesClass that we asked for last."""
 
+GROWN: Final = f"{GROUP}/grown-at"
+"""On claims: when the operator last had one grow because its disk was full."""
+
 EPOCH: Final = f"{GROUP}/epoch"
 """Of a pipeline's run: on the object and on the driver's pod."""
 

@@ -99,6 +99,8 @@ class Probe:
     caught_up: bool = False
     full: bool = False
     """Whether its disk is full: messages are refused."""
+    used: float | None = None
+    """Share of its disk that is used; None: it does not say."""
     fenced: bool = False
     """Whether it keeps its log and serves nobody, since somebody has asked for that."""
     puts: Refusal | None = None
@@ -181,6 +183,8 @@ class Claim:
     """The one that we asked for last: a Kubernetes that knows none drops it without a word."""
     conditions: frozenset[str] = frozenset()
     """FileSystemResizePending, Resizing …"""
+    grown: datetime | None = None
+    """When we last had it grow because its disk was full; None: never."""
     node: str | None = None
     """Node that the volume is on, where it cannot be elsewhere."""
     owned: bool = False

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 from imago_operator.brokers.reach import is_ready
 from imago_operator.errors import BlockedError
 from imago_operator.model import names
-from imago_operator.model.state import Claim, KubeNode
+from imago_operator.model.state import Claim, KubeNode, parsed
 from imago_operator.spec.schema.values import Quantity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+    from datetime import datetime
 
     from imago_operator.model.desired import Desired
     from imago_operator.ports import KubePort
@@ -128,12 +129,22 @@ def _claim(item: Manifest, shard: int, ordinal: int, node: str | None, desired: 
         attributes_class=spec.get("volumeAttributesClassName"),
         attributes_asked=_notes(item).get(names.ATTRIBUTES_CLASS),
         storage_class=_class(item),
+        grown=_moment(_notes(item).get(names.GROWN)),
         conditions=frozenset(
             c["type"] for c in status.get("conditions") or () if c["status"] == "True"
         ),
         node=node,
         owned=any(owner["uid"] == desired.resource.uid for owner in owners),
     )
+
+
+def _moment(text: str | None) -> datetime | None:
+    """Return a moment that we have written; whatever else stands there says nothing."""
+    try:
+        found = parsed(text) if text else None
+    except ValueError:
+        return None
+    return found if found and found.tzinfo else None
 
 
 def size_of(text: str) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from imago_operator.model.actions import ClassClaim, DeleteChild, GrowClaim
-from imago_operator.model.state import STATEFUL_SET, ConditionFinding, PlanWait
+from imago_operator.model.state import STATEFUL_SET, ConditionFinding, PlanWait, written
+from imago_operator.plan import growing
 from imago_operator.plan.look import RESIZE_PENDING
 from imago_operator.plan.objects import is_made_anew, wanted
 from imago_operator.plan.rows import PlanRow, PlanStep
@@ -17,24 +18,23 @@ if TYPE_CHECKING:
 
 STORAGE = "StorageReady"
 RESIZE_S = 1800.0
+LISTED_MAX = 10
 
 
 def growth(look: ClusterLook) -> PlanStep:
     """Grow claims, whatever else there is: it takes nothing away, and may be the cure."""
     size = look.desired.spec.brokers.storage.size
-    growing = [
-        GrowClaim(c.name, c.uid, size.text) for c in _short(look) if size and _grows(look, c)
-    ]
-    growing += _servers(look)
-    said = (
-        _said(False, "Expanding", f"{len(growing)} claims grow to {growing[0].size}.")
-        if growing
-        else None
-    )
+    told = [GrowClaim(c.name, c.uid, size.text) for c in _short(look) if size and _grows(look, c)]
+    told += _servers(look)
+    text = f"{len(told)} claims grow to {told[0].size}." if told else ""
+    if own := _by_themselves(look):
+        listed = ", ".join(f"{one.name} to {one.size}" for one in own[:LISTED_MAX])
+        text = f"{text} By themselves grow {listed}.".lstrip()
+        told += own
     return PlanStep(
         row=PlanRow.STORAGE,
-        actions=tuple(growing),
-        findings=(said,) if said else (),
+        actions=tuple(told),
+        findings=(_said(False, "Expanding", text),) if told else (),
         next="they grow",
     )
 
@@ -47,6 +47,22 @@ def _servers(look: ClusterLook) -> list[GrowClaim]:
     size = managed.storage.size
     short = [c for c in look.observed.server_claims if c.requested < size.bytes]
     return [GrowClaim(c.name, c.uid, size.text) for c in short if _grows(look, c)]
+
+
+def _by_themselves(look: ClusterLook) -> list[GrowClaim]:
+    """Return how claims grow that are as large as the spec says, and nearly full."""
+    short = {claim.name for claim in _short(look)}
+    mine = {claim.name: claim for claim in _mine(look)}
+    return [
+        GrowClaim(name, mine[name].uid, _text(size), written(look.now))
+        for name, size in growing.growth(look, list(mine.values())).sizes.items()
+        if name not in short and _grows(look, mine[name])
+    ]
+
+
+def _text(size: int) -> str:
+    whole, rest = divmod(size, growing.GIB)
+    return str(size) if rest else f"{whole}Gi"
 
 
 def remade(look: ClusterLook) -> PlanStep:
@@ -72,17 +88,21 @@ def storage(look: ClusterLook) -> PlanStep | None:
     """Say how volumes are."""
     if said := _unsupported(look):
         return PlanStep(row=PlanRow.STORAGE, findings=(said,))
-    if _short(look):
+    if _short(look) or _by_themselves(look):
         return None  # they have just been told to grow
     return _growing(look, _mine(look))
 
 
 def _unsupported(look: ClusterLook) -> ConditionFinding | None:
-    fixed = [claim for claim in _short(look) if not _grows(look, claim)]
+    grown = growing.growth(look, _mine(look)).sizes
+    asked = [*_short(look), *(claim for claim in _mine(look) if claim.name in grown)]
+    fixed = [claim for claim in asked if not _grows(look, claim)]
     if not fixed:
         return None
     text = f"Storage class {fixed[0].storage_class or 'of the cluster'} cannot grow volumes"
-    if look.desired.replicas > look.desired.min_in_sync:
+    if not _short(look):
+        text += ": autoGrow changes nothing."
+    elif look.desired.replicas > look.desired.min_in_sync:
         text += ": members begin on larger claims, one by one."
     else:
         text += ", and puts need every member: none can begin on a larger claim."
@@ -138,6 +158,8 @@ def _growing(look: ClusterLook, claims: list[Claim]) -> PlanStep | None:
         pending = any(RESIZE_PENDING in c.conditions for c in waiting)
         reason = RESIZE_PENDING if pending else "Expanding"
         return PlanStep(row=PlanRow.STORAGE, findings=(_said(False, reason, text),))
+    if waits := growing.growth(look, claims).finding:
+        return PlanStep(row=PlanRow.STORAGE, findings=(waits,))
     size = look.desired.storage_bytes
     larger = [c.name for c in claims if size is not None and c.requested > size]
     said = _said(True, "LargerThanSpec", ", ".join(larger)) if larger else _said(True, "Bound", "")

@@ -81,7 +81,7 @@ CASES: Final = (
     ),
     Case(
         "GrowingVolumes",
-        "claims are smaller than requested",
+        "claims are smaller than requested, or nearly full where autoGrow is set",
         "grow them, also while no broker answers or leads; recreate StatefulSets, their pods"
         " stay. Nothing else waits for volumes",
         late="30 min",

@@ -205,7 +205,23 @@ CHANGE: Final = (
 )
 TROUBLE: Final = (
     _of("StorageReady", "Bound", "Claims are bound and have the requested size."),
-    _of("StorageReady", "LargerThanSpec", "Somebody made claims larger than the spec: they stay."),
+    _of(
+        "StorageReady",
+        "LargerThanSpec",
+        "Somebody, or autoGrow, made claims larger than the spec: they stay.",
+    ),
+    _of(
+        "StorageReady",
+        "CoolingDown",
+        "Disks are fuller than `storage.autoGrow.above`, and their claims grew not long ago.",
+        f"{BY_ITSELF} If it is too slow, raise `storage.size`: that grows all claims at once.",
+    ),
+    _of(
+        "StorageReady",
+        "MaxReached",
+        "Disks are fuller than `storage.autoGrow.above`, and their claims as large as its `max`.",
+        "Raise `storage.autoGrow.max`, or keep messages for less time: see *A disk runs full*.",
+    ),
     _of("StorageReady", "Expanding", "Volumes grow.", "Nothing for half an hour."),
     _of(
         "StorageReady",

@@ -158,6 +158,24 @@ CLUSTER: Final[tuple[Rule, ...]] = (
         message="size is required with PersistentClaim",
     ),
     Rule(
+        path=STORAGE,
+        cel="!has(self.autoGrow) || !has(self.size) ||"
+        " quantity(self.autoGrow.max).compareTo(quantity(self.size)) >= 0",
+        holds=lambda node: (
+            "autoGrow" not in node
+            or "size" not in node
+            or Quantity(node["autoGrow"]["max"]).bytes >= Quantity(node["size"]).bytes
+        ),
+        message="autoGrow.max must be at least size",
+    ),
+    Rule(
+        path=STORAGE,
+        cel="!has(self.autoGrow) || self.type == 'PersistentClaim'",
+        holds=lambda node: "autoGrow" not in node or node["type"] == "PersistentClaim",
+        message="autoGrow needs PersistentClaim: nothing else grows",
+    ),
+    spans(f"{STORAGE}.autoGrow", "coolDown", low="1m", high="168h"),
+    Rule(
         path="spec",
         cel="!self.hibernated || self.brokers.storage.type == 'PersistentClaim'",
         holds=lambda node: (

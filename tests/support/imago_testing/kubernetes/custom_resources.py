@@ -84,6 +84,21 @@ BAD_EDITS: Final[tuple[BadEdit, ...]] = (
     rule(CLUSTER, "config may not set", {"spec/brokers/config/broker.data_dir": "/tmp"}),
     rule(CLUSTER, "ackTimeout must be from", {"spec.brokers.replication": {"ackTimeout": "1h"}}),
     rule(CLUSTER, "size is required", {"spec.brokers.storage": {}}),
+    rule(
+        CLUSTER,
+        "autoGrow.max must be at least size",
+        {"spec.brokers.storage.autoGrow": {"max": "9Gi"}},
+    ),
+    rule(
+        CLUSTER,
+        "coolDown must be from 1m to 168h",
+        {"spec.brokers.storage.autoGrow": {"max": "90Gi", "coolDown": "30s"}},
+    ),
+    rule(
+        CLUSTER,
+        "autoGrow needs PersistentClaim",
+        {"spec.brokers.storage": {"type": "Ephemeral", "autoGrow": {"max": "9Gi"}}},
+    ),
     rule(CLUSTER, "exactly one of managed and external", {"spec.zookeeper": {}}),
     rule(
         CLUSTER,

@@ -56,6 +56,23 @@ class ClaimRetention:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AutoGrow:
+    """Claims that grow by themselves."""
+
+    above: int = described(
+        "Percent of its disk that a broker uses when its claim grows.", default=80, low=50, high=95
+    )
+    step: int = described(
+        "Percent of its size that a claim gets more, in whole Gi.", default=25, low=5, high=100
+    )
+    max: Quantity = described("How large a claim may become so.")
+    cool_down: Duration = described(
+        "How long a claim does not grow again. Some drivers let a volume grow every 6 hours only.",
+        default=Duration("6h"),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Storage:
     """Volumes of the brokers."""
 
@@ -66,6 +83,10 @@ class Storage:
     size: Quantity | None = described(
         "Size of each claim; may grow and never shrinks. The operator leaves a claim that"
         " somebody enlarged at its size. Required with PersistentClaim.",
+        default=None,
+    )
+    auto_grow: AutoGrow | None = described(
+        "Has a claim grow whose broker's disk is nearly full; `size` stays the least of all.",
         default=None,
     )
     storage_class_name: str | None = described(
