@@ -229,7 +229,6 @@ def _claims(desired: Desired, observed: Observed, actions: Sequence[Action]) -> 
             yield f"claim {action.name} may be needed"
 
 
-<<<<<<< HEAD
 def _is_moved(desired: Desired, observed: Observed, action: DeleteClaim) -> bool:
     """Whether a claim is on record as one that its member exchanges, and nobody makes its pod.
 
@@ -244,7 +243,8 @@ def _is_moved(desired: Desired, observed: Observed, action: DeleteClaim) -> bool
     others = [pod for pod in pods if pod.ordinal != claim.ordinal and _holds(observed, pod)]
     enough = len(others) == desired.replicas - 1 >= max(1, *map(_least, others))
     return enough and any(_leads(observed, pod) for pod in others)
-=======
+
+
 def _grown(desired: Desired, observed: Observed, action: GrowClaim) -> Iterator[str]:
     """A claim never asks for less, and by itself for no more than somebody has allowed."""
     size = Quantity(action.size).bytes
@@ -255,7 +255,6 @@ def _grown(desired: Desired, observed: Observed, action: GrowClaim) -> Iterator[
         yield f"claim {action.name} does not grow"
     if size > max(desired.storage_bytes or 0, most):
         yield f"claim {action.name} grows beyond what is allowed"
->>>>>>> 91c08672 (operator: have claims grow by themselves, with a bound and a pause)
 
 
 def _has_left(desired: Desired, observed: Observed, action: DeleteClaim) -> bool:

@@ -15,6 +15,7 @@ from imago_operator.spec.schema.rule import (
     resource_name,
     spans,
 )
+from imago_operator.spec.schema.values import Quantity
 
 BROKERS, STORAGE = "spec.brokers", "spec.brokers.storage"
 ZOOKEEPER = "spec.zookeeper"
