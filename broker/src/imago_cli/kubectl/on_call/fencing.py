@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import typer
-
 from imago_cli.exits import CommandUsageError
 from imago_cli.kubectl.brokers import ClusterBrokers, name_of
 from imago_cli.kubectl.options import Cluster, Context, Format, Kubeconfig, Namespace, Output
 from imago_cli.kubectl.orders import order
 from imago_cli.kubectl.tool import CLUSTERS, Kubectl
+from imago_cli.line.declared import Argument, Option
 from imago_operator.model import names
 
-Pods = Annotated[list[str] | None, typer.Argument(metavar="[POD]...", help="Pods of brokers.")]
+Pods = Annotated[list[str] | None, Argument(metavar="[POD]...", help="Pods of brokers.")]
 
 
 def fence(
     cluster: Cluster,
     pods: Pods = None,
-    everything: Annotated[bool, typer.Option("--all", help="All members of all shards.")] = False,
+    everything: Annotated[bool, Option("--all", help="All members of all shards.")] = False,
     anyway: Annotated[
-        bool, typer.Option("--anyway", help="Also where clients are refused for it.")
+        bool, Option("--anyway", help="Also where clients are refused for it.")
     ] = False,
     namespace: Namespace = None,
     context: Context = None,
