@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from imago_operator.model.actions import ClassClaim
-    from imago_operator.spec.schema.schema import Schema
+    from imago_operator.spec.schema.fields import Schema
 
 SELECTED: Final = {"labelSelector": {"matchLabels": {"a": "b"}}}
 VALUES: Final[dict[str, tuple[Any, ...]]] = {
