@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Hashable
+
+COUNTS: Final = 4
+"""How many times as long as it took to get an answer counts, where that is longer than its age:
+a list of ten thousand objects that takes longer than it counts would be asked for by every key."""
 
 K = TypeVar("K", bound="Hashable")
 V = TypeVar("V")
@@ -19,7 +23,7 @@ class Recent(Generic[K, V]):
 
     def __init__(self, now: Callable[[], datetime], *, age_s: float, keys_max: int = 1000) -> None:
         self._now, self._age, self._keys_max = now, timedelta(seconds=age_s), keys_max
-        self._answers: OrderedDict[K, tuple[datetime, V]] = OrderedDict()
+        self._answers: OrderedDict[K, tuple[datetime, timedelta, V]] = OrderedDict()
         self._locks: OrderedDict[K, asyncio.Lock] = OrderedDict()
 
     async def get(
@@ -35,17 +39,18 @@ class Recent(Generic[K, V]):
         self._locks.move_to_end(key)
         async with lock:
             found = self._answers.get(key)
-            if found is not None and self._is_good(found, after) and fits(found[1]):
-                return found[1]
+            if found is not None and self._is_good(found, after) and fits(found[2]):
+                return found[2]
             asked = self._now()
             value = await ask()
-            self._answers[key] = (asked, value)
+            self._answers[key] = (asked, self._now() - asked, value)
             self._forget_oldest()
             return value
 
-    def _is_good(self, found: tuple[datetime, V], after: datetime | None) -> bool:
-        asked = found[0]
-        return self._now() - asked <= self._age and (after is None or asked > after)
+    def _is_good(self, found: tuple[datetime, timedelta, V], after: datetime | None) -> bool:
+        asked, took, _ = found
+        counts = max(self._age, COUNTS * took)
+        return self._now() - asked <= counts and (after is None or asked > after)
 
     def _forget_oldest(self) -> None:
         while len(self._answers) > self._keys_max:
