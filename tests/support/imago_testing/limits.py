@@ -153,6 +153,7 @@ KEPT: dict[str, dict[str, str]] = {
     },
     "shortens only what people read": {
         "imago_broker.shard_work.remaining": "LISTED_MAX",
+        "imago_broker.admin.shards.fencing": "WHY_CHARS_MAX",
         "imago_broker.admin.views": "TEXT_CHARS_MAX",
         "imago_broker.cluster.desired_writer": "FAILURES_LOGGED_MAX",
         "imago_broker.model.registry.shard": "CAUSE_SIZE_MAX",
@@ -165,7 +166,10 @@ KEPT: dict[str, dict[str, str]] = {
         "imago_operator.kube.failures": "TEXT_MAX",
         "imago_operator.pipelines.status": "ERROR_MAX",
         "imago_operator.plan.drift": "SHOWN_MAX KEYS_MAX",
+        "imago_operator.plan.fencing": "LISTED_MAX",
+        "imago_operator.plan.growing": "LISTED_MAX",
         "imago_operator.plan.restarts.rollout": "CURRENT_MAX",
+        "imago_operator.plan.storage": "LISTED_MAX",
         "imago_operator.plan.troubles": "LISTED_MAX",
         "imago_operator.reasons.pipeline": "_LIMIT",
         "imago_operator.reporting.status": "MESSAGE_MAX MISTAKE_MAX",

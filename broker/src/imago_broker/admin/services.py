@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from imago_broker.shard_work.services import ShardServices
 
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from prometheus_client import CollectorRegistry
 
-    from imago_broker.admin.shards.fencing import Fence
     from imago_broker.config import BrokerConfig
     from imago_broker.config.changes import Changes
     from imago_broker.core.figures.day_history import DayHistory
@@ -92,6 +91,16 @@ class MetaqManagement:
     """Begin an orderly stop of the process; None: the broker is somebody's part."""
 
 
+class FenceControl(Protocol):
+    """The mark in a member's data folder that it is to serve nobody."""
+
+    def said(self) -> Mapping[str, Any] | None: ...
+
+    def set(self, why: str) -> None: ...
+
+    def lift(self) -> None: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminServices(ShardServices):
     """Everything that a route may use."""
@@ -138,7 +147,7 @@ class AdminServices(ShardServices):
     waiting: WaitingMessages
     transactions: TransactionService
     metaq: MetaqManagement
-    fence: Fence
+    fence: FenceControl
     version: str
     not_compiled: Sequence[str] | None
     """Hot modules and names that the plain Python twins serve; None: all, by `IMAGO_PURE=1`."""

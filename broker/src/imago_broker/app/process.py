@@ -15,7 +15,7 @@ import uvloop
 
 from imago_broker.app.broker import Broker
 from imago_broker.app.clock import SystemClock
-from imago_broker.app.member.fence import FenceMark, held
+from imago_broker.app.ports.fence import FenceMark, held
 from imago_broker.app.ports.open_files import raise_limit
 from imago_broker.app.process_hooks import ProcessHooks
 from imago_broker.app.starting import configure_logging, unless

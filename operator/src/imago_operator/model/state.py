@@ -162,6 +162,11 @@ class Pod:
     def serving(self) -> bool:
         return self.ready and not self.deleting
 
+    @property
+    def fenced(self) -> bool:
+        """Whether its broker keeps its log and serves nobody."""
+        return self.broker is not None and self.broker.fenced
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:

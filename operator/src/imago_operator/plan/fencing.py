@@ -38,15 +38,17 @@ def fence(look: ClusterLook) -> PlanStep | None:
     ordered: list[FenceMember] = []
     waits = []
     for pod, uuid in _brokers(look):
-        if pod.name not in look.fence_orders or look.is_fenced(pod):
+        if pod.name not in look.fence_orders or pod.fenced:
             continue
         if why := _obstacle(look, pod):
             waits.append(f"{pod.name} waits for {why}")
-        elif pod.shard not in {one.shard for one in ordered} or look.fenced_whole(pod.shard):
-            alone = look.fence_orders[pod.name] or look.fenced_whole(pod.shard)
+        elif pod.shard not in {one.shard for one in ordered} or membership.fenced_whole(
+            look, pod.shard
+        ):
+            alone = look.fence_orders[pod.name] or membership.fenced_whole(look, pod.shard)
             ordered.append(FenceMember(pod.name, uuid, pod.shard or 0, anyway=alone))
     waits += [f"there is no member {name}" for name in _unknown(look)]
-    stands = [pod.name for pod in look.observed.pods if look.is_fenced(pod)]
+    stands = [pod.name for pod in look.observed.pods if pod.fenced]
     if not (lifted or ordered or waits or stands or look.fence_orders):
         return None
     said = (_said(look, stands, waits, begins=bool(ordered)),)
@@ -57,7 +59,7 @@ def fence(look: ClusterLook) -> PlanStep | None:
             findings=said,
             next="their brokers end, and answer as fenced",
         )
-    if stands and all(look.fenced_whole(n) for n in look.running):
+    if stands and all(membership.fenced_whole(look, n) for n in look.running):
         return _waiting(look, said)
     return PlanStep(row=PlanRow.FENCING, findings=said)
 
@@ -81,12 +83,12 @@ def _brokers(look: ClusterLook) -> Iterator[tuple[Pod, str]]:
 
 
 def _is_over(look: ClusterLook, pod: Pod) -> bool:
-    return look.is_fenced(pod) and pod.name not in look.fence_orders
+    return pod.fenced and pod.name not in look.fence_orders
 
 
 def _obstacle(look: ClusterLook, pod: Pod) -> str:
     """Return what a member waits for until it may be fenced; empty: nothing."""
-    if look.fence_orders[pod.name] or look.fenced_whole(pod.shard):
+    if look.fence_orders[pod.name] or membership.fenced_whole(look, pod.shard):
         return ""
     others = [one for one in look.observed.pods_of(pod.shard) if one.name != pod.name]
     able = [one for one in others if membership.able(look, one)]
@@ -112,7 +114,7 @@ def _unknown(look: ClusterLook) -> list[str]:
 def _said(
     look: ClusterLook, stands: list[str], waits: list[str], *, begins: bool
 ) -> ConditionFinding:
-    whole = [f"shard-{n}" for n in look.running if look.fenced_whole(n)]
+    whole = [f"shard-{n}" for n in look.running if membership.fenced_whole(look, n)]
     parts = [f"{', '.join(stands[:LISTED_MAX])}: fenced"] if stands else []
     parts += [f"{', '.join(whole[:LISTED_MAX])}: no client is served"] if whole else []
     parts += waits[:LISTED_MAX]

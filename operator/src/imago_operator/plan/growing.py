@@ -26,7 +26,7 @@ LISTED_MAX: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Growth:
+class ClaimGrowth:
     """What becomes of the claims that may grow by themselves."""
 
     sizes: dict[str, int]
@@ -35,11 +35,11 @@ class Growth:
     """What is to be said of those that do not grow though they would."""
 
 
-def growth(look: ClusterLook, claims: list[Claim]) -> Growth:
+def growth(look: ClusterLook, claims: list[Claim]) -> ClaimGrowth:
     """Return how claims of members that run grow beyond what the spec asks for."""
     auto = look.desired.spec.brokers.storage.auto_grow
     if auto is None:
-        return Growth({})
+        return ClaimGrowth({})
     sizes = _as_much(claims, auto)
     full, cooling = [], []
     for claim in (c for c in claims if c.name not in sizes and _is_full(look, c, auto)):
@@ -51,10 +51,10 @@ def growth(look: ClusterLook, claims: list[Claim]) -> Growth:
             sizes[claim.name] = _next(claim, auto)
     if full:
         text = f"{_listed(c.name for c in full)}: as large as autoGrow.max, {auto.max.text}, lets."
-        return Growth(sizes, _said(False, "MaxReached", text))
+        return ClaimGrowth(sizes, _said(False, "MaxReached", text))
     if cooling:
-        return Growth(sizes, _said(True, "CoolingDown", f"To grow again: {_listed(cooling)}."))
-    return Growth(sizes)
+        return ClaimGrowth(sizes, _said(True, "CoolingDown", f"To grow again: {_listed(cooling)}."))
+    return ClaimGrowth(sizes)
 
 
 def _as_much(claims: list[Claim], auto: AutoGrow) -> dict[str, int]:

@@ -136,14 +136,6 @@ class ClusterLook:
         every = [pod.name for pod in self.observed.pods if pod.shard is not None]
         return found | dict.fromkeys(every, True)
 
-    def is_fenced(self, pod: Pod) -> bool:
-        return pod.broker is not None and pod.broker.fenced
-
-    def fenced_whole(self, shard: int | None) -> bool:
-        """Whether all members of a shard are to be fenced: nobody is served there."""
-        pods = () if shard is None else self.observed.pods_of(shard)
-        return bool(pods) and all(pod.name in self.fence_orders for pod in pods)
-
     @property
     def informed(self) -> bool:
         """Whether enough is known to take anything away."""

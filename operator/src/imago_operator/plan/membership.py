@@ -41,6 +41,12 @@ def needed(look: ClusterLook, pod: Pod) -> bool:
     return bool(shard.in_sync - answering)
 
 
+def fenced_whole(look: ClusterLook, shard: int | None) -> bool:
+    """Whether all members of a shard are to be fenced: nobody is served there."""
+    pods = () if shard is None else look.observed.pods_of(shard)
+    return bool(pods) and all(pod.name in look.fence_orders for pod in pods)
+
+
 def overdue(look: ClusterLook, pod: Pod) -> bool:
     """Whether the pod has had all the time that the policy gives it to be ready."""
     return unready_for(look, pod) >= look.desired.spec.update_policy.ready_timeout.seconds

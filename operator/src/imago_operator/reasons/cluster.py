@@ -15,7 +15,7 @@ from imago_operator.reasons.model import (
     own_mistake,
     refused_by_kubernetes,
 )
-from imago_operator.reasons.service import READY
+from imago_operator.reasons.service import FENCED, READY
 
 _of = partial(Reason, "ImagoCluster")
 EXPLAIN: Final = "`kubectl imago explain CLUSTER` names what it waits for."
@@ -362,38 +362,9 @@ TROUBLE: Final = (
         "No pod of the cluster runs; its claims are kept.",
         "`spec.hibernated: false` wakes it.",
     ),
-    _of(
-        "Reconciling",
-        "Fenced",
-        "The annotation imago.dev/fenced has members serve nobody. Nothing is restarted, moved or"
-        " removed until it is gone.",
-        "`kubectl imago unfence CLUSTER` when you are done.",
-    ),
-    _of(
-        "Fenced",
-        "Fencing",
-        "Brokers of members that the annotation imago.dev/fenced names end in order; a leader hands"
-        " over first.",
-        BY_ITSELF,
-    ),
-    _of(
-        "Fenced",
-        "MembersFenced",
-        "The members named keep their logs and serve nobody. Nothing is restarted, moved or removed"
-        " meanwhile.",
-        "`kubectl imago unfence CLUSTER` when you are done.",
-    ),
-    _of(
-        "Fenced",
-        "FenceHeld",
-        "A member is to be fenced, and its shard needs it for now: the message says whom it waits"
-        " for. Or there is no such member.",
-        "Mend the others first; or `kubectl imago fence CLUSTER POD --anyway`: no message is lost,"
-        " and clients are refused until the fence is lifted.",
-    ),
     _of("Paused", "Annotation", "See Ready, Paused.", "`kubectl imago resume CLUSTER`."),
 )
-REASONS: Final = (*READY, *WORK, *CHANGE, *CERTIFICATES, *TROUBLE)
+REASONS: Final = (*READY, *WORK, *CHANGE, *CERTIFICATES, *TROUBLE, *FENCED)
 
 _did = partial(Happening, "ImagoCluster")
 EVENTS: Final = (

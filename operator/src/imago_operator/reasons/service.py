@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from imago_operator.reasons.model import OPERATOR_LOG, Reason
+from imago_operator.reasons.model import BY_ITSELF, OPERATOR_LOG, Reason
 
 _of = partial(Reason, "ImagoCluster")
 
@@ -143,5 +143,36 @@ READY: Final = (
         "Brokers report another cluster id than the one on record: ZooKeeper was replaced or"
         " emptied, or another cluster's address is in the spec. The operator removes nothing.",
         "See *ZooKeeper is gone*.",
+    ),
+)
+FENCED: Final = (
+    _of(
+        "Reconciling",
+        "Fenced",
+        "The annotation imago.dev/fenced has members serve nobody. Nothing is restarted, moved or"
+        " removed until it is gone.",
+        "`kubectl imago unfence CLUSTER` when you are done.",
+    ),
+    _of(
+        "Fenced",
+        "Fencing",
+        "Brokers of members that the annotation imago.dev/fenced names end in order; a leader hands"
+        " over first.",
+        BY_ITSELF,
+    ),
+    _of(
+        "Fenced",
+        "MembersFenced",
+        "The members named keep their logs and serve nobody. Nothing is restarted, moved or removed"
+        " meanwhile.",
+        "`kubectl imago unfence CLUSTER` when you are done.",
+    ),
+    _of(
+        "Fenced",
+        "FenceHeld",
+        "A member is to be fenced, and its shard needs it for now: the message says whom it waits"
+        " for. Or there is no such member.",
+        "Mend the others first; or `kubectl imago fence CLUSTER POD --anyway`: no message is lost,"
+        " and clients are refused until the fence is lifted.",
     ),
 )

@@ -65,7 +65,7 @@ def served(look: ClusterLook, number: int) -> Served:
 
 def _is_shut(look: ClusterLook, number: int) -> bool:
     pods = look.observed.pods_of(number)
-    return bool(pods) and all(map(look.is_fenced, pods))
+    return bool(pods) and all(pod.fenced for pod in pods)
 
 
 def _leads(look: ClusterLook, number: int) -> Pod | None:

@@ -24,10 +24,8 @@ from imago_operator.model.actions import (
     DeleteChild,
     DeletePod,
     Elect,
-    FenceMember,
     Handover,
     LabelPod,
-    LiftFence,
     MarkDrained,
     SetConfig,
     Uncordon,
@@ -39,6 +37,7 @@ from imago_operator.reconcile import Context, ObjectKey, Reached
 from imago_operator.reconcilers.cluster import LOOK_EVERY, ClusterReconciler
 from imago_testing.kubernetes.copying import copied
 from imago_testing.kubernetes.fake_api_server import FakeApiServer, Manifest, merged
+from imago_testing.operated.fenced_brokers import FencedBrokers
 from imago_testing.operated.objects import pod_status, told_of_registry
 from imago_testing.operated.resources import OPERATOR
 from imago_testing.operated.world import ClusterWorld
@@ -58,7 +57,7 @@ class Died(BaseException):
 
 
 @dataclass
-class Brokers:
+class Brokers(FencedBrokers):
     """The brokers' HTTP: `reconcile.Brokers` and `ports.AdminPort` in one, over the model."""
 
     world: ClusterWorld
@@ -113,15 +112,6 @@ class Brokers:
     async def elect(self, broker: str, *, uuid: str, operator_epoch: int) -> None:
         pod = self._pod(broker)
         self._do(Elect(pod.name, uuid, pod.shard or 0), operator_epoch)
-
-    async def fence(self, broker: str, *, uuid: str, anyway: bool, operator_epoch: int) -> None:
-        pod = self._pod(broker)
-        self._do(FenceMember(pod.name, uuid, pod.shard or 0, anyway), operator_epoch)
-
-    async def lift_fence(self, broker: str, *, operator_epoch: int) -> None:
-        pod = self._pod(broker)
-        assert pod.broker is not None
-        self._do(LiftFence(pod.name, pod.broker.uuid), operator_epoch)
 
     async def set_config(
         self, broker: str, values: Mapping[str, object], *, operator_epoch: int

@@ -6,7 +6,7 @@ import asyncio
 import importlib.metadata
 import os
 import shutil
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
@@ -22,28 +22,19 @@ from imago_broker.admin.calls.guard import (
 )
 from imago_broker.admin.calls.identity import note_operator
 from imago_broker.admin.errors import AdminError, refuse_unknown
-from imago_broker.admin.metaq.metaq import STOP_SECONDS
 from imago_broker.admin.shards.leadership import expected, found_risks, who
 from imago_broker.model.registry.cluster import shard_name
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable
 
-    from imago_broker.admin.services import AdminServices
+    from imago_broker.admin.services import AdminServices, FenceControl
     from imago_broker.config import BrokerConfig
 
 WHY_CHARS_MAX = 500
 PATH = "/admin/v1/fence"
-
-
-class Fence(Protocol):
-    """The mark in a member's data folder."""
-
-    def said(self) -> Mapping[str, Any] | None: ...
-
-    def set(self, why: str) -> None: ...
-
-    def lift(self) -> None: ...
+STOP_SECONDS = 0.2
+"""The answer leaves before the broker does."""
 
 
 async def fence(services: AdminServices, request: web.Request) -> web.Response:
@@ -78,7 +69,7 @@ async def lift(services: AdminServices, _: web.Request) -> web.Response:
 
 def build_held(
     config: BrokerConfig,
-    mark: Fence,
+    mark: FenceControl,
     uuid: str,
     allowed: Callable[[web.Request], None] = lambda _: None,
 ) -> web.Application:
@@ -115,7 +106,7 @@ def build_held(
 class HeldMember:
     """What a member answers that is fenced."""
 
-    def __init__(self, config: BrokerConfig, mark: Fence, uuid: str) -> None:
+    def __init__(self, config: BrokerConfig, mark: FenceControl, uuid: str) -> None:
         self._config, self._mark, self._uuid = config, mark, uuid
 
     async def healthz(self, _: web.Request) -> web.Response:

@@ -57,7 +57,7 @@ def called_back(look: ClusterLook, number: int) -> int:
         return 0
     if shard.master is not None or shard.in_sync or not pods:
         return 0
-    if any(map(look.is_fenced, pods)):
+    if any(pod.fenced for pod in pods):
         return 0  # whoever is fenced has what the others lack, and comes back first
     on_nodes = [pod for pod in pods if not pod.unscheduled]
     if any(membership.unready_for(look, pod) < membership.UNREADY_S for pod in on_nodes):

@@ -8,6 +8,7 @@ from imago_operator.model import names, versions
 from imago_operator.model.actions import Elect
 from imago_operator.model.state import ConditionFinding, PlanWait, parsed
 from imago_operator.model.wording import counted
+from imago_operator.plan import membership
 from imago_operator.plan.members.leaving import called_back
 from imago_operator.plan.restarts.staging import has_absent_user
 from imago_operator.plan.rows import PlanRow, PlanStep
@@ -155,7 +156,7 @@ def failover(look: ClusterLook) -> PlanStep | None:
         shard = look.shard(number)
         if shard is None or shard.master is not None or shard.drained:
             continue
-        if look.fenced_whole(number):
+        if membership.fenced_whole(look, number):
             continue  # somebody wants nobody to lead it
         return _leaderless(look, shard)
     return None

@@ -1,0 +1,21 @@
+"""Brokers over the model that can be fenced."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from imago_operator.model.actions import FenceMember, LiftFence
+
+
+class FencedBrokers:
+    """What an AdminPort does of it."""
+
+    async def fence(self, broker: str, *, uuid: str, anyway: bool, operator_epoch: int) -> None:
+        port: Any = self
+        pod = port._pod(broker)
+        port._do(FenceMember(pod.name, uuid, pod.shard or 0, anyway), operator_epoch)
+
+    async def lift_fence(self, broker: str, *, operator_epoch: int) -> None:
+        port: Any = self
+        pod = port._pod(broker)
+        port._do(LiftFence(pod.name, pod.broker.uuid), operator_epoch)
