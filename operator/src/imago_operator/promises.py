@@ -250,10 +250,17 @@ def _grown(desired: Desired, observed: Observed, action: GrowClaim) -> Iterator[
     size = Quantity(action.size).bytes
     storage = desired.spec.brokers.storage
     most = storage.auto_grow.max.bytes if storage.auto_grow and action.at else 0
-    claim = next((c for c in observed.claims if c.name == action.name), None)
+    managed = desired.spec.zookeeper.managed
+    servers = {c.name for c in observed.server_claims}
+    if action.name in servers and managed is not None:
+        most = managed.storage.size.bytes
+    elif action.name not in servers:
+        most = max(most, desired.storage_bytes or 0)
+    every = (*observed.claims, *observed.server_claims)
+    claim = next((c for c in every if c.name == action.name), None)
     if claim is None or size <= claim.requested:
         yield f"claim {action.name} does not grow"
-    if size > max(desired.storage_bytes or 0, most):
+    if size > most:
         yield f"claim {action.name} grows beyond what is allowed"
 
 

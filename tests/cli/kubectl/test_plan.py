@@ -218,7 +218,7 @@ class TestCommand:
         kube.dry_run = kube.objects[CLUSTERS]
         done = kube.run("plan", "-f", "x")
         assert "nothing would change" in done.out
-        assert "case 24 Settled, and do nothing" in done.out
+        assert "case 25 Settled, and do nothing" in done.out
         assert "not seen" not in done.out
 
     def test_a_new_cluster(self, kube: Kube) -> None:

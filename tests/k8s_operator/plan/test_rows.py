@@ -167,7 +167,7 @@ class TestFailover:
 def test_explain_says_what_comes_next(seen: Observed) -> None:
     assert (
         plan(wanted(), seen, START).explain()
-        == "24 Settled; next: look again when something changes"
+        == "25 Settled; next: look again when something changes"
     )
     assert plan(wanted(), leaderless(seen, in_sync=False), START).explain() == (
         "10 ShardWithoutMaster; waits for shard-0: a member that was in sync;"
