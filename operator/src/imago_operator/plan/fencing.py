@@ -38,18 +38,20 @@ def fence(look: ClusterLook) -> PlanStep | None:
     ordered: list[FenceMember] = []
     waits = []
     for pod, uuid in _brokers(look):
-        if pod.name not in look.fence_orders or pod.fenced:
+        if pod.name not in membership.fence_orders(look) or pod.fenced:
             continue
         if why := _obstacle(look, pod):
             waits.append(f"{pod.name} waits for {why}")
         elif pod.shard not in {one.shard for one in ordered} or membership.fenced_whole(
             look, pod.shard
         ):
-            alone = look.fence_orders[pod.name] or membership.fenced_whole(look, pod.shard)
+            alone = membership.fence_orders(look)[pod.name] or membership.fenced_whole(
+                look, pod.shard
+            )
             ordered.append(FenceMember(pod.name, uuid, pod.shard or 0, anyway=alone))
     waits += [f"there is no member {name}" for name in _unknown(look)]
     stands = [pod.name for pod in look.observed.pods if pod.fenced]
-    if not (lifted or ordered or waits or stands or look.fence_orders):
+    if not (lifted or ordered or waits or stands or membership.fence_orders(look)):
         return None
     said = (_said(look, stands, waits, begins=bool(ordered)),)
     if ordered or lifted:
@@ -66,7 +68,7 @@ def fence(look: ClusterLook) -> PlanStep | None:
 
 def stand(look: ClusterLook) -> PlanStep | None:
     """Have nothing restarted, moved or removed while a fence stands or is to stand."""
-    return _waiting(look) if look.fence_orders else None
+    return _waiting(look) if membership.fence_orders(look) else None
 
 
 def _waiting(look: ClusterLook, said: tuple[ConditionFinding, ...] = ()) -> PlanStep:
@@ -83,12 +85,12 @@ def _brokers(look: ClusterLook) -> Iterator[tuple[Pod, str]]:
 
 
 def _is_over(look: ClusterLook, pod: Pod) -> bool:
-    return pod.fenced and pod.name not in look.fence_orders
+    return pod.fenced and pod.name not in membership.fence_orders(look)
 
 
 def _obstacle(look: ClusterLook, pod: Pod) -> str:
     """Return what a member waits for until it may be fenced; empty: nothing."""
-    if look.fence_orders[pod.name] or membership.fenced_whole(look, pod.shard):
+    if membership.fence_orders(look)[pod.name] or membership.fenced_whole(look, pod.shard):
         return ""
     others = [one for one in look.observed.pods_of(pod.shard) if one.name != pod.name]
     able = [one for one in others if membership.able(look, one)]
@@ -108,7 +110,9 @@ def _unknown(look: ClusterLook) -> list[str]:
         for n in shards
         for ordinal in range(max(look.desired.replicas, look.desired.members_there))
     }
-    return sorted(look.fence_orders.keys() - known - {pod.name for pod in look.observed.pods})
+    return sorted(
+        membership.fence_orders(look).keys() - known - {pod.name for pod in look.observed.pods}
+    )
 
 
 def _said(

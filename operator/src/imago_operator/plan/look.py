@@ -14,7 +14,6 @@ from imago_operator.plan.servers import numbers
 from imago_operator.spec.cluster.brokers import SHARD_ID_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from datetime import datetime
 
     from imago_operator.manifests.zookeeper_members import ServerNumbers
@@ -125,16 +124,6 @@ class ClusterLook:
     def servers(self) -> ServerNumbers | None:
         """How many servers a managed ZooKeeper is to have for now."""
         return numbers(self.desired, self.observed, self.outdated)
-
-    @cached_property
-    def fence_orders(self) -> Mapping[str, bool]:
-        """Pods of brokers that are to be fenced, and whether clients may be refused for it."""
-        said = self.desired.resource.fenced
-        found = {name.removesuffix("!"): name.endswith("!") for name in said}
-        if found.pop("*", None) is None:
-            return found
-        every = [pod.name for pod in self.observed.pods if pod.shard is not None]
-        return found | dict.fromkeys(every, True)
 
     @property
     def informed(self) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from imago_operator.model.state import Pod
     from imago_operator.plan.look import ClusterLook
@@ -41,10 +41,19 @@ def needed(look: ClusterLook, pod: Pod) -> bool:
     return bool(shard.in_sync - answering)
 
 
+def fence_orders(look: ClusterLook) -> Mapping[str, bool]:
+    """Return pods of brokers that are to be fenced, and whether clients may be refused for it."""
+    found = {name.removesuffix("!"): name.endswith("!") for name in look.desired.resource.fenced}
+    if found.pop("*", None) is None:
+        return found
+    every = [pod.name for pod in look.observed.pods if pod.shard is not None]
+    return found | dict.fromkeys(every, True)
+
+
 def fenced_whole(look: ClusterLook, shard: int | None) -> bool:
     """Whether all members of a shard are to be fenced: nobody is served there."""
     pods = () if shard is None else look.observed.pods_of(shard)
-    return bool(pods) and all(pod.name in look.fence_orders for pod in pods)
+    return bool(pods) and fence_orders(look).keys() >= {pod.name for pod in pods}
 
 
 def overdue(look: ClusterLook, pod: Pod) -> bool:

@@ -105,7 +105,7 @@ def _lost(look: ClusterLook, number: int) -> list[Claim]:
         # A node that is only off the list may still run a pod that serves.
         running = pod is not None and (pod.ready or pod.broker is not None or pod.node in nodes)
         on_lost_node = claim.node is not None and claim.node not in nodes
-        kept = names.pod(look.desired.name, number, claim.ordinal) in look.fence_orders
+        kept = names.pod(look.desired.name, number, claim.ordinal) in membership.fence_orders(look)
         if on_lost_node and not (running or kept) and _another_in_sync(look, claim):
             found.append(claim)
     return found
