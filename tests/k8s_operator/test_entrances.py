@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from imago_operator.manifests.policies import broker_policy
 from imago_operator.manifests.services import external_services
 from imago_operator.model.state import OwnedObject
 from imago_operator.plan import plan
@@ -132,3 +133,62 @@ def test_a_listener_that_no_certificate_names_is_told() -> None:
 
     assert invalid(NODE_PORT) == ["AddressNotNamed"]
     assert invalid({**NODE_PORT, "advertisedHostTemplate": "{pod}.example.org"}) == []
+
+
+def test_several_ways_are_shown_each_with_its_own_addresses() -> None:
+    inside = {"name": "in", "type": "Internal"}
+    late = {"name": "lb", "type": "LoadBalancer", "perBroker": {"firstPort": 41000}}
+    nodes = {**NODE_PORT, "metaq": {"zookeeperSourceRanges": ["10.0.0.0/8"]}}
+    spec = {"spec.listeners": [inside, late, nodes]}
+    first, balanced, out = said(spec).listeners
+    assert (first.bootstrap, first.grpc) == (
+        "demo-bootstrap.mq.svc:9876",
+        "demo-bootstrap.mq.svc:8081",
+    )
+    assert (first.brokers, first.zookeeper) == ((), None)
+    assert (balanced.bootstrap, balanced.brokers, balanced.zookeeper) == (None, (), None)
+    assert out.bootstrap_servers == "10.0.0.0:30909;10.0.0.1:30909;10.0.0.2:30909"
+    assert out.zookeeper == "10.0.0.0:30908,10.0.0.1:30908,10.0.0.2:30908"
+    found = said(spec, balancers=("demo-bootstrap-lb", "demo-s0-1-lb")).listeners[1]
+    assert found.bootstrap_servers == "demo-bootstrap-lb.lb.example.com:9876"
+    [told] = found.brokers
+    assert (told.pod, told.rocketmq, told.metaq) == (
+        "demo-s0-1",
+        "demo-s0-1-lb.lb.example.com:41011",
+        "demo-s0-1-lb.lb.example.com:41001",
+    )
+
+
+def test_a_name_that_has_the_node_is_told_once_there_is_one() -> None:
+    found = listener({**NODE_PORT, "advertisedHostTemplate": "{node}.example.org"})
+    assert all(one.rocketmq.split(":")[0].endswith(".example.org") for one in found.brokers)
+
+
+def test_three_nodes_are_enough_to_ask_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("imago_operator.reporting.entrances.BOOTSTRAP_MAX", 2)
+    found = listener(NODE_PORT)
+    assert found.bootstrap_servers == "10.0.0.0:30909;10.0.0.1:30909"
+
+
+def test_administration_is_reached_where_a_listener_opens_it() -> None:
+    tls: dict[str, Any] = {"spec.tls": {}}
+    named = {"advertisedHostTemplate": "{pod}.example.org", "admin": True}
+    spec = tls | {"spec.listeners": [BALANCER | named, NODE_PORT | named | {"name": "nodes"}]}
+    balanced, nodes = said(spec).listeners
+    assert balanced.admin == "mq.example.org:8080"
+    assert nodes.admin == "demo-s0-0.example.org:30919"
+    desired = wanted(spec)
+    opened = {
+        one["metadata"]["name"]: port.get("nodePort")
+        for one in external_services(desired, [0])
+        for port in one["spec"]["ports"]
+        if port["name"] == "admin"
+    }
+    assert opened == {"demo-bootstrap-out": None, "demo-bootstrap-nodes": 30919}
+
+    def rules(spec: dict[str, Any]) -> list[Any]:
+        found = broker_policy(wanted(spec))["spec"]["ingress"]
+        return [rule.get("from") for rule in found if rule["ports"][0]["port"] == 8080]
+
+    assert rules(spec) == [None]
+    assert rules(tls)[0]

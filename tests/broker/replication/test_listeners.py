@@ -12,6 +12,7 @@ import pytest
 from imago_broker.app.ports.entrances import HOSTS_BYTES_MAX, ToldHosts
 from imago_broker.app.ports.listeners import Ports
 from imago_broker.config import load
+from imago_broker.model.registry.seen import record_at
 from imago_client import Client, Message
 from imago_client.config import ClientConfig, ProducerConfig
 from imago_testing.clusters.brokers import running_broker
@@ -221,6 +222,18 @@ async def test_clients_are_told_of_a_broker_once_a_file_says_its_host(tmp_path: 
         assert await addresses(broker, "lb") == {"0": "203.0.113.77:10911"}
         assert await endpoint(broker, "lb") == ("203.0.113.77", 8081)
         assert await addresses(broker, "") == {"0": f"127.0.0.1:{broker.rocketmq_port}"}
+
+
+async def test_a_member_without_listeners_is_told_by_what_it_tells_everybody(
+    tmp_path: Path,
+) -> None:
+    told = ("broker.advertised_host=203.0.113.1", "rocketmq.advertised_port=30910")
+    async with running_broker(tmp_path / "before", *told) as broker:
+        seen = record_at(broker.record(), "out")
+        assert seen is not None
+        assert seen.rocketmq_address == "203.0.113.1:30910"
+    async with running_broker(tmp_path / "closed") as broker:
+        assert record_at(broker.record(), "out") is None
 
 
 def test_a_file_without_end_is_not_read_to_its_end(tmp_path: Path) -> None:

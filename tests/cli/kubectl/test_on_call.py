@@ -294,7 +294,14 @@ class TestAddresses:
                 }
             ],
         }
-        kube.objects[CLUSTERS] = [{**told, "status": {**told["status"], "listeners": [way]}}]
+        inside = {"name": "in", "bootstrap": told["status"]["bootstrap"]}
+        ways = [inside, {**way, "bootstrapServers": "a:9876;b:9876", "admin": "mq:8080"}]
+        kube.objects[CLUSTERS] = [{**told, "status": {**told["status"], "listeners": ways}}]
+        [shown] = [
+            line for line in kube.run("status", "demo").out.splitlines() if "outside" in line
+        ]
+        assert "outside, world: name server a:9876;b:9876, SDKs' endpoints mq.ex" in shown
+        assert shown.endswith("administration https://mq:8080")
         rows = json.loads(kube.run("addresses", "demo", "-o", "json").out)
         assert [row["listener"] for row in rows] == ["inside", "world", "world"]
         assert rows[1]["rocketmq"] == "mq.example.com:9876"

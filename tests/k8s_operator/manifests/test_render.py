@@ -41,6 +41,25 @@ CASES: dict[str, dict[str, Any]] = {
         "spec.brokers.resources": {"requests": {"cpu": 2, "memory": "4Gi"}},
         "spec.brokers.config": {"store.scrub_interval_ms": 3600000, "metaq.stat": "true"},
     },
+    "listeners": {
+        "spec.brokers.shards": 1,
+        "spec.zookeeper.managed": {"replicas": 1},
+        "spec.listeners": [
+            {"name": "in", "type": "Internal"},
+            {"name": "lb", "type": "LoadBalancer", "loadBalancerSourceRanges": ["198.51.100.0/24"]},
+            {
+                "name": "out",
+                "type": "NodePort",
+                "firstNodePort": 31000,
+                "metaq": {"zookeeperSourceRanges": ["10.0.0.0/8"]},
+                "perBroker": {
+                    "firstPort": 41000,
+                    "annotations": {"dns": "{pod}.{namespace}.example.org"},
+                    "labels": {"place": "{shard}-{ordinal}"},
+                },
+            },
+        ],
+    },
     "outside": {
         "spec.brokers.shards": 1,
         "spec.zookeeper": EXTERNAL,

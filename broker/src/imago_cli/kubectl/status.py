@@ -162,11 +162,19 @@ def _head(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"  RocketMQ clients: name server {said['bootstrap']}"
     if said.get("grpc"):
         yield f"  RocketMQ 5's SDKs: endpoints {said['grpc']}"
+    yield from _outside(said)
+
+
+def _outside(said: Mapping[str, Any]) -> Iterator[str]:
     for way in said.get("listeners", ()):
-        asked = way.get("bootstrap") or "an address that is not known yet"
+        if way.get("bootstrap") == said.get("bootstrap"):
+            continue  # of type Internal: those inside are told above
+        asked = way.get("bootstrapServers") or way.get("bootstrap")
+        asked = asked or "an address that is not known yet"
         registry = f", MetaQ's zkConnect {way['zookeeper']}" if way.get("zookeeper") else ""
         sdks = f", SDKs' endpoints {way['grpc']}" if way.get("grpc") else ""
-        yield f"  outside, {way['name']}: name server {asked}{registry}{sdks}"
+        admin = f", administration https://{way['admin']}" if way.get("admin") else ""
+        yield f"  outside, {way['name']}: name server {asked}{registry}{sdks}{admin}"
 
 
 def _members(shard: Mapping[str, Any], *, stale: bool) -> Iterator[tuple[object, ...]]:

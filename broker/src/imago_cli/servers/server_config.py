@@ -62,3 +62,6 @@ def listener_ports(config: BrokerConfig) -> Iterator[tuple[str, int]]:
         yield "the name service", config.namesrv.port
     if config.admin.enabled:
         yield "the admin interface", config.admin.port
+    for listener in config.listeners:
+        for protocol, port in listener.ports.items():
+            yield f"{protocol} of listener {listener.name}", port

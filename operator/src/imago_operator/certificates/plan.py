@@ -24,6 +24,7 @@ from imago_operator.certificates.state import (
 from imago_operator.model import names
 from imago_operator.model.actions import CertificateWork, Certify
 from imago_operator.model.desired import fingerprint, signing
+from imago_operator.model.listeners import outside
 from imago_operator.model.outside import general_name, told_host
 from imago_operator.model.state import ConditionFinding, written
 from imago_operator.spec.cluster.tls import AuthorityMode
@@ -221,7 +222,7 @@ def _of_members(desired: Desired, shard: int) -> Iterator[str]:
     for service in (f"*.{names.headless(desired.name)}", *services):
         yield f"DNS:{service}.{desired.namespace}.svc"
         yield f"DNS:{service}.{desired.namespace}.svc.cluster.local"
-    for listener in desired.spec.listeners:
+    for listener in outside(desired.spec):
         if listener.bootstrap_host:
             yield general_name(listener.bootstrap_host)
         for ordinal in range(desired.members_there):

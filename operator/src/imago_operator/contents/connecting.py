@@ -10,7 +10,7 @@ from imago_operator.errors import InvalidError
 from imago_operator.manifests.services import ADMIN, NAME_SERVICE, SDKS
 from imago_operator.model import names
 from imago_operator.model.desired import resource_of, zookeeper_for_clients
-from imago_operator.model.outside import serves_sdks
+from imago_operator.model.listeners import serves_sdks
 from imago_operator.spec.cluster.tls import ClientsAuthority
 from imago_operator.spec.kinds import CLUSTER
 from imago_operator.spec.schema.values import Duration

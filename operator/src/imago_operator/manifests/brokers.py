@@ -24,10 +24,12 @@ from imago_operator.manifests.environment import environment
 from imago_operator.manifests.services import ports_of
 from imago_operator.model import names
 from imago_operator.model.desired import clients_ca_secret, fingerprint
+from imago_operator.model.listeners import learns_hosts
 from imago_operator.model.podfiles import (
     ACCOUNT_FOLDER,
     BUCKET_FOLDER,
     CLIENTS_CA_FOLDER,
+    LISTENERS_FOLDER,
     TLS_FOLDER,
     ZOOKEEPER_TLS_FOLDER,
     ZOOKEEPER_USER_FOLDER,
@@ -55,6 +57,8 @@ TLS: Final = "tls"
 CLIENTS_CA: Final = "clients-ca"
 """Volume with the authorities that sign for clients, without their keys."""
 ACCOUNT: Final = "account"
+LISTENERS: Final = "listeners"
+"""Volume with the addresses that load balancers have got, a file for each pod."""
 STARTUP_TRIES: Final = 600
 """One each second: a log of some hundred GB is recovered in that time. A pod that serves after two
 seconds counts as started then, and the next one is restarted."""
@@ -203,6 +207,8 @@ def _mounts(desired: Desired) -> list[Manifest]:
         found.append((TLS, TLS_FOLDER))
     if clients_ca_secret(desired):
         found.append((CLIENTS_CA, CLIENTS_CA_FOLDER))
+    if learns_hosts(desired.spec):
+        found.append((LISTENERS, LISTENERS_FOLDER))
     if desired.spec.authorization.token_review:
         found.append((ACCOUNT, ACCOUNT_FOLDER))
     found += [(name, folder) for name, folder, _ in _given_secrets(desired)]
@@ -265,6 +271,9 @@ def _volumes(desired: Desired, shard: int, config: str) -> list[Manifest]:
         found.append({"name": CLIENTS_CA, "secret": content})
     if desired.spec.authorization.token_review:
         found.append(_account())
+    if learns_hosts(desired.spec):
+        named = names.listeners(desired.name)
+        found.append({"name": LISTENERS, "configMap": {"name": named, "optional": True}})
     for name, _, secret in _given_secrets(desired):
         content = {"secretName": secret, "defaultMode": 0o440}
         if secret == names.zookeeper_certificate(desired.name):

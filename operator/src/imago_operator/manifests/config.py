@@ -13,7 +13,7 @@ from imago_operator.model.desired import REGISTRY_USER, fingerprint
 from imago_operator.model.secret_data import coded
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from imago_operator.broker_rules.keys import Scalar
     from imago_operator.model.desired import Desired
@@ -38,6 +38,15 @@ def config_map_of(desired: Desired, settings: Mapping[str, Scalar]) -> Manifest:
     name = names.config(desired.name, fingerprint(text))
     content = {"immutable": True, "data": {FILE: text}}
     return child(desired, "v1", "ConfigMap", name, names.BROKER, content)
+
+
+def listener_hosts(desired: Desired, learnt: Iterable[tuple[str, str, str]]) -> Manifest:
+    """Return the ConfigMap with what brokers' load balancers are called: pod, listener, address."""
+    lines: dict[str, str] = {}
+    for pod, listener, address in sorted(learnt):
+        lines[pod] = lines.get(pod, "") + f"{listener}={address}\n"
+    name = names.listeners(desired.name)
+    return child(desired, "v1", "ConfigMap", name, names.BROKER, {"data": lines})
 
 
 def config_name(desired: Desired) -> str:

@@ -5,10 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator.manifests.common import TERMINATION_LOG
-from imago_operator.manifests.services import broker_ports, node_port
+from imago_operator.manifests.services import PORTS, broker_ports, node_port, told_port
 from imago_operator.model import names
 from imago_operator.model.desired import REGISTRY_USER, ZOOKEEPER_TLS_PORT
-from imago_operator.model.podfiles import ZOOKEEPER_TLS_FOLDER, ZOOKEEPER_USER_FOLDER
+from imago_operator.model.listeners import are_apart, is_learnt, learns_hosts, outside, own_ports
+from imago_operator.model.podfiles import (
+    LISTENERS_FOLDER,
+    ZOOKEEPER_TLS_FOLDER,
+    ZOOKEEPER_USER_FOLDER,
+)
 from imago_operator.spec.cluster.zookeeper import RegistryAccess
 
 if TYPE_CHECKING:
@@ -26,6 +31,8 @@ ADVERTISED_PORTS: Final = {
     "rocketmq": "IMAGO__ROCKETMQ__ADVERTISED_PORT",
     "grpc": "IMAGO__ROCKETMQ__GRPC_ADVERTISED_PORT",
 }
+NODE: Final = "spec.nodeName"
+NODE_INFO: Final = {"NODE_NAME": NODE, "NODE_ADDRESS": "status.hostIP"}
 POD_INFO: Final = {
     "POD_NAME": "metadata.name",
     "POD_NAMESPACE": "metadata.namespace",
@@ -62,15 +69,59 @@ def environment(desired: Desired, shard: int) -> list[Manifest]:
         found += registry_tls_environment(desired.name, desired.namespace)
     if desired.registry_access is not RegistryAccess.NONE:
         found += registry_environment(desired.registry_access)
-    for listener in desired.spec.listeners:
+    apart = are_apart(desired.spec)
+    if apart:
+        found += _listeners(desired, shard)
+    for listener in () if apart else desired.spec.listeners:
         found += _advertised(desired, listener, shard)
-    if not desired.spec.listeners and desired.spec.tls is None:
+    if (apart or not desired.spec.listeners) and desired.spec.tls is None:
         # Not its name: Java clients keep what a name was for 30 s, and would look for a pod that
         # was restarted where it is no more. With TLS it is, for certificates can name no pod's
         # address.
         address = {"valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
         found.append({"name": "IMAGO__BROKER__ADVERTISED_HOST", **address})
     return found
+
+
+def _listeners(desired: Desired, shard: int) -> list[Manifest]:
+    """Return where a broker listens besides its own ports, and what it tells clients there."""
+    ways = outside(desired.spec)
+    found: list[Manifest] = [
+        {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+        for name, path in NODE_INFO.items()
+    ]
+    texts = ",".join(_listener(desired, way, shard) for way in ways)
+    found += [{"name": "IMAGO__BROKER__LISTENERS", "value": texts}] if texts else []
+    if learns_hosts(desired.spec):
+        named = f"{LISTENERS_FOLDER}/$(POD_NAME)"
+        found.append({"name": "IMAGO__BROKER__LISTENER_HOSTS_FILE", "value": named})
+    for way in ways:
+        if way.metaq is not None:
+            found.append({"name": "IMAGO__METAQ__LISTENER", "value": way.name})
+    return found
+
+
+def _listener(desired: Desired, way: ExternalListener, shard: int) -> str:
+    words = [way.name]
+    if not is_learnt(way):
+        words.append(f"host={_host(way, shard) or '$(NODE_ADDRESS)'}")
+    for protocol, port in own_ports(desired.spec, way).items():
+        told = told_port(way, shard, protocol)
+        said = str(PORTS[protocol]) if told is None else f"{told // 10}$(POD_ORDINAL)"
+        words.append(f"{protocol}={port}" + ("" if protocol == "namesrv" else f":{said}"))
+    return " ".join([*words, "tls"] if way.tls else words)
+
+
+def _host(listener: ExternalListener, shard: int) -> str:
+    """Return what clients are told, in terms of the pod's environment; empty: its node's."""
+    return (
+        (listener.advertised_host_template or "")
+        .replace("{shard}", str(shard))
+        .replace("{ordinal}", "$(POD_ORDINAL)")
+        .replace("{pod}", "$(POD_NAME)")
+        .replace("{node}", "$(NODE_NAME)")
+        .replace("{namespace}", "$(POD_NAMESPACE)")
+    )
 
 
 def _setting(name: str, said: Scalar) -> Manifest:
@@ -115,6 +166,13 @@ def registry_access_of(pod: Mapping[str, Any]) -> RegistryAccess:
     return RegistryAccess.ENFORCING if closed else RegistryAccess.PERMISSIVE
 
 
+def ports_of_pod(pod: Mapping[str, Any]) -> frozenset[str]:
+    """Return the names of the ports of the broker in a pod."""
+    containers = pod.get("spec", {}).get("containers") or ()
+    brokers = (one for one in containers if one.get("name") == names.BROKER)
+    return frozenset(port.get("name", "") for one in brokers for port in one.get("ports") or ())
+
+
 def _told(pod: Mapping[str, Any]) -> dict[str, str | None]:
     """Return what the broker in a pod is told of its environment."""
     containers = pod.get("spec", {}).get("containers") or ()
@@ -130,14 +188,11 @@ def _advertised(desired: Desired, listener: ExternalListener, shard: int) -> lis
     """Return what a broker tells its clients, in terms of its environment."""
     host: Manifest = {"valueFrom": {"fieldRef": {"fieldPath": "status.hostIP"}}}
     if listener.advertised_host_template:
-        text = (
-            listener.advertised_host_template.replace("{shard}", str(shard))
-            .replace("{ordinal}", "$(POD_ORDINAL)")
-            .replace("{pod}", "$(POD_NAME)")
-            .replace("{namespace}", "$(POD_NAMESPACE)")
-        )
-        host = {"value": text}
-    found = [{"name": "IMAGO__BROKER__ADVERTISED_HOST", **host}]
+        host = {"value": _host(listener, shard)}
+    found: list[Manifest] = []
+    if "{node}" in (listener.advertised_host_template or ""):
+        found.append({"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": NODE}}})
+    found.append({"name": "IMAGO__BROKER__ADVERTISED_HOST", **host})
     for name in broker_ports(desired, listener):
         port = node_port(listener, shard, name)
         if port is not None:

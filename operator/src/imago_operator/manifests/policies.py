@@ -8,6 +8,7 @@ from imago_operator.manifests import zookeeper
 from imago_operator.manifests.common import Manifest, child, selector
 from imago_operator.manifests.services import ADMIN, REPLICATION, client_ports, ports_of
 from imago_operator.model import names
+from imago_operator.model.listeners import listener_ports
 
 if TYPE_CHECKING:
     from imago_operator.model.desired import Desired
@@ -54,12 +55,24 @@ def broker_policy(desired: Desired) -> Manifest:
         },
         "podSelector": {"matchLabels": {"app.kubernetes.io/name": names.MANAGER}},
     }
+    opened = any(way.admin for way in desired.spec.listeners)
     rules = [
-        _from([], [ports_of(desired)[name] for name in client_ports(desired)]),
+        _from([], [ports_of(desired)[name] for name in _of_clients(desired)]),
         _from([members], [REPLICATION]),
-        _from([members, operator, {"podSelector": {}}], [ADMIN]),
+        _from([] if opened else [members, operator, {"podSelector": {}}], [ADMIN]),
     ]
     return _policy(desired, names.headless(desired.name), names.BROKER, rules)
+
+
+def _of_clients(desired: Desired) -> tuple[str, ...]:
+    return (*client_ports(desired), *listener_ports(desired.spec))
+
+
+def _from_outside(desired: Desired) -> list[dict[str, Any]]:
+    """Return the networks whose MetaQ clients reach ZooKeeper by a listener."""
+    ways = (way for way in desired.spec.listeners if way.metaq is not None)
+    ranges = (r for way in ways if way.metaq is not None for r in way.metaq.zookeeper_source_ranges)
+    return [{"ipBlock": {"cidr": network}} for network in dict.fromkeys(ranges)]
 
 
 def zookeeper_policy(desired: Desired) -> Manifest:
@@ -72,6 +85,9 @@ def zookeeper_policy(desired: Desired) -> Manifest:
     managed, clients = desired.spec.zookeeper.managed, []
     if managed is not None and managed.allowed_peers is not None:
         clients = [brokers, *map(dict, managed.allowed_peers)]
+    if outside := _from_outside(desired):
+        # Without a list of peers whoever is in the Kubernetes cluster, as before.
+        clients = [*(clients or [{"namespaceSelector": {}}]), *outside]
     who = {"client": clients, "client-tls": [brokers]}
     ports = zookeeper.client_ports(desired)
     rules = [_from(who[name], [port]) for name, port in ports.items()]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from imago_operator.manifests.brokers import stateful_set
 from imago_operator.manifests.certmanager import certificates
-from imago_operator.manifests.config import config_map, service_account
+from imago_operator.manifests.config import config_map, listener_hosts, service_account
 from imago_operator.manifests.policies import (
     broker_policy,
     disruption_budget,
@@ -16,6 +16,7 @@ from imago_operator.manifests.policies import (
 )
 from imago_operator.manifests.services import external_services, services
 from imago_operator.manifests.zookeeper import managed_zookeeper
+from imago_operator.model.listeners import learns_hosts
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -32,12 +33,17 @@ def render(
     *,
     servers_sleep: bool = False,
     servers: ServerNumbers | None = None,
+    learnt: Iterable[tuple[str, str, str]] = (),
+    behind: Iterable[str] = (),
 ) -> tuple[Manifest, ...]:
     """Return every object of a cluster that has these shards; `stopped` ones have no pods.
 
     `servers_sleep`: those of ZooKeeper have none, either. `servers`: how many it has for now.
+    `learnt`: pod, listener and the address that its load balancer has got. `behind`: pods without
+    the listeners' ports.
     """
-    return _rendered(desired, tuple(sorted(shards)), frozenset(stopped), servers_sleep, servers)
+    numbers, seen = tuple(sorted(shards)), (frozenset(learnt), frozenset(behind))
+    return _rendered(desired, numbers, frozenset(stopped), servers_sleep, servers, seen)
 
 
 @lru_cache(maxsize=16)
@@ -47,9 +53,12 @@ def _rendered(
     stopped: frozenset[int],
     servers_sleep: bool,
     servers: ServerNumbers | None,
+    seen: tuple[frozenset[tuple[str, str, str]], frozenset[str]],
 ) -> tuple[Manifest, ...]:
     found = [config_map(desired), service_account(desired), *services(desired)]
-    found += external_services(desired, numbers)
+    learnt, behind = seen
+    found += external_services(desired, numbers, behind)
+    found += [listener_hosts(desired, learnt)] if learns_hosts(desired.spec) else []
     found += managed_zookeeper(desired, servers, sleeps=servers_sleep)
     found += certificates(desired, numbers)
     found += _policies(desired, numbers)

@@ -7,12 +7,21 @@ from typing import TYPE_CHECKING, Final
 from imago_operator.manifests.common import Manifest, child, selector
 from imago_operator.model import names
 from imago_operator.model.desired import ZOOKEEPER_PORT
-from imago_operator.model.outside import lets_sdks_in
+from imago_operator.model.listeners import (
+    are_apart,
+    lets_sdks_in,
+    listener_ports,
+    outside,
+    own_ports,
+    port_name,
+)
 from imago_operator.model.podfiles import METAQ_TLS_PORT
+from imago_operator.spec.cluster.listeners import ListenerType
 from imago_operator.spec.cluster.zookeeper import RegistryTls
+from imago_operator.spec.schema.common import ChildMetadata
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from imago_operator.model.desired import Desired
     from imago_operator.spec.cluster.listeners import ExternalListener
@@ -33,6 +42,8 @@ TLS_PORTS: Final = {"metaq-tls": METAQ_TLS_PORT}
 _PORTS_PER_SHARD, _SDK_PORTS_PER_SHARD = 20, 10
 NAME_SERVICE_OFFSET, ZOOKEEPER_OFFSET = 9, 8
 """Ports on the nodes, from a listener's first one on."""
+ADMIN_OFFSET: Final = 19
+"""The same of administration: no member has so high a number."""
 ENDPOINTS_OFFSET: Final = 9
 """The same of what SDKs ask first, from the first one for them on."""
 CLIENT_PORTS: Final = ("namesrv", "metaq", "rocketmq", "fast", "grpc")
@@ -40,6 +51,11 @@ CLIENT_PORTS: Final = ("namesrv", "metaq", "rocketmq", "fast", "grpc")
 
 def ports_of(desired: Desired) -> dict[str, int]:
     """Return the ports that a cluster's brokers have, by name."""
+    found = PORTS if desired.spec.tls is None else PORTS | TLS_PORTS
+    return found | listener_ports(desired.spec)
+
+
+def _inside(desired: Desired) -> dict[str, int]:
     return PORTS if desired.spec.tls is None else PORTS | TLS_PORTS
 
 
@@ -51,19 +67,25 @@ def client_ports(desired: Desired) -> tuple[str, ...]:
 def services(desired: Desired) -> list[Manifest]:
     """Return the Services that every cluster has."""
     return [
-        _service(desired, names.headless(desired.name), tuple(ports_of(desired)), headless=True),
+        _service(desired, names.headless(desired.name), tuple(_inside(desired)), headless=True),
         _service(desired, names.bootstrap(desired.name), client_ports(desired)),
         _service(desired, names.admin(desired.name), ("admin",)),
     ]
 
 
-def external_services(desired: Desired, shards: Iterable[int]) -> list[Manifest]:
-    """Return the Services for clients from outside: of single brokers, and of what finds them."""
+def external_services(
+    desired: Desired, shards: Iterable[int], behind: Collection[str] = ()
+) -> list[Manifest]:
+    """Return the Services for clients from outside: of single brokers, and of what finds them.
+
+    `behind`: the pods that have not been restarted since the listeners came, whose Services lead to
+    the ports that all clients share; with the bootstrap Service's name where that concerns all.
+    """
     found = []
-    for listener in desired.spec.listeners:
-        found += _finding(desired, listener)
+    for listener in outside(desired.spec):
+        found += _finding(desired, listener, names.bootstrap(desired.name) not in behind)
         found += [
-            _external(desired, listener, shard, ordinal)
+            _external(desired, listener, shard, ordinal, behind)
             for shard in sorted(shards)
             for ordinal in range(desired.members_there)
         ]
@@ -82,12 +104,25 @@ def node_port(listener: ExternalListener, shard: int, name: str) -> int | None:
     So that a pod can be told its ports in terms of its ordinal, and no other shard changes them.
     None: the listener has no such port on nodes.
     """
+    first = listener.first_grpc_node_port if name == "grpc" else listener.first_node_port
+    return _numbered(first, shard, name)
+
+
+def told_port(listener: ExternalListener, shard: int, name: str) -> int | None:
+    """Return the port of a shard's member 0 that clients are told; None: that of the Service."""
+    own = listener.per_broker
+    first = own.first_grpc_port if name == "grpc" else own.first_port
+    found = None if name == "namesrv" else _numbered(first, shard, name)
+    return node_port(listener, shard, name) if found is None else found
+
+
+def _numbered(first: int | None, shard: int, name: str) -> int | None:
+    if first is None:
+        return None
     if name == "grpc":
-        first = listener.first_grpc_node_port
-        return None if first is None else first + _SDK_PORTS_PER_SHARD * shard
-    first = listener.first_node_port
+        return first + _SDK_PORTS_PER_SHARD * shard
     offset = 0 if name == "metaq" else 10
-    return None if first is None else first + _PORTS_PER_SHARD * shard + offset
+    return first + _PORTS_PER_SHARD * shard + offset
 
 
 def outside_name(name: str, listener: ExternalListener) -> str:
@@ -101,14 +136,16 @@ def serves_plain_zookeeper(desired: Desired) -> bool:
     return managed and desired.registry_tls is not RegistryTls.ENFORCING
 
 
-def _finding(desired: Desired, listener: ExternalListener) -> list[Manifest]:
+def _finding(desired: Desired, listener: ExternalListener, apart: bool) -> list[Manifest]:
     """Return the Services that clients ask first: brokers that know all, a managed ZooKeeper."""
     first, of_sdks = listener.first_node_port, listener.first_grpc_node_port
-    asked = [_on_nodes(_port("namesrv"), first, NAME_SERVICE_OFFSET)]
+    asked = [_on_nodes(_led(desired, listener, "namesrv", apart), first, NAME_SERVICE_OFFSET)]
     if lets_sdks_in(desired.spec, listener):
-        asked.append(_on_nodes(_port("grpc"), of_sdks, ENDPOINTS_OFFSET))
+        asked.append(_on_nodes(_led(desired, listener, "grpc", apart), of_sdks, ENDPOINTS_OFFSET))
+    if listener.admin:
+        asked.append(_on_nodes(_port("admin"), first, ADMIN_OFFSET))
     ways = [(names.bootstrap(desired.name), names.BROKER, asked)]
-    if serves_plain_zookeeper(desired):
+    if opens_zookeeper(desired, listener):
         client = {"name": "client", "port": ZOOKEEPER_PORT, "targetPort": "client"}
         registry = [_on_nodes(client, first, ZOOKEEPER_OFFSET)]
         ways.append((names.zookeeper(desired.name), names.ZOOKEEPER, registry))
@@ -119,23 +156,53 @@ def _finding(desired: Desired, listener: ExternalListener) -> list[Manifest]:
             "selector": selector(desired, component),
             "ports": ports,
         }
+        ranges = listener.load_balancer_source_ranges
+        if component == names.ZOOKEEPER and listener.metaq is not None:
+            ranges = listener.metaq.zookeeper_source_ranges
+            # Who calls is seen as he is, for the NetworkPolicy to tell.
+            spec["externalTrafficPolicy"] = "Local"
+        spec |= _let_in(listener, ranges)
         extra = listener.service_template.metadata
         named = outside_name(name, listener)
         found.append(child(desired, "v1", "Service", named, component, {"spec": spec}, extra=extra))
     return found
 
 
+def _let_in(listener: ExternalListener, ranges: tuple[str, ...]) -> Manifest:
+    balanced = listener.type is ListenerType.LOAD_BALANCER
+    return {"loadBalancerSourceRanges": list(ranges)} if balanced and ranges else {}
+
+
+def opens_zookeeper(desired: Desired, listener: ExternalListener) -> bool:
+    """Whether a listener's clients reach a managed ZooKeeper."""
+    opened = listener.metaq is not None or not are_apart(desired.spec)
+    return opened and serves_plain_zookeeper(desired)
+
+
+def _led(desired: Desired, listener: ExternalListener, name: str, apart: bool) -> Manifest:
+    """Return the port of a listener's Services, which leads to its own in pods if it has one."""
+    own = apart and name in own_ports(desired.spec, listener)
+    return _port(name) | ({"targetPort": port_name(name, listener)} if own else {})
+
+
 def _on_nodes(port: Manifest, first: int | None, offset: int) -> Manifest:
     return port if first is None else port | {"nodePort": first + offset}
 
 
-def _external(desired: Desired, listener: ExternalListener, shard: int, ordinal: int) -> Manifest:
+def _external(
+    desired: Desired,
+    listener: ExternalListener,
+    shard: int,
+    ordinal: int,
+    behind: Collection[str],
+) -> Manifest:
     pod = names.pod(desired.name, shard, ordinal)
+    apart = are_apart(desired.spec) and pod not in behind
     ports = [
-        _on_nodes(_port(name), node_port(listener, shard, name), ordinal)
+        _on_nodes(_led(desired, listener, name, apart), node_port(listener, shard, name), ordinal)
         for name in broker_ports(desired, listener)
     ]
-    if listener.tls:
+    if listener.tls and not apart:
         # The number outside stays: what clients have written down still leads to MetaQ.
         ports[0]["targetPort"] = "metaq-tls"
     spec: Manifest = {
@@ -149,7 +216,18 @@ def _external(desired: Desired, listener: ExternalListener, shard: int, ordinal:
             "statefulset.kubernetes.io/pod-name": pod,
         },
         "ports": ports,
+        **_let_in(listener, listener.load_balancer_source_ranges),
     }
+
+    def filled(texts: Mapping[str, str]) -> dict[str, str]:
+        words = {"shard": shard, "ordinal": ordinal, "pod": pod, "namespace": desired.namespace}
+        return {key: _filled(text, words) for key, text in texts.items()}
+
+    added, own = listener.service_template.metadata, listener.per_broker
+    extra = ChildMetadata(
+        labels={**added.labels, **filled(own.labels)},
+        annotations={**added.annotations, **filled(own.annotations)},
+    )
     return child(
         desired,
         "v1",
@@ -158,8 +236,14 @@ def _external(desired: Desired, listener: ExternalListener, shard: int, ordinal:
         names.BROKER,
         {"spec": spec},
         shard=shard,
-        extra=listener.service_template.metadata,
+        extra=extra,
     )
+
+
+def _filled(text: str, words: Mapping[str, object]) -> str:
+    for word, said in words.items():
+        text = text.replace(f"{{{word}}}", str(said))
+    return text
 
 
 def _service(

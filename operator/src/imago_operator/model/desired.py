@@ -391,9 +391,19 @@ def said_of_pods(resource: OwnerResource, spec: ClusterSpec) -> dict[str, Any]:
     return found | {"brokers": brokers, "restart": resource.restart}
 
 
+_OF_SERVICES: Final = ("bootstrapHost", "loadBalancerSourceRanges", "admin", "perBroker", "metaq")
+_NOTED: Final = ("labels", "annotations")
+
+
 def _told_of(listeners: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """Return what pods are told of ways in: not where clients ask first."""
-    return [{k: part for k, part in way.items() if k != "bootstrapHost"} for way in listeners]
+    """Return what pods are told of ways in: not where clients ask first, nor of Services."""
+    found = []
+    for way in listeners:
+        said = {key: part for key, part in way.items() if key not in _OF_SERVICES}
+        ports = {k: v for k, v in way.get("perBroker", {}).items() if k not in _NOTED}
+        said |= {"perBroker": ports} if ports else {}
+        found.append(said | ({"metaq": True} if "metaq" in way else {}))
+    return found
 
 
 def zookeeper_for_clients(resource: OwnerResource, spec: ClusterSpec) -> str:

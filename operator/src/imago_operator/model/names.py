@@ -85,6 +85,11 @@ def admin(cluster: str) -> str:
     return f"{cluster}-admin"
 
 
+def listeners(cluster: str) -> str:
+    """Name of the ConfigMap with the addresses that load balancers have got."""
+    return f"{cluster}-listeners"
+
+
 def config(cluster: str, revision: str) -> str:
     """Name of the ConfigMap with one revision of the brokers' file."""
     return f"{cluster}-config-{revision}"

@@ -9,26 +9,29 @@ from imago_operator.model import names
 
 if TYPE_CHECKING:
     from imago_operator.model.desired import Desired
-    from imago_operator.spec.cluster.cluster import ClusterSpec
+    from imago_operator.model.state import Observed
     from imago_operator.spec.cluster.listeners import ExternalListener
 
 
-def serves_sdks(spec: ClusterSpec) -> bool:
-    """Whether brokers have a port for RocketMQ 5's SDKs, which speak gRPC."""
-    said = spec.brokers.config.get("rocketmq.grpc_enabled")
-    return said is None or str(said.value).lower() != "false"
+def balancer(observed: Observed, service: str) -> str:
+    """Return the address that a Service's load balancer has got; empty: none."""
+    found = observed.child("Service", service)
+    status = found.live.get("status") or {} if found is not None else {}
+    for led in (status.get("loadBalancer") or {}).get("ingress") or ():
+        if address := led.get("hostname") or led.get("ip"):
+            return str(address)
+    return ""
 
 
-def lets_sdks_in(spec: ClusterSpec, listener: ExternalListener) -> bool:
-    """Whether SDKs come in by a listener: with ports on the nodes only where it says which."""
-    by_nodes = listener.first_node_port is not None
-    return serves_sdks(spec) and (listener.first_grpc_node_port is not None or not by_nodes)
-
-
-def told_host(desired: Desired, listener: ExternalListener, shard: int, ordinal: int) -> str:
+def told_host(
+    desired: Desired, listener: ExternalListener, shard: int, ordinal: int, node: str = ""
+) -> str:
     """Return the host that a broker tells its clients; empty: its node's, whichever that is."""
+    template = listener.advertised_host_template or ""
+    if "{node}" in template and not node:
+        return ""
     return (
-        (listener.advertised_host_template or "")
+        template.replace("{node}", node)
         .replace("{shard}", str(shard))
         .replace("{ordinal}", str(ordinal))
         .replace("{pod}", names.pod(desired.name, shard, ordinal))

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from imago_operator.spec.cluster.listeners import ListenerAuthenticationType
+from imago_operator.model.listeners import are_apart
+from imago_operator.spec.cluster.listeners import ListenerAuthenticationType, ListenerType
 from imago_operator.spec.cluster.tls import Strictness
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from imago_operator.broker_rules.keys import Scalar
     from imago_operator.spec.cluster.backups import BackupPlace
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
     from imago_operator.spec.cluster.tls import Tls
     from imago_operator.spec.cluster.zookeeper import ExternalZooKeeper
 
+_SHOWN: Final = ListenerAuthenticationType.TLS
 METAQ_TLS_PORT: Final = 8124
 TLS_FOLDER: Final = "/etc/imago/tls"
+LISTENERS_FOLDER: Final = "/etc/imago/listeners"
 CLIENTS_CA_FOLDER: Final = "/etc/imago/clients-ca"
 ZOOKEEPER_TLS_FOLDER: Final = "/etc/imago/zookeeper-tls"
 ZOOKEEPER_USER_FOLDER: Final = "/etc/imago/zookeeper-user"
@@ -51,7 +54,7 @@ def pod_settings(spec: ClusterSpec, given: Mapping[str, Scalar]) -> dict[str, Sc
     if spec.tls is not None:
         found |= {name: said for name, said in given.items() if name.startswith(TLS_SECTION)}
         asked = str(found.get("tls.client_auth", "optional"))
-        found |= tls_settings(spec.tls, spec.listeners)
+        found |= tls_settings(spec.tls, spec)
         found |= client_settings(spec.tls, spec.listeners, asked)
     return found
 
@@ -85,9 +88,9 @@ def backup_settings(place: BackupPlace) -> dict[str, Scalar]:
     return {name: value for name, value in said.items() if value}
 
 
-def tls_settings(tls: Tls, listeners: Iterable[ExternalListener]) -> dict[str, Scalar]:
+def tls_settings(tls: Tls, spec: ClusterSpec) -> dict[str, Scalar]:
     """Return the brokers' settings of TLS; their files are those of their shard's Secret."""
-    strict = tls.clients is Strictness.ENFORCING or any(way.tls for way in listeners)
+    strict = tls.clients is Strictness.ENFORCING or any(map(_concerns_all(spec), spec.listeners))
     members = tls.members.value.lower()
     return {
         "tls.certificate_file": f"{TLS_FOLDER}/tls.crt",
@@ -98,6 +101,18 @@ def tls_settings(tls: Tls, listeners: Iterable[ExternalListener]) -> dict[str, S
         "tls.replication": members,
         "tls.calls": members,
     }
+
+
+def _concerns_all(spec: ClusterSpec) -> Callable[[ExternalListener], bool]:
+    """Return whether a listener's TLS is asked of all clients: one with ports of its own has it
+    there, but certificates are asked for everywhere or nowhere."""
+    shared = not are_apart(spec)
+
+    def concerns_all(way: ExternalListener) -> bool:
+        shown = way.authentication is not None and way.authentication.type is _SHOWN
+        return bool(way.tls) and (shared or shown or way.type is ListenerType.INTERNAL)
+
+    return concerns_all
 
 
 def client_settings(

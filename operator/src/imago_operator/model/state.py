@@ -142,6 +142,8 @@ class Pod:
     """The ConfigMap that it was made with; empty: of no broker, or not known."""
     certified: bool = False
     """Whether it has the files of its shard's certificate: its broker serves TLS."""
+    ports: frozenset[str] | None = None
+    """Names of its broker's ports; None: not known."""
     registry_access: RegistryAccess = RegistryAccess.NONE
     """Who may change the nodes of its broker in a managed ZooKeeper, as that was told."""
     registry_over_tls: bool = False

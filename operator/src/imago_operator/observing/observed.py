@@ -14,7 +14,7 @@ from imago_operator.contents.belonging import cluster_of
 from imago_operator.errors import BlockedError
 from imago_operator.manifests.certmanager import CERTIFICATE, is_asked
 from imago_operator.manifests.config import config_of
-from imago_operator.manifests.environment import is_over_tls, registry_access_of
+from imago_operator.manifests.environment import is_over_tls, ports_of_pod, registry_access_of
 from imago_operator.manifests.zookeeper import quorum_of_servers, tls_of_servers
 from imago_operator.model import names
 from imago_operator.model.state import (
@@ -346,6 +346,7 @@ def pod_of(item: Manifest, desired: Desired, probe: Probe | None) -> Pod:
         broker=probe,
         config=config_of(item) if shard_of(item, desired) is not None else "",
         certified=bool(certificate_secret(item)),
+        ports=ports_of_pod(item),
         registry_access=registry_access_of(item),
         registry_over_tls=is_over_tls(item),
         registry_tls=tls_of_servers(item),

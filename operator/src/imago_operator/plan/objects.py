@@ -12,6 +12,7 @@ from imago_operator.manifests.brokers import stateful_set
 from imago_operator.manifests.common import applied_hash, child
 from imago_operator.manifests.config import config_of
 from imago_operator.manifests.render import render
+from imago_operator.manifests.services import outside_name
 from imago_operator.model import names
 from imago_operator.model.actions import (
     Apply,
@@ -23,6 +24,8 @@ from imago_operator.model.actions import (
     SetConfig,
     Uncordon,
 )
+from imago_operator.model.listeners import is_learnt, listener_ports, outside
+from imago_operator.model.outside import balancer
 from imago_operator.model.state import STATEFUL_SET, ConditionFinding
 from imago_operator.model.wording import counted
 from imago_operator.plan import moving, troubles
@@ -106,7 +109,7 @@ def _unnamed(look: ClusterLook) -> tuple[ConditionFinding, ...]:
     Admission lets no such listener in; one that was there before goes on.
     """
     spec = look.desired.spec
-    ways = [way.name for way in spec.listeners if spec.tls and way.advertised_host_template is None]
+    ways = [way.name for way in outside(spec) if spec.tls and way.advertised_host_template is None]
     if not ways:
         return ()
     text = (
@@ -124,8 +127,35 @@ def wanted(look: ClusterLook) -> tuple[Manifest, ...]:
     leaving = [n for n in look.victims if n in sets or n in orphans or _is_needed(look, n)]
     shards = [*look.targets, *leaving]
     without = look.stopped | look.sleeping
-    asleep, numbers = look.servers_sleep, look.servers
-    return render(look.desired, shards, without, servers_sleep=asleep, servers=numbers)
+    return render(
+        look.desired,
+        shards,
+        stopped=without,
+        servers_sleep=look.servers_sleep,
+        servers=look.servers,
+        learnt=_learnt(look, shards),
+        behind=_behind(look),
+    )
+
+
+def _behind(look: ClusterLook) -> set[str]:
+    """Return the pods that lack listeners' ports, with the bootstrap Service's name if all do."""
+    wanted_ports = set(listener_ports(look.desired.spec))
+    brokers = [pod for pod in look.observed.pods if pod.shard is not None]
+    found = {pod.name for pod in brokers if pod.ports is not None and wanted_ports - pod.ports}
+    all_are = brokers and len(found) == len(brokers)
+    return found | ({names.bootstrap(look.desired.name)} if all_are else set())
+
+
+def _learnt(look: ClusterLook, shards: Iterable[int]) -> Iterator[tuple[str, str, str]]:
+    """Yield the addresses that brokers' load balancers have got: pod, listener, address."""
+    desired = look.desired
+    for way in filter(is_learnt, desired.spec.listeners):
+        for shard in shards:
+            for ordinal in range(desired.members_there):
+                pod = names.pod(desired.name, shard, ordinal)
+                if address := balancer(look.observed, outside_name(pod, way)):
+                    yield pod, way.name, address
 
 
 def _is_needed(look: ClusterLook, number: int) -> bool:

@@ -16,7 +16,7 @@ from imago_operator.model.desired import (
     signing,
     zookeeper_for_clients,
 )
-from imago_operator.model.outside import serves_sdks
+from imago_operator.model.listeners import serves_sdks
 from imago_operator.model.state import ConditionFinding, written
 from imago_operator.model.wording import counted
 from imago_operator.plan.look import ClusterLook

@@ -22,6 +22,7 @@ from imago_operator.spec.backup import (
 from imago_operator.spec.cluster import (
     backups,
     cluster_status,
+    listener_rules,
     shape_rules,
     tiered,
     tls_rules,
@@ -153,6 +154,7 @@ CLUSTER: Final = Kind(
     columns=cluster_status.COLUMNS,
     rules=(
         *rules.CLUSTER,
+        *listener_rules.RULES,
         *shape_rules.RULES,
         *tls_rules.RULES,
         *tiered.RULES,

@@ -92,18 +92,6 @@ _FILE_SIZE: Final = "store.segment_bytes_max"
 _EDIT: Final = ("self", "oldSelf")
 
 
-def _ports_are_apart(node: Any) -> bool:
-    """Whether no port on the nodes is for SDKs and for other clients at once."""
-    shards = node["brokers"]["shards"]
-    for way in node.get("listeners", ()):
-        first, of_sdks = way.get("firstNodePort"), way.get("firstGrpcNodePort")
-        if None in (first, of_sdks):
-            continue
-        if first - 10 * shards < of_sdks < first + 20 * shards:
-            return False
-    return True
-
-
 def _setting_stays(name: str, message: str) -> Rule:
     """Return the rule that a setting of the brokers, or its absence, stays as it is."""
     now, before = (f"has({node}.config) && '{name}' in {node}.config" for node in _EDIT)
@@ -203,44 +191,6 @@ CLUSTER: Final[tuple[Rule, ...]] = (
         message="managed and external exclude each other for good: the registry is stored there",
     ),
     immutable(f"{ZOOKEEPER}.external", "chroot"),
-    Rule(
-        path="spec.listeners[]",
-        cel="has(self.firstNodePort) == (self.type == 'NodePort')",
-        holds=lambda node: ("firstNodePort" in node) == (node["type"] == "NodePort"),
-        message="firstNodePort goes with type NodePort",
-    ),
-    Rule(
-        path="spec.listeners[]",
-        cel="!has(self.firstNodePort) || self.firstNodePort % 10 == 0",
-        holds=lambda node: node.get("firstNodePort", 0) % 10 == 0,
-        message="firstNodePort must be a multiple of 10",
-    ),
-    Rule(
-        path="spec.listeners[]",
-        cel="!has(self.firstGrpcNodePort) || (self.type == 'NodePort'"
-        " && self.firstGrpcNodePort % 10 == 0)",
-        holds=lambda node: (
-            node.get("firstGrpcNodePort", 0) % 10 == 0
-            and ("firstGrpcNodePort" not in node or node["type"] == "NodePort")
-        ),
-        message="firstGrpcNodePort goes with type NodePort, and must be a multiple of 10",
-    ),
-    Rule(
-        path="spec",
-        cel="!has(self.listeners) || self.listeners.all(l, !has(l.firstGrpcNodePort)"
-        " || !has(l.firstNodePort)"
-        " || l.firstGrpcNodePort >= l.firstNodePort + 20 * self.brokers.shards"
-        " || l.firstGrpcNodePort + 10 * self.brokers.shards <= l.firstNodePort)",
-        holds=_ports_are_apart,
-        message="a listener's ports from firstGrpcNodePort on, ten for each shard, must not be"
-        " among those from firstNodePort on, twenty for each shard",
-    ),
-    Rule(
-        path="spec.listeners[]",
-        cel="self.type != 'LoadBalancer' || has(self.advertisedHostTemplate)",
-        holds=lambda node: node["type"] != "LoadBalancer" or "advertisedHostTemplate" in node,
-        message="type LoadBalancer needs advertisedHostTemplate",
-    ),
     Rule(
         path="spec.allowedNamespaces",
         cel="(self.from == 'Selector') == has(self.selector)",

@@ -9,6 +9,7 @@ import json
 import sys
 from typing import Any, Final
 
+from imago_testing.kubernetes.listener_edits import BAD_LISTENERS
 from imago_testing.kubernetes.pipeline_edits import BAD_PIPELINES
 from imago_testing.kubernetes.resource_edits import (
     BAD_BACKUPS,
@@ -122,64 +123,7 @@ BAD_EDITS: Final[tuple[BadEdit, ...]] = (
         )
     ),
     rule(CLUSTER, "odd number of servers", {"spec.zookeeper.managed.replicas": 4}),
-    rule(
-        CLUSTER,
-        "firstNodePort goes with type NodePort",
-        {
-            "spec.listeners": [
-                {
-                    "name": "out",
-                    "type": "LoadBalancer",
-                    "firstNodePort": 30000,
-                    "advertisedHostTemplate": "{pod}.example.org",
-                }
-            ]
-        },
-    ),
-    rule(
-        CLUSTER,
-        "firstNodePort goes with type NodePort",
-        {"spec.listeners": [{"name": "out", "type": "NodePort"}]},
-    ),
-    rule(
-        CLUSTER,
-        "firstNodePort must be a multiple of 10",
-        {"spec.listeners": [{"name": "out", "type": "NodePort", "firstNodePort": 30005}]},
-    ),
-    *(
-        rule(
-            CLUSTER,
-            "firstGrpcNodePort goes with type NodePort",
-            {"spec.listeners": [{"name": "out", "firstGrpcNodePort": first, **kind}]},
-        )
-        for first, kind in (
-            (31005, {"type": "NodePort", "firstNodePort": 30000}),
-            (31000, {"type": "LoadBalancer", "advertisedHostTemplate": "{pod}.example.org"}),
-        )
-    ),
-    *(
-        rule(
-            CLUSTER,
-            "must not be among those from firstNodePort on",
-            {
-                "spec.brokers.shards": 2,
-                "spec.listeners": [
-                    {
-                        "name": "out",
-                        "type": "NodePort",
-                        "firstNodePort": 30500,
-                        "firstGrpcNodePort": first,
-                    }
-                ],
-            },
-        )
-        for first in (30490, 30500, 30530)
-    ),
-    rule(
-        CLUSTER,
-        "type LoadBalancer needs advertisedHostTemplate",
-        {"spec.listeners": [{"name": "out", "type": "LoadBalancer"}]},
-    ),
+    *BAD_LISTENERS,
     rule(CLUSTER, "selector goes with from", {"spec.allowedNamespaces": {"from": "Selector"}}),
     rule(
         CLUSTER,
@@ -321,15 +265,6 @@ BAD_EDITS: Final[tuple[BadEdit, ...]] = (
         CLUSTER,
         "spec.zookeeper.external.servers[0]",
         {"spec.zookeeper": {"external": {"servers": ["zk"]}}},
-    ),
-    schema(
-        CLUSTER,
-        "spec.listeners",
-        {
-            "spec.listeners": [
-                {"name": n, "type": "NodePort", "firstNodePort": 30000} for n in ("one", "two")
-            ]
-        },
     ),
     schema(
         CLUSTER,

@@ -48,7 +48,9 @@ BAD_TLS: Final = (
         for said in (
             _listener(),
             _listener(bootstrapHost="mq.example.org"),
+            _listener(advertisedHostTemplate="{node}.example.org"),
             {"name": "out", "type": "LoadBalancer", "advertisedHostTemplate": "{pod}.example.org"},
+            {"name": "out", "type": "LoadBalancer", "bootstrapHost": "mq.example.org"},
         )
     ),
     *(

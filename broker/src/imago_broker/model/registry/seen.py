@@ -10,8 +10,14 @@ if TYPE_CHECKING:
 
 
 def record_at(broker: BrokerRecord, listener: str) -> BrokerRecord | None:
-    """Return a broker with the addresses that a listener's clients are told; None: it has none."""
+    """Return a broker with the addresses that a listener's clients are told; None: it has none.
+
+    One without any listener that tells clients another address than members has not been restarted
+    since listeners came: it is told by that one.
+    """
     found = broker.listener(listener)
+    if not broker.listeners and broker.client_host:
+        return broker
     if found is None or not found.host:
         return None
     return replace(

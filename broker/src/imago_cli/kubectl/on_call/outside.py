@@ -41,6 +41,8 @@ def _addresses(said: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield _row("inside", "first", said.get("bootstrap"), said.get("zookeeper"), said)
     for way in said.get("listeners", ()):
         name = way["name"]
+        if way.get("bootstrap") == said.get("bootstrap"):
+            continue  # of type Internal
         yield _row(name, "first", way.get("bootstrap", "not known yet"), way.get("zookeeper"), way)
         for one in way.get("brokers", ()):
             yield _row(name, one["pod"], one["rocketmq"], one["metaq"], one)

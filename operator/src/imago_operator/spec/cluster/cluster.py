@@ -335,9 +335,11 @@ class ClusterSpec:
     brokers: Brokers = described("The brokers.")
     zookeeper: ZooKeeper = described("The registry: exactly one of managed and external.")
     listeners: tuple[ExternalListener, ...] = described(
-        "Endpoints for clients outside Kubernetes. Clients inside use the Services of the cluster.",
+        "Ways in for clients outside Kubernetes, and how those inside come in. A single one of type"
+        " NodePort, or with advertisedHostTemplate, without metaq and perBroker, is told to clients"
+        " inside, too; with any other list these have addresses of their own.",
         default=(),
-        size_max=1,
+        size_max=6,
         map_key="name",
     )
     tls: Tls | None = described(

@@ -144,6 +144,12 @@ class ListenerStatus:
         default=None,
         size_max=320,
     )
+    bootstrap_servers: str | None = described(
+        "The same in full, as clients write it: host:port, with a semicolon between several;"
+        " absent while unknown.",
+        default=None,
+        size_max=1024,
+    )
     grpc: str | None = described(
         "host:port that RocketMQ 5's SDKs take for endpoints; absent while unknown, and where they"
         " do not come in.",
@@ -151,7 +157,13 @@ class ListenerStatus:
         size_max=320,
     )
     zookeeper: str | None = described(
-        "host:port of a managed ZooKeeper for MetaQ clients; absent while unknown.",
+        "host:port of a managed ZooKeeper for MetaQ clients, with a comma between several; absent"
+        " while unknown.",
+        default=None,
+        size_max=1024,
+    )
+    admin: str | None = described(
+        "host:port of the brokers' administration; absent where it is not open, and while unknown.",
         default=None,
         size_max=320,
     )

@@ -1,4 +1,4 @@
-"""Ways in for clients outside of the Kubernetes cluster."""
+"""Ways in for clients, above all for those outside of the Kubernetes cluster."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from imago_operator.spec.cluster.brokers import ChildTemplate
+from imago_operator.spec.schema.common import Strings
 from imago_operator.spec.schema.fields import described
 
 
 class ListenerType(StrEnum):
-    """How clients outside of the Kubernetes cluster come in."""
+    """How clients come in."""
 
+    INTERNAL = "Internal"
     NODE_PORT = "NodePort"
     LOAD_BALANCER = "LoadBalancer"
 
@@ -34,19 +36,67 @@ class ListenerAuthentication:
     )
 
 
+NETWORK = r"^[0-9a-fA-F.:]+/[0-9]{1,3}$"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PerBroker:
+    """What differs from broker to broker: ports, and templates."""
+
+    first_port: int | None = described(
+        "First of the ports that clients are told where they are not those of the Service: numbered"
+        " as firstNodePort says, and a multiple of 10.",
+        default=None,
+        low=10,
+        high=65530,
+    )
+    first_grpc_port: int | None = described(
+        "The same for RocketMQ 5's SDKs, numbered as firstGrpcNodePort says.",
+        default=None,
+        low=10,
+        high=65530,
+    )
+    labels: Strings = described(
+        "Labels of each broker's Service; their values may contain {pod}, {shard} and {ordinal}.",
+        default=dict,
+        item_size_max=63,
+    )
+    annotations: Strings = described(
+        "Annotations of each broker's Service, for what makes DNS names or load balancers; their"
+        " values may contain {pod}, {shard}, {ordinal} and {namespace}.",
+        default=dict,
+        item_size_max=1024,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetaqClients:
+    """That MetaQ's clients come in, and who reaches the managed ZooKeeper in which they look."""
+
+    zookeeper_source_ranges: tuple[str, ...] = described(
+        "Networks whose clients reach a managed ZooKeeper, which has no password for them.",
+        default=(),
+        size_max=32,
+        item_pattern=NETWORK,
+        item_size_max=43,
+    )
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExternalListener:
-    """An endpoint for clients outside the Kubernetes cluster."""
+    """A way in: each has ports of its own, and tells its clients addresses of its own."""
 
     name: str = described("Name of the listener.", pattern=r"^[a-z][a-z0-9]{0,10}$", size_max=11)
     type: ListenerType = described(
-        "NodePort: ports on the nodes. LoadBalancer: a load balancer for each broker."
+        "Internal: from inside of the Kubernetes cluster, by the cluster's own Services. NodePort:"
+        " ports on the nodes. LoadBalancer: a load balancer for each broker."
     )
     advertised_host_template: str | None = described(
-        "Address that brokers advertise to clients; may contain {shard}, {ordinal}, {pod} and"
-        " {namespace}. Unless given, with NodePort the address of the pod's node.",
+        "Address that brokers advertise to clients; may contain {shard}, {ordinal}, {pod}, {node}"
+        " and {namespace}. Unless given, with NodePort the address of the pod's node, with"
+        " LoadBalancer the one that the broker's load balancer has got.",
         default=None,
-        pattern=r"^([A-Za-z0-9.-]|\{(shard|ordinal|pod|namespace)\})+$",
+        pattern=r"^([A-Za-z0-9.-]|\{(shard|ordinal|pod|node|namespace)\})+$",
         size_max=253,
     )
     bootstrap_host: str | None = described(
@@ -73,11 +123,29 @@ class ExternalListener:
         high=65535,
     )
     tls: bool | None = described(
-        "Whether this way in is for TLS only: its MetaQ ports lead to the brokers' TLS port, and"
-        " RocketMQ's ports refuse clients without TLS, inside of the cluster too.",
+        "Whether this way in is for TLS only. Of one listener without an Internal beside it, all"
+        " clients of RocketMQ need TLS then, inside of the cluster too.",
         default=None,
     )
     authentication: ListenerAuthentication | None = described(
         "How its clients prove who they are.", default=None
+    )
+    per_broker: PerBroker = described("What differs from broker to broker.", default=PerBroker)
+    load_balancer_source_ranges: tuple[str, ...] = described(
+        "With LoadBalancer: networks whose clients are let in; empty: all.",
+        default=(),
+        size_max=32,
+        item_pattern=NETWORK,
+        item_size_max=43,
+    )
+    admin: bool | None = described(
+        "Whether the brokers' administration over HTTPS is reached here, too: at 8080 of the load"
+        " balancer that clients ask first, or at firstNodePort + 19 of any node.",
+        default=None,
+    )
+    metaq: MetaqClients | None = described(
+        "That MetaQ's clients come in here. ZooKeeper has one address of each broker: with this"
+        " field that of this listener, for MetaQ's clients inside of the cluster too.",
+        default=None,
     )
     service_template: ChildTemplate = described("Additions to the Services.", default=ChildTemplate)

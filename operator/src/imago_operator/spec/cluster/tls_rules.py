@@ -53,8 +53,10 @@ def _names_what_is_told(node: Any) -> bool:
 
 
 def _tells_the_unnamed(way: Any) -> bool:
-    needed = "advertisedHostTemplate" if way["type"] == "NodePort" else "bootstrapHost"
-    return needed not in way
+    if way["type"] == "Internal":
+        return False
+    told = way.get("advertisedHostTemplate", "{node}")
+    return "{node}" in told or (way["type"] == "LoadBalancer" and "bootstrapHost" not in way)
 
 
 def _enforcing(node: Any) -> bool:
@@ -113,11 +115,12 @@ RULES: Final[tuple[Rule, ...]] = (
     ),
     Rule(
         path="spec",
-        cel="!has(self.tls) || !has(self.listeners) || self.listeners.all(l,"
-        " l.type == 'NodePort' ? has(l.advertisedHostTemplate) : has(l.bootstrapHost))",
+        cel="!has(self.tls) || !has(self.listeners) || self.listeners.all(l, l.type == 'Internal'"
+        " || (has(l.advertisedHostTemplate) && !l.advertisedHostTemplate.contains('{node}')"
+        " && (l.type == 'NodePort' || has(l.bootstrapHost))))",
         holds=_names_what_is_told,
-        message="with spec.tls, a listener of type NodePort needs advertisedHostTemplate, one of"
-        " type LoadBalancer bootstrapHost: certificates name no node and no load balancer, so"
+        message="with spec.tls, a listener needs advertisedHostTemplate, without {node}, and one of"
+        " type LoadBalancer bootstrapHost, too: certificates name no node and no load balancer, so"
         " clients that check names, inside of the cluster too, would refuse the brokers",
         only_at_admission=True,
     ),
