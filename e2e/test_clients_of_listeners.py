@@ -13,6 +13,7 @@ import pytest
 from imago_e2e import clusters, gaps, machine
 from imago_e2e.clients import ALL, load_of
 from imago_e2e.kube import KubeError, until
+from imago_e2e.routes import route
 from imago_testing.interop.drivers import running_drivers
 from imago_testing.interop.rocketmq import RocketmqClient
 
@@ -33,19 +34,6 @@ LISTENERS = (
 )
 LEARNT_SECONDS_MAX = 240.0
 """A kubelet brings a ConfigMap's new content to its pods within a minute, and its own delays."""
-_ROUTE = """\
-import socket, sys
-from imago_wire.remoting.codes import RequestCode
-from imago_wire.remoting.command import RemotingCommand
-from imago_wire.remoting.frame import encode_frame
-asked = RemotingCommand(
-    code=RequestCode.GET_ROUTEINFO_BY_TOPIC, opaque=1, ext={"topic": sys.argv[2]}
-)
-with socket.create_connection((sys.argv[1], 9876), timeout=5) as server:
-    server.sendall(encode_frame(asked))
-    server.settimeout(5)
-    print(server.recv(1 << 16).decode("latin-1"))
-"""
 
 
 class Cloud:
@@ -118,7 +106,7 @@ def test_clients_are_told_the_addresses_of_the_way_that_they_came(
         told = {pod: f"{balancers.address(f'{pod}-lb')}:10911" for pod in pods}
         brokers.make_topic(topic)
         took = until(
-            lambda: all(where in _route(brokers, names, topic) for where in told.values()),
+            lambda: all(where in route(brokers, names, topic) for where in told.values()),
             "brokers tell the addresses of their load balancers",
             seconds_max=LEARNT_SECONDS_MAX,
         )
@@ -127,7 +115,7 @@ def test_clients_are_told_the_addresses_of_the_way_that_they_came(
         )
         _is_shown(kube, names, zookeeper, told)
         _fail_over(brokers, tmp_path, topic, (names, zookeeper), told, account)
-        inside = _route(brokers, brokers.bootstrap, topic)
+        inside = route(brokers, brokers.bootstrap, topic)
         for pod in pods:
             address = kube.get("pod", pod, "-n", NAMESPACE)["status"]["podIP"]
             assert f"{address}:10911" in inside
@@ -162,13 +150,6 @@ def _fail_over(
             with client.admin() as admin:
                 assert admin.masters() == {"shard-0": told[brokers.master()]}
             client.settle()
-
-
-def _route(brokers: Brokers, names: str, topic: str) -> str:
-    """Return what a name service says of a topic, asked from a pod."""
-    host = names.partition(":")[0]
-    asked = ("python3", "-c", _ROUTE, host, topic)
-    return brokers.kube.execute(brokers.namespace, brokers.names()[0], *asked, seconds_max=20)
 
 
 def _is_shown(kube: Kube, names: str, zookeeper: str, told: dict[str, str]) -> None:
