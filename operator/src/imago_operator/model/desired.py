@@ -11,6 +11,7 @@ from imago_operator.broker_rules.keys import KEYS, Scalar
 from imago_operator.errors import InvalidError
 from imago_operator.model import names, versions
 from imago_operator.model.broker_settings import check_together, settings_of
+from imago_operator.model.listeners import told_to_pods
 from imago_operator.model.podfiles import pod_settings
 from imago_operator.spec.cluster.cluster import AuthorizationType
 from imago_operator.spec.cluster.tls import Tls
@@ -20,7 +21,7 @@ from imago_operator.spec.schema.common import AcknowledgementLevel
 from imago_operator.spec.schema.fields import chosen
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from imago_operator.spec.cluster.backups import Recovery
     from imago_operator.spec.cluster.brokers import ShardPool
@@ -370,7 +371,7 @@ def said_of_pods(resource: OwnerResource, spec: ClusterSpec) -> dict[str, Any]:
     images = ("version", "image", "imagePullPolicy", "imagePullSecrets")
     of_pods = (*images, "listeners", "logging", "backup")
     found = {name: said[name] for name in of_pods if name in said}
-    found |= {"listeners": _told_of(said["listeners"])} if "listeners" in said else {}
+    found |= {"listeners": told_to_pods(said["listeners"])} if "listeners" in said else {}
     if spec.authorization.type is not AuthorizationType.NONE:
         found["authorization"] = spec.authorization.type.value
     if spec.authorization.token_review:
@@ -389,21 +390,6 @@ def said_of_pods(resource: OwnerResource, spec: ClusterSpec) -> dict[str, Any]:
     if secured := {name: external[name] for name in ("tls", "auth") if name in external}:
         found["zookeeper"] = secured
     return found | {"brokers": brokers, "restart": resource.restart}
-
-
-_OF_SERVICES: Final = ("bootstrapHost", "loadBalancerSourceRanges", "admin", "perBroker", "metaq")
-_NOTED: Final = ("labels", "annotations")
-
-
-def _told_of(listeners: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """Return what pods are told of ways in: not where clients ask first, nor of Services."""
-    found = []
-    for way in listeners:
-        said = {key: part for key, part in way.items() if key not in _OF_SERVICES}
-        ports = {k: v for k, v in way.get("perBroker", {}).items() if k not in _NOTED}
-        said |= {"perBroker": ports} if ports else {}
-        found.append(said | ({"metaq": True} if "metaq" in way else {}))
-    return found
 
 
 def zookeeper_for_clients(resource: OwnerResource, spec: ClusterSpec) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from imago_operator.spec.cluster.listeners import ListenerType, PerBroker
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from imago_operator.spec.cluster.cluster import ClusterSpec
     from imago_operator.spec.cluster.listeners import ExternalListener
 
@@ -79,3 +81,18 @@ def lets_sdks_in(spec: ClusterSpec, listener: ExternalListener) -> bool:
     """Whether SDKs come in by a listener: with ports on the nodes only where it says which."""
     by_nodes = listener.first_node_port is not None
     return serves_sdks(spec) and (listener.first_grpc_node_port is not None or not by_nodes)
+
+
+_OF_SERVICES: Final = ("bootstrapHost", "loadBalancerSourceRanges", "admin", "perBroker", "metaq")
+_NOTED: Final = ("labels", "annotations")
+
+
+def told_to_pods(listeners: Sequence[Mapping[str, Any]]) -> list[Any]:
+    """Return what pods are told of ways in: not where clients ask first, nor of Services."""
+    found = []
+    for way in listeners:
+        said = {key: part for key, part in way.items() if key not in _OF_SERVICES}
+        ports = {k: v for k, v in way.get("perBroker", {}).items() if k not in _NOTED}
+        said |= {"perBroker": ports} if ports else {}
+        found.append(said | ({"metaq": True} if "metaq" in way else {}))
+    return found
