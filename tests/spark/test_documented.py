@@ -113,7 +113,7 @@ def test_block_compiles(block: Block) -> None:
 @pytest.mark.usefixtures("spark")  # reads a schema's DDL
 def test_configurations_of_the_pipelines_are_taken(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "pipelines.md").read_text(encoding="utf-8")
-    ingests, by_ranges, parses, figures, replays, compacts, stats = re.findall(
+    ingests, by_ranges, in_bucket, parses, figures, replays, compacts, stats = re.findall(
         r"^```toml\n(.*?)^```", page, re.DOTALL | re.MULTILINE
     )
     (tmp_path / "ingest.toml").write_text(ingests)
@@ -121,6 +121,9 @@ def test_configurations_of_the_pipelines_are_taken(tmp_path: Path) -> None:
     with_config = ingests.replace("[config]\n", by_ranges)
     (tmp_path / "ingest.toml").write_text(with_config)
     assert settings.load(tmp_path / "ingest.toml", None).delta
+    (tmp_path / "bucket.toml").write_text(in_bucket)
+    given = settings.load(tmp_path / "bucket.toml", None)
+    assert (given.path, given.bucket is not None) == (Path("lake/orders"), True)
     (tmp_path / "parse.toml").write_text(parses)
     how = parse.of_settings(settings.load(tmp_path / "parse.toml", None, parse.OWN))
     assert (how.required, how.rejected_percent_max) == (("id", "at"), 20)

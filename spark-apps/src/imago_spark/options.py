@@ -109,7 +109,7 @@ class SourceOptions(ConnectionOptions):
     """How long a micro-batch waits for that many."""
     push_filters: bool = False
     """Whether a batch leaves out what Spark's filters leave out; its session has to allow it."""
-    split_bytes: int = 64 << 20
+    split_bytes: int = 128 << 20
     partitions_min: int = 1
     fetch_bytes: int = FETCH_BYTES
     shape: RowShape = RowShape.IMAGO

@@ -92,7 +92,7 @@ def test_queues_can_be_assigned_and_topics_matched() -> None:
         {"bootstrap": "a:1", "subscribePattern": "t.*", "includeSystem": "TRUE"}
     )
     assert (matched.pattern, matched.include_system) == ("t.*", True)
-    assert (matched.split_bytes, matched.partitions_min) == (64 << 20, 1)
+    assert (matched.split_bytes, matched.partitions_min) == (128 << 20, 1)
 
 
 @pytest.mark.parametrize(

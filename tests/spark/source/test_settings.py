@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from imago_spark.errors import OptionError
 from imago_spark.pipelines import application, parse
 from imago_spark.pipelines.settings import load
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from imago_spark.pipelines.tables.bucket import Bucket
 
 LEAST = 'bootstrap = "b:9876"\ntopics = ["orders"]\npath = "/lake"\ncheckpoint = "s3a://b/c"\n'
 
@@ -54,6 +52,37 @@ def test_everything_said_is_heard(tmp_path: Path) -> None:
         "splitBytes": "65536",
         "onDataLoss": "skip",
     }
+
+
+IN_BUCKET = (
+    'bootstrap = "b:9876"\ntopics = ["orders"]\npath = "s3://lake/a/orders"\n'
+    '[config]\nlanding = "ranges"\nformat = "delta"\n'
+)
+
+
+def test_a_bucket_is_said_with_its_service(tmp_path: Path) -> None:
+    found = load(written(tmp_path, IN_BUCKET), None)
+    assert (str(found.path), found.bucket) == ("lake/a/orders", Bucket())
+    more = 's3Endpoint = "http://m:9000"\ns3Region = "eu"\ns3CredentialsFile = "/s/f"\n'
+    found = load(written(tmp_path, IN_BUCKET + more), None)
+    assert found.bucket == Bucket(
+        endpoint="http://m:9000", region="eu", credentials_file=Path("/s/f")
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        (IN_BUCKET.replace('"delta"', '"parquet"'), "path: 's3://lake/a/orders', must be"),
+        (IN_BUCKET + 's3Endpoint = "m:9000"\n', "s3Endpoint: 'm:9000', must begin with https"),
+        (LEAST + '[config]\ns3Region = "eu"\n', "config.s3Region: the path is no s3://"),
+    ],
+)
+def test_a_bucket_without_what_it_needs_is_refused(
+    tmp_path: Path, text: str, complaint: str
+) -> None:
+    with pytest.raises(OptionError, match=complaint):
+        load(written(tmp_path, text), None)
 
 
 def test_ranges_have_no_checkpoint(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from imago_operator.spec.schema.rule import Rule
 INGEST: Final = "ingest"
 COMMON: Final = (
     *("trigger", "triggerSeconds", "onDataLoss", "splitBytes", "progressSeconds", "path"),
-    *("landing", "format"),
+    *("landing", "format", "s3Endpoint", "s3Region", "s3CredentialsFile"),
 )
 PARSE: Final = (
     *("schema", "required", "fieldPrefix", "timestampFormat", "rejectedPercentMax"),

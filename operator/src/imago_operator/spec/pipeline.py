@@ -78,8 +78,8 @@ class Ingest:
     """The application that comes with Imago: topics become Parquet files, by date."""
 
     path: str = described(
-        "Target folder, on a mounted volume.",
-        pattern=r"^/[^ ]+$",
+        "Target folder, on a mounted volume or, as s3://BUCKET/PATH, in a bucket.",
+        pattern=r"^(/|s3://)[^ ]+$",
         size_max=1024,
     )
 

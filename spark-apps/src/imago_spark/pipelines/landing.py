@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 
     from imago_spark.pipelines.settings import IngestSettings
     from imago_spark.pipelines.tables.commits import StagedBatch
+    from imago_spark.pipelines.tables.object_table import ObjectTable
     from imago_spark.pipelines.tables.table import TableWriter
 
 log = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class Landing:
 
     def __init__(
         self,
-        table: TableWriter,
+        table: TableWriter | ObjectTable,
         may_write: Callable[[], None],
         settings: IngestSettings,
         shape: Shape,
@@ -130,7 +130,7 @@ class Landing:
             self.rejected += added.rejected
             log.info("batch %d: %d rows, %d in the table", added.batch, added.rows, made.rows)
         # Not if anything failed: what was committed may still have to be moved from there.
-        shutil.rmtree(attempt, ignore_errors=True)
+        self.table.unstage(attempt)
 
     def _check_begins(self, added: StagedBatch) -> None:
         """Refuse a checkpoint that had read a queue before there was this table of it."""
@@ -180,7 +180,7 @@ def start(spark: SparkSession, settings: IngestSettings, landing: Landing) -> St
     return writer.trigger(processingTime=f"{settings.trigger_s} seconds").start()
 
 
-def beginning(settings: IngestSettings, table: TableWriter) -> str:
+def beginning(settings: IngestSettings, table: TableWriter | ObjectTable) -> str:
     """Return the beginning for a new checkpoint: the end of the table, of the topics it has."""
     elsewhere = LATEST if settings.from_latest else EARLIEST
     queues = TopicBrokers(parse_options(settings.source_options())).queues()

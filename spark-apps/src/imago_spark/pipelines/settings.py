@@ -14,10 +14,13 @@ maxRowsPerTrigger = 100000
 trigger = "continuous"                # or available-now: ends at what was there when it began
 triggerSeconds = 10                   # least time from one batch to the next
 onDataLoss = "fail"                   # or skip: go on where retention has removed messages
-splitBytes = 67108864                 # about what one task reads
+splitBytes = 134217728                # about what one task reads
 progressSeconds = 5                   # how often progress is reported
 landing = "stream"                    # of ingest: or ranges, whose tasks write the files themselves
 format = "parquet"                    # of ingest: or delta, with a Delta log beside; needs ranges
+s3Endpoint = "https://minio:9000"     # of a path like s3://bucket/orders, which needs delta
+s3Region = "us-east-1"
+s3CredentialsFile = "/secrets/s3"     # as Amazon's tools have it; else where these look
 ```
 
 An application may have further names in `[config]`. `path` may stand there, too: an ImagoPipeline
@@ -33,6 +36,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_spark.errors import OptionError
+from imago_spark.pipelines.tables.bucket import REGION, SCHEME, Bucket
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -58,6 +62,9 @@ _CONFIG: Final = (
     "splitBytes",
     "progressSeconds",
     "path",
+    "s3Endpoint",
+    "s3Region",
+    "s3CredentialsFile",
 )
 
 
@@ -82,6 +89,8 @@ class IngestSettings:
     by_ranges: bool = False
     """Whether Spark gets ranges of queues in place of rows; there is no checkpoint then."""
     delta: bool = False
+    bucket: Bucket | None = None
+    """Where the path is, if it is none of a mounted volume: it begins with a bucket's name then."""
     own: Mapping[str, Any] = field(default_factory=dict)
     """What the file says for this application alone."""
 
@@ -129,12 +138,13 @@ def _settings(given: Mapping[str, Any], epoch: int | None, own: tuple[str, ...])
     delta = choice_in(config, "format", ("parquet", "delta")) == "delta"
     if delta and not by_ranges:
         raise OptionError('config.format: "delta" needs landing = "ranges"')
+    path, bucket = _place(given if "path" in given else config, config, delta=delta)
     if (given.get("pipeline") is None) != (epoch is None):
         raise OptionError("pipeline and --epoch: give both, or none")
     return IngestSettings(
         bootstrap=text_in(given, "bootstrap"),
         topics=texts_in(given, "topics"),
-        path=_folder(given if "path" in given else config),
+        path=path,
         checkpoint="" if by_ranges else text_in(given, "checkpoint"),
         pipeline=text_in(given, "pipeline") if "pipeline" in given else None,
         epoch=epoch or 0,
@@ -148,6 +158,7 @@ def _settings(given: Mapping[str, Any], epoch: int | None, own: tuple[str, ...])
         progress_s=count_in(config, "progressSeconds", 5, SECONDS_MAX) or 0,
         by_ranges=by_ranges,
         delta=delta,
+        bucket=bucket,
         own={name: config[name] for name in own if name in config},
     )
 
@@ -174,11 +185,33 @@ def texts_in(given: Mapping[str, Any], name: str) -> tuple[str, ...]:
     raise OptionError(f"{name}: must be a list of names that is not empty")
 
 
-def _folder(given: Mapping[str, Any]) -> Path:
+def _place(
+    given: Mapping[str, Any], config: Mapping[str, Any], *, delta: bool
+) -> tuple[Path, Bucket | None]:
     path = text_in(given, "path")
+    if path.startswith(SCHEME) and delta:
+        return Path(path.removeprefix(SCHEME)), _bucket(config)
     if not path.startswith("/"):
-        raise OptionError(f"path: {path!r}, must be a folder of a mounted volume, like /lake")
-    return Path(path)
+        raise OptionError(
+            f"path: {path!r}, must be a folder of a mounted volume, like /lake, or, with"
+            f' landing = "ranges" and format = "delta", of a bucket, like {SCHEME}lake/orders'
+        )
+    for name in config:
+        if name.startswith("s3"):
+            raise OptionError(f"config.{name}: the path is no {SCHEME}…")
+    return Path(path), None
+
+
+def _bucket(config: Mapping[str, Any]) -> Bucket:
+    endpoint = text_in(config, "s3Endpoint") if "s3Endpoint" in config else None
+    if endpoint is not None and not endpoint.startswith(("http://", "https://")):
+        raise OptionError(f"config.s3Endpoint: {endpoint!r}, must begin with https:// or http://")
+    file = text_in(config, "s3CredentialsFile") if "s3CredentialsFile" in config else None
+    return Bucket(
+        endpoint=endpoint,
+        region=text_in({"s3Region": REGION} | dict(config), "s3Region"),
+        credentials_file=None if file is None else Path(file),
+    )
 
 
 def choice_in(given: Mapping[str, Any], name: str, known: tuple[str, ...]) -> str:

@@ -19,6 +19,7 @@ from imago_spark.pipelines.late_workers import run_stream
 from imago_spark.pipelines.ranges.range_landing import run_ranges
 from imago_spark.pipelines.reports import Fence, Reports
 from imago_spark.pipelines.tables.contract import INGEST, claim
+from imago_spark.pipelines.tables.object_table import ObjectTable
 from imago_spark.pipelines.tables.table import TableWriter
 
 if TYPE_CHECKING:
@@ -66,12 +67,13 @@ def run(settings: IngestSettings, open_session: Callable[[], SparkSession], shap
         return ended(EXIT_USAGE, f'config.landing: {shape.application} needs rows: "stream"')
     stop, fence = StopSignal(), Fence(settings)
     stop.install()
-    table = TableWriter(settings.path, epoch=settings.epoch, delta=settings.delta)
+    table = _table(settings)
     try:
         fence()  # before Spark is there: a run that is over shall not even start
         spark = open_session()
         try:
-            claim(table, shape.application, shape.fields)
+            if isinstance(table, TableWriter):  # one in a bucket can only be ingest's
+                claim(table, shape.application, shape.fields)
             table.begin()
             landing = Landing(table, fence, settings, shape)
             if settings.by_ranges:
@@ -91,6 +93,12 @@ def run(settings: IngestSettings, open_session: Callable[[], SparkSession], shap
         told["rejected"] = landing.rejected
     print(json.dumps(told), flush=True)
     return 0
+
+
+def _table(settings: IngestSettings) -> TableWriter | ObjectTable:
+    if settings.bucket is not None:
+        return ObjectTable(settings.path, settings.bucket, epoch=settings.epoch)
+    return TableWriter(settings.path, epoch=settings.epoch, delta=settings.delta)
 
 
 def land(spark: SparkSession, settings: IngestSettings, landing: Landing, stop: StopSignal) -> None:

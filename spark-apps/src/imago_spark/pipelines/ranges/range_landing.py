@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from imago_spark.options import SourceOptions
     from imago_spark.pipelines.landing import Landing
     from imago_spark.pipelines.settings import IngestSettings
+    from imago_spark.pipelines.tables.bucket import Bucket
 
 log = logging.getLogger(__name__)
 
@@ -94,20 +95,25 @@ def _land(
     table, settings = landing.table, landing.settings
     attempt = table.stage()
     before = topics_now(settings)
-    names = _written(spark, options, attempt, plan) if plan else []
-    added = staged(attempt, QUERY, table.last.number + 1, names)
+    bucket = settings.bucket
+    names = _written(spark, options, attempt, bucket, plan) if plan else []
+    added = staged(attempt, QUERY, table.last.number + 1, names, bucket)
     landing.commit(of_topics(added, before, topics_now(settings)), attempt)
 
 
 def _written(
-    spark: SparkSession, options: SourceOptions, attempt: Path, plan: Sequence[QueueRange]
+    spark: SparkSession,
+    options: SourceOptions,
+    attempt: Path,
+    bucket: Bucket | None,
+    plan: Sequence[QueueRange],
 ) -> list[str]:
     """Have tasks write the ranges; return the files."""
 
     def write(wanted: QueueRange) -> list[str]:
         from imago_spark.pipelines.ranges.writing import write_range  # only where rows are
 
-        return write_range(options, wanted, attempt)
+        return write_range(options, wanted, attempt, bucket)
 
     try:
         tasks = spark.sparkContext.parallelize(plan, len(plan))

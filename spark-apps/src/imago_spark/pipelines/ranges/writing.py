@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import fs
 
 from imago_spark import broker
 from imago_spark.columns.decode import decode_batches
 from imago_spark.columns.memory import settle
+from imago_spark.pipelines.tables.bucket import files_of
 from imago_spark.schema import CORE
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
     from imago_spark.offsets import QueueRange
     from imago_spark.options import SourceOptions
+    from imago_spark.pipelines.tables.bucket import Bucket
 
 ROW_GROUP_BYTES: Final = 32 << 20
 """Of Arrow's buffers: what a writer keeps of a day before it becomes a part of its file."""
@@ -46,10 +49,16 @@ _OF_FEW_VALUES: Final = [
 
 
 def write_range(
-    options: SourceOptions, wanted: QueueRange, attempt: Path, *, group_bytes: int = ROW_GROUP_BYTES
+    options: SourceOptions,
+    wanted: QueueRange,
+    attempt: Path,
+    bucket: Bucket | None = None,
+    *,
+    group_bytes: int = ROW_GROUP_BYTES,
 ) -> list[str]:
     """Write the rows of a range, a file a day; return where, below the attempt's folder."""
     settle()
+    files = files_of(bucket)
     days: dict[str, _DayFile] = {}
     name = f"{uuid.uuid4().hex}.parquet"
     try:
@@ -60,7 +69,7 @@ def write_range(
             ):
                 for day, rows in _by_day(batch):
                     if day not in days:
-                        days[day] = _DayFile(attempt / day / name, group_bytes)
+                        days[day] = _DayFile(files, attempt / day / name, group_bytes)
                     days[day].add(rows)
         broker.check_incarnation(options, wanted)
     finally:
@@ -88,8 +97,8 @@ def _folder(day: int) -> str:
 class _DayFile:
     """One file in the making; made when it has its first part."""
 
-    def __init__(self, path: Path, group_bytes: int) -> None:
-        self._path, self._group_bytes = path, group_bytes
+    def __init__(self, files: fs.FileSystem, path: Path, group_bytes: int) -> None:
+        self._files, self._path, self._group_bytes = files, path, group_bytes
         self._writer: Any = None
         self._kept: list[pa.RecordBatch] = []
         self._size = 0
@@ -109,10 +118,12 @@ class _DayFile:
     def _write(self) -> None:
         whole = pa.Table.from_batches(self._kept)
         if self._writer is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            if isinstance(self._files, fs.LocalFileSystem):  # a bucket has no folders
+                self._path.parent.mkdir(parents=True, exist_ok=True)
             self._writer = pq.ParquetWriter(
-                self._path,
+                str(self._path),
                 whole.schema,
+                filesystem=self._files,
                 compression="zstd",
                 compression_level=1,
                 use_dictionary=_OF_FEW_VALUES,

@@ -12,12 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 from imago_client.message_queue import MessageQueue
 from imago_spark.errors import TableError
+from imago_spark.pipelines.tables.bucket import files_of
 from imago_spark.pipelines.tables.commits import DataFile, Landed, StagedBatch
 from imago_spark.schema import CHECKED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
+
+    from pyarrow import fs
+
+    from imago_spark.pipelines.tables.bucket import Bucket
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,20 +37,27 @@ class FileContent:
 
 
 def staged(
-    attempt: Path, query: str, batch: int, names: Iterable[str] | None = None
+    attempt: Path,
+    query: str,
+    batch: int,
+    names: Iterable[str] | None = None,
+    bucket: Bucket | None = None,
 ) -> StagedBatch:
     """Return the content of an attempt's folder, to commit as a batch of a checkpoint.
 
-    `names`: those of its files that count, where tasks may have left others.
+    `names`: those of its files that count, where tasks may have left others. `bucket`: where the
+    folder is, unless it is one of this machine.
     TableError: rows of a queue are missing, or a file holds rows of several queues.
     """
     files: list[DataFile] = []
     contents: list[FileContent] = []
     paths = attempt.rglob("*.parquet") if names is None else map(attempt.joinpath, names)
-    for path in sorted(paths) if attempt.exists() else ():
-        content = content_of(path)
+    place = files_of(bucket)
+    for path in sorted(paths):
+        content = content_of(path, place)
         name = path.relative_to(attempt.parent).as_posix()
-        files.append(DataFile(name, "", content.rows, path.stat().st_size))
+        size = place.get_file_info(str(path)).size
+        files.append(DataFile(name, "", content.rows, size))
         contents.append(content)
     damaged = sum(content.damaged for content in contents)
     return StagedBatch(query, batch, tuple(files), tuple(_whole(contents)), damaged)
@@ -63,14 +75,14 @@ def _whole(contents: Iterable[FileContent]) -> Iterable[Landed]:
         yield Landed(queue, start, end)
 
 
-def content_of(path: Path) -> FileContent:
+def content_of(path: Path, files: fs.FileSystem | None = None) -> FileContent:
     """Read the footer of a file. TableError: it holds rows of several queues, or says too little.
 
     Where a row is damaged, `crc_ok` is read, too.
     """
     import pyarrow.parquet as pq
 
-    with pq.ParquetFile(path) as file:
+    with pq.ParquetFile(str(path), filesystem=files) as file:
         bounds = _bounds(file.metadata, ("topic", "shard", "queue", "offset", CHECKED))
         topic, shard, queue = (_one(path, name, bounds) for name in ("topic", "shard", "queue"))
         first, last = bounds["offset"]

@@ -22,8 +22,8 @@ Who looks after the table (`compact`) commits beside the run, under the same rul
 the run that finds its next number taken by such a commit goes on after it. Whoever makes a commit
 has moved the files of the one before. So only the last one's may be on their way, whoever dies.
 
-The folder must be on a file system with hard links and atomic renames that all pods share: a claim,
-not an object store.
+The folder must be on a file system with hard links and atomic renames that all pods share: a claim.
+In an object store a table is another thing (`object_table`).
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from uuid import uuid4
 from imago_spark.errors import FencedError, TableError
 from imago_spark.pipelines.tables.commits import REJECTED, Commit, decode, encode
 from imago_spark.pipelines.tables.delta import is_delta, publish
+from imago_spark.pipelines.tables.joining import joined, opening
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from imago_client.message_queue import MessageQueue
-    from imago_spark.pipelines.tables.commits import DataFile, Landed, StagedBatch, Upkeep
+    from imago_spark.pipelines.tables.commits import DataFile, StagedBatch, Upkeep
 
 GOOD, REJECTS = "rejected=false", "_rejects"
 """Staged folder of what goes to the table itself, and the folder of its rejects."""
@@ -83,16 +83,9 @@ class TableWriter:
         self._staging.mkdir(exist_ok=True)
         while True:
             stands = self.read_last()
-            number = 0 if stands is None else stands.number + 1
-            if stands is not None and stands.epoch > self._epoch:
-                raise FencedError(
-                    f"{self.path}: a run of epoch {stands.epoch} has begun, ours is {self._epoch}"
-                )
-            opened = Commit(number=number, epoch=self._epoch, run=self._run, ends={})
+            opened = opening(self.path, stands, self._epoch, self._run)
             if stands is not None:
                 self._publish(stands)
-                opened = replace(stands, number=number, epoch=self._epoch, run=self._run)
-                opened = replace(opened, files=(), landed=(), removed=(), expired=())
             if self._put(opened):
                 break
         self._last = opened
@@ -102,6 +95,10 @@ class TableWriter:
     def stage(self) -> Path:
         """Return the path of a new folder to write a batch to."""
         return self._staging / f"{self._epoch}-{uuid4().hex}"
+
+    def unstage(self, attempt: Path) -> None:
+        """Remove what was staged, once it is committed, or was not wanted."""
+        shutil.rmtree(attempt, ignore_errors=True)
 
     def has(self, query: str, batch: int) -> bool:
         """Whether this batch of a checkpoint is committed."""
@@ -122,26 +119,8 @@ class TableWriter:
         return made
 
     def _added(self, added: StagedBatch, *, holes: bool) -> Commit:
-        last = self.last
-        ends = _same_topics(last, added, holes=holes)
-        for landed in added.landed:
-            _check_joins(ends, landed, holes=holes)
-        return replace(
-            last,
-            number=last.number + 1,
-            query=added.query,
-            batch=added.batch,
-            rows=last.rows + added.rows,
-            damaged=last.damaged + added.damaged,
-            ends=ends | {one.queue: one.end for one in added.landed},
-            incarnations=last.incarnations | added.incarnations,
-            cluster=added.cluster or last.cluster,
-            files=tuple(self._placed(added.files, last.number + 1)),
-            landed=added.landed,
-            mark=added.mark,
-            removed=(),
-            expired=(),
-        )
+        files = self._placed(added.files, self.last.number + 1)
+        return joined(self.last, added, files, holes=holes)
 
     def _take_in(self, made: Commit) -> None:
         """Go on after a commit that somebody made who keeps the table; FencedError: another run."""
@@ -297,37 +276,6 @@ class TableWriter:
                 return True
             number += 1
         return False
-
-
-def _same_topics(last: Commit, added: StagedBatch, *, holes: bool) -> dict[MessageQueue, int]:
-    """Return the ends to which a batch is added: not those of topics that were made anew."""
-    ends = dict(last.ends)
-    for queue, end in last.ends.items():
-        place = (queue.topic, queue.shard)
-        known, found = last.incarnations.get(place), added.incarnations.get(place)
-        if known is None or found is None or known.is_same(found):
-            continue
-        if not holes:
-            raise TableError(
-                f"{queue}: the table has the offsets below {end} of another topic"
-                f" {queue.topic!r}, deleted since or of another cluster: the batch has those of a"
-                ' new one; give the table a new path, or set onDataLoss = "skip" to add them'
-            )
-        del ends[queue]
-    return ends
-
-
-def _check_joins(ends: Mapping[MessageQueue, int], landed: Landed, *, holes: bool) -> None:
-    end = ends.get(landed.queue)
-    if end is None or end == landed.start or (holes and end < landed.start):
-        return
-    fault = "are in the table already" if end > landed.start else "would be missing"
-    low, high = sorted((end, landed.start))
-    raise TableError(
-        f"{landed.queue}: offsets {low} to {high - 1} {fault}: another checkpoint was used in"
-        " between, or the topic was deleted and created again; give the table a new checkpoint,"
-        " or a new path"
-    )
 
 
 def _numbers(folder: Path) -> Sequence[str]:
