@@ -128,13 +128,13 @@ def test_a_commit_whose_answer_was_lost_is_made(
     batch = staged(into, bucket, 0, 3)
     known = delta.library("")
 
-    class Deaf(known.DeltaTable):  # type: ignore[name-defined, misc]  # a class of deltalake's
+    class Unanswered(known.DeltaTable):  # type: ignore[name-defined, misc]  # a class of deltalake's
         def create_write_transaction(self, *arguments: Any, **more: Any) -> None:
             super().create_write_transaction(*arguments, **more)
             raise known.DeltaError("no answer")
 
     with monkeypatch.context() as patch:
-        patch.setattr("deltalake.DeltaTable", Deaf)
+        patch.setattr("deltalake.DeltaTable", Unanswered)
         into.commit(batch)
     assert (into.last.rows, offsets(place, bucket)) == (3, [0, 1, 2])
 

@@ -18,10 +18,13 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from imago_client import Client, Message, batches
+from imago_client import Client, ClientConfig, ClientError, Message, batches
+from imago_client.config import parse_addresses
 from imago_testing.kills.query import COPY, SOURCE
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from imago_testing.clusters.shard_processes import Members
 
 ROWS: Final = 3000
@@ -49,9 +52,11 @@ class Outcome:
 async def copy_under_kills(members: Members, folder: Path, seed: int, kills: int = 4) -> Outcome:
     """Copy a topic, whatever is killed meanwhile; return what was lost, and what is there twice."""
     rng, outcome = Random(seed), Outcome()
-    async with Client(members.bootstrap) as client:
+    async with Client(
+        ClientConfig(bootstrap=parse_addresses(members.bootstrap), request_timeout_s=60.0)
+    ) as client:
         await members.leader(client)
-        await client.admin.create_topic(COPY, queues=3)
+        await _patiently(lambda: client.admin.create_topic(COPY, queues=3))
         producer = client.producer()
         sent = [Message(SOURCE, b"%d" % number, keys=(f"k{number}",)) for number in range(ROWS)]
         for batch in batches(sent, bytes_max=20_000):
@@ -127,6 +132,20 @@ class _Driver:
             for pid in _workers(self.pid):  # they have a group of their own
                 os.kill(pid, signal.SIGKILL)
             self._process.wait()
+
+
+async def _patiently(work: Callable[[], Awaitable[object]]) -> None:
+    """Do it again until it is done: the shard has only begun, and the machine may be busy."""
+    end = time.monotonic() + RUN_SECONDS_MAX
+    while True:
+        try:
+            await work()
+        except ClientError:
+            if time.monotonic() > end:
+                raise
+            await asyncio.sleep(1)
+        else:
+            return
 
 
 async def _kill(what: str, driver: _Driver, members: Members, client: Client) -> None:
