@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from imago_client.blocking import Client
-    from imago_spark.pipelines.tables.bucket import Bucket
+    from imago_spark.pipelines.tables.bucket import LakeBucket
 
 pytestmark = [pytest.mark.spark, pytest.mark.processes]
 
@@ -26,7 +26,7 @@ TOPIC, LAKE = "into-a-bucket", "lake"
 ROWS = 2500
 
 
-def command_of(cluster: str, folder: Path, bucket: Bucket) -> list[str]:
+def command_of(cluster: str, folder: Path, bucket: LakeBucket) -> list[str]:
     file = folder / "pipeline.toml"
     file.write_text(
         f'bootstrap = "{cluster}"\ntopics = ["{TOPIC}"]\npath = "s3://{LAKE}/orders"\n'
@@ -38,7 +38,7 @@ def command_of(cluster: str, folder: Path, bucket: Bucket) -> list[str]:
     return [*program, "--memory", "512m", "--config", str(file)]
 
 
-def opened(bucket: Bucket) -> DeltaTable | None:
+def opened(bucket: LakeBucket) -> DeltaTable | None:
     url, options = f"s3://{LAKE}/orders", bucket.delta_options()
     if not DeltaTable.is_deltatable(url, options):
         return None

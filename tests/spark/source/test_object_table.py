@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from imago_client.message_queue import MessageQueue
 from imago_spark.errors import FencedError, OptionError, TableError
 from imago_spark.pipelines.tables import delta
-from imago_spark.pipelines.tables.bucket import Bucket
+from imago_spark.pipelines.tables.bucket import LakeBucket
 from imago_spark.pipelines.tables.commits import DataFile, Landed, StagedBatch
 from imago_spark.pipelines.tables.object_table import ObjectTable
 from imago_spark.schema import CHECKED, CORE, arrow_schema
@@ -30,7 +30,7 @@ LAKE = "lake"
 
 
 @pytest.fixture(scope="module")
-def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bucket]:
+def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LakeBucket]:
     with running_object_server(tmp_path_factory.mktemp("objects"), LAKE) as made:
         yield made
 
@@ -41,13 +41,13 @@ def place(tmp_path: Path) -> Path:
     return Path(LAKE, tmp_path.name)
 
 
-def begun(place: Path, bucket: Bucket, epoch: int = 0) -> ObjectTable:
+def begun(place: Path, bucket: LakeBucket, epoch: int = 0) -> ObjectTable:
     made = ObjectTable(place, bucket, epoch=epoch)
     made.begin()
     return made
 
 
-def staged(into: ObjectTable, bucket: Bucket, start: int, end: int) -> StagedBatch:
+def staged(into: ObjectTable, bucket: LakeBucket, start: int, end: int) -> StagedBatch:
     """Write a file with these offsets, as a task would."""
     schema = arrow_schema(CORE).append(pa.field(CHECKED, pa.bool_()))
     rows = [{"offset": at, "topic": QUEUE.topic, CHECKED: True} for at in range(start, end)]
@@ -60,17 +60,17 @@ def staged(into: ObjectTable, bucket: Bucket, start: int, end: int) -> StagedBat
     )
 
 
-def log_of(place: Path, bucket: Bucket) -> DeltaTable:
+def log_of(place: Path, bucket: LakeBucket) -> DeltaTable:
     return DeltaTable(f"s3://{place}", storage_options=bucket.delta_options())
 
 
-def offsets(place: Path, bucket: Bucket) -> list[int]:
+def offsets(place: Path, bucket: LakeBucket) -> list[int]:
     """Return the rows that a reader of Delta finds."""
     found = log_of(place, bucket).to_pyarrow_table(columns=["offset"]).column(0)
     return sorted(found.to_pylist())
 
 
-def test_each_run_goes_on_where_the_one_before_has_ended(place: Path, bucket: Bucket) -> None:
+def test_each_run_goes_on_where_the_one_before_has_ended(place: Path, bucket: LakeBucket) -> None:
     first = begun(place, bucket)
     first.commit(staged(first, bucket, 0, 3))
     staged(first, bucket, 3, 5)  # of a run that dies here
@@ -84,7 +84,7 @@ def test_each_run_goes_on_where_the_one_before_has_ended(place: Path, bucket: Bu
         second.commit(staged(second, bucket, 3, 9))
 
 
-def test_an_earlier_run_commits_nothing_more(place: Path, bucket: Bucket) -> None:
+def test_an_earlier_run_commits_nothing_more(place: Path, bucket: LakeBucket) -> None:
     first = begun(place, bucket)
     first.commit(staged(first, bucket, 0, 3))
     second = begun(place, bucket)
@@ -98,7 +98,7 @@ def test_an_earlier_run_commits_nothing_more(place: Path, bucket: Bucket) -> Non
 
 
 def test_of_two_runs_that_have_both_looked_one_commits(
-    place: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+    place: Path, bucket: LakeBucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The store itself decides: neither has seen the other's commit."""
     first = begun(place, bucket)
@@ -122,7 +122,7 @@ def test_of_two_runs_that_have_both_looked_one_commits(
 
 
 def test_a_commit_whose_answer_was_lost_is_made(
-    place: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+    place: Path, bucket: LakeBucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     into = begun(place, bucket)
     batch = staged(into, bucket, 0, 3)
@@ -139,7 +139,7 @@ def test_a_commit_whose_answer_was_lost_is_made(
     assert (into.last.rows, offsets(place, bucket)) == (3, [0, 1, 2])
 
 
-def test_deltas_own_tools_may_tidy_up_beside(place: Path, bucket: Bucket) -> None:
+def test_deltas_own_tools_may_tidy_up_beside(place: Path, bucket: LakeBucket) -> None:
     into = begun(place, bucket)
     for at in range(0, 6, 2):
         into.commit(staged(into, bucket, at, at + 2))
@@ -153,7 +153,7 @@ def test_deltas_own_tools_may_tidy_up_beside(place: Path, bucket: Bucket) -> Non
     assert offsets(place, bucket) == list(range(8))
 
 
-def test_another_delta_table_is_left_alone(place: Path, bucket: Bucket) -> None:
+def test_another_delta_table_is_left_alone(place: Path, bucket: LakeBucket) -> None:
     delta.create(f"s3://{place}", [], None, None, bucket.delta_options())
     with pytest.raises(TableError, match="is a Delta table that ingest did not make"):
         begun(place, bucket)
@@ -161,14 +161,14 @@ def test_another_delta_table_is_left_alone(place: Path, bucket: Bucket) -> None:
 
 def test_a_file_with_credentials_has_a_profile(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"s3CredentialsFile: .*FileNotFoundError: needs"):
-        Bucket(credentials_file=tmp_path / "none").files()
+        LakeBucket(credentials_file=tmp_path / "none").files()
     (tmp_path / "half").write_text("[default]\naws_access_key_id = key\n")
     with pytest.raises(OptionError, match=r"KeyError: needs a profile \[default\]"):
-        Bucket(credentials_file=tmp_path / "half").delta_options()
+        LakeBucket(credentials_file=tmp_path / "half").delta_options()
     (tmp_path / "token").write_text(
         "[default]\naws_access_key_id=a\naws_secret_access_key=b\naws_session_token=c\n"
     )
-    found = Bucket(region="eu", credentials_file=tmp_path / "token").delta_options()
+    found = LakeBucket(region="eu", credentials_file=tmp_path / "token").delta_options()
     assert found == {
         "AWS_REGION": "eu",
         "aws_conditional_put": "etag",

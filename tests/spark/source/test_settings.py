@@ -11,7 +11,7 @@ import pytest
 from imago_spark.errors import OptionError
 from imago_spark.pipelines import application, parse
 from imago_spark.pipelines.settings import load
-from imago_spark.pipelines.tables.bucket import Bucket
+from imago_spark.pipelines.tables.bucket import LakeBucket
 
 LEAST = 'bootstrap = "b:9876"\ntopics = ["orders"]\npath = "/lake"\ncheckpoint = "s3a://b/c"\n'
 
@@ -62,10 +62,10 @@ IN_BUCKET = (
 
 def test_a_bucket_is_said_with_its_service(tmp_path: Path) -> None:
     found = load(written(tmp_path, IN_BUCKET), None)
-    assert (str(found.path), found.bucket) == ("lake/a/orders", Bucket())
+    assert (str(found.path), found.bucket) == ("lake/a/orders", LakeBucket())
     more = 's3Endpoint = "http://m:9000"\ns3Region = "eu"\ns3CredentialsFile = "/s/f"\n'
     found = load(written(tmp_path, IN_BUCKET + more), None)
-    assert found.bucket == Bucket(
+    assert found.bucket == LakeBucket(
         endpoint="http://m:9000", region="eu", credentials_file=Path("/s/f")
     )
 

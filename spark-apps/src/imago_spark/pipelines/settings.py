@@ -36,7 +36,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from imago_spark.errors import OptionError
-from imago_spark.pipelines.tables.bucket import REGION, SCHEME, Bucket
+from imago_spark.pipelines.tables.bucket import REGION, SCHEME, LakeBucket
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -89,7 +89,7 @@ class IngestSettings:
     by_ranges: bool = False
     """Whether Spark gets ranges of queues in place of rows; there is no checkpoint then."""
     delta: bool = False
-    bucket: Bucket | None = None
+    bucket: LakeBucket | None = None
     """Where the path is, if it is none of a mounted volume: it begins with a bucket's name then."""
     own: Mapping[str, Any] = field(default_factory=dict)
     """What the file says for this application alone."""
@@ -187,7 +187,7 @@ def texts_in(given: Mapping[str, Any], name: str) -> tuple[str, ...]:
 
 def _place(
     given: Mapping[str, Any], config: Mapping[str, Any], *, delta: bool
-) -> tuple[Path, Bucket | None]:
+) -> tuple[Path, LakeBucket | None]:
     path = text_in(given, "path")
     if path.startswith(SCHEME) and delta:
         return Path(path.removeprefix(SCHEME)), _bucket(config)
@@ -202,12 +202,12 @@ def _place(
     return Path(path), None
 
 
-def _bucket(config: Mapping[str, Any]) -> Bucket:
+def _bucket(config: Mapping[str, Any]) -> LakeBucket:
     endpoint = text_in(config, "s3Endpoint") if "s3Endpoint" in config else None
     if endpoint is not None and not endpoint.startswith(("http://", "https://")):
         raise OptionError(f"config.s3Endpoint: {endpoint!r}, must begin with https:// or http://")
     file = text_in(config, "s3CredentialsFile") if "s3CredentialsFile" in config else None
-    return Bucket(
+    return LakeBucket(
         endpoint=endpoint,
         region=text_in({"s3Region": REGION} | dict(config), "s3Region"),
         credentials_file=None if file is None else Path(file),

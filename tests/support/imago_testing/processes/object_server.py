@@ -10,7 +10,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from imago_spark.pipelines.tables.bucket import Bucket
+from imago_spark.pipelines.tables.bucket import LakeBucket
 from imago_testing.processes.ports import free_port_block
 from imago_testing.processes.servers import ServerProcess
 
@@ -22,7 +22,7 @@ CREDENTIALS = "[default]\naws_access_key_id = key\naws_secret_access_key = a sec
 
 
 @contextmanager
-def running_object_server(folder: Path, name: str) -> Iterator[Bucket]:
+def running_object_server(folder: Path, name: str) -> Iterator[LakeBucket]:
     """Run one with an empty bucket of this name; return how it is reached."""
     from pyarrow import fs
 
@@ -42,6 +42,6 @@ def running_object_server(folder: Path, name: str) -> Iterator[Bucket]:
             allow_bucket_creation=True,
         )
         maker.create_dir(name)
-        yield Bucket(endpoint=f"http://127.0.0.1:{port}", credentials_file=credentials)
+        yield LakeBucket(endpoint=f"http://127.0.0.1:{port}", credentials_file=credentials)
     finally:
         server.stop()

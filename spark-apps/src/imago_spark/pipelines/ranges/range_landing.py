@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from imago_spark.options import SourceOptions
     from imago_spark.pipelines.landing import Landing
     from imago_spark.pipelines.settings import IngestSettings
-    from imago_spark.pipelines.tables.bucket import Bucket
+    from imago_spark.pipelines.tables.bucket import LakeBucket
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +105,7 @@ def _written(
     spark: SparkSession,
     options: SourceOptions,
     attempt: Path,
-    bucket: Bucket | None,
+    bucket: LakeBucket | None,
     plan: Sequence[QueueRange],
 ) -> list[str]:
     """Have tasks write the ranges; return the files."""

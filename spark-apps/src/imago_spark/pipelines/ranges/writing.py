@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from imago_spark.offsets import QueueRange
     from imago_spark.options import SourceOptions
-    from imago_spark.pipelines.tables.bucket import Bucket
+    from imago_spark.pipelines.tables.bucket import LakeBucket
 
 ROW_GROUP_BYTES: Final = 32 << 20
 """Of Arrow's buffers: what a writer keeps of a day before it becomes a part of its file."""
@@ -52,7 +52,7 @@ def write_range(
     options: SourceOptions,
     wanted: QueueRange,
     attempt: Path,
-    bucket: Bucket | None = None,
+    bucket: LakeBucket | None = None,
     *,
     group_bytes: int = ROW_GROUP_BYTES,
 ) -> list[str]:

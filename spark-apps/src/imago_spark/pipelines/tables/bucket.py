@@ -20,7 +20,7 @@ _ID, _SECRET, _TOKEN = "aws_access_key_id", "aws_secret_access_key", "aws_sessio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bucket:
+class LakeBucket:
     """An S3 service, and who asks it. A table's path in it begins with the bucket's name."""
 
     endpoint: str | None = None
@@ -69,7 +69,7 @@ class Bucket:
         return found | ({_TOKEN: profile[_TOKEN]} if _TOKEN in profile else {})
 
 
-def files_of(bucket: Bucket | None) -> fs.FileSystem:
+def files_of(bucket: LakeBucket | None) -> fs.FileSystem:
     """Return the way to files of a bucket, or of this machine."""
     from pyarrow import fs
 

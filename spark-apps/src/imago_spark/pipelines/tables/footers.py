@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyarrow import fs
 
-    from imago_spark.pipelines.tables.bucket import Bucket
+    from imago_spark.pipelines.tables.bucket import LakeBucket
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def staged(
     query: str,
     batch: int,
     names: Iterable[str] | None = None,
-    bucket: Bucket | None = None,
+    bucket: LakeBucket | None = None,
 ) -> StagedBatch:
     """Return the content of an attempt's folder, to commit as a batch of a checkpoint.
 

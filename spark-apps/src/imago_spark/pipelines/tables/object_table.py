@@ -33,7 +33,7 @@ from imago_spark.pipelines.tables.joining import joined, opening
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from imago_spark.pipelines.tables.bucket import Bucket
+    from imago_spark.pipelines.tables.bucket import LakeBucket
     from imago_spark.pipelines.tables.commits import StagedBatch
 
 NAME: Final = "imago"
@@ -46,7 +46,7 @@ _KEPT: Final = {"delta.enableExpiredLogCleanup": "false"}
 class ObjectTable:
     """The right of one run to write a table in a bucket. Not thread-safe."""
 
-    def __init__(self, path: Path, bucket: Bucket, *, epoch: int = 0) -> None:
+    def __init__(self, path: Path, bucket: LakeBucket, *, epoch: int = 0) -> None:
         self.path, self._bucket, self._epoch = path, bucket, epoch
         self._url = f"{SCHEME}{path.as_posix()}"
         self._run = uuid4().hex
