@@ -185,6 +185,8 @@ class Broker:
             self.member.apply(config)
             self.role_services.apply(config)
         self.rocketmq.settings.current = config.rocketmq
+        for feature in self.rocketmq.features:
+            feature.apply(config)
         if self.metaq is not None:
             self.metaq.apply(config)
         self.registration.changed(self.record(), config, self.config_file())

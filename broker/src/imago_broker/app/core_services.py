@@ -106,7 +106,9 @@ class CoreServices:
         self.groups.auto_create_enabled = config.rocketmq.auto_create_group
         self.messages.acknowledgements.timeout_ms = config.acknowledgement.timeout_ms
         self.metaq_settings.current = config.metaq
-        self.messages.store.keep(config.store.retention_ms, config.store.retention_bytes_max)
+        store = config.store
+        kept = config.tier.disk_keeps(store.retention_ms, store.retention_bytes_max)
+        self.messages.store.keep(*kept)
         self._apply_light(config.rocketmq)
 
     def _apply_light(self, section: RocketmqSection) -> None:

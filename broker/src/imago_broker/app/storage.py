@@ -95,7 +95,10 @@ def store_config(
     config: BrokerConfig, folder: Path, store_host: bytes, due: Due = always_due
 ) -> StoreConfig:
     """Translate the settings into the store's own; `due`: when expired files go."""
-    store, tier = config.store, config.tier
+    store = config.store
+    retention_ms, retention_bytes = config.tier.disk_keeps(
+        store.retention_ms, store.retention_bytes_max
+    )
     return StoreConfig(
         data_dir=folder,
         metaq_broker_id=config.metaq_broker_id,
@@ -103,19 +106,12 @@ def store_config(
         segment_bytes_max=store.segment_bytes_max,
         message_bytes_max=max(config.rocketmq.message_bytes_max, config.metaq.message_bytes_max),
         metaq_segment_bytes_max=store.metaq_segment_bytes_max,
-        retention_ms=_least(store.retention_ms, tier.url and tier.local_retention_ms),
+        retention_ms=retention_ms,
         due=due,
-        retention_bytes=_least(
-            store.retention_bytes_max, tier.url and tier.local_retention_bytes_max
-        ),
+        retention_bytes=retention_bytes,
         scrub_interval_ms=store.scrub_interval_ms,
         disk_clean_ratio=store.disk_clean_ratio,
         disk_force_ratio=store.disk_force_ratio,
         disk_force_unread=store.disk_force_deletes == "oldest",
         disk_full_ratio=store.disk_full_ratio,
     )
-
-
-def _least(limit: int, local: int | str) -> int:
-    """Return the lower limit of what the disk keeps; 0 is none."""
-    return min((each for each in (limit, int(local or 0)) if each), default=0)

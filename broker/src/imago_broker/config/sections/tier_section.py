@@ -57,3 +57,16 @@ class TierSection:
 
     def __post_init__(self) -> None:
         check(self)
+
+    def disk_keeps(self, retention_ms: int, retention_bytes: int) -> tuple[int, int]:
+        """Return how much of the log disks keep where so much of it is kept; 0: no limit."""
+        if not self.url:
+            return retention_ms, retention_bytes
+        return (
+            _least(retention_ms, self.local_retention_ms),
+            _least(retention_bytes, self.local_retention_bytes_max),
+        )
+
+
+def _least(*limits: int) -> int:
+    return min((each for each in limits if each), default=0)

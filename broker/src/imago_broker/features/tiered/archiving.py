@@ -59,6 +59,10 @@ class Archive:
         self.refused = ""
         """Why the next file cannot go; empty: it can."""
 
+    def keep(self, retention_ms: int) -> None:
+        """Keep messages for so long from now on; 0: no limit."""
+        self._retention_ms = retention_ms
+
     async def claim(self) -> None:
         """Make the bucket this mastership's. FencedTierError, WrongTierError: it cannot be."""
         latest = await self._bucket.latest() or self.manifest

@@ -63,6 +63,10 @@ def install_tier(
         folder=Path(config.broker.data_dir) / FOLDER,
         wake=wake,
     )
+
+    def apply(changed: BrokerConfig) -> None:
+        tier.keep(changed.store.retention_ms)
+
     return Installed(
         parts=tier,
         rows=[],
@@ -71,6 +75,7 @@ def install_tier(
         stop=tier.stop,
         needed_from=tier.needed_from,
         told=tier.status,
+        apply=apply,
     )
 
 

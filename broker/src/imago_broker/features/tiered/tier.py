@@ -108,6 +108,12 @@ class Tier:
         self.reader.lose()
         self.blocks.close()
 
+    def keep(self, retention_ms: int) -> None:
+        """Keep messages for so long from now on; 0: no limit."""
+        self._retention_ms = retention_ms
+        if self._archive is not None:
+            self._archive.keep(retention_ms)
+
     def needed_from(self) -> int:
         """Return the log offset from which on the disk is the only place that has the log."""
         start = self._store.log_start

@@ -9,12 +9,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from imago_broker.config import BrokerConfig
     from imago_broker.metrics import Sample
     from imago_broker.processors.rocketmq.rows import Row
 
 
 def _nothing() -> None:
     """Do nothing."""
+
+
+def _stays(_: BrokerConfig) -> None:
+    """Leave it as it was made."""
 
 
 def _needs_none() -> int:
@@ -41,3 +46,5 @@ class Installed:
     """What a shard's status says of it; None: nothing."""
     log_shortened: Callable[[], None] = _nothing
     """The log has lost its oldest records."""
+    apply: Callable[[BrokerConfig], None] = _stays
+    """Settings have changed."""
