@@ -152,6 +152,20 @@ async def test_a_bucket_that_fails_refuses_for_a_while(gate: Gate, tmp_path: Pat
     assert reader.cache.problem == ""
 
 
+async def test_a_fetch_that_was_given_up_before_it_began_is_begun_anew(
+    gate: Gate, tmp_path: Path
+) -> None:
+    """The mastership may end in the turn in which somebody wants old messages."""
+    reader = Reader(tmp_path / "cache", gate)
+    gate.open.set()
+    assert reader.read(0, 10) is None
+    reader.cache.close()
+    await reader.settle()
+    assert reader.read(0, 10) is None
+    await reader.settle()
+    assert reader.read(0, 10) == DATA[:10]
+
+
 async def test_a_block_that_somebody_removed_is_fetched_anew(gate: Gate, tmp_path: Path) -> None:
     reader = Reader(tmp_path / "cache", gate)
     gate.open.set()

@@ -13,6 +13,7 @@ import logging
 import os
 import shutil
 from collections import OrderedDict
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from imago_log.reading.remote import RemoteAwayError, RemoteMissError
@@ -159,7 +160,13 @@ class BlockCache:
             self._fetching.add(block)
             task = asyncio.ensure_future(self._fetch(block, size))
             self._fetches.add(task)
-            task.add_done_callback(self._fetches.discard)
+            task.add_done_callback(partial(self._ended, block))
+
+    def _ended(self, block: Block, task: asyncio.Task[None]) -> None:
+        """Note that nobody fetches a block any more, also if `close` came before the task began."""
+        self._fetches.discard(task)
+        self._fetching.discard(block)
+        self._fetch_some()
 
     async def _fetch(self, block: Block, size: int) -> None:
         name, number = block
@@ -180,7 +187,6 @@ class BlockCache:
             for key in self._waiting.pop(block, set()) | self._turned_away:
                 self._wake(key)
             self._turned_away.clear()
-            asyncio.get_running_loop().call_soon(self._fetch_some)
 
     def _failed(self, problem: str) -> None:
         """Refuse for a while: nobody waits for what may not come for hours."""
