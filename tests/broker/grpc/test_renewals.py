@@ -166,6 +166,15 @@ def test_the_next_master_goes_on_and_gives_back_what_nobody_comes_for(
     assert len(kept) == 0
 
 
+def test_several_messages_of_one_queue_are_one_handout(kept: PushRenewals, out: Out) -> None:
+    """One answer may have several messages of a lite topic, which names its queue so often."""
+    kept.add(CLIENT, [QUEUE, QUEUE], GIVEN + 1, 61_000)
+    assert len(kept) == 2
+    out.count = 0
+    kept.tick()
+    assert len(kept) == 0
+
+
 async def taken(peer: SdkPeer, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Have a push consumer take a message whose handle is over at once."""
     for each in (receiving, plain_receives):

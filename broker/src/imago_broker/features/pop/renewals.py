@@ -120,9 +120,10 @@ class PushRenewals:
         return 0 if popped is None else popped.state.left(handout[1])
 
     def _add(self, client: Client, handout: _Handout, kept: _Kept) -> None:
-        if self._count < HANDOUTS_MAX:
+        of_client = self._kept.get(client, {})
+        if handout not in of_client and self._count < HANDOUTS_MAX:
             self._count += 1
-            self._kept.setdefault(client, {})[handout] = kept
+            self._kept.setdefault(client, of_client)[handout] = kept
 
     def _let_go(self, client: Client, handout: _Handout) -> None:
         of_client = self._kept[client]
