@@ -107,6 +107,29 @@ async def test_of_clients_that_want_nothing_nothing_is_kept(broker: Broker) -> N
         wanted.sync(told("c", "a"))
 
 
+async def test_few_clients_want_all_lite_topics(
+    remoting: RemotingPeer, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each remembers of all lite topics whether something has happened there."""
+    monkeypatch.setattr(wants, "ALL_MAX", 4)
+    monkeypatch.setattr(requests, "LITE_NAMES_MAX", 2 * wants.LOOKS)
+    broker.groups.update(GroupConfig(name=GROUP, attributes={"lite.sub.wildcard": "true"}))
+    wanted, every = pop_of(broker).lite, {"action": LiteAction.COMPLETE_ADD}
+    assert await said(remoting, *[told(f"c{n}", **every) for n in range(3)]) == INVALID
+    for number in range(2):
+        wanted.sync(told(f"c{number}", **every), "ann")
+        wanted.sync(told(f"c{number}", **every), "ann")
+    with pytest.raises(RequestError, match="2 clients of one user"):
+        wanted.sync(told("c2", **every), "ann")
+    assert await said(remoting, told("c2", **every), told("c3", **every)) == 0
+    assert await said(remoting, told("c4", **every)) == QUOTA
+    wanted.sync(told("c1", action=LiteAction.COMPLETE_REMOVE), "ann")
+    assert await said(remoting, told("c4", **every)) == ResponseCode.SUCCESS
+    wanted.clear()
+    for number in range(4):
+        assert await said(remoting, told(f"c{number}", **every)) == ResponseCode.SUCCESS
+
+
 def lines_of(call: Any) -> int:
     """Return how many lines of Python a call goes through."""
     count = 0

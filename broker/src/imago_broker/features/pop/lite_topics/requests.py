@@ -44,7 +44,7 @@ class LiteProcessor:
         body = LiteSubscriptionCtlRequestBody.decode(exchange.command.body)
         if not body.subscription_set:
             raise RequestError(ResponseCode.ILLEGAL_OPERATION, "LiteSubscriptionCtl is empty.")
-        names = sum(len(told.lite_topic_set) for told in body.subscription_set)
+        names = sum(map(self._wanted.names_of, body.subscription_set))
         if len(body.subscription_set) > SUBSCRIPTIONS_MAX or names > LITE_NAMES_MAX:
             raise rules.invalid(
                 f"{len(body.subscription_set)} clients and {names} lite topics in one request, at "

@@ -29,6 +29,9 @@ _SHARE: Final = 4
 """The clients of one user, and those of one group, may want one of so many parts of these."""
 SHARING_MAX = 1024
 """Clients of one group that want the same lite topic: each message wakes them all."""
+ALL_MAX = 128
+"""Clients that want all lite topics there are: each remembers in which something has happened.
+Those of one user may be half as many."""
 CLIENT_ID_SIZE_MAX = 1024
 SILENT_MS_MAX = 180_000
 """After which a client that has not said what it wants wants nothing."""
@@ -98,6 +101,8 @@ class LiteSubscriptions:
         """By queue and group."""
         self._of_user, self._of_group = Counter[str](), Counter[str]()
         self._told_out: dict[LiteClient, list[str]] = {}
+        self._of_all = Counter[str]()
+        """By user: clients that want all lite topics."""
         self.count = 0
 
     def __len__(self) -> int:
@@ -154,6 +159,8 @@ class LiteSubscriptions:
             )
         new, gone = _changes(told, has, wants_all=wants_all)
         self._require_room(told.group, user, len(has), len(new) - len(gone), new)
+        if new and wants_all:
+            self._require_room_for_all(user)
         for queue in gone:
             self._remove(client, queue)
         if told.action is LiteAction.PARTIAL_REMOVE:
@@ -199,6 +206,7 @@ class LiteSubscriptions:
         self._clients.clear()
         self._of_user.clear()
         self._of_group.clear()
+        self._of_all.clear()
         self.count = 0
 
     def _require_room(self, group: str, user: str, had: int, more: int, new: Iterable[str]) -> None:
@@ -220,6 +228,20 @@ class LiteSubscriptions:
                 text = f"{SHARING_MAX} clients of this group want {full[0]} already"
         if text:
             raise RequestError(ResponseCode.LITE_SUBSCRIPTION_QUOTA_EXCEEDED, text)
+
+    def _require_room_for_all(self, user: str) -> None:
+        """Refuse one more client that wants all lite topics."""
+        text = ""
+        if self._of_all.total() >= ALL_MAX:
+            text = f"{ALL_MAX} clients want all lite topics already"
+        elif user and self._of_all[user] >= ALL_MAX // 2:
+            text = f"{ALL_MAX // 2} clients of one user want all lite topics already"
+        if text:
+            raise RequestError(ResponseCode.LITE_SUBSCRIPTION_QUOTA_EXCEEDED, text)
+
+    def names_of(self, told: LiteSubscription) -> int:
+        """Return how many lite topics a client speaks of; of all: about what they cost."""
+        return LOOKS if self._wants_all(told.group) else len(told.lite_topic_set)
 
     def _sharing(self, queue: str, group: str) -> dict[LiteClient, LiteWants]:
         return self._clients.get(queue, {}).get(group, {})
@@ -250,7 +272,7 @@ class LiteSubscriptions:
                     places[queue] = offset
             wanted.queues[queue] = None
             self._clients.setdefault(queue, {}).setdefault(group, {})[client] = wanted
-            self._count(client, wanted, 1)
+            self._count(client, wanted, queue, 1)
         if places:
             self._offsets.reset_each(group, LIGHT_QUEUE_ID, places)
 
@@ -283,13 +305,16 @@ class LiteSubscriptions:
             del groups[client[0]]
         if not groups:
             del self._clients[queue]
-        self._count(client, wanted, -1)
+        self._count(client, wanted, queue, -1)
         if not wanted.queues:
             del self._wanted[client]
 
-    def _count(self, client: LiteClient, wanted: LiteWants, more: int) -> None:
+    def _count(self, client: LiteClient, wanted: LiteWants, queue: str, more: int) -> None:
         self.count += more
-        for counts, name in ((self._of_user, wanted.user), (self._of_group, client[0])):
+        told = [(self._of_user, wanted.user), (self._of_group, client[0])]
+        if queue == lite_queue(wanted.topic, _ALL):
+            told.append((self._of_all, wanted.user))
+        for counts, name in told:
             counts[name] += more
             if not counts[name]:
                 del counts[name]
