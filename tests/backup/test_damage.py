@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from imago_backup import shelf
 from imago_backup.errors import BackupDamagedError
+from imago_backup.format import encode, shard_of, whole_of
 from imago_backup.verifying import BadObject, verify
 from imago_testing.stores.backups import SHARD, back_up, open_restored, restore
 from imago_testing.stores.on_disk import fill, flip
@@ -55,6 +58,23 @@ async def test_a_flipped_bit(
     assert await found(bucket, quick=True) == []  # its size is right
     with pytest.raises(BackupDamagedError, match="checksum"):
         await restore(bucket, "first", tmp_path / "new")
+
+
+async def test_files_of_other_names_are_written_nowhere(
+    backup: ShardManifest, bucket: FakeBucket, tmp_path: Path
+) -> None:
+    """Whoever may write into the bucket writes nothing elsewhere on who restores."""
+    away = tmp_path / "away"
+    files = {"../away": "theirs", str(away): "theirs", "token": "theirs"}
+    whole = await shelf.manifest_of(bucket, "first")
+    data = encode(replace(backup, files={**files, "config/rocketmq-settings": "ours"}))
+    shards = {SHARD: replace(whole.shards[SHARD], digest=hashlib.sha256(data).hexdigest())}
+    await bucket.put(shard_of("first", SHARD), data)
+    await bucket.put(whole_of("first"), encode(replace(whole, shards=shards)))
+    await restore(bucket, "first", tmp_path / "new")
+    assert not away.exists()
+    assert not (tmp_path / "new" / "token").exists()
+    assert (tmp_path / "new" / "config" / "rocketmq-settings").read_text() == "ours"
 
 
 async def test_behind_the_records(backup: ShardManifest, bucket: FakeBucket) -> None:

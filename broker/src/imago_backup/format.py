@@ -24,6 +24,8 @@ NAME_CHARS_MAX = 63
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 BACKUPS, CHUNKS = "backups", "chunks"
 STARTED, WHOLE = "started", "manifest"
+FILES = frozenset({"config/rocketmq-settings", "config/server-ini-topics"})
+"""What a data folder holds that its log does not tell: a restore writes these, and no others."""
 SWEEP, SWEEP_LOCK = "sweep", "sweep/lock"
 _UPGRADE = "use a version of imago that is as new as the one that wrote it"
 _OTHER = "take another backup"

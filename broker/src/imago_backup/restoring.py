@@ -16,7 +16,7 @@ import orjson
 
 from imago_backup import shelf
 from imago_backup.errors import BackupDamagedError, RestoreRefusedError
-from imago_backup.format import chunk_of
+from imago_backup.format import FILES, chunk_of
 from imago_backup.reading import RecordWalk
 from imago_log.commitlog.checkpoint import Checkpoint, encode_slot
 from imago_log.commitlog.epochs import encode_epochs
@@ -210,8 +210,8 @@ class ShardRestore:
         """Write what a start needs to know of the log, and what the log does not tell."""
         config = self._folder / "config"
         config.mkdir(mode=FOLDER_MODE, exist_ok=True)
-        for name, text in manifest.files.items():
-            _write(self._folder / name, text.encode())
+        for name in FILES & manifest.files.keys():
+            _write(self._folder / name, manifest.files[name].encode())
         if manifest.metaq_offsets:
             _write(self._folder / RESTORED_OFFSETS, orjson.dumps(manifest.metaq_offsets))
         epochs = tuple((epoch, start) for epoch, start in manifest.epochs if start <= end)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from imago_backup.format import FILES
 from imago_backup.uploading import LogCut
 from imago_log.disk.files import offset_name
 from imago_log.errors import UnreadableError
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
 
     from imago_backup.format import MetaqOffsets
     from imago_log import MessageStore
-
-FILES: Final = ("config/rocketmq-settings", "config/server-ini-topics")
-"""What a data folder holds that its log does not tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +63,7 @@ class StoreSource:
     def files(self) -> dict[str, str]:
         """Return the small files that are there."""
         found = {}
-        for name in FILES:
+        for name in sorted(FILES):
             path = self.store.config.data_dir / name
             if path.is_file():
                 found[name] = path.read_text(encoding="utf-8")
