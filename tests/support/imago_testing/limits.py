@@ -166,7 +166,7 @@ KEPT: dict[str, dict[str, str]] = {
         "imago_operator.kube.failures": "TEXT_MAX",
         "imago_operator.pipelines.status": "ERROR_MAX",
         "imago_operator.plan.drift": "SHOWN_MAX KEYS_MAX",
-        "imago_operator.plan.fencing": "LISTED_MAX",
+        "imago_operator.plan.members.fencing": "LISTED_MAX",
         "imago_operator.plan.growing": "LISTED_MAX",
         "imago_operator.plan.restarts.rollout": "CURRENT_MAX",
         "imago_operator.plan.storage": "LISTED_MAX",

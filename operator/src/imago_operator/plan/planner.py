@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 from imago_operator.model.desired import Desired, UnreadableSpec
 from imago_operator.model.state import ConditionFinding, PlanWait, parsed
 from imago_operator.plan import (
-    fencing,
     hibernation,
     lifecycle,
     moving,
@@ -24,7 +23,7 @@ from imago_operator.plan import (
     troubles,
 )
 from imago_operator.plan.look import ClusterLook
-from imago_operator.plan.members import leaving
+from imago_operator.plan.members import fencing, leaving
 from imago_operator.plan.registry import joining, registry, spreading
 from imago_operator.plan.restarts import permission, rollout
 from imago_operator.plan.rows import PlanRow, PlanStep, ReconcilePlan

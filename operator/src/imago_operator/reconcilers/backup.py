@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from imago_operator.contents import backup_schedules, backups
+from imago_operator.contents.backups import scheduling, taking
 from imago_operator.contents.belonging import claimant_of, cluster_of
 from imago_operator.contents.conditions import ContentRefusal
 from imago_operator.errors import BlockedError, InvalidError, RetryError
@@ -16,8 +16,8 @@ from imago_operator.reconcilers.claims import ClaimLookup, problem_of, status_fr
 from imago_operator.spec.kinds import BACKUP, SCHEDULED_BACKUP
 
 if TYPE_CHECKING:
-    from imago_operator.contents.backup_schedules import ScheduleLook
-    from imago_operator.contents.backups import BackupLook, BackupPlan
+    from imago_operator.contents.backups.scheduling import ScheduleLook
+    from imago_operator.contents.backups.taking import BackupLook, BackupPlan
     from imago_operator.contents.belonging import Manifest
     from imago_operator.contents.values import SeenBackup
     from imago_operator.reconcile import Context, ObjectKey
@@ -45,27 +45,25 @@ class BackupReconciler:
         spec, status = BACKUP.read(manifest), status_from(BACKUP, manifest)
         me = claimant_of(manifest)
         refused = await self._lookup.refusal(manifest, spec.cluster_ref)
-        look = backups.BackupLook(me=me, spec=spec, status=status, refusal=refused, listed=False)
-        if refused or (status.phase in backups.OVER and not me.deleting):
+        look = taking.BackupLook(me=me, spec=spec, status=status, refusal=refused, listed=False)
+        if refused or (status.phase in taking.OVER and not me.deleting):
             return look
         try:
             told = await self._told(manifest)
         except (RetryError, BlockedError, InvalidError) as error:
             why = None if isinstance(error, RetryError) else str(error)
             refusal = ContentRefusal("BrokerRejected", why) if why else None
-            return backups.BackupLook(
-                me=me, spec=spec, status=status, refusal=refusal, listed=False
-            )
-        return backups.BackupLook(me=me, spec=spec, status=status, told=told)
+            return taking.BackupLook(me=me, spec=spec, status=status, refusal=refusal, listed=False)
+        return taking.BackupLook(me=me, spec=spec, status=status, told=told)
 
     async def _told(self, manifest: Manifest) -> SeenBackup | None:
         place = cluster_of(manifest)
         reached = await self._lookup.reached(place)
-        name = backups.backup_name(claimant_of(manifest), place)
+        name = taking.backup_name(claimant_of(manifest), place)
         return await reached.contents.backup(reached.brokers, name)
 
     async def _work(self, manifest: Manifest, look: BackupLook) -> float | None:
-        planned = backups.plan(
+        planned = taking.plan(
             look, self._context.now(), release_after_s=self._context.release_after_s
         )
         if planned.release is not None:
@@ -77,23 +75,23 @@ class BackupReconciler:
         await self._voice.say(manifest, look.status, planned.status)
         if planned.act is not None:
             return await self._act(manifest, look, planned)
-        if planned.status.phase in backups.OVER:
+        if planned.status.phase in taking.OVER:
             return None
         return SOON_S if look.listed else AGAIN_S
 
     async def _act(self, manifest: Manifest, look: BackupLook, planned: BackupPlan) -> float:
         self._context.leading()
         if problem := await problem_of(self._have_done(manifest, look, planned)):
-            said = backups.refused(look, planned, problem, self._context.now())
+            said = taking.refused(look, planned, problem, self._context.now())
             await self._voice.say(manifest, planned.status, said.status)
             return AGAIN_S
         return AGAIN_S if look.told is not None and look.told.error else SOON_S
 
     async def _have_done(self, manifest: Manifest, look: BackupLook, planned: BackupPlan) -> None:
         place = cluster_of(manifest)
-        reached, name = await self._lookup.reached(place), backups.backup_name(look.me, place)
+        reached, name = await self._lookup.reached(place), taking.backup_name(look.me, place)
         calls, epoch = reached.contents, await reached.epoch()
-        if isinstance(planned.act, backups.TakeBackup):
+        if isinstance(planned.act, taking.TakeBackup):
             await calls.take_backup(
                 reached.brokers, name, look.spec.bytes_a_second, operator_epoch=epoch
             )
@@ -122,7 +120,7 @@ class ScheduledBackupReconciler:
         except InvalidError as error:
             problem = str(error)
         found = await self._context.kube.list(BACKUP.name, me.namespace)
-        return backup_schedules.ScheduleLook(
+        return scheduling.ScheduleLook(
             me=me,
             spec=spec,
             status=status_from(SCHEDULED_BACKUP, manifest),
@@ -130,23 +128,23 @@ class ScheduledBackupReconciler:
             due=due,
             problem=problem,
             backups=tuple(
-                backup_schedules.made_backup(one)
+                scheduling.made_backup(one)
                 for one in found
                 if (one["metadata"].get("labels") or {}).get(names.SCHEDULE_LABEL) == me.name
             ),
         )
 
     async def _work(self, manifest: Manifest, look: ScheduleLook) -> float | None:
-        planned = backup_schedules.plan(look, self._context.now())
+        planned = scheduling.plan(look, self._context.now())
         if planned.make:
             self._context.leading()
-            await self._context.kube.create(backup_schedules.backup_of(look, planned.make))
+            await self._context.kube.create(scheduling.backup_of(look, planned.make))
         await self._voice.say(manifest, look.status, planned.status)
         for old in planned.gone:
             self._context.leading()
             # The backup first: its resource keeps it, so that nobody loses any with a namespace.
             if problem := await problem_of(self._delete(manifest, old.name)):
-                said = backup_schedules.refused(look, planned, problem, self._context.now())
+                said = scheduling.refused(look, planned, problem, self._context.now())
                 await self._voice.say(manifest, planned.status, said)
                 return AGAIN_S
             await self._context.kube.delete(BACKUP.name, look.me.namespace, old.name, uid=old.uid)
@@ -156,5 +154,5 @@ class ScheduledBackupReconciler:
         place = cluster_of(manifest)
         reached = await self._lookup.reached(place)
         epoch = await reached.epoch()
-        name = backups.backup_name(replace(claimant_of(manifest), name=name), place)
+        name = taking.backup_name(replace(claimant_of(manifest), name=name), place)
         await reached.contents.delete_backup(reached.brokers, name, operator_epoch=epoch)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from imago_operator.contents.backups import OVER
+from imago_operator.contents.backups.taking import OVER
 from imago_operator.contents.conditions import ContentRefusal, conditions, holds, ready
 from imago_operator.model import names
 from imago_operator.model.state import parsed, written

@@ -1,0 +1,1 @@
+"""Backups as resources: taken once, or by a schedule that also ends old ones."""
