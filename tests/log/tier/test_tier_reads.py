@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+from zlib import crc32
 
+import orjson
 import pytest
 
 from imago_log import MetaqStatus, ReadStatus
 from imago_log.reading.remote import RemoteAwayError, RemoteMissError
 from imago_log.tier import reader as reader_module
-from imago_log.tier.index import Key, TierRefusedError, build_index, decode_directory
+from imago_log.tier.index import (
+    MAGIC,
+    Key,
+    TierDirectory,
+    TierRefusedError,
+    build_index,
+    decode_directory,
+)
 from imago_log.tier.manifest import TierManifest, TierSegment
 from imago_log.tier.reader import TierReader
 from imago_testing.stores.in_memory import FakeClock, Model, open_store
@@ -307,6 +316,37 @@ def test_limits_of_what_is_kept_in_memory(tiered: Tiered, monkeypatch: pytest.Mo
     monkeypatch.setattr(reader_module, "NEAR_MAX", 1)
     monkeypatch.setattr(reader_module, "NEAR_BYTES", 1)
     test_every_message_is_read_once_and_in_order(tiered)
+
+
+def test_directories_of_many_queues_take_little_memory(
+    tiered: Tiered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = tiered.remote._directories
+    test_every_message_is_read_once_and_in_order(tiered)
+    assert len(kept) > 3
+    sizes = sorted(map(len, kept.values()))
+    monkeypatch.setattr(reader_module, "DIRECTORIES_BYTES_MAX", 2 * sizes[-1])
+    kept.clear()
+    tiered.bucket.here.clear()
+    test_every_message_is_read_once_and_in_order(tiered)
+    assert 1 <= len(kept) <= 2 * sizes[-1] // sizes[0]
+    assert sum(map(len, kept.values())) <= 2 * sizes[-1]
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 37])
+def test_a_row_of_a_directory_is_found_among_all(count: int) -> None:
+    names = [f"{'Zü' * (n % 3)}%LMQ%$t-{n // 3}" for n in range(count)]
+    rows = sorted((name, queue) for name in set(names) for queue in (0, 2, 10))
+    said = orjson.dumps([[*key, 7, n, n + 1, 32 * n, -1, -1] for n, key in enumerate(rows)])
+    data = MAGIC + len(said).to_bytes(4, "big") + crc32(said).to_bytes(4, "big") + said
+    every, one = decode_directory(data), TierDirectory(data)
+    assert len(every) == len(rows)
+    for key, row in every.items():
+        assert one.get(key) == row
+    for topic, queue in [*rows, ("a", 0), ("", 0), ("zz", 1)]:
+        assert one.get((topic, queue + 1)) is None
+    with pytest.raises(WrongError, match="damaged"):
+        TierDirectory(data[:-1])
 
 
 def test_a_manifest_is_read_as_it_was_written(tiered: Tiered) -> None:

@@ -28,6 +28,7 @@ SMALL: dict[str, dict[str, int]] = {
     "imago_log.tier.index": {"CHUNK_BYTES": 700},
     "imago_log.tier.reader": {
         "DIRECTORIES_MAX": 1,
+        "DIRECTORIES_BYTES_MAX": 900,
         "QUEUES_MAX": 1,
         "NEAR_MAX": 2,
         "NEAR_BYTES": 900,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from zlib import crc32
 
 import orjson
@@ -26,12 +26,13 @@ from imago_wire.record_format.references import LIGHT_PREFIX
 from imago_wire.records.record import ScanStop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from imago_log.commitlog.commit_log import CommitLog
 
 MAGIC = b"IMAGOTI1"
 HEADER_SIZE = len(MAGIC) + 8
+_BETWEEN: Final = b'],["'
 CHUNK_BYTES = 1 << 20
 REST_S = 0.002
 """Between two chunks others are given the processor."""
@@ -208,17 +209,53 @@ def _encode(
     return b"".join([head, directory, *units]), HEADER_SIZE + len(directory)
 
 
-def decode_directory(data: bytes) -> dict[Key, TierRow]:
-    """Return the rows of an index, whose units' places are now those in the object.
+class TierDirectory:
+    """The rows of an index, whose units' places are now those in the object: one is read at a time.
 
-    WrongError: these are not the first bytes of one.
+    As objects, those of many queues would take ten times as much memory, and a second of time.
     """
+
+    def __init__(self, data: bytes) -> None:
+        """WrongError: these are not the first bytes of an index."""
+        _check(data)
+        self._data = data
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def get(self, key: Key) -> TierRow | None:
+        """Return the row of a queue; None: there is none."""
+        data, low, high = self._data, HEADER_SIZE + 1, len(self._data) - 1
+        while low < high:
+            # Rows are in the order of their keys, and no name has what is between two of them.
+            at = data.rfind(_BETWEEN, low, (low + high) // 2)
+            begin = low if at < 0 else at + 2
+            end = data.index(b"]", begin) + 1
+            topic, queue_id, *row = orjson.loads(data[begin:end])
+            if (topic, queue_id) == key:
+                return _row(row, len(data))
+            if (topic, queue_id) < key:
+                low = end + 1
+            else:
+                high = begin
+        return None
+
+
+def decode_directory(data: bytes) -> dict[Key, TierRow]:
+    """Return all rows of an index at once. WrongError: these are not the first bytes of one."""
+    _check(data)
+    rows = orjson.loads(data[HEADER_SIZE:])
+    return {(topic, queue): _row(row, len(data)) for topic, queue, *row in rows}
+
+
+def _row(said: Sequence[Any], size: int) -> TierRow:
+    incarnation, first, end, at, position, to = said
+    return TierRow(incarnation, first, end, at + size, position, to)
+
+
+def _check(data: bytes) -> None:
     size = int.from_bytes(data[len(MAGIC) : len(MAGIC) + 4], "big")
     said = int.from_bytes(data[len(MAGIC) + 4 : HEADER_SIZE], "big")
-    directory = data[HEADER_SIZE:]
+    directory = memoryview(data)[HEADER_SIZE:]
     if data[: len(MAGIC)] != MAGIC or len(directory) != size or crc32(directory) != said:
         raise WrongError("the index of a file in the tier is damaged")
-    return {
-        (topic, queue_id): TierRow(incarnation, first, end, at + len(data), position, to)
-        for topic, queue_id, incarnation, first, end, at, position, to in orjson.loads(directory)
-    }

@@ -20,7 +20,7 @@ from imago_log.reading import by_offset
 from imago_log.reading.position_reader import read_positions
 from imago_log.reading.remote import RemoteAwayError, RemoteMissError
 from imago_log.results import MetaqRead, MetaqStatus, ReadResult, ReadStatus
-from imago_log.tier.index import decode_directory
+from imago_log.tier.index import TierDirectory
 from imago_log.tier.manifest import TierManifest
 from imago_log.views.units.unit_lookup import UnitLookup
 from imago_wire.errors import RecordError, WrongError
@@ -41,6 +41,8 @@ logger = logging.getLogger(__name__)
 
 DIRECTORIES_MAX = 64
 """Of files in the bucket, those whose directories are in memory."""
+DIRECTORIES_BYTES_MAX = 64 << 20
+"""And the bytes of all of them."""
 QUEUES_MAX = 1024
 NEAR_MAX = 2048
 """Messages that one read looks at."""
@@ -154,7 +156,7 @@ class TierReader:
         self._records = LogRecords(
             cast("CommitLog", self._log), RecentLog(0), cast("Damage", _Sound())
         )
-        self._directories: OrderedDict[int, dict[Key, TierRow]] = OrderedDict()
+        self._directories: OrderedDict[int, TierDirectory] = OrderedDict()
         self._queues: OrderedDict[tuple[int, Key], TierQueue] = OrderedDict()
         self._first: dict[Key, TierRow] = {}
         self.known = False
@@ -359,21 +361,27 @@ class TierReader:
         row = self._directory(segment).get(key)
         return row if row is not None and row.incarnation == incarnation else None
 
-    def _directory(self, segment: TierSegment) -> dict[Key, TierRow]:
+    def _directory(self, segment: TierSegment) -> TierDirectory:
         found = self._directories.get(segment.base)
         if found is None:
             size = segment.directory_size
             data = self._blocks.read(segment.index, segment.index_size, 0, size)
             try:
-                found = decode_directory(data)
+                found = TierDirectory(data)
             except WrongError:
                 self._blocks.forget(segment.index)
                 raise
             self._directories[segment.base] = found
-            if len(self._directories) > DIRECTORIES_MAX:
-                self._directories.popitem(last=False)
+            self._forget_directories()
         self._directories.move_to_end(segment.base)
         return found
+
+    def _forget_directories(self) -> None:
+        """Keep those that were looked at last: few, where there are many queues."""
+        kept = self._directories
+        size = sum(map(len, kept.values()))
+        while len(kept) > 1 and (len(kept) > DIRECTORIES_MAX or size > DIRECTORIES_BYTES_MAX):
+            size -= len(kept.popitem(last=False)[1])
 
     def _queue(self, segment: TierSegment, key: Key, row: TierRow) -> TierQueue:
         found = self._queues.get((segment.base, key))

@@ -93,7 +93,7 @@ class Archive:
 
     async def _directory(self, segment: TierSegment) -> dict[Key, TierRow]:
         data = await self._bucket.objects.get(segment.index, 0, segment.directory_size)
-        return decode_directory(data)
+        return await asyncio.to_thread(decode_directory, data)
 
     @property
     def waiting_bytes(self) -> int:
@@ -161,8 +161,10 @@ class Archive:
         await self._bucket.send(segment.index, built.data)
         await self._bucket.verify(segment.log, size, built.crc)
         await self._bucket.verify(segment.index, len(built.data), crc32(built.data))
+        head = built.data[: built.directory_size]
+        rows = await asyncio.to_thread(decode_directory, head)
         await self._write(self.manifest.next(self._epoch, [*self.manifest.segments, segment]))
-        self._last = decode_directory(built.data[: built.directory_size])
+        self._last = rows
         self.trusted_end = segment.end
         logger.info("tier.archived base=%d bytes=%d", base, size)
         return True
