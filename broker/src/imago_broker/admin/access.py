@@ -27,6 +27,7 @@ from imago_broker.admin.calls.identity import (
     csrf_of,
     note_caller,
     note_holder_of_token,
+    note_operator,
     user_by_session,
     user_by_token,
     user_of,
@@ -190,6 +191,15 @@ def _user_of_session(services: AdminServices, request: web.Request) -> str:
             f"Send {CSRF} with what GET /admin/v1/session answers, or a bearer token.",
         )
     return name
+
+
+def check_operator(config: BrokerConfig, request: web.Request) -> None:
+    """Raise unless the admin token is shown, or none is needed: where nobody knows users."""
+    if note_operator(config.admin.token_file, request):
+        return
+    if config.acl.enabled:
+        raise _unauthorized(config, request)
+    check_place(config, request)
 
 
 def check_place(config: BrokerConfig, request: web.Request) -> None:

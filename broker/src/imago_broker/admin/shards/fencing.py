@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from imago_broker.admin.access import check_place
+from imago_broker.admin.access import check_operator
 from imago_broker.admin.calls.guard import (
     audited,
     boolean,
@@ -20,7 +20,6 @@ from imago_broker.admin.calls.guard import (
     no_foreign_pages,
     text_of,
 )
-from imago_broker.admin.calls.identity import note_operator
 from imago_broker.admin.errors import AdminError, refuse_unknown
 from imago_broker.admin.shards.leadership import expected, found_risks, who
 from imago_broker.model.registry.cluster import shard_name
@@ -82,9 +81,8 @@ def build_held(
     async def authorized(
         request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
-        below = request.path.startswith("/admin/")
-        if below and not note_operator(config.admin.token_file, request):
-            check_place(config, request)
+        if request.path.startswith("/admin/"):
+            check_operator(config, request)
         allowed(request)
         return await handler(request)
 
