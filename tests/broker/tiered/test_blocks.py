@@ -166,6 +166,35 @@ async def test_a_fetch_that_was_given_up_before_it_began_is_begun_anew(
     assert reader.read(0, 10) == DATA[:10]
 
 
+async def test_an_object_that_is_gone_keeps_nobody_from_the_others(
+    gate: Gate, tmp_path: Path
+) -> None:
+    reader = Reader(tmp_path / "cache", gate)
+    gate.open.set()
+
+    def lost(start: int, length: int, key: tuple[str, int]) -> None:
+        try:
+            reader.cache.read("a/gone", SIZE, start, length)
+        except RemoteMissError as error:
+            error.wanted_by(key)
+
+    lost(0, 2048, ("lost", 0))
+    lost(2048, 2048, ("lost", 1))
+    await reader.settle()
+    assert {("lost", 0), ("lost", 1)} <= {*reader.woken}  # to hear of it
+    with pytest.raises(RemoteAwayError, match="a/gone is not in the bucket"):
+        lost(0, 10, ("lost", 0))
+    assert "a/gone" in reader.cache.problem
+    assert reader.read(0, 10) is None
+    await reader.settle()
+    assert reader.read(0, 10) == DATA[:10]
+    await gate.objects.put("a/gone", DATA)
+    reader.clock.now_ms += blocks.AWAY_MS
+    lost(0, 10, ("lost", 0))
+    await reader.settle()
+    assert reader.cache.read("a/gone", SIZE, 0, 10) == DATA[:10]
+
+
 async def test_a_block_that_somebody_removed_is_fetched_anew(gate: Gate, tmp_path: Path) -> None:
     reader = Reader(tmp_path / "cache", gate)
     gate.open.set()

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from imago_log.reading.remote import RemoteAwayError, RemoteMissError
-from imago_objects import ObjectsError
+from imago_objects import ObjectMissingError, ObjectsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,6 +65,8 @@ class BlockCache:
         self._fetches: set[asyncio.Task[None]] = set()
         self._fetching: set[Block] = set()
         self._away_until_ms = -1
+        self._gone_until_ms: dict[str, int] = {}
+        """Of objects that are not there: until when nobody asks for them again."""
         self.problem = ""
         """Why the last fetch failed; empty: it did not."""
         self.size = self.fetched_bytes = self.misses = 0
@@ -121,8 +123,8 @@ class BlockCache:
             os.close(opened)
 
     def _missed(self, lacking: list[Block], size: int) -> Exception:
-        if self._clock.monotonic_ms() < self._away_until_ms:
-            return RemoteAwayError(self.problem)
+        if why := self._refusal(lacking[0][0]):
+            return RemoteAwayError(why)
         self.misses += 1
         room = WANTED_MAX - len(self._wanted)
         taken = [block for block in lacking if self._is_asked(block)]
@@ -144,6 +146,14 @@ class BlockCache:
                 self._turned_away.add(key)
 
         return RemoteMissError(wanted_by)
+
+    def _refusal(self, name: str) -> str:
+        """Return why nothing of an object is fetched now; empty: it may be."""
+        now_ms = self._clock.monotonic_ms()
+        if now_ms < self._away_until_ms:
+            return self.problem
+        gone = now_ms < self._gone_until_ms.get(name, -1)
+        return f"{name} is not in the bucket" if gone else ""
 
     def _is_asked(self, block: Block) -> bool:
         return block in self._wanted or block in self._fetching
@@ -177,6 +187,8 @@ class BlockCache:
             if len(data) != wanted:
                 raise OSError(f"{name}: {len(data)} of {wanted} bytes at {start}")  # noqa: TRY301
             await asyncio.to_thread(self._path(block).write_bytes, data)
+        except ObjectMissingError as error:
+            self._missing(name, str(error))
         except (ObjectsError, OSError) as error:
             self._failed(str(error))
         else:
@@ -188,11 +200,27 @@ class BlockCache:
                 self._wake(key)
             self._turned_away.clear()
 
-    def _failed(self, problem: str) -> None:
-        """Refuse for a while: nobody waits for what may not come for hours."""
+    def _missing(self, name: str, problem: str) -> None:
+        """Refuse for a while what needs this object, and nothing else."""
+        self._told(problem)
+        now_ms = self._clock.monotonic_ms()
+        self._gone_until_ms = {
+            each: until_ms for each, until_ms in self._gone_until_ms.items() if until_ms > now_ms
+        }
+        self._gone_until_ms[name] = now_ms + AWAY_MS
+        for block in [block for block in self._wanted if block[0] == name]:
+            del self._wanted[block]
+            for key in self._waiting.pop(block, ()):
+                self._wake(key)
+
+    def _told(self, problem: str) -> None:
         if not self.problem:
             logger.warning("tier.fetch_failed reason=%s", problem)
         self.problem = problem
+
+    def _failed(self, problem: str) -> None:
+        """Refuse for a while: nobody waits for what may not come for hours."""
+        self._told(problem)
         self._away_until_ms = self._clock.monotonic_ms() + AWAY_MS
         self._wanted.clear()
         waiting, self._waiting = self._waiting, {}
