@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOT = Path(__file__).parents[2]
+SOURCES = [*(ROOT / "broker" / "src").rglob("*.py"), *(ROOT / "operator" / "src").rglob("*.py")]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _PROGRAM = re.compile(r"(?<![\w./-])(?<!install )(?<!upgrade )(?:kubectl )?imago (?=[a-z]|--[a-z])")
 _GLOBAL = re.compile(r"^(?:--(?:user|password-file|profile) \S+ )*")
@@ -49,7 +50,7 @@ def problem(line: str) -> str:
     """Return what is wrong with a command; empty: it is there, with its options."""
     program = "kubectl" if line.startswith("kubectl") else "imago"
     words = _GLOBAL.sub("", line.removeprefix("kubectl ").removeprefix("imago ")).split(" ")
-    if words[0].startswith("…") or words[0] == "--install-completion":
+    if words[0].startswith("…") or words[0] in ("--install-completion", "--version"):
         return ""
     if program == "imago" and words[0] not in commands.COMMANDS:
         return f"there is no imago {words[0]}"
@@ -73,6 +74,19 @@ def problem(line: str) -> str:
 def test_commands_and_options_on_pages_are_there(path: Path) -> None:
     lines = command_lines(path.read_text(encoding="utf-8"))
     assert [said for line in lines if (said := problem(line))] == []
+
+
+def told(text: str) -> Iterator[str]:
+    """Yield each command between backquotes in the messages and docstrings of a module."""
+    joined = re.sub(r"\"\s*\n\s*f?\"|\n\s*", " ", text)
+    for span in _SPAN.findall(joined):
+        yield _END.split(re.sub(r"\{[^}]*\}", "NAME", " ".join(span.split())))[0]
+
+
+def test_commands_that_messages_name_are_there() -> None:
+    lines = {line for path in SOURCES for line in told(path.read_text(encoding="utf-8"))}
+    assert len(lines) > 40
+    assert [said for line in sorted(lines) if (said := problem(line))] == []
 
 
 def test_enough_commands_are_seen_and_wrong_ones_found() -> None:

@@ -42,6 +42,7 @@ def _all() -> list[Number]:
 
 
 ALL = _all()
+NOTHING = "''"
 
 
 def test_numbers_are_found_in_all_kinds_of_places() -> None:
@@ -59,7 +60,7 @@ def test_a_wrong_number_is_told_with_what_it_must_be(imago: Imago, number: Numbe
         done = imago(*number.line, value)
         assert (done.returncode, done.stdout) == (2, "")
         first, cure = done.stderr.splitlines()
-        assert first.startswith(f"error: {number.name} {value}: must be a ")
+        assert first.startswith(f"error: {number.name} {value or NOTHING}: must be a ")
         assert "number" in first
         assert number.low is None or f", {number.low} " in first
         assert number.high is None or first.endswith(f" to {number.high}")

@@ -182,7 +182,7 @@ class BackupManifest:
         return max((shard.first_ms for shard in self.shards.values()), default=0)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as the admin interface and `imago backup --json` show it."""
+        """Return it as the admin interface and `imago backup list --json` show it."""
         return {
             "backup": self.name,
             "cluster": self.cluster,

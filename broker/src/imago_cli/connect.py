@@ -25,7 +25,10 @@ DEFAULT_METAQ = "127.0.0.1:8123"
 USER_VARIABLE = "IMAGO_USER"
 PASSWORD_FILE_VARIABLE = "IMAGO_PASSWORD_FILE"  # noqa: S105  the name of a variable
 _OPTIONS = {
-    "user": ("--user", "give --password-file too, or IMAGO_USER and IMAGO_PASSWORD_FILE"),
+    "user": (
+        "--user",
+        "give both, --user and --password-file, or IMAGO_USER and IMAGO_PASSWORD_FILE",
+    ),
     "password_file": ("--password-file", "name a file with the password alone"),
     "bootstrap": ("--bootstrap", f"such as {DEFAULT_BOOTSTRAP}; `imago up` prints it"),
     "tags": ("--tags", "give one tag: others go with messages of their own"),

@@ -26,9 +26,7 @@ logger = logging.getLogger(__name__)
 RUNNING, DONE, FAILED = "running", "done", "failed"
 JOBS_MAX = 16
 """Whose ends are remembered, the newest."""
-CURE_URL = (
-    "Set backup.url (`imago config explain backup`) to a bucket or folder that all members reach."
-)
+CURE_URL = "Set backup.url (docs/backup.md) to a bucket or folder that all members reach."
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from urllib.parse import urlsplit
 
 from imago_backup import shelf
 from imago_backup.errors import BackupDamagedError, BackupError, BackupUnknownError
@@ -75,16 +76,21 @@ class BucketPlace:
     ca_file: Path | None = None
 
     def open(self) -> Objects:
-        """Open it; nothing is connected yet."""
-        return open_objects(
-            ObjectsConfig(
-                self.url,
-                endpoint=self.endpoint,
-                region=self.region,
-                credentials_folder=str(self.credentials or ""),
-                ca_file=str(self.ca_file or ""),
-            )
+        """Open it; nothing is connected yet. CommandUsageError: a folder that is not there."""
+        config = ObjectsConfig(
+            self.url,
+            endpoint=self.endpoint,
+            region=self.region,
+            credentials_folder=str(self.credentials or ""),
+            ca_file=str(self.ca_file or ""),
         )
+        parts = urlsplit(self.url)
+        if parts.scheme == "file" and not Path(parts.path).is_dir():
+            raise CommandUsageError(
+                f"{self.url}: there is no such folder",
+                cure="name what brokers have as backup.url",
+            )
+        return open_objects(config)
 
 
 def run(place: BucketPlace, work: Callable[[Objects], Coroutine[Any, Any, _Answer]]) -> _Answer:
@@ -93,7 +99,7 @@ def run(place: BucketPlace, work: Callable[[Objects], Coroutine[Any, Any, _Answe
     async def opened() -> _Answer:
         return await work(place.open())
 
-    with told():
+    with told(f"imago backup list --from {place.url}"):
         try:
             return asyncio.run(opened())
         finally:
@@ -101,11 +107,16 @@ def run(place: BucketPlace, work: Callable[[Objects], Coroutine[Any, Any, _Answe
 
 
 @contextmanager
-def told() -> Iterator[None]:
-    """Turn what a backup or a bucket does not allow into a command's error."""
+def told(lists: str) -> Iterator[None]:
+    """Turn what a backup or a bucket does not allow into a command's error.
+
+    `lists` names the backups that there are.
+    """
     try:
         yield
-    except (BackupUnknownError, RefusedError) as error:
+    except BackupUnknownError as error:
+        raise CommandUsageError(str(error), cure=f"see `{lists}`") from error
+    except RefusedError as error:
         raise CommandUsageError(str(error), cure=error.cure) from error
     except BackupDamagedError as error:
         raise CommandError(str(error), cure=error.cure, code=Exit.DATA) from error

@@ -12,7 +12,7 @@ from imago_cli.connect import AsJson, Yes, confirm
 from imago_cli.declared.changes import DeclaredChange, changes, kept_by_prune
 from imago_cli.declared.present import present_state
 from imago_cli.declared.wanted import wanted_state
-from imago_cli.exits import CommandError
+from imago_cli.exits import CommandError, CommandUsageError
 from imago_cli.line.declared import CommandGroup, Option
 from imago_cli.output import counted, print_json, print_line, say
 from imago_cli.yaml_text import read
@@ -105,7 +105,11 @@ def _text(file: str) -> str:
         data = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
         return data.decode()
     except UnicodeDecodeError as error:
-        raise CommandError(f"{file}: is no text in UTF-8") from error
+        raise CommandUsageError(f"{file}: is no text in UTF-8") from error
+    except OSError as error:
+        raise CommandUsageError(
+            f"--file {file}: {error.strerror}", cure="`imago export` prints such a file"
+        ) from error
 
 
 def _say_kept(names: list[str]) -> None:

@@ -172,7 +172,7 @@ def parse_place(text: str) -> ReadPlace:
         said = str(error) if "no time is that late" in str(error) else ""
         raise CommandUsageError(
             f"--to {said}" if said else f"--to {text!r} is no place in a topic",
-            cure=f"{_PLACES}, such as 2026-11-21T13:00:00Z",
+            cure=_PLACES,
         ) from None
     return ReadPlace(PlaceKind.TIME, ms)
 

@@ -26,6 +26,8 @@ JSON: Final = "--json"
 FORM: Final = ("--output", "-o")
 """What every command takes that has `--json`, which stands for most forms."""
 _NUMBERS: Final[Mapping[type, str]] = {int: "a whole number", float: "a number"}
+_NOTHING: Final = "''"
+"""How a message shows a value that is empty, as a shell writes it."""
 
 
 class Declared:
@@ -102,7 +104,7 @@ class Parameter:
         if self.choices:
             if text not in self.choices:
                 known = ", ".join(self.choices)
-                raise CommandUsageError(f"{self.label} {text}: must be one of {known}")
+                raise CommandUsageError(f"{self.label} {text or _NOTHING}: must be one of {known}")
             return self.kind(text)
         if self.kind in _NUMBERS:
             return self._number_of(text)
@@ -119,7 +121,8 @@ class Parameter:
             bounds = "" if least is None else f", {least} or more"
             if most is not None:
                 bounds = f", {least} to {most}"
-            raise CommandUsageError(f"{self.label} {text}: must be {_NUMBERS[self.kind]}{bounds}")
+            must = f"must be {_NUMBERS[self.kind]}{bounds}"
+            raise CommandUsageError(f"{self.label} {text or _NOTHING}: {must}")
         return number
 
 
