@@ -39,7 +39,7 @@ def _refusal(kube: Kube, bad: BadEdit) -> str:
     ("path", "value", "said"),
     [
         ("/spec/brokers/storage/size", "1Gi", "size cannot shrink"),
-        ("/spec/brokers/storage/storageClassName", "pinned", "cannot be changed"),
+        ("/spec/zookeeper/managed/storage/storageClassName", "pinned", "cannot be changed"),
         ("/spec/brokers/minInSync", 4, "minInSync"),
     ],
 )

@@ -52,6 +52,23 @@ def in_order(world: ClusterWorld, looks: list[tuple[Observed, ReconcilePlan]]) -
     assert world.status.moved_member is None
 
 
+def test_a_class_that_is_not_there_moves_nobody() -> None:
+    world = began()
+    world.storage_classes = frozenset({"slow"})
+    world.desired = wanted(FAST)
+    waits = []
+    for _ in range(20):
+        waits.append(world.look()[1].wait)
+        world.turn()
+    assert waits[-1] is not None
+    assert "the storage class fast, which is not there" in waits[-1].message
+    assert not exchanged(world)
+    assert world.status.moved_member is None
+    world.storage_classes = frozenset({"slow", "fast"})
+    world.settle()
+    assert {claim.storage_class for claim in world.claims.values()} == {"fast"}
+
+
 @pytest.mark.parametrize("lags", [0, 2])
 def test_another_class_is_given_to_one_member_after_the_other(lags: int) -> None:
     world = began()

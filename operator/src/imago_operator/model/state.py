@@ -290,6 +290,8 @@ class Observed:
     nodes: Mapping[str, KubeNode] | None = None
     """None: not allowed to look, or not read."""
     expandable: Mapping[str, bool] = field(default_factory=dict)
+    storage_classes: frozenset[str] | None = None
+    """All that there are; None: not allowed to look."""
     """Storage classes by name, and whether their volumes grow; "" is the default one."""
     registry: RegistryView | None = None
     """None: no broker answered."""

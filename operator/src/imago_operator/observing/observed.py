@@ -115,6 +115,7 @@ class Observer:
             server_claims=self._volumes.of_servers(desired, claims),
             nodes=await self._volumes.nodes(desired),
             expandable=await self._volumes.expandable(claims),
+            storage_classes=await self._volumes.classes(),
             registry=registry,
             remaining=await self._remaining(reached, registry),
             topics=await self._topics(desired, children),

@@ -63,6 +63,11 @@ class Volumes:
         usual = [i for i in items if _notes(i).get(DEFAULT_CLASS) == "true"]
         return found | {"": any(found[i["metadata"]["name"]] for i in usual)}
 
+    async def classes(self) -> frozenset[str] | None:
+        """Return the names of all storage classes; None: not allowed to look."""
+        items = await self._all("StorageClass", CLASSES_S)
+        return None if items is None else frozenset(i["metadata"]["name"] for i in items)
+
     async def claims(
         self, desired: Desired, items: Iterable[Manifest], pods: Iterable[Manifest]
     ) -> tuple[Claim, ...]:

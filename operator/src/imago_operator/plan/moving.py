@@ -150,6 +150,12 @@ def _obstacle(look: ClusterLook, claim: Claim) -> str:
     waits = policy.mode is UpdateMode.WINDOW and not look.observed.window_open
     if waits and reason(look, claim) != ORDERED:
         return "a window of updatePolicy"
+    classes, wanted = (
+        look.observed.storage_classes,
+        look.desired.spec.brokers.storage.storage_class_name,
+    )
+    if wanted and classes is not None and wanted not in classes:
+        return f"the storage class {wanted}, which is not there"
     if lacking := _lacking(look, claim):
         return lacking
     others = [n for n in look.running if n != claim.shard]

@@ -162,6 +162,7 @@ class Things:
     """Lines of the brokers' file with which no broker starts."""
     zookeeper: bool = True
     expandable: dict[str, bool] = field(default_factory=lambda: {"": True})
+    storage_classes: frozenset[str] | None = None
     unread: int = 3
     """Messages that a shard still has once it is closed; one look reads one of them."""
     done: list[Action] = field(default_factory=list)
@@ -216,6 +217,7 @@ class Things:
             claims=tuple(self.claims.values()),
             nodes=dict(self.nodes),
             expandable=dict(self.expandable),
+            storage_classes=self.storage_classes,
             registry=registry if answers else None,
             registry_user=self.registry_user if needs and not self.secret_refused else None,
             registry_user_refused=asks and self.secret_refused,
