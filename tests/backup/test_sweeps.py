@@ -57,6 +57,27 @@ async def test_what_others_share_stays(
     assert await objects(bucket) == []
 
 
+async def test_a_sweep_that_another_took_for_dead_goes_on_with_nothing(
+    store: MessageStore, clock: FakeClock, bucket: FakeBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A backup that was begun since may rely on what was an orphan when the sweep looked."""
+    monkeypatch.setattr(sweeping, "DELETED_AT_ONCE", 1)
+    fill(store, 10, clock)
+    await back_up(store, bucket, "one", clock)
+    await delete(bucket, "one")
+    before, theirs = await objects(bucket), b'{"at": 7, "by": "another"}'
+
+    def steal(call: str, name: str) -> None:
+        if call == "delete" and name in before:
+            (bucket.folder / layout.SWEEP_LOCK).write_bytes(theirs)
+
+    bucket.before = steal
+    with pytest.raises(BackupError, match="taken this one for dead"):
+        await sweep(bucket, clock.now_ms)
+    assert set(await objects(bucket)) == {*before[1:], layout.SWEEP_LOCK}
+    assert await bucket.get(layout.SWEEP_LOCK) == theirs
+
+
 async def test_killed_at_each_step(
     store: MessageStore, clock: FakeClock, bucket: FakeBucket, tmp_path: Path
 ) -> None:

@@ -7,6 +7,7 @@ sweep that is there, a sweep says that it is there and then looks for what was b
 
 from __future__ import annotations
 
+import secrets
 from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
@@ -22,6 +23,7 @@ from imago_backup.format import (
     decode,
     shard_of,
 )
+from imago_objects import ObjectMissingError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -73,7 +75,7 @@ async def delete(bucket: Bucket, name: str) -> None:
 
 async def sweep(bucket: Bucket, now_ms: int) -> Swept:
     """Delete all chunks that no backup names. BackupError: another sweep is under way."""
-    mark = orjson.dumps({"at": now_ms})
+    mark = orjson.dumps({"at": now_ms, "by": secrets.token_hex(8)})
     while not await bucket.put_if_absent(SWEEP_LOCK, mark):
         since_ms = int(orjson.loads(await bucket.get(SWEEP_LOCK))["at"])
         if now_ms - since_ms < LOCK_MS_MAX:
@@ -86,10 +88,21 @@ async def sweep(bucket: Bucket, now_ms: int) -> Swept:
         named = await _named(bucket, there)
         gone = [each for each in await bucket.list(CHUNKS) if each.name not in named]
         for at in range(0, len(gone), DELETED_AT_ONCE):
+            if not await _has_lock(bucket, mark):
+                raise BackupError("another sweep has taken this one for dead", "wait for its end")
             await bucket.delete([each.name for each in gone[at : at + DELETED_AT_ONCE]])
         return Swept(len(gone), sum(each.size for each in gone), ())
     finally:
-        await bucket.delete([SWEEP_LOCK])
+        if await _has_lock(bucket, mark):
+            await bucket.delete([SWEEP_LOCK])
+
+
+async def _has_lock(bucket: Bucket, mark: bytes) -> bool:
+    """Whether the sweep that is under way is this one: it may have been thought to be dead."""
+    try:
+        return await bucket.get(SWEEP_LOCK) == mark
+    except ObjectMissingError:
+        return False
 
 
 async def _named(bucket: Bucket, there: Iterable[shelf.Shelved]) -> set[str]:
