@@ -84,6 +84,8 @@ async def test_one_request_speaks_of_few_clients_and_names(
     assert pop_of(broker).lite.count == 0
     assert await said(remoting, told("c0", "a", "b"), told("c1", "a")) == ResponseCode.SUCCESS
     assert pop_of(broker).lite.count == 3
+    # What a client has is looked at again each time that it is spoken of.
+    assert await said(remoting, told("c0", "c"), told("c0", "d")) == INVALID
 
 
 async def test_names_and_ids_that_none_has_are_refused(

@@ -40,3 +40,8 @@ class CheckedFile:
         content = json.dumps(dict(sorted(entries.items())), separators=(",", ":")).encode()
         data = b"%0*d\n%b" % (_DIGITS, crc31(content), content)
         replace_whole(self._vfs, self.path, data)
+
+    def remove(self) -> None:
+        """Take the file away for good, if it is there; OSError where that cannot be."""
+        self.path.unlink(missing_ok=True)
+        self._vfs.sync_folder(self.path.parent)

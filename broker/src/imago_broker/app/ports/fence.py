@@ -56,7 +56,7 @@ class FenceMark:
 
     def lift(self) -> None:
         """Have the member serve again; OSError where the mark cannot be taken away."""
-        self._file.path.unlink(missing_ok=True)
+        self._file.remove()
         self.lifted.set()
 
 

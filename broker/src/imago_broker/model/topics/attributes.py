@@ -22,6 +22,7 @@ MESSAGE_TYPE: Final = "message.type"
 LITE_MINUTES: Final = "lite.topic.expiration"
 """RocketMQ's, of 5.5: after how many minutes without a message a lite topic goes; -1: never."""
 _LITE_MINUTES_HIGH: Final = 30 * 24 * 60
+_LITE_DIGITS: Final = len(str(_LITE_MINUTES_HIGH))
 MESSAGE_TYPES: Final = (
     "UNSPECIFIED",
     "NORMAL",
@@ -100,8 +101,9 @@ def _minutes(value: str) -> int | None:
     """Return how many minutes an attribute says; None: it is no such number."""
     if value == "-1":
         return -1
-    high = _LITE_MINUTES_HIGH
-    return int(value) if value.isascii() and value.isdecimal() and int(value[:9]) <= high else None
+    if not (value.isascii() and value.isdecimal() and len(value) <= _LITE_DIGITS):
+        return None
+    return int(value) if int(value) <= _LITE_MINUTES_HIGH else None
 
 
 def lite_minutes(config: topics.TopicConfig | None) -> int:

@@ -240,8 +240,14 @@ class LiteSubscriptions:
             raise RequestError(ResponseCode.LITE_SUBSCRIPTION_QUOTA_EXCEEDED, text)
 
     def names_of(self, told: LiteSubscription) -> int:
-        """Return how many lite topics a client speaks of; of all: about what they cost."""
-        return LOOKS if self._wants_all(told.group) else len(told.lite_topic_set)
+        """Return how many lite topics a client speaks of, or has: each is looked at again.
+
+        Of a client that wants all: about what they cost.
+        """
+        if self._wants_all(told.group):
+            return LOOKS
+        known = self._wanted.get((told.group, told.client_id))
+        return max(len(told.lite_topic_set), len(known.queues) if known is not None else 0)
 
     def _sharing(self, queue: str, group: str) -> dict[LiteClient, LiteWants]:
         return self._clients.get(queue, {}).get(group, {})
