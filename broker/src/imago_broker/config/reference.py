@@ -56,9 +56,10 @@ MetaQ's `server.ini` is translated by `imago config convert`.
 These keys are attributes of a topic everywhere else, with dots: `retention.ms`, `delete.when`,
 `metaq.publish`, `metaq.filter.GROUP` (here `group.GROUP`). `message.type` is one more, for
 RocketMQ's own proxies and tools: `UNSPECIFIED`, `NORMAL`, `FIFO`, `DELAY`, `TRANSACTION`, `MIXED`,
-`PRIORITY` or `LITE`; brokers themselves take any message. Where people write them (the admin
-interface, `imago topic`, the Python client, an ImagoTopic) other names are refused. RocketMQ's
-tools may set any, like `queue.type` or `cleanup.policy`, which mean nothing here and are kept.
+`PRIORITY` or `LITE`; brokers themselves take any message. `lite.topic.expiration` is of
+[lite topics](sdk.md#priorities-and-lite-topics). Where people write them (the admin interface,
+`imago topic`, the Python client, an ImagoTopic) other names are refused. RocketMQ's tools may set
+any, like `queue.type` or `cleanup.policy`, which mean nothing here and are kept.
 All attributes of a topic, or of a group, have 32 KiB together at most.
 """
 
