@@ -143,7 +143,7 @@ def test_installed_without_a_compiler_it_is_compiled(installed: Installed) -> No
     assert compiled == "True"
     assert Path(path).is_relative_to(installed.programs.parent)
     assert installed.imago("--version") == f"imago {version}\n"
-    assert sorted(extras) == ["delta", "operator", "otel", "spark"]
+    assert sorted(extras) == ["delta", "objects", "operator", "otel", "spark"]
     wanted = installed.python("import importlib.metadata as a; print(*a.requires('imago-mq'))")
     assert "pyspark>=4.3; extra == 'spark'" in wanted
 

@@ -24,6 +24,8 @@ KINDS: Final = (
     "imagoconsumergroups",
     "imagousers",
     "imagorebalances",
+    "imagobackups",
+    "imagoscheduledbackups",
     "imagopipelines",
 )
 CLUSTER: Final[dict[str, Any]] = {

@@ -8,7 +8,7 @@ import pytest
 
 from imago_broker.app import ticking
 from imago_broker.features.tiered import tier
-from imago_broker.features.tiered.feature import tier_of
+from imago_broker.features.tiered.installing import tier_of
 from imago_testing.clusters.shard_brokers import ShardBrokers, until
 from imago_testing.peers.remoting import RemotingPeer, pull_ext
 from imago_wire.remoting.codes import ResponseCode

@@ -11,7 +11,7 @@ import pytest
 from imago_broker.app import ticking
 from imago_broker.errors import FatalError
 from imago_broker.features.tiered import blocks, tier
-from imago_broker.features.tiered.feature import tier_of
+from imago_broker.features.tiered.installing import tier_of
 from imago_testing.clusters.brokers import running_broker
 from imago_testing.peers.admin import Admin
 from imago_testing.peers.metaq import metaq_peer, value_body

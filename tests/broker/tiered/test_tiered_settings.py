@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from imago_broker.features.tiered import tier
-from imago_broker.features.tiered.feature import tier_of
+from imago_broker.features.tiered.installing import tier_of
 from imago_log.lifecycle.retention import Limits
 from imago_testing.clusters.brokers import running_broker
 from imago_testing.clusters.shard_brokers import until

@@ -79,12 +79,14 @@ OF_ONE: Final = re.compile(
     r"(GET|POST) /($|dashboard/|healthz|livez|readyz|writez|metrics|login|logout)"
     r"|\w+ /\{function:"
     r"|GET /admin/v1/(session|status|shard|restart-check|restart-done|pipelines/|topics|groups"
-    r"|readers|users|quotas|access|metaq|config)"
+    r"|readers|users|quotas|access|metaq|config|cluster/backups)"
     r"|POST /admin/v1/(handover|elect|cordon|uncordon|drain|undrain|shards/|operator-epoch"
     r"|pipelines/|topics/\{topic\}/(open|seal)|readers|access/exchange|metaq/|messages)"
     r"|PATCH /admin/v1/config"
+    r"|(POST|DELETE) /admin/v1/(cluster/backups|fence)"
 )
-"""Routes about the broker that is asked, its own shard, a shard's mark or what the registry has."""
+"""Routes about the broker that is asked, its own shard, a shard's mark, what the registry has or a
+bucket."""
 COMMANDS: Final[dict[str, str]] = {
     "cluster status": "",
     "cluster explain": "",
@@ -119,7 +121,8 @@ COMMANDS: Final[dict[str, str]] = {
 }
 """Commands about the whole cluster: each names the shard that is away, and ends with 1."""
 OTHERS: Final = re.compile(
-    r"(up|down|demo|security init|produce|request|profile \w+|bench|broker|namesrv|operator"
+    r"(up|down|demo|backup \w+|security init|produce|request|profile \w+|bench|broker|namesrv"
+    r"|operator"
     r"|log \w+|config (show|defaults|convert)|doctor|spark|java-home)$"
     r"|shard (handover|elect|drain|undrain|drained|remove)$|metaq "
     r"|(apply|topic (move|spread)|group mode|message (resend|recall|trace))$|user (?!allow)"

@@ -84,7 +84,7 @@ def assemble_rocketmq(
     )
     install(parts)
     if config.tier.url:
-        from imago_broker.features.tiered.feature import install_tier  # noqa: PLC0415 - seldom
+        from imago_broker.features.tiered.installing import install_tier  # noqa: PLC0415 - seldom
 
         def cluster_id() -> str:
             if config.zookeeper.connect != "none":
