@@ -318,6 +318,7 @@ def test_limits_of_what_is_kept_in_memory(tiered: Tiered, monkeypatch: pytest.Mo
     test_every_message_is_read_once_and_in_order(tiered)
 
 
+@pytest.mark.shipped_limits
 def test_directories_of_many_queues_take_little_memory(
     tiered: Tiered, monkeypatch: pytest.MonkeyPatch
 ) -> None:
