@@ -181,10 +181,18 @@ def compare(rig: Rig) -> dict[str, Any]:
     return told
 
 
+def ends_with(process: psutil.Process, word: str) -> bool:
+    """Whether a program was started with a word at last; one that has just ended was not."""
+    try:
+        return bool(process.cmdline()[-1:] == [word])
+    except psutil.Error:
+        return False
+
+
 def workers(process: ServerProcess) -> list[psutil.Process]:
     """Return the Python workers of a run's tasks."""
     below = psutil.Process(process.process.pid).children(recursive=True)
-    daemons = [one for one in below if one.cmdline()[-1:] == ["pyspark.worker"]]
+    daemons = [one for one in below if ends_with(one, "pyspark.worker")]
     return [one for one in daemons if one.ppid() in {each.pid for each in daemons}]
 
 
