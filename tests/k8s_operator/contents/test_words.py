@@ -16,7 +16,7 @@ SAY = {"ContentRefusal": 0, "_refused": 0, "ready": 0, "Leaving": 0, "holds": 1,
 def said() -> set[str]:
     """Return every reason that stands in the code."""
     found = set()
-    for path in (*(SOURCES / "contents").glob("*.py"), *(SOURCES / "reconcilers").glob("*.py")):
+    for path in (*(SOURCES / "contents").rglob("*.py"), *(SOURCES / "reconcilers").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call):
                 name = ast.unparse(node.func).rpartition(".")[2]

@@ -106,7 +106,7 @@ MEANT: Final[dict[Call, frozenset[str]]] = {
         {TOPIC, GROUP, USER, BACKUP}
     ),
     Call("reconcilers.backup", "list", "BACKUP.name"): frozenset({BACKUP}),
-    Call("reconcilers.backup", "create", "backup_schedules.backup_of("): frozenset({BACKUP}),
+    Call("reconcilers.backup", "create", "scheduling.backup_of("): frozenset({BACKUP}),
     Call("reconcilers.backup", "delete", "BACKUP.name"): frozenset({BACKUP}),
     Call("reconcilers.claims", "event", "manifest"): OWN_KINDS - {CLUSTER},
     Call("reconcilers.user", "apply", "secret_of("): frozenset({"Secret"}),
