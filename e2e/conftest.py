@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from imago_e2e import cleaning, clusters
+from imago_e2e import cleaning, clusters, objects
 from imago_e2e.clients import drivers_in_pod, start_pod
 from imago_e2e.kube import Kube, is_rig
 from imago_e2e.operator import Operator
@@ -46,6 +46,10 @@ ORDER = (
     "made_again",
     "scaled",
     "members_changed",
+    "shape_changed",
+    "backup_recovered",
+    "old_files",
+    "two_things",
     "operator_killed",
     "namespace",
     "partitioned",
@@ -156,6 +160,14 @@ def drivers(
     """Processes of the original clients of both protocols, in that pod."""
     with drivers_in_pod(client_pod, tmp_path_factory.mktemp("drivers")) as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def bucket(kube: Kube) -> Iterator[None]:
+    """MinIO with an empty bucket."""
+    objects.start(kube)
+    yield
+    kube.delete_namespace(objects.NAMESPACE)
 
 
 @pytest.fixture(scope="module")

@@ -38,7 +38,7 @@ _JAVA = "localhost/imago-java:1"
 def names() -> list[str]:
     """Return the names of all images, in the order in which they are built."""
     product = [part for part in PRODUCT if (ROOT / part / "Dockerfile").exists()]
-    return ["zookeeper", *product, *NEXT, "clients", "spark-operator"]
+    return ["zookeeper", *product, *NEXT, "clients", "minio", "spark-operator"]
 
 
 def _places(name: str) -> tuple[str, str]:
@@ -148,6 +148,12 @@ def _clients() -> str:
     return _bake_own("clients", folder)
 
 
+def _minio() -> str:
+    built, folder = build.minio(), _context("minio")
+    _copy(built / build.MINIO, folder / f"built-{built.name}" / build.MINIO)
+    return _bake_own("minio", folder, base=baking.base())
+
+
 def _spark_operator() -> str:
     built, folder = build.spark_operator(), _context("spark-operator")
     _copy(built / build.SPARK_OPERATOR, folder / f"built-{built.name}" / build.SPARK_OPERATOR)
@@ -183,6 +189,7 @@ def _copy(source: Path, target: Path) -> None:
 _MAKERS: dict[str, Callable[[], str]] = {
     "zookeeper": _zookeeper,
     "clients": _clients,
+    "minio": _minio,
     "spark-operator": _spark_operator,
 }
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from imago_e2e import clusters
 from imago_e2e.clients import load
 from imago_e2e.kube import until
 from imago_e2e.operator import condition, defects
+from imago_e2e.ordering import order
 from imago_testing.interop.drivers import ROCKETMQ5
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def test_it_sleeps_and_wakes_while_clients_send(
 
 
 def _hibernate(brokers: Brokers) -> float:
-    _order(brokers, hibernated=True)
+    order(brokers, hibernated=True)
 
     def sleeps() -> bool:
         found = condition(brokers.kube, "imc", brokers.namespace, brokers.name, "Hibernated")
@@ -60,11 +60,5 @@ def _hibernate(brokers: Brokers) -> float:
 
 
 def _wake(brokers: Brokers) -> float:
-    _order(brokers, hibernated=False)
+    order(brokers, hibernated=False)
     return brokers.settled(2, seconds_max=WOKEN_SECONDS_MAX)
-
-
-def _order(brokers: Brokers, *, hibernated: bool) -> None:
-    named = ("imc", brokers.name, "-n", brokers.namespace)
-    patch = json.dumps({"spec": {"hibernated": hibernated}})
-    brokers.kube.run("patch", *named, "--type=merge", "-p", patch)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from imago_e2e.clients import load
 from imago_e2e.kube import until
 from imago_e2e.operator import condition, defects
+from imago_e2e.ordering import order
 from imago_e2e.scaling import change_members, scaled_cluster
 
 if TYPE_CHECKING:
@@ -63,8 +63,7 @@ def test_members_do_not_wait_for_a_change_that_waits_for_approval(
     brokers = scaled_cluster(kube)
     first = brokers.uids()
     held = {"updatePolicy": {"mode": "Manual"}, "brokers": {"config": {"broker.drain_seconds": 13}}}
-    patch = json.dumps({"spec": held})
-    kube.run("patch", "imc", brokers.name, "-n", brokers.namespace, "--type=merge", "-p", patch)
+    order(brokers, **held)
     what = f"a change of {brokers.name} waits for approval"
     until(lambda: _waits_for_approval(kube, brokers), what, seconds_max=60)
     account.append(f"1 -> 2 in {change_members(brokers, 2):.0f} s")

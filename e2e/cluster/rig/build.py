@@ -1,7 +1,7 @@
 """Programs in Go: built once for each content of go.mod, go.sum and our own sources.
 
 Those of the cluster; and with a go.mod of their own, since they need other versions of its
-libraries, kubeflow's spark-operator and what checks alerts with Prometheus' own parser.
+libraries, kubeflow's spark-operator, MinIO, and what checks alerts with Prometheus' own parser.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ if TYPE_CHECKING:
 _GO = HERE / "go"
 _SPARK = HERE / "spark-operator"
 _SPARK_MODULE = "github.com/kubeflow/spark-operator/v2"
+_MINIO = HERE / "minio"
 _RULES = HERE / "rules"
 _MONITORING = HERE / "monitoring"
 _MONITORING_MODULE = "github.com/prometheus-operator/prometheus-operator"
 SPARK_OPERATOR = "spark-operator"
+MINIO = "minio"
 PROMCHECK = "promcheck"
 CHART = "chart"
 _OWN_CACHE = CACHE / "go-build"
@@ -70,6 +72,15 @@ def spark_operator() -> Path:
     folder = CACHE / f"{SPARK_OPERATOR}-{_digest(_SPARK, _SPARK_MODULE)}"
     if not folder.exists():
         _build("spark-operator: about 3 minutes", folder, _build_spark_operator)
+    return folder
+
+
+def minio() -> Path:
+    """Return the folder with the program MINIO."""
+    folder = CACHE / f"{MINIO}-{_digest(_MINIO, MINIO)}"
+    if not folder.exists():
+        what = f"{MINIO}: about 3 minutes"
+        _build(what, folder, lambda made: _go_build(_MINIO, made, "", "tool"))
     return folder
 
 
@@ -152,8 +163,9 @@ def forget_old() -> None:
         f"bin-{_digest(_GO, _KUBERNETES)}",
         f"{SPARK_OPERATOR}-{_digest(_SPARK, _SPARK_MODULE)}",
         f"{PROMCHECK}-{_digest(_RULES, PROMCHECK)}",
+        f"{MINIO}-{_digest(_MINIO, MINIO)}",
     }
-    for name in ("bin", SPARK_OPERATOR, PROMCHECK):
+    for name in ("bin", SPARK_OPERATOR, PROMCHECK, MINIO):
         for folder in CACHE.glob(f"{name}-*"):
             if folder.name not in used and str(folder) not in plans:
                 shutil.rmtree(folder)

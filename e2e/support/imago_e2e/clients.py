@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from imago_e2e.kube import is_ready, is_rig, until
+from imago_testing.interop import streams
 from imago_testing.interop.drivers import METAQ, PARTS, ROCKETMQ4, ROCKETMQ5, running_commands
+from imago_testing.interop.metaq import MetaqClient
 from imago_testing.interop.pairs import metaq_pair, rocketmq_pair
-from imago_testing.interop.streams import OWN_TIMEOUT, errors_by_kind, until_acknowledged
+from imago_testing.interop.rocketmq import RocketmqClient
+from imago_testing.interop.streams import OWN_TIMEOUT, Reader, errors_by_kind, until_acknowledged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +21,7 @@ if TYPE_CHECKING:
 
     from imago_e2e.brokers import Brokers
     from imago_e2e.kube import Kube
-    from imago_testing.interop.streams import Reader, Stream
+    from imago_testing.interop.streams import Stream
     from imago_testing.java.driver import JavaDriver
 
 ALL = (METAQ, ROCKETMQ4, ROCKETMQ5)
@@ -113,6 +117,10 @@ class Load:
         kinds = {name: kind for name, kind in errors_by_kind(self.producers).items() if kind}
         return "\n".join([*account, *([f"errors: {kinds}"] if kinds else [])])
 
+    def acknowledged(self) -> dict[str, list[bytes]]:
+        """Return what each producer has been told is stored."""
+        return {stream.name: list(stream.acknowledged) for stream in self.producers}
+
     def unrefused(self) -> None:
         """No producer was told of an error by a broker.
 
@@ -174,3 +182,36 @@ def load_of(
         running.go_on()
         running.calm()
         yield running
+
+
+@contextmanager
+def reading_again(
+    brokers: Brokers, drivers: dict[str, JavaDriver], topic: str
+) -> Iterator[dict[str, Reader]]:
+    """Let new groups of each kind of client read the topics of a load from their beginning."""
+    readers: dict[str, Reader] = {}
+    with ExitStack() as stack:
+        for name, driver in drivers.items():
+            named, group = f"{topic}-{name}", f"again-{time.time_ns() % 10**9}"
+            if name == METAQ:
+                factory = stack.enter_context(MetaqClient(driver, brokers.zookeeper, []).factory())
+                consumer = stack.enter_context(factory.consumer([named], group))
+                taking = streams.taking(consumer)
+            else:
+                client = RocketmqClient(int(name[-1]), driver, brokers.bootstrap)
+                stack.callback(client.settle)
+                taking = streams.taking(stack.enter_context(client.push(named, group)))
+            readers[name] = stack.enter_context(Reader(f"{name} once more", taking))
+        yield readers
+
+
+def read_again(
+    brokers: Brokers,
+    drivers: dict[str, JavaDriver],
+    topic: str,
+    wanted: Mapping[str, set[bytes]],
+) -> None:
+    """See that new groups get all of this."""
+    with reading_again(brokers, drivers, topic) as readers:
+        for name, reader in readers.items():
+            reader.until_got(wanted[name])

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from imago_e2e import clusters
 from imago_e2e.kube import until
-from imago_e2e.operator import until_ready
+from imago_e2e.ordering import order, until_done
 
 if TYPE_CHECKING:
     from imago_e2e.brokers import Brokers
@@ -30,26 +29,15 @@ def scaled_cluster(kube: Kube) -> Brokers:
 
 def scale(brokers: Brokers, shards: int, *, seconds_max: float = SCALED_SECONDS_MAX) -> float:
     """Order another number of shards and wait until it is so; return the seconds."""
-    _patch(brokers, shards=shards)
+    order(brokers, brokers={"shards": shards})
     what = f"{shards} shards of {brokers.name} run"
     seconds = until(lambda: len(brokers.pods()) == shards, what, seconds_max=seconds_max)
-    return seconds + _ready(brokers, seconds_max)
+    return seconds + until_done(brokers, seconds_max)
 
 
 def change_members(
     brokers: Brokers, members: int, *, seconds_max: float = SCALED_SECONDS_MAX
 ) -> float:
     """Order another number of members in each of two shards, and wait; return the seconds."""
-    _patch(brokers, replicasPerShard=members)
-    return brokers.settled(2, members, seconds_max=seconds_max) + _ready(brokers, seconds_max)
-
-
-def _patch(brokers: Brokers, **sizes: int) -> None:
-    named = ("imc", brokers.name, "-n", brokers.namespace)
-    patch = json.dumps({"spec": {"brokers": sizes}})
-    brokers.kube.run("patch", *named, "--type=merge", "-p", patch)
-
-
-def _ready(brokers: Brokers, seconds_max: float) -> float:
-    named = (brokers.kube, "imc", brokers.namespace, brokers.name)
-    return until_ready(*named, seconds_max=seconds_max)
+    order(brokers, brokers={"replicasPerShard": members})
+    return brokers.settled(2, members, seconds_max=seconds_max) + until_done(brokers, seconds_max)
