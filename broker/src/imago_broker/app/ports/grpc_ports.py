@@ -97,7 +97,7 @@ def serve_grpc(
             broker_name=identity.broker_name,
             leads=lambda: role.leads,
         ),
-        transactions=TransactionCalls(asker, broker.store, clock),
+        transactions=TransactionCalls(asker, broker.messages, clock),
         receives=ReceiveCalls(
             asker,
             topics,

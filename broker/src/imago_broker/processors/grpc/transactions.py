@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from imago_broker.processors.grpc.asking import AskedResult, TableAsker
     from imago_broker.processors.grpc.calls import Call
     from imago_broker.service.puts.copies import StoredCopy
-    from imago_log.store import MessageStore
+    from imago_broker.service.puts.messages import MessageService
 
 _PLACED: Final = re.compile(r"(.+)@([0-9]{1,18})", re.DOTALL)
 _COMMIT, _ROLLBACK = "8", "12"
@@ -45,8 +45,9 @@ def _parsed(told: str) -> tuple[str, int]:
 class TransactionCalls:
     """How transactions end."""
 
-    def __init__(self, asker: TableAsker, store: MessageStore, clock: Clock) -> None:
-        self._asker, self._store, self._clock = asker, store, clock
+    def __init__(self, asker: TableAsker, messages: MessageService, clock: Clock) -> None:
+        self._asker, self._messages, self._clock = asker, messages, clock
+        self._store = messages.store
 
     def end(self, call: Call, request: Any) -> None:
         """EndTransaction; a client that does not know yet is asked again later."""
@@ -56,6 +57,9 @@ class TransactionCalls:
         outcome = _OUTCOMES.get(request.resolution)
         if outcome is None:
             call.answer()
+            return
+        if self._comes(_parsed(request.transaction_id)[1]):
+            self._wait(call, request)
             return
         half = self._half(topic, request.transaction_id)
         if half is None:
@@ -82,6 +86,24 @@ class TransactionCalls:
                 call.refuse(found.error())
 
         self._asker.ask(call, RequestCode.END_TRANSACTION, ext, done)
+
+    def _comes(self, place: int) -> bool:
+        """Whether what is at a log offset will be readable: its send did not wait for members."""
+        store = self._store
+        hidden = store.high_watermark <= place < store.log_end
+        return hidden and self._messages.admission() is None
+
+    def _wait(self, call: Call, request: Any) -> None:
+        def visible() -> None:
+            if not call.stream.is_open:
+                return
+            try:
+                self.end(call, request)
+            except CallError as error:
+                call.refuse(error)
+
+        place = _parsed(request.transaction_id)[1]
+        self._messages.when_visible(place + 1, visible)
 
     def _half(self, topic: str, told: str) -> StoredCopy | None:
         """Return the half message of a transaction's id; of those of a message's id the newest."""
