@@ -246,6 +246,11 @@ const stories = {
   async steady() {
     const [sent, seen, done, again, faults] = [[], new Set(), new Set(), [], {}];
     let stopped = false;
+    // The SDK listens no more to a telemetry stream that it was told to leave: its error is nobody's.
+    process.on("uncaughtException", (error) => {
+      if (error.details === undefined) throw error;
+      faults.stream = (faults.stream ?? 0) + 1;
+    });
     process.stdin.on("end", () => { stopped = true; }).resume();
     const tried = async (what, call) => {
       try {
