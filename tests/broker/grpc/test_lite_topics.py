@@ -102,6 +102,27 @@ def postponing(one: Any, milliseconds: int, *, suspend: bool = False) -> Any:
     )
 
 
+async def test_who_has_not_said_what_it_is_gets_nothing_of_the_topic_itself(
+    peer: SdkPeer, broker: Broker
+) -> None:
+    """A new master hears receives before telemetry: messages that were acknowledged came again,
+    and with them those of lite topics that the client never took up."""
+    await telemetry(peer, consumer(GROUP, "chats", kind=PUSH))
+    await wants(peer, ADD, "ann")
+    await send(peer, "ann", "a1")
+    await send(peer, "eve", "e1")
+    await acknowledge(peer, *(await got(peer)))
+    left = make("NotifyClientTerminationRequest", group=named(GROUP))
+    assert (await peer.call("NotifyClientTermination", left)).status.code == SdkCode.OK
+    other = await SdkPeer.connect(broker.ports.grpc_port)
+    code, found = await received(other, asks(topic="chats"))
+    assert (code, ids(found)) == (SdkCode.UNRECOGNIZED_CLIENT_TYPE, [])
+    assert (await wants(other, ALL, "ann")).status.code == SdkCode.OK  # said again by SDKs
+    await send(peer, "ann", "a2")
+    assert ids(await got(other)) == ["a2"]
+    await other.close()
+
+
 async def test_a_client_gets_what_it_wants_of_a_topic_in_order(peer: SdkPeer) -> None:
     await telemetry(peer, consumer(GROUP, "chats", kind=PUSH))
     await send(peer, "ann", "a1", "a2")

@@ -107,6 +107,7 @@ def serve_grpc(
             acks=acks,
             renewals=pop.renewals,
             wants_lite=clients.wants_lite,
+            takes_up=pop.lite.of,
             way=ShortWay(authentication, table, "pull"),
             pops=pop.short,
         ),

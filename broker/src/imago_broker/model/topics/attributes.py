@@ -106,9 +106,14 @@ def _minutes(value: str) -> int | None:
     return int(value) if int(value) <= _LITE_MINUTES_HIGH else None
 
 
+def has_lite_topics(config: topics.TopicConfig | None) -> bool:
+    """Whether a topic's messages are of lite topics."""
+    return config is not None and config.attributes.get(MESSAGE_TYPE) == "LITE"
+
+
 def lite_minutes(config: topics.TopicConfig | None) -> int:
     """Return after how many minutes without a message a topic's lite topics go; -1: never."""
-    if config is None or config.attributes.get(MESSAGE_TYPE) != "LITE":
+    if config is None or not has_lite_topics(config):
         return -1
     return _minutes(config.attributes.get(LITE_MINUTES, "-1")) or -1
 

@@ -127,10 +127,10 @@ class SdkClients:
     def __len__(self) -> int:
         return len(self._clients)
 
-    def wants_lite(self, key: tuple[str, str]) -> bool:
-        """Whether a client reads lite topics."""
+    def wants_lite(self, key: tuple[str, str]) -> bool | None:
+        """Whether a client reads lite topics; None: it has not said what it is."""
         client = self._clients.get(key)
-        return client is not None and client.kind in _OF_LITE_TOPICS
+        return None if client is None else client.kind in _OF_LITE_TOPICS
 
     def told(self, call: Call, command: Any) -> None:
         """Take one command of a telemetry stream."""

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from imago_broker.model.groups import GroupConfig
+from imago_broker.model.topics.attributes import has_lite_topics
 from imago_broker.model.topics.topics import PERM_READ
 from imago_broker.processors.grpc.asking import AskedResult
 from imago_broker.processors.grpc.calls import CallError, status
@@ -34,6 +35,7 @@ from imago_wire.remoting.peer import Language
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from imago_broker.model.topics.topics import TopicConfig
     from imago_broker.ports import Clock
     from imago_broker.processors.grpc.asking import TableAsker
     from imago_broker.processors.grpc.calls import Call
@@ -111,15 +113,17 @@ class ReceiveCalls:
         broker_name: str,
         acks: AckCalls,
         renewals: HandoutRenewals,
-        wants_lite: Callable[[tuple[str, str]], bool],
+        wants_lite: Callable[[tuple[str, str]], bool | None],
+        takes_up: Callable[[tuple[str, str]], object | None],
         way: ShortWay,
         pops: ShortPopping,
     ) -> None:
-        """`wants_lite`: whether a client reads lite topics; `pops` serves what goes `way`."""
+        """`wants_lite`: whether a client reads lite topics; `takes_up`: those of a group's client;
+        `pops` serves what goes `way`."""
         self._way, self._pops = way, pops
         self._asker, self._topics, self._groups, self._clock = asker, topics, groups, clock
         self._broker_name, self._acks, self._renewals = broker_name, acks, renewals
-        self._wants_lite = wants_lite
+        self._wants_lite, self._takes_up = wants_lite, takes_up
 
     def receive(self, call: Call, request: Any) -> None:
         """ReceiveMessage."""
@@ -159,15 +163,17 @@ class ReceiveCalls:
         }
         receive = _Receive(self, call, topic, group, invisible_ms, renewed=request.auto_renew)
         receive.by_tags = expression.type != SQL
-        if self._wants_lite(call.key):
+        if self._reads_lite(call, group, config):
             self._receive_lite(receive, ext)
             return
         self._asker.ask(call, RequestCode.POP_MESSAGE, ext, receive.popped)
 
     def take(self, call: Call, data: bytes) -> bool:
         """Answer with what is there now; False: there is nothing, or it goes the careful way."""
-        way, asked = self._way, plain_receive(data)
-        if asked is None or not way.serves() or self._wants_lite(call.key):
+        way, asked, lite = self._way, plain_receive(data), self._wants_lite(call.key)
+        if asked is None or not way.serves() or lite:
+            return False
+        if lite is None and has_lite_topics(self._topics.get(asked[0])):
             return False
         topic, group, tags, batch, invisible_ms, renewed = asked
         left_ms, known = call.timeout_ms(), self._groups.get(group)
@@ -191,6 +197,22 @@ class ReceiveCalls:
             return False
         way.lane.running += 1
         return True
+
+    def _reads_lite(self, call: Call, group: str, config: TopicConfig | None) -> bool:
+        """Whether a client is given lite topics; CallError: nobody knows yet.
+
+        A new master hears receives before clients have said anew what they are. Of the topic
+        itself they would get all lite topics' messages, those that they have had, too.
+        """
+        wants = self._wants_lite(call.key)
+        if wants is None and has_lite_topics(config):
+            wants = self._takes_up((group, call.client_id)) is not None
+            if not wants:
+                raise CallError(
+                    SdkCode.UNRECOGNIZED_CLIENT_TYPE,
+                    "no telemetry has said whether this client reads lite topics: ask again",
+                )
+        return bool(wants)
 
     def _receive_lite(self, receive: _Receive, ext: dict[str, str]) -> None:
         """Take messages of all lite topics that the client wants."""
