@@ -211,14 +211,27 @@ async def test_a_folder_is_a_bucket_too_and_nothing_of_it_is_there_without_a_set
         assert not (tmp_path / "b" / "tier-cache").exists()
 
 
-async def test_another_clusters_bucket_is_refused(tmp_path: Path) -> None:
-    folder = tmp_path / "bucket"
-    async with running_broker(tmp_path / "a", *tiered(f"file://{folder}")) as broker:
-        await until(lambda: tier_in(broker).reader.known)
-    async with running_broker(tmp_path / "b", *tiered(f"file://{folder}")) as broker:
+async def test_another_clusters_bucket_is_refused_and_keeps_no_reader_waiting(
+    tmp_path: Path,
+) -> None:
+    """As a restored cluster has it that is given the former one's bucket."""
+    settings = tiered(f"file://{tmp_path}/bucket")
+    async with running_broker(tmp_path / "a", *settings) as broker:
+        peer = await RemotingPeer.connect(broker.rocketmq_port)
+        await fill(peer, broker)
+        await peer.close()
+    (tmp_path / "a" / "uuid").unlink()
+    async with running_broker(tmp_path / "a", *settings) as broker:
         await until(lambda: tier_in(broker).problem)
         assert "another cluster" in tier_in(broker).problem
-        assert not tier_in(broker).reader.known
+        peer = await RemotingPeer.connect(broker.rocketmq_port)
+        answer = await peer.call(11, pull_ext("T", 0, sysFlag=SUSPEND))
+        assert answer.code == ResponseCode.PULL_OFFSET_MOVED
+        low = int(answer.ext["nextBeginOffset"])
+        assert (await peer.call(31, {"topic": "T", "queueId": 0})).ext["offset"] == str(low)
+        assert (await peer.pull("T", low)).code == ResponseCode.SUCCESS
+        assert broker.store.log_start > 0
+        await peer.close()
 
 
 async def test_a_bucket_that_cannot_be_opened_ends_the_start(tmp_path: Path) -> None:

@@ -164,8 +164,8 @@ class Tier:
                 self.problem = "internal error, see the broker's log"
             await asyncio.sleep(RETRY_S)
 
-    async def _lead(self) -> None:
-        """Work until something goes wrong: then what stands in the bucket is read anew."""
+    async def _claimed(self) -> Archive:
+        """Return what this mastership does with the bucket, which is its own from now on."""
         cluster_id = self._cluster_id()
         if not cluster_id:
             raise NotMasterError("the registry has not said which cluster this is")
@@ -179,7 +179,16 @@ class Tier:
             retention_ms=self._retention_ms,
             retention_bytes=self._section.retention_bytes_max,
         )
-        await archive.claim()
+        try:
+            await archive.claim()
+        except WrongClusterError:
+            self._take(archive)  # nothing of this cluster's is there: queues begin on the disk
+            raise
+        return archive
+
+    async def _lead(self) -> None:
+        """Work until something goes wrong: then what stands in the bucket is read anew."""
+        archive = await self._claimed()
         self._take(archive)
         self._archive = archive
         self.counts.objects_swept += await archive.sweep()
