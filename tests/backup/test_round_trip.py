@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,9 @@ import pytest
 from imago_backup import format as layout
 from imago_backup import shelf
 from imago_backup.errors import BackupError, BackupUnknownError, RestoreRefusedError
+from imago_cli.backups.command import verify
 from imago_log.offline.check import Severity, check
-from imago_testing.stores.backups import back_up, open_restored, restore
+from imago_testing.stores.backups import SHARD, back_up, open_restored, restore
 from imago_testing.stores.in_memory import Model
 from imago_testing.stores.on_disk import PLAIN, fill, open_files
 
@@ -28,7 +30,10 @@ async def test_everything_below_the_cut_comes_back(
 ) -> None:
     model = fill(store, 20, clock)
     end = store.log_end
-    await back_up(store, bucket, "first", clock, offsets={PLAIN: {"readers": {"0": 80}}})
+    offsets = {PLAIN: {"readers": {"0": 80}}}
+    await back_up(store, bucket, "first", clock, offsets=offsets, tier_url="s3://old/messages")
+    backup = await shelf.manifest_of(bucket, "first")
+    assert not backup.shards[SHARD].lacks, "its disk still had all of the log"
     fill(store, 3, clock, Model(serial=500))  # behind the cut
     restored = await restore(bucket, "first", tmp_path / "new")
     assert restored.end == end
@@ -154,8 +159,13 @@ async def test_what_was_sent_of_the_same_log_is_not_read_again(
     assert len(read) * 1024 >= store.log_end
 
 
+@pytest.mark.parametrize("tier_url", ["", "s3://old/messages"])
 async def test_old_files_may_go_meanwhile(
-    tmp_path: Path, clock: FakeClock, bucket: FakeBucket
+    tmp_path: Path,
+    clock: FakeClock,
+    bucket: FakeBucket,
+    capsys: pytest.CaptureFixture[str],
+    tier_url: str,
 ) -> None:
     store = open_files(tmp_path / "running", clock)
     model = fill(store, 20, clock)
@@ -166,8 +176,14 @@ async def test_old_files_may_go_meanwhile(
             store.components.deleter._begin_log_at(3 * 4096)
 
     bucket.before = delete
-    await back_up(store, bucket, "first", clock)
+    await back_up(store, bucket, "first", clock, tier_url=tier_url)
     assert store.log_start == 3 * 4096
+    summary = (await shelf.manifest_of(bucket, "first")).shards[SHARD]
+    assert (tier_url in summary.lacks, bool(summary.lacks)) == (True, bool(tier_url))
+    with pytest.raises(SystemExit) as ended:
+        await asyncio.to_thread(verify, f"file://{tmp_path}/bucket", "first")
+    assert not ended.value.code, "what it has is whole"
+    assert (f"only {tier_url} has" in capsys.readouterr().err) == bool(tier_url)
     restored = await restore(bucket, "first", tmp_path / "new")
     assert restored.end == store.log_end  # and so has what was said again of the old files
     again = open_restored(tmp_path / "new", clock)

@@ -136,6 +136,8 @@ class ShardManifest:
     """Of MetaQ's groups, which keep them in ZooKeeper alone. Never ahead of the cut."""
     files: dict[str, str] = field(default_factory=dict)
     """Small files of the member's folder that its log does not tell, by path."""
+    older_in: str = ""
+    """The bucket of tiered storage that alone has what is older than this log; empty: none has."""
 
     @property
     def size(self) -> int:
@@ -156,6 +158,14 @@ class ShardSummary:
     cut_ms: int
     size: int
     damaged: int
+    older_in: str = ""
+
+    @property
+    def lacks(self) -> str:
+        """What its log has no more and the backup neither; empty: it has all that there is."""
+        if not self.older_in:
+            return ""
+        return f"lacks the messages that only {self.older_in} has, older than its log"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,6 +211,7 @@ class BackupManifest:
                     "cutAt": shard.cut_ms,
                     "size": shard.size,
                     "damaged": shard.damaged,
+                    "lacks": shard.lacks,
                 }
                 for name, shard in self.shards.items()
             },
@@ -218,6 +229,7 @@ def summary_of(manifest: ShardManifest, data: bytes) -> ShardSummary:
         cut_ms=manifest.cut_ms,
         size=manifest.size,
         damaged=len(manifest.damaged),
+        older_in=manifest.older_in,
     )
 
 

@@ -30,6 +30,8 @@ class StoreSource:
     version: str
     now_ms: Callable[[], int]
     told_offsets: Callable[[], Awaitable[MetaqOffsets]]
+    tier_url: str = ""
+    """Where files go that the disk has no more."""
 
     async def metaq_offsets(self) -> MetaqOffsets:
         """Return what MetaQ's groups have in ZooKeeper now."""
@@ -52,6 +54,7 @@ class StoreSource:
             cut_ms=self.now_ms(),
             epoch_seen=store.epoch_seen,
             epochs=[[epoch, begin] for epoch, begin in store.epochs if begin <= end],
+            older_in=self.tier_url if start else "",
             damaged=[[each.start, each.end, each.reason] for each in store.damaged_ranges()],
         )
 

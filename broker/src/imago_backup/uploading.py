@@ -60,6 +60,7 @@ class LogCut:
     epoch_seen: int
     epochs: list[list[int]]
     damaged: list[list[Any]]
+    older_in: str = ""
 
 
 class LogSource(Protocol):
@@ -249,6 +250,7 @@ class ShardUpload:
             chunks=kept,
             metaq_offsets=offsets,
             files=self._source.files(),
+            older_in=cut.older_in,
         )
 
 

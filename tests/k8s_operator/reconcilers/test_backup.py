@@ -67,8 +67,10 @@ async def test_taken_and_followed_to_its_end(stage: Backups) -> None:
     stage.brokers.backups["demo"] = replace(stage.brokers.backups["demo"], state="interrupted")
     await stage.look()
     assert stage.brokers.calls == [("take_backup", "demo", 1000)] * 2
-    stage.brokers.backups["demo"] = DONE
+    stage.brokers.backups["demo"] = replace(DONE, lacks="lacks what only s3://old has")
     assert await stage.look() is None
+    said = stage.status()["conditions"][0]["message"]
+    assert said == "It lacks what only s3://old has."
     status = stage.status()
     assert (status["phase"], status["sizeBytes"]) == ("Succeeded", 77)
     assert (status["startedAt"], status["until"]) == (

@@ -187,6 +187,7 @@ def _upload(work: BackingUp, bucket: Objects, started: Started, rate: int) -> Sh
         version=importlib.metadata.version("imago-mq"),
         now_ms=services.clock.epoch_ms,
         told_offsets=work.told_offsets,
+        tier_url=services.config.tier.url,
     )
     return ShardUpload(source, bucket, started, bytes_a_second=rate)
 

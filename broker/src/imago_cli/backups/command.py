@@ -30,6 +30,7 @@ from imago_cli.times import TIME_HELP, second, time_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from imago_backup.format import BackupManifest
     from imago_backup.verifying import BadObject
     from imago_objects import Objects
 
@@ -90,6 +91,13 @@ def create(
         print_json(answer)
     else:
         _print(answer)
+        _say_lacking(
+            [
+                f"{name} {each['lacks']}"
+                for name, each in answer["shards"].items()
+                if each.get("lacks")
+            ]
+        )
     if wait and answer["state"] != "done":
         failed = next((each["error"] for each in answer["shards"].values() if each["error"]), "")
         raise CommandError(
@@ -161,20 +169,22 @@ def verify(
     """
     from imago_backup import verifying
 
-    async def checked(bucket: Objects) -> tuple[str, list[BadObject]]:
+    async def checked(bucket: Objects) -> tuple[BackupManifest, list[BadObject]]:
         backup, found = await manifest(bucket, name), []
         async for step in verifying.verify(bucket, backup, quick=quick):
             found += step.found
             _show_bytes(f"{step.shard}: checked", step.done, step.total)
-        return backup.name, found
+        return backup, found
 
     place = BucketPlace(source, endpoint, region, credentials_folder, ca_file)
-    checked_name, found = run(place, checked)
+    backup, found = run(place, checked)
+    lacks = lacking(backup)
     if as_json:
         print_json(
             {
-                "backup": checked_name,
+                "backup": backup.name,
                 "ok": not found,
+                "lacks": lacks,
                 "findings": [
                     {
                         "object": each.name,
@@ -193,9 +203,10 @@ def verify(
              f"{each.file}:{each.file_position}" if each.file else "", each.reason)
             for each in found
         ]  # fmt: skip
-        print_table(checked_name, ("object", "file of the log", "what"), rows)
+        print_table(backup.name, ("object", "file of the log", "what"), rows)
     else:
-        print_line(f"{checked_name}: everything is whole")
+        print_line(f"{backup.name}: everything is whole")
+    _say_lacking(lacks)
     sys.exit(Exit.DATA if found else Exit.DONE)
 
 
@@ -231,6 +242,7 @@ def restore(
 
     async def restored(bucket: Objects) -> list[Restored]:
         backup = await manifest(bucket, name)
+        lacks.extend(lacking(backup))
         if shard is not None and shard not in backup.shards:
             known = ", ".join(backup.shards)
             raise CommandUsageError(
@@ -246,6 +258,7 @@ def restore(
             done.append(await ShardRestore(bucket, order, _show_bytes).run())
         return done
 
+    lacks: list[str] = []
     place = BucketPlace(source, endpoint, region, credentials_folder, ca_file)
     try:
         done = run(place, restored)
@@ -263,6 +276,7 @@ def restore(
             f"{each.folder}: {each.shard} up to {second(each.newest_ms)}; its files have"
             f" store.segment_bytes_max={each.segment_bytes}"
         )
+    _say_lacking(lacks)
 
 
 def delete(
@@ -338,12 +352,22 @@ def _print(answer: Mapping[str, Any]) -> None:
             second(each.get("cutAt")),
             each.get("size", ""),
             _share(each),
-            "; ".join(filter(None, (each.get("error"), _damaged(each)))),
+            "; ".join(filter(None, (each.get("error"), _damaged(each), each.get("lacks")))),
         )
         for shard, each in answer["shards"].items()
     ]
     columns = ("shard", "state", "from", "until", "bytes", "done", "remarks")
     print_table(f"{answer['backup']}: {answer['state']}", columns, rows)
+
+
+def lacking(backup: BackupManifest) -> list[str]:
+    """Return what a backup lacks, shard by shard: what its members' disks had no more."""
+    return [f"{name} {each.lacks}" for name, each in backup.shards.items() if each.lacks]
+
+
+def _say_lacking(lacks: list[str]) -> None:
+    for each in lacks:
+        say(f"warning: {each}: keep that bucket; what is restored needs another tier.url")
 
 
 def _share(part: Mapping[str, Any]) -> str:

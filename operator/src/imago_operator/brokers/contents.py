@@ -234,6 +234,7 @@ def backup_of(said: Mapping[str, Any]) -> SeenBackup:
         until_ms=min((int(one.get("cutAt", 0)) for one in shards), default=0),
         size=int(said.get("size", 0)),
         damaged=sum(int(one.get("damaged", 0)) for one in shards),
+        lacks=next((str(one["lacks"]) for one in shards if one.get("lacks")), ""),
         done=sum(int(one["bytesDone"]) for one in shards),
         total=sum(int(one["bytes"]) for one in shards),
         error=next((str(one["error"]) for one in shards if one["error"]), ""),

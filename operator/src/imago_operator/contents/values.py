@@ -64,6 +64,8 @@ class SeenBackup:
     until_ms: int = 0
     size: int = 0
     damaged: int = 0
+    lacks: str = ""
+    """What members' disks had no more; empty: nothing."""
     done: int = 0
     total: int = 0
     error: str = ""

@@ -71,6 +71,7 @@ def source_of(
     now_ms: Callable[[], int],
     offsets: MetaqOffsets | None = None,
     cluster_id: str = "the-id",
+    tier_url: str = "",
 ) -> StoreSource:
     """Return a store as a backup reads it."""
 
@@ -85,6 +86,7 @@ def source_of(
         version="0",
         now_ms=now_ms,
         told_offsets=told,
+        tier_url=tier_url,
     )
 
 
@@ -96,12 +98,15 @@ async def back_up(
     *,
     offsets: MetaqOffsets | None = None,
     cluster_id: str = "the-id",
+    tier_url: str = "",
     rate: int = 0,
     sleep: Callable[[float], Any] = asyncio.sleep,
 ) -> ShardUpload:
     """Take a backup of a cluster of one shard."""
     started = Started(name=name, cluster="tests", shards=[SHARD], started_ms=clock.now_ms)
-    source = source_of(store, now_ms=clock, offsets=offsets, cluster_id=cluster_id)
+    source = source_of(
+        store, now_ms=clock, offsets=offsets, cluster_id=cluster_id, tier_url=tier_url
+    )
     upload = ShardUpload(source, bucket, started, bytes_a_second=rate, sleep=sleep)
     await upload.run()
     return upload

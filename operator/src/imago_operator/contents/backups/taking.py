@@ -118,6 +118,8 @@ def _followed(look: BackupLook, now: datetime) -> BackupPlan:
             progress="100 %",
         )
         text = f"{told.damaged} parts of the log were out of service." if told.damaged else ""
+        if told.lacks:
+            text = f"{text} It {told.lacks}.".strip()
         return _said(look, now, ready("Succeeded", text), over)
     if told.error and now - parsed(look.me.created) > GIVEN_UP:
         failed = replace(status, phase=BackupPhase.FAILED)
