@@ -220,3 +220,17 @@ def test_fenced_and_lifted_the_cluster_is_as_it_was() -> None:
     assert (world.held, told["Ready"]) == (set(), ("True", "AllShardsServing"))
     assert "Fenced" not in told
     assert set(world.claims) == before
+
+
+def test_no_server_of_zookeeper_leaves_while_a_fence_stands() -> None:
+    fewer = {"spec.zookeeper.managed.replicas": 1}
+    world = FencedWorld(wanted())
+    world.settle()
+    world.desired = wanted(fewer, {names.FENCED: "demo-s0-1"})
+    for _ in range(20):
+        world.look()
+        world.turn()
+    assert (world.held, len(world.observe().pods_of(None))) == ({"demo-s0-1"}, 3)
+    world.desired = wanted(fewer)
+    world.settle()
+    assert len(world.observe().pods_of(None)) == 1

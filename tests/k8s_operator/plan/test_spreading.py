@@ -11,6 +11,7 @@ import pytest
 from imago_operator.model.actions import ClassClaim, DeletePod, SetConfig
 from imago_operator.model.state import KubeNode, Pod, written
 from imago_operator.plan import plan
+from imago_operator.plan.rows import PlanRow
 from imago_testing.operated.resources import wanted
 from imago_testing.operated.things import START
 from imago_testing.operated.world import ClusterWorld
@@ -47,6 +48,13 @@ def test_one_of_a_majority_goes_to_the_free_node(seen: Observed) -> None:
     assert deleted(crowded) == [seen.pods_of(None)[2].name]
     record = plan(wanted(), crowded, START).record["zookeeper_move"]
     assert (record.node, record.at) == ("n1", written(START))
+
+
+def test_a_server_that_moves_is_told_as_that(seen: Observed) -> None:
+    found = plan(wanted(), placed(seen, ("n0", "n1", "n1")), START)
+    assert found.row is PlanRow.SERVERS
+    [said] = [one for one in found.findings if one.type == "Reconciling"]
+    assert said.message.startswith(f"{seen.pods_of(None)[2].name} goes to a node of its own")
 
 
 @pytest.mark.parametrize("nodes", [("n0", "n1", "n2"), ("n2", "n0", "n1")])

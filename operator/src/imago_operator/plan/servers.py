@@ -55,6 +55,8 @@ def obstacle(
     pods = observed.pods_of(None)
     if desired.spec.hibernated or desired.problem is not None:
         return "the spec to have it awake"
+    if desired.resource.fenced and min(now.members, managed.replicas) < now.there:
+        return "the fence to be lifted"
     # One that is too many may leave whether or not it ever joined.
     many = now.members if managed.replicas >= now.there else min(now.members, now.there - 1)
     staying = [pod for pod in pods if pod.ordinal < many]

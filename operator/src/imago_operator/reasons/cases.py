@@ -122,10 +122,12 @@ CASES: Final = (
     ),
     Case(
         "ChangingServers",
-        "ZooKeeper has more or fewer servers than spec.zookeeper.managed.replicas says",
+        "ZooKeeper has more or fewer servers than spec.zookeeper.managed.replicas says, or a"
+        " majority of them on one node while another is free",
         "one at a time, while all members serve. More: a server begins as an observer, and the one"
         " that leads takes it in once it has everything. Fewer: the one that leads does without"
-        " the last, which is not ready from then on; then its pod goes, and its claim stays",
+        " the last, which is not ready from then on; then its pod goes, and its claim stays."
+        " A majority on one node: one of them is restarted",
         late="10 min",
     ),
     Case(

@@ -111,7 +111,7 @@ WORK: Final = (
     _of(
         "Reconciling",
         "ChangingServers",
-        "ZooKeeper gets more servers, or fewer, one at a time.",
+        "ZooKeeper gets more servers, or fewer, or one on another node, one at a time.",
         "Nothing, or what the message names: a server that does not start, a template to approve.",
     ),
     _of("Reconciling", "TakingShardsBack", "A scale-down was cancelled.", BY_ITSELF),

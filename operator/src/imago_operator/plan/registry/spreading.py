@@ -46,9 +46,17 @@ def spread(look: ClusterLook) -> PlanStep | None:
     if not look.informed or any(membership.lacks(look, number) for number in look.running):
         return _said(crowd, "members of a shard are missing")
     return PlanStep(
-        row=PlanRow.STUCK,
+        row=PlanRow.SERVERS,
         actions=(DeletePod(pod.name, pod.uid, None, f"{free[0]} is free, {pod.node} has several"),),
         record={"zookeeper_move": record},
+        findings=(
+            ConditionFinding(
+                type="Reconciling",
+                holds=True,
+                reason="ChangingServers",
+                message=f"{pod.name} goes to a node of its own: {free[0]} is free.",
+            ),
+        ),
         next="it runs on another node",
     )
 
@@ -56,7 +64,9 @@ def spread(look: ClusterLook) -> PlanStep | None:
 def _arrived() -> PlanStep:
     """Forget a move that came to its end: the next crowd is another one."""
     return PlanStep(
-        row=PlanRow.STUCK, record={"zookeeper_move": None}, next="look again when something changes"
+        row=PlanRow.SERVERS,
+        record={"zookeeper_move": None},
+        next="look again when something changes",
     )
 
 
@@ -85,7 +95,7 @@ def _said(crowd: list[Pod], why: str) -> PlanStep:
     names = ", ".join(pod.name for pod in crowd)
     text = f"{crowd[0].node} has a majority of ZooKeeper ({names}), and {why}."
     return PlanStep(
-        row=PlanRow.STUCK,
+        row=PlanRow.SERVERS,
         findings=(
             ConditionFinding(
                 type="Degraded", holds=True, reason="ZooKeeperOnOneNode", message=text
